@@ -75,7 +75,7 @@ WORLDLY = {
     "install",
 }
 EXCEPTIONS = {
-    "gitlease.wiring.gateway.gateway": {"os.environ"},
+    "gitlease.wiring.gateway": {"os.environ"},
     "gitlease.wiring.workspace": {"os.environ"},  # where a caller names no environment
     "gitlease.wiring.agents": {"os.environ"},
     "gitlease.wiring.hooks": {"os.environ"},

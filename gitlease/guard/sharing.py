@@ -1,4 +1,4 @@
-"""A work tree that several sessions work in: who they are, and the way to one of one's own."""
+"""A work tree in which several sessions work: who they are, and how to get one of one's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gitlease.settings.identity import here
 
 @dataclass(frozen=True, slots=True)
 class SharedTree:
-    """The other live sessions in a work tree; ``way_out`` is a command that makes one apart."""
+    """The other live sessions in a work tree; ``way_out`` is a command that adds another one."""
 
     others: tuple[Present, ...]
     way_out: str
@@ -35,8 +35,8 @@ def shared_with(
 ) -> SharedTree | None:
     """Who else works in this work tree, as far as this machine knows; None for nobody.
 
-    ``names`` are the sessions of the caller, ``key`` is that of its note, and ``above`` are the
-    processes that it descends from; ``now`` is in seconds since the epoch.
+    ``names`` are the sessions of the caller, ``key`` is that of its note, and ``above`` are its
+    ancestor processes; ``now`` is in seconds since the epoch.
     """
     if repository.toplevel is None:
         return None

@@ -1,7 +1,7 @@
-"""A part of this process that goes on alone, in a session of its own, with a log for its streams.
+"""Forks a part of this process into the background, in a session of its own, with a log.
 
-It is a fork: it knows what this process knows, and what it holds is held without a gap. So it must
-be made before this process has threads.
+The fork has all the state of this process, so that leases are held without a gap. It must be made
+before this process has threads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def go_on_alone(
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     opened = os.open(log, flags, 0o600)
-    heard, say = os.pipe()
+    receive, send = os.pipe()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()  # what is not written yet would be written twice
@@ -40,12 +40,12 @@ def go_on_alone(
         if with_parent:
             die_with_us()
             if os.getppid() != parent:
-                os._exit(FAULT)  # it is dead already, and nothing has begun
-        _alone(opened, heard, say, work)
+                os._exit(FAULT)  # it is dead already
+        _alone(opened, receive, send, work)
     os.close(opened)
-    os.close(say)
+    os.close(send)
     word = b""
-    with open(heard, "rb") as answers:
+    with open(receive, "rb") as answers:
         while len(word) < LONGEST_WORD and not word.endswith(b"\n"):
             more = answers.read1(LONGEST_WORD)
             if not more:
@@ -54,26 +54,28 @@ def go_on_alone(
     return word.rstrip(b"\n")
 
 
-def _alone(log: int, heard: int, say: int, work: Callable[[Callable[[bytes], None]], int]) -> None:
-    """In the fork: it never returns to whatever was going on."""
+def _alone(
+    log: int, receive: int, send: int, work: Callable[[Callable[[bytes], None]], int]
+) -> None:
+    # In the fork: it never returns.
     status = FAULT
     try:
-        os.close(heard)
+        os.close(receive)
         os.setsid()
         with contextlib.suppress(OSError):
-            _forget_handles({log, say})
+            _close_inherited({log, send})
         nothing = os.open(os.devnull, os.O_RDONLY)
         for number, handle in ((0, nothing), (1, log), (2, log)):
             os.dup2(handle, number)
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(signum, signal.SIG_DFL)
 
-        def tell(word: bytes) -> None:
-            with contextlib.suppress(BrokenPipeError):  # whoever started it was killed meanwhile
-                os.write(say, word.replace(b"\n", b" ") + b"\n")
-            os.close(say)
+        def report(word: bytes) -> None:
+            with contextlib.suppress(BrokenPipeError):  # the process that started it was killed
+                os.write(send, word.replace(b"\n", b" ") + b"\n")
+            os.close(send)
 
-        status = work(tell)
+        status = work(report)
     except BaseException:
         with contextlib.suppress(BaseException):
             traceback.print_exc()
@@ -84,11 +86,9 @@ def _alone(log: int, heard: int, say: int, work: Callable[[Callable[[bytes], Non
         os._exit(status)
 
 
-def _forget_handles(kept: set[int]) -> None:
-    """Close what this process was started with: nobody is to wait for this one to let go of it.
-
-    What was opened since is closed with every command that is started, and may be in use.
-    """
+def _close_inherited(kept: set[int]) -> None:
+    # Close what this process was started with: nobody should wait for this one to close it. What
+    # was opened since is not inherited by commands, and may be in use.
     for name in os.listdir("/dev/fd"):
         number = int(name)
         if number > 2 and number not in kept:

@@ -7,8 +7,9 @@ import errno
 import os
 import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gitlease.core.errors import GitleaseError, Invalid, NotFound
 from gitlease.core.frozen import dataclass
@@ -17,17 +18,17 @@ from gitlease.git.processes import started_at
 # Ignored by Python from its start, whatever it was started with.
 PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
 PR_SET_PDEATHSIG = 1  # of Linux
-NEVER_RAN = 127  # what a child ends with that could not become the command; nobody sees it
+NEVER_RAN = 127  # the status of a child that could not become the command; nobody sees it
 
 Dispositions = Mapping[int, signal.Handlers]
 
 
 class NoCommand(NotFound):
-    """There is no such command."""
+    """No such command."""
 
 
 class CannotExecute(Invalid):
-    """The command is there, and cannot be executed."""
+    """The command exists, but cannot be executed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ class Child:
     started: str
 
 
-def check_executable(word: str, *, env: Mapping[str, str], cwd: str) -> None:
-    """See that a command could be executed. NoCommand or CannotExecute where it could not."""
+def check_executable(word: str, *, env: Mapping[str, str] = os.environ, cwd: str = "") -> None:
+    """Check that a command could be executed. Raises NoCommand or CannotExecute."""
     if not word:
         raise NoCommand("the command is empty")
     if os.sep in word:
@@ -52,10 +53,23 @@ def check_executable(word: str, *, env: Mapping[str, str], cwd: str) -> None:
     where = env.get("PATH", os.defpath)
     folders = os.pathsep.join(os.path.join(cwd, folder) for folder in where.split(os.pathsep))
     if shutil.which(word, path=folders) is None:
-        there = shutil.which(word, mode=os.F_OK, path=folders)
-        if there is None:
+        file = shutil.which(word, mode=os.F_OK, path=folders)
+        if file is None:
             raise NoCommand(f"{word}: command not found")
-        raise CannotExecute(f"{there} cannot be executed")
+        raise CannotExecute(f"{file} cannot be executed")
+
+
+def run_with_input(words: Sequence[str], text: str) -> int:
+    """Run a command with ``text`` as its standard input; its status, 127 if it cannot start.
+
+    It is not a failure if a command does not read it all.
+    """
+    try:
+        return subprocess.run(words, input=text.encode(), check=False).returncode
+    except BrokenPipeError:
+        return 0
+    except OSError:
+        return 127
 
 
 def start(
@@ -67,8 +81,8 @@ def start(
 ) -> Child:
     """Start a command; ``before`` is called once it has its group and before it runs.
 
-    ``dispositions`` are the signals as this process found them, and as the command gets them.
-    Raises NoCommand, CannotExecute, and whatever ``before`` raises: then the command never ran.
+    ``dispositions`` are the signal handlers that this process was started with: the command gets
+    them. Raises NoCommand, CannotExecute, and what ``before`` raises: then the command never ran.
     """
 
     def become() -> None:
@@ -78,14 +92,14 @@ def start(
             signal.signal(signum, found)
         for own in PYTHONS_OWN:
             signal.signal(own, signal.SIG_DFL)
-        if os.read(told, 1) != b"!":
+        if os.read(go, 1) != b"!":
             os._exit(NEVER_RAN)
         os.chdir(cwd)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execvpe(words[0], words, dict(env))  # noqa: S606 - no shell
 
     die_with_us = on_parent_death(signal.SIGKILL)
-    told, tell = os.pipe()  # closed without a word when this process dies first
+    go, tell = os.pipe()  # closed without a byte if this process dies first
     failed, fail = os.pipe()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
@@ -94,7 +108,7 @@ def start(
             _in_child(become, fail, (tell, failed))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    os.close(told)
+    os.close(go)
     os.close(fail)
     with contextlib.suppress(OSError):  # both sides do it, so that neither has to wait
         os.setpgid(pid, pid)
@@ -117,7 +131,7 @@ def start(
 
 
 def _in_child(become: Callable[[], None], fail: int, others: tuple[int, int]) -> None:
-    """Become the command, or end. Signals are blocked until nothing is ours."""
+    # Signals are blocked until nothing here is ours any more.
     try:
         for handle in others:
             os.close(handle)
@@ -132,11 +146,11 @@ def _in_child(become: Callable[[], None], fail: int, others: tuple[int, int]) ->
 
 
 def on_parent_death(signum: signal.Signals) -> Callable[[], object]:
-    """What has the system send a child this signal when this process dies, where it can do that.
+    """A function for a child, by which it gets this signal when this process dies (on Linux).
 
-    A command is killed: nobody may be left to ask it first, and then to see to its end: the
-    guardian may have been killed as well. It reaches the command alone, and what that started is
-    the guardian's. It goes by the thread that starts the child, the main one, that lives longest.
+    A command is killed outright, since the guardian may have been killed as well. Only the command
+    gets it: what that started is left to the guardian. It goes by the thread that starts the child,
+    the main one, which lives longest.
     """
     if not sys.platform.startswith("linux"):
         return lambda: None
@@ -156,11 +170,11 @@ def _refused(word: str, env: Mapping[str, str], cwd: str, number: int) -> Gitlea
             check_executable(word, env=env, cwd=cwd)
         except (NoCommand, CannotExecute) as refused:
             return refused
-        why = "there is no such interpreter, or no such folder to run it in"
+        why = "no such interpreter, or no such folder to run it in"
     return CannotExecute(f"{word} cannot be executed: {why}")
 
 
 def exit_status(raw: int) -> int:
-    """A status of ``waitpid`` as shells say it: 128 + n when signal n ended it."""
+    """A status of ``waitpid`` as shells report it: 128 + n if signal n ended it."""
     code = os.waitstatus_to_exitcode(raw)
     return code if code >= 0 else 128 - code

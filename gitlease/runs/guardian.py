@@ -1,11 +1,11 @@
 """The guardian of a command: a process that ends it when whoever runs it no longer can.
 
 It knows the command's process group and until when that may live, by the clock that counts through
-suspend. It is told a later time with every renewal. At the time, or when whoever tells it is gone
-without a word of goodbye, it ends the group: whether that was killed, stopped or merely hangs.
+suspend; every renewal sends it a later time. When the time comes, or when its parent is gone
+without a goodbye, it ends the group: whether the parent was killed, stopped or merely hangs.
 
-It is a process of its own from the start, not a fork: it has none of the threads, handles or locks
-of its parent, and lists of processes show it for what it is.
+It is a program of its own, not a fork: it has none of the threads, handles or locks of its parent,
+and process lists show its name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gitlease.git.processes import (
 PATIENCE = 20.0  # seconds for it to start
 LONGEST_NAP = 1.0  # seconds: a wait does not count suspended time, so the clock is read again
 STEP = 0.05
-SAME = 20  # milliseconds by which a time may differ without a word
+SAME = 20  # milliseconds by which a time may differ without a message
 GOODBYE = 2.0  # seconds for it to end, once it was told to
 IGNORED = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE),
@@ -55,7 +55,7 @@ def readable(handles: Sequence[int], seconds: float) -> set[int]:
 
 
 class Guardian:
-    """The side of whoever runs the command. ``grace`` in milliseconds, from TERM to KILL."""
+    """The side of the process that runs the command. ``grace`` in ms, from TERM to KILL."""
 
     def __init__(self, grace: int) -> None:
         self._grace = grace
@@ -66,7 +66,7 @@ class Guardian:
     def start(self, patience: float = PATIENCE, watch: tuple[str, ...] = ()) -> None:
         """Start it, and wait so many seconds until it listens. GuardianFailed if it does not.
 
-        ``watch``: the lines that it is to know from its start, when it takes another's place.
+        ``watch``: lines that it gets at its start, if it takes the place of another.
         """
         self.close()
         ours, theirs = socket.socketpair()
@@ -99,11 +99,11 @@ class Guardian:
         ours.settimeout(0)
 
     def fileno(self) -> int:
-        """To be waited on: it becomes readable when the guardian is gone. -1 without one."""
+        """A descriptor that becomes readable when the guardian is gone; -1 without one."""
         return -1 if self._line is None else self._line.fileno()
 
     def is_gone(self) -> bool:
-        """Whether it is no more; asked without waiting."""
+        """Whether it is gone; does not wait."""
         if self._line is None:
             return True
         try:
@@ -114,13 +114,13 @@ class Guardian:
             return True
 
     def watch(self, group: int, started: str, boot_ms: int) -> None:
-        """Tell it whom to guard, and until when that may live."""
-        for line in whom(group, started, boot_ms):
+        """Send it the group to guard, and until when that may live."""
+        for line in watch_lines(group, started, boot_ms):
             self._tell(line.encode())
         self._until = boot_ms
 
     def until(self, boot_ms: int) -> None:
-        """Tell it until when the group may live, where that has changed."""
+        """Send it until when the group may live, if that has changed."""
         if self._until is None or abs(boot_ms - self._until) > SAME:
             self._until = boot_ms
             self._tell(UNTIL + f" {boot_ms}".encode())
@@ -131,18 +131,18 @@ class Guardian:
                 self._line.sendall(line + b"\n")
 
     def dismiss(self, *, goodbye: bool = True) -> None:
-        """Need it no more: what is left of the group is ended only where there is no goodbye."""
+        """Let it go; without a goodbye it ends what is left of the group."""
         if goodbye:
             self._tell(DONE)
         if self._line is not None:
             self._line.close()
             self._line = None
         if not goodbye and self._process is not None:
-            # The command is killed when this process ends: it is to have its grace before.
+            # The command is killed when this process ends: give it its grace before.
             try:
                 self._process.wait(timeout=self._grace / 1_000 + GOODBYE)
             except subprocess.TimeoutExpired:
-                self._process.returncode = 0  # it has something to do yet: let it be
+                self._process.returncode = 0  # it still has work to do: leave it running
             self._process = None
 
     def close(self) -> None:
@@ -157,8 +157,8 @@ class Guardian:
             self._process = None
 
 
-def whom(group: int, started: str, boot_ms: int) -> tuple[str, ...]:
-    """The lines that say whom to guard, and until when."""
+def watch_lines(group: int, started: str, boot_ms: int) -> tuple[str, ...]:
+    """The lines with the group to guard, and until when."""
     return f"{GROUP.decode()} {group} {started}", f"{UNTIL.decode()} {boot_ms}"
 
 
@@ -166,7 +166,7 @@ def whom(group: int, started: str, boot_ms: int) -> tuple[str, ...]:
 
 
 class Watch:
-    """What the guardian itself does. ``now`` is the boot clock in milliseconds."""
+    """The work of the guardian process. ``now`` is the boot clock in milliseconds."""
 
     def __init__(self, line: socket.socket, grace: int, now: Callable[[], int]) -> None:
         self._line, self._grace, self._now = line, grace, now
@@ -175,7 +175,7 @@ class Watch:
         self._buffer = b""
 
     def know(self, line: bytes) -> None:
-        """Take in one line of what it is told."""
+        """Take one line of its input."""
         word, _, rest = line.partition(b" ")
         if word == GROUP:
             number, _, started = rest.decode().partition(" ")
@@ -184,12 +184,12 @@ class Watch:
             self._until = int(rest)
 
     def run(self) -> None:
-        """Watch until it is told that it is over, or it has made an end itself."""
+        """Watch until it gets its goodbye, or has ended the group."""
         while True:
             heard = self._heard(self._nap())
             if heard is DONE:
                 return
-            if heard is None:  # whoever runs the command is gone
+            if heard is None:  # the process that runs the command is gone
                 self._end(asked=True)
                 return
             if self._until is not None and self._now() >= self._until:
@@ -219,7 +219,7 @@ class Watch:
         return b""
 
     def _end(self, *, asked: bool) -> None:
-        """End the group; where there is time, it is asked to end first."""
+        """End the group; if there is time, ask it to end first."""
         if not self._is_theirs():
             return
         if asked:
@@ -234,10 +234,7 @@ class Watch:
         signal_group(self._group, signal.SIGKILL)
 
     def _is_theirs(self) -> bool:
-        """Whether the number of the group still means the group that was told.
-
-        While any process of it is left, the system gives its number to no other.
-        """
+        # While any process of the group is left, the system gives its number to no other.
         if self._group <= 1:
             return False
         leader = started_at(self._group)
@@ -245,7 +242,7 @@ class Watch:
 
 
 def main(words: list[str]) -> None:
-    """Guard, by the descriptor and the grace that were given, and what is known already."""
+    """Guard; the words are the descriptor, the grace, and the lines known already."""
     for signum in IGNORED:
         signal.signal(signum, signal.SIG_IGN)
     name_this_process(NAME)
@@ -254,11 +251,11 @@ def main(words: list[str]) -> None:
     watch = Watch(line, int(words[1]), lambda: time.clock_gettime_ns(BOOT) // 1_000_000)
     for told in words[2:]:
         watch.know(told.encode())
-    with contextlib.suppress(OSError):  # whoever started it may be gone already
+    with contextlib.suppress(OSError):  # its parent may be gone already
         line.sendall(READY)
     watch.run()
 
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-    os._exit(0)  # there is nothing to take apart, and somebody waits
+    os._exit(0)  # fast: somebody waits

@@ -1,9 +1,9 @@
 """The heartbeat of a process: one thread that renews, and one that watches the time meanwhile.
 
-A renewal may hang for as long as a remote does, so the end of a grant is watched elsewhere: a loss
-reaches whoever relies on the grant in time, whatever else is going on. Between two renewals the
-thread that renews looks at what this clone has come to know, which asks nobody. The threads live as
-long as anything is kept, and keep no process from ending.
+A renewal may hang for as long as a remote does, so the end of a grant is watched by a thread of its
+own: a loss is always reported in time. Between two renewals the renewing thread checks what this
+clone has learned, without asking a remote. The threads live as long as anything is kept, and do not
+keep a process from ending.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gitlease.engine.keeping import Beat, Keeper
 from gitlease.git.logs import log
 
 RENEWING, WATCHING = "renewing", "watching"
-ON_ITS_WAY = 5.0  # seconds after which a renewal that is under way is looked at again
+UNDER_WAY = 5.0  # seconds after which a renewal that is under way is checked again
 LONGEST_NAP = 1.0  # seconds: a wait does not count suspended time, so the clocks are read again
 
 Listener = Callable[[Lost], None]
@@ -26,11 +26,11 @@ Glance = Callable[[Sequence[Hold]], Sequence[Lost]]
 
 
 class Heartbeat:
-    """Keeps grants alive in the background, by what ``keeping`` decides. Safe for threads.
+    """Keeps grants alive in the background, as ``keeping`` decides. Safe for threads.
 
-    ``glance`` says which of some grants are lost by what this clone knows. It is asked about once a
-    second, in one thread, and asks nobody itself. ``sharp``: of all grants, unless ``keep`` says
-    otherwise; else only of those for which it says so.
+    ``glance`` says which of some grants are lost by what this clone knows. It is called about once
+    a second, in one thread, and asks no remote. ``sharp``: for all grants, unless ``keep`` says
+    otherwise; else only for those for which it says so.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Heartbeat:
         self._running: set[str] = set()
 
     def keep(self, holds: Sequence[Hold], listener: Listener, *, sharp: bool | None = None) -> None:
-        """Keep grants until they are dropped or lost; a loss is told to ``listener``, once each.
+        """Keep grants until they are dropped or lost; ``listener`` is called once for each loss.
 
-        Several may rely on one grant. A listener is called in a thread of the heartbeat's own, or
-        in that of ``look``, and is to be quick. ``sharp``: it is told as soon as this clone knows,
-        so whoever ends such a grant drops it first.
+        Several may rely on one grant. A listener is called in a thread of the heartbeat, or in that
+        of ``look``, and must be quick. ``sharp``: it is called as soon as this clone knows, so drop
+        such a grant before ending it.
         """
         sharp = self._sharp if sharp is None else sharp
         with self._changed:
@@ -68,7 +68,7 @@ class Heartbeat:
             self._changed.notify_all()
 
     def drop(self, lease_ids: Sequence[str], listener: Listener) -> None:
-        """This listener relies on these grants no more; what nobody relies on is kept no more."""
+        """Remove a listener from these grants; a grant without listeners is no longer kept."""
         with self._changed:
             for lease_id in lease_ids:
                 self._glanced.pop((lease_id, listener), None)
@@ -80,21 +80,21 @@ class Heartbeat:
             self._changed.notify_all()
 
     def look(self) -> None:
-        """See now whether anything must be given up, and tell before this returns."""
+        """Check now whether anything must be given up; listeners are called before this returns."""
         with self._changed:
-            told = self._listened(self._keeping.overdue())
-        _tell(told)
+            notices = self._notices(self._keeping.overdue())
+        _notify(notices)
 
     def due_in(self) -> float | None:
-        """Seconds until the next renewal; None where nothing is kept."""
+        """Seconds until the next renewal; None if nothing is kept."""
         with self._changed:
             due = self._keeping.due_in()
-            if self._beating:  # which may wait for the clock, before it is tried again
-                return min(due, ON_ITS_WAY) if due is not None else ON_ITS_WAY
+            if self._beating:  # it may be waiting for the clock before another try
+                return min(due, UNDER_WAY) if due is not None else UNDER_WAY
             return due
 
     def beat(self) -> None:
-        """Renew what is due, and tell what is lost, now: for a clock that is moved by hand."""
+        """Renew what is due, and report losses, now: for a clock that is moved by hand."""
         with self._changed:
             while self._beating:
                 self._changed.wait(LONGEST_NAP)
@@ -104,13 +104,13 @@ class Heartbeat:
         self.look()
 
     def left_ms(self, lease_id: str) -> int:
-        """Milliseconds for which a grant may be relied on; 0 for one that is not kept."""
+        """Milliseconds for which a grant can be relied on; 0 for one that is not kept."""
         with self._changed:
             return self._keeping.left_ms(lease_id)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """While this holds no renewal starts, and none is on its way: for a push that fences."""
+        """In this block no renewal starts, and none is under way: for a fenced push."""
         with self._changed:
             self._paused += 1
             while self._beating:
@@ -141,13 +141,13 @@ class Heartbeat:
         with self._changed:
             if batch:
                 self._beating = False
-            told = self._listened(self._keeping.settle(beat))
-            if batch or told:
+            notices = self._notices(self._keeping.settle(beat))
+            if batch or notices:
                 self._changed.notify_all()
-        _tell(told)
+        _notify(notices)
 
     def _next_batch(self) -> tuple[Hold, ...] | None:
-        """Wait for the next heartbeat: nothing after a nap, None when nothing is left to keep."""
+        """Wait for the next batch: empty after a nap, None if nothing is left to keep."""
         with self._changed:
             if (wait := self._keeping.due_in()) is None:
                 self._running.discard(RENEWING)
@@ -160,7 +160,7 @@ class Heartbeat:
             return ()
 
     def _seen(self) -> Beat:
-        """What this clone has come to know meanwhile: of losses only, and nothing was renewed."""
+        """The losses that this clone has learned of meanwhile."""
         with self._changed:
             holds = {lease_id: hold for (lease_id, _), hold in self._glanced.items()}
         return Beat(asked=(), lost=tuple(self._glance(tuple(holds.values()))) if holds else ())
@@ -168,24 +168,24 @@ class Heartbeat:
     def _watch(self) -> None:
         while True:
             with self._changed:
-                told = self._listened(self._keeping.overdue())
-                if not told:
+                notices = self._notices(self._keeping.overdue())
+                if not notices:
                     wait = self._keeping.ends_in()
                     if wait is None:
                         self._running.discard(WATCHING)
                         return
                     self._changed.wait(min(max(wait, 0.001), LONGEST_NAP))
-            _tell(told)
+            _notify(notices)
 
-    def _listened(self, lost: Sequence[Lost]) -> list[tuple[Listener, Lost]]:
-        told = []
+    def _notices(self, lost: Sequence[Lost]) -> list[tuple[Listener, Lost]]:
+        notices = []
         for one in lost:
             lease_id = one.hold.grant.lease_id
             for listener in self._listeners.pop(lease_id, ()):
                 self._glanced.pop((lease_id, listener), None)
-                told.append((listener, one))
+                notices.append((listener, one))
             log("warning", "%s", one.error.message)
-        return told
+        return notices
 
 
 def _log(beat: Beat) -> None:
@@ -194,14 +194,19 @@ def _log(beat: Beat) -> None:
         log("debug", text, hold.grant.resource, hold.grant.token, hold.duration_ms // MS)
     if beat.failure is not None:
         names = ", ".join(sorted({str(hold.grant.resource) for hold in beat.asked}))
-        log("info", "%s could not be renewed, and is tried again: %s", names, beat.failure.message)
+        log(
+            "info",
+            "%s could not be renewed, and will be tried again: %s",
+            names,
+            beat.failure.message,
+        )
 
 
-def _tell(told: Sequence[tuple[Listener, Lost]]) -> None:
-    for listener, lost in told:
+def _notify(notices: Sequence[tuple[Listener, Lost]]) -> None:
+    for listener, lost in notices:
         try:
             listener(lost)
-        except Exception:  # of the caller's: the others are still to be told
+        except Exception:  # of the caller: the other listeners must still be called
             _report()
 
 

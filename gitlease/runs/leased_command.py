@@ -72,7 +72,7 @@ class RunRequest:
 
     def check_command(self) -> None:
         """Check that the command could be executed. Raises NoCommand or CannotExecute."""
-        check_executable(self.words[0], env=os.environ, cwd=self.directory)
+        check_executable(self.words[0], cwd=self.directory)
 
 
 def claim_to_run(

@@ -15,7 +15,7 @@ class RunPlace(Protocol):
     """One person in one repository, with the session of one ledger.
 
     ``again`` opens the same place with another session or other time limits. ``note_run`` and
-    ``forget_run`` tell the other sessions of a work tree what runs in it; they never fail.
+    ``forget_run`` show other sessions of a work tree what runs in it; they never fail.
     """
 
     @property

@@ -1,7 +1,7 @@
-"""A pool of runs: it takes the next task, has a command work on it, and goes on with the next.
+"""A pool of runs: it takes the next task, runs a command for it, and goes on with the next.
 
 It decides only how many run at once, which task is tried again, and when it is over. What a task
-is, how it is claimed and what runs for it is whoever's who makes the ``Job``.
+is, how it is claimed and what runs for it is up to the maker of ``Job``.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from gitlease.runs.runs import RunRecord
 
 DONE, GIVEN_BACK, FAILED = "done", "given_back", "failed"
 LOST, STOPPED = "lost", "stopped"
-LOOK = 0.1  # seconds between two looks at what runs
-SOON, SLOW = 10.0, 60.0  # seconds after which an empty queue is looked at again; from a minute on
-TRIED_AGAIN = 5.0  # seconds after which a remote that cannot be reached is asked again
-PATIENCE = 600.0  # seconds without an answer after which a pool that is to end gives up
+POLL = 0.1  # seconds between two polls of the jobs
+SOON, SLOW = 10.0, 60.0  # seconds until an empty queue is read again; from a minute on
+RETRY = 5.0  # seconds until an unreachable remote is asked again
+PATIENCE = 600.0  # seconds without an answer after which a pool gives up, unless it is for ever
 MOST_JOBS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """What a job came to.
+    """The result of a job.
 
-    ``outcome`` is one of the words above: the task is ``done``; or the command succeeded and the
-    task was given back, not done; or the command ``failed``; or its lease was ``lost``; or it was
-    ``stopped`` with the pool. ``exit`` is the command's status, where it had one.
+    ``outcome``: the task is ``done``; or the command succeeded and the task was given back, not
+    done; or the command ``failed``; or its lease was ``lost``; or it was ``stopped`` with the pool.
+    ``exit`` is the command's status, if it had one.
     """
 
     outcome: str
@@ -71,7 +71,7 @@ class PoolLimits:
 
 @dataclass(frozen=True, slots=True)
 class PoolEvent:
-    """Something to tell: ``started``, ``ended``, ``left_alone``, ``idle``, or ``trouble``."""
+    """An event: ``started``, ``ended``, ``left_alone``, ``idle``, or ``trouble``."""
 
     kind: str
     job: Job | None = None
@@ -83,8 +83,8 @@ class PoolEvent:
 class Pool:
     """``take`` claims and starts the first task that is none of some names, or raises NothingLeft.
 
-    ``stopping`` says how it is to end: 0 not at all, 1 with no new task, 2 with what runs stopped.
-    ``pause`` sleeps for some seconds, and less where a signal comes; ``clock`` counts seconds.
+    ``stopping`` returns 0 to go on, 1 to take no new task, 2 to stop what runs as well. ``pause``
+    sleeps for some seconds, or until a signal comes; ``clock`` counts seconds.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Pool:
     def work(self) -> None:
         """Work until the queue is empty, or for ever.
 
-        What fails for good is raised once everything that runs has ended.
+        A permanent failure is raised once everything that runs has ended.
         """
         while True:
             self._reap()
@@ -122,17 +122,17 @@ class Pool:
                 continue
             if not self.running and self._is_over():
                 break
-            self._pause(LOOK)
+            self._pause(POLL)
         if self._fault is not None:
             raise self._fault
 
     def end(self) -> None:
-        """Stop what runs, tell nobody, and return once all of it has ended."""
+        """Stop what runs, without events, and return once all of it has ended."""
         for job in self.running:
             job.stop()
         while self.running:
             self.running = [job for job in self.running if job.poll() is None]
-            self._pause(LOOK)
+            self._pause(POLL)
 
     def _is_over(self) -> bool:
         if self._stopping() or self._fault is not None:
@@ -153,9 +153,9 @@ class Pool:
             return False
         except Unavailable as trouble:
             if self._answered is None:
-                self._fault = trouble  # a remote that was not even met once
+                self._fault = trouble  # the remote has never answered
                 return False
-            self._ask_at = self._clock() + TRIED_AGAIN
+            self._ask_at = self._clock() + RETRY
             self._tell(PoolEvent("trouble", message=trouble.message))
             if not self._limits.forever and self._clock() - self._answered > PATIENCE:
                 self._fault = trouble
@@ -170,10 +170,8 @@ class Pool:
         return True
 
     def _next(self) -> Job | None:
-        """What failed before comes after everything else.
-
-        A run gives its task back before it has ended: until then it is not to be taken again.
-        """
+        # What failed before comes after everything else. A run gives its task back before it has
+        # ended: until then it must not be taken again.
         skip = self._left_alone | {job.name for job in self.running}
         if self._failures:
             with contextlib.suppress(NothingLeft):
@@ -181,7 +179,7 @@ class Pool:
         return self._take(frozenset(skip))
 
     def _nothing(self) -> None:
-        """The queue is empty: what runs now may free something, or other people may."""
+        # What runs now may free something, and so may other people.
         now = self._answered = self._clock()
         if self._empty_since is None:
             self._empty_since = now
@@ -201,7 +199,7 @@ class Pool:
             self._ask_at, self._empty_since = 0.0, None
 
     def _judge(self, job: Job, end: JobEnd) -> None:
-        """Leave a task alone that failed too often, or that its command did not mean to finish."""
+        """Leave a task alone that failed too often, or that its command did not finish."""
         failed = end.outcome in (FAILED, LOST)
         if failed:
             self._failures[job.name] += 1

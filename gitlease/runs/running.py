@@ -37,7 +37,7 @@ UNENDED = "it could not be ended"
 
 
 def exit_of_refusal(refusal: GitleaseError) -> int:
-    """What a run ends with that never began."""
+    """The exit status of a run that never began."""
     if isinstance(refusal, NoCommand):
         return NO_COMMAND
     if isinstance(refusal, CannotExecute):
@@ -46,7 +46,7 @@ def exit_of_refusal(refusal: GitleaseError) -> int:
 
 
 def grace_ms(seconds: int | None, holds: Sequence[Hold]) -> int:
-    """Milliseconds from TERM to KILL: what was asked for, at most a sixth of the shortest lease."""
+    """Milliseconds from TERM to KILL: as requested, at most a sixth of the shortest lease."""
     longest = min(hold.duration_ms for hold in holds) // SHARE
     return min((GRACE if seconds is None else seconds) * MS, longest)
 
@@ -58,11 +58,11 @@ def early_by(grace: int) -> Callable[[Hold], int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a run ended. ``status`` is the command's own; None where it could not be ended.
+    """How a run ended. ``status`` is the command's own; None if it could not be ended.
 
-    ``lost`` are the leases that were lost before its end; ``stopped``: it was told to stop it;
-    ``hurried``: a signal ended it, so that somebody waits for the end of the run;
-    ``failure`` is what of gitlease failed, for which the command was stopped.
+    ``lost`` are the leases that were lost before its end; ``stopped``: it was asked to stop it;
+    ``hurried``: a signal ended it, so somebody is waiting; ``failure`` is the fault of gitlease for
+    which the command was stopped.
     """
 
     status: int | None
@@ -73,7 +73,7 @@ class Ended:
 
     @property
     def outcome(self) -> str:
-        """How it ended, in a word."""
+        """``lost``, ``failed``, ``stopped`` or ``ended``."""
         if self.lost:
             return "lost"
         if self.failure is not None:
@@ -82,7 +82,7 @@ class Ended:
 
     @property
     def message(self) -> str | None:
-        """What more is to be said of how it ended."""
+        """Why it was stopped, if for a loss or a fault."""
         return self.lost[0].error.message if self.lost else self.failure
 
     @property
@@ -93,22 +93,22 @@ class Ended:
 
 
 class Run:
-    """One command under leases. ``on_stop`` is told why it is stopped, before it is.
+    """One command under leases. ``on_stop`` is called with the reason before it is stopped.
 
-    The grants are kept by ``pulse``, which gives one up ``early_by(grace)`` before its end.
+    ``heartbeat`` keeps the grants, and gives one up ``early_by(grace)`` before its end.
     """
 
     def __init__(
         self,
         command: SupervisedProcess,
-        pulse: Heartbeat,
+        heartbeat: Heartbeat,
         holds: Sequence[Hold],
         *,
         clock: Clock,
         grace: int,
         on_stop: Callable[[Lost | str | None], None] = lambda _why: None,
     ) -> None:
-        self._command, self._pulse, self._holds = command, pulse, tuple(holds)
+        self._command, self._heartbeat, self._holds = command, heartbeat, tuple(holds)
         self._clock, self._grace, self._on_stop = clock, grace, on_stop
         self._ids = [hold.grant.lease_id for hold in holds]
         self._lost: list[Lost] = []
@@ -119,18 +119,18 @@ class Run:
         self._failure: str | None = None
 
     def attend(self) -> Ended:
-        """Keep the leases until the command has ended, and stop it where one is lost."""
-        self._pulse.keep(self._holds, self._lose)
+        """Keep the leases until the command has ended, and stop it if one is lost."""
+        self._heartbeat.keep(self._holds, self._lose)
         try:
             return self._attend()
         finally:
-            self._pulse.drop(self._ids, self._lose)
+            self._heartbeat.drop(self._ids, self._lose)
 
     def _attend(self) -> Ended:
         while True:
             self._guard()
             status = self._command.wait(self._nap())
-            self._pulse.look()
+            self._heartbeat.look()
             self._handle_losses()
             if status is not None:
                 return self._ended(status)
@@ -138,7 +138,7 @@ class Run:
                 return self._ended(self._kill())
 
     def _ended(self, status: int | None) -> Ended:
-        """The command has ended; where it was stopped, so must have what it started."""
+        # If the command was stopped, so must be what it started.
         stopped = self._asked is not None and status is not None
         if stopped and not self._command.wait_for_group(max(0, self._left_ms()) / MS):
             self._command.kill()
@@ -164,16 +164,16 @@ class Run:
     # --- when to stop ---------------------------------------------------------------------------
 
     def _lose(self, lost: Lost) -> None:
-        """Called by a thread of the heartbeat, or while it is looked after."""
+        # Called in a thread of the heartbeat, or in ``look``.
         self._lost.append(lost)
         self._command.wake()
 
     def _handle_losses(self) -> None:
-        """Stop the command for what has come up since the last look."""
+        """Stop the command if there is a new reason to."""
         losses = self._lost[self._counted :]
         self._counted += len(losses)
         for lost in losses:
-            # What it was granted is over early: no later than that, and than a grace from now.
+            # Its grant ends early: kill it no later than that, and than a grace from now.
             now = self._clock.now()
             rest = lost.hold.left_ms(now) - early_ms(lost.hold)
             self._stop(lost, now, min(self._grace, max(0, rest)))
@@ -195,10 +195,7 @@ class Run:
     # --- until when -----------------------------------------------------------------------------
 
     def _guard(self) -> None:
-        """Tell the guardian until when the command may live: a little longer than is meant here.
-
-        It is there for when this run does not do it.
-        """
+        # A little longer than planned: the guardian acts only if this run does not.
         now = self._clock.now()
         left = self._left_ms() if self._asked else self._held_ms() + self._grace
         left += min(early_ms(hold) for hold in self._holds) // 2
@@ -212,7 +209,7 @@ class Run:
         return nap if self._asked is None else max(0.0, min(nap, self._left_ms() / MS))
 
     def _held_ms(self) -> int:
-        return min(self._pulse.left_ms(lease_id) for lease_id in self._ids)
+        return min(self._heartbeat.left_ms(lease_id) for lease_id in self._ids)
 
     def _left_ms(self) -> int:
         """Milliseconds until the command is ended, once it was asked to end."""

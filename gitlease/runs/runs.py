@@ -1,7 +1,6 @@
 """The runs in the background of one clone: a record and a log for each, in its private folder.
 
-Both are for their owner's eyes alone: what a command is called with, and what it prints, may be
-secret.
+Only their owner can read them: the arguments and the output of a command may be secret.
 """
 
 from __future__ import annotations
@@ -42,12 +41,11 @@ RUNNING, KILLED = "running", "killed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """What is known of a run in the background. Times are wall-clock milliseconds.
+    """The record of a run. Times are wall-clock milliseconds.
 
-    ``runner`` is the process that holds the leases, with when it started, ``pid`` the command's.
-    ``outcome`` is None while it runs, and stays so where the runner was killed;
-    ``message`` says more. ``finished`` counts its leases that ended completed. ``log`` is the file
-    that has all that was printed.
+    ``runner`` is the process that holds the leases, with its start time, ``pid`` the command's.
+    ``outcome`` is None while it runs, and stays so if the runner was killed; ``message`` says more.
+    ``finished`` counts its leases that ended completed. ``log`` is the file of its output.
     """
 
     id: str
@@ -74,17 +72,17 @@ class RunRecord:
 
 
 class RunsFolder:
-    """The runs below a clone's private folder; ``boot_id`` is that of this machine now."""
+    """The runs in a clone's private folder; ``boot_id`` is that of this machine now."""
 
     def __init__(self, private: str, boot_id: str, folder: str = FOLDER) -> None:
         self._folder, self._boot_id = os.path.join(private, folder), boot_id
 
     def log_of(self, number: str) -> str:
-        """Where the log of a run lies."""
+        """The file of a run's log."""
         return os.path.join(self._folder, number + LOG)
 
     def write_brief(self, number: str, text: str) -> str:
-        """Write what a run's command is to know; where that lies. Raises OSError."""
+        """Write the brief of a run's command; return its file. Raises OSError."""
         file = os.path.join(self._folder, number + BRIEF)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         with open(os.open(file, flags, 0o600), "w", encoding="utf-8") as opened:
@@ -97,12 +95,12 @@ class RunsFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other commands of this clone from starting a run meanwhile."""
+        """Keep other commands of this clone from starting a run in this block."""
         with exclusive(os.path.join(self._folder, "lock"), timeout=PATIENCE):
             yield
 
     def save(self, record: RunRecord) -> None:
-        """Keep a record; a kill leaves the old one or the new one. Raises OSError."""
+        """Write a record atomically. Raises OSError."""
         file = os.path.join(self._folder, record.id + RECORD)
         before = os.umask(0o077)
         try:
@@ -111,12 +109,12 @@ class RunsFolder:
             os.umask(before)
 
     def every(self) -> tuple[RunRecord, ...]:
-        """All that are remembered, the newest first."""
+        """All recorded runs, the newest first."""
         found = [record for name in self._names() if (record := self._load(name)) is not None]
         return tuple(sorted(found, key=lambda x: (x.began_at, x.id), reverse=True))
 
     def latest_of(self, record: RunRecord) -> RunRecord:
-        """What is known of a run by now; the same where that cannot be read."""
+        """The latest record of a run; the same if that cannot be read."""
         return self._load(record.id + RECORD) or record
 
     def runs(self, record: RunRecord) -> bool:
@@ -131,15 +129,15 @@ class RunsFolder:
         return not (record.pid and group_is_left(record.pid))
 
     def state_of(self, record: RunRecord) -> str:
-        """What a run is: ``killed`` is one whose runner is gone without a word."""
+        """The state of a run: ``running``, its outcome, or ``killed`` if its runner is gone."""
         if record.outcome is not None:
             return record.outcome
         return RUNNING if self.runs(record) else KILLED
 
     def latest(self, resource: Resource, layer: str, *, running: bool = False) -> RunRecord:
-        """The newest run of a resource; ``running``: one that still runs, where there is one.
+        """The newest run of a resource; ``running``: preferably one that still runs.
 
-        NotFound where none is remembered.
+        Raises NotFound if none is recorded.
         """
         found = [
             x
@@ -152,7 +150,7 @@ class RunsFolder:
         return next(live, found[0]) if running else found[0]
 
     def refuse_second(self, lease_ids: Sequence[str]) -> None:
-        """Refuse a lease that a run has already: it was only joined. LeaseHeld names the run."""
+        """Raise LeaseHeld for a lease that a run has already: the claim only renewed it."""
         record = self._running(lambda x: not set(lease_ids).isdisjoint(x.lease_ids))
         if record is not None:
             shared = next(x for x in record.lease_ids if x in lease_ids)
@@ -166,9 +164,9 @@ class RunsFolder:
     def in_the_way(
         self, sessions: Sequence[str | None], resource: str | None, layer: str
     ) -> RunRecord | None:
-        """The run in the background of this clone that a refusal is about, while it runs.
+        """The running run of this clone that a refusal is about.
 
-        ``sessions`` are those of the leases in the way. Without any it is one's own lease, refused
+        ``sessions`` are those of the conflicting leases. Without any it is one's own lease, refused
         by the run that has it and not by the ledger.
         """
         names = {fold(session) for session in sessions if session is not None}
@@ -177,12 +175,11 @@ class RunsFolder:
         return self._running(lambda x: x.layer == layer and resource in x.resources)
 
     def _running(self, matches: Callable[[RunRecord], bool]) -> RunRecord | None:
-        """The newest of some runs that still runs."""
         every = (record for record in self.every() if matches(record))
         return next((record for record in every if self.state_of(record) == RUNNING), None)
 
     def end(self, record: RunRecord, patience: float) -> bool:
-        """Ask the runner of a run to end, and wait; whether it has ended."""
+        """Ask a run to end, and wait so many seconds; whether it has ended."""
         over = time.monotonic() + patience
         if self.runs(record):
             for signum in (signal.SIGTERM, signal.SIGCONT):
@@ -195,7 +192,7 @@ class RunsFolder:
         return True
 
     def read(self, record: RunRecord, *, start: int = 0) -> bytes:
-        """A part of the log of a run, from a place on; ``b""`` where there is no more."""
+        """A part of the log of a run, from an offset on; ``b""`` at its end."""
         try:
             opened = open_regular(self.log_of(record.id))
             if opened is None:
@@ -207,7 +204,7 @@ class RunsFolder:
             return b""
 
     def parts(self, record: RunRecord, *, start: int = 0) -> Iterator[bytes]:
-        """The log of a run from a place on, in parts."""
+        """The log of a run from an offset on, in parts."""
         while part := self.read(record, start=start):
             yield part
             start += len(part)
@@ -217,7 +214,7 @@ class RunsFolder:
         return self.read(record, start=max(0, self.size(record) - AT_ONCE))
 
     def size(self, record: RunRecord) -> int:
-        """How many bytes the log of a run has."""
+        """The size of a run's log in bytes."""
         try:
             return os.stat(self.log_of(record.id), follow_symlinks=False).st_size
         except OSError:
@@ -230,7 +227,7 @@ class RunsFolder:
                 os.unlink(os.path.join(self._folder, number + ending))
 
     def prune(self) -> int:
-        """Forget every run that has ended; how many those were."""
+        """Forget every run that has ended; return their number."""
         ended = [record for record in self.every() if not self.runs(record)]
         for record in ended:
             self.forget(record.id)
@@ -258,9 +255,8 @@ class RunsFolder:
         number = name.removesuffix(RECORD)
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             return None
-        given = {"finished": None, **found}  # records of before it was counted have none
         with contextlib.suppress(*DAMAGE):
-            return from_json(RunRecord, {**given, "id": number, "log": self.log_of(number)})
+            return from_json(RunRecord, {**found, "id": number, "log": self.log_of(number)})
         return None
 
 
@@ -271,7 +267,6 @@ def runs_of(place: RunPlace, folder: str = FOLDER) -> RunsFolder:
 
 
 def _shorten(log: str) -> None:
-    """Keep the end of a log that is too long."""
     size = os.stat(log, follow_symlinks=False).st_size
     if size <= LONGEST_LOG:
         return

@@ -1,6 +1,6 @@
-"""A command that this process attends to: its end, its signals, its terminal and its guardian.
+"""A supervised command: its end, its signals, its terminal and its guardian.
 
-Everything that may happen wakes one wait: a signal, a word from a thread, the end of the guardian.
+One wait ends with any of them: a signal, a wake-up by a thread, the end of the guardian.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Self
 
 from gitlease.git.processes import group_is_left, signal_group
 from gitlease.runs.child import Child, exit_status, start
-from gitlease.runs.guardian import Guardian, GuardianFailed, readable, whom
+from gitlease.runs.guardian import Guardian, GuardianFailed, readable, watch_lines
 from gitlease.runs.terminal import Terminal, is_talked_to, stop_like
 
 PASSED_ON = (
@@ -27,7 +27,7 @@ ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 OF_THE_TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)
 STOPS = (signal.SIGTSTP, *OF_THE_TERMINAL)
 STEP = 0.05
-CONTINUED = 0.2  # seconds for which a stop may be late
+CONTINUED = 0.2  # seconds by which a stop may be late
 NO_PROMPT = "GIT_TERMINAL_PROMPT"
 GUARDIANS = 10  # of one command, one after the other
 SOON = 5.0  # seconds for another one to start
@@ -36,8 +36,8 @@ SOON = 5.0  # seconds for another one to start
 class SupervisedProcess:
     """One command of this process, which is a context: signals are its own inside.
 
-    ``stops``: the signals that end ask to stop it (TERM, grace, KILL), as is fit where nobody but
-    gitlease is there to send them: then ``to_stop`` is set. Else they are passed on as they are.
+    ``stops``: a signal that ends asks to stop it (TERM, grace, KILL), as in the background, where
+    only gitlease sends them: then ``to_stop`` is set. Else such signals are passed on.
     ``told_to_end``: one of them has come.
     """
 
@@ -54,7 +54,7 @@ class SupervisedProcess:
         self._wakeup = -1
         self._told = self._prompts = False
         self._guardians = 0
-        self._reads = is_talked_to()  # the command is to have the terminal
+        self._reads = is_talked_to()  # the command gets the terminal
 
     def __enter__(self) -> Self:
         for handle in (self._woken, self._wake):
@@ -104,7 +104,7 @@ class SupervisedProcess:
         self._child = start(
             words, env, cwd, self._found, lambda child: self._ready(child, until_ms)
         )
-        # Whoever renews meanwhile is in the background, and must not ask for a password.
+        # Renewals run in the background meanwhile, and must not ask for a password.
         self._prompts = NO_PROMPT not in os.environ
         os.environ.setdefault(NO_PROMPT, "0")
 
@@ -113,12 +113,12 @@ class SupervisedProcess:
         if self._reads:
             self._terminal.lend(child.pid)
 
-    # --- what whoever decides asks --------------------------------------------------------------
+    # --- for the run that decides ---------------------------------------------------------------
 
     def wait(self, seconds: float) -> int | None:
         """Wait for its end: its exit status, 128 + n when signal n ended it.
 
-        None after so many seconds, or earlier when something is to be decided.
+        None after so many seconds, or earlier if there is something to decide.
         """
         end = time.monotonic() + seconds
         while True:
@@ -151,9 +151,9 @@ class SupervisedProcess:
         signal_group(self.pid, signal.SIGKILL)
 
     def guard(self, until_ms: int) -> bool:
-        """Let its guardian know until when, by the boot clock, it may live without another word.
+        """Tell its guardian until when, by the boot clock, it may live without another message.
 
-        False where it is not guarded any more, and cannot be.
+        False if it is no longer guarded, and no guardian can be started.
         """
         if self._child is not None and self._guardian.is_gone():
             self._guardian.close()
@@ -161,7 +161,7 @@ class SupervisedProcess:
             try:
                 if self._guardians >= GUARDIANS:
                     return False
-                known = whom(self._child.pid, self._child.started, until_ms)
+                known = watch_lines(self._child.pid, self._child.started, until_ms)
                 self._guardian.start(SOON, known)
             except GuardianFailed:
                 self._guardians = GUARDIANS
@@ -170,18 +170,18 @@ class SupervisedProcess:
         return True
 
     def wake(self) -> None:
-        """Have ``wait`` return now. Safe for threads."""
+        """Make ``wait`` return now. Safe for threads."""
         with contextlib.suppress(OSError):
             os.write(self._wake, b"\0")
 
     # --- how ------------------------------------------------------------------------------------
 
     def _hear(self, seconds: float) -> None:
-        """Wait for anything at all, and pass on what signals have come."""
+        """Wait for any event, and pass on the signals that have come."""
         line = self._guardian.fileno()
         ready = readable([self._woken, *([line] if line >= 0 else [])], seconds)
         if line in ready:
-            self._told = True  # it is gone: whoever decides has another started
+            self._told = True  # it is gone: the run has another one started
         for signum in self._signals() if self._woken in ready else b"":
             if signum == 0:
                 self._told = True
@@ -204,7 +204,7 @@ class SupervisedProcess:
             signal_group(self.pid, signum)
 
     def _reap(self) -> None:
-        """See what became of the command: it ended, or it was stopped."""
+        """Note that the command has ended, or was stopped."""
         while self._status is None and self._child is not None:
             pid, raw = os.waitpid(self._child.pid, os.WNOHANG | os.WUNTRACED)
             if pid == 0:
@@ -215,7 +215,6 @@ class SupervisedProcess:
                 self._status = exit_status(raw)
 
     def _stopped(self, signum: int) -> None:
-        """The command was stopped: by the terminal, for reading it in the background, or else."""
         if not self._terminal.exists:
             return
         self._reads = self._reads or signum in OF_THE_TERMINAL
@@ -224,7 +223,7 @@ class SupervisedProcess:
             return
         self._terminal.take_back()
         stop_like(signum if signum in STOPS else signal.SIGTSTP)
-        # Only a shell continues what was stopped; without one it was not, and nor is the command.
+        # Only a shell continues what was stopped; without one neither we nor the command were.
         end, found = time.monotonic() + CONTINUED, b""
         while signal.SIGCONT not in found and (left := end - time.monotonic()) > 0:
             readable([self._woken], left)
@@ -236,11 +235,11 @@ class SupervisedProcess:
         self._told = True
 
     def _resume(self) -> None:
-        """Go on, with the terminal where that is wanted and ours to give."""
+        """Continue it, with the terminal if it reads that and we have it."""
         if self._reads and not self._terminal.lent:
             self._terminal.lend(self.pid)
         signal_group(self.pid, signal.SIGCONT)
 
 
 def _note(signum: int, frame: FrameType | None) -> None:
-    """The number of the signal is written to the wakeup descriptor, which is all that is needed."""
+    """Do nothing: Python writes the number of the signal to the wakeup descriptor."""

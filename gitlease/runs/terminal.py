@@ -10,9 +10,9 @@ from typing import Any
 
 
 class Terminal:
-    """The controlling terminal, where there is one. Whoever has it is its foreground group.
+    """The controlling terminal, if there is one, and its foreground group.
 
-    SIGTTOU must be ignored while it is lent: taking it back is a thing of the background.
+    SIGTTOU must be ignored while it is lent: it is taken back from the background.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Terminal:
             return False
 
     def lend(self, group: int) -> bool:
-        """Give it to a group, if it is ours to give; whether that was done."""
+        """Give it to a group, if we have it; whether that was done."""
         if self._handle is None or not self.is_ours():
             return False
         try:
@@ -49,9 +49,9 @@ class Terminal:
         return True
 
     def take_back(self, *, restore: bool = False) -> None:
-        """Take it back, where it is lent; ``restore`` how it was, after a command that could not.
+        """Take it back if it is lent; ``restore`` its modes after a command that could not.
 
-        A command that was ended in the middle of a screen leaves the terminal raw.
+        A full-screen command that was killed leaves the terminal raw.
         """
         if self._handle is None or not self.lent:
             return
@@ -68,7 +68,7 @@ class Terminal:
 
 
 def is_talked_to() -> bool:
-    """Whether a person types to this process and reads its answers: no part of a pipeline."""
+    """Whether standard input and output are a terminal, and not parts of a pipeline."""
     try:
         return os.isatty(0) and os.isatty(1)
     except OSError:
@@ -78,7 +78,7 @@ def is_talked_to() -> bool:
 def stop_like(signum: int) -> None:
     """Stop the group of this process as the terminal would, until it is continued.
 
-    Where no shell could continue it (an orphaned group), nothing happens.
+    If no shell could continue it (an orphaned group), nothing happens.
     """
     before = signal.signal(signum, signal.SIG_DFL)
     try:

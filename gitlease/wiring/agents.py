@@ -1,4 +1,4 @@
-"""The composition root of the hooks of coding agents."""
+"""Opens a repository for the hooks and tools of coding agents."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gitlease.wiring.workspace import Workspace, open_workspace, own_process
 if TYPE_CHECKING:
     from gitlease.guard.sharing import SharedTree
 
-# Hosts whose terminal has the very number that their hooks give; Cursor's has one of its own.
-NAMES_ITSELF = frozenset({"claude", "codex"})
+# Hosts whose terminal has the session number that their hooks give; Cursor's has another one.
+SAME_NUMBER = frozenset({"claude", "codex"})
 
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
-    """What the hooks of a coding agent have at hand in a repository: whom they speak as there.
+    """The services of an agent's hooks in a repository, and the session that they speak as.
 
     ``family`` are the sessions whose leases it works under; ``options`` are those that a command
     typed in its terminal needs to speak as ``session``.
@@ -45,7 +45,7 @@ def open_for_agent(
     environ: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> AgentContext | None:
-    """Open a repository for one event of a coding agent; None where gitlease is not used in it.
+    """Open a repository for one event of a coding agent; None if gitlease is not used in it.
 
     Asks no remote. Raises what ``open_workspace`` raises.
     """
@@ -63,7 +63,7 @@ def open_for_agent(
     return AgentContext(workspace, found.own, found.family, options)
 
 
-PROJECT = "CLAUDE_PROJECT_DIR"  # where Claude Code has its project, wherever it starts a server
+PROJECT = "CLAUDE_PROJECT_DIR"  # Claude Code's project, wherever it starts a server
 
 
 def open_for_tools(
@@ -71,8 +71,8 @@ def open_for_tools(
 ) -> Workspace:
     """Open the repository for one call of a tool. Asks no remote.
 
-    ``thread`` is the Codex thread that calls, where that is known: it speaks as what is typed in
-    its terminal. Raises what ``open_workspace`` raises.
+    ``thread`` is the calling Codex thread, if known: it speaks as commands typed in its terminal.
+    Raises what ``open_workspace`` raises.
     """
     environ = os.environ if environ is None else environ
     if thread:
@@ -81,7 +81,7 @@ def open_for_tools(
 
 
 def session_of_thread(thread: str) -> str | None:
-    """The session of a Codex thread; None where there is none."""
+    """The session of a Codex thread, if it has one."""
     number = _plain(thread)
     return f"codex:{short_number('codex', number)}" if number else None
 
@@ -107,7 +107,7 @@ def is_ended_by_hook(
         return False
     ends = {hook.event for hook in host.hooks if hook.word == "session-end"}
     for user in (True, *([False] if workspace.repository.toplevel else [])):
-        with contextlib.suppress(Invalid):  # what cannot be read here has no hook that is known
+        with contextlib.suppress(Invalid):  # an unreadable file counts as one without hooks
             place = place_of(host, workspace.repository, user=user, environ=environ)
             if ends & {*status(host, place).events}:
                 return True
@@ -115,7 +115,7 @@ def is_ended_by_hook(
 
 
 def others_in(context: AgentContext, key: str, *, now: float) -> SharedTree | None:
-    """Who else works in the agent's work tree, by what this machine knows; None for nobody.
+    """Who else works in the agent's work tree, as far as this machine knows.
 
     ``key`` is that of its own note.
     """
@@ -127,11 +127,10 @@ def others_in(context: AgentContext, key: str, *, now: float) -> SharedTree | No
 
 @dataclass(frozen=True, slots=True)
 class AgentSessions:
-    """``own`` is the session of the hooks (None: the host named none, and nobody else did).
+    """``own`` is the session of the hooks, if the host or a setting names one.
 
-    ``family`` are the sessions whose leases the agent works under as well: the one that commands
-    typed in its terminal speak as, and for a sub-agent the session that started it. ``typed`` is
-    that of the terminal, where it is known.
+    ``family`` are the sessions whose leases the agent works under as well: that of commands typed
+    in its terminal (``typed``, if known), and for a sub-agent the session that started it.
     """
 
     own: str | None
@@ -147,9 +146,9 @@ def agent_sessions(
     session_id: str,
     agent_id: str = "",
 ) -> AgentSessions:
-    """The sessions of one event. What a person has set holds before the host's own number.
+    """The sessions of one event. What a person has set takes precedence over the host's number.
 
-    Raises Invalid for a missing ``user.email`` and for a session that cannot be one.
+    Raises Invalid for a missing ``user.email`` and for an invalid session.
     """
     variable = dict(AGENTS)[host]
     set_by_hand = {VARIABLE: environ.get(VARIABLE, ""), variable: _plain(session_id)}
@@ -158,7 +157,7 @@ def agent_sessions(
     agent = short_number(host, _plain(agent_id)) if agent_id else ""
     if not agent:
         family = frozenset(s for s in (root, typed) if s)
-        return AgentSessions(root, root if host in NAMES_ITSELF else typed, family)
+        return AgentSessions(root, root if host in SAME_NUMBER else typed, family)
     child = f"{host}:{agent}"
     own = _named(f"{root}/{agent}" if root else child)
     return AgentSessions(own, typed, frozenset(s for s in (own, root, typed, child) if s))
@@ -177,7 +176,7 @@ def _named(session: str) -> str:
 
 
 def _plain(number: str) -> str:
-    """A number of the host as far as it can be part of a session."""
+    """The characters of a host's number that a session may have."""
     return "".join(c for c in number[:200] if c.isprintable() and not c.isspace())
 
 

@@ -1,7 +1,7 @@
-"""The composition root of the check: nobody in particular, who only reads.
+"""Opens a repository for the check of commits, which only reads, as nobody in particular.
 
-What judges commits must not come along with them: the settings are those of the commit that was
-there before, as the mailmap is. Flags, the environment and git's own config stand above them.
+Commits must not change how they are judged: the settings are those of the commit before them, and
+so is the mailmap. Flags, the environment and git's own config take precedence.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Load = Callable[[CommittedSettings | None], Settings]
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What the check has at hand. ``ci`` is what continuous integration says, if it runs there."""
+    """The parts of a check. ``ci`` is the context of continuous integration, if it runs there."""
 
     ci: CiContext
     repository: Repository
@@ -45,14 +45,14 @@ class CheckContext:
     _committed: dict[str, CommittedSettings] = field(default_factory=dict)
 
     def choose(self, words: str | None = None) -> Chosen:
-        """The commits of a range, or those that the surroundings ask for.
+        """The commits of a range, or those of the CI context.
 
-        The remote is asked only for what this clone lacks of them. Raises UsageError and NotFound.
+        The remote is asked only for what this clone lacks. Raises UsageError and NotFound.
         """
         chosen = self.ranges.choose(words, self.ci)
         prefix = self.load(self.committed(chosen)).ref_prefix
         if words is None and self.ci.head_ref.startswith(f"{prefix}/"):
-            return replace(chosen, commits=())  # a ledger that lies among the branches is no work
+            return replace(chosen, commits=())  # a ledger among the branches is not work
         return chosen
 
     def committed(self, chosen: Chosen) -> CommittedSettings | None:
@@ -65,7 +65,7 @@ class CheckContext:
     def service(self, chosen: Chosen, known: Changes | None = None) -> CheckService:
         """The check of chosen commits. Asks no remote yet. Raises Invalid for bad settings.
 
-        ``known`` has what commits change that somebody read already.
+        ``known`` has the changes of commits that were read already.
         """
         return self.open(chosen, self.load(self.committed(chosen)), known or {})
 

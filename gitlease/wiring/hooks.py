@@ -1,4 +1,4 @@
-"""The composition root of git's hooks: light, since it is opened with every commit."""
+"""Opens a repository for git's hooks: light, since that happens with every commit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from gitlease.engine.ports import Clock, Inbox
 from gitlease.git.repository import Repository, discover
 from gitlease.git.run import clean_environment
 from gitlease.git.system_clock import SystemClock
-from gitlease.guard.detached import (
-    MarkerState,
-    check_is_due,
-    is_due,
-    marker_state,
-    postpone_check,
-    start_detached,
-)
+from gitlease.guard.detached import MarkerState, is_due, start_detached
 from gitlease.guard.hook_decisions import HookRules, Hooks
 from gitlease.guard.service import GuardService
 from gitlease.guard.worktree import HookWorktree
@@ -34,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HookContext:
-    """What a hook of git has at hand."""
+    """The services of a hook of git."""
 
     repository: Repository
     identity: Identity
@@ -47,9 +40,9 @@ class HookContext:
     mode: str
 
     def start_beat(self) -> bool:
-        """Have a process of its own renew what this run holds, where it is time; whether it does.
+        """Start a process that renews what this run holds, if that is due; whether it was started.
 
-        It is told where the repository is as git told this one, and nothing else of git's.
+        Of git's environment it gets only where the repository is.
         """
         renewable = self.guard.renewable()
         if not self.guard.due(renewable):
@@ -66,7 +59,7 @@ class HookContext:
         return start_detached(["hook", "beat"], cwd=top, env=env)
 
     def stashes_work_of(self, lines: Sequence[str]) -> SharedTree | None:
-        """Who else works in this work tree, where an update of references stashes what is in it."""
+        """Who else works in this work tree, if this update of references is a stash."""
         from gitlease.git.processes import ancestors
         from gitlease.guard.sharing import shared_with
         from gitlease.guard.stashing import is_stash
@@ -80,10 +73,7 @@ class HookContext:
         return shared_with(self.repository, names, now=now, environ=self.environ, above=above)
 
     def beat(self) -> None:
-        """Renew now what this run holds, one push for each layer in which it is time.
-
-        What has landed is completed instead.
-        """
+        """Renew what this run holds, one push for each due layer. What has landed is completed."""
         from gitlease.wiring.landing import beat
         from gitlease.wiring.workspace import open_workspace
 
@@ -142,27 +132,14 @@ def open_hooks(
 
 
 def has_hooks(repository: Repository) -> bool:
-    """Whether hooks were put in place in this clone, by what is kept of that."""
+    """Whether hooks were installed in this clone, as its private folder says."""
     return os.path.exists(os.path.join(repository.common_dir, "gitlease", "program"))
 
 
 def probe_answer(name: str, program: str) -> str:
-    """The answer to the question whether git calls us; ``""`` where nobody asks it."""
-    if not os.environ.get("GITLEASE_PROBE"):  # without loading what this is for every hook
+    """The answer to the probe whether git calls us; ``""`` if this is not one."""
+    if not os.environ.get("GITLEASE_PROBE"):  # asked here, so that no hook loads the rest
         return ""
     from gitlease.install.hooks.shims import ANSWER, HOOKS, VERSION
 
     return f"{ANSWER} {name} v{VERSION} {program}" if name in HOOKS else ""
-
-
-__all__ = [
-    "HookContext",
-    "MarkerState",
-    "check_is_due",
-    "has_hooks",
-    "is_due",
-    "marker_state",
-    "open_hooks",
-    "postpone_check",
-    "start_detached",
-]

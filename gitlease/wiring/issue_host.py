@@ -1,4 +1,4 @@
-"""Which host's issue numbers the work of a repository goes by, and where their pages are."""
+"""The host of a repository's issues, and the addresses of their pages."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PAGES = {Issues.GITHUB: "issues", Issues.GITLAB: "-/issues"}
 
 
 def host_of_work(workspace: Workspace) -> Issues:
-    """The host whose issues a repository's are, by the name of the server that has its work."""
+    """The issue host of a repository, by the name of the server that has its work."""
     place = _place(workspace)
     name = "" if place is None else place[0].lower()
     return next((x for x in _PAGES if x.value in name.split(".")), Issues.NONE)
 
 
 def issue_pages(workspace: Workspace) -> str | None:
-    """The address that an issue's page has before its number; None where there is none to know."""
+    """The address of an issue's page, without the number; None if it is not known."""
     policy, place = workspace.ledger.known_policy(), _place(workspace)
     if policy is None or policy.issues is Issues.NONE or place is None:
         return None
@@ -34,7 +34,7 @@ def issue_pages(workspace: Workspace) -> str | None:
 
 
 def _place(workspace: Workspace) -> tuple[str, str] | None:
-    """The server and the path there of what people work on; None for a path, and for no remote."""
+    """The server of the work, and the path there; None for a local path, and without a remote."""
     from gitlease.settings.sources import remotes_of_work
 
     for name in remotes_of_work(workspace.location, workspace.repository):

@@ -1,4 +1,4 @@
-"""The end of leases by what has landed, for commands and for heartbeats in the background.
+"""Ends leases of work that has landed, for commands and for heartbeats in the background.
 
 It never fails: what could not be ended now is ended the next time.
 """
@@ -27,16 +27,16 @@ MERGED, NEVER = "merged", "never"
 
 @dataclass(frozen=True, slots=True)
 class EndedByLanding:
-    """The leases that were completed, by their ids, and what is to be said of it."""
+    """The ids of the leases that were completed, and messages about that."""
 
     lease_ids: frozenset[str] = frozenset()
     said: tuple[str, ...] = ()
 
 
 def end_landed(workspace: Workspace) -> EndedByLanding:
-    """Complete what the caller holds in this layer of tasks that are done on the main branch.
+    """Complete the caller's leases in this layer of tasks that are done on the main branch.
 
-    Nothing where the project's ``landing.release`` is never. Never raises GitleaseError.
+    Does nothing if the project's ``landing.release`` is never. Never raises GitleaseError.
     """
     if workspace.settings.landing_release == NEVER:
         return EndedByLanding()
@@ -53,7 +53,7 @@ def end_landed(workspace: Workspace) -> EndedByLanding:
 
 
 def end_at_start(workspace: Workspace) -> tuple[str, ...]:
-    """Do so in every layer in use, within the time that a hook has; what there is to say of it."""
+    """Do so in every layer in use, within the time that a hook has; return messages."""
     if workspace.settings.landing_release == NEVER:
         return ()
     limit = float(workspace.settings.guard_timeout)
@@ -81,10 +81,8 @@ def beat(workspace: Workspace, guard: GuardService, renewable: Sequence[tuple[st
 
 
 def _landed(workspace: Workspace, main: list[str], leases: Sequence[Lease]) -> Sequence[Lease]:
-    """Those that have landed, but for what a command that still runs was started under.
-
-    It would be stopped for the loss of its lease; its own end gives that back.
-    """
+    # Not the leases of commands that still run: they would be stopped for the loss, and give them
+    # back at their own end.
     if not any(not lease.resource.is_path for lease in leases):
         return ()
     runs = alive_in(workspace)

@@ -1,4 +1,4 @@
-"""Where the ledger of a clone lies, and what is kept of it: the parts that every root needs.
+"""Where the ledger of a clone is, and its local state: the parts that every opened place needs.
 
 What a hook runs with every commit is imported at once, the store only when it is opened.
 """
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlace:
-    """The place of a ledger as one clone is set up; ``local`` is that of ``--local``.
+    """The place of a ledger by the settings of one clone; ``local`` is that of ``--local``.
 
-    ``given`` is a store that stands for whatever lies there.
+    ``given`` is a store to use in its place.
     """
 
     repository: Repository
@@ -49,10 +49,10 @@ class LedgerPlace:
 
     @property
     def key(self) -> str:
-        """What the known state of this place is filed under.
+        """The name of this place's state.
 
-        The configured place is one whatever it is called, so that a remote that was renamed, added
-        or gone is noticed; a place that a flag names for one command has a state of its own.
+        The configured place has the same whatever it is called, so that a renamed, added or missing
+        remote is noticed; a place that a flag names for one command has a state of its own.
         """
         if self.local:
             return LOCAL_LAYER
@@ -66,11 +66,11 @@ class LedgerPlace:
         return "default"
 
     def state(self, layer: str) -> str:
-        """The folder of what is known of a layer."""
+        """The folder of a layer's state."""
         return os.path.join(self.private, "state", self.key, layer)
 
     def layers_in_use(self) -> tuple[str, ...]:
-        """The configured layer, ``global``, and all others of which this clone knows a ledger."""
+        """The configured layer, ``global``, and all others with a ledger known here."""
         if self.local:
             return (LOCAL_LAYER,)
         known: list[str] = []
@@ -81,7 +81,7 @@ class LedgerPlace:
         return tuple(dict.fromkeys([self.settings.layer, GLOBAL_LAYER, *known]))
 
     def of_layer(self, layer: str) -> LedgerPlace:
-        """Where the ledger of a layer lies: that of ``--local`` beside the others."""
+        """The place of a layer's ledger: that of ``--local`` is a place of its own."""
         if layer != LOCAL_LAYER:
             return self
         return replace(self, location=Location(None, None, True), local=True)
@@ -98,15 +98,15 @@ class LedgerPlace:
         )
 
     def inbox(self, actor: Actor) -> InboxFolder:
-        """What work in the background has to say to an actor."""
+        """The messages of background work for an actor."""
         return InboxFolder(self.private, actor.holder, actor.session)
 
     def carried(self, actor: Actor) -> CarriedFolder:
-        """What of the person's an actor's session carries."""
+        """Which of the person's leases an actor's session carries."""
         return CarriedFolder(self.private, actor.holder, actor.session)
 
     def guard(self, actor: Actor, clock: Clock, *, layer: str) -> GuardService:
-        """The guard of the ``global`` layer and of ``layer``; it waits for no remote for long."""
+        """The guard of the ``global`` layer and of ``layer``; it never waits long for a remote."""
         from gitlease.guard.service import GuardService
         from gitlease.guard.watch import WatchFolder
 
@@ -128,9 +128,9 @@ class LedgerPlace:
         return self.of_layer(layer).state(layer)
 
     def _may_have_other_holders(self) -> bool:
-        """Whether ``user.email`` may be another one in the next command.
+        """Whether ``user.email`` may differ in the next command.
 
-        It may in another work tree, on another branch, or where it was given for this command only.
+        It may in another work tree, on another branch, or if it was given for this command only.
         """
         config = self.repository.config
         own = (config.get("extensions.worktreeConfig") or "").lower() == "true"
@@ -178,14 +178,13 @@ class LedgerPlace:
         )
 
     def _id_bytes(self) -> int:
-        """Of the ids that the ledger's remote has, as far as this clone can tell."""
         from gitlease.store.private_store import SHA1, SHA256
 
         own = SHA256 if self.repository.object_format == "sha256" else SHA1
         return SHA1 if self.location.url is None else own
 
     def remote_at(self, url: str, name: str | None) -> Remote:
-        """How git reaches a URL: with the clone's settings, which a URL alone would not have."""
+        """How git reaches a URL: with the settings of this clone."""
         from gitlease.store.transport import Remote
 
         repository, config = self.repository, self.repository.config
@@ -204,9 +203,9 @@ class LedgerPlace:
         )
 
     def _included_here(self) -> list[str]:
-        """The files that git includes for exactly this clone, by the name of its git directory.
+        """The files that git includes by the path of this git directory.
 
-        In the private store that condition fails; CI keeps the credentials of a checkout so.
+        That condition fails in the private store; CI keeps the credentials of a checkout so.
         """
         entries = self.repository.config.entries
         read = {entry.origin for entry in entries}
@@ -214,7 +213,7 @@ class LedgerPlace:
         return list(dict.fromkeys(e.value for e in named if e.value in read))
 
     def _task_places(self) -> tuple[str, ...]:
-        """The literal beginnings of the patterns of task files; none where one has no beginning."""
+        """The literal heads of the patterns of task files; none if one has no literal head."""
         from gitlease.core.resources.pattern import parse
 
         if not all(text.isascii() for text in self.settings.tasks.files):

@@ -1,4 +1,4 @@
-"""The composition root of tests: a ledger in memory, and a clock that is moved by hand."""
+"""A workspace for tests: a ledger in memory, and a clock that is moved by hand."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ GLANCE = 0.02  # seconds of real time between two looks of another thread
 class MovableClock:
     """A clock that stands still until it is moved.
 
-    A wait in the thread that made it moves it on, and takes no time; in any other thread a wait
-    goes on until somebody moves it. It begins now, so that it can be compared with others.
+    A wait in the thread that made it moves it, and takes no time; in any other thread a wait lasts
+    until somebody moves it. It begins now, so that it can be compared with others.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class MovableClock:
         return Instant(self._began + self._moved[0], MS + self._moved[0], "a clock of tests")
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, with all renewals that fall into it. UsageError for less than none."""
+        """Let time pass, with all renewals that are due. UsageError for a negative time."""
         if seconds < 0:
             raise UsageError("time does not run backwards")
         end = self._moved[0] + round(seconds * MS)
@@ -61,7 +61,7 @@ class MovableClock:
                 one.beat()
 
     def drive(self, heartbeat: Heartbeat) -> None:
-        """Have a heartbeat do what is due whenever time passes."""
+        """Run a heartbeat whenever time passes."""
         self._heartbeats.add(heartbeat)
 
     def sleep(self, seconds: float) -> None:
@@ -92,19 +92,19 @@ def memory_workspace(
     layer: str | None = None,
     environ: Mapping[str, str],
 ) -> Workspace:
-    """The workspace of one person in a clone that there is not, with a folder for its state.
+    """The workspace of one person without a clone, with a folder for its state.
 
-    With a ``directory`` it is that of the repository there, whose task files and settings count.
+    With a ``directory`` it is that of the repository there, with its task files and settings.
     """
     if directory is None:
         os.makedirs(private, exist_ok=True)
-        there = Repository(private, private, None, "", None, "sha1", GitConfig())
+        found = Repository(private, private, None, "", None, "sha1", GitConfig())
     else:
-        there = discover(directory)
+        found = discover(directory)
     email = ConfigEntry("user.email", holder, "command", "")
-    config = GitConfig((*there.config.entries, email), there.config.read_at)
+    config = GitConfig((*found.config.entries, email), found.config.read_at)
     return open_workspace(
-        repository=replace(there, config=config),
+        repository=replace(found, config=config),
         session=session,
         layer=layer,
         environ=environ,

@@ -41,7 +41,7 @@ def open_push(workspace: Workspace, *, seconds: float = SECONDS) -> FencedPush:
 
 @contextlib.contextmanager
 def _quiet(workspace: Workspace) -> Iterator[None]:
-    """Keep heartbeats of this process, and of others of this clone, from coming in between."""
+    """Pause the heartbeats of this process, and of others of this clone."""
     from gitlease.runs.holding import heartbeat_of
 
     with ExitStack() as stack:
@@ -51,7 +51,7 @@ def _quiet(workspace: Workspace) -> Iterator[None]:
 
 
 def after_push(common_dir: str) -> contextlib.AbstractContextManager[None]:
-    """Wait until no push of this clone is under way, but not for long: heartbeats are for that."""
+    """Wait, but not long, until no push of this clone is under way."""
     return _locked(common_dir, shared=True)
 
 

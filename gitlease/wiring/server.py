@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def judge_push(
     data: bytes, *, environ: Mapping[str, str] | None = None, clock: Clock | None = None
 ) -> PushVerdict:
-    """Judge a push as git's pre-receive hook: by its input, in the environment it was given.
+    """Judge a push as git's pre-receive hook, by its input and its environment.
 
-    Raises GitleaseError where the repository or its settings cannot be used.
+    Raises GitleaseError if the repository or its settings cannot be used.
     """
     from gitlease.server.receive import receive
 
@@ -30,12 +30,12 @@ def judge_push(
 
 
 def find_bare(directory: str) -> Repository:
-    """The bare repository at ``directory``: that very one, never one around it."""
+    """The bare repository at ``directory``, never one around it."""
     repository = discover(directory)
     if os.path.realpath(directory) not in map(
         os.path.realpath, (repository.common_dir, repository.toplevel or repository.common_dir)
     ):
-        raise NotARepository(f"{directory} is not a repository, but lies in one")
+        raise NotARepository(f"{directory} is not a repository, but is inside one")
     return repository
 
 

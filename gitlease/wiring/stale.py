@@ -1,4 +1,4 @@
-"""The composition root of the check of stale claims: opened only for that."""
+"""Opens the check of stale claims."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def open_staleness(
 
 
 def hint_at_contents(repository: Repository, error: GitleaseError) -> None:
-    """Add the way out where git failed in a partial clone: it may not fetch what is missing."""
+    """Add a hint if git failed in a partial clone, where it may not fetch what is missing."""
     if not error.hints and isinstance(error, GitFailed):
         lack = lack_of_contents(repository)
         if lack is not None:

@@ -23,7 +23,7 @@ from gitlease.wiring.ledger import LedgerPlace
 
 @dataclass(frozen=True, slots=True)
 class LedgerVersion:
-    """A commit of a ledger, in the repository that has its history; ``shown`` is for people."""
+    """A commit of a ledger, in the repository with its history; ``shown`` is for people."""
 
     repository: Repository
     tip: str
@@ -33,8 +33,8 @@ class LedgerVersion:
     def verify(self, tips: Sequence[str] = ()) -> Verified:
         """Check its history; ``tips`` are commits that were at its ref at other times.
 
-        Raises NotFound for one that is no commit's name or id, and Invalid where the commit holds
-        no ledger that this gitlease knows.
+        Raises NotFound for one that is not a commit, and Invalid if the commit holds no ledger that
+        this gitlease knows.
         """
         try:
             return verify(self.repository, self.tip, self._sampled(tips))
@@ -49,7 +49,7 @@ class LedgerVersion:
         for word, oid in zip(tips, commit_ids(self.repository, tips), strict=True):
             whole = len(word) in (40, 64) and not set(word) - set("0123456789abcdef")
             if oid is None and not whole:
-                raise NotFound(f"{word[:80]!r} is no commit of this ledger")
+                raise NotFound(f"{word[:80]!r} is not a commit of this ledger")
             found.append(oid or word)  # a renewal that was replaced may be gone by now
         return found
 
@@ -68,11 +68,11 @@ def open_version(
 ) -> LedgerVersion:
     """The version of a ledger to check: that at ``ref``, else the configured one as it is now.
 
-    The latter is fetched first, but if ``cached``. Raises NotARepository, NotFound where there is
-    no such commit or no ledger, UsageError for flags that exclude each other, and what a fetch may.
+    The latter is fetched first, unless ``cached``. Raises NotARepository, NotFound without such a
+    commit or ledger, UsageError for flags that exclude each other, and what a fetch raises.
     """
     if ref is not None and (layer or local or remote or cached):
-        raise UsageError("REF is of this repository: it goes with no option that chooses a ledger")
+        raise UsageError("REF excludes the options that choose a ledger: it is of this repository")
     environ = os.environ if environ is None else environ
     repository = discover(directory)
     flags = {"remote": remote or "", "layer": layer or ""}
@@ -106,4 +106,4 @@ def _at(ref: str, *places: Repository) -> LedgerVersion:
     for place in places:
         if os.path.isdir(place.git_dir) and (oid := commit_ids(place, [ref])[0]) is not None:
             return LedgerVersion(place, oid, ref)
-    raise NotFound(f"{ref[:80]!r} is no commit of this repository, nor of its ledger")
+    raise NotFound(f"{ref[:80]!r} is not a commit of this repository or its ledger")

@@ -1,6 +1,6 @@
-"""What the words of a command mean in a work tree, and which of them may be claimed there.
+"""Resolves the resources typed in a work tree, and checks which of them may be claimed there.
 
-A grammar alone cannot tell these: they depend on what lies in the work tree, and outside it.
+A grammar alone cannot tell: it depends on the files in the work tree, and outside it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _SHOWN = 80  # characters of a word in a message
 
 
 def resource_here(workspace: Workspace, word: str) -> Resource:
-    """The resource that a word means in this folder, and at this ledger if it is an issue's number.
+    """Resolve a word in this folder, and by this ledger if it reads as an issue number.
 
-    Raises UsageError for what is neither a name nor a path, lies outside the work tree or in a
-    submodule of it.
+    Raises UsageError for what is neither a name nor a path, and for a path outside of the work tree
+    or in a submodule.
     """
     repository = workspace.repository
     checked = _checked(repository, word, path=False)
@@ -47,17 +47,16 @@ def resource_here(workspace: Workspace, word: str) -> Resource:
 
 
 def _issues(workspace: Workspace) -> Issues:
-    """Whose issue numbers the ledger's names are, by what this clone knows or can find out."""
     ledger = workspace.ledger
     if ledger.known_policy() is None:
-        with contextlib.suppress(GitleaseError):  # whatever it is, the verb tells it
+        with contextlib.suppress(GitleaseError):  # the verb reports it
             ledger.store.fetch(ledger.layer)
     policy = ledger.known_policy()
     return Issues.NONE if policy is None else policy.issues
 
 
 def path_here(repository: Repository, word: str) -> Resource:
-    """The same for a word that is always a path."""
+    """Resolve a word that is always a path."""
     checked = _checked(repository, word, path=True)
     path = resolve_path(checked, folder=repository.folder, root=repository.toplevel)
     _refuse_submodule(repository, found := path_resource(path))
@@ -71,19 +70,19 @@ def check_claim(
     *,
     any_name: bool = False,
 ) -> tuple[str, ...]:
-    """What is to be said of what is about to be claimed: paths that match no file.
+    """Warnings about resources to be claimed: paths that match no file.
 
-    Raises UsageError for a name that is no task, is called as a file or folder is, and means no
-    lease that is there: whoever typed it may mean either.
+    Raises UsageError for a name that equals a file or folder, and is neither a task nor leased: it
+    is ambiguous.
     """
     for resource in resources if not any_name else ():
         found = None if resource.is_path else file_called(workspace.repository, resource.text)
         if found is not None and not _is_known(workspace, resource):
             raise UsageError(
-                f"{resource} is a {found.kind} here, and no task",
+                f"{resource} is a {found.kind} here, not a task",
                 resource=resource.text,
                 hints=(
-                    f"the {found.kind} is claimed as {found.word}",
+                    f"to claim the {found.kind}, type {found.word}",
                     "to claim a name that is not a task, add --any",
                 ),
             )
@@ -93,7 +92,7 @@ def check_claim(
 
 
 def _checked(repository: Repository, word: str, *, path: bool) -> str:
-    """A word as the grammar takes it. UsageError for what lies outside, and for braces."""
+    """A word for the grammar. UsageError for what is outside, and for braces."""
     if not isinstance(word, str):
         return word
     if not word.strip():
@@ -103,7 +102,7 @@ def _checked(repository: Repository, word: str, *, path: bool) -> str:
     if text.startswith("~") and (home := os.path.expanduser(text)) != text:
         text = _from_root(home, root)
     elif is_path and text.startswith("/") and not (root and _lies_in(text, root)):
-        fixed = _fixed(text)
+        fixed = _literal_head(text)
         if fixed and any(_is_only_outside(x, root) for x in (fixed, "/" + fixed.split("/")[1])):
             text = _from_root(text, root)
     if not text and word != PATH_PREFIX:
@@ -118,17 +117,17 @@ def _is_only_outside(path: str, root: str | None) -> bool:
     return os.path.lexists(path) and not (root and os.path.lexists(root + path))
 
 
-def _fixed(path: str) -> str:
-    """What stands before the first wildcard of a path, whole segments of it."""
+def _literal_head(path: str) -> str:
+    """The whole segments of a path before its first wildcard."""
     wild = _WILDCARD.search(path)
     return (path if wild is None else path[: wild.start()].rpartition("/")[0]).rstrip("/")
 
 
 def _from_root(path: str, root: str | None) -> str:
-    """An absolute path, also by way of symbolic links, as one in the work tree; ``""``: outside."""
+    """An absolute path as one in the work tree, with symbolic links resolved; ``""``: outside."""
     if root is None or _lies_in(path, root):
         return path if root is not None else ""
-    fixed = _fixed(path)
+    fixed = _literal_head(path)
     real = os.path.realpath(fixed)
     return real + path[len(fixed) :] if _lies_in(real, root) else ""
 
@@ -151,19 +150,19 @@ def _refuse_submodule(repository: Repository, resource: Resource) -> None:
             raise UsageError(
                 f"{resource} is inside the submodule {module}",
                 resource=resource.text,
-                hints=(f"claim it there, in the repository at {module}/; or all of {module}",),
+                hints=(f"claim it in the repository at {module}/, or claim all of {module} here",),
             )
 
 
 class NamedFile(NamedTuple):
-    """A ``file`` or ``folder`` that has a name, and how to type it as a path."""
+    """A ``file`` or ``folder`` with a given name, and how to type it as a path."""
 
     kind: str
     word: str
 
 
 def file_called(repository: Repository, name: str) -> NamedFile | None:
-    """What a name is called by as well, in this folder or at the root, in letters of any case."""
+    """The file or folder with this name, in this folder or at the root, ignoring case."""
     root = repository.toplevel
     for folder in dict.fromkeys((repository.folder, "")) if root is not None else ():
         place = os.path.join(root or "", folder)
@@ -179,13 +178,13 @@ def file_called(repository: Repository, name: str) -> NamedFile | None:
 
 
 def _is_known(workspace: Workspace, resource: Resource) -> bool:
-    """Whether a name is a task, or that of a live lease or of one of the caller's own."""
+    """Whether a name is a task, or is leased: live, or lapsed and the caller's own."""
     ledger = workspace.ledger
     try:
         if ledger.edges.plan_end([resource], keep_status=True)[0].task is not None:
             return True
     except GitleaseError:
-        return True  # the claim says what is wrong with its file
+        return True  # the claim reports what is wrong with its file
     look, holder = ledger.look(), workspace.identity.actor.holder
     named = [lease for lease in look.leases if lease.resource == resource]
     return any(

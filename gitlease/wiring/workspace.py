@@ -1,4 +1,4 @@
-"""The composition root: a repository and its settings become what faces work on."""
+"""The composition root: makes services of a repository and its settings."""
 
 from __future__ import annotations
 
@@ -192,10 +192,9 @@ def open_workspace(
 ) -> Workspace:
     """Open the repository around ``directory``. Asks no remote.
 
-    ``time_limit`` is that of each contact with the remote, ``patience`` that of all tries of one
-    change, in seconds. ``anonymous``: whoever only reads need not have a ``user.email``.
-    ``committed`` stands for the work tree's settings file; ``repository`` is that around
-    ``directory`` where it was found already, and ``store`` for the ledgers that its settings name.
+    ``time_limit`` and ``patience`` are as in ``Workspace``. ``anonymous``: no ``user.email`` is
+    needed to read. ``committed`` replaces the work tree's settings file, ``store`` the ledgers that
+    the settings name; ``repository`` is that around ``directory`` if it was found already.
 
     Raises NotARepository, Invalid for bad settings or a missing ``user.email``, and UsageError for
     bad flags.
@@ -271,7 +270,7 @@ def _assemble(
 
 
 def edge_rules(settings: Settings) -> EdgeRules:
-    """What settings say of edges."""
+    """The settings of edges."""
     return EdgeRules(
         people=People(settings.people, handles=settings.handles),
         statuses={Progress(name): words for name, words in settings.tasks.statuses.items()},
@@ -281,17 +280,17 @@ def edge_rules(settings: Settings) -> EdgeRules:
 
 
 def own_process() -> None:
-    """Say that this process serves nobody but gitlease, which lets it start faster."""
+    """Declare that this process runs only gitlease, which lets it start faster."""
     run.is_own_process = True
 
 
 def find_repository(directory: str = ".") -> Repository:
-    """The repository around a directory, before its settings are read: to repair one, say."""
+    """The repository around a directory, without reading its settings."""
     return discover(directory)
 
 
 def write_setting(repository: Repository, key: str, value: str) -> str:
-    """Set a setting in the clone's git config (an empty value unsets) and say what it is called."""
+    """Set a key in the clone's git config (an empty value unsets it); return git's name of it."""
     return set_config(repository, key, value)
 
 

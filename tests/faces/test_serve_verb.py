@@ -16,7 +16,7 @@ from support.repos import git
 from support.typed import Typist
 
 from gitlease.gateway.tokens import Tokens
-from gitlease.wiring.gateway.tokens import open_tokens
+from gitlease.wiring.gateway import open_tokens
 
 NOW = 1_800_000_000_000
 

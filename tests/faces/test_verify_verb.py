@@ -137,7 +137,7 @@ def test_a_tip_that_was_seen_must_have_stayed(clone: Clone) -> None:
     found = clone.document("verify", before, "--tip", seen, status=1)
     assert [(x["commit"], x["rule"]) for x in found["violations"]] == [(seen, "rewound")]
     status, _, err = clone.say("verify", "--tip", "nowhere")
-    assert (status, err.splitlines()[0]) == (7, "'nowhere' is no commit of this ledger")
+    assert (status, err.splitlines()[0]) == (7, "'nowhere' is not a commit of this ledger")
 
 
 def test_without_the_remote_only_what_is_known_is_checked(clone: Clone) -> None:

@@ -56,7 +56,7 @@ def jo(clones: Clones) -> Path:
 def test_a_claim_of_what_may_be_a_file_or_a_name_asks_which(jo: Path, word: str, kind: str) -> None:
     error = ask(jo, "claim", word, expect=2)["error"]
     assert error["code"] == "usage"
-    assert error["message"] == f"{word} is a {kind} here, and no task"
+    assert error["message"] == f"{word} is a {kind} here, not a task"
     refused = typed(jo, "claim", word).stderr
     assert f"path:{word}" in refused
     assert "--any" in refused

@@ -17,7 +17,7 @@ from gitlease.runs.pool import (
     LOST,
     PATIENCE,
     STOPPED,
-    TRIED_AGAIN,
+    RETRY,
     Job,
     JobEnd,
     Pool,
@@ -206,7 +206,7 @@ def test_a_remote_that_is_away_is_asked_again() -> None:
     assert [event.message for event in queue.events if event.kind == "trouble"] == [
         "it is away"
     ] * 2
-    assert queue.taken[1][1] == pytest.approx(queue.seconds + 2 * TRIED_AGAIN, abs=1)
+    assert queue.taken[1][1] == pytest.approx(queue.seconds + 2 * RETRY, abs=1)
 
 
 @pytest.mark.parametrize("forever", [False, True])
@@ -228,7 +228,7 @@ def test_it_does_not_wait_for_it_all_night_unless_it_is_to(forever: bool) -> Non
         return
     with pytest.raises(Unavailable):
         pool.work()
-    assert PATIENCE <= queue.now < PATIENCE + 2 * TRIED_AGAIN
+    assert PATIENCE <= queue.now < PATIENCE + 2 * RETRY
 
 
 def test_what_fails_for_good_is_raised_once_all_has_ended() -> None:

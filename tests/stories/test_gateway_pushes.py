@@ -26,7 +26,7 @@ from gitlease.git.repository import discover
 from gitlease.install.server.install import install_server, uninstall_server
 from gitlease.settings.server import server_settings
 from gitlease.store.history import operations_line
-from gitlease.wiring.gateway.gateway import open_gateway
+from gitlease.wiring.gateway import open_gateway
 
 GATE = Actor("gate@example.com")
 

@@ -25,8 +25,7 @@ import uvicorn
 from gitlease.faces.http.app import GatewayApp, application, gateway_app
 from gitlease.faces.http.serving import hosts_of, server_of
 from gitlease.gateway.tokens import SCOPES
-from gitlease.wiring.gateway.gateway import open_gateway
-from gitlease.wiring.gateway.tokens import open_tokens
+from gitlease.wiring.gateway import open_gateway, open_tokens
 from support.fences import clean_env
 from support.remotes import Remote
 from support.running import ROOT, until

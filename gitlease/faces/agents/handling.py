@@ -137,7 +137,7 @@ def _open_context(directory: str, **who: str) -> AgentContext | None:
 
 
 def _start_detached(words: Sequence[str], *, cwd: str) -> bool:
-    from gitlease.wiring.hooks import start_detached
+    from gitlease.guard.detached import start_detached
 
     return start_detached(words, cwd=cwd)
 
@@ -270,7 +270,7 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
 def _after_tool(event: AgentEvent, system: _System) -> Reply:
     # Runs after every tool, so it opens the repository only for a due check or for messages.
     from gitlease.faces.agents.answers import one_line
-    from gitlease.wiring.hooks import check_is_due, marker_state, postpone_check
+    from gitlease.guard.detached import check_is_due, marker_state, postpone_check
 
     marker = marker_state(event.cwd or ".")
     if marker is None or not os.path.isdir(marker.private):

@@ -18,8 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from gitlease.core.errors import Invalid
 from gitlease.faces.http.access import AllowedHosts, is_loopback
 from gitlease.faces.http.app import application, gateway_app
-from gitlease.wiring.gateway.gateway import open_gateway
-from gitlease.wiring.gateway.tokens import open_tokens
+from gitlease.wiring.gateway import open_gateway, open_tokens
 
 DRAIN = 30  # seconds in which what was asked is answered, once it is to stop
 HEAD_SECONDS = 10.0  # in which the head of a request must have come

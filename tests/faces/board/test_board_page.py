@@ -16,7 +16,7 @@ from support.running import Desk, until
 from gitlease.core.errors import Invalid
 from gitlease.faces.http import access, board, events
 from gitlease.gateway.tokens import COOKIE_LASTS, LINK_LASTS, Token, Tokens
-from gitlease.wiring.gateway.tokens import open_tokens
+from gitlease.wiring.gateway import open_tokens
 
 Clones = Callable[..., list[Path]]
 

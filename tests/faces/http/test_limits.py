@@ -23,8 +23,7 @@ from gitlease.faces.http import access, events
 from gitlease.faces.http import serving as server
 from gitlease.faces.http.app import application, gateway_app
 from gitlease.faces.http.serving import hosts_of
-from gitlease.wiring.gateway.gateway import open_gateway
-from gitlease.wiring.gateway.tokens import open_tokens
+from gitlease.wiring.gateway import open_gateway, open_tokens
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,7 @@ from support.stubborn import Stubborn
 import gitlease
 from gitlease.faces.http import request_handler
 from gitlease.faces.http.request_handler import REMEMBERED_FOR
-from gitlease.wiring.gateway.gateway import open_gateway
-from gitlease.wiring.gateway.tokens import open_tokens
+from gitlease.wiring.gateway import open_gateway, open_tokens
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from gitlease.faces.http import events
 from gitlease.faces.http.request_handler import WAITS_OF_TOKEN
 from gitlease.faces.mcp.resources import BOARD
 from gitlease.faces.mcp.tools import LONGEST_WAIT
-from gitlease.wiring.gateway.tokens import open_tokens
+from gitlease.wiring.gateway import open_tokens
 
 SOON = LONGEST_WAIT / 3  # seconds: long before a wait ends by itself
 THREAD = {"x-codex-turn-metadata": json.dumps({"thread_id": "aaaaaaaa-1"})}

@@ -150,7 +150,7 @@ def test_an_unknown_tool_is_no_call_at_all(tools: ToolClient) -> None:
 def test_hints_speak_of_arguments(tools: ToolClient, jo: Path) -> None:
     (jo / "Makefile").write_text("all:\n")
     text = tools.text("claim", resources="Makefile")
-    assert "the file is claimed as path:Makefile" in text
+    assert "to claim the file, type path:Makefile" in text
     assert "any: true" in text
     assert "--any" not in text
 

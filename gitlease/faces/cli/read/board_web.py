@@ -22,7 +22,7 @@ def open_page(call: Call, host: str, port: int, repo: str | None) -> None:
 
     Raises Unavailable if no gateway answers, and NotFound if it serves other clones.
     """
-    from gitlease.wiring.gateway.tokens import open_tokens
+    from gitlease.wiring.gateway import open_tokens
 
     path = f"/repos/{repo}/board" if repo else "/board"
     shown = f"[{host}]" if ":" in host else host

@@ -169,17 +169,17 @@ def watch_verb(
 
 def _handler(command: str) -> Callable[[str], None]:
     from gitlease.core.errors import Invalid, NotFound
-    from gitlease.runs.fed import check_fed, run_fed
+    from gitlease.runs.child import check_executable, run_with_input
 
     try:
         words = tuple(shlex.split(command))
-        check_fed(words)
+        check_executable(words[0] if words else "")
     except (ValueError, Invalid, NotFound) as error:
         raise UsageError(f"--exec {command!r} cannot be run: {error}") from None
 
     def run(text: str) -> None:
         sys.stdout.flush()
-        status = run_fed(words, text)
+        status = run_with_input(words, text)
         if status:
             output.aside(f"warning: {words[0]} ended with {status}")
 

@@ -177,7 +177,7 @@ def _serve(call: Call, host: str, port: int, names: Sequence[str], repo: Sequenc
 
 def _repositories(call: Call, repo: Sequence[str]) -> dict[str, str]:
     """Return the clones to serve by name, or the one around this folder as ``""``."""
-    from gitlease.wiring.gateway.tokens import open_tokens
+    from gitlease.wiring.gateway import open_tokens
     from gitlease.wiring.workspace import find_repository
 
     folders, seen = _folders(call, repo), dict[str, str]()
@@ -214,7 +214,7 @@ def _add(
     call: Call, email: str, name: str | None, scopes: frozenset[str] | None, expires: int | None
 ) -> None:
     from gitlease.gateway.tokens import SCOPES
-    from gitlease.wiring.gateway.tokens import open_tokens
+    from gitlease.wiring.gateway import open_tokens
 
     now, tokens = _now(), open_tokens(call.directory)
     made, secret = tokens.add(email, name=name, scopes=scopes or SCOPES, expires=expires, now=now)
@@ -232,7 +232,7 @@ def _add(
 def _list(call: Call) -> None:
     from gitlease.core.instant import rfc3339
     from gitlease.faces.sentences import date_time
-    from gitlease.wiring.gateway.tokens import open_tokens
+    from gitlease.wiring.gateway import open_tokens
 
     now, found = _now(), open_tokens(call.directory).listed()
 
@@ -254,7 +254,7 @@ def _list(call: Call) -> None:
 
 
 def _revoke(call: Call, word: str) -> None:
-    from gitlease.wiring.gateway.tokens import open_tokens
+    from gitlease.wiring.gateway import open_tokens
 
     try:
         token = open_tokens(call.directory).revoke(word)

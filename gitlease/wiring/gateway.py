@@ -1,4 +1,4 @@
-"""The composition root of a gateway: a clone whose ledger many people use together."""
+"""Opens a gateway: a clone whose ledger many people use together."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gitlease.core.instant import Instant
 from gitlease.engine.ports import Clock, Intent, TaskChange, TaskFiles, TaskList, Written
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.session import YOUNG
+from gitlease.gateway.tokens import Tokens
 from gitlease.git.repository import discover
 from gitlease.git.system_clock import SystemClock
 from gitlease.settings.identity import resolve_identity
@@ -46,6 +47,11 @@ def open_gateway(
         default_ttl=settings.ttl,
         ttl_is_default=settings.ttl_is_default,
     )
+
+
+def open_tokens(directory: str = ".") -> Tokens:
+    """The tokens of the gateway to the clone around ``directory``."""
+    return Tokens(os.path.join(discover(directory).common_dir, "gitlease", "serve"))
 
 
 class _ReadOnly:

@@ -1,1 +1,0 @@
-"""The composition roots of a gateway."""
