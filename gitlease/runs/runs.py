@@ -255,8 +255,9 @@ class RunsFolder:
         number = name.removesuffix(RECORD)
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             return None
+        given = {"finished": None, **found}  # older records do not have it
         with contextlib.suppress(*DAMAGE):
-            return from_json(RunRecord, {**found, "id": number, "log": self.log_of(number)})
+            return from_json(RunRecord, {**given, "id": number, "log": self.log_of(number)})
         return None
 
 

@@ -122,7 +122,7 @@ def test_a_ref_without_a_ledger_is_refused(clone: Clone) -> None:
     assert (status, out) == (7, "")
     assert err.startswith("HEAD holds no ledger: the commit ")
     status, _, err = clone.say("verify", "nowhere")
-    assert (status, err.splitlines()[0][:22]) == (7, "'nowhere' is no commit")
+    assert (status, err.splitlines()[0][:22]) == (7, "'nowhere' is not a com")
     for words in (("HEAD", "--layer", "x"), ("HEAD", "--cached"), ("HEAD", "--remote", "origin")):
         assert clone.say("verify", *words)[0] == 2
     assert clone.say("verify", "--layer", "empty")[0] == 7
