@@ -199,7 +199,7 @@ def test_gateways_are_set_by_install_and_gone_with_uninstall(host: Host, tmp_pat
     assert gateways() == ("two",)
     assert "unset gitlease.gateways" in uninstall_server(discover(str(host.bare))).changes
     assert gateways() == ()
-    with pytest.raises(UsageError, match="which this server is not told"):
+    with pytest.raises(UsageError, match="does not know who pushes"):
         install(["gate"])
 
 

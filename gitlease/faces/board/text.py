@@ -119,9 +119,9 @@ def head_lines(board: BoardView, width: int, *, state: str, brief: bool = False)
     text.truncate(width, overflow="ellipsis")
     lines = [text, plain_line(counts(board), width)]
     messages = [(f"out of date: {board.trouble}", "red")] if board.trouble else []
-    for said, style in (*messages, *((x, "yellow") for x in board.warnings)):
-        some = [plain_line(said, width, style=style)]
-        lines += some if brief else _folded(said, width, 0, 2, style=style)
+    for line, style in (*messages, *((x, "yellow") for x in board.warnings)):
+        some = [plain_line(line, width, style=style)]
+        lines += some if brief else _folded(line, width, 0, 2, style=style)
     return lines
 
 
@@ -152,12 +152,12 @@ def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Text]
             ("holder", _who(row)),
             ("where", phrases.where_words(row)),
             ("until", rfc3339(row.ends) if row.ends else ""),
-            *(("", said) for said in phrases.details(row, now)),
+            *(("", line) for line in phrases.details(row, now)),
         ]
         yield plain_line("", width)
-        for name, said in facts:
-            if said:
-                yield from _folded(f"{name:<8}{said}", width, 2, 10)
+        for name, line in facts:
+            if line:
+                yield from _folded(f"{name:<8}{line}", width, 2, 10)
     if not opened.rows:
         yield from (plain_line("", width), plain_line("  nobody holds it", width))
     for title, lines in (
@@ -169,15 +169,15 @@ def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Text]
     ):
         if lines:
             yield from (plain_line("", width), plain_line(title, width, style="bold"))
-            for said in lines:
-                yield from _folded(said, width, 2, 4)
+            for line in lines:
+                yield from _folded(line, width, 2, 4)
 
 
-def plain_line(said: str, width: int, *, style: str = "") -> Text:
+def plain_line(line: str, width: int, *, style: str = "") -> Text:
     """A line in one style, truncated to the width."""
     from rich.text import Text
 
-    text = Text(said, style=style)
+    text = Text(line, style=style)
     text.truncate(width, overflow="ellipsis")
     return text
 
@@ -220,16 +220,16 @@ def _row_lines(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> It
     text.append_text(_fitted(row.name, columns.name, style=f"bold {STYLES[row.section]}"))
     why = " · ".join(phrases.details(row, now))
     if row.section is Section.FREE:
-        said = " · ".join(x for x in (row.title, why) if x)
-        text.append_text(_fitted(said, columns.width - 2 - columns.name))
+        line = " · ".join(x for x in (row.title, why) if x)
+        text.append_text(_fitted(line, columns.width - 2 - columns.name))
     else:
         text.append_text(_fitted(row.title, columns.title))
         text.append_text(_fitted(_who(row), columns.holder, style="green" if row.mine else ""))
         where = phrases.where_words(row)
-        for said, width, style in ((where, columns.where, "dim"), (why, columns.why, "")):
-            fits = cell_len(said) < width
-            text.append_text(_fitted(said if fits else "", width, style=style))
-            below = below if fits else [said, *below]
+        for line, width, style in ((where, columns.where, "dim"), (why, columns.why, "")):
+            fits = cell_len(line) < width
+            text.append_text(_fitted(line if fits else "", width, style=style))
+            below = below if fits else [line, *below]
         if not columns.title:
             below = [plain_line(row.title, columns.width - 6).plain, *below]
         text.append(" " * columns.gap)
@@ -259,11 +259,11 @@ def _bar(row: BoardRow, now: int, size: int) -> str:
     return "━" * full + "─" * (size - full)
 
 
-def _fitted(said: str, width: int, *, style: str = "") -> Text:
+def _fitted(line: str, width: int, *, style: str = "") -> Text:
     # Truncated or padded to a column, ending in a blank.
     from rich.text import Text
 
-    text = Text(said, style=style)
+    text = Text(line, style=style)
     if width:
         text.truncate(width - 1, overflow="ellipsis", pad=True)
         text.append(" ")
@@ -271,14 +271,14 @@ def _fitted(said: str, width: int, *, style: str = "") -> Text:
     return Text()
 
 
-def _folded(said: str, width: int, first: int, rest: int, *, style: str = "") -> list[Text]:
+def _folded(line: str, width: int, first: int, rest: int, *, style: str = "") -> list[Text]:
     # Wrapped, the first line indented by ``first``, the others by ``rest``.
     from rich.console import Console
     from rich.text import Text
 
     console = Console(width=width, color_system=None)
     lines: list[Text] = []
-    for part in Text(said, style=style).wrap(console, max(8, width - max(first, rest))):
+    for part in Text(line, style=style).wrap(console, max(8, width - max(first, rest))):
         part.rstrip()
         lines.append(Text(" " * (rest if lines else first)).append_text(part))
     return lines

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from socket import SHUT_RDWR, socket
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
@@ -20,18 +20,20 @@ T = TypeVar("T")
 MOST_AT_ONCE = 256  # calls at the same time
 
 
-class _Awaited(Generic[P, T]):
-    """A verb of ``Connection``, to be awaited, with its own parameters and answer."""
+class AwaitedVerb(Generic[P, T]):
+    """A verb, to be awaited, with its own parameters and answer.
 
-    def __init__(self, verb: Callable[Concatenate[Connection, P], T]) -> None:
-        self._verb = verb
+    ``grants``: the leases it returns are released if the call was cancelled.
+    """
 
-    def __get__(self, made: AsyncConnection, owner: type) -> Callable[P, Any]:
-        async def call(*args: P.args, **options: P.kwargs) -> T:
-            work = functools.partial(self._verb, made.connection, *args, **options)
-            return await asyncio.get_running_loop().run_in_executor(made.threads, work)
+    def __init__(self, verb: Callable[Concatenate[Any, P], T], *, grants: bool = False) -> None:
+        self._verb, self._grants = verb, grants
 
-        return call
+    def __get__(self, owner: Any, kind: type) -> Callable[P, Coroutine[Any, Any, T]]:
+        def call(*args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+            return owner._call(self._verb, args, options, grants=self._grants)  # type: ignore[no-any-return]
+
+        return functools.update_wrapper(call, self._verb)
 
 
 class AsyncConnection:
@@ -51,16 +53,20 @@ class AsyncConnection:
         """Nothing is released: a lease ends by ``release``, ``done`` or time."""
         self.threads.shutdown(wait=False)
 
-    claim = _Awaited(Connection.claim)
-    claim_all = _Awaited(Connection.claim_all)
-    renew = _Awaited(Connection.renew)
-    extend = _Awaited(Connection.extend)
-    release = _Awaited(Connection.release)
-    done = _Awaited(Connection.done)
-    show = _Awaited(Connection.show)
-    list = _Awaited(Connection.list)
-    claim_next = _Awaited(Connection.claim_next)
-    held_paths = _Awaited(Connection.held_paths)
+    claim = AwaitedVerb(Connection.claim)
+    claim_all = AwaitedVerb(Connection.claim_all)
+    renew = AwaitedVerb(Connection.renew)
+    extend = AwaitedVerb(Connection.extend)
+    release = AwaitedVerb(Connection.release)
+    done = AwaitedVerb(Connection.done)
+    show = AwaitedVerb(Connection.show)
+    list = AwaitedVerb(Connection.list)
+    claim_next = AwaitedVerb(Connection.claim_next)
+    held_paths = AwaitedVerb(Connection.held_paths)
+
+    async def _call(self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool) -> T:
+        work = functools.partial(verb, self.connection, *args, **options)
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
     async def events(self, *, after: str | None = None) -> AsyncGenerator[GatewayEvent, None]:
         """Events as they happen, as from ``Connection.events``."""

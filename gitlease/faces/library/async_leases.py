@@ -7,10 +7,10 @@ import contextvars
 import os
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial, update_wrapper
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from functools import partial
+from typing import Any, Self, TypeVar
 
 from gitlease.core.errors import GitleaseError, UnknownOutcome, UsageError
 from gitlease.core.instant import moment_of
@@ -19,27 +19,13 @@ from gitlease.core.view import Lease
 from gitlease.engine import end
 from gitlease.engine.waiting.watching import WatchEvent
 from gitlease.faces.library.arguments import Duration, ResourceLike
+from gitlease.faces.library.async_connection import AwaitedVerb
 from gitlease.faces.library.leases import Leases
 from gitlease.faces.library.refusals import refusal, refusing, refusing_class
 from gitlease.runs.holding import at_the_end, waking_clock
 
-P = ParamSpec("P")
 T = TypeVar("T")
 _NAMED = ("resource", "resources")
-
-
-class _Verb(Generic[P, T]):
-    """A verb of ``Leases``, to be awaited, with its own parameters and answer."""
-
-    def __init__(self, verb: Callable[Concatenate[Leases, P], T], *, grants: bool = False) -> None:
-        """``grants``: the leases it returns are released if the call was cancelled."""
-        self._verb, self._grants = verb, grants
-
-    def __get__(self, leases: AsyncLeases, owner: type) -> Callable[P, Coroutine[Any, Any, T]]:
-        def call(*args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-            return leases._call(self._verb, args, options, grants=self._grants)
-
-        return update_wrapper(call, self._verb)
 
 
 @refusing_class
@@ -85,37 +71,37 @@ class AsyncLeases:
         """The holder's session, if any."""
         return self._opened.session
 
-    claim = _Verb(Leases.claim, grants=True)
-    claim_all = _Verb(Leases.claim_all, grants=True)
-    claim_next = _Verb(Leases.claim_next, grants=True)
-    start = _Verb(Leases.start, grants=True)
-    set_status = _Verb(Leases.set_status)
-    renew = _Verb(Leases.renew)
-    renew_all = _Verb(Leases.renew_all)
-    extend = _Verb(Leases.extend)
-    park = _Verb(Leases.park)
-    release = _Verb(Leases.release)
-    done = _Verb(Leases.done)
-    revoke = _Verb(Leases.revoke)
-    note = _Verb(Leases.note)
-    end_session = _Verb(Leases.end_session)
-    push = _Verb(Leases.push)
-    fence = _Verb(Leases.fence)
-    wait = _Verb(Leases.wait)
-    list = _Verb(Leases.list)
-    show = _Verb(Leases.show)
-    sessions = _Verb(Leases.sessions)
-    log = _Verb(Leases.log)
-    status = _Verb(Leases.status)
-    whoami = _Verb(Leases.whoami)
-    init = _Verb(Leases.init)
-    config = _Verb(Leases.config)
-    check_commits = _Verb(Leases.check_commits)
-    check_stale = _Verb(Leases.check_stale)
-    queue = _Verb(Leases.queue)
-    next_task = _Verb(Leases.next_task)
-    brief = _Verb(Leases.brief)
-    task = _Verb(Leases.task)
+    claim = AwaitedVerb(Leases.claim, grants=True)
+    claim_all = AwaitedVerb(Leases.claim_all, grants=True)
+    claim_next = AwaitedVerb(Leases.claim_next, grants=True)
+    start = AwaitedVerb(Leases.start, grants=True)
+    set_status = AwaitedVerb(Leases.set_status)
+    renew = AwaitedVerb(Leases.renew)
+    renew_all = AwaitedVerb(Leases.renew_all)
+    extend = AwaitedVerb(Leases.extend)
+    park = AwaitedVerb(Leases.park)
+    release = AwaitedVerb(Leases.release)
+    done = AwaitedVerb(Leases.done)
+    revoke = AwaitedVerb(Leases.revoke)
+    note = AwaitedVerb(Leases.note)
+    end_session = AwaitedVerb(Leases.end_session)
+    push = AwaitedVerb(Leases.push)
+    fence = AwaitedVerb(Leases.fence)
+    wait = AwaitedVerb(Leases.wait)
+    list = AwaitedVerb(Leases.list)
+    show = AwaitedVerb(Leases.show)
+    sessions = AwaitedVerb(Leases.sessions)
+    log = AwaitedVerb(Leases.log)
+    status = AwaitedVerb(Leases.status)
+    whoami = AwaitedVerb(Leases.whoami)
+    init = AwaitedVerb(Leases.init)
+    config = AwaitedVerb(Leases.config)
+    check_commits = AwaitedVerb(Leases.check_commits)
+    check_stale = AwaitedVerb(Leases.check_stale)
+    queue = AwaitedVerb(Leases.queue)
+    next_task = AwaitedVerb(Leases.next_task)
+    brief = AwaitedVerb(Leases.brief)
+    task = AwaitedVerb(Leases.task)
 
     async def watch(
         self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitlease.core.duration import LONGEST
 from gitlease.core.errors import Unavailable, UsageError
@@ -17,7 +17,13 @@ from gitlease.engine import govern
 from gitlease.engine import sessions as own
 from gitlease.engine.reading import read_leases, read_log
 from gitlease.engine.sessions import OwnSession
-from gitlease.faces.library.arguments import Duration, ResourceLike, layers_of, to_seconds
+from gitlease.faces.library.arguments import (
+    Duration,
+    OpenLeases,
+    ResourceLike,
+    layers_of,
+    to_seconds,
+)
 from gitlease.wiring.workspace import Setting as Setting
 from gitlease.wiring.workspace import (
     Workspace,
@@ -25,9 +31,6 @@ from gitlease.wiring.workspace import (
     write_default_settings,
     write_setting,
 )
-
-if TYPE_CHECKING:
-    from gitlease.faces.library.leases import Leases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,26 +112,26 @@ class CheckResult:
 
 
 def list(
-    self: Leases, *, mine: bool = False, all: bool = False, cached: bool = False
+    self: OpenLeases, *, mine: bool = False, all: bool = False, cached: bool = False
 ) -> tuple[Lease, ...]:
     """The live leases; ``all`` adds expired and completed ones, ``mine`` leaves out others'."""
     reading = self._noted(read_leases(self._ledger, cached=cached))
     return tuple(x for x in reading.leases if (all or x.state == "active") and (x.mine or not mine))
 
 
-def show(self: Leases, resource: ResourceLike, *, cached: bool = False) -> tuple[Lease, ...]:
+def show(self: OpenLeases, resource: ResourceLike, *, cached: bool = False) -> tuple[Lease, ...]:
     """The leases of one resource; empty when it is free."""
     reading = read_leases(self._ledger, resource=self._resource(resource), cached=cached)
     return self._noted(reading).leases
 
 
-def sessions(self: Leases, *, cached: bool = False) -> tuple[OwnSession, ...]:
+def sessions(self: OpenLeases, *, cached: bool = False) -> tuple[OwnSession, ...]:
     """Your own sessions with live leases, and these, in every layer in use."""
     return self._noted(own.sessions(layers_of(self._workspace), cached=cached)).sessions
 
 
 def log(
-    self: Leases,
+    self: OpenLeases,
     resource: ResourceLike | None = None,
     *,
     limit: int = 50,
@@ -152,7 +155,7 @@ def log(
     return tuple(LogEntry(**{k: v for k, v in x.items() if k != "operation"}) for x in events)
 
 
-def status(self: Leases, *, cached: bool = False) -> LedgerStatus:
+def status(self: OpenLeases, *, cached: bool = False) -> LedgerStatus:
     """The ledger's location, and its leases."""
     reading = self._noted(read_leases(self._ledger, cached=cached))
     now = moment_of(self._ledger.clock.now().wall_ms)
@@ -165,7 +168,7 @@ def status(self: Leases, *, cached: bool = False) -> LedgerStatus:
     )
 
 
-def whoami(self: Leases) -> WhoAmI:
+def whoami(self: OpenLeases) -> WhoAmI:
     """Your identity in the ledger, without contacting the remote."""
     identity = self._workspace.identity
     return WhoAmI(
@@ -176,7 +179,9 @@ def whoami(self: Leases) -> WhoAmI:
     )
 
 
-def init(self: Leases, *, undo_rollback: bool = False, accept_rollback: bool = False) -> InitResult:
+def init(
+    self: OpenLeases, *, undo_rollback: bool = False, accept_rollback: bool = False
+) -> InitResult:
     """Set the repository up: make the ledger, and write ``.gitlease.yaml`` if there is none.
 
     Idempotent; accepts a ledger that was replaced. For one that was rolled back it raises Rollback,
@@ -206,7 +211,7 @@ def init(self: Leases, *, undo_rollback: bool = False, accept_rollback: bool = F
 
 
 def config(
-    self: Leases,
+    self: OpenLeases,
     key: str | None = None,
     value: str | None = None,
     *,
@@ -238,7 +243,9 @@ def config(
     return _of_key(key, [Setting(name, word, source) for name, word in words.items()])
 
 
-def check_commits(self: Leases, range: str | None = None, *, cached: bool = False) -> CheckResult:
+def check_commits(
+    self: OpenLeases, range: str | None = None, *, cached: bool = False
+) -> CheckResult:
     """Check commits for changes to what others held then or hold now, as `gitlease check` does.
 
     ``range`` is like ``main..HEAD``; by default the pull request or push that CI runs for, else the
@@ -258,7 +265,7 @@ def check_commits(self: Leases, range: str | None = None, *, cached: bool = Fals
     )
 
 
-def check_stale(self: Leases, *, fix: bool = False, cached: bool = False) -> CheckResult:
+def check_stale(self: OpenLeases, *, fix: bool = False, cached: bool = False) -> CheckResult:
     """Look for abandoned claims, as `gitlease check --stale` does.
 
     ``fix`` retires those that the project's settings allow: the settings of the work tree, or in CI
@@ -285,7 +292,7 @@ def check_stale(self: Leases, *, fix: bool = False, cached: bool = False) -> Che
     )
 
 
-def _place(leases: Leases) -> dict[str, Any]:
+def _place(leases: OpenLeases) -> dict[str, Any]:
     # The arguments that open the same place again.
     repository, location = leases._workspace.repository, leases._workspace.location
     return {
@@ -296,7 +303,7 @@ def _place(leases: Leases) -> dict[str, Any]:
     }
 
 
-def _with_base_settings(leases: Leases) -> Workspace:
+def _with_base_settings(leases: OpenLeases) -> Workspace:
     # In CI for a pull request: with the settings of its base branch.
     from gitlease.wiring.check import open_check, read_context
 

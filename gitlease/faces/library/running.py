@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass
@@ -17,6 +17,7 @@ from gitlease.engine.answers import Answer
 from gitlease.faces import pool_events, sentences, task_brief
 from gitlease.faces.library.arguments import (
     Duration,
+    OpenLeases,
     ResourceLike,
     StrPath,
     to_claim,
@@ -34,9 +35,6 @@ from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits
 from gitlease.runs.work import PoolRequest
 from gitlease.runs.work import work as work_on_queue
 from gitlease.wiring.workspace import Workspace
-
-if TYPE_CHECKING:
-    from gitlease.faces.library.leases import Leases
 
 MOMENT = 2.0  # seconds
 
@@ -99,7 +97,7 @@ class WorkResult:
 
 
 def run(
-    self: Leases,
+    self: OpenLeases,
     command: Sequence[str],
     *resources: ResourceLike,
     next: bool = False,
@@ -181,7 +179,7 @@ def run(
 
 
 def work(
-    self: Leases,
+    self: OpenLeases,
     command: Sequence[str],
     *,
     jobs: int = 1,

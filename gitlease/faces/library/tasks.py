@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from gitlease.core.edge import Task
 from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import Lease
 from gitlease.engine import claim
-from gitlease.faces.library.arguments import Duration, ResourceLike, StrPath, to_seconds, to_terms
+from gitlease.faces.library.arguments import (
+    Duration,
+    OpenLeases,
+    ResourceLike,
+    StrPath,
+    to_seconds,
+    to_terms,
+)
 from gitlease.faces.library.queue_types import Entry, QueueReading, briefing, entries
 from gitlease.faces.statuses import set_status as set_task_status
 
-if TYPE_CHECKING:
-    from gitlease.faces.library.leases import Leases
 
-
-def queue(self: Leases, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
+def queue(self: OpenLeases, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
     """Every task, best first, and whether it may be claimed; ``ref``: of a branch or commit."""
     return entries(self._noted(self._workspace.queue.queue(ref=ref, cached=cached)))
 
 
-def next_task(self: Leases, *, ref: str | None = None, cached: bool = False) -> Task:
+def next_task(self: OpenLeases, *, ref: str | None = None, cached: bool = False) -> Task:
     """The next task of the queue, without claiming it. Raises NothingLeft."""
     reading = self._workspace.queue.next_task(ref=ref, cached=cached)
     return self._noted(reading).next_up[0].task
 
 
 def claim_next(
-    self: Leases,
+    self: OpenLeases,
     *,
     ttl: Duration | None = None,
     reason: str | None = None,
@@ -40,18 +43,18 @@ def claim_next(
     return self._noted(self._workspace.queue.claim_next(terms)[0]).leases[0]
 
 
-def brief(self: Leases, *, ref: str | None = None, cached: bool = False) -> QueueReading:
+def brief(self: OpenLeases, *, ref: str | None = None, cached: bool = False) -> QueueReading:
     """Your tasks and leases, those taken from you and why, notes, and the next tasks."""
     return briefing(self._noted(self._workspace.queue.brief(ref=ref, cached=cached)))
 
 
-def task(self: Leases, resource: ResourceLike) -> Task:
+def task(self: OpenLeases, resource: ResourceLike) -> Task:
     """A task as in its file. Raises NotFound, and Invalid for a broken file."""
     return self._ledger.edges.task(self._resource(resource))
 
 
 def start(
-    self: Leases,
+    self: OpenLeases,
     resource: ResourceLike,
     *,
     scope: str = WHOLE,
@@ -81,7 +84,7 @@ def start(
 
 
 def set_status(
-    self: Leases, resource: ResourceLike, status: str, *, commit: bool | None = None
+    self: OpenLeases, resource: ResourceLike, status: str, *, commit: bool | None = None
 ) -> tuple[Lease, ...]:
     """Set a task's status: ``todo``, ``in_progress``, ``done``, or a word of the project.
 
