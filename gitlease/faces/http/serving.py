@@ -20,15 +20,15 @@ from gitlease.faces.http.access import AllowedHosts, is_loopback
 from gitlease.faces.http.app import application, gateway_app
 from gitlease.wiring.gateway import open_gateway, open_tokens
 
-DRAIN = 30  # seconds in which what was asked is answered, once it is to stop
-HEAD_SECONDS = 10.0  # in which the head of a request must have come
-MOST_CONNECTIONS = 800  # of which each is a file: 1,024 is what a process usually may have
+DRAIN = 30  # seconds to answer pending requests at the end
+HEAD_SECONDS = 10.0  # for the head of a request to arrive
+MOST_CONNECTIONS = 800  # each is a file, of which a process usually may have 1,024
 
 
 def hosts_of(host: str, names: Sequence[str] = ()) -> AllowedHosts:
-    """What requests to a gateway that listens at ``host`` may be addressed to.
+    """The hosts that requests to a gateway listening at ``host`` may be addressed to.
 
-    An address is no name that another could lead here, so beyond loopback every one will do.
+    DNS rebinding needs a name, so beyond loopback every IP address is accepted.
     """
     own = {"localhost", "127.0.0.1", "::1", host.lower(), *(x.lower() for x in names)}
     if is_loopback(host):
@@ -54,20 +54,20 @@ def server_of(made: Starlette, host: str, port: int) -> uvicorn.Server:
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen at all addresses of a host. Raises Invalid where that cannot be."""
+    """Sockets that listen at all addresses of a host. Raises Invalid if they cannot."""
     found, why = list[socket.socket](), ""
     try:
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        places, why = [], getattr(error, "strerror", None) or "it is no host's name"
+        places, why = [], getattr(error, "strerror", None) or "unknown host"
     for family, at in dict.fromkeys((family, str(at[0])) for family, _, _, _, at in places):
         try:
             one = socket.create_server((at, port), family=family)
             found.append(one)
-            # Who is let in has it too, as asyncio sees to for its own sockets alone: an answer
-            # goes out in two parts, of which the second would wait 40 ms for word of the first.
+            # Accepted connections inherit it; asyncio sets it for its own sockets only. Without it
+            # the second part of each answer would wait 40 ms for the acknowledgement of the first.
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError as error:  # as IPv6 may be off; but who is there already would be asked
+        except OSError as error:  # IPv6 may be off; but a port in use belongs to another server
             why = os.strerror(error.errno) if error.errno else str(error)
             if error.errno == errno.EADDRINUSE:
                 break
@@ -77,12 +77,13 @@ def listen(host: str, port: int) -> list[socket.socket]:
     for one in found:
         one.close()
     raise Invalid(
-        f"cannot listen at {host}, port {port}: {why}", hints=("--host and --port say where",)
+        f"cannot listen at {host}, port {port}: {why}",
+        hints=("choose another address: gitlease serve --host HOST --port PORT",),
     )
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP on a connection that is closed where the head of a request does not come in time."""
+    """HTTP/1.1 that closes a connection if the head of a request does not arrive in time."""
 
     _late: asyncio.TimerHandle | None = None
 
@@ -127,9 +128,9 @@ def serve(
     *,
     names: Sequence[str] = (),
 ) -> int:
-    """Serve clones until a signal ends it: names with their folders, ``""`` is at the root.
+    """Serve clones, given by name and folder, until a signal; ``""`` is at the root.
 
-    ``names`` are those that requests may be addressed to besides. Raises what opening a clone may.
+    ``names`` are further hosts that requests may be addressed to. Raises what opening a clone may.
     """
     sockets, hosts = listen(host, port), hosts_of(host, names)
     apps = {
@@ -144,12 +145,12 @@ def serve(
     end = server.handle_exit
 
     def end_in_order(number: int, frame: FrameType | None) -> None:
-        for app in apps.values():  # streams would keep it until its patience is over
+        for app in apps.values():  # open streams would delay the end
             app.end_streams()
         end(number, frame)
 
     server.handle_exit = end_in_order  # type: ignore[method-assign,assignment]
-    for number in (signal.SIGTERM, signal.SIGINT):  # which uvicorn raises anew once it has drained
+    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has drained
         signal.signal(number, lambda *_: None)
     server.run(sockets)
     return 0 if server.started else 1
