@@ -36,13 +36,11 @@ EXITS = tuple(status for status in LEASE_EXITS if status != 1)
 @any_option
 def note_verb(call: Call, *, word: str, text: str, any: bool) -> None:
     from gitlease.engine import govern
-    from gitlease.engine.reading import check_known
-    from gitlease.faces.cli.read.reading import check_layer
+    from gitlease.faces.cli.read.reading import check_names
 
     resource = call.resource(word)
     if not any:
-        check_layer(call)
-        check_known(call.ledger, [resource])
+        check_names(call, [resource])
     answer = govern.note(call.ledger, resource, text)
     call.answer_verb(
         answer,

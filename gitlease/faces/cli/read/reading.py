@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from gitlease.core.lease import Actor
     from gitlease.core.outcome import Event
+    from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Reading
     from gitlease.faces.cli.call import Call
@@ -55,6 +56,14 @@ def check_layer(call: Call, reading: Reading | None = None) -> None:
     hints = [f"did you mean {', '.join(near)}?"] if near else []
     message = f"there is no layer {call.layer}: nobody has claimed anything in it"
     raise NotFound(message, hints=tuple(hints))
+
+
+def check_names(call: Call, resources: Sequence[Resource]) -> None:
+    """Raise NotFound for a mistyped layer or name."""
+    from gitlease.engine.reading import check_known
+
+    check_layer(call)
+    check_known(call.ledger, resources)
 
 
 @verb(

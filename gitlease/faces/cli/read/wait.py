@@ -15,6 +15,7 @@ from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases import claiming
+from gitlease.faces.cli.read.reading import check_names
 from gitlease.faces.cli.verb import (
     LEASE_EXITS,
     READING_EXITS,
@@ -60,15 +61,12 @@ def wait_verb(
     call: Call, *, words: tuple[str, ...], seconds: int | None, any: bool, scope: str | None
 ) -> None:
     from gitlease.engine import claim
-    from gitlease.engine.reading import check_known
-    from gitlease.faces.cli.read.reading import check_layer
 
     gc.enable()
     part = WHOLE if scope is None else scope
     resources = call.resources(words)
     if not any:
-        check_layer(call)
-        check_known(call.ledger, resources)
+        check_names(call, resources)
     given = [] if scope is None else ["--scope", scope]
     given += ["--any"] if any else []
     call.retry = lambda time: call.typed("wait", *resources, options=["--timeout", time, *given])
@@ -140,15 +138,12 @@ def watch_verb(
     if scope is not None and not words:
         raise UsageError("--scope needs a resource")
     from gitlease.engine.notices import told_by
-    from gitlease.engine.reading import check_known
     from gitlease.engine.waiting.watching import Watcher
-    from gitlease.faces.cli.read.reading import check_layer
 
     part = WHOLE if scope is None else scope
     parts = [(resource, part) for resource in call.resources(words)]
     if not any:
-        check_layer(call)
-        check_known(call.ledger, [resource for resource, _ in parts])
+        check_names(call, [resource for resource, _ in parts])
     handler = None if command is None else _handler(command)
     store = call.ledger.store
     output.warn([*call.warnings, *store.warnings])

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from gitlease.core.errors import UsageError
+from gitlease.core.duration import humanize_duration
+from gitlease.core.errors import UsageError, clean
 from gitlease.faces import pool_events, sentences, task_brief
 from gitlease.faces.cli import output
 from gitlease.faces.cli.leases import claiming
-from gitlease.faces.cli.runs.pool_table import PoolTable
 from gitlease.faces.cli.runs.request import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.runs.pool import FAILED, LOST, MOST_JOBS, Job, PoolEvent, PoolLimits
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from gitlease.faces.cli.call import Call
     from gitlease.runs.work import PoolRequest
 
 SOME_FAILED = 1
+REFRESH = 0.5  # seconds between two drawings of the table
 
 
 @verb(
@@ -113,7 +115,7 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
         max_failures=options["max_failures"],
         forever=options["forever"],
     )
-    with _reporter(call) as reporter:
+    with _Reporter(call) as reporter:
         ran = work(
             call.workspace,
             request,
@@ -168,16 +170,33 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
 
 
 class _Reporter:
-    """Prints a line for each event; on a terminal, ``table`` shows the running jobs below them."""
+    """Prints a line for each event; on a terminal, a table below them shows the running jobs.
 
-    def __init__(self, call: Call, table: PoolTable | None) -> None:
-        self._call, self._table = call, table
+    It draws the table only in ``pause``, without a thread, because the pool forks.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call, self._live, self._drawn = call, None, 0.0
+        if not call.json and output.on_terminal():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(highlight=False), auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
 
     def report(self, event: PoolEvent) -> None:
         if self._call.json:
             print(json.dumps(pool_events.document(event)), flush=True)
-        elif self._table is not None:
-            self._table.say(pool_events.sentence(event))
+        elif self._live is not None:
+            self._live.console.print(clean(pool_events.sentence(event)), markup=False)
         else:
             output.line(pool_events.sentence(event))
             sys.stdout.flush()
@@ -185,21 +204,27 @@ class _Reporter:
     def warn(self, text: str) -> None:
         if self._call.json:
             self.report(PoolEvent("warning", message=text))
-        elif self._table is not None:
-            self._table.say(f"warning: {text}")
+        elif self._live is not None:
+            self._live.console.print(clean(f"warning: {text}"), markup=False)
         else:
             output.warn([text])
 
     def pause(self, seconds: float, running: Sequence[Job]) -> None:
-        if self._table is not None:
-            self._table.show(running)
+        if self._live is not None and time.monotonic() - self._drawn >= REFRESH:
+            self._drawn = time.monotonic()
+            self._live.update(_table(running), refresh=True)
         time.sleep(seconds)
 
 
-@contextlib.contextmanager
-def _reporter(call: Call) -> Iterator[_Reporter]:
-    if call.json or not output.on_terminal():
-        yield _Reporter(call, None)
-        return
-    with PoolTable() as table:
-        yield _Reporter(call, table)
+def _table(running: Sequence[Job]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("TASK", "FOR", "SESSION", "LOG"):
+        table.add_column(heading, no_wrap=True, overflow="ellipsis")
+    for job in running:
+        age = humanize_duration(int(time.monotonic() - job.began))
+        cells = (job.name, age, job.record.session, job.record.log)
+        table.add_row(*(Text(clean(cell)) for cell in cells))
+    return table
