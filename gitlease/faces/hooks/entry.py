@@ -31,11 +31,13 @@ def run_hook(argv: Sequence[str], opener: Callable[[], HookContext] | None = Non
     if act is None:
         say(f"unknown hook {name[:60]!r}; known hooks: {', '.join(HOOKS)}")
         return USAGE
-    context = None
+    context, failure = None, NOT_CHECKED.get(name, "not done")
     try:
         if _answers_probe(name):
             return BLOCKED  # so that a user's script with our lines stops there
-        context = opener() if opener else _open()
+        from gitlease.wiring.hooks import open_hooks
+
+        context = (opener or open_hooks)()
         if context.environ.get("GITLEASE_SKIP"):  # for hook managers, which bypass our shim
             return 0
         status = act(context, args)
@@ -44,14 +46,12 @@ def run_hook(argv: Sequence[str], opener: Callable[[], HookContext] | None = Non
         return 0
     except GitleaseError as error:
         if context is not None or name in NOT_CHECKED:  # if opening fails, one hook reports it
-            why = f"{NOT_CHECKED.get(name, 'not done')}: {error.message}"
-            _say_or_leave(context, name, [why, *(f"hint: {hint}" for hint in error.hints)])
+            hints = (f"hint: {hint}" for hint in error.hints)
+            _say_or_leave(context, name, [f"{failure}: {error.message}", *hints])
         return 0
     except Exception as error:
         line = f"{type(error).__name__}: {error}".splitlines()[0]
-        _say_or_leave(
-            context, name, [f"{NOT_CHECKED.get(name, 'not done')}: internal error: {line}"]
-        )
+        _say_or_leave(context, name, [f"{failure}: internal error: {line}"])
         return 0
     return status
 
@@ -76,12 +76,6 @@ def _answers_probe(name: str) -> bool:
     if said and sys.stderr is not None:
         print(said, file=sys.stderr, flush=True)
     return bool(said)
-
-
-def _open() -> HookContext:
-    from gitlease.wiring.hooks import open_hooks
-
-    return open_hooks(".")
 
 
 def pre_commit(context: HookContext, args: Sequence[str]) -> int:

@@ -47,8 +47,8 @@ is judged. Flags, the environment and git config take precedence.
 --stale finds claims that nobody works under any more; on its own it checks no commits. --fix
 retires those that the project's policy allows.
 
-check only reads, and needs no user.email. Commits missing from a shallow clone are fetched
-separately. In GitHub Actions it writes annotations and a job summary.""",
+Without --fix, check only reads, and needs no user.email. Commits missing from a shallow clone are
+fetched separately. In GitHub Actions it writes annotations and a job summary.""",
     examples=(
         "gitlease check",
         "gitlease check main..HEAD",

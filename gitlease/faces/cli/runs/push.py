@@ -76,7 +76,7 @@ work, the lease stays unchanged, and the exit status is 4.""",
     multiple=True,
     help="Replace REF if it is what you expect.",
 )
-@option("--force-if-includes", is_flag=True, help="And if you have integrated it.")
+@option("--force-if-includes", is_flag=True, help="And only if you integrated it.")
 @option("--tags", is_flag=True, help="Also push all tags.")
 @flag("--follow-tags", "Also push annotated tags of the pushed commits.", default=None)
 @option("--all", "--branches", "all_", is_flag=True, help="Push all branches.")
