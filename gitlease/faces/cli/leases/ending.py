@@ -109,20 +109,20 @@ def _show_released(answer: Answer, resources: Sequence[Resource], note: str | No
 
 @verb(
     "done",
-    """Finish the work: your lease ends completed, and its notes are cleared.
+    """Finish the work: your lease is completed, and its notes are cleared.
 
-Where it is a task, its status is set to done in its file, and you are no longer assigned there; the
-status stays while others work on other scopes of it: only yours ends then. A task that another is
-assigned to, also once it counts as abandoned, is claimed first. Completed work is not claimed again
-by mistake: `claim` refuses it unless told to reopen it.""",
+If the resource is a task, its status is set to done in its task file, and you are unassigned. If
+others work on other scopes of it, only your scope is completed, and the status stays. A task
+assigned to someone else, even an abandoned one, must be claimed first. Completed work cannot be
+claimed again by mistake: that needs `claim --reopen`.""",
     examples=(
         "gitlease done F001",
         "gitlease done F001 --commit           # and commit the lines in its task file, alone",
         "gitlease done F001 --scope parser",
-        "gitlease done deploy-prod --any       # a name that is no task, and that nobody claimed",
+        "gitlease done deploy-prod --any       # a name that is not a task, and that nobody claimed",
     ),
     exits=LEASE_EXITS,
-    done="it is completed",
+    done="the work is completed",
     scope=OWN_SCOPES,
 )
 @resource_argument
@@ -136,7 +136,7 @@ def done_verb(call: Call, *, word: str, any: bool, commit: bool | None, scope: s
 
 
 def answer_done(call: Call, answer: Answer) -> None:
-    """Give the answer of work that is finished."""
+    """Answer for completed work."""
     call.answer_verb(answer, wire.ended(answer), show=lambda: _show_completed(answer))
 
 
