@@ -194,7 +194,7 @@ def _own(call: Call, view: LeaseView) -> str:
         return f"it is your own lease, in the dead session {view.session}: {release}"
     place = f" (pid {view.pid} on {view.host})" if view.pid else ""
     session = f"session {view.session}{place}"
-    return f"it is your own lease, in {session}, which has to release it"
+    return f"it is your own lease, held by {session} until that ends"
 
 
 def _ask(call: Call, holder: str) -> str:

@@ -144,7 +144,7 @@ def test_ones_own_other_session_is_said_to_be_that() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001", "--session", "one")
     err = ada.run("claim", "F001", "--session", "two").err
-    assert "hint: it is your own lease, in session one, which has to release it\n" in err
+    assert "hint: it is your own lease, held by session one until that ends\n" in err
     assert "hint: gitlease claim F001 --wait 16m --session two\n" in err
 
 

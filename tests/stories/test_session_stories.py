@@ -106,7 +106,7 @@ def test_a_refusal_says_which_process_runs_it(
     number_in(tmp_path / "pid")
     for verb in ("run", "dispatch", "claim"):
         said = desk.ask(verb, "F001", *(() if verb == "claim" else ("--", "true"))).stderr
-        where = f"in session {session_of(desk)} (pid {run.pid} on "
+        where = f"held by session {session_of(desk)} (pid {run.pid} on "
         assert f"hint: it is your own lease, {where}" in said
     run.send_signal(signal.SIGTERM)
     assert run.wait(LONG) != 0
