@@ -221,7 +221,7 @@ def _refuse_inner_remote(repository: Repository, in_file: Mapping[str, Found]) -
     found = in_file.get("lease.remote")
     if found is None or repository.toplevel is None or found.value in repository.remote_names():
         return
-    path = _local_path(found.value)
+    path = _path_meant_by(found.value)
     if path is None:
         return
     target = os.path.realpath(os.path.join(repository.toplevel, path))
@@ -234,8 +234,7 @@ def _refuse_inner_remote(repository: Repository, in_file: Mapping[str, Found]) -
             )
 
 
-def _local_path(word: str) -> str | None:
-    """The path that git would take ``word`` for, if any."""
+def _path_meant_by(word: str) -> str | None:
     if word.lower().startswith("file://"):
         from urllib.parse import unquote
 

@@ -81,12 +81,12 @@ class GitRefs:
     ) -> None:
         self._remote, self._stores, self._state_path = remote, stores, state
         self._prefix, self._limit = prefix, time_limit
-        self._beacons: dict[str, str] = {}
+        self._markers: dict[str, str] = {}
 
     # --- objects ----------------------------------------------------------------------------------
 
     def read(self, version: str) -> Ledger:
-        with self._intact():
+        with self._retried_if_replaced():
             return read_ledger(self._objects(version), version)
 
     def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
@@ -146,8 +146,7 @@ class GitRefs:
         return self._stores.of(version).objects
 
     @contextlib.contextmanager
-    def _intact(self) -> Iterator[None]:
-        """Whatever fails while another process makes the store anew is to be tried again."""
+    def _retried_if_replaced(self) -> Iterator[None]:
         try:
             yield
         except (Invalid, Unavailable) as error:
@@ -190,7 +189,7 @@ class GitRefs:
         store, to = self._stores.usual, f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
         store.objects  # it is opened by now  # noqa: B018
         try:
-            with self._intact(), store.in_use():
+            with self._retried_if_replaced(), store.in_use():
                 ref = self._ref(layer)
                 if not fetch_ref(self._remote, store.path, ref, to, *options, timeout=self._limit):
                     return None
@@ -202,9 +201,9 @@ class GitRefs:
                 store.set_ref(to, None)
 
     def announce(self, layer: str) -> None:
-        if (beacon := self._beacon(layer)) is None:
+        if (marker := self._shared_marker(layer)) is None:
             return
-        folder = os.path.dirname(beacon)
+        folder = os.path.dirname(marker)
         with contextlib.suppress(OSError):
             if _is_private(os.path.dirname(folder)):
                 with contextlib.suppress(FileExistsError):
@@ -212,44 +211,40 @@ class GitRefs:
             if not _is_private(os.path.dirname(folder), folder):
                 return
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            opened = os.open(beacon, flags, 0o600)
+            opened = os.open(marker, flags, 0o600)
             try:
                 os.utime(opened)
             finally:
                 os.close(opened)
 
     def nearby(self, layer: str) -> str:
-        if (beacon := self._beacon(layer)) is None:
+        if (marker := self._shared_marker(layer)) is None:
             return ""
-        folder = os.path.dirname(beacon)
+        folder = os.path.dirname(marker)
         try:
             private = _is_private(os.path.dirname(folder), folder)
-            return str(os.lstat(beacon).st_mtime_ns) if private else ""
+            return str(os.lstat(marker).st_mtime_ns) if private else ""
         except OSError:
             return ""  # nobody has announced anything yet
 
-    def _beacon(self, layer: str) -> str | None:
-        """An empty file that clones of this remote share; None where there is no place for it.
-
-        It lies below the folder for what runs of one user share.
-        """
+    def _shared_marker(self, layer: str) -> str | None:
         shared = os.environ.get("XDG_RUNTIME_DIR", "")
         if not os.path.isabs(shared) or not hasattr(os, "getuid"):
             return None
-        if layer not in self._beacons:  # who waits looks at it four times a second
+        if layer not in self._markers:  # who waits looks at it four times a second
             from hashlib import sha256
 
             url = self._remote.url
             if not is_far(url):  # a path, however it is written
                 path = os.path.join(self._remote.folder, url.removeprefix("file://"))
                 url = os.path.realpath(path)
-            self._beacons[layer] = sha256(f"{url}\0{self._ref(layer)}".encode()).hexdigest()
-        return os.path.join(shared, "gitlease", self._beacons[layer])
+            self._markers[layer] = sha256(f"{url}\0{self._ref(layer)}".encode()).hexdigest()
+        return os.path.join(shared, "gitlease", self._markers[layer])
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         store, refs = self._stores.usual, {self._ref(layer): layer for layer in layers}
         store.ready()
-        with self._intact():
+        with self._retried_if_replaced():
             found = peek_refs(self._remote, store.path, list(refs), timeout=self._limit)
         return {refs[ref]: version for ref, version in found.items()}
 
@@ -276,7 +271,6 @@ class GitRefs:
 
 
 def _is_private(*folders: str) -> bool:
-    """Whether folders are this user's alone, and no links. Raises OSError."""
     found = [os.lstat(folder) for folder in folders]
     return all(
         stat.S_ISDIR(x.st_mode) and x.st_uid == os.getuid() and not stat.S_IMODE(x.st_mode) & 0o077

@@ -128,7 +128,9 @@ class Heads:
             if before is not None and present.version != before.version:
                 self._check(layer, present, ledger, version)  # of another past than that one saw
             before = present
-        known = replace(self._sight(layer, before, ledger, version), received=received)
+        known = replace(
+            self._with_changes_sighted_now(layer, before, ledger, version), received=received
+        )
         self.state(layer).save(known)
         return self._snapshot(layer, known, ledger)
 
@@ -153,7 +155,7 @@ class Heads:
         else:
             if before is not None and before.revision == ledger.header.revision:
                 self._check(layer, before, ledger, version)
-            known = self._sight(layer, before, ledger, version)
+            known = self._with_changes_sighted_now(layer, before, ledger, version)
         known = _credited(replace(known, received=change.at), change, None)
         known = replace(known, append_only=known.append_only or append_only)
         self.state(layer).save(known)
@@ -214,10 +216,11 @@ class Heads:
         there = self._read_there(first)
         if there.header.revision <= before.revision:
             return False  # what takes the place of a renewal comes after it
-        return all(_has(there, nonce, *one) for nonce, one in before.renewed.items())
+        return all(_has_grant(there, nonce, *one) for nonce, one in before.renewed.items())
 
-    def _sight(self, layer: str, before: Known | None, ledger: Ledger, version: str) -> Known:
-        """The head with all that changed since the last known one seen now."""
+    def _with_changes_sighted_now(
+        self, layer: str, before: Known | None, ledger: Ledger, version: str
+    ) -> Known:
         now, header = self.clock.now(), ledger.header
         if before is None or before.ledger_id != header.ledger_id:
             first = Known(header.ledger_id, version, header.revision, now, now)
@@ -303,7 +306,7 @@ def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:
     for before, after in change.ledger.changes.leases.values():
         if before is not None and ledger is None:
             kept.pop(lease_file(before), None)
-        if after is not None and (ledger is None or _still(after, ledger)):
+        if after is not None and (ledger is None or _is_unchanged_in(after, ledger)):
             own[lease_file(after)] = Sighting(at=change.at, changed=before is not None)
             renewed[after.lease_id] = after.resource.text, after.renewals
     return replace(
@@ -313,13 +316,12 @@ def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:
     )
 
 
-def _still(lease: Lease, ledger: Ledger) -> bool:
+def _is_unchanged_in(lease: Lease, ledger: Ledger) -> bool:
     found = _leases_of(ledger, lease.resource.text)
     return any(x.key == lease.key and x.operation == lease.operation for x in found)
 
 
-def _has(ledger: Ledger, nonce: str, resource: str, renewals: int) -> bool:
-    """Whether a grant stands in a ledger, renewed so often at least."""
+def _has_grant(ledger: Ledger, nonce: str, resource: str, renewals: int) -> bool:
     found = _leases_of(ledger, resource)
     return any(x.lease_id == nonce and x.renewals >= renewals for x in found)
 

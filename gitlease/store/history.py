@@ -203,12 +203,11 @@ def _fields(event: Event) -> dict[str, object]:
 def events_in(message: str) -> Iterator[Event]:
     """The events that a commit's message tells, as far as they can be read."""
     for line in message.splitlines():
-        if line.startswith("{") and (event := _event(line)):
+        if line.startswith("{") and (event := _event_or_none(line)):
             yield event
 
 
-def _event(line: str) -> Event | None:
-    """An event of a line that anyone could have written; None for anything odd."""
+def _event_or_none(line: str) -> Event | None:
     try:
         data: Any = json.loads(line)
     except (ValueError, RecursionError):

@@ -85,15 +85,14 @@ class HistoryReader:
             return LedgerHistory(layer=layer)
         for _ in range(REPAIRS):
             with contextlib.suppress(CacheDamaged):
-                if older and self._is_cut(version, since - MARGIN, token):
+                if older and self._may_lie_beyond_cut(version, since - MARGIN, token):
                     self._ledgers.deepen(layer)
                 return self._read(layer, version, since=since, token=token)
             self._store(version).rebuild()
             self._ledgers.fetch(layer)
         raise HeadGone(GONE)
 
-    def _is_cut(self, version: str, until: int, token: int | None) -> bool:
-        """Whether what is asked for may lie beyond the history that is here."""
+    def _may_lie_beyond_cut(self, version: str, until: int, token: int | None) -> bool:
         store = self._store(version)
         return store.is_cut() and not _walk(store.objects, version, until, token)[3]
 
@@ -117,7 +116,6 @@ class HistoryReader:
 
 
 def _steps(reader: _Records, walked: list[LedgerCommit]) -> Iterator[HistoryStep]:
-    """The steps after the first state. None was made before the one that it follows."""
     at = walked[0].time * MS
     for commit in walked[1:]:
         at = max(at, commit.time * MS)
@@ -203,7 +201,6 @@ class _Records:
         return Ledger(self.header, GitRecords(self._objects, commit.tree_id))
 
     def _read(self, ledger: Ledger, file: str) -> tuple[Lease | None, bool]:
-        """The record of a file, None where it cannot be read, and whether there is such a file."""
         entry = cast(GitRecords, ledger.records).entry(file)
         if entry is None:
             return None, False

@@ -78,7 +78,6 @@ def damaged_file(told: str) -> str:
 
 
 def _load(kept: str, top: str) -> dict[str, str]:
-    """By the name of each folder its id and the lines of its records."""
     read = load_text(file_of_rows(kept, top), MAX_BYTES, form=f"{FORM} {top}")
     parts = () if read is None else read[0].split(_FOLDER)[1:]
     found = {fan: rest for fan, _, rest in (part.partition(" ") for part in parts)}
@@ -100,7 +99,6 @@ def _is_row(line: str, folder: str) -> bool:
 
 
 def _read(tree: Tree, folder: str, lines: str) -> str:
-    """The lines of a folder: those known of files that are there, and new ones of all others."""
     known = {}
     for line in lines.split("\n")[:-1]:
         id, state, told = line.split("\t", 2)

@@ -90,7 +90,6 @@ class LooseObjects:
 
 
 def _inflated(packed: bytes, id: str, kind: str, limit: int) -> bytes:
-    """The bytes of an object, out of those of its file. Raises Unreadable."""
     stream = zlib.decompressobj()
     try:
         whole = stream.decompress(packed, limit + HEADER + 1)

@@ -115,14 +115,13 @@ class PrivateStore:
         if self._objects is None:
             make_folder(os.path.dirname(self.path))
             self._open()
-            if not self._is_sound():
+            if not self._is_usable_by_git():
                 self.rebuild()
                 self._open()
             self._objects = LooseObjects(self.path, self._id_bytes, os.environ)
         return self._objects
 
-    def _is_sound(self) -> bool:
-        """Whether git would take it for a repository, and waits for nothing in it."""
+    def _is_usable_by_git(self) -> bool:
         expected = CONFIG.format_map(_FORMATS[self._id_bytes]).encode()
         return (
             read_small(os.path.join(self.path, "config"), 2 * len(expected)) == expected
@@ -240,7 +239,7 @@ class PrivateStore:
             return
         with contextlib.suppress(OSError):
             os.utime(marker)
-            self._drop_leftovers()
+            self._drop_refs_of_killed_fetches()
             subprocess.Popen(
                 # Refs are read here without git, as files.
                 [
@@ -260,8 +259,7 @@ class PrivateStore:
         except OSError:
             return False
 
-    def _drop_leftovers(self) -> None:
-        """Refs of fetches that were killed keep objects alive for nothing."""
+    def _drop_refs_of_killed_fetches(self) -> None:
         folder = os.path.join(self.path, "refs", "fetched")
         with contextlib.suppress(OSError):
             for name in os.listdir(folder):

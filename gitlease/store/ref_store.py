@@ -130,10 +130,10 @@ class RefLedgerStore:
     # --- reading --------------------------------------------------------------------------------
 
     def known(self, layer: str) -> Snapshot | None:
-        return self._repaired(lambda: self._heads.known(layer))
+        return self._with_repairs(lambda: self._heads.known(layer))
 
     def fetch(self, layer: str, there: str = "") -> Snapshot:
-        return self._repaired(lambda: self._fetched(layer, there))
+        return self._with_repairs(lambda: self._fetched(layer, there))
 
     def _fetched(self, layer: str, there: str = "") -> Snapshot:
         before, version = self._heads.load(layer), there or None
@@ -144,7 +144,7 @@ class RefLedgerStore:
         return head
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
-        return self._repaired(lambda: self._refs.peek(layers))
+        return self._with_repairs(lambda: self._refs.peek(layers))
 
     def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
         stack = ExitStack()
@@ -177,12 +177,12 @@ class RefLedgerStore:
         return found
 
     def deepen(self, layer: str) -> bool:
-        return self._repaired(lambda: self._refs.deepen(layer))
+        return self._with_repairs(lambda: self._refs.deepen(layer))
 
     def steps(self, before: Snapshot, after: Snapshot, limit: int) -> Sequence[LedgerStep]:
         if not after.version:
             return ()
-        steps = self._repaired(lambda: self._refs.steps(before.version, after.version, limit))
+        steps = self._with_repairs(lambda: self._refs.steps(before.version, after.version, limit))
         return [LedgerStep(self._heads.read(version), events) for version, events in steps]
 
     # --- writing --------------------------------------------------------------------------------
@@ -236,17 +236,16 @@ class RefLedgerStore:
 
     # --- repair -----------------------------------------------------------------------------------
 
-    def _repaired(self, act: Callable[[], T]) -> T:
-        """What ``act`` gives, once whatever is damaged of this clone's copy has been made anew."""
+    def _with_repairs(self, act: Callable[[], T]) -> T:
         for again in range(REPAIRS):
             try:
                 return act()
             except CacheDamaged as damage:
                 said = str(damage)
-                self._make_anew(again)
+                self._rebuild(again)
         raise Invalid(said)
 
-    def _make_anew(self, again: int) -> None:
+    def _rebuild(self, again: int) -> None:
         # Another process may have made the store anew, and be filling it: then a fetch is enough.
         self._refs.mend(anew=self._heads.mended)
         self._heads.forget_objects()
@@ -266,7 +265,7 @@ class RefLedgerStore:
                     self._refs.mend(anew=False)
                     self._heads.forget_objects()
                 else:
-                    self._make_anew(again)
+                    self._rebuild(again)
                     there = self._fetched(layer).version
                 return self._heads.read(version)
             except CacheDamaged:
@@ -277,7 +276,6 @@ class RefLedgerStore:
     # --- how ------------------------------------------------------------------------------------
 
     def _may_replace(self, change: Change) -> bool:
-        """Whether this renewal may take the place of the renewal at the tip."""
         if not change.renewal or change.base.ledger is None:
             return False
         if change.ledger.header.policy.history is not History.REPLACE:
@@ -294,7 +292,7 @@ class RefLedgerStore:
                 for layer, change in changes.items()
             }
         except CacheDamaged:
-            self._make_anew(0)
+            self._rebuild(0)
             raise HeadGone(GONE) from None
         return Prepared(changes=changes, versions=versions, replacing=replacing)
 
@@ -309,7 +307,7 @@ class RefLedgerStore:
             self.forget_pending(prepared)  # nothing was sent that could land
             if isinstance(error, Invalid):
                 raise
-            self._make_anew(0)
+            self._rebuild(0)
             raise HeadGone(GONE) from None
         if pushed.clean:
             return Swapped(fate=Fate.APPLIED, heads=self._adopted(prepared), said=pushed.said)
@@ -323,13 +321,12 @@ class RefLedgerStore:
         return self._read_back(prepared, pushed, work)
 
     def _fate(self, pending: Pending, head: Snapshot) -> Fate:
-        """What became of a change, by the ring of the head, and by history where that is short."""
         if head.ledger is None or head.version == pending.expected:
             return Fate.UNDECIDED
         fate = head.ledger.header.fate(pending.operations, pending.base_revision)
         if fate is not Fate.UNKNOWN:
             return fate
-        told = self._repaired(lambda: self._refs.operations(pending.expected, head.version))
+        told = self._with_repairs(lambda: self._refs.operations(pending.expected, head.version))
         if told is not None and told.intersection(pending.operations):
             return Fate.APPLIED
         # A renewal that is not in history any more may have been there.
@@ -341,12 +338,11 @@ class RefLedgerStore:
             version, appended = prepared.versions[layer], layer in prepared.appended
             heads[layer] = self._heads.adopt(change, version, append_only=appended)
             self._refs.keep(layer, version)
-            if _frees(change):
+            if _ends_a_live_lease(change):
                 self._refs.announce(layer)
         return heads
 
     def _read_back(self, prepared: Prepared, pushed: Pushed, work: WorkPush | None) -> Swapped:
-        """What became of a push that was not cleanly successful: the refs say."""
         heads: dict[str, Snapshot] = {}
         fates = set()
         for layer, change in prepared.changes.items():
@@ -380,8 +376,7 @@ class RefLedgerStore:
         )
 
 
-def _frees(change: Change) -> bool:
-    """Whether a lease is no more that was live before."""
+def _ends_a_live_lease(change: Change) -> bool:
     ended = change.ledger.changes.leases.values()
     return any(x is not None and (y is None or y.state is not State.ACTIVE) for x, y in ended)
 

@@ -253,7 +253,6 @@ def _pair(at: Instant) -> list[int]:
 
 
 def _decided(data: Mapping[str, Any]) -> Instant | None:
-    """When a pending change was decided; None of one that was written down by an older version."""
     pair, boot_id = data.get("at"), data.get("boot_id")
     if pair is None or boot_id is None:
         return None

@@ -104,7 +104,7 @@ def fetch_into(
     if remote.upload_pack:
         args.append(f"--upload-pack={remote.upload_pack}")
     args += [*options, "--end-of-options", remote.url, *specs]
-    return _git(remote, store, args, timeout)
+    return _run_on_store(remote, store, args, timeout)
 
 
 def peek_refs(remote: Remote, store: str, refs: Sequence[str], *, timeout: float) -> dict[str, str]:
@@ -116,7 +116,7 @@ def peek_refs(remote: Remote, store: str, refs: Sequence[str], *, timeout: float
     if remote.upload_pack:
         args.append(f"--upload-pack={remote.upload_pack}")
     args += ["--end-of-options", remote.url, *refs]
-    result = _git(remote, store, args, timeout)
+    result = _run_on_store(remote, store, args, timeout)
     if result.code or result.timed_out:
         raise _fetch_error(result, store, timeout)
     # A pattern is the end of a name for git: other refs may end alike.
@@ -149,7 +149,7 @@ def push_refs(
     args += ["--", remote.url, *(f"{new}:{ref}" for ref, _, new in moves)]
     far = is_far(remote.url)
     trace = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"} if far else None
-    result = _git(remote, store, args, timeout, env=trace)
+    result = _run_on_store(remote, store, args, timeout, env=trace)
     if result.code and not result.timed_out and nothing_came(result.out):
         if _is_of_other_format(result.err):
             raise _other_format(detail_of(result.err.splitlines(), result, timeout))
@@ -166,7 +166,7 @@ def is_far(url: str) -> bool:
     return not url.startswith("file://") and (":" in url.split("/", 1)[0])
 
 
-def _git(
+def _run_on_store(
     remote: Remote,
     store: str,
     args: Sequence[str],
@@ -174,7 +174,6 @@ def _git(
     *,
     env: Mapping[str, str] | None = None,
 ) -> GitResult:
-    """Run git on the private store with the clone's settings below and ours above them."""
     settings = [*remote.settings, *_SETTINGS.items()]
     words = [f"--git-dir={store}"]
     for key, value in settings:
@@ -209,14 +208,14 @@ def read_push(
         and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*", "-", "=") for ref in work)
     )
     if took:
-        return Pushed(clean=True, said=_by_server(said))
+        return Pushed(clean=True, said=_printed_by_server(said))
     notes = " ".join(note for flag, note in flags.values() if flag in ("!", "="))
     detail = detail_of([*said, *([notes] if notes else [])], result, timeout)
     sent = _was_sent(trace) if far else _NO_REPOSITORY not in result.err or bool(flags)
     if flags and all(note == _STALE for _, note in flags.values()):
         sent = False  # git itself saw that the ref is not what was expected, before it sent
     cause = _cause(result, notes, said)
-    printed = _by_server(said)
+    printed = _printed_by_server(said)
     pushed = Pushed(
         clean=False, sent=sent, cause=cause, detail=detail, said=printed, hints=_hints_in(printed)
     )
@@ -235,14 +234,12 @@ def read_push(
     return replace(pushed, cause=Cause.WORK, detail=detail + why)
 
 
-def _by_server(said: Sequence[str]) -> tuple[str, ...]:
-    """What the server had to say, as it said it."""
+def _printed_by_server(said: Sequence[str]) -> tuple[str, ...]:
     lines = (line.removeprefix("remote:").strip() for line in said if line.startswith("remote:"))
     return tuple(without_secrets(line) for line in lines if line)
 
 
 def _hints_in(printed: Sequence[str]) -> tuple[str, ...]:
-    """The hints that the server's hooks gave with a refusal, as ours are given."""
     found = (re.match(_HINT, x) for x in printed)
     hints = dict.fromkeys(clean(hint[1])[:300] for hint in found if hint)
     return tuple(hints)[:HINTS]

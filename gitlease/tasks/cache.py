@@ -109,20 +109,18 @@ def _load_rows(file: str, purpose: str) -> dict[str, list[Any]]:
 
 
 def _purpose(tasks: Tasks) -> str:
-    """What a cache is for: these settings, read by this code."""
     words = [
         sorted(tasks.fields.items()),
         [[role, list(names)] for role, names in sorted(tasks.statuses.items())],
         list(tasks.files),
         list(tasks.completed),
         tasks.exempt,
-        _code(),
+        _digest_of_code(),
     ]
     return sha256(json.dumps(words).encode()).hexdigest()
 
 
-def _code() -> str:
-    """Whatever decides what a text means: a cache of other code is of no use."""
+def _digest_of_code() -> str:
     here = os.path.dirname(os.path.abspath(__file__))
     digest = sha256()
     with contextlib.suppress(OSError):
@@ -144,7 +142,6 @@ def _row(value: Value) -> Any:
 
 
 def _value(row: Any, file: str) -> Value:
-    """The value of a row. Raises one of what bad types and values do."""
     if row is None:
         return None
     if isinstance(row, list):

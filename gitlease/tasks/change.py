@@ -45,7 +45,7 @@ def assign(document: Document, name: str, edit: EdgeEdit) -> str:
             return _replace(document, field, number, new)
     if new is None:
         return document.text
-    return _add(document, field, new) if field else _new_field(document, name, new)
+    return _add(document, field, new) if field else _add_field(document, name, new)
 
 
 def leaves(name: str, edit: EdgeEdit) -> bool:
@@ -59,8 +59,8 @@ def set_status(document: Document, name: str, word: str) -> str:
     """Write another status in the way the old one was written."""
     field = document.fields.get(name)
     if field is None:
-        return _new_field(document, name, word)
-    colon = _check(document, field)
+        return _add_field(document, name, word)
+    colon = _check_plain_and_find_colon(document, field)
     item = field.items[0]
     if item.start == item.end:
         return _put(document.text, colon, colon, " " + scalar(word, _json_quote(document)))
@@ -71,22 +71,24 @@ def set_status(document: Document, name: str, word: str) -> str:
 
 
 def _replace(document: Document, field: Field, number: int, name: str) -> str:
-    _check(document, field)
+    _check_plain_and_find_colon(document, field)
     item = field.items[number]
     _check_item(document, item)
-    return _put(document.text, item.start, item.end, _written(document, name, field.items))
+    return _put(
+        document.text, item.start, item.end, _quoted_like_others(document, name, field.items)
+    )
 
 
 def _add(document: Document, field: Field, name: str) -> str:
-    colon = _check(document, field)
-    new = _written(document, name, field.items)
+    colon = _check_plain_and_find_colon(document, field)
+    new = _quoted_like_others(document, name, field.items)
     if field.form is FieldForm.SCALAR:
         return _add_to_single(document, field, colon, new)
     if field.form is FieldForm.FLOW:
         return _add_in_brackets(document, field, new)
     last = field.items[-1]
     _check_item(document, last)
-    before = _dash(document, last)
+    before = _before_item(document, last)
     line = before + new if before[-1] in " \t" else f"{before} {new}"
     return put_line(document.text, next_line(document.text, last.end), line)
 
@@ -115,13 +117,12 @@ def _add_in_brackets(document: Document, field: Field, new: str) -> str:
         # Behind a comment, and otherwise in front of all blanks.
         place = inside if "#" in text[field.start : inside] else field.start + 1
         return _put(text, place, place, new)
-    if len(spans) == 1 and _was_single(text, field):
+    if len(spans) == 1 and _came_from_single(text, field):
         return _put(text, inside, inside, f", {new}")
     return add_item(text, spans, new)
 
 
-def _was_single(text: str, field: Field) -> bool:
-    """Whether a list in brackets is written as one that a single value became."""
+def _came_from_single(text: str, field: Field) -> bool:
     first, last = field.items[0], field.items[-1]
     tight = first.start == field.start + 1 and text[last.end : field.end] == " ]"
     return tight and not re.search(r"[\r\n]", text[field.start : field.end])
@@ -129,12 +130,12 @@ def _was_single(text: str, field: Field) -> bool:
 
 def _remove(document: Document, field: Field, number: int) -> str:
     text, item = document.text, field.items[number]
-    colon = _check(document, field)
+    colon = _check_plain_and_find_colon(document, field)
     _check_item(document, item)
     if field.form is FieldForm.BLOCK:
         return _cut_block_item(document, item)
     if field.form is FieldForm.FLOW:
-        if len(field.items) == 2 and _was_single(text, field):
+        if len(field.items) == 2 and _came_from_single(text, field):
             other = field.items[1 - number]
             return _put(text, field.start, field.end, text[other.start : other.end])
         return cut_item(text, _spans(field), number, field.end - 1)
@@ -152,30 +153,28 @@ def _remove(document: Document, field: Field, number: int) -> str:
 
 def _cut_block_item(document: Document, item: Node) -> str:
     text = document.text
-    dash = line_start(text, item.start) + len(_dash(document, item).rstrip(" \t")) - 1
+    dash = line_start(text, item.start) + len(_before_item(document, item).rstrip(" \t")) - 1
     rest = text.find("#", item.end, line_end(text, item.end))
     if rest >= 0:
         return _put(text, dash, rest, "")
     return cut_lines(text, item.start, item.end)
 
 
-def _new_field(document: Document, name: str, value: str) -> str:
-    """Add a field as the last of the mapping."""
+def _add_field(document: Document, name: str, value: str) -> str:
     text, quote = document.text, _json_quote(document)
     entry = f"{scalar(name, quote)}: {scalar(value, quote)}"
     if document.flow:
         place = document.entries[-1][1]
-        _check_breaks(text, place, place)
+        _refuse_breaks_only_yaml_sees(text, place, place)
         return _put(text, place, place, f", {entry}")
     place = document.close
-    _check_breaks(text, max(0, place - 1), max(0, place - 1))
+    _refuse_breaks_only_yaml_sees(text, max(0, place - 1), max(0, place - 1))
     return put_line(text, place, _indent(text, document.entries[0][0]) + entry)
 
 
-def _check(document: Document, field: Field) -> int:
-    """See that a field is written in a plain way; returns the place behind its colon."""
+def _check_plain_and_find_colon(document: Document, field: Field) -> int:
     text, key = document.text, field.key
-    _check_breaks(text, key.start, field.end)
+    _refuse_breaks_only_yaml_sees(text, key.start, field.end)
     if not document.flow:
         _indent(text, key.start)
     elif field.entry:
@@ -190,8 +189,7 @@ def _check(document: Document, field: Field) -> int:
     return text.index(":", key.end) + 1
 
 
-def _check_breaks(text: str, start: int, end: int) -> None:
-    """Refuse lines that end for this parser, but not for git and newer ones."""
+def _refuse_breaks_only_yaml_sees(text: str, start: int, end: int) -> None:
     if _YAML_BREAK.search(text, max(0, line_start(text, start) - 1), next_line(text, end)):
         raise CannotCut("it has a line break that git does not treat as one")
 
@@ -209,15 +207,13 @@ def _check_rest(text: str, place: int) -> None:
 
 
 def _indent(text: str, place: int) -> str:
-    """The blanks before the name of a field."""
     blanks = text[line_start(text, place) : place]
     if blanks.strip(" "):
         raise CannotCut("there is other text before the name of the field")
     return blanks
 
 
-def _dash(document: Document, item: Node) -> str:
-    """What stands before an item of a block list in its line: blanks, the dash, and blanks."""
+def _before_item(document: Document, item: Node) -> str:
     text = document.text
     before = text[line_start(text, item.start) : item.start]
     if not re.fullmatch(r"[ \t]*-[ \t]*", before):
@@ -226,8 +222,7 @@ def _dash(document: Document, item: Node) -> str:
     return before
 
 
-def _written(document: Document, name: str, items: list[Node]) -> str:
-    """A name in quotes like the others', as far as it needs any."""
+def _quoted_like_others(document: Document, name: str, items: list[Node]) -> str:
     styles = {item.style for item in items if item.says_something}
     if styles == {'"'}:
         return scalar(name, '"')
@@ -236,7 +231,6 @@ def _written(document: Document, name: str, items: list[Node]) -> str:
 
 
 def _json_quote(document: Document) -> str:
-    """Double quotes where the mapping is written as JSON has it."""
     begin = document.entries[0][0]
     return '"' if document.flow and document.text.startswith('"', begin) else ""
 

@@ -42,7 +42,7 @@ class _Plan:
 
 
 def check_commit(repository: Repository, tasks: Tasks, changes: Sequence[TaskChange]) -> None:
-    """See whether ``commit_edges`` could do it, and change nothing. Raises Invalid where not."""
+    """Check that ``commit_edges`` would succeed, changing nothing. Raises Invalid if not."""
     if not changes:
         return
     git = UserGit(repository)
@@ -82,7 +82,7 @@ def _commit(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> str | 
             {file: replace(entry, blob=blobs[data]) for file, (entry, data) in side.items()}
             for side in (plan.in_head, plan.in_index)
         )
-        subject, message = _message(plan.made)
+        subject, message = _subject_and_message(plan.made)
         commit = git.commit(git.tree(plan.head, in_head), plan.head, message) if in_head else ""
         if commit and git.tip() != (plan.branch, plan.head):
             continue  # nothing is staged before the commit fits: a signature takes its time
@@ -105,7 +105,6 @@ def _commit(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> str | 
 
 
 def _plan(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> _Plan:
-    """Read everything and refuse what cannot be done; nothing is written."""
     git.check_state()
     branch, head = git.tip()
     by_file: dict[str, list[TaskChange]] = {}
@@ -121,11 +120,13 @@ def _plan(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> _Plan:
         try:
             _check_entries(file, committed.get(file), staged.get(file, []))
             old, entry = committed[file], staged[file][0]
-            after, made = _edited(_read(objects, old, file, HEAD), its, tasks, HEAD)
+            after, made = _edited_and_made(_read(objects, old, file, HEAD), its, tasks, HEAD)
             plan.in_head.update({file: (old, after)} if made else {})
             plan.made.extend(made)
             if entry.blob != old.blob:
-                after, made = _edited(_read(objects, entry, file, INDEX), its, tasks, INDEX)
+                after, made = _edited_and_made(
+                    _read(objects, entry, file, INDEX), its, tasks, INDEX
+                )
             plan.in_index.update({file: (entry, after)} if made else {})
         except Invalid as error:
             error.resource = its[0].resource.text
@@ -155,10 +156,9 @@ def _check_entries(file: str, committed: IndexEntry | None, staged: Sequence[Ind
         raise refusal(f"{name} has a merge conflict", f"resolve it first, then git add {here}")
 
 
-def _edited(
+def _edited_and_made(
     data: bytes, changes: Sequence[TaskChange], tasks: Tasks, where: str
 ) -> tuple[bytes, list[TaskChange]]:
-    """The content after all changes, and the changes that it had not got."""
     made = []
     for change in changes:
         file = printable(change.file)
@@ -173,8 +173,7 @@ def _edited(
     return data, made
 
 
-def _message(changes: Sequence[TaskChange]) -> tuple[str, str]:
-    """Subject of the commit, and the whole message."""
+def _subject_and_message(changes: Sequence[TaskChange]) -> tuple[str, str]:
     lines = list(dict.fromkeys(" ".join(change.message.split()) for change in changes))
     if len(lines) < 2:
         return "".join(lines), "".join(lines)

@@ -16,6 +16,7 @@ from gitlease.git.query import reason_of
 from gitlease.git.repository import TIMEOUT, Repository, is_on
 from gitlease.git.run import GitResult, run_git
 from gitlease.tasks.scan import printable
+from gitlease.tasks.write import LITERAL_PATHSPECS
 
 PATIENCE = 3.0  # seconds to wait for another git that has the index
 SIGNING = 120.0  # seconds: a person may have to type a passphrase
@@ -24,9 +25,6 @@ HEAD, INDEX = "in the last commit", "as it is staged"
 
 _HEADS = {"MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert"}
 _FOLDERS = {"rebase-merge": "rebase", "rebase-apply": "rebase or am", "sequencer": "cherry-pick"}
-# Paths are taken literally, whatever the user's environment says.
-_LITERALLY = {f"GIT_{kind}_PATHSPECS": "0" for kind in ("GLOB", "NOGLOB", "ICASE")}
-_LITERALLY["GIT_LITERAL_PATHSPECS"] = "1"
 # An index of our own is one file, with all entries, that no daemon watches.
 _PLAIN_INDEX = tuple(
     word
@@ -65,7 +63,7 @@ class UserGit:
     def run(self, *words: str, timeout: float = TIMEOUT, index: str = "") -> GitResult:
         where = (f"--git-dir={self.repository.git_dir}", f"--work-tree={self.toplevel}")
         quiet = ("-c", "core.hooksPath=/dev/null")  # no hook of the user runs
-        env = _LITERALLY | ({"GIT_INDEX_FILE": index} if index else {})
+        env = LITERAL_PATHSPECS | ({"GIT_INDEX_FILE": index} if index else {})
         return run_git([*where, *quiet, *words], cwd=self.toplevel, timeout=timeout, env=env)
 
     def ask(self, *words: str, what: str, timeout: float = TIMEOUT, index: str = "") -> bytes:
@@ -93,7 +91,7 @@ class UserGit:
         said = self.run("rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD")
         commit, _, name = os.fsdecode(said.out).strip().partition("\n")
         if said.code != 0:
-            message = f"there is no commit yet on {printable(self.repository.branch() or 'HEAD')}"
+            message = f"no commit yet on {printable(self.repository.branch() or 'HEAD')}"
             raise refusal(message, "make the first commit, with the task files, yourself")
         if not name.startswith("refs/heads/"):
             raise refusal("HEAD is detached: no branch to commit on", "first: git switch BRANCH")

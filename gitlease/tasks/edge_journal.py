@@ -1,8 +1,8 @@
 """The intents of this clone: changes of task files that a killed process may have left half made.
 
-Each is a file of its own, and beside it a lock which its process holds until the intent is settled
-or the process is no more: the kernel lets go of the lock then, and whoever takes it next owns the
-intent. The number of a process says nothing, for it may be another's by now.
+Each is a file, with a lock file that its process holds until the intent is settled or the process
+ends: the kernel then releases the lock, and the next process to take it owns the intent. A process
+id proves nothing, since it may have been reused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 
 class EdgeJournal:
-    """The folder of the intents. What is held by this object is let go of when that goes away."""
+    """The folder of the intents. Locks held by this object are released when it goes away."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -42,10 +42,10 @@ class EdgeJournal:
         weakref.finalize(self, _close, self._mine, self._taken)
 
     def intend(self, intent: Intent) -> None:
-        """Keep an intent until it is settled. Raises Invalid when that cannot be made sure."""
+        """Keep an intent until it is settled. Raises Invalid if it cannot be stored."""
         written = {"format": FORMAT, **plain(intent)}
         try:
-            if not _ID.fullmatch(intent.id) or _intent(written) != intent:
+            if not _ID.fullmatch(intent.id) or _read_intent(written) != intent:
                 raise ValueError
         except _DAMAGE:
             why = f"the intent {printable(intent.id)} cannot be saved"
@@ -53,69 +53,66 @@ class EdgeJournal:
         make_folder(self._folder)
         try:
             if intent.id not in self._mine:
-                lock = self._take(intent.id)
+                lock = self._try_lock(intent.id)
                 if lock is None:
                     raise Invalid(f"another process has the intent {intent.id}")
                 self._mine[intent.id] = lock
             store_json(self._file(intent.id), written)
         except OSError as error:
-            self._forget(intent.id)
+            self._remove(intent.id)
             raise cannot_keep(self._folder, error) from None
 
     def settled(self, intent: Intent) -> None:
-        """Forget an intent that is made, or is not to be made any more."""
+        """Remove an intent that was carried out or given up."""
         if _ID.fullmatch(intent.id):
-            self._forget(intent.id)
+            self._remove(intent.id)
 
     def leave(self, intent: Intent) -> None:
-        """Let go of an intent that cannot be made now: whoever looks next takes it."""
-        self._let_go(intent.id)
+        """Release an intent that cannot be carried out now, for the next process to adopt."""
+        self._release(intent.id)
 
     def left_behind(self) -> Sequence[Intent]:
-        """The intents that no living process has, oldest first; they are this object's from now.
+        """Adopt and return the intents of dead processes, oldest first.
 
-        Those that it took before and has not settled are among them again.
+        Includes those that were adopted before and are not settled.
         """
-        names, locks = self._names("json"), self._names("lock")
+        names, locks = self._mtimes_by_name("json"), self._mtimes_by_name("lock")
         if names or locks:
             drop_leftovers(self._folder)
         oldest = time.time_ns() - LEFT_OVER * 1_000_000_000
         for name in locks.keys() - names.keys():
-            if locks[name] < oldest and self._own(name):
-                self._forget(name)  # its process was killed before or after all that counts
+            if locks[name] < oldest and self._is_adopted(name):
+                self._remove(name)  # its process was killed before or after all that counts
         now, order = time.time_ns(), sorted(names, key=lambda name: (names[name], name))
         found = (self._adopt(name, now - names[name]) for name in order)
         return [intent for intent in found if intent is not None]
 
     def _adopt(self, name: str, age: int) -> Intent | None:
-        """One intent, if this object has it or can take it; what is too old is dropped."""
-        if not self._own(name):
+        if not self._is_adopted(name):
             return None
         if age > KEPT:
-            self._forget(name)
+            self._remove(name)
             return None
         data = load_json(self._file(name), MAX_BYTES)
         if isinstance(data, dict) and type(data.get("format")) is int and data["format"] > FORMAT:
             os.close(self._taken.pop(name))  # a newer gitlease knows what to do with it
             return None
         with contextlib.suppress(*_DAMAGE):
-            if (intent := _intent(data)).id == name:
+            if (intent := _read_intent(data)).id == name:
                 return intent
-        self._forget(name)
+        self._remove(name)
         return None
 
-    def _own(self, name: str) -> bool:
-        """Whether an intent was left behind, and is this object's now."""
+    def _is_adopted(self, name: str) -> bool:
         if name in self._mine:
             return False
         with contextlib.suppress(OSError):
             lock = self._taken.get(name)
-            if lock is None and (lock := self._take(name)) is not None:
+            if lock is None and (lock := self._try_lock(name)) is not None:
                 self._taken[name] = lock
         return name in self._taken
 
-    def _names(self, kind: str) -> dict[str, int]:
-        """The files of a kind by their names, with the times of their last change."""
+    def _mtimes_by_name(self, kind: str) -> dict[str, int]:
         found = {}
         with contextlib.suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:
@@ -125,8 +122,7 @@ class EdgeJournal:
                         found[name] = entry.stat(follow_symlinks=False).st_mtime_ns
         return found
 
-    def _take(self, name: str) -> int | None:
-        """The open lock of an intent, None while another has it. Raises OSError."""
+    def _try_lock(self, name: str) -> int | None:
         import fcntl
 
         path, flags = self._lock(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -134,7 +130,7 @@ class EdgeJournal:
             lock = os.open(path, flags, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_at(lock, path):
+                if _is_still_at(lock, path):
                     return lock
             except BlockingIOError:
                 os.close(lock)
@@ -144,14 +140,13 @@ class EdgeJournal:
                 raise
             os.close(lock)  # whoever had it removed it meanwhile: another file is the lock now
 
-    def _forget(self, name: str) -> None:
-        """Remove an intent: first what is to be done, so that a kill leaves only the lock."""
-        for file in (self._file(name), self._lock(name)):
+    def _remove(self, name: str) -> None:
+        for file in (self._file(name), self._lock(name)):  # a kill in between leaves only the lock
             with contextlib.suppress(OSError):
                 os.unlink(file)
-        self._let_go(name)
+        self._release(name)
 
-    def _let_go(self, name: str) -> None:
+    def _release(self, name: str) -> None:
         for held in (self._mine, self._taken):
             if name in held:
                 os.close(held.pop(name))
@@ -170,16 +165,14 @@ def _close(*held: dict[str, int]) -> None:
         locks.clear()
 
 
-def _is_at(lock: int, path: str) -> bool:
-    """Whether an open file is still the one of that name."""
+def _is_still_at(lock: int, path: str) -> bool:
     try:
         return os.path.samestat(os.fstat(lock), os.stat(path, follow_symlinks=False))
     except FileNotFoundError:
         return False
 
 
-def _intent(data: Any) -> Intent:
-    """The intent that was written down. Raises one of _DAMAGE for what is none."""
+def _read_intent(data: Any) -> Intent:
     if data["format"] != FORMAT:
         raise ValueError
     intent: Intent = typed(Intent, {name: data[name] for name in data if name != "format"})

@@ -62,10 +62,10 @@ def _edit(data: bytes, before: tuple[Document, Task], tasks: Tasks, edit: EdgeEd
         for _ in task.assigned or ("",):  # one name at a time
             document = _open(changed, file, tasks)[0]
             changed = _with_text(changed, document, assign(document, field, edit))
-        if _wanted(task.assigned, edit) == task.assigned:
+        if _assigned_after(task.assigned, edit) == task.assigned:
             field = names["status"]
         if changed != data:
-            _compare(before, _open(changed, file, tasks), names, edit)
+            _check_nothing_else_changed(before, _open(changed, file, tasks), names, edit)
     except CannotCut as error:
         raise _unsafe(before[0], field, str(error)) from None
     except Invalid:
@@ -91,19 +91,18 @@ def _same_word(one: str, other: str) -> bool:
     return fold(one.strip()) == fold(other.strip())
 
 
-def _compare(
+def _check_nothing_else_changed(
     before: tuple[Document, Task],
     after: tuple[Document, Task],
     names: dict[str, str],
     edit: EdgeEdit,
 ) -> None:
-    """See that all that was wanted has changed, and nothing else. Raises CannotCut."""
     (document, old), (changed, new) = before, after
     edited = {names["assigned"], names["status"]}
     kept = edit.status is None or _same_word(old.status, edit.status)
     wanted = replace(
         old,
-        assigned=_wanted(old.assigned, edit),
+        assigned=_assigned_after(old.assigned, edit),
         status=old.status if kept else edit.status or "",
         progress=new.progress,
         line=new.line,
@@ -112,15 +111,14 @@ def _compare(
         raise CannotCut("the result would mean something else")
 
 
-def _wanted(names: tuple[str, ...], edit: EdgeEdit) -> tuple[str, ...]:
-    """Who is assigned after an edit: a new name stands where the first one left, else last."""
+def _assigned_after(names: tuple[str, ...], edit: EdgeEdit) -> tuple[str, ...]:
     missing = edit.add is not None and not any(same_name(name, edit.add) for name in names)
     new = [edit.add] if edit.add is not None and missing else []
     wanted = []
     for name in names:
         if not leaves(name, edit):
             wanted.append(name)
-        elif new:
+        elif new:  # it takes the place of the first one that leaves, else the last place
             wanted.append(new.pop())
     return (*wanted, *new)
 

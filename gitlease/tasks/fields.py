@@ -165,7 +165,6 @@ def _values(document: Document, value: Node) -> tuple[FieldForm, list[Node]]:
 
 
 def _check_plain(document: Document, node: Node) -> None:
-    """Note whatever makes a node mean something else than what is written."""
     if node.anchor or node.tag:
         hint = "put a value that begins with *, & or ! in quotes"
         message = "aliases, anchors and tags are not supported here"

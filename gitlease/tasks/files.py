@@ -78,12 +78,12 @@ class GitTaskFiles:
             return self._reader.read(RefTree(self._repository, ref, self._wanted), "refs")
         if root is None or not self.exist():
             return TaskList()
-        return self._reader.read(WorkTree(root, self._wanted), _tree(root))
+        return self._reader.read(WorkTree(root, self._wanted), _tree_name(root))
 
     def was_moved(self, task: Task, message: str) -> bool:
         from gitlease.tasks.moved import was_moved, was_set
 
-        tree = _tree(self._root())
+        tree = _tree_name(self._root())
         here = was_set(self._repository, self, self._folder, tree, task)
         return here or was_moved(self._repository, self, task, message)
 
@@ -97,11 +97,11 @@ class GitTaskFiles:
         root = self._root()
         found = {}
         for change in changes:
-            with _about(change):
+            with _errors_name_task(change):
                 found[change.file] = read_place(root, change.file)
         refused = ask_git(self._repository.git_dir, root, list(found))
         for change in changes:
-            with _about(change):
+            with _errors_name_task(change):
                 if change.file in refused:
                     raise refused[change.file]
                 self._edit(change, found[change.file])
@@ -121,14 +121,13 @@ class GitTaskFiles:
             with contextlib.suppress(OSError):  # nothing depends on it
                 lock = exclusive(os.path.join(self._folder, "lock"), timeout=PATIENCE)
                 held.enter_context(lock)
-            remember(self._repository, self._folder, _tree(root), changes)
+            remember(self._repository, self._folder, _tree_name(root), changes)
             written = [self._write(root, change) for change in changes]
             if any(one.changed for one in written):
                 drop_leftovers(self._folder)
             return tuple(self._commit(written) if commit else written)
 
     def _commit(self, written: Sequence[Written]) -> list[Written]:
-        """Record what was written; what was not is left out of the commit."""
         from gitlease.tasks.edge_commit import commit_edges
 
         made, problem = None, ""
@@ -151,7 +150,6 @@ class GitTaskFiles:
             return Written(change, False, problem=error.message)
 
     def _edit(self, change: TaskChange, data: bytes) -> bytes:
-        """The bytes with the change made. Invalid where they are not those of its task."""
         from gitlease.tasks.edit import edit_task
 
         return edit_task(
@@ -187,7 +185,7 @@ class GitTaskFiles:
         mine = self._repository
         if mine.toplevel is not None and os.path.realpath(root) == os.path.realpath(mine.toplevel):
             return self
-        places = _places(root)
+        places = _git_dirs_of(root)
         if places is None or not os.path.samefile(places[1], mine.common_dir):
             return None
         git_dir, common_dir = places
@@ -198,14 +196,12 @@ class GitTaskFiles:
         return files
 
 
-def _tree(root: str) -> str:
-    """A name for a work tree, by its place."""
+def _tree_name(root: str) -> str:
     return "tree-" + sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
 
 
 @contextlib.contextmanager
-def _about(change: TaskChange) -> Iterator[None]:
-    """Name the task in every refusal."""
+def _errors_name_task(change: TaskChange) -> Iterator[None]:
     try:
         yield
     except Invalid as error:
@@ -213,8 +209,7 @@ def _about(change: TaskChange) -> Iterator[None]:
         raise
 
 
-def _places(root: str) -> tuple[str, str] | None:
-    """The git directory of a work tree, and that of its clone; None for what is no such root."""
+def _git_dirs_of(root: str) -> tuple[str, str] | None:
     if not os.path.lexists(os.path.join(root, ".git")):
         return None
     words = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")

@@ -38,7 +38,7 @@ class Front:
 
     def line(self, place: int) -> int:
         """The line of the file, from 1, that a character of the text is in."""
-        return self.lines_before + _line_ends(self.text[:place].encode()) + 1
+        return self.lines_before + _count_line_ends(self.text[:place].encode()) + 1
 
     def bad(self, place: int, message: str, *hints: str) -> Invalid:
         """The error for a character of the text."""
@@ -74,7 +74,7 @@ def find_front(data: bytes, file: str) -> Front | None:
         begin, lines_before = opening.end(), 1
         closing = _CLOSING.search(data, begin - 1)
         if closing is None:
-            _check_open(data[begin : begin + MAX_FRONT_MATTER], file)
+            _refuse_open_front_matter(data[begin : begin + MAX_FRONT_MATTER], file)
             return None
         end = closing.start() + 1
         if end - begin > MAX_FRONT_MATTER:
@@ -99,11 +99,10 @@ def conflict_behind(data: bytes, front: Front) -> Invalid | None:
         place = found.end() - 1
         if number == 0:
             first = found.start() + 1
-    return _conflict(front.file, _line_ends(data[:first]) + 1)
+    return _conflict(front.file, _count_line_ends(data[:first]) + 1)
 
 
-def _check_open(data: bytes, file: str) -> None:
-    """Refuse front matter that nothing ends; a lone rule of Markdown looks almost like it."""
+def _refuse_open_front_matter(data: bytes, file: str) -> None:
     text = data.lstrip()
     gap = _EMPTY_LINE.search(text)
     if looks_like_fields(text[: gap.start()] if gap else text):
@@ -115,12 +114,12 @@ def _text(data: bytes, front: Front) -> Front:
     if any(marker in part for marker in (b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")):
         found = _MARKER.search(part)
         if found:
-            line = front.lines_before + _line_ends(part[: found.start()]) + 1
+            line = front.lines_before + _count_line_ends(part[: found.start()]) + 1
             raise _conflict(front.file, line)
     try:
         data.isascii() or data.decode()
     except UnicodeDecodeError as error:
-        line = _line_ends(data[: error.start]) + 1
+        line = _count_line_ends(data[: error.start]) + 1
         raise bad(front.file, line, "this is not UTF-8") from None
     front.text = part.decode()
     control = _CONTROL.search(front.text)
@@ -133,6 +132,5 @@ def _conflict(file: str, line: int) -> Invalid:
     return bad(file, line, "there is a merge conflict", "resolve it, then try again")
 
 
-def _line_ends(data: bytes) -> int:
-    """How many lines end: by LF, CRLF or a lone CR."""
+def _count_line_ends(data: bytes) -> int:
     return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")

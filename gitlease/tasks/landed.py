@@ -38,16 +38,15 @@ def landed(
     return [
         lease
         for lease in found
-        if lease.resource.key not in again and _was_open(repository, files, main, lease)
+        if lease.resource.key not in again
+        and _was_open_when_claimed(repository, files, main, lease)
     ]
 
 
-def _was_open(repository: Repository, files: TaskFiles, main: str, lease: Lease) -> bool:
-    """Whether the task was still to be done on the main branch when it was claimed.
-
-    Commits are dated to whole seconds: one of the same second came after the claim.
-    """
-    before = lease.claimed_at // MS - 1
+def _was_open_when_claimed(
+    repository: Repository, files: TaskFiles, main: str, lease: Lease
+) -> bool:
+    before = lease.claimed_at // MS - 1  # a commit of the same second came after the claim
     words = ("rev-list", "-1", "--first-parent", f"--min-age={before}", main, "--")
     said = ask(repository, *words)
     commit = os.fsdecode(said.out).strip()
@@ -75,18 +74,17 @@ def merged(repository: Repository, main: str, layer: str, leases: Sequence[Lease
     if not leases:
         return []
     since = min(lease.claimed_at for lease in leases) - SKEW
-    there = _named(repository, since, main)
+    there = _named_by_commits_since(repository, since, main)
     if not there or not any(_names(there, lease, layer) for lease in leases):
         return []
     elsewhere = ("--ignore-missing", "HEAD", "--branches", "--remotes", "--not", main)
-    left = _named(repository, since, *elsewhere)
+    left = _named_by_commits_since(repository, since, *elsewhere)
     if left is None:
         return []
     return [x for x in leases if _names(there, x, layer) and not _names(left, x, layer)]
 
 
-def _named(repository: Repository, since: int, *refs: str) -> list[Named] | None:
-    """What the commits since a time name; None where they are too many, or git does not say."""
+def _named_by_commits_since(repository: Repository, since: int, *refs: str) -> list[Named] | None:
     words = (f"--max-age={since // MS}", f"--max-count={MOST + 1}", "--encoding=UTF-8")
     said = ask(repository, "rev-list", *words, "--format=%x00%B", *refs, "--")
     text = said.out.decode("utf-8", "replace")

@@ -44,8 +44,10 @@ def was_set(repository: Repository, files: TaskFiles, folder: str, tree: str, ta
     known = _remembered(folder).get(f"{tree}/{task.file}")
     if not isinstance(known, list) or known[:1] != [task.status]:
         return False
-    since = _versions(repository, task, [f"^{x}" for x in known[1:] if is_id(str(x))])
-    found = (_in(files, commit, task) for commit, _ in since or ())
+    since = _commits_that_changed_file(
+        repository, task, [f"^{x}" for x in known[1:] if is_id(str(x))]
+    )
+    found = (_task_in(files, commit, task) for commit, _ in since or ())
     return since is not None and all(x is not None and x.status == task.status for x in found)
 
 
@@ -56,10 +58,10 @@ def was_moved(repository: Repository, files: TaskFiles, task: Task, message: str
     names a lease of the task, and nobody gave it back since and kept the status. Where git cannot
     tell, or the status is not committed, it is not.
     """
-    versions = _versions(repository, task)
+    versions = _commits_that_changed_file(repository, task)
     newer = None
     for commit, body in versions or ():
-        found = _in(files, commit, task)
+        found = _task_in(files, commit, task)
         if found is None or found.progress is not Progress.IN_PROGRESS:
             return newer is not None and _is_by_claim(newer, task, message)
         if f"unassign {task.resource}" in _lines(body) and not found.assigned:
@@ -69,10 +71,9 @@ def was_moved(repository: Repository, files: TaskFiles, task: Task, message: str
     return newer is not None and whole and _is_by_claim(newer, task, message)
 
 
-def _versions(
+def _commits_that_changed_file(
     repository: Repository, task: Task, but: Sequence[str] = ()
 ) -> list[tuple[str, str]] | None:
-    """The commits that changed a task's file, the newest first, with their messages."""
     words = ("rev-list", f"--max-count={MOST}", "--encoding=UTF-8", "--format=%x00%H%x00%B%x00")
     said = ask(repository, *words, "HEAD", *but, "--", f":(top,literal){task.file}")
     if said.code != 0 or said.timed_out:
@@ -81,7 +82,7 @@ def _versions(
     return list(zip(parts[1::3], parts[2::3], strict=False))
 
 
-def _in(files: TaskFiles, commit: str, task: Task) -> Task | None:
+def _task_in(files: TaskFiles, commit: str, task: Task) -> Task | None:
     return next((t for t in files.read(commit).tasks if t.resource == task.resource), None)
 
 

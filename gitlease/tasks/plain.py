@@ -64,15 +64,14 @@ def read_plain_fields(text: str) -> dict[str, PlainField]:
         elif key in fields:
             raise NeedsParser
         else:
-            said = _text(plain, double, quoted) if flow is None else None
+            said = _text_or_null(plain, double, quoted) if flow is None else None
             texts = _entries(flow or "") if said is None else [said]
             fields[key] = field = PlainField(line, texts, single=flow is None)
             last = field if place == found.start() + len(key) + 2 else None
     return fields
 
 
-def _text(plain: str | None, double: str | None, quoted: str | None) -> str | None:
-    """A single value, None where it is null."""
+def _text_or_null(plain: str | None, double: str | None, quoted: str | None) -> str | None:
     if plain is None:
         return quoted if double is None else double
     if (":" in plain or "#" in plain or plain[-1] == " ") and _HIDDEN.search(plain):
@@ -81,7 +80,7 @@ def _text(plain: str | None, double: str | None, quoted: str | None) -> str | No
 
 
 def _entry(*said: str | None) -> str:
-    text = _text(*said)
+    text = _text_or_null(*said)
     if text is None:
         raise NeedsParser
     return text

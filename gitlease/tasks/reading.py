@@ -51,7 +51,9 @@ class TaskReader:
                 keys = possible_keys(data, file=found.path, tasks=self._tasks)
                 problems.append(problem_of(found.path, found.message, keys))
         problems += [value for value in values.values() if isinstance(value, TaskProblem)]
-        tasks, doubles = _single([value for value in values.values() if isinstance(value, Task)])
+        tasks, doubles = _split_by_unique_id(
+            [value for value in values.values() if isinstance(value, Task)]
+        )
         return TaskList(
             tasks=tuple(sorted(tasks, key=lambda task: task.file)),
             problems=tuple(sorted([*problems, *doubles], key=lambda problem: problem.file)),
@@ -78,14 +80,13 @@ class TaskReader:
         return value
 
 
-def _single(tasks: Sequence[Task]) -> tuple[list[Task], list[TaskProblem]]:
-    """The tasks whose id no other has, and a problem for each of the others."""
+def _split_by_unique_id(tasks: Sequence[Task]) -> tuple[list[Task], list[TaskProblem]]:
     files: dict[str, list[Task]] = {}
     for task in tasks:
         files.setdefault(task.resource.key, []).append(task)
     alone = [same[0] for same in files.values() if len(same) == 1]
     doubles = [
-        _double(task, [other for other in same if other is not task])
+        _double_id(task, [other for other in same if other is not task])
         for same in files.values()
         if len(same) > 1
         for task in same
@@ -93,7 +94,7 @@ def _single(tasks: Sequence[Task]) -> tuple[list[Task], list[TaskProblem]]:
     return alone, doubles
 
 
-def _double(task: Task, others: Sequence[Task]) -> TaskProblem:
+def _double_id(task: Task, others: Sequence[Task]) -> TaskProblem:
     first = printable(min(other.file for other in others))
     more = f" and of {len(others) - 1} more" if len(others) > 1 else ""
     message = (

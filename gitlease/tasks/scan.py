@@ -180,7 +180,7 @@ def walk(place: TaskPlace, known: Container[str] = ()) -> Iterator[FoundFile]:
             continue
         every = all(depth > len(rule.pattern.head) for rule in rules)
         for entry in entries:
-            if not every and not _heads_to(rules, entry.name, depth):
+            if not every and not _may_begin_a_rule(rules, entry.name, depth):
                 continue
             path = f"{folder}/{entry.name}" if folder else entry.name
             if entry.is_folder:
@@ -193,7 +193,7 @@ def walk(place: TaskPlace, known: Container[str] = ()) -> Iterator[FoundFile]:
             found = None
             try:
                 if entry.is_link:
-                    found = _link(path, rules, depth, place)
+                    found = _problem_of_link(path, rules, depth, place)
                 elif (
                     entry.is_file
                     and not entry.name.startswith(OWN)
@@ -280,8 +280,7 @@ class WorkTree:
         return Content(data, stamp_of(status), status.st_mtime_ns + RACY_NS < now)
 
 
-def _link(path: str, rules: Rules, depth: int, place: TaskPlace) -> FoundFile | None:
-    """What a symbolic link is to the rules: in the place of their folder, or of a file."""
+def _problem_of_link(path: str, rules: Rules, depth: int, place: TaskPlace) -> FoundFile | None:
     inner = [rule for rule in rules if rule.enters(path, depth)]
     for rule in inner:
         head = rule.pattern.head
@@ -294,8 +293,7 @@ def _link(path: str, rules: Rules, depth: int, place: TaskPlace) -> FoundFile | 
     return None
 
 
-def _heads_to(rules: Rules, name: str, depth: int) -> bool:
-    """Whether an entry of this name can be what some rule begins with."""
+def _may_begin_a_rule(rules: Rules, name: str, depth: int) -> bool:
     folded = fold(name)
     return any(
         depth > len(rule.pattern.head) or rule.pattern.head[depth - 1] == folded for rule in rules

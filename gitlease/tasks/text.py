@@ -58,7 +58,7 @@ def read_task(data: bytes, *, file: str, tasks: Tasks) -> Task | None:
     names = field_names(tasks)
     marks = frozenset((*LABELS, tasks.exempt))
     try:
-        return _plain_task(front, names, marks, tasks)
+        return _task_of_plain_fields(front, names, marks, tasks)
     except (NeedsParser, UsageError):
         pass  # it is not what it seemed, or something is wrong: the parser knows where
     document = read_document(data, file=file, names=frozenset(names.values()), loosely=marks)
@@ -125,20 +125,19 @@ def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | N
         title=_single(document, fields["title"], MAX_TITLE),
         status=status,
         progress=_progress(status, tasks),
-        assigned=tuple(item.text for item in _entries(document, assigned)),
+        assigned=tuple(item.text for item in _list_or_single(document, assigned)),
         priority=_single(document, fields["priority"]),
-        depends_on=tuple(item.text for item in _entries(document, fields["depends_on"])),
-        paths=tuple(_path(document, item) for item in _entries(document, fields["paths"])),
+        depends_on=tuple(item.text for item in _list_or_single(document, fields["depends_on"])),
+        paths=tuple(_path(document, item) for item in _list_or_single(document, fields["paths"])),
         created=_single(document, fields["created"]),
         line=document.front.line((assigned or found).key.start),
         exempt=_is_exempt(said, fold(tasks.exempt)),
     )
 
 
-def _plain_task(
+def _task_of_plain_fields(
     front: Front, names: Mapping[str, str], marks: Container[str], tasks: Tasks
 ) -> Task | None:
-    """The task that plain fields are. Raises NeedsParser or UsageError for whatever else it is."""
     fields = read_plain_fields(front.text)
 
     def single(role: str, limit: int = MAX_TEXT) -> str:
@@ -167,7 +166,7 @@ def _plain_task(
         assigned=tuple(several("assigned")),
         priority=single("priority"),
         depends_on=tuple(several("depends_on")),
-        paths=tuple(map(_pattern, several("paths"))),
+        paths=tuple(map(_checked_pattern, several("paths"))),
         created=single("created"),
         line=front.lines_before + fields.get(names["assigned"], fields[names["id"]]).line,
         exempt=_is_exempt(
@@ -218,8 +217,7 @@ def _single(document: Document, found: Field | None, limit: int = MAX_TEXT) -> s
     return "" if item.null else _short(document, found, item, limit)
 
 
-def _entries(document: Document, found: Field | None) -> list[Node]:
-    """What a list names, which may be written as one value as well."""
+def _list_or_single(document: Document, found: Field | None) -> list[Node]:
     if found is None:
         return []
     if found.form is FieldForm.OTHER:
@@ -247,13 +245,12 @@ def _misshapen(document: Document, found: Field, wanted: str) -> Invalid:
 
 def _path(document: Document, item: Node) -> str:
     try:
-        return _pattern(item.text)
+        return _checked_pattern(item.text)
     except UsageError as error:
         raise document.bad(item.start, error.message, *error.hints) from None
 
 
-def _pattern(text: str) -> str:
-    """The pattern of a path in a task file. UsageError where it is none."""
+def _checked_pattern(text: str) -> str:
     check_braces(text)
     pattern = resolve_path(text)
     path_resource(pattern)

@@ -37,7 +37,7 @@ class RefTree:
 
     def __init__(self, repository: Repository, ref: str, wanted: Wanted) -> None:
         self.wanted = wanted
-        self._objects, root = _open(repository, ref)
+        self._objects, root = _objects_and_root(repository, ref)
         self._folders, self._files, self._entries = {"": root}, dict[str, str](), 0
 
     def entries(self, folder: str) -> Iterator[Listed]:
@@ -45,7 +45,9 @@ class RefTree:
         self._entries += len(tree)
         if self._entries > MAX_ENTRIES:
             raise Invalid(f"there are more than {MAX_ENTRIES} files and folders to look at")
-        return (self._listed(folder, entry) for entry in tree if not _is_odd(entry.name))
+        return (
+            self._listed(folder, entry) for entry in tree if not _is_impossible_name(entry.name)
+        )
 
     def _listed(self, folder: str, entry: TreeEntry) -> Listed:
         path = f"{folder}/{entry.name}" if folder else entry.name
@@ -72,13 +74,11 @@ class RefTree:
         return None, b""
 
 
-def _is_odd(name: str) -> bool:
-    """Whether no file of a work tree can be called so."""
+def _is_impossible_name(name: str) -> bool:
     return name in ("", ".", "..") or "/" in name or name.lower() == ".git"
 
 
-def _open(repository: Repository, ref: str) -> tuple[GitObjects, str]:
-    """The objects of a repository, and the tree of the commit that a ref names."""
+def _objects_and_root(repository: Repository, ref: str) -> tuple[GitObjects, str]:
     if not ref or ref.startswith("-") or not ref.isprintable():
         raise _no_ref(ref)
     from gitlease.git.libgit2 import open_bare

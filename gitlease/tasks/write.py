@@ -23,19 +23,16 @@ from gitlease.tasks.scan import MAX_BYTES, OWN, Stamp, printable, stamp_of
 TRIES = 5
 MAX_NAMED = 1000  # files that fit on a command line for certain
 
-_LITERALLY = {
-    "GIT_LITERAL_PATHSPECS": "1",
-    "GIT_GLOB_PATHSPECS": "0",
-    "GIT_NOGLOB_PATHSPECS": "0",
-    "GIT_ICASE_PATHSPECS": "0",
-}
+# Paths are taken literally, whatever the user's environment says.
+LITERAL_PATHSPECS = {f"GIT_{kind}_PATHSPECS": "0" for kind in ("GLOB", "NOGLOB", "ICASE")}
+LITERAL_PATHSPECS["GIT_LITERAL_PATHSPECS"] = "1"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_place(root: str, file: str) -> bytes:
     """The bytes of a file that could be changed. Invalid, which names the file, where it cannot."""
-    with _told(file), _folder_of(root, file) as (folder, name):
+    with _errors_name(file), _opened_folder(root, file) as (folder, name):
         data, _ = _read(folder, name, file)
         if not os.access(".", os.W_OK | os.X_OK, dir_fd=folder):
             where = printable(os.path.dirname(file)) or "the root of the work tree"
@@ -48,7 +45,7 @@ def ask_git(git_dir: str, root: str, files: Sequence[str]) -> dict[str, Invalid]
     where = (f"--git-dir={git_dir}", f"--work-tree={root}", "-c", "core.fsmonitor=false")
     words = ("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard", "--")
     which = files if len(files) <= MAX_NAMED else ()
-    said = run_git([*where, *words, *which], cwd=root, timeout=TIMEOUT, env=_LITERALLY)
+    said = run_git([*where, *words, *which], cwd=root, timeout=TIMEOUT, env=LITERAL_PATHSPECS)
     if said.code != 0 or said.timed_out:
         why = (said.err.strip().splitlines() or ["no answer in time"])[0]
         raise Invalid(f"git cannot check the task files: {printable(why)}")
@@ -77,19 +74,20 @@ def change_file(root: str, file: str, change: Callable[[bytes], bytes], *, aside
     The new file is written in the folder ``aside`` first, or beside the old one where that is
     another file system, and has the old one's permissions. Raises Invalid, which names the file.
     """
-    with _told(file), _folder_of(root, file) as (folder, name):
+    with _errors_name(file), _opened_folder(root, file) as (folder, name):
         for _ in range(TRIES):
             data, status = _read(folder, name, file)
             new = change(data)
             if new == data:
                 return False
-            if _replace(folder, name, new, status, aside):
+            if _replace_if_unchanged(folder, name, new, status, aside):
                 return True
     raise Invalid(f"{printable(file)} keeps changing: something else is writing it")
 
 
-def _replace(folder: int, name: str, new: bytes, old: os.stat_result, aside: str) -> bool:
-    """Put new bytes in the place of a file, unless that changed meanwhile. Raises OSError."""
+def _replace_if_unchanged(
+    folder: int, name: str, new: bytes, old: os.stat_result, aside: str
+) -> bool:
     opened = os.open(aside, _FOLDER)
     try:
         return _move(opened, folder, name, new, old)
@@ -149,8 +147,7 @@ def _read(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
 
 
 @contextmanager
-def _told(file: str) -> Iterator[None]:
-    """Say of which file a failure of the system speaks."""
+def _errors_name(file: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
@@ -160,8 +157,7 @@ def _told(file: str) -> Iterator[None]:
 
 
 @contextmanager
-def _folder_of(root: str, file: str) -> Iterator[tuple[int, str]]:
-    """The open folder that a file lies in, and the file's name there."""
+def _opened_folder(root: str, file: str) -> Iterator[tuple[int, str]]:
     *folders, name = segments_of(file)
     folder = os.open(root, _FOLDER)
     try:

@@ -301,7 +301,7 @@ LEDGERS = (
     Mutant(
         "a renewal that was rolled back forgotten",
         "store/heads.py",
-        "return all(_has(there, nonce, *one) for nonce, one in before.renewed.items())",
+        "return all(_has_grant(there, nonce, *one) for nonce, one in before.renewed.items())",
         "return True",
         "S1",
         "tests/contract/test_memory.py::TestMemoryStore::test_a_lost_renewa"

@@ -263,7 +263,7 @@ OUTSIDE = (
     Mutant(
         "an intent that could not be made kept from the next command",
         "tasks/edge_journal.py",
-        "        self._let_go(intent.id)\n",
+        "        self._release(intent.id)\n",
         "        self._file(intent.id)\n",
         "S8",
         "tests/tasks/test_edge_journal.py::test_what_is_left_is_taken_by_whoever_looks_next",

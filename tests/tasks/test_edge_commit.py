@@ -634,7 +634,7 @@ def test_a_branch_that_stands_for_another_moves_that_one(clone: Clone) -> None:
 
 def test_a_branch_without_a_commit_is_refused(clone: Clone) -> None:
     clone.git("checkout", "-q", "--orphan", "new")
-    assert clone.refused().message == "there is no commit yet on new"
+    assert clone.refused().message == "no commit yet on new"
 
 
 def test_a_bare_repository_is_refused(clone: Clone, tmp_path: Path) -> None:

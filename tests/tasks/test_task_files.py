@@ -272,7 +272,7 @@ def test_another_version_of_the_code_does_not_use_it_either(
 ) -> None:
     put_task(root, "tasks/F001.md")
     open_files(root).read()
-    monkeypatch.setattr(task_cache, "_code", lambda: "other")
+    monkeypatch.setattr(task_cache, "_digest_of_code", lambda: "other")
     again = open_files(root)
     again.read()
     assert again.parsed == 1
