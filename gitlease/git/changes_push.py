@@ -1,8 +1,8 @@
-"""Which commits a push brings to a remote, by the lines that git gives its pre-push hook, and which
-it takes away: those that none of the remote's refs has any more.
+"""The commits that a push brings to a remote, by the lines of git's pre-push hook, and takes away:
+those that none of the remote's refs has any more.
 
-Of the branch that everybody builds on, also those that another one has: they had landed there. What
-one takes back of one's own elsewhere is nobody's loss.
+Of a main branch also those that another branch has: they had landed there. Elsewhere the pusher may
+take back their own.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ UPDATE, NEW, DELETE, LEDGER = "update", "new", "delete", "ledger"
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """What a push does to one ref of the remote. ``kind`` is update, new, delete or ledger.
+    """One ref of the remote in a push. ``kind`` is update, new, delete or ledger.
 
-    Ids are full, ``""`` where there is none. ``commits`` are those that the remote is not known to
-    have, the newest first, and ``again`` those of the pusher's own that it has elsewhere; ``cut``
-    says that there were more than ``MAX_COMMITS``. A ledger of leases is no work: nothing of it is
-    listed.
+    Ids are full, ``""`` for none. ``commits`` are those that the remote is not known to have, the
+    newest first, and ``again`` the pusher's own that it has elsewhere; ``cut``: there were more
+    than ``MAX_COMMITS``. Commits of a ledger are not listed.
     """
 
     remote_ref: str
@@ -60,28 +59,26 @@ def outgoing(
     holder: str | None = None,
     strict: bool = False,
 ) -> list[Push]:
-    """What is about to be pushed to ``remote``, a name or a URL.
+    """List what is about to be pushed to ``remote``, a name or a URL.
 
-    What ``shared``, the remote of the ledger, has was judged when it came there. But commits of
-    ``holder``, whose push it is, count where they come to a main branch of ``shared`` and were on
-    none, and if ``strict`` wherever they come to, save from a main branch: the lease may have been
-    lost since.
+    Commits that ``shared``, the ledger's remote, has were judged when they came there. But those of
+    ``holder``, the pusher, count again if they come to a main branch of ``shared`` and were on
+    none, with ``strict`` on any branch unless they are on a main one: the lease may have been lost
+    since.
 
-    ``lines`` are the standard input of pre-push. Where there are none, the variables of the
-    pre-commit framework say it, which reads that input itself. Raises Invalid for what is no such
-    line, and where git does not answer.
+    ``lines`` are the standard input of pre-push; without any, the variables of the pre-commit
+    framework, which reads that input itself. Raises Invalid for a malformed line, and if git does
+    not answer.
     """
     asked, remote = announced(repository, lines, remote, environ, ref_prefix)
-    there = _on_remote(repository, remote)
-    if shared is not None and "--remotes" not in there:
-        there += [word for word in _on_remote(repository, shared) if word not in there]
-    open_ends = [push.local_oid for push in asked if push.kind in (UPDATE, NEW)]
-    if len(open_ends) > 1 and not rev_range(
-        repository, open_ends, others=there, most=1, strict=True
-    ):
-        listed = asked  # many tags of what is there already: one process for all of them
-    else:
-        listed = [_listed(repository, x, there) if x.kind in (UPDATE, NEW) else x for x in asked]
+    known = _refs_of(repository, remote)
+    if shared is not None and "--remotes" not in known:
+        known += [word for word in _refs_of(repository, shared) if word not in known]
+    tips = [push.local_oid for push in asked if push.kind in (UPDATE, NEW)]
+    listed = asked
+    # One process for all: many tags may be of commits that the remote has already.
+    if len(tips) <= 1 or rev_range(repository, tips, others=known, most=1, strict=True):
+        listed = [_listed(repository, x, known) if x.kind in (UPDATE, NEW) else x for x in asked]
     if holder is None or not any(push.kind == UPDATE for push in listed):
         return listed
     names = names_of(repository, remote)
@@ -103,7 +100,7 @@ def announced(
     environ: Mapping[str, str],
     ref_prefix: str,
 ) -> tuple[list[Push], str]:
-    """What ``lines`` or the pre-commit framework say is pushed, without commits, and where to.
+    """Parse ``lines``, or the pre-commit framework's variables; without commits, and the remote.
 
     Raises Invalid.
     """
@@ -113,12 +110,12 @@ def announced(
         remote = environ.get("PRE_COMMIT_REMOTE_NAME") or remote
         asked = _by_framework(repository, environ, ref_prefix)
     if len(asked) > MAX_REFS:
-        raise Invalid(f"one push of more than {MAX_REFS} refs cannot be looked at")
+        raise Invalid(f"a push of more than {MAX_REFS} refs cannot be checked")
     return asked, remote
 
 
 def _push(line: str, ref_prefix: str) -> Push:
-    """One line: ``local-ref local-id remote-ref remote-id``; only the first may have blanks."""
+    # ``local-ref local-id remote-ref remote-id``; only the first may have blanks.
     words = line.rstrip("\r\n").rsplit(" ", 3)
     if len(words) != 4 or not (is_id(words[1]) and is_id(words[3]) and words[2]):
         raise Invalid(f"git's pre-push hook got a line that cannot be read: {shown(line)}")
@@ -139,10 +136,7 @@ def _kind(ref: str, local: str, remote: str, ref_prefix: str) -> Push:
 def _by_framework(
     repository: Repository, environ: Mapping[str, str], ref_prefix: str
 ) -> list[Push]:
-    """The one push that the pre-commit framework tells its hooks about.
-
-    It gives no range for a branch that is new from its very first commit.
-    """
+    # It gives no range for a branch that is new from its very first commit.
     ref = environ.get("PRE_COMMIT_REMOTE_BRANCH", "")
     tip = environ.get("PRE_COMMIT_TO_REF") or environ.get("PRE_COMMIT_LOCAL_BRANCH", "")
     if not ref or not tip:
@@ -162,13 +156,10 @@ def _commit(repository: Repository, name: str) -> str:
     return found[0]
 
 
-def _on_remote(repository: Repository, remote: str) -> list[str]:
-    """Words for rev-list that name what the remote is known to have.
-
-    For a URL that no remote has, what any remote has is no work of this push.
-    """
+def _refs_of(repository: Repository, remote: str) -> list[str]:
+    # Options of rev-list for the refs that follow a remote.
     same = names_of(repository, remote)
-    if not same:
+    if not same:  # a URL of no remote: commits that any remote has are not this push's work
         return ["--remotes"]
     found = []
     for name in same:
@@ -181,13 +172,10 @@ def _on_remote(repository: Repository, remote: str) -> list[str]:
     return found
 
 
-def _listed(repository: Repository, push: Push, there: Sequence[str]) -> Push:
-    """The push with its commits.
-
-    What the remote has under any name was judged when it was pushed: a merge of main brings it
-    again. The id that the remote has now need not be known here.
-    """
-    found = _known_or(repository, push, [push.remote_oid], [], there)
+def _listed(repository: Repository, push: Push, known: Sequence[str]) -> Push:
+    # Commits that the remote has on any branch were judged when they were pushed: a merge of main
+    # brings them again. Its present commit need not be here.
+    found = _beyond(repository, push, [push.remote_oid], [], known)
     ids = tuple(commit.id for commit in found[:MAX_COMMITS])
     return replace(push, commits=ids, cut=len(found) > MAX_COMMITS)
 
@@ -195,35 +183,32 @@ def _listed(repository: Repository, push: Push, there: Sequence[str]) -> Push:
 def _with_own(
     repository: Repository, push: Push, main: Mapping[str, Sequence[str]], holder: str
 ) -> Push:
-    """The push with the commits of its pusher that its target gets, wherever else they are.
-
-    What a main branch has is merged everywhere; but of the target itself it is known what it has.
-    """
+    # The pusher's commits that are new to the target, even if other branches have them; but not
+    # those of another main branch, which are merged everywhere.
     target = push.remote_ref.removeprefix("refs/heads/")
     tips = [oid for name, ids in main.items() if name != target for oid in ids]
-    found = _known_or(repository, push, [push.remote_oid, *tips], [*tips, *main.get(target, ())])
+    found = _beyond(repository, push, [push.remote_oid, *tips], [*tips, *main.get(target, ())])
     known = set(push.commits)
-    own = (x.id for x in found if x.id not in known and x.concerns([holder]))
+    own = (x.id for x in found if x.id not in known and x.involves([holder]))
     return replace(push, again=tuple(own), cut=push.cut or len(found) > MAX_COMMITS)
 
 
-def _known_or(
+def _beyond(
     repository: Repository,
     push: Push,
     kept: Sequence[str],
     instead: Sequence[str],
     others: Sequence[str] = (),
 ) -> list[RangeCommit]:
-    """What a push has beyond ``kept``, or beyond ``instead`` where some of that is not known."""
-    most = MAX_COMMITS + 1
+    # ``instead`` counts if some of ``kept`` is not here.
+    tips, most = [push.local_oid], MAX_COMMITS + 1
     try:
-        return rev_range(repository, [push.local_oid], kept, others=others, most=most, strict=True)
+        return rev_range(repository, tips, kept, others=others, most=most, strict=True)
     except Invalid:
-        tips = [push.local_oid]
         return rev_range(repository, tips, instead, others=others, most=most, strict=True)
 
 
-def taken_away(
+def lost_commits(
     repository: Repository,
     *,
     landed: Iterable[tuple[str, str]] = (),
@@ -236,10 +221,9 @@ def taken_away(
 ) -> tuple[list[str], bool]:
     """The commits that a push takes away, at most ``MAX_COMMITS``, and whether there are more.
 
-    ``landed`` are main branches, each as it was and shall be: what they had is lost, whoever else
-    has it. ``dropped`` are tips of which whatever neither ``kept`` nor ``refs`` (words of git) have
-    is lost, and ``others`` those of which only what others than ``holders`` made is: what one takes
-    back of one's own is nobody's loss.
+    ``landed`` are main branches, each as it was and will be: their commits are lost even if other
+    branches have them. ``dropped`` are tips whose commits are lost unless ``kept`` or ``refs``
+    (options of git) have them, and ``others`` those of which ``holders`` may take back their own.
     """
     most = MAX_COMMITS + 1
     found: dict[str, None] = {}
@@ -249,15 +233,15 @@ def taken_away(
     gone = rev_range(repository, dropped, kept, others=refs, most=most, strict=strict)
     found |= dict.fromkeys(commit.id for commit in gone)
     gone = rev_range(repository, others, kept, others=refs, most=most, strict=strict)
-    found |= dict.fromkeys(commit.id for commit in gone if not commit.is_of(holders))
+    found |= dict.fromkeys(commit.id for commit in gone if not commit.is_only_by(holders))
     return list(found)[:MAX_COMMITS], max(len(found), len(gone)) > MAX_COMMITS
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Which commits of a push a remote has already: on any branch of it, and on a main one.
+    """The commits of a push that a remote has already: on any of its branches, and on a main one.
 
-    ``lands`` are those that come to a main branch now: one's own count there, wherever they were.
+    ``lands`` are those that come to a main branch now: the pusher's own count there again.
     """
 
     anywhere: frozenset[str]
@@ -265,7 +249,7 @@ class Landed:
     lands: frozenset[str]
 
     def has(self, commit: str, *, own: bool) -> bool:
-        """Whether a commit is not this push's, by whether it is the pusher's own."""
+        """Whether the push does not count as bringing a commit; ``own``: it is the pusher's."""
         again = own and commit in self.lands
         return commit in self.on_main or (commit in self.anywhere and not again)
 
@@ -273,22 +257,21 @@ class Landed:
 def landed(
     repository: Repository, pushes: Sequence[Push], remote: str, *, strict: bool = False
 ) -> Landed:
-    """What of some pushes the remote has by its own word, or by what was fetched last.
+    """Ask the remote which commits of some pushes it has; else go by the last fetch.
 
-    The refs that follow it need not have all of its branches. ``strict``: everything lands, as in
-    ``outgoing``. Asks the remote.
+    The tracking refs need not have all of its branches. ``strict``: as in ``outgoing``.
     """
     heads = heads_known(repository, remote)
     main = main_branches(repository, names_of(repository, remote))
     tips = [push.local_oid for push in pushes if push.every]
-    every = {commit for push in pushes for commit in push.every}
+    commits = {commit for push in pushes for commit in push.every}
 
     def had(oids: Sequence[str]) -> frozenset[str]:
         if not oids:
             return frozenset()
         new = rev_range(repository, tips, oids, most=MAX_COMMITS + 1)
         whole = len(new) <= MAX_COMMITS
-        return frozenset(every - {commit.id for commit in new}) if whole else frozenset()
+        return frozenset(commits - {commit.id for commit in new}) if whole else frozenset()
 
     landing = (push for push in pushes if strict or is_main(push.remote_ref, main))
     return Landed(
@@ -298,44 +281,43 @@ def landed(
     )
 
 
-# --- what it takes away --------------------------------------------------------------------------
-
-
 def removed(
     repository: Repository,
     refs: Sequence[WorkRef],
-    there: Mapping[str, str],
+    remote_refs: Mapping[str, str],
     *,
     main: Collection[str],
     remote: str,
     holder: str,
 ) -> tuple[list[str], bool]:
-    """The commits that are lost with what these refs were, and whether there are too many.
+    """The commits that are lost by moving these refs, and whether there are too many.
 
-    ``there`` has every ref of the remote, and ``main`` the main branches among them; what is not
-    known here keeps nothing. ``holder`` is whose push it is. Denied where it is not known here what
-    would be replaced.
+    ``remote_refs`` has every ref of the remote, and ``main`` its main branches; objects that are
+    not here keep nothing. ``holder`` is the pusher. Raises Denied if what is replaced is not here.
     """
     moved = [x for x in refs if x.moves]
     kept = {x.new for x in moved if x.new}
     names = {x.ref for x in moved}
-    kept |= {oid for ref, oid in there.items() if ref.removesuffix("^{}") not in names | {"HEAD"}}
+    kept |= {
+        oid for ref, oid in remote_refs.items() if ref.removesuffix("^{}") not in names | {"HEAD"}
+    }
     landed, others = list[tuple[str, str]](), list[str]()
     for one in moved:
-        old = one.old or there.get(one.ref, "")
+        old = one.old or remote_refs.get(one.ref, "")
         if one.became not in REPLACES or not old:
             continue
         if ask(repository, "cat-file", "-e", old).code != 0:
             name = one.ref.removeprefix("refs/heads/").removeprefix("refs/tags/")
             raise Denied(
-                f"what {name} has there is not known here, so nobody can tell whose work it is",
+                f"this clone does not have the remote's {name}, so it cannot tell whose work "
+                "would be lost",
                 hints=(f"git fetch {without_secrets(remote)}",),
             )
         if one.new and is_main(one.ref, main):
             landed.append((old, one.new))
         else:
             others.append(old)
-    return taken_away(repository, landed=landed, others=others, kept=kept, holders=[holder])
+    return lost_commits(repository, landed=landed, others=others, kept=kept, holders=[holder])
 
 
 def removed_by(
@@ -346,11 +328,11 @@ def removed_by(
     *,
     forced: Callable[[], bool],
 ) -> tuple[list[str], bool, tuple[str, ...]]:
-    """As ``removed`` of the main branches, by what is known here of the remote, without asking it.
+    """Like ``removed`` for the main branches, by the tracking refs, without asking the remote.
 
-    Of any other branch nobody can tell here whether what it loses is a loss: its commits may have
-    been squashed, or replaced by whoever made them. The main branches that go without its being
-    known here what they have come last: only with ``forced`` does git replace such a one.
+    For other branches this clone cannot tell a loss: their author may have squashed or replaced the
+    commits. Last come the main branches that are lost though their commits are not here: git
+    replaces such a one only with ``forced``.
     """
     names = names_of(repository, remote)
     moved = [x for x in pushes if x.kind in (UPDATE, DELETE) and x.remote_oid]
@@ -362,18 +344,13 @@ def removed_by(
         if ask(repository, "cat-file", "-e", one.remote_oid).code != 0:
             if one.kind == DELETE or forced():
                 unknown.append(one.remote_ref.removeprefix("refs/heads/"))
-        elif (became := _became(repository, one)) in REPLACES:
+            continue
+        became = Became.DELETED if one.kind == DELETE else Became.FORCED
+        ancestry = ("merge-base", "--is-ancestor", one.remote_oid, one.local_oid)
+        if one.kind == DELETE or ask(repository, *ancestry).code == 1:
             refs.append(WorkRef(one.remote_ref, "", one.remote_oid, one.local_oid, became))
     if not refs:
         return [], False, tuple(unknown)
-    there = refs_known(repository, names)
-    lost, cut = removed(repository, refs, there, main=main, remote=remote, holder=holder)
+    known = refs_known(repository, names)
+    lost, cut = removed(repository, refs, known, main=main, remote=remote, holder=holder)
     return lost, cut, tuple(unknown)
-
-
-def _became(repository: Repository, push: Push) -> Became:
-    """What a push makes of a ref whose commit is known here."""
-    if push.kind == DELETE:
-        return Became.DELETED
-    words = ("merge-base", "--is-ancestor", push.remote_oid, push.local_oid)
-    return Became.FORCED if ask(repository, *words).code == 1 else Became.UPDATED

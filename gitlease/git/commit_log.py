@@ -1,6 +1,6 @@
-"""Reads git's log in one process for all commits: whose they are, and what they change.
+"""Reads git's log in one process for all commits: their people, and their changes.
 
-All of it is what anyone wrote: dates may be of any time, addresses and names may hold anything.
+None of it can be trusted: dates may be of any time, addresses and names may hold anything.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gitlease.git.changes_raw import FORM, Changed, by_commit
 from gitlease.git.query import answered, ask, is_id, lines_as_input
 from gitlease.git.repository import Repository
 
-SECONDS = 120.0  # for one question
+SECONDS = 120.0  # for one call of git
 
-# The numbers come first: no address can push them out of their place.
+# Numbers come first, where no address can displace them.
 _HEAD = "%H%x1f%at%x1f%ct%x1f%P%x1f%ae%x1f%aE%x1f%ce%x1f%cE%x1f"
 _CO_AUTHORS = "%(trailers:key=Co-authored-by,valueonly,separator=%x1e)"
 _QUIET = ("--root", "--no-notes", "--no-show-signature", "--encoding=UTF-8")
-# What the user's settings would change otherwise, and words of paths that mean what they say.
+# Against settings of the user's, and with pathspecs as they are.
 _PLAIN = ("-c", "log.diffMerges=separate", "-c", "log.follow=false")
 PATHS = {f"GIT_{kind}_PATHSPECS": "0" for kind in ("LITERAL", "GLOB", "NOGLOB", "ICASE")}
 _EMAIL = re.compile(r"<([^<>\s]+@[^<>\s]+)>")
@@ -53,7 +53,7 @@ Logged = tuple[Commit, Changed | None]
 def read_log(repository: Repository, words: Sequence[str]) -> Iterator[Logged]:
     """The commits, the newest first, each alone and then with each of its changes.
 
-    Of a merge these are the changes as each of its parents sees them. Raises Invalid.
+    A merge has its changes relative to each parent. Raises Invalid.
     """
     form = (*FORM, *_QUIET, f"--format={_HEAD}{_CO_AUTHORS}")
     said = ask(repository, *_PLAIN, "log", *form, *words, timeout=SECONDS, env=PATHS)
@@ -61,7 +61,7 @@ def read_log(repository: Repository, words: Sequence[str]) -> Iterator[Logged]:
 
 
 def read_answer(out: bytes) -> Iterator[Logged]:
-    """The commits and changes of an answer of ``git log``. Raises Invalid for what is none."""
+    """Parse the output of ``git log``. Raises Invalid."""
     commit: Commit | None = None
     for header, changed in by_commit(out):
         if changed is None:
@@ -90,15 +90,14 @@ def _commit(header: str) -> Commit:
 
 
 def _time(text: str) -> int:
-    """Milliseconds; a time that cannot be is as long ago as can be."""
     try:
         return min(max(int(text), 0) * MS, LATEST)
     except ValueError:
-        return 0
+        return 0  # as long ago as possible
 
 
 def usual_addresses(repository: Repository, emails: Iterable[str]) -> dict[str, str]:
-    """The address that the mailmap has for each of these: itself where it has none."""
+    """The mailmap's address for each of these: itself if it has none."""
     asked = [email for email in dict.fromkeys(emails) if _CONTACT.fullmatch(email)]
     config = repository.config
     maps = (config.get("mailmap.file"), config.get("mailmap.blob"))

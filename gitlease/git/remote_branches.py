@@ -1,4 +1,4 @@
-"""Which branches of a remote everybody builds on, as far as is known here."""
+"""The branches of a remote, and which of them are main branches, as far as this clone knows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gitlease.git.repository import Repository
 from gitlease.git.rev_range import commit_ids
 from gitlease.git.run import run_git
 
-SECONDS = 5.0  # for the remote to say what it has
+SECONDS = 5.0  # for the remote to list its branches
 MAX_FETCHED = 1024 * 1024
 
 HEADS = "refs/heads/"
@@ -22,7 +22,7 @@ _FETCHED = r"(?P<oid>[0-9a-f]{40,64})\t[^\t]*\tbranch '(?P<branch>.+)' of (?P<pl
 
 
 def names_of(repository: Repository, remote: str) -> list[str]:
-    """The remotes that have this name or URL, or the URL of what has this name."""
+    """The remotes with this name or URL, or with the same URL as the remote of this name."""
     names = repository.remote_names()
     url = repository.remote_url(remote) if remote in names else remote
     return [x for x in names if x == remote or (url and repository.remote_url(x) == url)]
@@ -34,7 +34,7 @@ def is_main(ref: str, main: Collection[str]) -> bool:
 
 
 def refs_known(repository: Repository, names: Iterable[str]) -> dict[str, str]:
-    """The branches of these remotes as they were last seen here, by their full names there."""
+    """The branches of these remotes by the tracking refs, by their full names there."""
     places = [f"refs/remotes/{name}/" for name in names]
     found = {}
     for oid, ref, symref in _listed(repository, places):
@@ -45,7 +45,7 @@ def refs_known(repository: Repository, names: Iterable[str]) -> dict[str, str]:
 
 
 def _listed(repository: Repository, places: Sequence[str]) -> list[list[str]]:
-    """The id, the name and what it stands for of each ref in some places."""
+    # The id, the name and the symbolic target of each ref.
     if not places:
         return []
     said = ask(repository, "for-each-ref", "--format=%(objectname) %(refname) %(symref)", *places)
@@ -53,14 +53,17 @@ def _listed(repository: Repository, places: Sequence[str]) -> list[list[str]]:
 
 
 def heads_known(repository: Repository, remote: str) -> list[tuple[str, str]]:
-    """The branches of where a push to a remote goes, a name or a URL, with ids that are known here.
+    """Ask where a push to a remote, a name or a URL, goes for its branches; those with ids here.
 
-    They are those that it has now, by its own word. Of a branch that has moved on to what is not
-    known here, it is what ``git fetch`` brought of it last, which no ref needs to keep. Nothing
-    where it does not answer in time.
+    A branch that has moved on to a commit that is not here is given as ``git fetch`` last saw it.
+    Nothing if there is no answer in time.
     """
+    url = remote  # a push need not go where it is fetched from
+    if remote in repository.remote_names():
+        said = ask(repository, "remote", "get-url", "--push", "--", remote)
+        url = next(iter(os.fsdecode(said.out).splitlines() if said.code == 0 else ()), remote)
     try:
-        now = heads_asked(repository, _push_url(repository, remote), seconds=SECONDS)
+        now = heads_asked(repository, url, seconds=SECONDS)
     except (Unavailable, Denied):
         return []
     here = set(commit_ids(repository, list(now.values())))
@@ -70,7 +73,7 @@ def heads_known(repository: Repository, remote: str) -> list[tuple[str, str]]:
 
 
 def heads_asked(repository: Repository, remote: str, *, seconds: float) -> dict[str, str]:
-    """The branches of a remote, a name or a URL, by its own word: full names with ids.
+    """Ask a remote, a name or a URL, for its branches: full names with ids.
 
     Raises Unavailable and Denied.
     """
@@ -83,10 +86,7 @@ def heads_asked(repository: Repository, remote: str, *, seconds: float) -> dict[
 def ls_remote(
     words: Sequence[str], folder: str, *, seconds: float, env: Mapping[str, str]
 ) -> dict[str, str]:
-    """What ``git ls-remote`` lists: full names of refs with their ids.
-
-    Raises Unavailable and Denied.
-    """
+    """Run ``git ls-remote``: full names of refs with their ids. Raises Unavailable and Denied."""
     said = run_git(words, cwd=folder, timeout=seconds, env=env, repository=True)
     if said.code or said.timed_out:
         detail = detail_of(said.err.splitlines(), said, seconds)
@@ -98,7 +98,6 @@ def ls_remote(
 
 
 def _fetched(repository: Repository, remote: str) -> list[tuple[str, str]]:
-    """What FETCH_HEAD says of the branches of a remote."""
     urls = {remote, *(repository.remote_url(x) for x in names_of(repository, remote))}
     places = {_place(url) for url in urls if url}
     try:
@@ -111,24 +110,12 @@ def _fetched(repository: Repository, remote: str) -> list[tuple[str, str]]:
 
 
 def _place(url: str) -> str:
-    """A URL as FETCH_HEAD shows it: without a password, a last slash and ``.git``."""
+    # As FETCH_HEAD shows it.
     return without_secrets(url).rstrip("/").removesuffix(".git")
 
 
-def _push_url(repository: Repository, remote: str) -> str:
-    """Where a push to a remote goes: it need not be where it is fetched from."""
-    if remote not in repository.remote_names():
-        return remote
-    said = ask(repository, "remote", "get-url", "--push", "--", remote)
-    found = os.fsdecode(said.out).splitlines() if said.code == 0 else []
-    return found[0] if found else remote
-
-
 def main_branches(repository: Repository, names: Iterable[str]) -> dict[str, list[str]]:
-    """The main branches of these remotes: what they call so, and what is usual.
-
-    Each by its name, with the ids that it is known to have.
-    """
+    """The main branches of these remotes, the default ones and the usual names, with known ids."""
     found: dict[str, list[str]] = {branch: [] for branch in _USUAL}
     places = {f"refs/remotes/{name}/": name for name in names}
     refs = [f"{place}{branch}" for place in places for branch in (*_USUAL, "HEAD")]
@@ -143,7 +130,7 @@ def main_branches(repository: Repository, names: Iterable[str]) -> dict[str, lis
 def main_branch(repository: Repository, names: Iterable[str]) -> str | None:
     """The main branch of the first of these remotes that has one here, by its full name here.
 
-    It is the one that the remote calls so, else one with a usual name.
+    That is the remote's default branch, else one with a usual name.
     """
     for name in names:
         place = f"refs/remotes/{name}/"

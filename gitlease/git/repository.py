@@ -1,4 +1,4 @@
-"""Finds the user's repository and its settings in two git processes, and changes nothing there."""
+"""Finds the user's repository and its settings with two git processes; changes nothing there."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class ConfigEntry:
 
 
 class GitConfig:
-    """The effective configuration of git: every value of every key, the last one the strongest.
+    """git's effective configuration: every value of every key, the last one the strongest.
 
-    Sections and names do not differ by letter case, subsections do. It is as it was ``read_at``,
-    in nanoseconds since the epoch.
+    Sections and names ignore letter case, subsections do not. ``read_at`` is in nanoseconds since
+    the epoch.
     """
 
     __slots__ = ("_values", "entries", "read_at")
@@ -57,7 +57,7 @@ class GitConfig:
             self._values.setdefault(entry.key, []).append(entry)
 
     def get(self, key: str) -> str | None:
-        """The value that holds; None when there is none. A key without ``=`` reads ``true``."""
+        """The effective value, None if there is none. A key without ``=`` reads ``true``."""
         entry = self.entry(key)
         return None if entry is None else entry.value
 
@@ -77,7 +77,7 @@ class GitConfig:
 
 
 def is_on(value: str | None) -> bool:
-    """Whether git takes the value of a setting for true."""
+    """Whether git reads the value of a setting as true."""
     return (value or "").lower() in TRUE
 
 
@@ -89,11 +89,11 @@ def _canonical(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """Where the user's repository is, and which part of it the command was started in.
+    """The user's repository, and the folder in it in which the command was started.
 
-    All folders are absolute. ``common_dir`` is shared by all work trees of a clone. ``folder`` is
-    the start relative to ``toplevel``, ``""`` at the root; a bare repository has no ``toplevel``.
-    ``worktree`` is the name of a linked work tree, None in the main one.
+    All paths but ``folder`` are absolute. ``common_dir`` is shared by all work trees of a clone.
+    ``folder`` is relative to ``toplevel``, ``""`` at the root; a bare repository has no
+    ``toplevel``. ``worktree`` is the name of a linked work tree, None in the main one.
     """
 
     common_dir: str
@@ -116,7 +116,7 @@ class Repository:
         """The current branch's short name; None when HEAD is detached."""
         head = os.path.join(self.git_dir, "HEAD")
         try:
-            if os.path.islink(head):  # how HEAD was kept long ago
+            if os.path.islink(head):  # HEAD as git kept it long ago
                 name = os.readlink(head)
             else:
                 with open(head, encoding="utf-8", errors="replace") as file:
@@ -125,13 +125,14 @@ class Repository:
                     return None
         except OSError:
             return None
-        if name.strip() == "refs/heads/.invalid":  # what a reftable repository keeps there
-            name = self._ask_head()
+        if name.strip() == "refs/heads/.invalid":  # HEAD of a reftable repository
+            words = (f"--git-dir={self.git_dir}", "symbolic-ref", "-q", "HEAD")
+            name = run_git(words, cwd=self.git_dir, timeout=TIMEOUT).out.decode("utf-8", "replace")
         return name.strip().removeprefix("refs/heads/") or None
 
-    def _ask_head(self) -> str:
-        words = (f"--git-dir={self.git_dir}", "symbolic-ref", "-q", "HEAD")
-        return run_git(words, cwd=self.git_dir, timeout=TIMEOUT).out.decode("utf-8", "replace")
+    def shallow(self) -> frozenset[str]:
+        """The commits whose parents this clone was not given."""
+        return frozenset(words_in(os.path.join(self.common_dir, "shallow")))
 
     def remote_names(self) -> tuple[str, ...]:
         """The remotes that have a URL, in the order of git's configuration."""
@@ -143,17 +144,26 @@ class Repository:
         return tuple(name for name in names if name and self.remote_url(name) is not None)
 
     def remote_url(self, name: str) -> str | None:
-        """The URL as configured that a push to the remote uses first."""
+        """The first URL for pushes, as configured."""
         return next(iter(self.push_urls(name)), None)
 
     def push_urls(self, name: str) -> list[str]:
-        """The URLs as configured that a push to the remote uses: each ``pushurl``, else ``url``."""
+        """The URLs for pushes, as configured: each ``pushurl``, else ``url``."""
         for key in ("pushurl", "url"):
             urls: list[str] = []
             for url in self.config.get_all(f"remote.{name}.{key}"):
                 urls = [*urls, url] if url else []  # an empty value clears those before it
             if urls:
                 return urls
+        return []
+
+
+def words_in(file: str, limit: int = -1) -> list[str]:
+    """The words in one of git's own files, none if it is not there."""
+    try:
+        with open(file, "rb") as opened:
+            return opened.read(limit).decode("ascii", "replace").split()
+    except OSError:
         return []
 
 
@@ -164,9 +174,9 @@ def short_host() -> str | None:
 
 
 def discover(start: str) -> Repository:
-    """Ask git for the repository around ``start``, as git itself would find it (``GIT_DIR`` holds).
+    """Find the repository around ``start``, as git itself would (by ``GIT_DIR``, too).
 
-    Raises NotARepository where there is none, Invalid where git refuses to work with it.
+    Raises NotARepository if there is none, Invalid if git refuses to work with it.
     """
     start = start or "."
     if not os.path.isdir(start):
@@ -186,24 +196,19 @@ def discover(start: str) -> Repository:
         toplevel, prefix = None, ""
     elif bare == "false" and inside == "true":
         raise _inside(git_dir, toplevel)
+    parent, name = os.path.split(git_dir)
     return Repository(
         common_dir=common_dir,
         git_dir=git_dir,
         toplevel=toplevel,
         folder="" if toplevel is None else prefix.rstrip("/"),
-        worktree=_worktree(common_dir, git_dir),
+        worktree=name if parent == os.path.join(common_dir, "worktrees") else None,
         object_format=object_format,
-        config=read_config(start),
+        config=_read_config(start),
     )
 
 
-def _worktree(common_dir: str, git_dir: str) -> str | None:
-    parent, name = os.path.split(git_dir)
-    return name if parent == os.path.join(common_dir, "worktrees") else None
-
-
-def read_config(start: str) -> GitConfig:
-    """The configuration that git sees in ``start``, with its includes and ``git -c``."""
+def _read_config(start: str) -> GitConfig:
     words = ("config", "--list", "-z", "--show-scope", "--show-origin")
     read_at = time.time_ns()
     asked = run_git(words, cwd=start, timeout=TIMEOUT, repository=True)
@@ -214,14 +219,8 @@ def read_config(start: str) -> GitConfig:
     for scope, origin, setting in zip(fields[0::3], fields[1::3], fields[2::3], strict=False):
         key, equals, value = setting.partition("\n")
         kind, _, place = origin.partition(":")
-        entries.append(
-            ConfigEntry(
-                key=key,
-                value=value if equals else "true",
-                scope=scope,
-                origin="" if kind == "command line" else place,
-            )
-        )
+        origin = "" if kind == "command line" else place
+        entries.append(ConfigEntry(key, value if equals else "true", scope, origin))
     return GitConfig(tuple(entries), read_at)
 
 
@@ -235,7 +234,7 @@ def _inside(git_dir: str, toplevel: str | None) -> NotARepository:
 
 
 def _git_dir_that_is_gone(start: str) -> str | None:
-    """Where the nearest .git file leads if nothing is there: git 2.54 and later do not say."""
+    # The nearest .git file may lead nowhere: git 2.54 and later do not say so.
     folder = os.path.realpath(start)
     while not os.path.isfile(file := os.path.join(folder, ".git")):
         if folder == (folder := os.path.dirname(folder)):
@@ -257,13 +256,12 @@ def _nowhere(named: str) -> NotARepository:
 
 
 def _refusal(asked: GitResult, start: str) -> NotARepository | Invalid:
-    """git's refusal in our words where we know it, else in git's own."""
     if asked.timed_out:
         return Invalid(f"git did not answer within {TIMEOUT:g} s about {start!r}")
     if not os.environ.get("GIT_DIR") and (named := _git_dir_that_is_gone(start)) is not None:
         return _nowhere(named)
     said = [line.strip() for line in asked.err.splitlines() if line.strip()]
-    first, *more = [line.removeprefix("fatal: ") for line in said] or ["it said nothing"]
+    first, *more = [line.removeprefix("fatal: ") for line in said] or ["it printed nothing"]
     if first.startswith("not a git repository: "):
         return _nowhere(first.removeprefix("not a git repository: ").strip("'"))
     if first.startswith("not a git repository"):

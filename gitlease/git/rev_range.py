@@ -1,4 +1,4 @@
-"""Which commits some ids reach and others do not, however many there are of both."""
+"""The commits that some ids reach and others do not, however many there are of both."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gitlease.core.lease import same_person
-from gitlease.git.changes import shallow
 from gitlease.git.query import answered, ask, is_id, lines_as_input
 from gitlease.git.repository import Repository
 
@@ -17,17 +16,17 @@ _FORM = ("--format=%H%x00%ae%x00%ce", "--encoding=UTF-8")
 
 
 class RangeCommit(NamedTuple):
-    """A commit of a range, with the addresses of its author and its committer."""
+    """A commit of a range, with the email addresses of its author and its committer."""
 
     id: str
     people: tuple[str, ...]
 
-    def concerns(self, holders: Sequence[str]) -> bool:
-        """Whether one of these took part in it."""
+    def involves(self, holders: Sequence[str]) -> bool:
+        """Whether one of these is its author or committer."""
         return any(same_person(x, y) for x in self.people for y in holders)
 
-    def is_of(self, holders: Sequence[str]) -> bool:
-        """Whether only these took part: who recorded another's work did, and who wrote it."""
+    def is_only_by(self, holders: Sequence[str]) -> bool:
+        """Whether both its author and its committer are among these."""
         return all(any(same_person(x, y) for y in holders) for x in self.people)
 
 
@@ -42,8 +41,8 @@ def rev_range(
 ) -> list[RangeCommit]:
     """The commits that ``tips`` reach and neither ``kept`` nor the refs of ``others`` do.
 
-    The newest first, at most so many. ``others`` are words of git that choose refs. Ids that are
-    unknown here are passed over, but if ``strict``. Raises Invalid where git does not answer.
+    The newest first, at most ``most``. ``others`` are git options that choose refs. Ids that are
+    not here are skipped unless ``strict``. Raises Invalid if git does not answer.
     """
     begin = list(dict.fromkeys(x for x in tips if is_id(x)))
     if not begin:
@@ -63,7 +62,7 @@ def rev_range(
 
 
 def commit_ids(repository: Repository, names: Sequence[str]) -> list[str | None]:
-    """The full ids of commits by whatever names git knows, in one process; None for no commit."""
+    """The full ids of commits by any names that git accepts, in one process; None for no commit."""
     asked = [name for name in names if name and "\n" not in name]
     if not asked:
         return [None] * len(names)
@@ -78,15 +77,14 @@ def commit_ids(repository: Repository, names: Sequence[str]) -> list[str | None]
 def in_range(
     repository: Repository, head: str, bases: Sequence[str], *, most: int
 ) -> tuple[tuple[str, ...], bool]:
-    """The commits of ``head`` that no base has, the oldest first, at most so many of the newest.
+    """The newest commits of ``head`` that no base has, the oldest first, and whether that is sure.
 
-    And whether it is certain that these are they. Where a clone is shallow, an old commit may look
-    new, since the way from a base to it is cut off. It is certain when nothing is cut off on either
-    side of where they part, and all is younger than where history is cut off.
+    In a shallow clone an old commit may look new, since the path from a base to it is missing. It
+    is sure if no commit on either side is at the boundary, and all are younger than it.
     """
     rows = _rows(repository, "--topo-order", f"--max-count={most}", head, "--not", *bases)
     commits = tuple(commit for _, commit in reversed(rows))
-    edge = shallow(repository)
+    edge = repository.shallow()
     if not edge:
         return commits, True
     others = _rows(repository, *bases, "--not", head) if bases else []
@@ -101,7 +99,6 @@ def in_range(
 
 
 def _rows(repository: Repository, *words: str) -> list[tuple[int, str]]:
-    """Timestamps and ids."""
     said = ask(repository, "rev-list", "--timestamp", *words, "--")
     found = []
     listed = answered(said, "the commits of the range cannot be listed")

@@ -17,18 +17,18 @@ from collections.abc import Callable, Mapping, Sequence
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 
-is_own_process = False  # whether this process serves nobody but gitlease
-ASKED = 2.0  # seconds that a process has to end when asked
+is_own_process = False  # whether this process is gitlease's own, not a user of the library
+ASKED = 2.0  # seconds that a process has to end after SIGTERM
 AFTER_KILL = 2.0  # seconds in which a killed process may still be read
-SAID = 256 * 1024  # bytes of standard error that are kept of its beginning, and of its end
+SAID = 256 * 1024  # bytes kept of the beginning of standard error, and of its end
 ALLOWED_PROTOCOLS = ("file", "git", "http", "https", "ssh")
 
 
 @dataclass(frozen=True, slots=True)
 class GitResult:
-    """What one git process left behind. ``timed_out`` means that it was killed at its limit.
+    """The outcome of a git process. ``timed_out`` means that it was killed at its limit.
 
-    ``err`` has the beginning and the end where a server, or a hook, had very much to say.
+    ``err`` has only the beginning and the end of very much output.
     """
 
     code: int
@@ -38,14 +38,16 @@ class GitResult:
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what ties git to another repository.
+    """The environment without the variables that tie git to another repository.
 
-    Settings given on the command line (``git -c``) and everything about transport stay.
+    Settings given on the command line (``git -c``) and those of the transport stay.
     """
     env = {k: v for k, v in environ.items() if k not in _REPOSITORY_VARIABLES}
-    env["LC_ALL"] = "C"  # failures are classified by git's own words
+    env["LC_ALL"] = "C"  # failures are classified by git's messages
     env["GIT_OPTIONAL_LOCKS"] = "0"  # never refresh the user's index
-    env["GIT_ALLOW_PROTOCOL"] = _protocols(environ.get("GIT_ALLOW_PROTOCOL"))
+    own = environ.get("GIT_ALLOW_PROTOCOL")
+    wanted = ALLOWED_PROTOCOLS if own is None else own.split(":")
+    env["GIT_ALLOW_PROTOCOL"] = ":".join(p for p in wanted if p != "ext")  # it runs commands
     if not _interactive():
         env.setdefault("GIT_TERMINAL_PROMPT", "0")
     return env
@@ -79,12 +81,6 @@ _REPOSITORY_VARIABLES = frozenset(
 )
 
 
-def _protocols(allowed: str | None) -> str:
-    """The user's own list of transports where there is one, but never ``ext``: it runs commands."""
-    wanted = ALLOWED_PROTOCOLS if allowed is None else allowed.split(":")
-    return ":".join(p for p in wanted if p != "ext")
-
-
 def _interactive() -> bool:
     try:
         return sys.stdin is not None and sys.stdin.isatty()
@@ -106,13 +102,11 @@ def run_git(
 ) -> GitResult:
     """Run ``git ARGS`` and wait at most ``timeout`` seconds; then it and all it started are killed.
 
-    ``env`` is added on top of the cleaned environment; with ``repository`` the variables that
-    name the user's repository are kept, to ask about it. ``on_err`` gets what it says on standard
-    error as it comes, and ``on_out`` its output, of which nothing is kept then and whose handling
-    takes no time from git. ``source`` is a file that it reads as its standard input. ``memory`` is
-    how many bytes each of its processes may have for data, where the system has such a limit: a
-    server that says very much without a line break makes git itself keep all of it. Raises Invalid
-    where git is missing.
+    ``env`` is added to the cleaned environment; with ``repository`` the variables that name the
+    user's repository are kept. ``on_err`` gets standard error as it arrives, and ``on_out`` the
+    output, which is not kept then; its time does not count. ``source`` is a file for standard
+    input. ``memory`` limits the data of each process, in bytes, where the system can: git keeps all
+    of a server's output that has no line break. Raises Invalid if git is missing.
     """
     base = dict(os.environ) if repository else clean_environment(os.environ)
     if repository:
@@ -152,10 +146,9 @@ def run_git(
 
 
 def _limit_memory(pid: int, most: int) -> None:
-    """Set a limit that a process hands on to what it starts from now on; Linux alone has a call."""
     import resource
 
-    if not hasattr(resource, "prlimit"):
+    if not hasattr(resource, "prlimit"):  # Linux alone has it
         return
     with contextlib.suppress(OSError, ValueError):  # it has ended already, or must not be limited
         _, hard = resource.prlimit(pid, resource.RLIMIT_DATA)
@@ -166,17 +159,14 @@ def _limit_memory(pid: int, most: int) -> None:
 def _collect(
     process: subprocess.Popen[bytes],
     deadline: float,
-    on_err: Callable[[bytes], None] | None = None,
-    on_out: Callable[[bytes], None] | None = None,
+    on_err: Callable[[bytes], None] | None,
+    on_out: Callable[[bytes], None] | None,
 ) -> tuple[bytes, bytes, bool]:
-    """Read until both pipes end, and wait; past the deadline kill, and read what is left.
-
-    ``communicate`` with a timeout would poll for the exit, which costs milliseconds every time.
-    """
+    # ``communicate`` with a timeout would poll for the exit, which costs milliseconds every time.
     out, err = process.stdout, process.stderr
     if out is None or err is None:
         raise ValueError("the process has no pipes")
-    chunks, said = list[bytes](), _Ends()
+    chunks, errors = list[bytes](), _HeadAndTail()
     timed_out = False
     with selectors.DefaultSelector() as ready, out, err:
         for pipe in (out, err):
@@ -185,7 +175,7 @@ def _collect(
             events = ready.select(max(0.0, deadline - time.monotonic()))
             if not events:
                 if timed_out:
-                    break  # something that git left behind holds the pipes open
+                    break  # a process that git left behind holds the pipes open
                 timed_out, deadline = True, time.monotonic() + AFTER_KILL
                 _kill(process)
             for key, _ in events:
@@ -193,7 +183,7 @@ def _collect(
                 if not data:
                     ready.unregister(key.fileobj)
                 if key.fileobj is err:
-                    said.more(data)
+                    errors.more(data)
                     if on_err is not None:
                         on_err(data)
                 elif on_out is None:
@@ -202,15 +192,18 @@ def _collect(
                     began = time.monotonic()
                     on_out(data)
                     deadline += time.monotonic() - began
-    if not timed_out and not _exits(process, deadline):
-        timed_out = True
-        _kill(process)
+    if not timed_out:
+        try:
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            timed_out = True
+            _kill(process)
     process.wait()
-    return b"".join(chunks), said.kept(), timed_out
+    return b"".join(chunks), errors.kept(), timed_out
 
 
-class _Ends:
-    """The first and the last lines of a text that may be without measure."""
+class _HeadAndTail:
+    """Keeps the first and the last lines of an unbounded text."""
 
     def __init__(self) -> None:
         self._first, self._last, self._dropped = bytearray(), bytearray(), False
@@ -231,47 +224,33 @@ class _Ends:
         return bytes(first + b"\n" + last)
 
 
-def _exits(process: subprocess.Popen[bytes], deadline: float) -> bool:
-    """Wait for the exit of a process that has closed its pipes."""
-    try:
-        process.wait(timeout=max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End git and what it started: a transport helper left alone would go on sending.
-
-    It is asked first: the receiving git of a remote on this machine is among what it started, and
-    killed outright it would leave the ref's lock behind.
-    """
+    # With what it started: a transport helper left alone would go on sending. SIGTERM first: if
+    # killed outright, the receiving git of a remote on this machine would leave the ref's lock.
     try:
         leads = os.getpgid(process.pid) == process.pid
     except ProcessLookupError:
         return
-    for how in (signal.SIGTERM, signal.SIGKILL):
+    for signum in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             if leads:
-                os.killpg(process.pid, how)
+                os.killpg(process.pid, signum)
             else:
-                process.send_signal(how)
+                process.send_signal(signum)
         if _ends(process, leads=leads):
             return
 
 
 def _ends(process: subprocess.Popen[bytes], *, leads: bool) -> bool:
-    """Whether git ends in time, and what it started with it: that has locks to give back."""
     until = time.monotonic() + ASKED
-    while process.poll() is None or (leads and _others(process.pid)):
+    while process.poll() is None or (leads and _group_exists(process.pid)):
         if time.monotonic() >= until:
             return False
         time.sleep(0.005)
     return True
 
 
-def _others(group: int) -> bool:
-    """Whether anything is left in a process group."""
+def _group_exists(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):

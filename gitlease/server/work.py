@@ -19,7 +19,7 @@ from gitlease.core.ledger import Damage, Ledger
 from gitlease.core.moves.audit import Illegal, Pusher
 from gitlease.core.resources.resource import parse_resource
 from gitlease.git.changes import committed
-from gitlease.git.changes_push import taken_away
+from gitlease.git.changes_push import lost_commits
 from gitlease.git.changes_raw import Changed
 from gitlease.git.objects import GitObjects
 from gitlease.git.query import ask, ask_line
@@ -103,7 +103,7 @@ class WorkGuard:
             if move.new and len(commits) < most:
                 kept = [move.old, head]
                 landing = rev_range(repository, [move.new], kept, most=most, strict=True)
-                commits |= {x.id: None for x in landing if x.concerns(self._holders)}
+                commits |= {x.id: None for x in landing if x.involves(self._holders)}
         gone, cut = lost(repository, self._refs, moves, self._holders)
         commits |= dict.fromkeys(gone)
         if cut or len(commits) > MAX_COMMITS:
@@ -213,7 +213,7 @@ def lost(
     moved |= {alias for alias, name in refs.points.items() if name in moved}
     # Not --all: that has HEAD too, and those of work trees, which move with their branches.
     others = (*(f"--exclude={name}" for name in sorted(moved)), "--glob=refs/*")
-    return taken_away(
+    return lost_commits(
         repository,
         landed=landed,
         dropped=dropped,

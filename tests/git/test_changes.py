@@ -309,7 +309,7 @@ def test_a_git_that_fails_in_a_merge_is_not_taken_for_an_old_one(
     )
     dying.chmod(0o755)
     monkeypatch.setenv("PATH", str(dying.parent), prepend=os.pathsep)
-    with pytest.raises(Invalid, match="a merge cannot be looked at"):
+    with pytest.raises(Invalid, match="a merge cannot be judged"):
         committed(here(root), [merge])
 
 

@@ -344,7 +344,7 @@ def test_what_is_too_much_to_look_at_is_an_error(
     with pytest.raises(Invalid, match="a merge of more than 3 commits"):
         merge(root, "main", "lee", "jo", "zoe")
     monkeypatch.setattr(history, "MAX_WORK", 0)
-    with pytest.raises(Invalid, match="gives up more than 0 commits"):
+    with pytest.raises(Invalid, match="drops more than 0 commits"):
         merge(root, "main", "jo", path="jo's\n")
 
 

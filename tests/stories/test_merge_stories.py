@@ -187,7 +187,7 @@ def test_a_merge_of_more_than_can_be_judged_does_not_land(host: Host, jo: User) 
     for more in ([], ["--no-verify"]):
         done = jo.run("push", "-q", *more, "origin", "HEAD:main")
         assert done.returncode == 1, done.stderr
-        assert "a merge of more than 100 commits cannot be looked at" in done.stderr
+        assert "a merge of more than 100 commits cannot be judged" in done.stderr
     assert host.tip("refs/heads/main") == main
 
 

@@ -716,7 +716,7 @@ def test_what_is_not_known_here_is_not_replaced(stage: Stage) -> None:
     stage.jo.commits()
     stage.jo.push()
     before = stage.main
-    with pytest.raises(Denied, match="what main has there is not known here") as caught:
+    with pytest.raises(Denied, match="does not have the remote's main") as caught:
         stage.kim.push("origin", "main~0:main", choosing=("--force",))
     assert caught.value.hints == ("git fetch origin",)
     url = "https://kim:secret@example.com/r.git"

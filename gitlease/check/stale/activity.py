@@ -17,7 +17,6 @@ from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
 from gitlease.core.holder import person_key
 from gitlease.core.resources.pattern import fold, parse
-from gitlease.git.changes import shallow
 from gitlease.git.changes_raw import NO_RENAMES, RENAMES, Changed
 from gitlease.git.commit_log import (
     PATHS,
@@ -223,7 +222,7 @@ class GitActivity:
 
     @cached_property
     def _cut_off(self) -> frozenset[str]:
-        return shallow(self._repository)
+        return self._repository.shallow()
 
 
 def _closure(file: str, renamed: Mapping[str, set[str]]) -> set[str]:

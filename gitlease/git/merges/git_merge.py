@@ -1,8 +1,8 @@
-"""What git alone makes of the parents of a merge, the same wherever it is asked.
+"""git's own merge of the parents of a merge, the same in every clone and on a server.
 
-It merges by git's own settings and by the attributes that the first parent's files give, without
-the merge drivers of this clone: a server has neither them nor a work tree. All that it makes is in
-a folder beside the repository.
+It merges by git's default settings and the ``.gitattributes`` of the first parent, without the
+merge drivers of this clone: a server has neither them nor a work tree. All new objects are in a
+folder beside the repository.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import os
 from collections.abc import Mapping, Sequence
 
 from gitlease.core.frozen import dataclass, replace
-from gitlease.git.changes import shallow
 from gitlease.git.query import as_entry, ask, is_id, refusal
 from gitlease.git.repository import Repository
 from gitlease.git.run import GitResult
 
-USAGE = 129  # git's status for an option that it does not know
+USAGE = 129  # git's status for an unknown option
 
 _NOBODY = {
     f"GIT_{who}_{what}": text
@@ -30,16 +29,14 @@ _SETTINGS = (
 )
 _AS_TEXT = "git merge-file -q --marker-size=%L %A %O %B"
 _MERGE = ("merge-tree", "--write-tree", "--allow-unrelated-histories", "-z")
-# No hook of the user's runs, and no folder is left out.
+# No hook of the user's runs, and no folder is excluded.
 _CHECKOUT = ("-c", "core.hooksPath=/dev/null", "-c", "core.sparseCheckout=false", "checkout", "-q")
 _ATTRIBUTES = ":(glob)**/.gitattributes"
 
 
 @dataclass(frozen=True, slots=True)
 class GitMerge:
-    """The merge that git alone makes: its tree, which git finds with ``env``, and the paths that
-    conflict in it.
-    """
+    """git's own merge: its tree, which git finds with ``env``, and the conflicting paths."""
 
     tree: str
     conflicts: frozenset[str]
@@ -47,37 +44,39 @@ class GitMerge:
 
 
 def merge_by_git(repository: Repository, parents: Sequence[str], folder: str) -> GitMerge | None:
-    """The parents merged one after the other, as git's octopus does; written to an empty folder.
+    """Merge the parents one after the other, as git's octopus does, into an empty folder.
 
-    None where this git has no such command, or the repository not all that it needs. Raises Invalid
-    where git fails: the rule for sides alone would let through what it cannot see.
+    None if git lacks the command, or the repository objects. Raises Invalid if git fails: the rule
+    for sides alone would let through what it cannot see.
     """
     env = _beside(repository, folder)
     inner = _with_attributes(repository, parents[0], folder)
     drivers = (x.key for x in repository.config.section("merge") if x.key.endswith(".driver"))
     settings = (*_SETTINGS, *(word for x in drivers for word in ("-c", f"{x}={_AS_TEXT}")))
     current, *others = parents
-    conflicts: frozenset[str] = frozenset()
+    conflicts = set[str]()
     for number, other in enumerate(others, 1):
         said = ask(inner, *settings, *_MERGE, current, other, env=env)
         tree, *rest = said.out.split(b"\0")
         named = tree.decode("ascii", "replace")
         if said.code not in (0, 1) or not is_id(named):  # 1: with conflicts, which are in the tree
-            _see_that_it_may_fail(repository, said)
+            _check_failure(repository, said)
             return None
-        conflicts |= _conflicting(rest)
+        # MODE BLOB STAGE TAB PATH; after an empty entry there are messages.
+        entries = rest[: rest.index(b"")] if b"" in rest else rest
+        conflicts |= {os.fsdecode(entry.partition(b"\t")[2]) for entry in entries}
         if number < len(others):
             two = ("-p", current, "-p", other)
             said = ask(repository, "commit-tree", named, *two, "-m", "merged", env=env)
             current = os.fsdecode(said.out).strip()
             if said.code != 0 or not is_id(current):
-                _see_that_it_may_fail(repository, said)
+                _check_failure(repository, said)
                 return None
-    return GitMerge(named, conflicts, env)
+    return GitMerge(named, frozenset(conflicts), env)
 
 
 def _beside(repository: Repository, folder: str) -> dict[str, str]:
-    """Has git write into a folder what it reads from the repository."""
+    # git reads objects from the repository, and writes new ones into the folder.
     own = os.environ.get("GIT_OBJECT_DIRECTORY") or os.path.join(repository.common_dir, "objects")
     others = os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES", "")
     return {
@@ -89,7 +88,7 @@ def _beside(repository: Repository, folder: str) -> dict[str, str]:
 
 
 def _with_attributes(repository: Repository, commit: str, folder: str) -> Repository:
-    """The repository as if of a commit only the attributes were checked out."""
+    # The repository with a work tree of only the commit's attributes.
     top = os.path.join(folder, "tree")
     os.mkdir(top)
     inner = replace(repository, toplevel=top)
@@ -98,14 +97,8 @@ def _with_attributes(repository: Repository, commit: str, folder: str) -> Reposi
     return inner
 
 
-def _see_that_it_may_fail(repository: Repository, said: GitResult) -> None:
+def _check_failure(repository: Repository, said: GitResult) -> None:
     partial = any(entry.key.endswith(".promisor") for entry in repository.config.section("remote"))
-    if said.code == USAGE or partial or shallow(repository):
+    if said.code == USAGE or partial or repository.shallow():
         return
-    raise refusal(said, "a merge cannot be looked at")
-
-
-def _conflicting(stages: Sequence[bytes]) -> frozenset[str]:
-    """The paths of ``MODE BLOB STAGE TAB PATH``; what follows an empty entry are messages."""
-    end = stages.index(b"") if b"" in stages else len(stages)
-    return frozenset(os.fsdecode(entry.partition(b"\t")[2]) for entry in stages[:end])
+    raise refusal(said, "a merge cannot be judged")

@@ -1,13 +1,12 @@
-"""What a merge of any number of parents changes on its own account. One rule, file by file:
+"""The changes that a merge of any number of parents makes itself. One rule, file by file:
 
-1. What git alone makes of the parents, without a conflict, is nobody's doing (``alone``). Git's own
-   merge is asked for nothing else.
-2. Of everything else, what differs from every parent is the merge's own.
-3. What is as some parents have it gives up the work of each other side: that is a change to whoever
-   did work there that no parent which was followed has, whichever side is "ours" (``history``).
+1. What git's own merge of the parents gives without a conflict is nobody's change (``git_merge``).
+2. Of everything else, a file that differs from every parent is the merge's own change.
+3. A file that is as some parents have it drops the work of each other side: that is a change to
+   whoever did work there that no followed parent has, whichever side is "ours" (``history``).
 
-A file is the same one under every name that git sees it renamed to since the sides parted: what is
-kept under another name is not given up. A parent counts once, however often it is named.
+A file is the same under every name that git sees it renamed to since the sides diverged: it is not
+dropped if it is kept under another name. A parent counts once, however often it is named.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ MAX_PARENTS = 100
 
 
 def merged(repository: Repository, parents: Sequence[str], made: str | None) -> list[Changed]:
-    """What the merge of ``parents`` that is the commit ``made``, or the index, changes by itself.
+    """The changes that the merge of ``parents`` makes itself: the commit ``made``, or the index.
 
-    Raises TooMuch for more than can be judged, and Invalid where git does not answer.
+    Raises TooMuch for more than can be judged, and Invalid if git does not answer.
     """
     from tempfile import TemporaryDirectory
 
     parents = list(dict.fromkeys(parents))
     if len(parents) > MAX_PARENTS:
-        raise TooMuch(f"a merge of more than {MAX_PARENTS} commits cannot be looked at")
+        raise TooMuch(f"a merge of more than {MAX_PARENTS} commits cannot be judged")
     if len(parents) == 1:
         return list(read(differs(repository, parents[0], made, NO_RENAMES)))
     with TemporaryDirectory(prefix="gitlease-") as folder:
@@ -43,7 +42,8 @@ def merged(repository: Repository, parents: Sequence[str], made: str | None) -> 
             asked = alone.conflicts | {one.path for one in differing}
             if not asked:
                 return []
-        sides = [_by_path(differs(repository, x, made, NO_RENAMES)) for x in parents]
+        raw = (differs(repository, x, made, NO_RENAMES) for x in parents)
+        sides = [{one.path: one for one in read(out)} for out in raw]
         if alone is None:
             asked = frozenset(path for side in sides for path in side)
         bases = newest_common(repository, parents)
@@ -53,14 +53,10 @@ def merged(repository: Repository, parents: Sequence[str], made: str | None) -> 
     return [one for file in files for one in file.changes(asked, history)]
 
 
-def _by_path(out: bytes) -> dict[str, Changed]:
-    return {one.path: one for one in read(out)}
-
-
 def _names(
     repository: Repository, parents: Sequence[str], bases: Sequence[str], alone: GitMerge | None
 ) -> dict[str, Names]:
-    """All names of each file that a side has renamed, or git alone."""
+    # All names of each file that a side, or git's own merge, has renamed.
     found: dict[str, set[str]] = {}
 
     def take(old: str, new: str, env: Mapping[str, str] | None = None) -> None:
@@ -79,8 +75,8 @@ def _names(
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """One file of a merge: how each of its names differs from each side, and which sides have it as
-    it is now.
+    """One file of a merge: the differences of its names from each side, and the sides that it is
+    equal to.
     """
 
     names: Names
@@ -92,12 +88,13 @@ class _File:
         return not all(self.kept) and (any(self.kept) or len(self.names) > 1)
 
     def changes(self, asked: Collection[str], history: MergeHistory) -> Iterator[Changed]:
-        """What is changed by itself; ``asked`` is all that git alone has not made."""
+        """The merge's own changes; ``asked`` are the paths that differ from git's own merge."""
         if all(self.kept):
             return  # every side has it, under whatever name
         for name in self.names:
             each = [side[name] for side in self.differs if name in side]
-            one = next((x for x in each if x.blob_before), each[0] if each else _same(name))
+            unchanged = Changed(name, None, "M", "", "", "", "")  # of a file with other names
+            one = next((x for x in each if x.blob_before), each[0] if each else unchanged)
             if name not in asked and one.blob_after:
                 continue
             followed = self.kept
@@ -116,13 +113,8 @@ def _file(names: Names, sides: Sequence[Mapping[str, Changed]]) -> _File:
 
 
 def _is_kept(differing: Mapping[str, Changed]) -> bool:
-    """Whether a file is as a side has it, if under another name."""
+    # A file may be as a side has it under another name.
     changes = differing.values()
     gone = sorted((x.mode_before, x.blob_before) for x in changes if x.blob_before)
     come = sorted((x.mode_after, x.blob_after) for x in changes if x.blob_after)
     return gone == come and not any(x.blob_before and x.blob_after for x in changes)
-
-
-def _same(path: str) -> Changed:
-    """A name that is as every side has it, of a file that is not."""
-    return Changed(path, None, "M", "", "", "", "")
