@@ -601,11 +601,11 @@ def test_what_was_lost_is_told_once(desks: tuple[Desk, Seats], name: str) -> Non
 def test_what_is_left_to_the_background_is_answered_at_once(
     desks: tuple[Desk, Seats], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import gitlease.wiring.hooks as bootstrap
+    from gitlease.guard import detached
 
     _, seats = desks
     started: list[list[str]] = []
-    monkeypatch.setattr(bootstrap, "start_detached", lambda words, cwd: started.append(words))
+    monkeypatch.setattr(detached, "start_detached", lambda words, cwd: started.append(words))
     gitlease_folder = seats.root / ".git" / "gitlease"
     gitlease_folder.mkdir(parents=True)
     host, word = words(name)

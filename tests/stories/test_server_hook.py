@@ -134,16 +134,16 @@ def test_who_is_whose_holder_is_the_hosts_own_word_and_stays(host: Host) -> None
     ("words", "said"),
     [
         (("install", "--mode", "off", "origin.git"), "'off' is not one of 'block', 'warn'"),
-        (("install", "--identity", "HTTP_X_USER", "origin.git"), "a client can set it"),
-        (("install", "--identity", "LC_USER", "origin.git"), "a client can set it"),
-        (("install", "--identity", "GIT_COMMITTER_EMAIL", "origin.git"), "a client can set it"),
+        (("install", "--identity", "HTTP_X_USER", "origin.git"), "clients can set it"),
+        (("install", "--identity", "LC_USER", "origin.git"), "clients can set it"),
+        (("install", "--identity", "GIT_COMMITTER_EMAIL", "origin.git"), "clients can set it"),
         (("install", "--identity", "SERVER_NAME", "origin.git"), "SERVER_NAME"),
         (("install", "--identity", "REMOTE_IDENT", "origin.git"), "REMOTE_IDENT"),
         (("install", "--identity", "SSH_CLIENT", "origin.git"), "SSH_CLIENT"),
         (("install", "--identity", "a b", "origin.git"), "is not the name of a variable"),
         (("status", "--mode", "warn", "origin.git"), "cannot be combined with status"),
         (("uninstall", "--gateway", "g", "origin.git"), "cannot be combined with uninstall"),
-        (("install", "--gateway", "g", "origin.git"), "which this server is not told"),
+        (("install", "--gateway", "g", "origin.git"), "this server does not know who pushes"),
         (("install", "--identity", "GL_USER", "--gateway=-x", "origin.git"), "invalid gateway"),
         (("reinstall", "origin.git"), "'reinstall' is not one of 'install'"),
     ],
@@ -226,7 +226,7 @@ def test_a_hook_that_replaced_ours_is_told_of_and_not_lost(host: Host) -> None:
     existing(host, "#!/bin/sh\nexit 0\n")
     assert server(host, "status", "origin.git", status=1)["problem"] == "not installed"
     refused = server(host, "install", "origin.git", status=7)
-    assert "is there already" in refused["error"]["message"]
+    assert "exists already" in refused["error"]["message"]
 
 
 def test_a_hook_that_goes_by_its_name_still_has_it(host: Host, forge: Forge) -> None:
@@ -337,7 +337,7 @@ def test_what_gitlease_did_not_judge_is_accepted_in_mode_warn_alone(
         if mode == "block":
             assert done.returncode == 1
             assert "refused (fault): gitlease " in done.stderr
-            assert "hint: the server's administrator has to " in done.stderr
+            assert "hint: whoever runs this server: " in done.stderr
             assert host.tip(ref) == ""
             assert calls(host.folder) == []
         else:
