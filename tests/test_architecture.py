@@ -49,7 +49,7 @@ ARROWS: dict[str, set[str]] = {
 }
 # Third parties, by the packages that may know them.
 THIRD_PARTIES = {
-    "git": {"pygit2", "yaml"},
+    "git": {"pygit2", "yaml", "filelock"},
     "settings": {"yaml"},
     "store": {"pygit2"},
     "tasks": {"pygit2", "yaml"},
@@ -90,7 +90,7 @@ IMPURE = {"os", "time", "secrets", "uuid", "threading", "asyncio", "multiprocess
 PURE = {"core": IMPURE | {"random"}, "engine": IMPURE}
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__"}
 CLOCKS = {"now", "utcnow", "today"}
-HEAVY = {"pygit2", "yaml", "rich"}
+HEAVY = {"pygit2", "yaml", "filelock", "rich"}
 LONGEST = 400  # lines; the aim is 250
 FULLEST = 20  # modules of a folder, __init__ aside
 

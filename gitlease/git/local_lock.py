@@ -10,12 +10,18 @@ from contextlib import contextmanager
 
 @contextmanager
 def exclusive(path: str, *, timeout: float, shared: bool = False) -> Iterator[bool]:
-    """Hold the lock on ``path``; after ``timeout`` seconds go on without it, and yield False.
+    """Hold the lock on ``path``, or go on without it after ``timeout`` seconds (False is given).
 
-    Likewise if the file cannot be opened. ``shared`` holders only keep an exclusive one out, not
-    each other. A killed process leaves no lock behind.
+    So it does where there can be no lock, since something else is in its place, say. ``shared``
+    holders only keep an exclusive one out, not each other. On POSIX the kernel's lock is taken,
+    which a killed process cannot leave behind; elsewhere filelock serves, which costs too much to
+    import for a command that hooks run on every commit.
     """
-    import fcntl  # most hooks take no lock
+    if os.name != "posix":
+        with _portable(path, timeout) as held:
+            yield held
+        return
+    import fcntl
 
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -23,22 +29,37 @@ def exclusive(path: str, *, timeout: float, shared: bool = False) -> Iterator[bo
         yield False
         return
     try:
-        yield _lock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, timeout)
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        yield _try(lambda: fcntl.flock(descriptor, kind | fcntl.LOCK_NB), timeout)
     finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child forked meanwhile has it as well
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child that was forked meanwhile has it as well
         os.close(descriptor)
 
 
-def _lock(descriptor: int, kind: int, timeout: float) -> bool:
-    import fcntl
-
+def _try(take: object, timeout: float) -> bool:
     deadline = time.monotonic() + timeout
     while True:
         try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            take()  # type: ignore[operator]
         except OSError:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.005)
         else:
             return True
+
+
+@contextmanager
+def _portable(path: str, timeout: float) -> Iterator[bool]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=timeout)
+    except (Timeout, OSError):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()

@@ -22,6 +22,7 @@ VERBS = list(MODULES)
 HEAVY = (
     "pygit2",
     "yaml",
+    "filelock",
     "rich",
     "asyncio",
     "importlib.metadata",
