@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.fences import clean_env
 from support.ledgers import door
 from support.remotes import KINDS, Remote, Servers, open_remote
 from support.repos import commit_file, git, make_clone
-from support.running import Desk
+from support.running import LONG, Desk
 
 from gitlease.store import git_ledger, transport
 
@@ -32,6 +34,21 @@ class Newcomer(Desk):
 
     def words(self, *argv: str) -> list[str]:
         return [sys.executable, "-c", LIMITED, *argv]
+
+    def ask(
+        self, *argv: str, input: str = "", env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, in an interpreter of its own."""
+        return subprocess.run(
+            self.words(*argv),
+            cwd=self.clone,
+            env=clean_env({**self.env, **(env or {})}),
+            input=input,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=LONG,
+            check=False,
+        )
 
     @property
     def store(self) -> Path:
