@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import anyio
+from anyio.abc import TaskStatus
 from mcp.server.stdio import stdio_server
 
 from gitlease.core.errors import Unavailable
@@ -111,7 +112,7 @@ async def _serve(backend: CloneBackend) -> None:
     server = LeaseServer(backend).mcp
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_end_by_signal, backend)
+            await group.start(_end_by_signal, backend)
             async with stdio_server() as (read, write):
                 await server.run(read, write, server.create_initialization_options())
             group.cancel_scope.cancel()
@@ -122,8 +123,9 @@ async def _serve(backend: CloneBackend) -> None:
         backend.close()
 
 
-async def _end_by_signal(backend: CloneBackend) -> None:
+async def _end_by_signal(backend: CloneBackend, *, task_status: TaskStatus[None]) -> None:
     with anyio.open_signal_receiver(*SIGNALS) as received:
+        task_status.started()
         async for number in received:
             await anyio.to_thread.run_sync(backend.close)
             os._exit(128 + number)  # a thread that reads standard input would keep it alive

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,15 @@ def test_a_person_who_types_it_is_told_what_it_is(desk: Desk) -> None:
     finally:
         os.close(keyboard)
         os.close(terminal)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_just_before_it_reads_ends_it(desk: Desk, number: signal.Signals) -> None:
+    program = (
+        f"import os; stop = lambda: os.kill(os.getpid(), {int(number)}); "
+        "import gitlease.faces.mcp.stdio as m; real = m.stdio_server; "
+        "m.stdio_server = lambda: (stop(), real())[1]; "
+        "from gitlease.__main__ import main; main()"
+    )
+    process = desk.started([sys.executable, "-c", program, "mcp"], stdin=subprocess.PIPE)
+    assert process.wait(LONG) == 128 + number  # its input is still open

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,8 @@ def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) ->
     if call.json:
         raise UsageError("--json needs install, uninstall or status")
     _check_package()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # nothing is held yet
+        signal.signal(number, lambda signum, _frame: os._exit(128 + signum))
     if sys.stdin.isatty():
         output.hint(["this is meant to be started by an agent; Ctrl-C stops it"])
     from gitlease.faces.mcp.stdio import serve
