@@ -38,6 +38,11 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Three workers on two cores: tests wait for git, servers and terminals half of their time."""
+    return len(os.sched_getaffinity(0)) * 3 // 2 or 1
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of what is marked so each n-th runs by default, the first among them.

@@ -240,14 +240,12 @@ def told(problems: Iterator[str]) -> None:
 # --- the house as it stands ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_imports_only_what_its_package_may(module: str) -> None:
-    told(wrong_imports(module, tree_of(module)))
+def test_a_module_imports_only_what_its_package_may() -> None:
+    told(wrong for module in MODULES for wrong in wrong_imports(module, tree_of(module)))
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_only_some_packages_talk_to_the_outside_world(module: str) -> None:
-    told(wrong_uses(module, tree_of(module)))
+def test_only_some_packages_talk_to_the_outside_world() -> None:
+    told(wrong for module in MODULES for wrong in wrong_uses(module, tree_of(module)))
 
 
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:
@@ -296,10 +294,10 @@ def test_no_folder_is_too_full() -> None:
     )
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_heavy_imports_happen_where_they_are_used(module: str) -> None:
+def test_heavy_imports_happen_where_they_are_used() -> None:
     told(
         f"{module}:{found.line} imports {found.target} when loaded: import it where it is used"
+        for module in MODULES
         for found in imports_of(module, tree_of(module))
         if found.eager and found.target.partition(".")[0] in HEAVY
     )

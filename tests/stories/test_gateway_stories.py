@@ -30,6 +30,7 @@ def _has(told: dict[str, str], many: int) -> bool:
     return len(told) >= many
 
 
+@pytest.mark.slow
 def test_a_gateway_that_is_killed_loses_nothing_that_it_answered(
     path_remote: Remote, clones: Callable[..., list[Path]]
 ) -> None:

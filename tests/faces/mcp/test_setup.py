@@ -37,6 +37,7 @@ def write_program(folder: Path, line: str) -> None:
     program.chmod(0o755)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_is_installed_is_started_and_answers(desk: Desk, host: str) -> None:
     assert not desk.document("mcp", "status", host)["installed"]
