@@ -220,7 +220,7 @@ def test_scopes_of_a_task_share_its_paths_and_the_last_of_them_finishes_it(
     assert story.at(story.jo).guard.check(touched, strict=True).findings == ()
     overlap = refused(story, story.kim, scope="help", paths=("docs",))
     assert overlap.message == (
-        f"F001: its path docs and docs/ui of F001 overlap, which is held by {JO}"
+        f"F001: docs overlaps docs/ui of F001, which is held by {JO}"
     )
 
     first = service(story, story.kim).complete(F001, scope="parser" if named else None)
@@ -244,10 +244,10 @@ def test_a_conflict_through_paths_names_both(story: Story) -> None:
     claim(story, story.kim)
     held = refused(story, story.jo, "F002", paths=("src/**/limits.py",))
     assert held.message == (
-        f"F002: its path src/**/limits.py and src/api of F001 overlap, which is held by {KIM}"
+        f"F002: src/**/limits.py overlaps src/api of F001, which is held by {KIM}"
     )
     assert refused(story, story.jo, "src/api/x.py").message == (
-        f"src/api/x.py: its path src/api/x.py and src/api of F001 overlap, which is held by {KIM}"
+        f"src/api/x.py: src/api/x.py overlaps src/api of F001, which is held by {KIM}"
     )
 
 

@@ -204,7 +204,7 @@ def _through_paths(op: Claim, lease: Lease) -> str:
     pair = overlaps(op.resource, op.paths if own is None else (own, *op.paths), lease)
     if pair is None or pair == (own, lease.resource.pattern):
         return ""
-    return f"{op.resource}: its path {pair[0]} and {pair[1]} of {lease.resource} overlap, which"
+    return f"{op.resource}: {pair[0]} overlaps {pair[1]} of {lease.resource}, which"
 
 
 def _since(edges: Sequence[Lease], policy: Policy) -> tuple[str, ...]:
