@@ -182,7 +182,7 @@ def test_who_set_never_waits_for_its_assignee(story: Story) -> None:
     service(story, story.jo).set_policy({"edges.abandoned_after": "never"})
     story.kim_takes()
     story.days(900)
-    assert "never calls it abandoned" in refused(story, story.jo).hints[0]
+    assert "never treats a task as abandoned" in refused(story, story.jo).hints[0]
 
 
 def test_nobody_waits_for_an_edge(story: Story) -> None:

@@ -596,7 +596,7 @@ def test_without_a_name_there_is_no_commit(
 ) -> None:
     monkeypatch.setenv(f"GIT_{who}_NAME", "<>")  # nothing is left of it
     before = snapshot(clone.root)
-    with pytest.raises(Invalid, match="in whose name to commit") as raised:
+    with pytest.raises(Invalid, match="no identity to commit with") as raised:
         clone.check()
     assert "git config user.name NAME" in raised.value.hints
     assert_untouched(before, snapshot(clone.root))
