@@ -219,9 +219,7 @@ def test_scopes_of_a_task_share_its_paths_and_the_last_of_them_finishes_it(
     touched = [Touched("src/api/ui.py")]
     assert story.at(story.jo).guard.check(touched, strict=True).findings == ()
     overlap = refused(story, story.kim, scope="help", paths=("docs",))
-    assert overlap.message == (
-        f"F001: docs overlaps docs/ui of F001, which is held by {JO}"
-    )
+    assert overlap.message == f"F001: docs overlaps docs/ui of F001, which is held by {JO}"
 
     first = service(story, story.kim).complete(F001, scope="parser" if named else None)
     assert [(x.scope, x.state) for x in first.leases] == [("parser", "completed")]

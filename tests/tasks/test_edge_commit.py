@@ -610,7 +610,7 @@ def test_a_name_that_git_must_not_guess_is_asked_for(clone: Clone) -> None:
     clone.git("config", "--unset", "user.name")
     clone.git("config", "--unset", "user.email")
     clone.git("config", "user.useConfigOnly", "true")
-    with pytest.raises(Invalid, match="in whose name to commit"):
+    with pytest.raises(Invalid, match="no identity to commit with"):
         clone.check()
 
 
