@@ -213,7 +213,7 @@ def test_a_hint_is_a_command_that_can_be_typed(hooked: Hooked) -> None:
     hooked.stage("my docs/a b.md")
     door(hooked.kim, clock=hooked.clock).claim("my docs/*.md")
     *_, hint = hooked.run("pre-commit")[1]
-    assert "gitlease show 'my docs/*.md' says" in hint
+    assert "to see when it is free: gitlease show 'my docs/*.md'" in hint
 
 
 def test_a_hint_names_the_layer_where_it_is_not_the_usual_one(hooked: Hooked) -> None:

@@ -346,7 +346,7 @@ def test_a_submodule_has_hooks_of_its_own(repo: HookRepo) -> None:
 
 def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "bare.git")
-    with pytest.raises(Invalid, match="no work tree") as raised:
+    with pytest.raises(Invalid, match="not in a work tree") as raised:
         install(discover(str(tmp_path / "bare.git")))
     assert "pre-receive" in raised.value.hints[0]
 
@@ -704,7 +704,7 @@ def test_an_old_or_edited_section_is_renewed_in_its_place(repo: HookRepo) -> Non
     hook = repo.hooks / "pre-commit"
     data = hook.read_bytes()
     hook.write_bytes(data.replace(b" v2 file:", b" v1 file:") + b"echo mine\n")
-    assert put_in(repo) == (f"renewed our section in {hook}",)
+    assert put_in(repo) == (f"updated our section in {hook}",)
     assert hook.read_bytes() == data + b"echo mine\n"
 
 

@@ -166,7 +166,7 @@ def push_work_under_a_lost_lease(patch: Patch) -> None:
         return case._session.transaction.decided(head, [])
 
     patch.setattr(PushCase, "_renewal", nothing_to_renew)
-    patch.setattr(PushCase, "_named", lambda *_: {})
+    patch.setattr(PushCase, "_required", lambda *_: {})
 
 
 def take_what_is_read_back_for_new(patch: Patch) -> None:

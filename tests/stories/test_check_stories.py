@@ -263,7 +263,7 @@ def test_what_ran_out_and_has_not_lapsed_is_nobody_elses_yet(world: World) -> No
     world.kim.at(0).claim("path:src/api", ttl=10 * MINUTE)
     found = only(world.jo.at(10 * MINUTE + 30).check())
     assert (found.rule.id, found.level) == ("held-now", Level.ERROR)
-    assert "until 2026-11-20T12:10:00Z: nobody else may have it yet" in found.message
+    assert "until 2026-11-20T12:10:00Z, and nobody else may take it yet" in found.message
     assert rules(world.jo.at(12 * MINUTE).check()) == []
 
 
@@ -357,7 +357,7 @@ def test_what_may_have_been_made_or_only_moved_then_is_a_warning(world: World) -
     world.kim.at(2 * MINUTE).release("F001")
     checked = world.jo.at(5 * MINUTE).check()
     assert rules(checked) == [MAYBE_THEN]
-    assert "cannot be known" in only(checked).evidence[0]
+    assert "do not tell whether" in only(checked).evidence[0]
 
 
 def test_a_merge_counts_only_for_what_was_decided_in_it(world: World) -> None:
@@ -397,9 +397,7 @@ def test_work_from_before_a_lease_that_was_merged_during_it_is_found(world: Worl
         f"{old[:10]} by nobody@example.com touches src/api/login.py, which {KIM} held for F001 "
         "when it was merged"
     )
-    assert found.evidence[0].startswith(
-        f"{merge[:10]} by {JO} brought it, made at 2026-11-20T12:01"
-    )
+    assert found.evidence[0].startswith(f"merged in {merge[:10]} by {JO}, made at 2026-11-20T12:01")
     done = jo.git("log", "--format=%H", "origin/main..HEAD").split()
     assert sorted(done) == sorted([old, merge])
     jo.git("reset", "-q", "--hard", "HEAD~1")
@@ -808,7 +806,9 @@ def test_a_forced_push_is_checked_although_its_base_is_not_in_the_clone(world: W
     nowhere = event | {"before": "12" * 20}
     checked = clone.check(environ=github(world, "push", nowhere))
     assert (checked.commits, rules(checked)) == (1, [THEN])
-    assert any("is gone: checked is what main has not" in text for text in checked.warnings)
+    assert any(
+        "is gone: checked are the commits that main lacks" in text for text in checked.warnings
+    )
 
 
 def test_gitlab_says_it_in_variables(world: World) -> None:
@@ -918,7 +918,7 @@ def test_what_a_damaged_record_covers_is_said_to_be_unchecked(world: World) -> N
     git(world.bare, "update-ref", ref, git(tree, "rev-parse", "HEAD"))
     world.jo.at(MINUTE).commit("src/api/login.py", "tasks/F002.md")
     checked = world.jo.check()
-    assert any("what it covers is not checked" in text for text in checked.unread)
+    assert any("its paths are not checked" in text for text in checked.unread)
     assert ("F002", "held-then") in [(x.resource, x.rule.id) for x in checked.findings]
 
 

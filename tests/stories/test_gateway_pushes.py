@@ -125,7 +125,7 @@ def test_a_gateway_is_known_by_who_pushes_and_never_by_what_it_says(
     refused(push(host, forge, step, by="kim"), "identity", "in one step")
     named = drafted(forge, claim(replace(JO, holder="gate"), "F001"))
     refused(push(host, forge, named, by="kim"), "identity", "written as gate")
-    refused(push(host, forge, step, by="Gate"), "identity", "Gate is nobody's email")
+    refused(push(host, forge, step, by="Gate"), "identity", "Gate is not an email")
 
 
 def test_what_the_table_forbids_a_gateway_cannot_bring(host: Host, forge: Forge) -> None:

@@ -126,7 +126,7 @@ def test_two_threads_of_one_person_exclude_each_other(clone: Path) -> None:
 def test_to_wait_for_what_one_holds_oneself_is_refused_at_once(clone: Path) -> None:
     with (
         gitlease.hold("src/", directory=str(clone)),
-        pytest.raises(gitlease.UsageError, match="this very code"),
+        pytest.raises(gitlease.UsageError, match="already held by this code"),
         gitlease.hold("src/auth/", wait="1h", directory=str(clone)),
     ):
         pass
@@ -328,7 +328,7 @@ def test_a_task_that_waits_for_what_it_holds_itself_is_refused_at_once(clone: Pa
         ):
             raise AssertionError("it was granted twice")
 
-    with pytest.raises(gitlease.UsageError, match="this very code"):
+    with pytest.raises(gitlease.UsageError, match="already held by this code"):
         asyncio.run(main())
     assert live(clone) == []
 

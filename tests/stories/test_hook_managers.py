@@ -363,7 +363,7 @@ def test_a_call_that_git_does_not_come_to_is_not_live(
     hook = repo.write(".git/hooks/pre-commit", b"#!/bin/sh\n" + line, 0o644)
     monkeypatch.setenv("PATH", repo.env["PATH"])
     state = hook_states(discover(str(repo.root)))[0]
-    assert (state.live, "is it executable?" in state.problem) == (False, True)
+    assert (state.live, "is not executable" in state.problem) == (False, True)
     hook.chmod(0o755)
     assert shown_states(repo)["pre-commit"][:2] == (True, False)
     (repo.bin / "gitlease").unlink()

@@ -206,7 +206,7 @@ woken.set()
 """
     lines = said(jo, code)
     assert lines[4] == "NoCommand no-such-command: command not found"
-    assert lines[5].endswith("which other threads do not survive: mine")
+    assert lines[5].endswith("which other threads would not survive: mine")
     assert jo.live() == []
 
 

@@ -787,7 +787,7 @@ def test_the_ledger_itself_is_not_pushed_to(stage: Stage) -> None:
     ("key", "value", "said"),
     [
         ("remote.origin.mirror", "true", "is a mirror"),
-        ("remote.origin.pushurl", "/elsewhere", "several URLs"),
+        ("remote.origin.pushurl", "/elsewhere", "several push URLs"),
     ],
 )
 def test_a_remote_that_pushes_more_is_refused(

@@ -370,7 +370,7 @@ def test_whom_the_server_does_not_know_holds_nothing(jo: User, kim: User) -> Non
     jo.claim("src/api/")
     kim.env["GL_USER"] = "eve"
     kim.saves("src/web/page.py")
-    lands(push(kim), "eve is nobody's email")
+    lands(push(kim), "eve is not an email")
     kim.saves("src/api/login.py")
     held(push(kim), "src/api/login.py")
 

@@ -271,7 +271,7 @@ def test_a_clone_of_one_branch_that_asks_no_remote_cannot_know(
         found = open_staleness(story.at(clone)).find(cached=True)
     assert said["fetches"] == 0
     assert found.findings == ()
-    assert "whether all branches of origin are here is not known with --cached" in found.unread[0]
+    assert "with --cached it is unknown whether all branches of origin are here" in found.unread[0]
 
 
 def test_in_continuous_integration_every_clone_asks(
@@ -388,7 +388,7 @@ def test_records_that_cannot_be_read_are_no_pass(story: Story, tmp_path: Path) -
     git(tree, "-c", "user.email=x@y.z", "-c", "user.name=x", "commit", "-qam", "x", env=story.env())
     git(story.remote.bare, "update-ref", ref, git(tree, "rev-parse", "HEAD"))
     (said,) = story.find().unread
-    assert "what it covers is not checked" in said
+    assert "its paths are not checked" in said
 
 
 def test_whoever_had_it_and_whoever_comes_next_are_told(story: Story) -> None:
@@ -420,7 +420,7 @@ def test_a_claim_that_came_in_between_wins(story: Story) -> None:
     with story.counted() as said:
         fixed = story.fix(found=found)
     assert (said["commits"], fixed.fixed, fixed.leases) == (0, (), ())
-    said_why = "not fixed: not any more: F001 is held by w2@example.com"
+    said_why = "not fixed: F001 is held by w2@example.com"
     assert fixed.findings[0].evidence[-1] == said_why
     assert KIM in (story.jo / "tasks/F001.md").read_text()
     (view,) = LeaseService(story.at(story.jo).ledger).read().leases
