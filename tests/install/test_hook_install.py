@@ -348,7 +348,7 @@ def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "bare.git")
     with pytest.raises(Invalid, match="not in a work tree") as raised:
         install(discover(str(tmp_path / "bare.git")))
-    assert "pre-receive" in raised.value.hints[0]
+    assert "gitlease server install" in raised.value.hints[0]
 
 
 # --- where a commit may claim a task -------------------------------------------------------------
