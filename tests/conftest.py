@@ -38,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+@pytest.hookimpl(optionalhook=True)  # a run with "-p no:xdist" knows no such hook
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Three workers on two cores: tests wait for git, servers and terminals half of their time."""
     return len(os.sched_getaffinity(0)) * 3 // 2 or 1
