@@ -144,10 +144,11 @@ def handle_of(holder: str) -> str:
 
 def same_name(one: str, other: str) -> bool:
     """Whether two names in task files mean the same: neither ASCII case nor a leading @ matters."""
-    return _bare(one) == _bare(other)
+    return bare_name(one) == bare_name(other)
 
 
-def _bare(name: str) -> str:
+def bare_name(name: str) -> str:
+    """The name as it is compared: without a leading @, ASCII letters in lower case."""
     return person_key(name.strip()).removeprefix("@")
 
 

@@ -61,15 +61,15 @@ class GitleaseError(Exception):
         self.free_at_ms = free_at
         self.hints = hints
         self.whose = holder
-        """Who has it, where no lease says so: the assignee of a task."""
+        """The assignee of a task, if no lease names a holder."""
         self.layer: str | None = None
-        """The layer it is about, where a command spoke of several."""
+        """The layer it is about, if a command used several."""
         self.by_edge = False
-        """Whether an assignment stands in the way that no live lease goes with."""
+        """Whether an assignment without a live lease blocks."""
         self.views: tuple[Lease, ...] = ()
         """``conflicts`` as the caller sees them, where the ledger was read."""
         self.warnings: tuple[str, ...] = ()
-        """What else a person should know, found out on the way."""
+        """Further warnings for a person."""
 
     @property
     def lease(self) -> Lease | None:
@@ -127,8 +127,8 @@ class NotHolder(GitleaseError):
 class LeaseLost(GitleaseError):
     """The caller no longer holds the lease, and must stop what it did under it.
 
-    ``loss`` is why, of the closed list ``Loss``, and ``lease_id`` which grant,
-    where a very grant was asked for. ``guessed``: why follows from what stands there alone.
+    ``loss`` is the reason and ``lease_id`` the grant, if one was named. ``guessed``: the reason
+    was inferred from the remaining records.
     """
 
     code = "lost"
@@ -142,7 +142,6 @@ class LeaseLost(GitleaseError):
 
 
 def _loss_of(left: tuple[LeaseRecord, ...]) -> Loss:
-    """Why one holds no more what one named, by one's own records: it ran out, or was ended."""
     from gitlease.core.loss import Loss
 
     over = any(x.state.value == "active" and not x.parked for x in left)
@@ -168,7 +167,7 @@ class UnknownOutcome(Unavailable):
 
 
 class HeadGone(Unavailable):
-    """This clone has lost the state that it read, and the remote has another one by now."""
+    """The state that was read is gone from this clone, and the remote has a newer one."""
 
 
 class PolicyRefused(GitleaseError):
@@ -184,7 +183,7 @@ class Invalid(GitleaseError):
 
 
 class TooMuch(Invalid):
-    """Work of which more would have to be looked at than anybody waits for."""
+    """There is more work to examine than the limits allow."""
 
 
 class Rollback(Invalid):
@@ -192,13 +191,13 @@ class Rollback(Invalid):
 
     code = "rollback"
     version = ""
-    """The version that is there, of the ledger which this clone knows; ``""`` for another one."""
+    """The version on the remote of the known ledger; ``""`` if it is another ledger."""
     token = 0
     """The last fencing token given there."""
 
 
 class AnotherLedger(Rollback):
-    """There is another ledger than the known one, or none any more: a person may confirm that."""
+    """The remote has another ledger than the known one, or none: a person may confirm that."""
 
 
 class NotFound(GitleaseError):

@@ -106,11 +106,9 @@ def abandoned_at(lease: Lease, policy: Policy) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """What a contender judges a lease by. All but ``ends`` are milliseconds of duration.
-
-    ``by_wall`` and ``observed``: the rules that must agree, the policy's and the record's own.
-    ``wait`` must pass since the record was ``seen``, and ``ends`` on the reader's wall clock.
-    """
+    # What a contender judges a lease by. ``by_wall`` and ``observed``: the rules that must agree.
+    # ``duration`` and ``wait`` are milliseconds; ``wait`` must pass since the record was ``seen``,
+    # and the reader's wall clock must pass ``ends``.
 
     seen: Sighting
     by_wall: bool

@@ -70,7 +70,7 @@ class _Field:
 
 
 class _Standard:
-    """The fields as the standard library keeps them, made when something of it asks for them."""
+    # The fields as the standard library keeps them, made on first use.
 
     def __get__(self, _: Any, cls: Any) -> dict[str, Any]:
         import dataclasses
@@ -89,7 +89,7 @@ class _Standard:
 
 
 class _Signature:
-    """What a class takes, as ``inspect`` and ``help`` show it, made when one of these asks."""
+    # The signature that ``inspect`` and ``help`` show, made on first use.
 
     def __get__(self, _: Any, cls: Any) -> Any:
         from inspect import Parameter, Signature, get_annotations
@@ -107,7 +107,6 @@ class _Signature:
 
 
 def _fields_of(cls: Any, kw_only: bool) -> dict[str, _Field]:
-    """The fields of a class, those of its bases first, with the defaults in its body."""
     found: dict[str, _Field] = {}
     for base in reversed(cls.__mro__[1:]):
         found |= base.__dict__.get("__frozen_fields__", {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.errors import Invalid
@@ -20,11 +21,11 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 
 FIELDS: tuple[str, ...] = tuple(Lease.__annotations__)
-"""What a line tells of its lease, in this order."""
+"""The fields of a lease in the order of a line."""
 
 
 def _shape() -> str:
-    """All that lines depend on: those that were written with other fields or letters are no use."""
+    # Lines written with other fields, or another version of Unicode, are not read.
     kinds = [f"{x.__name__}{sorted(x.__annotations__.items())}" for x in (Lease, Resource, Margins)]
     words = [x.value for kind in (State, Rule) for x in kind]
     return repr((*kinds, words, FIELDS, unicodedata.unidata_version))
@@ -35,6 +36,7 @@ DEPTH = 64  # segments of a head that are looked at: a shorter one rules out les
 
 ROOT = "/"
 _BETWEEN = "\x1f"  # two heads: no pattern has it, and no folded name
+_KEY = attrgetter("key")
 _PARTS = 4  # before what tells the whole lease: its file, its person, its task and its heads
 
 
@@ -81,11 +83,11 @@ class Reach:
 
 
 class RowsDamaged(Invalid):
-    """A line that tells no lease, in spite of its check sum."""
+    """A line with a correct checksum that is not a lease."""
 
 
 class LeaseRows:
-    """Some leases by their lines. Raises RowsDamaged for a line that tells none."""
+    """Leases as lines. Raises RowsDamaged for a line that is not a lease."""
 
     def __init__(self, rows: Iterable[str]) -> None:
         self.rows = tuple(rows)
@@ -110,7 +112,7 @@ class LeaseRows:
         return map(self._lease, range(len(self.rows)))
 
     def are_sound(self) -> bool:
-        """Whether the first of them tells a lease: of another make, none does."""
+        """Whether the first line can be read: in a file of another format, none can."""
         try:
             return next(iter(self), None) is not None or not self.rows
         except RowsDamaged:
@@ -120,7 +122,7 @@ class LeaseRows:
         """Those of one person, in the order of their resources."""
         wanted = (person_key(holder), "")
         found = [self._lease(n) for n, parts in enumerate(self._parts) if parts[1] in wanted]
-        return sorted((x for x in found if person_key(x.holder) == wanted[0]), key=_key)
+        return sorted((x for x in found if person_key(x.holder) == wanted[0]), key=_KEY)
 
     def has_others(self, holder: str) -> bool:
         """Whether any is not this person's."""
@@ -135,10 +137,10 @@ class LeaseRows:
             for n, parts in enumerate(self._parts)
             if parts[2] in names or (parts[3] and meets(parts[3]))
         ]
-        return sorted(found, key=_key)
+        return sorted(found, key=_KEY)
 
     def file_of(self, lease: Lease) -> str:
-        """Where one of them lies in the ledger's tree; ``""`` where that is not known."""
+        """Its file in the ledger's tree; ``""`` if that is not known."""
         return self._files.get((lease.key, lease.lease_id), "")
 
     def _lease(self, number: int) -> Lease:
@@ -159,7 +161,3 @@ def _damaged() -> RowsDamaged:
         "this clone's lease cache is damaged",
         hints=("delete the *.rows files below .git/gitlease/state; they are rebuilt",),
     )
-
-
-def _key(lease: Lease) -> LeaseKey:
-    return lease.key

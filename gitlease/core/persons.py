@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gitlease.core.edge import Assignee, People
+from gitlease.core.edge import Assignee, People, bare_name
 from gitlease.core.holder import login_of, person_key
 from gitlease.core.lease import same_person
 
@@ -18,8 +18,8 @@ ADDRESSES = 8  # of one person, who are told of something
 class Persons:
     """The persons of one repository.
 
-    ``mailmap`` has addresses with the ones that stand for them. ``known`` are those of whoever is
-    known to be somebody: authors of commits, holders of leases; people in the map are.
+    ``mailmap`` maps addresses to canonical ones. ``known`` has further known addresses: authors
+    of commits, holders of leases; those in the people map are always known.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Persons:
         return self._usual.get(folded, folded)
 
     def emails(self, name: str) -> tuple[str, ...]:
-        """Every known address of whoever a name means; none where that is nobody known."""
+        """Every known address of the person that a name means; none if there is none."""
         if name not in self._found:
             word = person_key(name.strip())
             near = [*self._by_word.get(word, ()), *self._by_word.get(word.removeprefix("@"), ())]
@@ -63,7 +63,7 @@ class Persons:
         return self._found[name]
 
     def names(self, holder: str) -> frozenset[str]:
-        """Words of which one stands in whatever name means a holder."""
+        """Words, one of which is in every name that means a holder."""
         every = (holder, *self._same.get(self.usual(holder), ()))
         folded = {person_key(email) for email in every}
         mapped = (n for e, n in self._people.names.items() if person_key(e) in folded)
@@ -131,5 +131,4 @@ class Addresses:
 
 
 def _name_key(name: str) -> str:
-    """No address begins so."""
-    return "@" + person_key(name.strip()).removeprefix("@")
+    return "@" + bare_name(name)  # no address begins with @

@@ -17,7 +17,7 @@ MAX_ADMINS = 64
 
 
 class Rule(Enum):
-    """How a contender judges that a lease has lapsed (see ``lapse``)."""
+    """How a contender judges that a lease has lapsed (see ``expiry``)."""
 
     WALL = "wall"
     OBSERVED = "observed"

@@ -28,7 +28,7 @@ NEWER = "a newer gitlease than the server's may have written it: then upgrade th
 
 
 class Illegal(GitleaseError):
-    """What was pushed is no legal move: ``rule`` is a stable word for why."""
+    """What was pushed is not a legal move: ``rule`` is a stable word for why."""
 
     code: ClassVar[str] = "denied"
 
@@ -94,7 +94,6 @@ def _illegal(refusal: GitleaseError) -> Illegal:
 
 
 def _made(record: StepRecord) -> Ledger:
-    """The empty ledger that the first step stands on."""
     if record.ledger_id is None:
         raise Illegal("ledger-id", "the first step of a ledger must create it")
     actor = record.operations[0].actor
@@ -104,7 +103,6 @@ def _made(record: StepRecord) -> Ledger:
 
 
 def _check_writer(record: StepRecord, pusher: Pusher) -> None:
-    """Whoever pushes a step asks for all that it does, unless it is a gateway that brings it."""
     writer = record.operations[0].actor.holder
     for holder in dict.fromkeys(operation.actor.holder for operation in record.operations):
         if not holder.strip():
@@ -120,10 +118,8 @@ def _check_writer(record: StepRecord, pusher: Pusher) -> None:
 
 
 def _check_governance(base: Ledger, record: StepRecord, pusher: Pusher) -> None:
-    """What only admins may, a gateway brings for others only where it is one of them itself (S2).
-
-    The table asks the same of those others. Where there are no admins yet nobody names them by it.
-    """
+    # A gateway governs for others only if it is an admin itself (S2); the table checks that they
+    # are too. So without admins nobody can name the first ones through a gateway.
     if not pusher.gateway or pusher.may_govern(base.header.policy):
         return
     for operation in record.operations:
@@ -137,7 +133,6 @@ def _check_governance(base: Ledger, record: StepRecord, pusher: Pusher) -> None:
 
 
 def _check_clock(base: Ledger, at: int, now_ms: int) -> None:
-    """The writer's clock lies within the ledger's allowance of the judge's."""
     allowed = max(base.header.policy.skew, LEAST_SKEW)
     off = at - now_ms
     if abs(off) > allowed * MS:
@@ -151,7 +146,6 @@ def _check_clock(base: Ledger, at: int, now_ms: int) -> None:
 
 
 def _check_takeovers(applied: Applied, record: StepRecord, now_ms: int) -> None:
-    """What was another's may not be gone before it ran out, by the clock of whoever judges."""
     for operation, outcome in zip(record.operations, applied.results, strict=True):
         if not isinstance(outcome, Outcome) or outcome.status == "revoked":
             continue

@@ -74,7 +74,9 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     taken = named if apart else ()
     if mine is not None and own is Relation.PARKED:
         # A new promise, by a new grant: whoever still works under the parked one is fenced off.
-        resumed = _resumed(op, mine, paths)
+        resumed = replace(
+            op, paths=paths, reason=op.reason or mine.reason, edge=op.edge or mine.edge
+        )
         ttl = min(mine.ttl, policy.ttl_max) if op.ttl is None else ttl
         state, done = _grant(ledger, resumed, [mine, *displaced], ttl, moment, named=taken)
     elif mine is not None and ours:
@@ -95,7 +97,6 @@ def _check_expected(
     policy: Policy,
     moment: Moment,
 ) -> None:
-    """Refuse a takeover of anybody else than whom it expects."""
     if (expected := op.expect_holder) is None:
         return
     others = [
@@ -113,7 +114,7 @@ def _check_expected(
 
 
 def _check_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """A record has room for so many paths: more would read as damaged."""
+    # A record with more would read as damaged.
     if len(paths) > MAX_PATHS or sum(map(len, paths)) > MAX_PATHS_LENGTH:
         raise UsageError(
             f"a lease covers at most {MAX_PATHS} paths of {MAX_PATHS_LENGTH} characters together",
@@ -147,7 +148,6 @@ def _renew_own(
     displaced: list[Lease],
     named: tuple[Assignee, ...],
 ) -> tuple[Ledger, Outcome]:
-    """A claim of one's own live lease is a heartbeat, with whatever else the claim says."""
     policy, now = ledger.header.policy, moment.now.wall_ms
     keep_ttl = min(mine.ttl, policy.ttl_max) if op.ttl is None else ttl
     binds = may_bind(ledger, mine, op.actor, moment)
@@ -176,12 +176,6 @@ def _renew_own(
         is_renewal=quiet,
     )
     return state.put(lease), done
-
-
-def _resumed(op: Claim, parked: Lease, paths: tuple[str, ...]) -> Claim:
-    """The claim of what the caller parked: it goes on with what that covered, and why."""
-    reason = op.reason or parked.reason
-    return replace(op, paths=paths, reason=reason, edge=op.edge or parked.edge)
 
 
 def prolonged(
@@ -215,12 +209,8 @@ def prolonged(
 def _displace(
     ledger: Ledger, displaced: list[Lease], named: tuple[Assignee, ...], op: Claim, moment: Moment
 ) -> tuple[Ledger, tuple[Lease, ...], tuple[Event, ...]]:
-    """Remove whose place is taken, and leave word for those of other people.
-
-    ``named`` lose an edge in the task file: those of them whom a lease does not name are told too.
-    What is dropped of the caller's own had run out, and the audit trail says so, and another
-    session that had it is told; what was parked and is live goes on in the new grant.
-    """
+    # ``named`` lose their edge in the task file, and are notified even if they hold no lease. The
+    # caller's own displaced leases have expired, except a parked one, which the new grant resumes.
     state, by, now = ledger, op.actor, moment.now.wall_ms
     why = ABANDONED if op.abandoned and not op.takeover else op.reason
     for old in displaced:
@@ -274,7 +264,7 @@ def _grant(
 def new_lease(
     ledger: Ledger, op: Claim | Complete, now: int, *, scope: str, ttl: int
 ) -> tuple[Ledger, Lease]:
-    """A new grant for whoever asks, and the ledger with its token counted."""
+    """The ledger with one more token given, and the new lease that has it."""
     header = count_token(ledger.header)
     lease = Lease(
         resource=first_spelling(ledger, op.resource),
@@ -308,7 +298,7 @@ def first_spelling(ledger: Ledger, resource: Resource) -> Resource:
 def give_notice(
     ledger: Ledger, old: Lease, op_id: str, what: str, by: str, at: int, reason: str | None
 ) -> Ledger:
-    """Leave word for whoever had a lease, to be shown at their next command."""
+    """Leave a notice for the holder of an ended lease, shown at their next command."""
     notice = Notice(
         id=f"{op_id}-{old.lease_id[:8]}",
         to=old.holder,
@@ -326,9 +316,9 @@ def give_notice(
 def tell_session(
     ledger: Ledger, ended: Lease, op: Operation, what: str, at: int, reason: str | None = None
 ) -> Ledger:
-    """Leave word for the session that has a lease, where another one of its person ends that.
+    """Leave a notice for a session whose lease another session of its person ends.
 
-    A session that works for the caller's is ended by it, and not told.
+    The caller's own session and those that it started get none.
     """
     session, own = ended.session, op.actor.session
     if session is None or (own is not None and f"{session}/".startswith(f"{own}/")):
@@ -345,9 +335,9 @@ def without(named: Iterable[Assignee], leases: Iterable[Lease]) -> list[Assignee
 def tell_assignees(
     ledger: Ledger, named: Iterable[Assignee], about: Event, *, what: str, word: str, first: int = 0
 ) -> tuple[Ledger, list[Event]]:
-    """Leave word for those who lose an edge, and have the audit trail say ``about`` them.
+    """Leave notices for those who lose an edge, with an audit event like ``about`` for each.
 
-    ``word`` is what the ids of their notices begin with, counted from ``first``.
+    The ids of their notices begin with ``word`` and are numbered from ``first``.
     """
     said = []
     for number, assignee in enumerate(named, first):

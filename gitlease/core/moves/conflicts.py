@@ -18,7 +18,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
 
 ASSIGNED = (Relation.THEIRS_ASSIGNED, Relation.THEIRS_ABANDONED)
-"""No lease stands in the way any more, and an edge does."""
+"""The lease has lapsed, but an edge still blocks."""
 
 
 def rivals_of(
@@ -78,7 +78,7 @@ def shares(lease: Lease, scope: str) -> bool:
 
 
 def may_bind(ledger: Ledger, lease: Lease, actor: Actor, moment: Moment) -> bool:
-    """Whether an unbound lease may become this session's by whatever its session does to it."""
+    """Whether a session that acts on an unbound lease binds it to itself."""
     if actor.session is None or not actor.session_explicit or lease.session is not None:
         return False
     return fits_session(ledger, lease, actor, moment)
@@ -134,7 +134,7 @@ def named_in_file(
 def abandoned_by(
     ledger: Ledger, op: Claim, named: tuple[Assignee, ...], moment: Moment
 ) -> tuple[Assignee, ...]:
-    """Those of the assignees whose records are all abandoned; one without a record is none."""
+    """The assignees who have records of this task, all of them abandoned."""
     if not named or not op.abandoned:
         return ()
     task = relations(ledger, op.resource, op.actor, moment)
@@ -197,7 +197,6 @@ def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, momen
 
 
 def _through_paths(op: Claim, lease: Lease) -> str:
-    """What is held, where paths stand in the way that its two resources do not tell."""
     own, named = op.resource.pattern, lease.resource == op.resource
     if named and scopes_overlap(lease.scope, op.scope):
         return ""
@@ -208,7 +207,6 @@ def _through_paths(op: Claim, lease: Lease) -> str:
 
 
 def _since(edges: Sequence[Lease], policy: Policy) -> tuple[str, ...]:
-    """How long nobody has held what edges protect, and when they protect it no longer."""
     since = rfc3339(max(x.expires_at for x in edges))
     ends = [at for x in edges if (at := abandoned_at(x, policy)) is not None]
     if not ends:

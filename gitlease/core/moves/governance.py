@@ -7,10 +7,10 @@ from gitlease.core.errors import Invalid, NotFound, PolicyRefused, UsageError
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor, State, same_person
-from gitlease.core.ledger import EPOCH_SIZE, Ledger, Note
+from gitlease.core.ledger import EPOCH_SIZE, Ledger
 from gitlease.core.moves.claiming import event, give_notice
 from gitlease.core.moves.conflicts import held_error, relations
-from gitlease.core.moves.holding import note_event
+from gitlease.core.moves.holding import note_event, noted
 from gitlease.core.moves.operations import (
     Acknowledge,
     AddNote,
@@ -60,8 +60,7 @@ def revoke(ledger: Ledger, op: Revoke, moment: Moment) -> tuple[Ledger, Outcome]
 def add_note(ledger: Ledger, op: AddNote, moment: Moment) -> tuple[Ledger, Outcome]:
     """Leave a note for the next holder: anyone may."""
     now = moment.now.wall_ms
-    note = Note(op.id, op.resource, op.actor.holder, now, op.text)
-    state = ledger.with_notes(op.resource, (*ledger.notes(op.resource), note))
+    state = noted(ledger, op.resource, op.id, op.actor, now, op.text)
     said = note_event(op.id, op.resource, op.actor, now, op.text)
     return state, Outcome(operation=op.id, status="noted", events=(said,))
 
@@ -92,7 +91,6 @@ def set_policy(ledger: Ledger, op: SetPolicy, moment: Moment) -> tuple[Ledger, O
 
 
 def _need_confirmed(op: SetPolicy) -> None:
-    """To have no admins lets anybody change the policy: whoever asks for that says so by name."""
     by = op.actor.holder
     text = next(value for key, value in reversed(op.changes) if key == "admins")
     if not any(same_person(word, by) for word in admin_words(text)[1:]):

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitlease.core.errors import (
-    GitleaseError,
-    Invalid,
-    LeaseLost,
-    NotFound,
-    NotHolder,
-)
+from gitlease.core.errors import GitleaseError, Invalid, LeaseLost, NotFound, NotHolder
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor, Lease, State
@@ -184,8 +178,9 @@ def _pick(
     moment: Moment,
 ) -> list[Lease]:
     def may(lease: Lease, verdict: Verdict) -> bool:
-        live = verdict is Verdict.WHILE_LIVE and holder_has(lease, moment)
-        return verdict is Verdict.YES or live
+        if verdict is Verdict.WHILE_LIVE:
+            return holder_has(lease, moment)
+        return verdict is Verdict.YES
 
     return [x for x, how in stood if _in_scope(x, scope) and may(x, verb(TABLE[how]))]
 
@@ -234,7 +229,7 @@ def of_session(
 ) -> tuple[list[Lease], tuple[LeaseLost, ...]]:
     """What a session renews: its live leases, and the refusals of those that ran out.
 
-    What the end of a session left behind is nobody's loss.
+    Leases left behind by the end of a session are not reported as lost.
     """
     policy = ledger.header.policy
     mine: list[Lease] = []
@@ -288,7 +283,6 @@ def _of_grants(
 
 
 def _mine_to_end(ledger: Ledger, op: Release | Complete, moment: Moment) -> list[Lease]:
-    """What release and done end; LeaseHeld too where the task is another's by its file alone."""
     mine = may_end(ledger, op.resource, op.scope, op.actor, moment)
     named = () if mine else named_in_file(ledger, op, moment)
     if named:

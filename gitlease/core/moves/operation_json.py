@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -25,7 +26,6 @@ _FACTS = ("ledger_id", "recent", "over", "gateway")  # what most steps have no n
 # A search is named by what it found.
 _KINDS = {kind.__name__: kind for kind in MOVES if kind is not Pick}
 _ID = re.compile(r"[!-~]{1,64}")  # one word of a line of the ring
-_HINTS: dict[Any, dict[str, Any]] = {}
 
 
 class BadStep(Invalid):
@@ -131,8 +131,6 @@ def _check_keys(data: Any, known: Any, what: str) -> None:
         raise BadStep(f"{what} has {ascii(odd)[:40]}, which is unknown here")
 
 
+@cache
 def _hints(kind: Any) -> dict[str, Any]:
-    """The types of a class's fields. They are found out once."""
-    if kind not in _HINTS:
-        _HINTS[kind] = get_type_hints(kind)
-    return _HINTS[kind]
+    return get_type_hints(kind)

@@ -46,7 +46,7 @@ def park(ledger: Ledger, op: Park, moment: Moment) -> tuple[Ledger, Outcome]:
     now, by, why = moment.now.wall_ms, op.actor.holder, op.note or op.reason
     state, kept = ledger, []
     for lease in mine:
-        parked = _parked(lease, op, ledger, moment, seconds=_capped(op.seconds, most))
+        parked = _parked(lease, op, ledger, moment)
         kept.append(replace(parked, reason=op.reason or lease.reason))
         state = tell_session(state.put(kept[-1]), lease, op, PARKED, now, why)
     if op.note is not None:
@@ -61,9 +61,9 @@ def park(ledger: Ledger, op: Park, moment: Moment) -> tuple[Ledger, Outcome]:
 
 
 def end_session(ledger: Ledger, op: EndSession | RunOut, moment: Moment) -> tuple[Ledger, Outcome]:
-    """End what is left of these grants; what became of others is nobody's refusal.
+    """End those of these grants that are still held; the others are skipped.
 
-    A lease that ran out is ended as well; parked it would be another claim, so it stays as it is.
+    An expired lease is ended as well, but never parked: that would be a new claim.
     """
     now, by = moment.now.wall_ms, op.actor.holder
     parks = isinstance(op, EndSession) and op.park
@@ -80,7 +80,7 @@ def end_session(ledger: Ledger, op: EndSession | RunOut, moment: Moment) -> tupl
             continue
         if parks and not holder_has(lease, moment):
             continue
-        how, last = _last(lease, op, ledger, moment, most)
+        how, last = _last(lease, op, ledger, moment)
         state = state.remove(lease) if last.state is State.RELEASED else state.put(last)
         state = tell_session(state, lease, op, how, now, op.note)
         ended.append(last)
@@ -99,11 +99,10 @@ def end_session(ledger: Ledger, op: EndSession | RunOut, moment: Moment) -> tupl
 
 
 def _last(
-    lease: Lease, op: EndSession | RunOut, ledger: Ledger, moment: Moment, most: int
+    lease: Lease, op: EndSession | RunOut, ledger: Ledger, moment: Moment
 ) -> tuple[str, Lease]:
-    """How a lease ends with its session, and what it is then."""
     if isinstance(op, EndSession) and op.park:
-        return PARKED, _parked(lease, op, ledger, moment, seconds=_capped(op.seconds, most))
+        return PARKED, _parked(lease, op, ledger, moment)
     if isinstance(op, RunOut) and lease.edge:
         now = moment.now.wall_ms
         over = lease if lease.expires_at <= now else replace(lease, renewed_at=now, expires_at=now)
@@ -112,7 +111,6 @@ def _last(
 
 
 def _still_bound(ledger: Ledger, grant: Grant) -> Lease | None:
-    """The record of a grant, while it is of that very run; else None."""
     lease = ledger.lease(grant.resource, grant.scope)
     if lease is None or lease.lease_id != grant.lease_id or lease.state is not State.ACTIVE:
         return None
@@ -120,7 +118,6 @@ def _still_bound(ledger: Ledger, grant: Grant) -> Lease | None:
 
 
 def _longest(policy: Policy, resource: Resource | None) -> int:
-    """The seconds for which a lease may be parked. PolicyRefused where none may."""
     if policy.park_max == 0:
         raise PolicyRefused(
             "the ledger's policy parks nothing: its park_max is 0s",
@@ -129,15 +126,9 @@ def _longest(policy: Policy, resource: Resource | None) -> int:
     return policy.park_max
 
 
-def _capped(asked: int | None, most: int) -> int:
-    return most if asked is None else min(asked, most)
-
-
-def _parked(
-    lease: Lease, op: Park | EndSession, ledger: Ledger, moment: Moment, *, seconds: int
-) -> Lease:
-    """The lease as it is kept: for so long, never shorter than before, and bound to no session."""
+def _parked(lease: Lease, op: Park | EndSession, ledger: Ledger, moment: Moment) -> Lease:
     most = ledger.header.policy.park_max
+    seconds = most if op.seconds is None else min(op.seconds, most)
     kept = prolonged(lease, op.id, ledger, moment, seconds=seconds, most=most)
     return replace(kept, session=None, parked=True)
 
@@ -176,7 +167,7 @@ def bind(ledger: Ledger, op: Bind, moment: Moment) -> tuple[Ledger, Outcome]:
 def unbind(ledger: Ledger, op: Unbind, moment: Moment) -> tuple[Ledger, Outcome]:
     """Make what a run bound its person's again: for that run, or the person without a session.
 
-    What is not bound to that run any more is no refusal. Raises NotHolder for anybody else.
+    Grants no longer bound to that run are skipped. Raises NotHolder for anybody else.
     """
     now, by = moment.now.wall_ms, op.actor.holder
     state, freed, events = ledger, [], []

@@ -49,7 +49,6 @@ def pick(ledger: Ledger, op: Pick, moment: Moment) -> tuple[Ledger, Outcome]:
 
 
 def _parked(ledger: Ledger, op: Pick, moment: Moment) -> list[Lease]:
-    """What the caller parked of the tasks that are handed out."""
     if not op.tasks:
         return []
     policy = ledger.header.policy
@@ -63,7 +62,6 @@ def _parked(ledger: Ledger, op: Pick, moment: Moment) -> list[Lease]:
 
 
 def _is_at_it(ledger: Ledger, wanted: Claim, moment: Moment) -> bool:
-    """Whether the caller, this run or another, is at this work now."""
     try:
         stood = relations(ledger, wanted.resource, wanted.actor, moment)
     except Invalid:

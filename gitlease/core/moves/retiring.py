@@ -23,8 +23,6 @@ from gitlease.core.relation import Relation
 from gitlease.core.resources.resource import WHOLE
 
 RETIRED = "retired"
-
-
 _LIVE = {
     Relation.MINE,
     Relation.PARKED,
@@ -41,10 +39,10 @@ def may_retire(how: Relation, *, assigned: bool) -> bool:
 
 
 def retire(ledger: Ledger, op: Retire, moment: Moment) -> tuple[Ledger, Outcome]:
-    """Drop grants that lapsed, leave word for their holders and for whoever comes next.
+    """Drop lapsed grants, with notices for their holders and notes for the next ones.
 
-    Each item goes whole or not at all; what stands against one is among ``refused``. What is gone
-    already is no refusal. Raises UsageError for an item without a reason.
+    Each item is retired whole or not at all, then with its error in ``refused``. Grants that are
+    gone already are skipped. Raises UsageError for an item without a reason.
     """
     state, now, by = ledger, moment.now.wall_ms, op.actor.holder
     ended: list[Lease] = []
@@ -89,7 +87,6 @@ def retire(ledger: Ledger, op: Retire, moment: Moment) -> tuple[Ledger, Outcome]
 
 
 def _lapsed(ledger: Ledger, item: Retirement, op: Retire, moment: Moment) -> list[Lease]:
-    """The records of an item that are still there; refuses where one is not to be retired."""
     stood = relations(ledger, item.resource, op.actor, moment)
     asked = {(lease_key(g.resource, g.scope), g.lease_id) for g in item.grants}
     found = [(x, how) for x, how in stood if (x.key, x.lease_id) in asked]

@@ -125,7 +125,7 @@ def _lapsed(lease: Lease, policy: Policy, moment: Moment) -> bool:
 
 
 def _resolved(operation: Operation, result: Outcome | GitleaseError) -> Operation:
-    """The operation by what it did: of a search through many leases or tasks, what it found."""
+    # A search through many leases or tasks is written down as what it found.
     if not isinstance(result, Outcome) or not result.leases:
         return operation
     if isinstance(operation, Pick):
@@ -133,6 +133,5 @@ def _resolved(operation: Operation, result: Outcome | GitleaseError) -> Operatio
         taken = next(x for x in operation.claims if lease_key(x.resource, x.scope) in keys)
         return replace(taken, id=operation.id)
     if isinstance(operation, Renew) and operation.resource is None:
-        grants = map(grant_of, result.leases)
-        return replace(operation, grants=tuple(grants))
+        return replace(operation, grants=tuple(map(grant_of, result.leases)))
     return operation

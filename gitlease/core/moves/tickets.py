@@ -1,10 +1,9 @@
 """The line of those who wait for a resource: a courtesy among waiters, never a right.
 
-A ticket keeps nobody from claiming who does not look at it. Whoever waits does, by its own wish
-(``Claim.passing``): it lets those go first who stood there before it, by ``(since, id)``, and
-passes them over when they did not come forward in their time. Whoever was passed over is out of the
-line, so that one who is no more costs the others time only once; one who still waits takes its old
-place again.
+Tickets bind only claims that ask for it (``Claim.passing``). Such a claim lets earlier tickets go
+first, in the order of ``(since, id)``, and passes them over if they do not come forward in time.
+Passed tickets leave the line, so that a dead waiter delays the others only once; one that still
+waits takes its old place again.
 """
 
 from __future__ import annotations
@@ -59,12 +58,16 @@ def place(
     now_ms: int,
 ) -> Place:
     """Where a ticket stands; of several resources the place that is furthest behind counts."""
-    places = [_place(ledger, resource, scope, actor, ticket, now_ms) for resource in resources]
-    return Place(
-        ahead=max((p.ahead for p in places), default=0),
-        behind=max((p.behind for p in places), default=0),
-        kept=all(p.kept for p in places),
-    )
+    ahead, behind, kept = 0, 0, True
+    for resource in resources:
+        waiting = line(ledger.tickets(resource), now_ms)
+        mine = next((t for t in waiting if t.id == ticket), None)
+        first = _ahead(waiting, scope, actor, ticket)
+        rivals = [t for t in waiting if t is not mine and _wants_the_same(t, scope, actor)]
+        ahead = max(ahead, len(first))
+        behind = max(behind, len(rivals) - len(first))
+        kept = kept and mine is not None
+    return Place(ahead=ahead, behind=behind, kept=kept)
 
 
 def take(ledger: Ledger, op: TakeTicket, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -150,28 +153,13 @@ def served(ledger: Ledger, op: Claim, moment: Moment) -> Ledger:
     return ledger.with_tickets(op.resource, tuple(t for t in waiting if t.id not in gone))
 
 
-def _place(
-    ledger: Ledger,
-    resource: Resource,
-    scope: str,
-    actor: Actor,
-    ticket: str | None,
-    now_ms: int,
-) -> Place:
-    waiting = line(ledger.tickets(resource), now_ms)
+def _ahead(
+    waiting: tuple[Ticket, ...], scope: str, actor: Actor, ticket: str | None
+) -> list[Ticket]:
     mine = next((t for t in waiting if t.id == ticket), None)
-    first = _ahead(waiting, scope, actor, ticket)
-    rivals = [t for t in waiting if t is not mine and _wants_the_same(t, scope, actor)]
-    return Place(ahead=len(first), behind=len(rivals) - len(first), kept=mine is not None)
-
-
-def _ahead(waiting: Iterable[Ticket], scope: str, actor: Actor, ticket: str | None) -> list[Ticket]:
-    """Who stands before a ticket and wants the same work; without one everybody does."""
-    tickets = tuple(waiting)
-    mine = next((t for t in tickets if t.id == ticket), None)
     return [
         t
-        for t in tickets
+        for t in waiting
         if t is not mine
         and _wants_the_same(t, scope, actor)
         and (mine is None or _order(t) < _order(mine))
@@ -179,7 +167,6 @@ def _ahead(waiting: Iterable[Ticket], scope: str, actor: Actor, ticket: str | No
 
 
 def _wants_the_same(ticket: Ticket, scope: str, actor: Actor) -> bool:
-    """Whether its grant would stand in this actor's way."""
     ours = _is_by(ticket, actor) and ticket.session in (None, actor.session)
     return not ours and scopes_overlap(ticket.scope, scope)
 
