@@ -1,4 +1,4 @@
-"""Frozen values as JSON and back, by the types of their fields: for files of gitlease's own."""
+"""Frozen values as JSON and back, by the types of their fields: for gitlease's own files."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 LARGEST = 1 << 62
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
-"""What ``from_json`` raises, and what reads its result may, for a file that is not as written."""
+"""What ``from_json``, and whatever uses its result, may raise for a damaged file."""
 
 
 def to_json(value: Any) -> Any:
-    """What ``json.dumps`` takes, of a frozen value, an enum's, or a tuple or mapping of such."""
+    """A frozen value, an enum's, or a tuple or mapping of such, as ``json.dumps`` takes it."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple):
@@ -28,7 +28,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: type[T], data: Any) -> T:
-    """The value that ``to_json`` told, with nothing left out. Raises one of DAMAGE."""
+    """The value that ``to_json`` was given; no field may be missing. Raises one of DAMAGE."""
     known: Any = kind
     found: T = _reader(known)(data)
     return found

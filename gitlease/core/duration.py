@@ -37,7 +37,6 @@ def parse_duration(text: str, *, what: str = "duration") -> int:
 
 
 def _millionths(number: str) -> int:
-    """Decimal text exactly, in millionths: ``1.5`` is 1,500,000."""
     whole, _, part = number.partition(".")
     return int(whole) * 1_000_000 + int(part.ljust(6, "0") or 0)
 

@@ -47,8 +47,8 @@ else:
 _MISSING: Any = object()
 
 
-def said_of(value: Any) -> dict[str, Any]:
-    """The fields of a frozen value that are not as they would be by default."""
+def non_defaults(value: Any) -> dict[str, Any]:
+    """The fields of a frozen value that differ from their defaults."""
     fields: dict[str, _Field] = type(value).__frozen_fields__
     every = value.__dict__
     return {name: every[name] for name, one in fields.items() if every[name] != one.default}

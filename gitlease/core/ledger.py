@@ -36,7 +36,7 @@ EPOCH_SIZE = 10**12
 
 
 class Fate(Enum):
-    """What became of an operation, by what a later head of the ledger knows of it."""
+    """What became of an operation, according to a later head of the ledger."""
 
     APPLIED = "applied"
     LOST = "lost"  # final: the head has moved on, and the operation is not in it
@@ -79,7 +79,7 @@ class Header:
         return self.epoch * EPOCH_SIZE + self.sequence
 
     def entry(self, operation: str) -> RingEntry | None:
-        """What the ring knows of an operation id."""
+        """The ring's entry of an operation id; None if it has none."""
         if operation not in map(_ID, self.ring):  # as nearly always: found out at the speed of C
             return None
         return next(entry for entry in self.ring if entry.operation == operation)
@@ -125,11 +125,11 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a holder has yet to be told: ``what``, of ``ENDS_TOLD``, became of a lease of theirs.
+    """A message to a holder about the end of a lease; ``what`` is one of ``ENDS_TOLD``.
 
-    Others have ``taken_over`` or ``revoked`` it, or ``retired`` it long after it had run out. To a
-    session its person, or another session of theirs, has ``replaced`` it after it had run out, or
-    ended it: by a release, or as ``completed``, ``parked``, or ``run_out`` with its session.
+    Other people have ``taken_over`` or ``revoked`` it, or ``retired`` it after it expired. For a
+    session, its person or another of their sessions has ``replaced`` it after it expired, or ended
+    it: ``released``, ``completed``, ``parked``, or ``run_out`` with its session.
     """
 
     id: str
@@ -145,10 +145,10 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A place in the line of those who wait for a resource: since when, and until when at most.
+    """A place in the queue for a resource: since when, and until when at most.
 
-    Times are wall-clock milliseconds of whoever waits. One ticket stands at each resource that is
-    waited for together. See ``core.moves.tickets`` for what it is worth.
+    Times are wall-clock milliseconds of the waiting client. Waiting for several resources takes a
+    ticket for each. See ``core.moves.tickets``.
     """
 
     id: str
@@ -162,7 +162,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A record that cannot be read: where it lies, why, and whose it would be if that is known."""
+    """A record that cannot be read: its file, and why."""
 
     file: str
     problem: str
@@ -184,7 +184,7 @@ class Records(Protocol):
         """Every record that covers paths. Invalid when one of them is damaged."""
 
     def every(self) -> Iterator[Lease | Damage]:
-        """All records, damaged ones told apart: for lists, never for decisions."""
+        """All records, and the damaged ones as Damage: for lists, never for decisions."""
 
     def notes(self, resource: Resource) -> tuple[Note, ...]:
         """Notes left on a resource, oldest first."""
@@ -193,15 +193,15 @@ class Records(Protocol):
         """Notices waiting for a holder, oldest first."""
 
     def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
-        """Who waits for a resource, in any order. Invalid when that cannot be read."""
+        """The tickets for a resource, in any order. Invalid if they cannot be read."""
 
 
 @runtime_checkable
 class RowRecords(Protocol):
-    """Records of which a store keeps what it read, so that only what is new is read again.
+    """Records of a store with a cache, so that only new ones are read again.
 
-    ``kept`` is the folder of what was kept, for a store that has no other; without any everything
-    is read.
+    ``kept`` is the cache's folder, for a store that has none of its own; without a cache all
+    records are read.
     """
 
     def near(self, reach: Reach, kept: str = "") -> Iterable[Lease]:
@@ -287,7 +287,7 @@ class Ledger:
         return self.records.notices(holder) if changed is None else changed[1]
 
     def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
-        """Who waits for a resource; what cannot be read of it stands in nobody's way."""
+        """The tickets for a resource; none if they cannot be read, since they may block nobody."""
         resource = self.spelt(resource)
         changed = self.changes.tickets.get(resource.key)
         if changed is not None:
@@ -298,7 +298,7 @@ class Ledger:
             return ()
 
     def tickets_damage(self, resource: Resource) -> str | None:
-        """Why it cannot be read who waits for a resource; None where it can."""
+        """Why the tickets for a resource cannot be read; None if they can."""
         try:
             self.records.tickets(resource)
         except Invalid as damage:
@@ -324,8 +324,8 @@ class Ledger:
     def with_notices(self, holder: str, notices: tuple[Notice, ...]) -> Ledger:
         """With these notices for a holder; the oldest beyond the limit are dropped.
 
-        First those of what a person did to a session of theirs: what others did is told longer.
-        Those of more holders than one step may tell are left as they are: a notice is a courtesy.
+        Those about a person's own doing are dropped first. Notices for more holders than one step
+        may have are skipped: a notice is a courtesy.
         """
         own = [n.id for n in notices if same_person(n.by, n.to)]
         over = set(own[: max(0, len(notices) - NOTICES_KEPT)])

@@ -1,8 +1,8 @@
-"""How a holder learns that it is none any more: the closed list of reasons, and who decides.
+"""How a holder learns that it lost a lease: the closed list of reasons, and how one is found.
 
-A loss is final: what was lost is claimed again, never renewed. So a holder names the very grant
-that it renews, by the nonce of the grant; a later grant of the same thing, even to the same
-session, is another one.
+A loss is final: what was lost is claimed again, never renewed. So a holder names the grant
+that it renews, by its nonce; a later grant of the same resource is another one, even to the same
+session.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Loss(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """A grant that its holder believes in, and from when to when.
+    """A grant and the time for which its holder may rely on it.
 
     It counts from ``since``, the instant that was read before the change was built, for
     ``duration_ms``, by the larger of elapsed boot and wall time.
@@ -44,16 +44,16 @@ class Hold:
     duration_ms: int
 
     def left_ms(self, now: Instant) -> int:
-        """Milliseconds for which its holder may still believe in it; not positive when it is over.
+        """Milliseconds for which its holder may still rely on it; not positive once it is over.
 
-        By the instant alone: what the ledger says since is learnt with the next renewal.
+        By the clocks alone: newer changes of the ledger are learnt with the next renewal.
         """
         return self.duration_ms - self.since.elapsed_at_most(now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A grant that is lost: why, and whose doing it was where that is known."""
+    """A lost grant: why, and who caused it if that is known."""
 
     hold: Hold
     loss: Loss
@@ -65,7 +65,7 @@ class Lost:
         """The refusal to raise wherever the grant is relied on."""
         grant = self.hold.grant
         return LeaseLost(
-            f"{grant.resource} was lost: {said(self.loss, self.by)}"
+            f"{grant.resource} was lost: {_reason_text(self.loss, self.by)}"
             + (f" ({self.detail})" if self.detail else ""),
             resource=grant.resource.text,
             scope=grant.scope,
@@ -74,8 +74,7 @@ class Lost:
         )
 
 
-def said(loss: Loss, by: str | None = None) -> str:
-    """A reason as a person reads it."""
+def _reason_text(loss: Loss, by: str | None) -> str:
     who = by or "another"
     return {
         Loss.TAKEN_OVER: f"{who} took it over",
@@ -87,14 +86,14 @@ def said(loss: Loss, by: str | None = None) -> str:
 
 
 def still_held(ledger: Ledger, grant: Grant, holder: str, moment: Moment) -> Lease:
-    """The live lease of exactly this grant. LeaseLost, with the reason, where there is none."""
+    """The live lease of exactly this grant. Raises LeaseLost with the reason if there is none."""
     found = ledger.lease(grant.resource, grant.scope)
     loss, by = _judged(ledger, found, grant, holder, moment)
     if loss is None and found is not None:
         return found
     loss = loss or Loss.RELEASED_ELSEWHERE
     raise LeaseLost(
-        f"you no longer hold {grant.resource}: {said(loss, by)}",
+        f"you no longer hold {grant.resource}: {_reason_text(loss, by)}",
         resource=grant.resource.text,
         scope=grant.scope,
         conflicts=() if found is None else (found,),
@@ -105,11 +104,11 @@ def still_held(ledger: Ledger, grant: Grant, holder: str, moment: Moment) -> Lea
 
 
 def lost_by(notice: Notice) -> LeaseLost:
-    """The refusal for what another took, as the ledger has it for whoever held it."""
+    """The error for a lease that ended as this notice says."""
     loss = _TOLD[notice.what]
     why = f': "{notice.reason}"' if notice.reason else ""
     what = _ENDED.get(notice.what)
-    how = said(loss, notice.by) if what is None else f"{notice.by} {what}"
+    how = _reason_text(loss, notice.by) if what is None else f"{notice.by} {what}"
     return LeaseLost(
         f"you no longer hold {notice.resource}: {how}{why}",
         resource=notice.resource,
@@ -120,14 +119,14 @@ def lost_by(notice: Notice) -> LeaseLost:
 
 
 def explained(error: LeaseLost, notices: Sequence[Notice]) -> LeaseLost:
-    """The same refusal, by the word that was left of the loss where whoever raised it had none."""
+    """The same error, with the reason from a notice if its own was only inferred."""
     for notice in reversed(notices):
         at_it = fold(notice.resource) == fold(error.resource or "")
         at_it = at_it and (error.scope is None or fold(notice.scope) == fold(error.scope))
         if error.guessed and at_it:
-            told = lost_by(notice)
-            told.views, told.warnings = error.views, error.warnings
-            return told
+            known = lost_by(notice)
+            known.views, known.warnings = error.views, error.warnings
+            return known
     return error
 
 
@@ -184,7 +183,7 @@ ENDINGS = {
 
 
 def ending(events: Iterable[Event], token: int) -> tuple[Loss, str] | None:
-    """How the grant of a token ended, by the audit trail; None where it does not say."""
+    """How the grant of a token ended, and who ended it; None if the events do not tell."""
     for event in events:
         if event.token == token and event.kind in ENDINGS:
             return ENDINGS[event.kind], event.by
@@ -192,5 +191,5 @@ def ending(events: Iterable[Event], token: int) -> tuple[Loss, str] | None:
 
 
 def early_ms(hold: Hold) -> int:
-    """How long before its end a holder stops believing: it has yet to be told, and to stop."""
+    """Milliseconds before its end at which a holder is told to stop, which takes time."""
     return min(2 * MS, hold.duration_ms // 20)

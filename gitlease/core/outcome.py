@@ -9,7 +9,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Lease
 from gitlease.core.resources.resource import Resource
 
-LAPSED = "lapsed"  # the kind of event that tells of one's own lease that a later claim cleared away
+LAPSED = "lapsed"  # the event of one's own expired lease that a later claim replaced
 
 
 class Event(NamedTuple):
@@ -30,12 +30,11 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was done: ``leases`` as they are now (or as they ended), and what was displaced.
+    """What was done: ``leases`` as they are now (or as they ended), and those displaced.
 
     ``unassigned`` are the names whose edges were taken over, ``assigned`` those that keep theirs
-    beside a lease of the caller's. ``refused`` has the parts of an operation over several leases
-    that could not be done, and ``retired`` the resources that were cleaned up.
-    ``changed`` is False when the ledger already was as asked.
+    beside the caller's lease. ``refused`` has the errors of an operation over several leases,
+    ``retired`` the resources cleaned up. ``changed`` is False if there was nothing to do.
     """
 
     operation: str

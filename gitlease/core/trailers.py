@@ -38,14 +38,14 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Authorship:
-    """Whose work a commit is: its author's and its committer's, and of the grants that it names."""
+    """Whose work a commit is: its author and committer, and the grants that it names."""
 
     people: tuple[str, ...] = ()
     named: tuple[Named, ...] = ()
 
 
 def read_trailer(value: str) -> Named | None:
-    """What the value of a trailer names; None for what is no such trailer. Never raises."""
+    """The grant that a trailer's value names; None if it is not such a trailer. Never raises."""
     found = re.fullmatch(_TRAILER, value.strip()) if len(value) <= LONGEST else None
     if found is None or not value.isprintable():
         return None
@@ -64,7 +64,7 @@ def read_trailer(value: str) -> Named | None:
 
 
 def read_lines(lines: Iterable[str]) -> list[Named]:
-    """What the trailers among the lines of a message name."""
+    """The grants that the trailers among the lines of a message name."""
     values = (line.removeprefix(_NAME) for line in lines if line.startswith(_NAME))
     return [named for value in values if (named := read_trailer(value)) is not None]
 

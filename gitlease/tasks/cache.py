@@ -16,7 +16,7 @@ from typing import Any, Final
 from gitlease.core import edge
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import UsageError
-from gitlease.core.frozen import said_of
+from gitlease.core.frozen import non_defaults
 from gitlease.core.resources import pattern, resource
 from gitlease.core.resources.resource import name_resource
 from gitlease.engine.ports import TaskProblem
@@ -138,7 +138,7 @@ def _row(value: Value) -> Any:
     if isinstance(value, TaskProblem):
         return [value.message, sorted(value.keys)]
     said = {"resource": value.resource.text, "progress": value.progress.value}
-    return said_of(value) | said
+    return non_defaults(value) | said
 
 
 def _value(row: Any, file: str) -> Value:

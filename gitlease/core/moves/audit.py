@@ -52,10 +52,6 @@ class Pusher:
         """Whether this holder pushes; where nobody is known, whoever is named."""
         return self.holders is None or any(same_person(holder, mine) for mine in self.holders)
 
-    def may_bring(self, holder: str) -> bool:
-        """Whether they may push what this holder asks for."""
-        return self.gateway or self.may_be(holder)
-
     def may_govern(self, policy: Policy) -> bool:
         """Whether what admins ask for may come by it: then it is one of them itself."""
         return any(map(policy.is_admin, self.holders or ()))
@@ -111,7 +107,7 @@ def _check_writer(record: StepRecord, pusher: Pusher) -> None:
             raise Illegal(
                 "identity", f"it is of {printable(writer)} and of {printable(holder)} in one step"
             )
-        if not pusher.may_bring(holder):
+        if not pusher.gateway and not pusher.may_be(holder):
             raise Illegal(
                 "identity", f"it is written as {printable(holder)}, and {pusher.known} pushes it"
             )

@@ -162,7 +162,7 @@ def _renew_own(
         branch=op.actor.branch or mine.branch,
         edge=mine.edge or op.edge,
     )
-    state, taken, said = _displace(ledger, displaced, named, op, moment)
+    state, taken, events = _displace(ledger, displaced, named, op, moment)
     # What others may come to rely on must not be forgotten with the next heartbeat.
     before = (mine.session, mine.paths, mine.reason)
     quiet = before == (lease.session, lease.paths, lease.reason) and not displaced and not named
@@ -171,7 +171,7 @@ def _renew_own(
         operation=op.id,
         status=status,
         leases=(lease,),
-        events=(event(status, op.id, now, op.actor.holder, lease), *said),
+        events=(event(status, op.id, now, op.actor.holder, lease), *events),
         displaced=taken,
         is_renewal=quiet,
     )
@@ -218,19 +218,19 @@ def _displace(
     taken = tuple(x for x in displaced if x.state is State.ACTIVE and not x.same_holder(by))
     for old in taken:
         state = give_notice(state, old, op.id, "taken_over", by.holder, now, why)
-    said = [event("displaced", op.id, now, by.holder, x, reason=why) for x in taken]
+    events = [event("displaced", op.id, now, by.holder, x, reason=why) for x in taken]
     about = Event("displaced", op.id, now, by.holder, op.resource.text, op.scope, reason=why)
     left = without(named, taken)
     state, told = tell_assignees(
         state, left, about, what="taken_over", word=f"{op.id}-", first=len(taken)
     )
-    said += told
+    events += told
     for old in displaced:
         if old.state is State.ACTIVE and old.same_holder(by):
             state = tell_session(state, old, op, "replaced", now)
             if not holder_has(old, moment):
-                said.append(event(LAPSED, op.id, now, by.holder, old))
-    return state, taken, tuple(said)
+                events.append(event(LAPSED, op.id, now, by.holder, old))
+    return state, taken, tuple(events)
 
 
 def _grant(
@@ -249,13 +249,13 @@ def _grant(
         raise Invalid(
             f"the ledger's sequence is behind the token of {op.resource}: it was tampered with"
         )
-    state, taken, said = _displace(ledger, displaced, named, op, moment)
+    state, taken, events = _displace(ledger, displaced, named, op, moment)
     status = "taken_over" if taken or named else "claimed"
     outcome = Outcome(
         operation=op.id,
         status=status,
         leases=(lease,),
-        events=(event(status, op.id, now, actor.holder, lease), *said),
+        events=(event(status, op.id, now, actor.holder, lease), *events),
         displaced=taken,
     )
     return state.put(lease), outcome
@@ -267,7 +267,8 @@ def new_lease(
     """The ledger with one more token given, and the new lease that has it."""
     header = count_token(ledger.header)
     lease = Lease(
-        resource=first_spelling(ledger, op.resource),
+        # The first claimer's spelling, as long as the ledger has a record of the resource.
+        resource=next((x.resource for x in ledger.leases_of(op.resource)), op.resource),
         scope=scope,
         holder=op.actor.holder,
         session=op.actor.session,
@@ -288,11 +289,6 @@ def new_lease(
         margins=header.policy.margins,
     )
     return ledger.with_header(header), lease
-
-
-def first_spelling(ledger: Ledger, resource: Resource) -> Resource:
-    """The first claimer's spelling, as long as the ledger has a record of the resource."""
-    return next((x.resource for x in ledger.leases_of(resource)), resource)
 
 
 def give_notice(
@@ -339,9 +335,9 @@ def tell_assignees(
 
     The ids of their notices begin with ``word`` and are numbered from ``first``.
     """
-    said = []
+    events = []
     for number, assignee in enumerate(named, first):
-        said.append(about._replace(holder=assignee.known))
+        events.append(about._replace(holder=assignee.known))
         for place, holder in enumerate(assignee.holders):
             if same_person(holder, about.by):
                 continue
@@ -357,7 +353,7 @@ def tell_assignees(
                 reason=about.reason,
             )
             ledger = ledger.with_notices(holder, (*ledger.notices(holder), notice))
-    return ledger, said
+    return ledger, events
 
 
 def event(

@@ -61,8 +61,8 @@ def add_note(ledger: Ledger, op: AddNote, moment: Moment) -> tuple[Ledger, Outco
     """Leave a note for the next holder: anyone may."""
     now = moment.now.wall_ms
     state = noted(ledger, op.resource, op.id, op.actor, now, op.text)
-    said = note_event(op.id, op.resource, op.actor, now, op.text)
-    return state, Outcome(operation=op.id, status="noted", events=(said,))
+    noting = note_event(op.id, op.resource, op.actor, now, op.text)
+    return state, Outcome(operation=op.id, status="noted", events=(noting,))
 
 
 def set_policy(ledger: Ledger, op: SetPolicy, moment: Moment) -> tuple[Ledger, Outcome]:

@@ -216,7 +216,13 @@ def held_for(
         return mine
     kept = [x for x, how in stood if how is Relation.PARKED and _in_scope(x, scope)]
     if kept:
-        raise _only_parked(kept[0])
+        raise LeaseLost(
+            f"{kept[0].resource} is parked: no session holds it",
+            resource=kept[0].resource.text,
+            scope=kept[0].scope,
+            conflicts=(kept[0],),
+            hints=("claim it to resume",),
+        )
     policy = ledger.header.policy
     theirs = _blockers(stood, scope, verb, Verdict.NOT_HOLDER)
     if theirs:
@@ -242,16 +248,6 @@ def of_session(
         elif not lease.left_behind:
             lost.append(_lost(lease.resource, lease.scope, (lease,)))
     return mine, tuple(lost)
-
-
-def _only_parked(lease: Lease) -> LeaseLost:
-    return LeaseLost(
-        f"{lease.resource} is parked: no session holds it",
-        resource=lease.resource.text,
-        scope=lease.scope,
-        conflicts=(lease,),
-        hints=("claim it to resume",),
-    )
 
 
 def _lost(resource: Resource, scope: str | None, left: tuple[Lease, ...]) -> LeaseLost:
@@ -283,24 +279,16 @@ def _of_grants(
 
 
 def _mine_to_end(ledger: Ledger, op: Release | Complete, moment: Moment) -> list[Lease]:
-    mine = may_end(ledger, op.resource, op.scope, op.actor, moment)
-    named = () if mine else named_in_file(ledger, op, moment)
-    if named:
-        raise assigned_error(op.resource, op.scope, named)
-    return mine
-
-
-def may_end(
-    ledger: Ledger, resource: Resource, scope: str | None, actor: Actor, moment: Moment
-) -> list[Lease]:
-    """The caller's leases that release and done may end; LeaseHeld when only others have it."""
-    stood = relations(ledger, resource, actor, moment)
-    mine = _pick(stood, scope, lambda row: row.end, moment)
+    stood = relations(ledger, op.resource, op.actor, moment)
+    mine = _pick(stood, op.scope, lambda row: row.end, moment)
     if mine:
         return mine
-    theirs = _blockers(stood, scope, lambda row: row.end, Verdict.HELD)
+    theirs = _blockers(stood, op.scope, lambda row: row.end, Verdict.HELD)
     if theirs:
-        raise held_error(resource, scope, theirs, ledger.header.policy, moment)
+        raise held_error(op.resource, op.scope, theirs, ledger.header.policy, moment)
+    named = named_in_file(ledger, op, moment)
+    if named:
+        raise assigned_error(op.resource, op.scope, named)
     return []
 
 

@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from gitlease.core.errors import GitleaseError, Invalid, check_text
-from gitlease.core.frozen import said_of
+from gitlease.core.frozen import non_defaults
 from gitlease.core.lease import Actor
 from gitlease.core.ledger import MAX_STEP
 from gitlease.core.moves.operations import MAX_PATHS_LENGTH, Operation, Pick
@@ -86,7 +86,7 @@ def plain(value: Any) -> Any:
         return sorted(plain(one) for one in value)
     if isinstance(value, tuple):
         return [plain(one) for one in value]
-    return {name: plain(one) for name, one in said_of(value).items()}
+    return {name: plain(one) for name, one in non_defaults(value).items()}
 
 
 def _read_operation(data: Any, actor: Any) -> Operation:

@@ -1,6 +1,6 @@
-"""Operations: what is asked of a ledger, as plain data with an id of its own.
+"""Operations: requests to a ledger, as plain data, each with its own id.
 
-They say nothing of how or when they are carried out, so one process can hand them to another, a
+They do not say how or when they are carried out, so one process can hand them to another, a
 gateway can join them into one push and a simulation can replay them.
 """
 
@@ -85,7 +85,7 @@ class Pick(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One grant of a lease, told from every other of the same thing by the nonce ``lease_id``."""
+    """One grant of a lease, distinguished from all others by the nonce ``lease_id``."""
 
     resource: Resource
     scope: str
@@ -95,7 +95,7 @@ class Grant:
 
 
 def grant_of(lease: Lease) -> Grant:
-    """The grant that a record tells of."""
+    """The grant of a record."""
     return Grant(lease.resource, lease.scope, lease.session, lease.lease_id, lease.token)
 
 
@@ -150,10 +150,9 @@ class Park(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndSession(Operation):
-    """Gives back what runs of the caller's hold: exactly these grants, if they are still theirs.
+    """Gives back leases of the caller's runs: exactly these grants, if still theirs.
 
-    Whoever names a run of its own speaks for it. With ``park`` they are parked for ``seconds``,
-    otherwise released.
+    With ``park`` they are parked for ``seconds``, otherwise released.
     """
 
     grants: tuple[Grant, ...]
@@ -164,10 +163,9 @@ class EndSession(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOut(Operation):
-    """Has what runs of the caller's hold run out now: exactly these grants, if still theirs.
+    """Expires leases of the caller's runs now: exactly these grants, if still theirs.
 
-    Edges are kept: the work is not finished, only whoever did it is gone. What has no edge is
-    released.
+    Edges are kept, since the work is not finished. Leases without an edge are released.
     """
 
     grants: tuple[Grant, ...]
@@ -176,7 +174,7 @@ class RunOut(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bind(Operation):
-    """Makes what the caller's person holds of these without a session its session's, for a time."""
+    """Binds the unbound leases of the caller's person on these resources to the session."""
 
     resources: tuple[Resource, ...]
     scope: str = WHOLE
@@ -184,9 +182,9 @@ class Bind(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unbind(Operation):
-    """Gives back what a run bound: exactly these grants belong to no session then.
+    """Unbinds exactly these grants from the run that bound them.
 
-    It is for that run; or for its person, who has made sure that the run is dead.
+    For that run, or for its person once they made sure that the run is dead.
     """
 
     grants: tuple[Grant, ...]
@@ -236,7 +234,7 @@ class Retirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retire(Operation):
-    """Cleans up what lapsed, and nothing that is live: one operation for many resources."""
+    """Cleans up lapsed leases, never live ones: one operation for many resources."""
 
     items: tuple[Retirement, ...]
 

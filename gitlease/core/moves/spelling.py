@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gitlease.core.errors import PolicyRefused, UsageError
-from gitlease.core.frozen import replace, said_of
+from gitlease.core.frozen import non_defaults, replace
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.operations import Grant, Operation, Retirement
 from gitlease.core.policy import Issues, Policy, issue_resource, reads_as_issue
@@ -55,7 +55,7 @@ def _spelt(value: Any, host: Issues) -> Any:
     if isinstance(value, tuple):
         return tuple(_spelt(part, host) for part in value)
     if isinstance(value, Operation | Retirement | Grant):
-        fields = said_of(value).items()
+        fields = non_defaults(value).items()
         return replace(value, **{name: _spelt(part, host) for name, part in fields})
     return value
 
@@ -67,5 +67,5 @@ def _named(value: Any) -> Iterator[Resource]:
         for part in value:
             yield from _named(part)
     elif isinstance(value, Operation | Retirement | Grant):
-        for part in said_of(value).values():
+        for part in non_defaults(value).values():
             yield from _named(part)

@@ -77,7 +77,7 @@ def take(ledger: Ledger, op: TakeTicket, moment: Moment) -> tuple[Ledger, Outcom
         raise UsageError("a ticket needs a resource to wait for")
     if len(op.resources) + len(ledger.changes.tickets) > MAX_STEP:
         raise UsageError(f"one step stands in line for at most {MAX_STEP} resources")
-    state, said = ledger, list[Event]()
+    state, events = ledger, list[Event]()
     for resource in op.resources:
         waiting = line(ledger.tickets(resource), now)
         others = tuple(t for t in waiting if t.id != op.ticket)
@@ -97,23 +97,23 @@ def take(ledger: Ledger, op: TakeTicket, moment: Moment) -> tuple[Ledger, Outcom
             until=min(op.until, now + LONGEST_TICKET),
         )
         state = state.with_tickets(resource, tuple(sorted((*others, mine), key=_order)))
-        said.append(_event("waiting", op, resource, op.scope, now))
-    return state, Outcome(operation=op.id, status="waiting", events=tuple(said), is_renewal=True)
+        events.append(_event("waiting", op, resource, op.scope, now))
+    return state, Outcome(operation=op.id, status="waiting", events=tuple(events), is_renewal=True)
 
 
 def leave(ledger: Ledger, op: LeaveTicket, moment: Moment) -> tuple[Ledger, Outcome]:
     """Leave the line; only one's own ticket is ever taken away."""
     now = moment.now.wall_ms
-    state, said = ledger, list[Event]()
+    state, events = ledger, list[Event]()
     for resource in op.resources:
         before = ledger.tickets(resource)
         mine = next((t for t in before if t.id == op.ticket and _is_by(t, op.actor)), None)
         if mine is not None:
             kept = tuple(t for t in line(before, now) if t is not mine)
             state = state.with_tickets(resource, kept)
-            said.append(_event("left", op, resource, mine.scope, now))
+            events.append(_event("left", op, resource, mine.scope, now))
     return state, Outcome(
-        operation=op.id, status="left", events=tuple(said), changed=bool(said), is_renewal=True
+        operation=op.id, status="left", events=tuple(events), changed=bool(events), is_renewal=True
     )
 
 

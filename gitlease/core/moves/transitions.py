@@ -164,11 +164,8 @@ def _only_renews(results: Sequence[Outcome | GitleaseError]) -> bool:
 
 
 def _check_reported(applied: Applied) -> None:
-    """See that every live lease that is reported stands in the ledger that will be written.
-
-    Only a later operation of the same step may have ended or replaced it. Anything else is a fault
-    of gitlease itself, and must never be told as a success (S3, S6).
-    """
+    # Every reported live lease must be in the ledger to be written, unless a later operation of
+    # the step ended or replaced it. Anything else is a bug and must not read as success (S3, S6).
     ids, ended = {outcome.operation for outcome in applied.outcomes}, set[int]()
     for outcome in reversed(applied.outcomes):
         for lease in outcome.leases:
@@ -181,7 +178,7 @@ def _check_reported(applied: Applied) -> None:
             if stands != lease and (own or not later):
                 raise RuntimeError(f"{lease.resource} was granted, and is not in the ledger")
         ended.update(lease.token for lease in outcome.displaced)
-        # The caller's own that had run out is displaced, too, and only its event tells.
+        # The caller's own expired lease is displaced as well, but only its event shows that.
         ended.update(x.token for x in outcome.events if x.kind == LAPSED and x.token is not None)
 
 

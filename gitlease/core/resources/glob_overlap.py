@@ -92,12 +92,11 @@ class StateRow:
         return here >> len(self.tokens) == 1
 
     def _skip(self, here: int) -> int:
-        """Add the places reached by letting a DEEP or STAR read nothing."""
+        # A DEEP or STAR may read nothing.
         here |= (here & self.deeps) << 1  # first: a STAR may follow a DEEP, never precede it
         return here | (here & self.stars) << 1
 
     def _readers(self, token: str | Chars) -> int:
-        """The places whose token reads the character, or one of the characters, of `token`."""
         if isinstance(token, str):
             readers = self.plain.get(token, 0)
             for chars, places in self.classes.items():

@@ -270,7 +270,7 @@ def _class(body: str, *, negated: bool) -> Token:
 
 
 def _span(low: str, high: str) -> Span:
-    """The codes of a class member, each end of which may have a backslash before it."""
+    # Each end may have a backslash before it.
     return ord(low[-1]), ord((high or low)[-1]) + 1
 
 
@@ -286,7 +286,6 @@ def _complement(spans: list[Span]) -> list[Span]:
 
 
 def _is_single(char: str) -> bool:
-    """Whether no spelling of the character takes several: neither a folding nor a lone mark."""
     return len(fold(char)) == 1 and not unicodedata.combining(char)
 
 

@@ -179,8 +179,7 @@ def check_braces(word: str) -> None:
 
 
 def _check_text(word: str) -> None:
-    """UsageError for what no record can hold: a file's name of other bytes has surrogates in it."""
-    try:
+    try:  # a file name that is not UTF-8 has surrogates, which no record can hold
         word.encode()
     except UnicodeEncodeError:
         safe = word.encode("utf-8", "backslashreplace").decode()
