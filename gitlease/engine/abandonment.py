@@ -45,7 +45,7 @@ def last_seen(
 def is_alive(session: LedgerSession, seen: LastSeen) -> bool:
     """Whether a sign of life is no older than what the ledger calls abandoned."""
     head = session.store.known(session.layer)
-    policy = head.ledger.header.policy if head and head.ledger else DEFAULT_POLICY
+    policy = head.policy if head else DEFAULT_POLICY
     since = session.clock.now().wall_ms - policy.abandoned_after * MS
     return bool(seen.doubt) or (seen.at is not None and seen.at >= since)
 

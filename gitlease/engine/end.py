@@ -37,8 +37,23 @@ def release(
     clone also while another person has the lease.
     """
     wanted = several(resources)
+
+    def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
+        planned = session.edges.plan_end(wanted, keep_status=keep_status)
+        return [
+            Release(
+                id=fresh_id(),
+                actor=session.actor,
+                resource=p.resource,
+                scope=scope,
+                note=note,
+                assigned=p.others,
+            )
+            for p in planned
+        ], planned
+
     try:
-        return _release(session, wanted, scope, note, commit, keep_status=keep_status)
+        return change_with_edges(session, "release", plan, goal=ENDED, commit=commit)
     except LeaseHeld as refusal:
         retired = _retire_edge(session, wanted, refusal, commit) if note is None else None
         if retired is None:
@@ -108,33 +123,6 @@ def _write(
     if problem := next((w.problem for w in written if w.problem), ""):
         raise Invalid(f"{written[0].change.file}: {problem}", resource=asked.text)
     return written
-
-
-def _release(
-    session: LedgerSession,
-    wanted: Sequence[Resource],
-    scope: str | None,
-    note: str | None,
-    commit: bool | None,
-    *,
-    keep_status: bool,
-) -> Answer:
-
-    def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
-        planned = session.edges.plan_end(wanted, keep_status=keep_status)
-        return [
-            Release(
-                id=fresh_id(),
-                actor=session.actor,
-                resource=p.resource,
-                scope=scope,
-                note=note,
-                assigned=p.others,
-            )
-            for p in planned
-        ], planned
-
-    return change_with_edges(session, "release", plan, goal=ENDED, commit=commit)
 
 
 def complete(

@@ -15,7 +15,6 @@ import random
 from collections.abc import Callable, Sequence
 
 from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable
-from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.loss import Hold, Loss, Lost, early_ms, ending, still_held
@@ -120,11 +119,10 @@ class Keeper:
                 renewed += holds_of(answer)
                 by_id = {hold.grant.lease_id: hold for hold in part}
                 for refusal in answer.refused:
-                    hold = _subject(refusal, by_id)
-                    if hold is None:
-                        failure = refusal
+                    if isinstance(refusal, LeaseLost) and refusal.lease_id in by_id:
+                        lost.append(_lost(session, by_id[refusal.lease_id], refusal))
                     else:
-                        lost.append(_lost(session, hold, refusal))
+                        failure = refusal
         except GitleaseError as error:
             failure = error
         except Exception as error:  # a fault of ours is no reason to stop beating
@@ -278,9 +276,8 @@ def _gone(session: LedgerSession, head: Snapshot, hold: Hold) -> Lost | None:
     ledger, grant = head.ledger, hold.grant
     if ledger is None or ledger.header.token < grant.token:
         return None  # of before the grant
-    moment = Moment(now=session.clock.now(), seen=head.seen)
     try:
-        still_held(ledger, grant, session.actor.holder, moment)
+        still_held(ledger, grant, session.actor.holder, session.moment(head))
     except LeaseLost as refusal:
         if refusal.loss is not Loss.EXPIRED:
             return _lost(session, hold, refusal)
@@ -289,17 +286,10 @@ def _gone(session: LedgerSession, head: Snapshot, hold: Hold) -> Lost | None:
     return None
 
 
-def _subject(refusal: GitleaseError, by_id: dict[str, Hold]) -> Hold | None:
-    return by_id.get(refusal.lease_id or "") if isinstance(refusal, LeaseLost) else None
-
-
-def _lost(session: LedgerSession, hold: Hold, refusal: GitleaseError) -> Lost:
-    """Why a grant is lost: by the audit trail where that still tells, else by what stands there."""
-    loss = refusal.loss if isinstance(refusal, LeaseLost) else None
-    reason, by = loss or Loss.EXPIRED, refusal.whose
+def _lost(session: LedgerSession, hold: Hold, refusal: LeaseLost) -> Lost:
     try:
-        told = ending(session.store.history(session.layer, EVENTS_SEARCHED), hold.grant.token)
+        end = ending(session.store.history(session.layer, EVENTS_SEARCHED), hold.grant.token)
     except GitleaseError:
-        told = None
-    reason, by = told or (reason, by)
-    return Lost(hold=hold, loss=reason, by=by)
+        end = None
+    loss, by = end or (refusal.loss or Loss.EXPIRED, refusal.whose)
+    return Lost(hold=hold, loss=loss, by=by)

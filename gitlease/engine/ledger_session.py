@@ -16,7 +16,7 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease
 from gitlease.core.ledger import MAX_STEP, Notice
 from gitlease.core.moves.operations import Acknowledge, Operation
-from gitlease.core.policy import DEFAULT_POLICY, Policy
+from gitlease.core.policy import Policy
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import named
 from gitlease.engine.edges import Edges
@@ -46,7 +46,7 @@ class Look:
 
     @property
     def policy(self) -> Policy:
-        return self.head.ledger.header.policy if self.head.ledger else DEFAULT_POLICY
+        return self.head.policy
 
 
 class LedgerSession:
@@ -115,7 +115,7 @@ class LedgerSession:
 
         def read() -> Policy | None:
             head = self.store.known(self.layer)
-            return head.ledger.header.policy if head and head.ledger else None
+            return head.policy if head and head.ledger else None
 
         return _read_anew(read)
 

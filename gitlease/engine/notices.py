@@ -68,9 +68,9 @@ def unread_records(head: Snapshot) -> tuple[str, ...]:
     return tuple(f"{text}: its paths are not checked" for text in damage)
 
 
-def unreadable_line(ledger: Ledger, resource: Resource | None) -> tuple[str, ...]:
-    """That it cannot be read who waits for a resource, which keeps nobody from claiming it."""
-    problem = None if resource is None else ledger.tickets_damage(resource)
+def unreadable_line(ledger: Ledger, resource: Resource) -> tuple[str, ...]:
+    """Report an unreadable waiting line, which keeps nobody from claiming the resource."""
+    problem = ledger.tickets_damage(resource)
     return () if problem is None else (problem,)
 
 
@@ -110,14 +110,10 @@ def told_by(
     That one may land yet is said once in this clone.
     """
     settled = settle(store, store.pending(head.layer) if waiting is None else waiting, head)
-    return settled.said + _open_still(store, head.layer, settled.open)
-
-
-def _open_still(store: LedgerStore, layer: str, still: Sequence[Pending]) -> tuple[str, ...]:
-    if not still:
-        return ()
-    before = store.shown(layer, [x.operations[0] for x in still])
-    return tuple(_became(x, Fate.UNDECIDED) for x in still if x.operations[0] not in before)
+    still = {x.operations[0]: x for x in settled.open}
+    before = store.shown(head.layer, list(still)) if still else frozenset()
+    undecided = (_became(x, Fate.UNDECIDED) for key, x in still.items() if key not in before)
+    return (*settled.said, *undecided)
 
 
 def _became(pending: Pending, fate: Fate) -> str:

@@ -1,4 +1,4 @@
-"""What the engine needs of the outside world: what each method promises, and what it raises."""
+"""The interfaces that the engine needs from the outside: promises and errors of each method."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Lease
 from gitlease.core.ledger import Fate, Ledger
+from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.resource import Resource
 
 if TYPE_CHECKING:  # hooks know ports, and have no time for the table of transitions
@@ -26,7 +27,7 @@ _DOING: list[str] = []
 
 @contextmanager
 def doing(text: str) -> Iterator[None]:
-    """Say what is done while the block runs (``reading task files``), for a face to show it."""
+    """Name the work in progress while the block runs (``reading task files``), for progress."""
     _DOING.append(text)
     try:
         yield
@@ -35,8 +36,8 @@ def doing(text: str) -> Iterator[None]:
 
 
 def at_present() -> str | None:
-    """The innermost of what is being done, from any thread; None where nothing says so."""
-    now = _DOING[-1:]
+    """The innermost work in progress of any thread, or None."""
+    now = _DOING[-1:]  # another thread may empty it meanwhile
     return now[0] if now else None
 
 
@@ -52,11 +53,11 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One known state of a ledger ref: None as ``ledger`` when the ref does not exist.
+    """One known state of a ledger ref; ``ledger`` is None if the ref does not exist.
 
     ``version`` is the store's opaque name of the state (a commit id; ``""`` for no ref), which a
-    swap expects. ``received`` is when it was read. ``seen`` tells when this clone first saw a
-    record. ``warnings`` are facts that a person should know of what was read.
+    swap expects. ``received`` is when it was read, ``seen`` gives this clone's first sighting of a
+    record, and ``warnings`` are meant for the user.
     """
 
     layer: str
@@ -66,10 +67,14 @@ class Snapshot:
     seen: Callable[[Lease], Sighting | None] = lambda _lease: None
     warnings: tuple[str, ...] = ()
 
+    @property
+    def policy(self) -> Policy:
+        return self.ledger.header.policy if self.ledger else DEFAULT_POLICY
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerStep:
-    """A state of a ledger on the way between two others, with what was said of the step to it."""
+    """A state of a ledger between two others, with the audit events of the step to it."""
 
     ledger: Ledger
     events: tuple[Event, ...]
@@ -89,7 +94,7 @@ class Change:
 
     @property
     def renewal(self) -> bool:
-        """Whether history may replace it by the next renewal."""
+        """Whether the next renewal may replace it in history."""
         return self.decided.applied.only_renews
 
     @property
@@ -99,7 +104,7 @@ class Change:
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """The ids of what it carries."""
+        """The ids of its operations."""
         return tuple(operation.id for operation in self.decided.record.operations)
 
 
@@ -108,8 +113,7 @@ class Prepared:
     """Changes whose objects are written, ready to be swapped; the same bytes on every try.
 
     ``replacing`` has the layers whose last renewal would be replaced in history, ``appended`` those
-    where it would have been, but for a server that refuses that. ``expected`` has versions of other
-    pasts that are to be replaced, by their layers.
+    whose server refuses that. ``expected`` has by layer the version of another past to replace.
     """
 
     changes: Mapping[str, Change]
@@ -138,10 +142,9 @@ class Cause(Enum):
 class Swapped:
     """The outcome of a swap, decided by reading, with the heads as they are now.
 
-    ``sent`` is False where it is certain that no request for this change, by this try or another,
-    left this machine, so that it cannot land later. ``detail`` is what the remote said, without
-    secrets, ``said`` the lines that it printed at a clean success, and ``hints`` those that its
-    hooks gave with a refusal.
+    ``sent`` is False if it is certain that no request for this change ever left this machine, so
+    that it cannot land later. ``detail`` is the remote's message without secrets, ``said`` its
+    output after a clean success, and ``hints`` come from its hooks with a refusal.
     """
 
     fate: Fate
@@ -155,11 +158,10 @@ class Swapped:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """An operation whose outcome was not known when its command ended.
+    """An operation whose outcome was unknown when its command ended.
 
-    ``at`` is the instant of its decision, from which the records count that it wrote of
-    ``resources``, whoever finds them in the ledger, and when. ``decision``: history keeps it for
-    ever, as no renewal is.
+    ``at`` is the instant of its decision, from which the records that it wrote of ``resources``
+    count. ``decision``: history keeps it forever, unlike a renewal.
     """
 
     operations: tuple[str, ...]
@@ -177,37 +179,34 @@ class LedgerStore(Protocol):
     """One place where ledgers live, with a ref for each layer.
 
     Every method that asks the remote raises Unavailable when it cannot be reached, Denied when it
-    refuses, Invalid for what cannot be a ledger, and Rollback for an older or another one. What is
-    damaged of this clone's copy is made anew on the way; reading a ledger, and ``prepare`` and
-    ``swap``, raise HeadGone where the remote has another state by then: it was lost.
+    refuses, Invalid for what cannot be a ledger, and Rollback for an older or another one. Damage
+    to this clone's copy is repaired on the way; reading a ledger, ``prepare`` and ``swap`` raise
+    HeadGone if the remote has moved on by then and the state is lost.
     """
 
     def known(self, layer: str) -> Snapshot | None:
-        """The last known state, asking nobody; None before the first contact."""
+        """The last known state, without a connection; None before the first contact."""
 
     def fetch(self, layer: str, there: str = "") -> Snapshot:
-        """The state now. One connection; none if it is ``there``, as a peek has just found it."""
+        """The state now. One connection; none if it is ``there``, the version of a fresh peek."""
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
-        """The versions at the refs now, of those that are. One connection, no objects."""
+        """The versions of the refs that exist now. One connection, no objects."""
 
     def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
-        """Waits so long at most for others of this clone that change these. It only saves work."""
+        """Wait at most so long for other processes of this clone. It only saves work."""
 
     def mark(self, layer: str) -> str:
-        """A word that differs whenever this clone has come to know another head. It is cheap."""
+        """A cheap token that changes whenever this clone learns of another head."""
 
     def nearby(self, layer: str) -> str:
-        """A word that differs when another clone on this machine has ended a lease, if it can tell.
-
-        It is cheap, and worth no belief: who sees it change asks the remote.
-        """
+        """A cheap hint that changes when another clone on this machine ends a lease."""
 
     def prepare(self, changes: Sequence[Change]) -> Prepared:
         """Write the objects of one step in each of several ledgers. No connection."""
 
     def swap(self, prepared: Prepared) -> Swapped:
-        """Replace every base by its change, all or none, if each ref is still its base.
+        """Replace every base by its change, all or none, if each ref is still at its base.
 
         One connection when it is applied cleanly; otherwise the refs are read back.
         """
@@ -216,19 +215,16 @@ class LedgerStore(Protocol):
         """The same changes as additions to history, for a server that refuses replacements."""
 
     def confirm(self, layer: str, *, rolled_back: bool = False) -> Snapshot:
-        """Accept the ledger that the remote has now as the one of this clone.
-
-        Another past of the same ledger only where it is said to be ``rolled_back``.
-        """
+        """Accept the remote's ledger; another past of the known one only if ``rolled_back``."""
 
     def pending(self, layer: str) -> Iterable[Pending]:
-        """Operations of commands that ended without knowing their outcome."""
+        """Operations whose commands ended without knowing their outcome."""
 
     def settle(self, pending: Pending, head: Snapshot) -> Fate:
         """What became of a pending operation, given the head; forgets it unless undecided."""
 
     def keep_pending(self, prepared: Prepared) -> None:
-        """Remember a change whose outcome this command will not find out any more."""
+        """Remember a change whose outcome this command will not learn."""
 
     def forget_pending(self, prepared: Prepared) -> None:
         """Forget a change whose outcome became known otherwise."""
@@ -237,40 +233,40 @@ class LedgerStore(Protocol):
         """The audit trail of the last known state, newest first; ``older``: see ``deepen``."""
 
     def deepen(self, layer: str) -> bool:
-        """Fetch the history that a first contact left out; False, asking nobody, for none."""
+        """Fetch the history that the first contact left out; False without a connection if none."""
 
     def steps(self, before: Snapshot, after: Snapshot, limit: int) -> Sequence[LedgerStep]:
-        """Every state after one of this clone's up to another, oldest first; nothing where there
-        are more than ``limit``, or no way leads there. After no state: the last ``limit`` ones."""
+        """Every state after ``before`` up to ``after``, oldest first; none if there are more than
+        ``limit`` or no path. If ``before`` has no version: the last ``limit`` ones."""
 
     def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
         """Remember notices as shown in this clone; returns those that had been shown before."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should know about this store: a local ledger, say."""
+        """Warnings about this store: a local ledger, say."""
 
     @property
     def place(self) -> str:
-        """Where it is, for messages: without secrets."""
+        """The location for messages, without secrets."""
 
 
 class WorkStore(LedgerStore, Protocol):
-    """A store whose ledgers lie in the repository of the work: both can move together."""
+    """A store in the repository of the work: ledgers and work can move in one push."""
 
     def swap_with(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
-        """Like ``swap``, with the refs of ``work`` in the same push: all of them, or none.
+        """Like ``swap``, with the refs of ``work`` in the same push, all or none.
 
-        Only a clean success of all counts; otherwise both sides are read back.
+        Only a clean success counts; otherwise both sides are read back.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class TaskProblem:
-    """A task file that cannot be used: where, why, and which tasks it may be (folded names).
+    """A task file that cannot be used, with the folded names of the tasks it may be.
 
-    ``message`` begins with the file, and its line where there is one. Without ``keys`` it may be
-    any task. ``double``: nothing is wrong with it but that another file has the same id.
+    ``message`` begins with the file and, if known, its line. Without ``keys`` it may be any task.
+    ``double``: its only fault is that another file has the same id.
     """
 
     file: str
@@ -281,7 +277,7 @@ class TaskProblem:
 
 @dataclass(frozen=True, slots=True)
 class TaskList:
-    """What the task files say: readable tasks in the order of their files, and the others."""
+    """The readable tasks in the order of their files, and the problems of the others."""
 
     tasks: tuple[Task, ...] = ()
     problems: tuple[TaskProblem, ...] = ()
@@ -299,9 +295,9 @@ class TaskChange:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of one change: whether the file changed, and the commit that records the edge.
+    """The result of one change: whether the file changed, and the commit that records the edge.
 
-    ``problem`` says what could not be done of it, ``""`` where all was.
+    ``problem`` describes the part that failed, ``""`` if none did.
     """
 
     change: TaskChange
@@ -315,8 +311,8 @@ class Intent:
     """A change of task files that goes with a step of the ledger, kept until both are made.
 
     ``goal`` is what the ledger must show for the change to be right: ``held``, ``ended``,
-    ``completed`` or ``completed part`` for ``holder``, or ``retired``, by whomever. ``operations``
-    are the ids of the step.
+    ``completed`` or ``completed part`` for ``holder``, or ``retired`` by anyone. ``operations`` are
+    the ids of the step.
     """
 
     id: str
@@ -330,9 +326,9 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class LastSeen:
-    """The last sign of life of a task's assignees: ``at`` in ms, and ``what`` was seen of them.
+    """The last sign of life of a task's assignees: ``at`` in ms, and ``what`` was seen.
 
-    ``doubt`` says why this clone may lack a later one, ``""`` where it does not.
+    ``doubt`` is why this clone may lack a later one, ``""`` if it does not.
     """
 
     at: int | None = None
@@ -341,7 +337,7 @@ class LastSeen:
 
 
 LookForLife = Callable[[Task, Sequence[str], bool], LastSeen]
-"""Finds the last sign of life on a task of some holders, or of names as its file has them.
+"""Finds the last sign of life on a task of some holders, or of names as its file spells them.
 
 With True it asks the remote whether this clone lacks any of the work, and never fails.
 """
@@ -350,51 +346,51 @@ With True it asks the remote whether this clone lacks any of the work, and never
 class TaskFiles(Protocol):
     """The task files of one work tree, and of any ref of its repository.
 
-    Whatever cannot be used as a task file is a problem that names file and line, never a traceback.
+    An unusable task file is a problem that names file and line, never a traceback.
     """
 
     def exist(self) -> bool:
-        """Whether the project has any task file. Parses none."""
+        """Whether the project has any task file, without parsing any."""
 
     def read(self, ref: str | None = None) -> TaskList:
-        """Every task: of the work tree, or of a ref (NotFound where there is no such ref)."""
+        """Every task of the work tree, or of a ref. Raises NotFound for an unknown ref."""
 
     def was_moved(self, task: Task, message: str) -> bool:
-        """Whether a claim put this task in progress: one made here, or by a commit with a message
-        that begins with ``message``. Not where it was so before, and not where git cannot tell.
+        """Whether a claim put this task in progress, here or in a commit whose message begins with
+        ``message``. False if it was in progress before, or if git cannot tell.
         """
 
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
-        """See that every change could be made safely, and make none. Invalid where not."""
+        """Raise Invalid unless every change could be made safely; make none."""
 
     def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
         """Make the changes in the work tree and, with ``commit``, as one commit of only them.
 
-        What is made already is left: to repeat it is safe. A file that cannot be written is a
-        problem in its answer, and does not keep the others from being written.
+        Repeating it is safe. A file that cannot be written is a problem in its answer, and the
+        others are written all the same.
         """
 
     def intend(self, intent: Intent) -> None:
-        """Remember an intent until it is settled, also when this process is killed."""
+        """Remember an intent until it is settled, even if this process is killed."""
 
     def settled(self, intent: Intent) -> None:
         """Forget an intent."""
 
     def leave(self, intent: Intent) -> None:
-        """Leave an intent behind, for whichever process looks next: this one or another."""
+        """Leave an intent behind for the next process that looks."""
 
     def at(self, root: str) -> TaskFiles | None:
-        """The task files of another work tree of this clone; None where it is gone."""
+        """The task files of another work tree of this clone; None if it is gone."""
 
     def left_behind(self) -> Sequence[Intent]:
-        """The intents that were left, or whose processes are no more; each to one at a time."""
+        """The intents left behind or of ended processes, each given to one caller at a time."""
 
 
 class Inbox(Protocol):
-    """What work in the background has to say to whom it was done for, at their next call."""
+    """Messages of background work for its owner's next call."""
 
     def leave(self, texts: Sequence[str]) -> None:
-        """Leave some lines. It never fails."""
+        """Leave some lines; never fails."""
 
     def take(self) -> tuple[str, ...]:
-        """The lines that were left, the oldest first, each only once."""
+        """The lines left, oldest first, each only once."""

@@ -254,14 +254,14 @@ def _end(
 ) -> Answer:
     """One step: the leases, and the edges of those tasks that are released."""
     if isinstance(end, RunOut) or end.park:
-        return change(session, "session end", [replace(end, grants=_grants(leases))])
+        return change(session, "session end", [replace(end, grants=tuple(map(grant_of, leases)))])
     edges = session.edges
     planned, against = edges.writable([x.resource for x in leases], edges.plan_end, commit=commit)
     for resource, error in against:
         error.resource = error.resource or resource.text
     refused = tuple(error for _, error in against)
     whole = {p.resource for p in planned}
-    grants = _grants([x for x in leases if x.resource in whole])
+    grants = tuple(grant_of(x) for x in leases if x.resource in whole)
     if not grants:
         return Answer(status=RELEASED, refused=refused, changed=False)
     ops = [replace(end, grants=grants)]
@@ -280,7 +280,3 @@ def _bound(look: Look, *, session: str, below: bool, live: bool) -> list[Lease]:
         and (x.session == session or (below and x.session.startswith(f"{session}/")))
         and (not live or holder_has(x, look.moment))
     ]
-
-
-def _grants(leases: Sequence[Lease]) -> tuple[Grant, ...]:
-    return tuple(map(grant_of, leases))

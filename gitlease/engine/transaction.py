@@ -167,7 +167,11 @@ class Transaction:
         tries, at = 0, self._clock.now()  # when this try began
         heads, fresh = dict[str, Snapshot](), set[str]()
         for layer in layers:
-            heads[layer] = self._known(layer, fresh)
+            known = self._store.known(layer)
+            if known is None:
+                known = self._store.fetch(layer)
+                fresh.add(layer)
+            heads[layer] = known
         while True:
             stale = [layer for layer in layers if layer not in fresh]
             changed: dict[str, Decided] = {}
@@ -205,13 +209,6 @@ class Transaction:
             for step in changed.values() if send is None else ():
                 check_in_time(step.applied, step.moment, self._clock.now())
             return {x: Step(step.applied, heads[x], step.moment) for x, step in steps.items()}
-
-    def _known(self, layer: str, fresh: set[str]) -> Snapshot:
-        known = self._store.known(layer)
-        if known is None:
-            fresh.add(layer)
-            return self._store.fetch(layer)
-        return known
 
     def ledger_of(self, head: Snapshot) -> Ledger:
         """The ledger of a head; where there is none yet, an empty one that the swap will make."""
@@ -375,9 +372,9 @@ def views_of(
     head: Snapshot, leases: Iterable[Lease], actor: Actor, moment: Moment
 ) -> tuple[LeaseView, ...]:
     """Leases of a state as an actor sees them at a moment."""
-    policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY
     return tuple(
-        view_lease(x, layer=head.layer, actor=actor, policy=policy, moment=moment) for x in leases
+        view_lease(x, layer=head.layer, actor=actor, policy=head.policy, moment=moment)
+        for x in leases
     )
 
 

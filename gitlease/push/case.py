@@ -9,7 +9,7 @@ from gitlease.core.expiry import Moment, free_at
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.moves.operations import Grant, Renew, grant_of
 from gitlease.core.moves.step_record import Decided
-from gitlease.core.policy import DEFAULT_POLICY, Policy
+from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.ledger_session import LedgerSession
@@ -69,7 +69,7 @@ class PushCase:
         refusals: list[LeaseHeld] = []
         for layer, head in heads.items():
             moment, leases = self._session.moment(head), _leases(head)
-            view = Viewpoint(self._actor, _policy(head), moment)
+            view = Viewpoint(self._actor, head.policy, moment)
             self._believe(layer, required.get(layer, ()))
             self._believe(layer, view.under(self._touched, leases))
             steps[layer] = self._renewal(head, layer)
@@ -136,7 +136,7 @@ class PushCase:
             f"{what} held by {first.lease.holder}",
             resource=name.text,
             conflicts=leases,
-            free_at=max(free_at(x, _policy(head), moment) for x in leases),
+            free_at=max(free_at(x, head.policy, moment) for x in leases),
         )
         with_views(refusal, head, self._actor, moment)
         return refusal
@@ -145,10 +145,6 @@ class PushCase:
 def _leases(head: Snapshot) -> list[Lease]:
     leases = head.ledger.every_lease() if head.ledger else []
     return [x for x in leases if x.state is State.ACTIVE]
-
-
-def _policy(head: Snapshot) -> Policy:
-    return head.ledger.header.policy if head.ledger else DEFAULT_POLICY
 
 
 def _covering(touched: Sequence[Touched], own: Sequence[Lease], moment: Moment) -> list[Lease]:

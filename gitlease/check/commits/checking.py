@@ -20,7 +20,6 @@ from gitlease.core.finding import Finding
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.persons import Addresses
-from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.pattern import fold
 from gitlease.engine.notices import told_by, unread_records
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles, doing
@@ -154,9 +153,8 @@ class CheckService:
         people |= {email: addresses.of(email) for email in emails}
         ledgers = {}
         for head, one in zip(heads, timelines, strict=True):
-            policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY
             moment = Moment(now=self._clock.now(), seen=head.seen)
-            ledgers[head.layer] = LedgerState(one, policy, moment)
+            ledgers[head.layer] = LedgerState(one, head.policy, moment)
         return Judgement(
             addresses=addresses,
             pushers=frozenset() if request else frozenset().union(*people.values()),

@@ -114,8 +114,7 @@ class TaskQueue:
         if task is None:
             return FoundTask()
         look = self._session.known_look()
-        around = self._around(look)
-        entry = entry_of(task, found.tasks, around)
+        entry = entry_of(task, found.tasks, self._around(look))
         if look is None or entry.lease is None:
             return FoundTask(entry)
         return FoundTask(entry, self._session.views(look, [entry.lease])[0])
@@ -153,7 +152,7 @@ class TaskQueue:
         among = frozenset(
             t.resource.key
             for t in tasks.tasks
-            if _is_due(t) and not last and fold(t.resource.text) not in skip
+            if not (last or t.is_done or t.progress is Progress.OTHER or t.resource.key in skip)
         )
         passed: tuple[str, ...] = ()
         for some in _chunks(reading.next_up):
@@ -352,15 +351,8 @@ def _chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
 
 def _without(reading: QueueReading, skip: frozenset[str]) -> QueueReading:
     """Without handing out what is to be left alone."""
-    if not skip:
-        return reading
     kept = tuple(x for x in reading.next_up if fold(x.task.resource.text) not in skip)
     return replace(reading, next_up=kept)
-
-
-def _is_due(task: Task) -> bool:
-    """Whether a task is handed out at all."""
-    return not task.is_done and task.progress is not Progress.OTHER
 
 
 TAKEN = {"displaced": "taken_over", "revoked": "revoked", "retired": "retired"}

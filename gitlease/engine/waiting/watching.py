@@ -15,7 +15,6 @@ from typing import Literal
 
 from gitlease.core.duration import LONGEST
 from gitlease.core.errors import GitleaseError, HeadGone, Unavailable
-from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant, moment_of
 from gitlease.core.lease import State
@@ -187,7 +186,7 @@ class Watcher:
         self._look = min(LOOK_MOST, self._look * SLOWER)
 
     def _scene(self, head: Snapshot) -> Scene:
-        return Scene(head.ledger, Moment(now=self._clock.now(), seen=head.seen))
+        return Scene(head.ledger, self._session.moment(head))
 
     def _told(self, happening: Happening, scene: Scene) -> WatchEvent:
         lease, session, view = happening.lease, self._session, None
