@@ -1,7 +1,7 @@
-"""Whether what a record calls abandoned may be claimed: not where its assignee was seen at work.
+"""Whether a task that its record calls abandoned may be claimed: not if its assignee is at work.
 
-The ledger judges the record alone. Commits of work are known to clones, so whoever claims looks
-into those, and treats the edge as alive where it cannot know them.
+The ledger judges the record alone. Only clones know commits of work, so a claim looks there, and
+treats the edge as alive if it cannot know them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gitlease.engine.ports import LastSeen
 
 
 def is_abandoned(session: LedgerSession, held: LeaseHeld, planned: Planned) -> bool:
-    """Whether a claim that was refused may take what is abandoned.
+    """Whether a refused claim may take an abandoned task.
 
-    Otherwise the refusal tells the last sign of life of whoever it is assigned to.
+    Otherwise the refusal gets a hint with the last sign of life of the assignees.
     """
     others = any(x.resource != planned.resource for x in held.conflicts)
     gone = not others and _by_record(session, held)
@@ -36,14 +36,14 @@ def is_abandoned(session: LedgerSession, held: LeaseHeld, planned: Planned) -> b
 def last_seen(
     session: LedgerSession, task: Task | None, holders: Sequence[str], *, sure: bool
 ) -> LastSeen:
-    """The last sign of life of these holders; ``sure``: that of the remote, or with a doubt."""
+    """The last sign of life of these holders; ``sure`` asks the remote, or adds a doubt."""
     if task is None or session.look_for_life is None:
         return LastSeen(doubt="it has no task file here" if sure else "")
     return session.look_for_life(task, holders, sure)
 
 
 def is_alive(session: LedgerSession, seen: LastSeen) -> bool:
-    """Whether a sign of life is no older than what the ledger calls abandoned."""
+    """Whether a sign of life is more recent than the policy's ``abandoned_after``."""
     head = session.store.known(session.layer)
     policy = head.policy if head else DEFAULT_POLICY
     since = session.clock.now().wall_ms - policy.abandoned_after * MS
@@ -51,7 +51,7 @@ def is_alive(session: LedgerSession, seen: LastSeen) -> bool:
 
 
 def told(seen: LastSeen) -> tuple[str, ...]:
-    """The last sign of life as people are told it, and why there may be a later one."""
+    """Hints: the last sign of life, and why there may be a later one."""
     said = () if seen.at is None else (f"last sign of life: {seen.what}, at {rfc3339(seen.at)}",)
     doubt = f"later activity cannot be ruled out: {seen.doubt}"
     return (*said, doubt) if seen.doubt else said

@@ -32,7 +32,7 @@ def claim(
     wait: int | None = None,
     on_wait: OnWait = lambda _held: None,
 ) -> Answer:
-    """Take every resource, or none, and write the edge of each that is a task.
+    """Claim all of these resources or none, and write the edge of each that is a task.
 
     ``wait`` blocks for at most that many seconds. Raises LeaseHeld, WaitTimeout, PolicyRefused,
     NotFound, Invalid, and what the remote gives.
@@ -76,11 +76,11 @@ def pick(
     among: frozenset[str],
     parked: frozenset[LeaseKey],
 ) -> Answer:
-    """Claim the first of these tasks that is free, whoever else picks. NothingLeft if none is.
+    """Claim the first of these tasks that is free. Raises NothingLeft if none is.
 
-    The plans have been checked; ``scopes`` has those of tasks that are resumed. ``abandoned``:
-    these are, and nobody was seen at work on them. Raises ParkedMeanwhile where the caller parked
-    one ``among`` these names that is not in ``parked``.
+    The plans have been checked; ``scopes`` has the scopes of resumed tasks. ``abandoned``: the
+    tasks are, and nobody was seen at work on them. Raises ParkedMeanwhile if the caller parked one
+    ``among`` these names that is not in ``parked``.
     """
     claims = tuple(
         _claim_of(
@@ -105,10 +105,10 @@ def wait(
     seconds: int | None = None,
     on_wait: OnWait = lambda _held: None,
 ) -> Answer:
-    """Return once a claim of all of these would be granted, and claim nothing.
+    """Return once a claim of all of these would be granted, without claiming.
 
-    ``seconds`` is the limit (None: there is none). Raises WaitTimeout, and PolicyRefused for
-    completed work, which no waiting makes free.
+    ``seconds`` is the limit (None: no limit). Raises WaitTimeout, and PolicyRefused for completed
+    work, which waiting does not free.
     """
     from gitlease.core.duration import LONGEST
     from gitlease.engine.waiting.wait_conditions import WaitCondition
@@ -157,8 +157,6 @@ def _claim_when_free(
 
 
 class _Asked:
-    """The claims of a command, with what they mean for the task files as they are now."""
-
     def __init__(self, session: LedgerSession, plan: Plan, options: ClaimOptions) -> None:
         self._session, self._plan, self._options = session, plan, options
         self._abandoned: set[Resource] = set()
@@ -177,7 +175,7 @@ class _Asked:
         return [bind, *claims], planned
 
     def again(self, held: LeaseHeld) -> bool:
-        """Whether to claim once more, and take what turned out to be abandoned."""
+        """Whether to claim once more, now that a task turned out to be abandoned."""
         if not held.by_edge:
             return False
         from gitlease.engine.abandonment import is_abandoned
@@ -223,7 +221,7 @@ def _claim_of(
 
 
 def _claimed_elsewhere(session: LedgerSession, answer: Answer) -> tuple[str, ...]:
-    """What to say of what the same person claimed without a session elsewhere, and maybe uses."""
+    # Without a session, the same person may still be using it in another terminal.
     here, pid = place(session.actor.host)
     now, said = session.clock.now().wall_ms, []
     for view in answer.leases:

@@ -1,9 +1,8 @@
-"""Lease and edge together: what a step of the ledger means for the task files.
+"""Lease and edge together: the changes of task files that belong to a step of the ledger.
 
-A step is planned on the files as they are: what cannot be written safely is refused before the
-ledger is asked. What is to be written is remembered as an intent, then the ledger is changed, then
-the files; whatever a kill leaves undone is finished, or forgotten, by the next command: the ledger
-says which.
+A step is planned on the files as they are: an unsafe edit is refused before the ledger is asked.
+The edits are remembered as an intent, then the ledger is changed, then the files. After a kill the
+next command finishes or forgets the rest, depending on the ledger.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.ports import TaskChange, TaskFiles, TaskList, TaskProblem
 
 T = TypeVar("T", bound=Hashable)
-NEAR = 3  # names shown for one that is unknown
+NEAR = 3  # suggestions for an unknown name
 
 
 def _own_words() -> dict[Progress, tuple[str, ...]]:
@@ -30,9 +29,9 @@ def _own_words() -> dict[Progress, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeRules:
-    """The settings of edges. ``required`` None: true where a task file exists.
+    """The settings of edges. ``required`` None: true if a task file exists.
 
-    ``statuses`` has the words of a status, the one that is written first.
+    ``statuses`` has the words of each status, first the one that is written.
     """
 
     people: People = field(default_factory=People)
@@ -44,7 +43,7 @@ class EdgeRules:
         return self.statuses[progress][0]
 
     def progress(self, word: str) -> Progress:
-        """What a status means; Progress.OTHER for a word that the settings do not have."""
+        """The progress that a status word stands for; Progress.OTHER for an unknown word."""
         for progress, words in self.statuses.items():
             if fold(word.strip()) in map(fold, words):
                 return progress
@@ -53,10 +52,10 @@ class EdgeRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """One resource of a command, with its task where it is one, and what its file is to become.
+    """One resource of a command, with its task, if it is one, and the edit of the task's file.
 
-    ``others`` are the assignees in the file where the caller is not among them, ``mine`` the names
-    there that are the caller's.
+    ``others`` are the assignees in the file if the caller is not among them, ``mine`` the caller's
+    names there.
     """
 
     resource: Resource
@@ -72,7 +71,7 @@ class Planned:
 
     @property
     def alone(self) -> Planned:
-        """The same, with all other names leaving the file."""
+        """The same plan, with all other names removed from the file."""
         return replace(self, edit=replace(self.edit, remove=tuple(a.name for a in self.others)))
 
     @property
@@ -83,12 +82,12 @@ class Planned:
 
 
 def changes_of(planned: Iterable[Planned]) -> list[TaskChange]:
-    """The changes of files in a plan, without those that change nothing."""
+    """The file changes of a plan, without empty ones."""
     return [change for p in planned if (change := p.change) is not None and p.edit != EdgeEdit()]
 
 
 def says_so(planned: Iterable[Planned], resource: str | None) -> tuple[str, ...]:
-    """Where it stands that a task is another's: this clone's copy may be an old one."""
+    """Hints at the task file that assigns a task to others: this clone may be out of date."""
     return tuple(
         f"{p.task.file} says so in this clone; if it is out of date: git pull"
         for p in planned
@@ -111,9 +110,9 @@ class Edges:
         *,
         status: Callable[[Task], str | None] = lambda _task: None,
     ) -> list[Planned]:
-        """What a claim means for the files: NotFound, Invalid, or PolicyRefused for a done task.
+        """Plan the edits of a claim. Raises NotFound, Invalid, or PolicyRefused for a done task.
 
-        ``status`` gives the word to be set.
+        ``status`` gives the word to set.
         """
         known, planned = self._known(resources), []
         again = self.recorded(options.commit)
@@ -133,9 +132,9 @@ class Edges:
     def claim_of(
         self, task: Task, *, takeover: bool = False, status: str | None = None, again: bool = False
     ) -> Planned:
-        """What a claim of one task means for its file.
+        """Plan the edit of a claim of one task.
 
-        ``again``: also where the edge stands in the work tree, since a commit may lack it.
+        ``again``: even if the work tree has the edge already, since a commit may lack it.
         """
         people, name = self.rules.people, self.rules.people.name_of(self.holder)
         mine = tuple(n for n in task.assigned if people.is_mine(n, self.holder))
@@ -153,11 +152,11 @@ class Edges:
                 add=kept if mine else name,
                 status=status,
             ),
-            message=_to(task) + name,
+            message=_assignment_prefix(task) + name,
         )
 
     def is_unknown(self, planned: Planned) -> bool:
-        """Whether names must be tasks here, and this one is none."""
+        """Whether names must be tasks here and this one is not."""
         if planned.task is not None or planned.resource.is_path:
             return False
         required = self.rules.required
@@ -170,16 +169,16 @@ class Edges:
         status: str | None = None,
         keep_status: bool = False,
     ) -> list[Planned]:
-        """What the end of leases means for the files: one's own names go. Raises Invalid.
+        """Plan the edits of the end of leases: the caller's names go. Raises Invalid.
 
-        Without a ``status`` to set, one of in progress goes back to to do with the last name, where
-        a claim had moved it.
+        Without a ``status`` to set, in progress goes back to to do with the last name if a claim
+        had moved it.
         """
         known = self._known(resources)
         return [self._ended(r, known, status, keep_status) for r in resources]
 
     def unknown(self, resources: Sequence[Resource]) -> dict[Resource, NotFound]:
-        """Which of these names are no tasks where names must be, and like one: with a refusal."""
+        """The refusals of names that resemble a task but are not one, if names must be tasks."""
         known = self._known(resources)
         names = [r for r in resources if known.required and not r.is_path]
         others = [r for r in names if known.task(r, lenient=True) is None]
@@ -187,7 +186,7 @@ class Edges:
         return {r: refusal for r, refusal in refused.items() if refusal.hints}
 
     def task(self, resource: Resource) -> Task:
-        """The task of a name. NotFound when there is none, Invalid when its file is broken."""
+        """The task of a name. Raises NotFound, or Invalid for a broken file."""
         known = self._known([resource], always=True)
         task = known.task(resource)
         if task is None:
@@ -195,7 +194,7 @@ class Edges:
         return task
 
     def status_of(self, task: Task, word: str) -> Planned:
-        """What a new status means for a task's file."""
+        """Plan a new status in a task's file."""
         return Planned(
             resource=task.resource,
             task=task,
@@ -205,7 +204,7 @@ class Edges:
         )
 
     def check(self, planned: Iterable[Planned], *, commit: bool | None) -> None:
-        """See that what is planned could be written. Raises Invalid, and nothing has happened."""
+        """Raise Invalid, before anything has changed, unless the plan could be written."""
         self.files.check(changes_of(planned), commit=self.recorded(commit))
 
     def writable(
@@ -215,7 +214,7 @@ class Edges:
         *,
         commit: bool | None,
     ) -> tuple[list[Planned], list[tuple[T, Invalid]]]:
-        """Plans for what can be written; what cannot, each with what speaks against it."""
+        """Plans for the writable items; the others, each with its error."""
 
         def checked(some: Sequence[T]) -> Sequence[Planned]:
             planned = plan(some)
@@ -237,7 +236,7 @@ class Edges:
         return planned, against
 
     def recorded(self, commit: bool | None) -> bool:
-        """Whether edges are recorded as a commit: as asked, else as the settings say."""
+        """Whether edges are recorded as a commit: the option, else the setting."""
         return self.rules.commit if commit is None else commit
 
     def _check_open(self, task: Task, reopen: bool) -> None:
@@ -267,7 +266,8 @@ class Edges:
         mine = tuple(n for n in task.assigned if people.is_mine(n, self.holder))
         done = f"finish {task.resource}" if status else f"unassign {task.resource}"
         alone = task.progress is Progress.IN_PROGRESS and mine == task.assigned != ()
-        if alone and status is None and not keep_status and self.files.was_moved(task, _to(task)):
+        resets = alone and status is None and not keep_status
+        if resets and self.files.was_moved(task, _assignment_prefix(task)):
             status = self.rules.word(Progress.TODO)
         return Planned(
             resource=task.resource,
@@ -279,22 +279,20 @@ class Edges:
         )
 
     def _known(self, resources: Sequence[Resource], *, always: bool = False) -> _Known:
-        """The tasks as far as these resources need them."""
         names = any(not r.is_path for r in resources)
         exist = (names or always) and self.files.exist()
         required = self.rules.required if self.rules.required is not None else exist
         return _Known(self.files.read() if exist else TaskList(), required)
 
 
-def _to(task: Task) -> str:
-    """How the message of a commit begins that assigns a task."""
+def _assignment_prefix(task: Task) -> str:
     return f"assign {task.resource} to "
 
 
 def find_task(known: TaskList, resource: Resource, *, lenient: bool = False) -> Task | None:
-    """The task of a name, None where there is none. Invalid where its file cannot be used.
+    """The task of a name, or None. Raises Invalid if its file cannot be used.
 
-    ``lenient``: what cannot be used and may be any task is passed over.
+    ``lenient``: an unusable file that may be any task is passed over.
     """
     if resource.is_path:
         return None
@@ -311,7 +309,7 @@ def find_task(known: TaskList, resource: Resource, *, lenient: bool = False) -> 
 
 
 def without_numbers(found: TaskList) -> TaskList:
-    """The tasks of a ledger whose names are a host's issues: none has an id like one of these."""
+    """The tasks of a ledger whose names are issues: a task with the id of an issue is a problem."""
     good = tuple(t for t in found.tasks if not reads_as_issue(t.resource.text))
     bad = (t for t in found.tasks if reads_as_issue(t.resource.text))
     problems = (TaskProblem(t.file, _number(t), frozenset({t.resource.key})) for t in bad)
@@ -324,8 +322,6 @@ def _number(task: Task) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The tasks of a command, and whether names must be tasks."""
-
     found: TaskList
     required: bool
 
@@ -333,7 +329,7 @@ class _Known:
         return find_task(self.found, resource, lenient=lenient)
 
     def unknown(self, resource: Resource, *, any_name: bool = False) -> NotFound:
-        """The refusal of a name that is no task, with those that are like it."""
+        """The refusal of a name that is not a task, with similar ones."""
         from difflib import get_close_matches
 
         for task in self.found.tasks if resource.text.startswith("#") else ():

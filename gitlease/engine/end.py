@@ -1,4 +1,4 @@
-"""Ending work on something: one's own by ``release``, ``done`` or a status; and what is stale."""
+"""Ending work by ``release``, ``done`` or a status, and retiring what is stale."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def release(
     keep_status: bool = False,
     commit: bool | None = None,
 ) -> Answer:
-    """Drop one's leases of these resources and retire one's edges; all or none.
+    """Drop the caller's leases of these resources and retire its edges; all or none.
 
-    With nothing to drop it succeeds all the same. A status of in progress goes back to to do where
-    a claim had moved it, unless it is to be kept. One's own name goes from a task file of this
-    clone also while another person has the lease.
+    Succeeds even with nothing to drop. A status of in progress goes back to to do if a claim had
+    moved it, unless ``keep_status``. The caller's name leaves a task file of this clone even while
+    another person has the lease.
     """
     wanted = several(resources)
 
@@ -68,9 +68,9 @@ def release_all(
     keep_status: bool = False,
     commit: bool | None = None,
 ) -> Answer:
-    """Drop everything that the session holds in these layers, in steps of so many resources.
+    """Drop everything that the session holds in these layers, in steps of ``MAX_RESOURCES``.
 
-    What a layer refuses is among ``refused``; nothing is raised where there is another one.
+    With several layers, refusals are among ``refused`` and never raised.
     """
 
     def of_layer(session: LedgerSession) -> Answer:
@@ -94,19 +94,16 @@ def release_all(
 def _retire_edge(
     session: LedgerSession, wanted: Sequence[Resource], refusal: LeaseHeld, commit: bool | None
 ) -> Answer | None:
-    """Retire a name in a file that is all there is of the caller's; None where it is not.
-
-    One name may stand for the caller and for the holder: then it stays.
-    """
     edges, people = session.edges, session.edges.rules.people
     who = refusal.views[0].holder if refusal.views else refusal.whose
     if len(wanted) != 1 or who is None or same_person(who, session.actor.holder):
         return None
     (planned,) = edges.plan_end(wanted, keep_status=True)
+    # A name that stands for both the caller and the holder stays.
     if not planned.mine or any(people.is_mine(name, who) for name in planned.mine):
         return None
     edges.check([planned], commit=commit)
-    written = _write(session, planned, wanted[0], commit)
+    written = _write_without_ledger(session, planned, wanted[0], commit)
     said = f"{who} still holds {wanted[0]}: only your name in this clone's task file was removed"
     warnings = (*refusal.warnings, said)
     return Answer(
@@ -114,10 +111,9 @@ def _retire_edge(
     )
 
 
-def _write(
+def _write_without_ledger(
     session: LedgerSession, planned: Planned, asked: Resource, commit: bool | None
 ) -> tuple[Written, ...]:
-    """Write a plan that the ledger has no part in. Raises Invalid where it cannot be written."""
     edges = session.edges
     written = edges.files.write(changes_of([planned]), commit=edges.recorded(commit))
     if problem := next((w.problem for w in written if w.problem), ""):
@@ -134,11 +130,11 @@ def complete(
     status: str | None = None,
     any_name: bool = False,
 ) -> Answer:
-    """Finish: the lease ends completed, one's edge goes, and the task's status is done.
+    """Complete the lease, retire the caller's edge, and set the task's status to done.
 
-    What is no task, and what this clone knows no record of, is NotFound unless ``any_name``.
-    ``status`` is the word for it, where it is not the project's first. It stays as it is where
-    others still work on other scopes, and where the only scope of all is finished.
+    A name that is neither a task nor known to this clone is NotFound unless ``any_name``.
+    ``status`` replaces the project's first word for done. The status stays while others work on
+    other scopes, and if the only scope of all is finished.
     """
     from gitlease.engine.reading import is_in_ledger
 
@@ -175,9 +171,9 @@ def complete(
 def set_status(
     session: LedgerSession, resource: Resource, word: str, *, commit: bool | None = None
 ) -> Answer:
-    """Set a task's status, to one that neither claims nor finishes it.
+    """Set a task's status to one that neither claims nor finishes it.
 
-    Raises LeaseHeld where the task is another's: where a release would be refused.
+    Raises LeaseHeld if the task is another's, as a release would.
     """
     session.settle()
     edges = session.edges
@@ -187,23 +183,22 @@ def set_status(
         id=fresh_id(), actor=session.actor, resource=planned.resource, assigned=planned.others
     )
     _, said = session.read(lambda head: session.transaction.decided(head, [ask]))
-    written = _write(session, planned, resource, commit)
+    written = _write_without_ledger(session, planned, resource, commit)
     return Answer(status="set", written=written, changed=bool(written), warnings=said)
 
 
 @dataclass(frozen=True, slots=True)
 class RetirePlan:
-    """A retirement, and what it means for the task's file where it means anything."""
+    """A retirement, with the planned edit of the task's file, if any."""
 
     item: Retirement
     planned: Planned | None = None
 
 
 def retire(session: LedgerSession, plans: Sequence[RetirePlan], *, commit: bool = True) -> Answer:
-    """Retire what is still stale by the ledger as it is now: one push, and one commit.
+    """Retire what is still stale in the present ledger: one push and one commit.
 
-    What cannot be retired is among ``refused``: it was claimed meanwhile, or its task file
-    cannot be edited safely.
+    A task that was claimed meanwhile, or whose file cannot be edited safely, is among ``refused``.
     """
     session.settle()
     planned, against = session.edges.writable(

@@ -1,8 +1,8 @@
-"""What is written to task files once the ledger has said yes, and what a kill left unwritten.
+"""Task file edits that follow a step of the ledger, and their completion after a kill.
 
-An intent is remembered before the ledger is changed, and forgotten when the files are written. Of
-one left behind by a killed command the ledger says whether it is to be finished or forgotten, so
-that a lease and its edge never disagree for longer than until the next command.
+An intent is remembered before the ledger is changed, and forgotten when the files are written. The
+next command finishes or forgets one that a killed command left behind, depending on the ledger, so
+that a lease and its edge never disagree for longer than that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gitlease.core.resources.resource import WHOLE
 from gitlease.engine.edges import Edges, Planned, changes_of
 from gitlease.engine.ports import Intent, TaskChange, TaskList, Written
 
-# What an intent waits for.
+# Goals of an intent.
 HELD, ENDED, COMPLETED, RETIRED = "held", "ended", "completed", "retired"
 PART = "completed part"  # of a task, which is done with the last of several
 
@@ -43,7 +43,7 @@ class Intents:
     def begin(
         self, planned: Iterable[Planned], *, goal: str, operations: Sequence[str], commit: bool
     ) -> Intent | None:
-        """Remember what is to be written; None where that is nothing. Raises Invalid."""
+        """Remember the planned edits; None if there are none. Raises Invalid."""
         changes = tuple(changes_of(planned))
         if not changes:
             return None
@@ -59,14 +59,14 @@ class Intents:
         return intent
 
     def forget(self, intent: Intent | None) -> None:
-        """Nothing is to be written: the ledger said no."""
+        """Drop an intent whose step the ledger refused."""
         if intent is not None:
             self._files.settled(intent)
 
     def fulfil(
         self, intent: Intent | None, planned: Iterable[Planned], *, commit: bool
     ) -> tuple[tuple[Written, ...], tuple[str, ...]]:
-        """Write what was decided; what could not be written is said, and tried again later."""
+        """Write the decided edits; failures are returned as warnings, and tried again later."""
         if intent is None:
             return (), ()
         try:
@@ -84,24 +84,24 @@ class Intents:
         return written, tuple(f"{said}: {problem}" for problem in problems)
 
     def left_behind(self) -> Sequence[Intent]:
-        """What killed commands began, and what could not be written so far."""
+        """The intents of killed commands, and those that could not be written so far."""
         return self._files.left_behind()
 
     def leave(self, intent: Intent | None) -> None:
-        """Leave it to a later command: nobody can tell yet whether the ledger has it."""
+        """Leave it to a later command, while the outcome of its step is unknown."""
         if intent is not None:
             self._files.leave(intent)
 
     def repair(self, intent: Intent, ledger: Ledger | None) -> tuple[str, ...]:
-        """Finish what a killed command had begun, where the ledger has it; what to say of that."""
+        """Finish the edits of a killed command if the ledger has its step; returns warnings."""
         files = self._files.at(intent.root)
-        borne = (self._borne_out(intent, change, ledger) for change in intent.changes)
-        wanted = [change for change in borne if change is not None]
+        confirmed = (self._confirmed_part(intent, x, ledger) for x in intent.changes)
+        wanted = [change for change in confirmed if change is not None]
         if files is None or not wanted:
             self._files.settled(intent)
             return ()
         try:
-            here, away = _found(files.read(), wanted)
+            here, away = _located(files.read(), wanted)
             written = files.write(here, commit=intent.commit)
         except GitleaseError as error:
             away, written, problems = [], (), [error.message]
@@ -119,10 +119,9 @@ class Intents:
             if (w.changed or w.commit) and not w.problem
         )
 
-    def _borne_out(
+    def _confirmed_part(
         self, intent: Intent, change: TaskChange, ledger: Ledger | None
     ) -> TaskChange | None:
-        """The change as far as the ledger, as it is now, bears it out; None where it does not."""
         leases = [] if ledger is None else ledger.leases_of(change.resource)
         own = [x for x in leases if same_person(x.holder, intent.holder)]
         held = any(x.state is State.ACTIVE and x.edge for x in own)
@@ -138,7 +137,7 @@ class Intents:
             return replace(change, edit=replace(change.edit, remove=gone))
         if intent.goal == RETIRED:
             made = ledger is not None and any(map(ledger.header.entry, intent.operations))
-            return change if made and not self._at_work(change, leases) else None
+            return change if made and not self._claimed_again(change, leases) else None
         if intent.goal == ENDED and not held:
             return replace(change, edit=given_back(change.edit, leases, intent.holder))
         if intent.goal in (COMPLETED, PART) and done and not held:
@@ -146,8 +145,7 @@ class Intents:
             return replace(change, edit=finished(change.edit, leases, intent.holder, part=part))
         return None
 
-    def _at_work(self, change: TaskChange, leases: Iterable[Lease]) -> bool:
-        """Whether anyone whose name is to go has claimed the task anew."""
+    def _claimed_again(self, change: TaskChange, leases: Iterable[Lease]) -> bool:
         active = [x.holder for x in leases if x.state is State.ACTIVE]
         names = change.edit.remove
         return any(self._people.is_mine(name, holder) for name in names for holder in active)
@@ -156,10 +154,10 @@ class Intents:
 def matched(
     operations: Sequence[Operation], planned: Sequence[Planned], outcomes: Mapping[str, Outcome]
 ) -> Iterator[tuple[Operation, Planned]]:
-    """Each operation with its plan: of those of a Pick, the one that came to be.
+    """Pair each operation with the plans that took effect.
 
-    Of the end of a session, those of the leases that were its own; of what is retired, those of
-    the tasks that nothing stood against.
+    For a Pick, the task picked; for the end of a session, its own leases; for a retirement, the
+    tasks that were retired.
     """
     if isinstance(operations[0], Pick):
         picked = outcomes[operations[0].id].leases[0].resource
@@ -178,7 +176,7 @@ def matched(
 def decided(
     planned: Planned, op: Operation, outcome: Outcome, ledger: Ledger, people: People
 ) -> Planned:
-    """The plan once the ledger has decided: whose edges go, and whether one's own comes or goes."""
+    """The plan adjusted to the ledger's decision: whose edges go, and whether the caller's does."""
     edit = planned.edit
     if isinstance(op, Retire):
         return planned
@@ -200,7 +198,7 @@ def decided(
 
 
 def left_to_others(planned: Sequence[Planned], outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-    """What to say of files that name others although the caller holds the lease."""
+    """Warnings about files that name others although the caller holds the lease."""
     files = {p.resource: p.task.file for p in planned if p.task}
     return tuple(
         f"{files.get(lease.resource, lease.resource)} is assigned to "
@@ -212,7 +210,7 @@ def left_to_others(planned: Sequence[Planned], outcomes: Iterable[Outcome]) -> t
 
 
 def edge_word(planned: Sequence[Planned], written: Sequence[Written]) -> str:
-    """``added``, ``removed``, ``kept`` or ``none``: what matters most of several comes first."""
+    """``added``, ``removed``, ``kept`` or ``none``; the first that applies to any plan."""
     changed = {w.change.file for w in written if w.changed}
     words = {_edge_word(p, changed) for p in planned if p.task is not None}
     return next((w for w in ("added", "removed", "kept") if w in words), "none")
@@ -232,9 +230,9 @@ def _edge_word(planned: Planned, changed: set[str]) -> str:
 def finished(
     edit: EdgeEdit, leases: Sequence[Lease], holder: str, *, part: bool = False
 ) -> EdgeEdit:
-    """The edit of a task that its holder has done: it is not done while others work on it.
+    """The edit for a completed lease; the status stays while others work on the task.
 
-    A ``part`` finishes the task where it is the last of several that were claimed.
+    A ``part`` finishes the task if it is the last of several that were claimed.
     """
     others = any(x.state is State.ACTIVE and not same_person(x.holder, holder) for x in leases)
     only = part and sum(x.state is State.COMPLETED for x in leases) < 2
@@ -242,18 +240,15 @@ def finished(
 
 
 def given_back(edit: EdgeEdit, leases: Sequence[Lease], holder: str) -> EdgeEdit:
-    """The edit of a task that is given back: its status stays where a part of it is finished."""
+    """The edit for a released lease; the status stays if a part of the task is finished."""
     some = any(x.state is State.COMPLETED for x in leases)
     return replace(edit, status=None) if some else finished(edit, leases, holder)
 
 
-def _found(
+def _located(
     known: TaskList, wanted: Iterable[TaskChange]
 ) -> tuple[list[TaskChange], list[TaskChange]]:
-    """The changes where the tasks' files are now, and those whose files are not to be found.
-
-    A file may have been renamed meanwhile, or be on another branch.
-    """
+    # A file may have been renamed meanwhile, or be on another branch.
     files = {t.resource: t.file for t in known.tasks}
     broken = {p.file for p in known.problems}
     here = [replace(c, file=files.get(c.resource, c.file)) for c in wanted]

@@ -1,12 +1,12 @@
-"""Keeping what one holds: when to renew which grants, and when to stop believing in them.
+"""The heartbeat: when to renew which grants, and when to give them up.
 
-1. All grants of a process are renewed in one push, when the first has a third of its time behind
-   it, with jitter, so that many processes do not beat as one.
-2. What fails for now is tried again, soon and then less soon, until a grant's own time is nearly
-   over: then it is given up, whatever is on its way.
-3. Nothing is ever claimed here. A loss is final. One that time brings is told before anybody else
-   may start; a revocation, or a release from elsewhere, with the next renewal, or as soon as this
-   clone comes to know of it.
+1. All grants of a process are renewed in one push, when the first has used a third of its time,
+   with jitter, so that many processes do not beat as one.
+2. A failure is retried with growing pauses until a grant's own time is nearly over: then it is
+   given up, whatever is on its way.
+3. Nothing is ever claimed here. A loss is final. An expiry is reported before anybody else may
+   start; a revocation, or a release from elsewhere, with the next renewal, or as soon as this
+   clone learns of it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ DOUBTED = 10  # looks, one a second, for which a release is taken for the end of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """What one heartbeat came to: ``renewed`` count anew, ``lost`` are lost for good.
+    """The result of one heartbeat: ``renewed`` grants start anew, ``lost`` ones are final.
 
-    ``failure`` is why nothing is known of the others, which is to be tried again.
+    ``failure`` is why the others are in doubt, and must be tried again.
     """
 
     asked: tuple[Hold, ...]
@@ -50,8 +50,6 @@ class Beat:
 
 
 class _Kept:
-    """One grant that is kept: when it is due, and what went wrong since it was last renewed."""
-
     def __init__(self, hold: Hold, due_ms: float) -> None:
         self.hold, self.due_ms = hold, due_ms
         self.failures = 0
@@ -60,10 +58,10 @@ class _Kept:
 
 
 class Keeper:
-    """Decides for one process; ``open_session`` gives one by its limit for each contact.
+    """Schedules the renewals of one process; ``open_session`` takes the limit of each contact.
 
-    ``early`` says how many milliseconds before its end a grant is given up.
-    It is not safe for threads: whoever calls it sees to that, but for ``renew``.
+    ``early`` gives the milliseconds before its end at which a grant is given up. Not thread-safe,
+    except for ``renew``.
     """
 
     def __init__(
@@ -79,12 +77,12 @@ class Keeper:
         self._kept: dict[str, _Kept] = {}
 
     def add(self, holds: Sequence[Hold]) -> None:
-        """Keep these grants; one that is kept already counts anew."""
+        """Keep these grants; the time of one already kept starts anew."""
         for hold in holds:
             self._keep(hold)
 
     def drop(self, lease_ids: Sequence[str]) -> None:
-        """Keep these grants no more."""
+        """Stop keeping these grants."""
         for lease_id in lease_ids:
             self._kept.pop(lease_id, None)
 
@@ -97,7 +95,7 @@ class Keeper:
         return max(0.0, min(waits) / MS) if waits else None
 
     def batch(self) -> tuple[Hold, ...]:
-        """Everything that is kept, once any of it is due."""
+        """All kept grants once any of them is due, else none."""
         now = self._clock.now()
         if not any(self._due(kept, now) <= 0 for kept in self._kept.values()):
             return ()
@@ -106,12 +104,12 @@ class Keeper:
         return tuple(kept.hold for kept in self._kept.values())
 
     def renew(self, batch: Sequence[Hold]) -> Beat:
-        """Renew these grants; whatever goes wrong is the answer's ``failure``."""
+        """Renew these grants; any error becomes the answer's ``failure``."""
         renewed: list[Hold] = []
         lost: list[Lost] = []
         failure: GitleaseError | None = None
         try:
-            session = self._open(self._limit(batch))
+            session = self._open(self._contact_seconds(batch))
             for start in range(0, len(batch), AT_ONCE):
                 part = batch[start : start + AT_ONCE]
                 answer = renew_grants(session, [hold.grant for hold in part])
@@ -130,7 +128,7 @@ class Keeper:
         return Beat(asked=tuple(batch), renewed=tuple(renewed), lost=tuple(lost), failure=failure)
 
     def settle(self, beat: Beat) -> tuple[Lost, ...]:
-        """Count renewed grants anew and give up lost ones; the others are tried again."""
+        """Restart renewed grants, give up lost ones, and retry the others."""
         lost = tuple(
             replace(x, hold=kept.hold)  # as it was renewed last
             for x in beat.lost
@@ -145,7 +143,7 @@ class Keeper:
         for hold in beat.asked:
             kept = self._kept.get(hold.grant.lease_id)
             if kept is not None and hold.grant.lease_id not in heard:
-                self._again(kept, beat.failure)
+                self._retry_later(kept, beat.failure)
         return lost
 
     # --- the deadline ---------------------------------------------------------------------------
@@ -157,7 +155,7 @@ class Keeper:
         return max(0.0, min(ends) / MS) if ends else None
 
     def left_ms(self, lease_id: str) -> int:
-        """Milliseconds until a grant must be given up, 0 where it is over or not kept."""
+        """Milliseconds until a grant must be given up, 0 if it is over or not kept."""
         kept = self._kept.get(lease_id)
         return 0 if kept is None else max(0, self._until_given_up(kept.hold, self._clock.now()))
 
@@ -177,8 +175,8 @@ class Keeper:
     def _due(self, kept: _Kept, now: Instant) -> float:
         return kept.due_ms - kept.hold.since.elapsed_at_most(now)
 
-    def _again(self, kept: _Kept, failure: GitleaseError | None) -> None:
-        """Try again later: at most a ninth of the grant's time, so that some tries are left."""
+    def _retry_later(self, kept: _Kept, failure: GitleaseError | None) -> None:
+        # After a ninth of the grant's time at most, so that some tries are left.
         kept.failure, kept.asked = failure, False
         ceiling = min(FIRST_RETRY * 2.0**kept.failures, kept.hold.duration_ms / MS / 9)
         kept.failures = min(kept.failures + 1, 20)
@@ -188,17 +186,17 @@ class Keeper:
     def _until_given_up(self, hold: Hold, now: Instant) -> int:
         return hold.left_ms(now) - self._early(hold)
 
-    def _limit(self, batch: Sequence[Hold]) -> float:
-        """Seconds for one contact: several must fit into what is left of the shortest grant."""
+    def _contact_seconds(self, batch: Sequence[Hold]) -> float:
+        # Several contacts must fit into the rest of the shortest grant.
         now = self._clock.now()
         left = min(hold.left_ms(now) for hold in batch) / MS
         return min(CONTACT_MOST, max(CONTACT_LEAST, left / 3))
 
 
 class Sight:
-    """What this clone has come to know of grants by whatever else it did: asks nobody.
+    """Finds losses in what this clone already knows, without a connection.
 
-    ``open_session`` gives one of its own. Not safe for threads.
+    ``open_session`` must give a session of its own. Not thread-safe.
     """
 
     def __init__(self, open_session: Callable[[float], LedgerSession]) -> None:
@@ -210,9 +208,9 @@ class Sight:
         self._skip = 0
 
     def lost(self, holds: Sequence[Hold]) -> tuple[Lost, ...]:
-        """Which of these grants are lost by what is known here. Nothing where that fails.
+        """The grants that are lost by this clone's copy; none if it cannot be read.
 
-        What was released is told after so many more looks: a release may be the last thing that the
+        A release is reported only after ``DOUBTED`` looks: it may be the last thing that the
         holder's own work does, which then ends by itself, as ``done`` with a commit and its hooks.
         """
         if self._skip:
@@ -242,10 +240,7 @@ class Sight:
 
 
 def holds_of(answer: Answer) -> tuple[Hold, ...]:
-    """What an answer granted to its caller: the live leases of its own, from its instant on.
-
-    What is parked is kept by nobody.
-    """
+    """The caller's live leases in an answer, from its instant on; nobody keeps parked ones."""
     if answer.at is None:
         return ()
     return tuple(
@@ -269,17 +264,13 @@ def _given_up(kept: _Kept) -> Lost:
 
 
 def _gone(session: LedgerSession, head: Snapshot, hold: Hold) -> Lost | None:
-    """The loss of a grant by a state of the ledger; None where it is held, or that cannot tell.
-
-    What ran out is for the deadline to say.
-    """
     ledger, grant = head.ledger, hold.grant
     if ledger is None or ledger.header.token < grant.token:
         return None  # of before the grant
     try:
         still_held(ledger, grant, session.actor.holder, session.moment(head))
     except LeaseLost as refusal:
-        if refusal.loss is not Loss.EXPIRED:
+        if refusal.loss is not Loss.EXPIRED:  # expiry is left to the deadline
             return _lost(session, hold, refusal)
     except GitleaseError:  # a damaged record tells nothing
         pass

@@ -1,4 +1,4 @@
-"""What a run leaves behind when it stops: leases that are parked, and the end of its session."""
+"""Parking leases, and ending sessions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ AT_ONCE = 128  # leases that one step ends: the audit trail has a line for each
 
 @dataclass(frozen=True, slots=True)
 class OwnSession:
-    """One run of the caller's, with its live leases. ``current``: it is the caller's own.
+    """A session of the caller's person, with its live leases; ``current``: the caller's own.
 
-    ``since`` is when it got the oldest of them, and ``expires_at`` when the first of them ends.
+    ``since`` is when its oldest lease was claimed, ``expires_at`` when the first one ends.
     """
 
     session: str
@@ -45,7 +45,7 @@ class OwnSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionsReading:
-    """The runs of the caller's that hold anything, by their names."""
+    """The sessions of the caller's person that hold anything, by name."""
 
     sessions: tuple[OwnSession, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -60,10 +60,10 @@ def park(
     reason: str | None = None,
     note: str | None = None,
 ) -> Answer:
-    """Keep one's own live leases of these resources for a later session; all or none.
+    """Keep the caller's live leases of these resources for a later session; all or none.
 
-    ``seconds`` are capped to the policy's ``park_max``; None: as long as that. Raises
-    LeaseLost, NotHolder, and PolicyRefused where nothing may be parked.
+    ``seconds`` are capped to the policy's ``park_max``, which is the default. Raises LeaseLost,
+    NotHolder, and PolicyRefused if parking is not allowed.
     """
     operations = [
         Park(
@@ -81,9 +81,9 @@ def park(
 
 
 def unbind(session: LedgerSession, grants: Sequence[Grant]) -> Answer:
-    """Give back to its person what a run bound; what is bound to it no more is no refusal.
+    """Give bound leases back to their person; a lease that is no longer bound is no refusal.
 
-    Raises NotHolder for a session that is not that run's.
+    Raises NotHolder for another session's.
     """
     op = Unbind(id=fresh_id(), actor=session.actor, grants=tuple(grants))
     return change(session, "unbind", [op])
@@ -101,16 +101,16 @@ def end_session(
     note: str | None = None,
     commit: bool | None = None,
 ) -> Answer:
-    """Have everything run out that is bound to a session of the caller's; None: its own.
+    """End all leases bound to a session of the caller's person; None: the caller's own session.
 
-    What has an edge stays assigned, the rest is released. ``release`` retires the edges as well,
-    and ``park`` keeps the leases for a later session.
+    Tasks stay assigned, the rest is released. ``release`` retires the edges as well, and ``park``
+    keeps the leases for a later session.
 
-    One push a layer, and another for each further ``AT_ONCE`` leases; none where nothing is held,
-    which is no error. ``below``: of the sessions named ``SESSION/…`` too, which work for it.
-    ``known``: what this clone knows of is enough, and the remote is not asked for more. What
-    cannot be ended, as where a task file cannot be edited, is among ``refused``, and so is what
-    kept a further step from being made. Raises UsageError where there is no session.
+    One push a layer, and another for each further ``AT_ONCE`` leases; none if nothing is held,
+    which is no error. ``below`` includes the sessions named ``SESSION/…``, which work for it.
+    ``known``: end only what this clone knows of. A lease that cannot be ended, for example because
+    its task file cannot be edited, is among ``refused``, and so is the error of a further step.
+    Raises UsageError without a session.
     """
     actor = layers[0].actor
     if name is not None:
@@ -125,16 +125,16 @@ def end_session(
     end: EndSession | RunOut = RunOut(id="", actor=actor, grants=(), note=note)
     if park or release:
         end = EndSession(id="", actor=actor, grants=(), park=park, seconds=seconds, note=note)
-    whose = partial(_bound, session=name, below=below, live=park)
+    select = partial(_bound, session=name, below=below, live=park)
     nothing = Answer(status=status, changed=False)
-    return in_every(layers, status, lambda x: _end_all(x, end, whose, nothing, known, commit))
+    return in_every(layers, status, lambda x: _end_all(x, end, select, nothing, known, commit))
 
 
 def run_out(session: LedgerSession, left: Mapping[str, LeaseView]) -> Answer:
-    """Have some of the caller's leases run out; ``left`` has them by id, as the caller left them.
+    """End some of the caller's leases; ``left`` has them by id, as the caller left them.
 
-    Tasks stay assigned, what is none is released. What is parked or was bound to another session
-    stays, and so does what belongs to no session and was renewed since: the remote is asked.
+    Tasks stay assigned, the rest is released. A lease that was parked or bound to another session
+    stays, and so does one without a session that was renewed since, by the remote's state.
     """
 
     def is_as_left(lease: Lease) -> bool:
@@ -143,14 +143,14 @@ def run_out(session: LedgerSession, left: Mapping[str, LeaseView]) -> Answer:
             return False
         return was.session is not None or lease.renewals == was.renewals
 
-    def meant(look: Look) -> list[Lease]:
+    def as_left(look: Look) -> list[Lease]:
         return [x for x in look.leases if is_as_left(x)]
 
     if any(was.session is None for was in left.values()):
         session.look()
     end = RunOut(id="", actor=session.actor, grants=())
     nothing = Answer(status=RUN_OUT, changed=False)
-    return _end_all(session, end, meant, nothing, True, None)
+    return _end_all(session, end, as_left, nothing, True, None)
 
 
 def end_every_session(
@@ -164,8 +164,8 @@ def end_every_session(
 ) -> tuple[Answer, tuple[tuple[str, int], ...]]:
     """End each session that ``sessions`` lists, as ``end_session`` does.
 
-    One answer for all, and of each session that was ended how many leases it had. When one cannot
-    be ended no further one is tried: why is among ``refused``, and raised if it was the first.
+    Returns one answer for all, and the number of leases of each ended session. An error stops it:
+    it is among ``refused``, or raised for the first session.
     """
     done = Answer(status=_status(release=release, park=park), changed=False)
     ended: list[tuple[str, int]] = []
@@ -201,7 +201,7 @@ def _status(*, release: bool, park: bool) -> str:
 def _end_all(
     session: LedgerSession,
     end: EndSession | RunOut,
-    whose: Callable[[Look], list[Lease]],
+    select: Callable[[Look], list[Lease]],
     done: Answer,
     fresh: bool,
     commit: bool | None,
@@ -210,7 +210,7 @@ def _end_all(
     session.settle()
     look = session.known_look()
     while True:
-        found = () if look is None else whose(look)
+        found = () if look is None else select(look)
         left = [x for x in found if _is_own(session, x) and x.lease_id not in tried][:AT_ONCE]
         if left:
             tried |= {x.lease_id for x in left}
@@ -252,7 +252,6 @@ def _is_own(session: LedgerSession, lease: Lease) -> bool:
 def _end(
     session: LedgerSession, end: EndSession | RunOut, leases: Sequence[Lease], commit: bool | None
 ) -> Answer:
-    """One step: the leases, and the edges of those tasks that are released."""
     if isinstance(end, RunOut) or end.park:
         return change(session, "session end", [replace(end, grants=tuple(map(grant_of, leases)))])
     edges = session.edges
@@ -272,7 +271,6 @@ def _end(
 
 
 def _bound(look: Look, *, session: str, below: bool, live: bool) -> list[Lease]:
-    """The records of a session, whoever's; only ``live`` ones where the others stay."""
     return [
         x
         for x in look.leases
