@@ -1,4 +1,4 @@
-"""The assigned edge: whose work a task is, durably, by what its tracked task file says."""
+"""The assigned edge: whose work a task is, durably, according to its tracked task file."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Progress(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One task as its file has it. Texts are as they are written there, ``""`` where absent.
+    """One task as in its file: texts as written there, ``""`` if absent.
 
     ``paths`` are patterns relative to the root. ``file`` is relative to the root, and ``line`` is
-    that of the assigned field (of the first line where there is none), for messages. ``exempt``:
-    a label or a field says that its claims are never called stale.
+    that of the assigned field (or the first line), for messages. ``exempt``: a label or a field
+    says that its claims are never called stale.
     """
 
     resource: Resource
@@ -55,10 +55,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class EdgeEdit:
-    """What is to change in one task file: the names taken out and put in, and the status.
+    """A change of one task file: the names to remove and to add, and the new status.
 
-    A name is there already, or gone already, when ``same_name`` says so: an edit that was made
-    changes nothing when it is made again. ``add`` and ``status`` are None to leave them.
+    Names are compared by ``same_name``, so making the same edit again changes nothing. None leaves
+    the status, or adds no name.
     """
 
     remove: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class EdgeEdit:
 class Assignee:
     """A name in a task file that is not the caller's, and the holders that it stands for.
 
-    ``handle``: with no such holder it may be anyone's whose email begins like that.
+    ``handle``: if there are none, it stands for anyone whose email has this local part.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Assignee:
 
     @property
     def known(self) -> str:
-        """How to call them, fit for a line: by the holder where there is one, else by the name."""
+        """The printable text for a message: the holder if there is exactly one, else the name."""
         return self.holders[0] if len(self.holders) == 1 else printable(self.name)
 
 
@@ -92,14 +92,14 @@ class Assignee:
 class People:
     """How holders are called in task files: by the map, else by their email.
 
-    ``handles``: whoever is not in the map is ``@localpart`` of their email, as in Backlog.md.
+    ``handles``: holders not in the map are called ``@localpart`` of their email, as in Backlog.md.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     handles: bool = False
 
     def name_of(self, holder: str) -> str:
-        """What to write for a holder. Invalid when the name is somebody else's by the map."""
+        """The name to write for a holder. Invalid if the map gives it to somebody else."""
         for email, name in self.names.items():
             if same_person(email, holder):
                 return name
@@ -127,7 +127,7 @@ class People:
         return self._mapped_to(name) or ((name,) if _is_email(name) else ())
 
     def others(self, assigned: Iterable[str], holder: str) -> tuple[Assignee, ...]:
-        """Everyone in a list of assignees; nobody where the holder is among them."""
+        """Everyone in a list of assignees; nobody if the holder is among them."""
         names = tuple(assigned)
         if any(self.is_mine(name, holder) for name in names):
             return ()

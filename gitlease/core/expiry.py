@@ -1,4 +1,4 @@
-"""Whose time is up: the rules of time, as judged by one reader at one instant.
+"""The rules of time: when a lease has expired or lapsed, for one reader at one instant.
 
 A lease passes through three standings. *Live*: its holder has it. *Expired*: the holder no longer
 has it, and nobody else may take it yet. *Lapsed*: anyone may take it. The gap between the last two
@@ -36,7 +36,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a decision may know of time: both clocks now, and what this clone saw when.
+    """All that a decision knows of time: both clocks now, and when this clone saw which records.
 
     ``step`` has the ids of the operations that are being applied. A record that one of them wrote
     is of now, by construction: ``seen`` knows only what was there before the step.
@@ -51,7 +51,7 @@ class Moment:
         return self.seen_before(lease) or Sighting(at=self.now, changed=False)
 
     def seen_before(self, lease: Lease) -> Sighting | None:
-        """The sighting of a record that was there before the step; None where there is none."""
+        """The sighting of a record that was there before the step; None if there is none."""
         return None if lease.operation in self.step else self.seen(lease)
 
 

@@ -1,4 +1,4 @@
-"""What a check finds: one fact that somebody should act on, whatever form it is told in."""
+"""The findings of checks: facts to act on, in no particular output format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gitlease.core.frozen import dataclass
 
 
 class Level(Enum):
-    """How bad it is. A run fails at or above the level that it was asked to fail on."""
+    """The severity. A run fails at or above the level that it was asked to fail on."""
 
     WARNING = "warning"
     ERROR = "error"
@@ -22,7 +22,7 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRule:
-    """What can be found: a stable id in kebab case, its usual level, and what it means."""
+    """A kind of finding: a stable id in kebab case, its usual level, and what it means."""
 
     id: str
     level: Level

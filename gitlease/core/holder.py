@@ -12,16 +12,15 @@ _LOWER = {ord(x): x.lower() for x in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
 
 def is_holder(email: str) -> bool:
-    """Whether a ledger can name a holder so: one printable word of at most MAX_WORD characters."""
+    """Whether this can name a holder: one printable word of at most MAX_WORD characters."""
     return email.split() == [email] and email.isprintable() and len(email) <= MAX_WORD
 
 
 def person_key(email: str) -> str:
-    """What is equal for two emails, or two names of people, of one person.
+    """The key that the emails, or names, of one person share: ASCII letters in lower case.
 
-    They differ by the letter case of ASCII alone, as mail systems and git's mailmap have it.
-    Nothing else of Unicode is folded as it is for resources: ``straße@`` and ``strasse@`` are two
-    mailboxes, and often two persons.
+    As for mail systems and git's mailmap, nothing else of Unicode is folded: ``straße@`` and
+    ``strasse@`` are two mailboxes, and often two persons.
     """
     return email.lower() if email.isascii() else email.translate(_LOWER)
 

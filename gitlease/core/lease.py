@@ -12,7 +12,7 @@ from gitlease.core.resources.resource import Resource
 
 
 class State(Enum):
-    """What a lease is. Only ACTIVE and COMPLETED stand in the ledger; the rest is said of them."""
+    """The state of a lease. Ledgers record only ACTIVE and COMPLETED; the others are derived."""
 
     ACTIVE = "active"
     EXPIRED = "expired"
@@ -43,7 +43,7 @@ class Lease:
 
     ``lease_id`` is a fresh nonce for each grant and ``operation`` the id that wrote the record:
     without them two clients could build the same bytes, and both be told "up to date". ``parked``:
-    it is kept for whichever later run of its holder claims it, and no run renews it.
+    kept for the next run of its holder that claims it, and renewed by none.
     """
 
     resource: Resource
@@ -124,5 +124,5 @@ def lease_key(resource: Resource, scope: str) -> LeaseKey:
 
 
 def same_person(one: str, other: str) -> bool:
-    """Whether two holders are one person: emails do not differ by ASCII letter case alone."""
+    """Whether two holders are one person: the ASCII letter case of emails does not matter."""
     return one == other or person_key(one) == person_key(other)

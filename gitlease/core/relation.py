@@ -1,4 +1,4 @@
-"""Who may do what: how a record stands to a caller, and what each verb makes of that.
+"""Who may do what: how a record relates to a caller, and what each verb does then.
 
 The table is the whole of it. Nothing else in gitlease decides whose lease it is.
 """
@@ -16,7 +16,7 @@ from gitlease.core.policy import Policy
 
 
 class Relation(Enum):
-    """How one record stands to one caller at one moment."""
+    """How one record relates to one caller at one moment."""
 
     MINE = "live, and the caller's: same person, unbound or same session"
     PARKED = "live, and the caller's: parked for any later run of the same person"

@@ -74,8 +74,8 @@ class LeaseView:
         return f"<Lease {self.resource}{part} of {who}: {state}, token {self.token}, {until}>"
 
 
-# In the house a `Lease` is the ledger's record. Programs know this one alone, by that name: it is
-# what help, reprs and pickles call it.
+# Inside gitlease a `Lease` is the ledger's record. The public API has this one alone, by that
+# name, so help, reprs and pickles use it.
 LeaseView.__name__ = LeaseView.__qualname__ = "Lease"
 Lease = LeaseView
 
@@ -83,7 +83,7 @@ Lease = LeaseView
 def view_lease(
     lease: LeaseRecord, *, layer: str, actor: Actor, policy: Policy, moment: Moment
 ) -> LeaseView:
-    """See a record with this caller's eyes."""
+    """The view of a record for this caller."""
     mine = lease.answers_to(actor)
     active = lease.state is State.ACTIVE
     return LeaseView(

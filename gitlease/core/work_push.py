@@ -13,7 +13,7 @@ class Became(Enum):
 
     UPDATED = "updated"
     CREATED = "created"
-    FORCED = "forced"  # moved to what does not stand on what was there
+    FORCED = "forced"  # moved to a commit that is not a descendant
     DELETED = "deleted"
     UP_TO_DATE = "up_to_date"
     REJECTED = "rejected"
@@ -21,9 +21,9 @@ class Became(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkRef:
-    """One ref of the remote: full name, what it is and shall be (full ids, ``""`` for no ref).
+    """One ref of the remote: full name, old and new id (full, ``""`` for no ref).
 
-    ``source`` is what it is pushed from, as git names it; ``reason`` is git's own for a rejection.
+    ``source`` is git's name of what is pushed; ``reason`` is git's own for a rejection.
     """
 
     ref: str
@@ -44,8 +44,8 @@ class WorkPush:
     """Refs to be moved by one push, run in ``folder`` of the repository that has their objects.
 
     ``remote`` is a name, or the ``url`` that it stands for. ``words`` are further options of git,
-    ``settings`` further settings, and ``places`` is what git is told of where its repository is.
-    It is given up after ``seconds``. ``again``: an earlier try may have brought the objects there.
+    ``settings`` further settings, and ``places`` tells git where its repository is. It times out
+    after ``seconds``. ``again``: an earlier try may have sent the objects already.
     """
 
     folder: str
@@ -59,6 +59,6 @@ class WorkPush:
     again: bool = False
 
     def is_undone(self, there: Mapping[str, str]) -> bool:
-        """Whether every ref still is what it was before: nothing of it was carried out."""
+        """Whether every ref is still as it was: no part of the push was carried out."""
         moved = [x for x in self.refs if x.moves and x.old != x.new]
         return bool(moved) and all(there.get(x.ref, "") == x.old for x in moved)

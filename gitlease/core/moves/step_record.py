@@ -1,4 +1,4 @@
-"""What the commit of a step says of it as data: enough for anybody to carry it out again.
+"""The data in a step's commit message: enough for anybody to carry the step out again.
 
 The table of transitions is a function of a ledger, operations and a moment. Commits name the
 operations, and the instant of the decision. Of what else a moment knows, when this clone first saw
@@ -66,13 +66,13 @@ class StepRecord:
         return Moment(now=now, seen=seen)
 
     def carried_out(self, ledger: Ledger) -> Applied:
-        """What the step comes to on the ledger before it."""
+        """The result of the step on the ledger before it."""
         return apply(ledger, self.operations, self.moment, together=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What operations come to on one state of a ledger, when, and what their commit says."""
+    """The result of operations on one state of a ledger, its time, and its step record."""
 
     applied: Applied
     record: StepRecord
@@ -82,7 +82,7 @@ class Decided:
 def decide(
     ledger: Ledger, operations: Sequence[Operation], moment: Moment, *, together: bool = True
 ) -> Decided:
-    """Apply operations (see ``transitions.apply``), and write down how others come to the same."""
+    """Apply operations (see ``transitions.apply``), and record how to repeat the decision."""
     asked: dict[str, Lease] = {}
     operations = _spelt(operations, ledger.header.policy)
 

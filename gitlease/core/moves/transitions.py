@@ -81,7 +81,7 @@ MOVES: Mapping[type[Operation], Move] = {
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a batch came to. ``results`` has an outcome or a refusal for each operation, in order.
+    """The result of a batch: ``results`` has an outcome or error per operation, in order.
 
     ``changed`` is False when there is nothing to write.
     """
