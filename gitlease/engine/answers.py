@@ -60,13 +60,12 @@ NO_TURN = Turn()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a verb came to. ``refused`` has what could not be done of several leases.
+    """The result of a verb. ``refused`` has the errors of single leases.
 
-    ``bound`` are the ids of those leases that its session bound for a time.
-    ``displaced`` has whose place was taken, ``unassigned`` the names whose edge was; ``written``
-    what became of task files, ``notes`` those left for the next holder, ``warnings`` what a person
-    should know besides. ``at`` is the instant from which its leases count, where the ledger was
-    changed.
+    ``bound`` are the ids of leases that its session bound for a time. ``displaced`` has the leases
+    that were taken over, ``unassigned`` the names whose edges were; ``written`` the task file
+    edits, ``notes`` those left for the next holder. ``at`` is the instant from which its leases
+    count, if the ledger was changed.
     """
 
     status: str
@@ -88,7 +87,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a reading verb saw. ``waiting`` are those who stand in line, in their order."""
+    """The result of a reading verb. ``waiting`` is the line, in its order."""
 
     leases: tuple[LeaseView, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -102,9 +101,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was taken from a holder, by ``what``; ``at`` in ms.
+    """A lease that others took from a holder; ``at`` in ms.
 
-    It was ``taken_over`` or ``revoked``, or had lapsed and was ``retired``.
+    ``what`` is ``taken_over``, ``revoked``, or ``retired`` after a lapse.
     """
 
     resource: str
@@ -117,9 +116,9 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class FoundTask:
-    """A task in the queue, None where there is none, and the lease that matters to it.
+    """A task in the queue, if there is one, and its relevant lease.
 
-    ``warnings`` is what is to be said of task files that cannot be used.
+    ``warnings`` are about unusable task files.
     """
 
     entry: Entry | None = None
@@ -146,7 +145,7 @@ class QueueReading:
 
 
 def named(what: str, operations: Sequence[Operation]) -> str:
-    """What a change is, for messages: ``claim of F001 and 2 more``."""
+    """The name of a change, for messages: ``claim of F001 and 2 more``."""
     resources = [str(r) for op in operations if (r := getattr(op, "resource", None)) is not None]
     if not resources:
         return f"this {what}"
@@ -155,7 +154,7 @@ def named(what: str, operations: Sequence[Operation]) -> str:
 
 
 def overall(statuses: Sequence[str]) -> str:
-    """One word for several: what is rarest and matters most comes first."""
+    """One status for several: the most important one."""
     for status in ("taken_over", "claimed"):
         if status in statuses:
             return status
@@ -163,7 +162,7 @@ def overall(statuses: Sequence[str]) -> str:
 
 
 def joined(one: Answer, other: Answer) -> Answer:
-    """Both as one answer: several steps of one command, or of several layers."""
+    """Join the answers of two steps or layers."""
     return replace(
         other,
         leases=one.leases + other.leases,
@@ -177,7 +176,7 @@ def joined(one: Answer, other: Answer) -> Answer:
 
 
 def stopped(done: Answer, error: GitleaseError) -> Answer:
-    """What was done until an error, which is among ``refused``."""
+    """The answer so far, with the error that stopped it among ``refused``."""
     return joined(
         done,
         Answer(status=done.status, refused=(error,), changed=False, warnings=error.warnings),

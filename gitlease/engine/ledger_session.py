@@ -90,34 +90,34 @@ class LedgerSession:
     def read(
         self, ask: Callable[[Snapshot], T], *, cached: bool = False
     ) -> tuple[T, tuple[str, ...]]:
-        """What ``ask`` reads of the state that the remote has now, and what is to be said with it.
+        """The answer of ``ask`` for the remote's present state, with warnings.
 
-        ``cached`` answers from what this clone knows, and says how old that is.
+        ``cached`` uses this clone's copy, with a warning that gives its age.
         """
-        return _read_anew(lambda: self._read(ask, cached=cached))
+        return _read_with_retry(lambda: self._read(ask, cached=cached))
 
     def look(self, *, cached: bool = False) -> Look:
-        """The whole ledger at one moment, for whoever decides on more than its leases."""
+        """The whole ledger at one moment."""
         look, said = self.read(self._looked_at, cached=cached)
         return replace(look, warnings=said)
 
     def known_look(self) -> Look | None:
-        """What this clone knew last, asking nobody; None before the first contact."""
+        """This clone's copy, without a connection; None before the first contact."""
 
         def read() -> Look | None:
             head = self.store.known(self.layer)
             return None if head is None else self._looked_at(head)
 
-        return _read_anew(read)
+        return _read_with_retry(read)
 
     def known_policy(self) -> Policy | None:
-        """The policy that this clone knew last, asking nobody; None before the first contact."""
+        """The policy in this clone's copy, without a connection; None before the first contact."""
 
         def read() -> Policy | None:
             head = self.store.known(self.layer)
             return head.policy if head and head.ledger else None
 
-        return _read_anew(read)
+        return _read_with_retry(read)
 
     def views(self, look: Look, leases: Sequence[Lease]) -> tuple[LeaseView, ...]:
         """Leases as this actor sees them at that moment."""
@@ -130,23 +130,23 @@ class LedgerSession:
         return views_of(head, leases, self.actor, moment or self.moment(head))
 
     def moment(self, head: Snapshot) -> Moment:
-        """Now, with what this clone has seen of a state."""
+        """Now, with this clone's sightings of a state."""
         return Moment(now=self.clock.now(), seen=head.seen)
 
     def news(self, head: Snapshot | None) -> tuple[str, ...]:
-        """What happened to this holder's leases behind its back, said once in this clone."""
+        """Notices about this holder's lost leases, shown once in this clone."""
         notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
         unread = unread_notices(self.store, self.layer, notices, self.actor)
         return (*(told(notice) for notice in unread), *self.inbox.take())
 
     def untold(self) -> tuple[Notice, ...]:
-        """What this run lost, by what is known, and has not been told in any answer of a step."""
+        """This run's losses in this clone's copy that no answer of a step has reported."""
         head = self.store.known(self.layer)
         notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
         return tuple(n for n in notices if is_to(n, self.actor))
 
     def warnings_of(self, head: Snapshot, *, cached: bool = False) -> tuple[str, ...]:
-        """What a person should know of the store, and of a state and its age."""
+        """Warnings about the store, and about a state and its age."""
         said = self.store.warnings + head.warnings
         if cached:
             age = head.received.elapsed_at_most(self.clock.now()) // MS
@@ -179,9 +179,9 @@ class LedgerSession:
     def step(
         self, what: str, operations: Sequence[Operation], *, together: bool = True
     ) -> tuple[Step, tuple[str, ...]]:
-        """Carry operations out in one step, all or none unless not ``together``.
+        """Carry out operations in one step, all or none if ``together``, and return warnings.
 
-        With it what is to be said besides; a refusal carries that as its warnings.
+        A refusal carries the warnings itself.
         """
         self.settle()
         settled, self._settled = self._settled or Settled(), None
@@ -214,27 +214,26 @@ class LedgerSession:
     # --- settle ---------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Finish what earlier commands left half done, before anything is planned on it.
+        """Finish what earlier commands left half done, before a step is planned.
 
-        It is done once for each step; what there is to say comes with the answer of that.
+        Done once for each step, whose answer carries the messages.
         """
         if self._settled is None:
             settled = self.settled()
             self._settled = replace(settled, said=settled.said + self._repair_edges())
 
     def settled(self) -> Settled:
-        """What became of changes whose outcome an earlier command could not know."""
+        """The outcomes of changes that earlier commands left open."""
         waiting = list(self.store.pending(self.layer))
         if not waiting:
             return Settled()
         return settle(self.store, waiting, self.store.fetch(self.layer))
 
     def came_of(self, settled: Settled, head: Snapshot | None) -> tuple[str, ...]:
-        """What a step decided of changes that were left open before it, by the head after it."""
+        """Messages about open changes that the head after a step decided."""
         return () if head is None else told_by(self.store, head, settled.open)
 
     def _repair_edges(self, head: Snapshot | None = None) -> tuple[str, ...]:
-        """Finish, or forget, what killed commands meant to write to task files."""
         left = self.intents.left_behind()
         if not left:
             return ()
@@ -249,8 +248,8 @@ class LedgerSession:
         return tuple(said)
 
 
-def _read_anew(read: Callable[[], T]) -> T:
-    """What is read; once more where the remote had another state by the time of its repair."""
+def _read_with_retry(read: Callable[[], T]) -> T:
+    # The remote may have moved on during the repair of a damaged copy.
     try:
         return read()
     except HeadGone:

@@ -1,4 +1,4 @@
-"""What happened behind one's back, told once in a clone: to one's leases, and to open changes."""
+"""News for a holder, shown once in a clone: lost leases, and outcomes of open changes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ DAMAGE_SHOWN = 10
 def unread_notices(
     store: LedgerStore, layer: str, notices: Sequence[Notice], actor: Actor
 ) -> list[Notice]:
-    """Those of the notices that this run was not shown in this clone; they count as shown then.
+    """The notices that this run has not seen in this clone; marks them as shown.
 
-    What is about another run of the same person is still to be told to that run, and to that run
-    alone where the person did it.
+    A notice about another run of the same person stays unread for that run, and is shown to that
+    run alone if the person caused it.
     """
     run = f" to {actor.session}" if actor.session else ""
     keys = {
@@ -34,7 +34,7 @@ def unread_notices(
 
 
 def is_to(notice: Notice, actor: Actor) -> bool:
-    """Whether it is about this very run, or the person: another run is still to be told."""
+    """Whether it is about this run or the person, not another run."""
     return notice.session in (None, actor.session)
 
 
@@ -55,7 +55,7 @@ _DONE = {
 
 
 def of_damage(damage: Sequence[Damage], *, shown: int = DAMAGE_SHOWN) -> tuple[str, ...]:
-    """The records that cannot be read, at most so many of them spelt out."""
+    """Warnings about unreadable records, at most ``shown`` of them by name."""
     said = [f"{d.shown} cannot be read: {d.problem}" for d in damage[:shown]]
     if len(damage) > shown:
         said.append(f"{len(damage) - shown} more records cannot be read")
@@ -63,7 +63,7 @@ def of_damage(damage: Sequence[Damage], *, shown: int = DAMAGE_SHOWN) -> tuple[s
 
 
 def unread_records(head: Snapshot) -> tuple[str, ...]:
-    """The records of a ledger that cannot be read, as a check tells them."""
+    """A check's warnings about unreadable records of a ledger."""
     damage = () if head.ledger is None else of_damage(tuple(head.ledger.damage()))
     return tuple(f"{text}: its paths are not checked" for text in damage)
 
@@ -84,14 +84,14 @@ BECAME = {
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What there is to say of earlier changes, and those of them that may land yet."""
+    """Messages about earlier changes, and those changes that may still land."""
 
     said: tuple[str, ...] = ()
     open: tuple[Pending, ...] = ()
 
 
 def settle(store: LedgerStore, waiting: Iterable[Pending], head: Snapshot) -> Settled:
-    """Settle those of the changes that a head decides."""
+    """Settle the changes that a head decides."""
     said, still = [], []
     for pending in list(waiting):
         became = store.settle(pending, head)
@@ -105,9 +105,9 @@ def settle(store: LedgerStore, waiting: Iterable[Pending], head: Snapshot) -> Se
 def told_by(
     store: LedgerStore, head: Snapshot, waiting: Iterable[Pending] | None = None
 ) -> tuple[str, ...]:
-    """What a head tells of changes, of all that were left open if none are given.
+    """Messages about the changes that a head decides; by default about all open ones.
 
-    That one may land yet is said once in this clone.
+    One that may still land is reported once in this clone.
     """
     settled = settle(store, store.pending(head.layer) if waiting is None else waiting, head)
     still = {x.operations[0]: x for x in settled.open}

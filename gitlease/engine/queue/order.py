@@ -18,7 +18,7 @@ from gitlease.core.relation import Relation, relation
 from gitlease.core.resources import pattern
 from gitlease.core.resources.pattern import fold
 
-# Words that people use, by how much they press; what is unknown or absent counts as medium.
+# Common words, most urgent first; an unknown or missing priority counts as medium.
 MEDIUM = 2
 _WORDS = (
     ("critical", "urgent", "highest", "blocker", "immediate"),
@@ -50,10 +50,10 @@ class WhyNot(Enum):
 class Entry:
     """A task in the queue. ``why_not`` None: the caller may claim it.
 
-    ``who`` is the holder or assignee in the way, and ``lease`` the record that matters: the one in
-    the way, or the caller's own. ``waits_for`` has its open dependencies, as written. ``parked``:
-    the caller parked it, and resumes it by a claim of the scope of ``lease``. ``abandoned``: it is
-    handed out last, as long as nobody was seen at work on it.
+    ``who`` is the holder or assignee in the way, and ``lease`` the record in the way, or the
+    caller's own. ``waits_for`` has its open dependencies, as written. ``parked``: the caller parked
+    it, and resumes it by claiming the scope of ``lease``. ``abandoned``: it is handed out last, if
+    nobody was seen at work on it.
     """
 
     task: Task
@@ -71,7 +71,7 @@ class Entry:
 
 
 class Carried(Enum):
-    """How the lease stands of a task that one carries."""
+    """The state of the lease of a carried task."""
 
     LIVE = "live"
     PARKED = "parked"
@@ -83,10 +83,10 @@ class Carried(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """Something that a person carries: by the edge, by a lease, or both.
+    """A resource that a person carries by an edge, by a lease, or both.
 
-    ``by`` has the lease: it was taken over, or is that of somebody who is assigned as well, or who
-    came after a release that the file here does not know of.
+    ``by`` is another holder of the lease: it was taken over, or is that of another assignee, or of
+    somebody who claimed it after a release that the file here lacks.
     """
 
     resource: str
@@ -98,9 +98,9 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Who looks, and on what: the records of a ledger at one moment.
+    """An actor, and the records of a ledger at one moment.
 
-    ``was_taken`` says of a folded name whether others took it from who looks, by the audit trail.
+    ``was_taken`` tells by the audit trail whether others took a task (folded name) from the actor.
     """
 
     actor: Actor
@@ -121,16 +121,16 @@ class Surroundings:
 
 
 def survey(tasks: Sequence[Task], around: Surroundings) -> list[Entry]:
-    """Every task in the order of the queue: priority, then dependencies done, then age.
+    """Every task in the order of the queue: priority, then open dependencies, then age.
 
-    What the caller parked comes before all others. A dependency that is not done, or not there,
-    orders the queue; it never refuses a claim.
+    Tasks that the caller parked come first. An open or missing dependency only affects the order,
+    and never refuses a claim.
     """
     return sorted(_entries(tasks, tasks, around), key=_order)
 
 
 def entry_of(task: Task, tasks: Sequence[Task], around: Surroundings) -> Entry:
-    """One of the tasks as the queue has it."""
+    """The queue entry of one of the tasks."""
     return _entries([task], tasks, around)[0]
 
 
@@ -148,9 +148,9 @@ def _entries(some: Sequence[Task], tasks: Sequence[Task], around: Surroundings) 
 
 
 def hand_out(entries: Iterable[Entry]) -> list[Entry]:
-    """What may be handed out of a queue, best first: what is parked, then what waits for nothing.
+    """The claimable tasks, best first: parked ones, then those without open dependencies.
 
-    What is abandoned comes last.
+    Abandoned ones come last.
     """
     free = (e for e in entries if e.claimable)  # in the order of the queue, which ties keep
     return sorted(free, key=lambda e: (not e.parked, e.abandoned, e.depth))
@@ -166,7 +166,7 @@ _WHY = {
 
 
 def nothing_left(entries: Iterable[Entry], warnings: tuple[str, ...]) -> NothingLeft:
-    """The refusal that says what there is instead."""
+    """The refusal, with a count of the tasks by reason."""
     counted = Counter(e.why_not for e in entries if e.why_not is not None)
     why = ", ".join(f"{counted[kind]} {words}" for kind, words in _WHY.items() if counted[kind])
     refusal = NothingLeft(f"nothing is left to claim{': ' + why if why else ''}")
@@ -175,10 +175,7 @@ def nothing_left(entries: Iterable[Entry], warnings: tuple[str, ...]) -> Nothing
 
 
 def carrying(tasks: Sequence[Task], around: Surroundings) -> list[Carry]:
-    """What the caller carries: unfinished tasks assigned to it, and whatever it holds.
-
-    What it parked comes first.
-    """
+    """The unfinished tasks assigned to the caller, and everything it holds; parked ones first."""
     people, holder, held = around.people, around.actor.holder, around.by_resource()
     found: dict[str, Carry] = {}
     for task in tasks:
@@ -225,7 +222,6 @@ def _entry(
 
 
 def _finished(leases: Sequence[Lease], around: Surroundings) -> Lease | None:
-    """A record by which all of a task is done, as far as that counts still."""
     done = (x for x in finishing(leases) if around.relation(x) is Relation.COMPLETED)
     return next(done, None)
 
@@ -269,7 +265,6 @@ def _is_other(task: Task) -> bool:
 
 
 def _carry(task: Task, leases: Sequence[Lease], around: Surroundings) -> Carry:
-    """The state of the lease beside an edge of the caller's."""
     name, active = task.resource.text, [x for x in leases if x.state is State.ACTIVE]
     own = [x for x in active if x.same_holder(around.actor)]
     if own:
@@ -291,14 +286,14 @@ def _own_state(lease: Lease, around: Surroundings) -> Carried:
     return Carried.LIVE if live else Carried.LAPSED
 
 
-_STATES = (Carried.LIVE, Carried.PARKED, Carried.LAPSED)  # of several leases the first is told
+_STATES = (Carried.LIVE, Carried.PARKED, Carried.LAPSED)  # of several leases the first is shown
 
 
 # --- order ------------------------------------------------------------------------------------
 
 
 def rank(priority: str) -> int:
-    """How much a priority presses, the least first: words, or numbers such as ``1`` and ``P1``."""
+    """The rank of a priority, 0 the most urgent: words, or numbers such as ``1`` and ``P1``."""
     word = fold(priority.strip())
     number = _NUMBER.fullmatch(word)
     return int(number[1]) if number else _RANKS.get(word, MEDIUM)
@@ -319,10 +314,7 @@ def _order(entry: Entry) -> tuple[object, ...]:
 
 
 def _depths(tasks: Sequence[Task], done: set[str]) -> dict[str, int]:
-    """How many steps of open dependencies a task has before it; 0: all are done.
-
-    In a circle nothing comes first: whoever is met again counts as one more step.
-    """
+    # The longest chain of open dependencies before each task; a cycle counts as one more step.
     open_of = {
         t.resource.key: [key for d in t.depends_on if (key := fold(d)) not in done]
         for t in tasks

@@ -1,4 +1,4 @@
-"""The queue of tasks over the ledger: what may be claimed, what one carries, and what is next."""
+"""The task queue with the ledger: claimable tasks, the caller's own, and the next one."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from gitlease.engine.queue.order import (
     survey,
 )
 
-AT_ONCE = 32  # tasks of which one step picks the first that is free
-PLANNED_AGAIN = 4  # times that a pick is planned on what is known by then
+AT_ONCE = 32  # tasks from which one step picks the first free one
+PLANNED_AGAIN = 4  # times a pick is planned again on fresh knowledge
 PROBLEMS_SHOWN = 10
 LOOKED_BACK = 500  # events of the audit trail that a briefing reads
-RECENT = 7 * 86_400  # seconds for which a briefing tells what was taken
+RECENT = 7 * 86_400  # seconds for which a briefing shows losses
 NO_TASKS = "no task files found (looked in tasks/**, or where tasks.files says)"
 
 
 class _PlanAnew(Exception):
-    """There is something to hand out that was not when the pick was planned."""
+    """A task became claimable after the pick was planned."""
 
     def __init__(self, warnings: tuple[str, ...]) -> None:
         super().__init__("plan anew")
@@ -78,12 +78,12 @@ class TaskQueue:
         return self._with_others(reading, others, said)
 
     def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
-        """What a person or agent that starts should know: also what was taken, and the notes."""
+        """A briefing at the start of work: like ``mine``, with losses, notes and others' leases."""
         look = self._session.look(cached=cached)
         return self._brief(look, *self._looks(cached=cached), ref)
 
     def known_brief(self) -> QueueReading | None:
-        """The same by what this clone knows, asking nobody; None where no ledger is known."""
+        """Like ``brief``, from this clone's copy alone; None if it has no ledger."""
         look = self._session.known_look()
         if look is None or look.head.ledger is None:
             return None
@@ -91,7 +91,7 @@ class TaskQueue:
         return self._brief(look, known, (), None)
 
     def next_task(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
-        """Like ``queue``; NothingLeft where nothing may be handed out."""
+        """Like ``queue``; raises NothingLeft if no task may be handed out."""
         reading = self.queue(ref=ref, cached=cached)
         if ref is None:
             reading = self._claimable(reading, sure=not cached)
@@ -100,9 +100,9 @@ class TaskQueue:
         return reading
 
     def find(self, resource: Resource, *, ref: str | None = None) -> FoundTask:
-        """The task of a resource, by what this clone knows of the ledger: it asks no remote.
+        """The task of a resource, by this clone's copy of the ledger, without a connection.
 
-        Raises NotFound for an unknown ref; a task file that cannot be used is said, and no failure.
+        Raises NotFound for an unknown ref; an unusable task file is only a warning.
         """
         if resource.is_path and ref is None:
             return FoundTask()
@@ -122,10 +122,10 @@ class TaskQueue:
     def claim_next(
         self, options: ClaimOptions, *, skip: Collection[str] = ()
     ) -> tuple[Answer, Task]:
-        """Claim the first task that is free, decided in the step that takes it.
+        """Claim the first free task, decided in the step that takes it.
 
-        However many workers ask at once, each gets another task, or NothingLeft. What the caller
-        parked comes first, and one of its runs resumes it. ``skip`` names tasks to leave alone.
+        However many workers ask at once, each gets a different task, or NothingLeft. Tasks that the
+        caller parked come first, and one of its runs resumes them. ``skip`` names tasks to avoid.
         """
         passed_by = frozenset(map(fold, skip))
         self._session.settle()
@@ -142,7 +142,6 @@ class TaskQueue:
     def _claim_next(
         self, options: ClaimOptions, skip: frozenset[str], *, last: bool = False
     ) -> tuple[Answer, Task]:
-        """By what this clone knows; unless it is the ``last`` try, others may come to be known."""
         tasks = self._edges.files.read()
         look = self._session.known_look() or self._session.look()
         reading = _without(self._reading(tasks, look), skip)
@@ -158,7 +157,7 @@ class TaskQueue:
         for some in _chunks(reading.next_up):
             plans, said = self._writable([entry.task for entry in some], options)
             passed += said
-            alive = self._alive(some[0], sure=True) if plans else ()
+            alive = self._activity_warnings(some[0], sure=True) if plans else ()
             passed += alive
             if alive or not plans:
                 continue
@@ -184,14 +183,11 @@ class TaskQueue:
         raise nothing_left(fresh.entries, fresh.warnings + passed)
 
     def _claimable(self, reading: QueueReading, *, sure: bool) -> QueueReading:
-        """Without the tasks at the head of the queue that a claim could not be made of.
-
-        Their files cannot be written, or they are abandoned and somebody was seen at work.
-        """
+        # Drops tasks at the head whose files cannot be written, or whose assignees are at work.
         said: tuple[str, ...] = ()
         for number, entry in enumerate(reading.next_up):
             _, passed = self._writable([entry.task], ClaimOptions(commit=False))
-            passed += self._alive(entry, sure=sure)
+            passed += self._activity_warnings(entry, sure=sure)
             said += passed
             if not passed:
                 return replace(
@@ -202,10 +198,6 @@ class TaskQueue:
     # --- how ----------------------------------------------------------------------------------
 
     def _looks(self, *, cached: bool) -> tuple[list[tuple[LedgerSession, Look]], tuple[str, ...]]:
-        """The other layers, as they are now or as this clone knows them.
-
-        And what to say of those that cannot be read: what the others have is told without them.
-        """
         looks, said = [], []
         for session in self._others():
             try:
@@ -222,7 +214,7 @@ class TaskQueue:
         ref: str | None,
     ) -> QueueReading:
         reading = self._reading(self._edges.files.read(ref), look)
-        taken, notes = self._taken(look, reading.carried), _notes(look, reading)
+        taken, notes = self._recent_losses(look, reading.carried), _notes(look, reading)
         reading = self._with_others(reading, others, said)
         held: list[LeaseView] = []
         for session, one in ((self._session, look), *others):
@@ -240,7 +232,7 @@ class TaskQueue:
         others: Sequence[tuple[LedgerSession, Look]],
         said: tuple[str, ...],
     ) -> QueueReading:
-        """With the leases that are carried in other layers, in the place of edges without one."""
+        # A live lease in another layer replaces the entry of an edge without one.
         carried, views, said = list(reading.carried), dict(reading.views), reading.warnings + said
         tasks = {c.task.resource.key: c.task for c in carried if c.task is not None}
         for session, look in others:
@@ -262,15 +254,13 @@ class TaskQueue:
     def _writable(
         self, tasks: Sequence[Task], options: ClaimOptions
     ) -> tuple[list[Planned], tuple[str, ...]]:
-        """Plans for the tasks whose files can be written; what to say of the others."""
         edges = self._edges
         plans, against = edges.writable(
             tasks, lambda some: [edges.claim_of(task) for task in some], commit=options.commit
         )
         return plans, tuple(f"passed over: {error.message}" for _, error in against)
 
-    def _alive(self, entry: Entry, *, sure: bool) -> tuple[str, ...]:
-        """What to say of a task that is abandoned by the ledger alone; nothing of any other."""
+    def _activity_warnings(self, entry: Entry, *, sure: bool) -> tuple[str, ...]:
         if not entry.abandoned or entry.lease is None:
             return ()
         from gitlease.engine.abandonment import is_alive, last_seen, told
@@ -283,18 +273,17 @@ class TaskQueue:
         return (f"{said}; {'; '.join(told(seen))}",)
 
     def _around(self, look: Look | None) -> Surroundings:
-        taken_keys = cache(self._taken_keys)  # of all tasks, and only where one asks
+        losses = cache(self._losses)  # read only if asked for
         return Surroundings(
             actor=self._session.actor,
             people=self._edges.rules.people,
             leases=look.leases if look else (),
             policy=look.policy if look else DEFAULT_POLICY,
             moment=look.moment if look else Moment(now=self._session.clock.now()),
-            was_taken=lambda key: any(taken == key for taken, _ in taken_keys()),
+            was_taken=lambda key: any(taken == key for taken, _ in losses()),
         )
 
-    def _taken_keys(self) -> Mapping[tuple[str, str], Event]:
-        """What others took from this holder and it has not claimed or ended since."""
+    def _losses(self) -> Mapping[tuple[str, str], Event]:
         session, holder = self._session, self._session.actor.holder
         last: dict[tuple[str, str], Event] = {}
         for event in session.store.history(session.layer, LOOKED_BACK):
@@ -323,8 +312,7 @@ class TaskQueue:
             warnings=look.warnings + _problems(found),
         )
 
-    def _taken(self, look: Look, carried: Iterable[Carry]) -> tuple[Taken, ...]:
-        """What others took from this holder of late and it has not got back, newest first."""
+    def _recent_losses(self, look: Look, carried: Iterable[Carry]) -> tuple[Taken, ...]:
         since = look.moment.now.wall_ms - RECENT * MS
         back = {fold(c.resource) for c in carried if c.state is Carried.LIVE}
         return tuple(
@@ -336,13 +324,13 @@ class TaskQueue:
                 at=event.at,
                 reason=event.reason,
             )
-            for (key, _), event in self._taken_keys().items()
+            for (key, _), event in self._losses().items()
             if event.at >= since and key not in back
         )
 
 
 def _chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    """What one step picks from: of what is abandoned, each alone."""
+    # One step picks from each chunk; abandoned tasks are tried one by one.
     usual = [entry for entry in entries if not entry.abandoned]
     for start in range(0, len(usual), AT_ONCE):
         yield usual[start : start + AT_ONCE]
@@ -350,18 +338,16 @@ def _chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
 
 
 def _without(reading: QueueReading, skip: frozenset[str]) -> QueueReading:
-    """Without handing out what is to be left alone."""
     kept = tuple(x for x in reading.next_up if fold(x.task.resource.text) not in skip)
     return replace(reading, next_up=kept)
 
 
 TAKEN = {"displaced": "taken_over", "revoked": "revoked", "retired": "retired"}
-# What says how somebody's claim stands: a later one of these is in the place of those before it.
+# The events that decide the state of a claim: a later one supersedes those before it.
 ABOUT = frozenset({*TAKEN, "claimed", "released", "completed"})
 
 
 def _notes(look: Look, reading: QueueReading) -> tuple[Note, ...]:
-    """The notes on what one carries and on what comes next."""
     ledger = look.head.ledger
     if ledger is None:
         return ()
@@ -373,7 +359,7 @@ def _notes(look: Look, reading: QueueReading) -> tuple[Note, ...]:
         try:
             notes += ledger.notes(resource)
         except Invalid:
-            continue  # said among the damage of lists; a briefing goes on without it
+            continue  # lists report the damage; a briefing goes on without it
     return tuple(notes)
 
 
