@@ -1,8 +1,8 @@
-"""What happened between two states of a ledger, as one who watches tells it.
+"""The watch events between two states of a ledger.
 
-Two states and two instants are compared, so what the clock alone does (a lease lapses, and what it
-covered becomes available) is told like what somebody wrote. What came and went between the two is
-not seen: whoever is to miss nothing compares every state with the next.
+Two states and two instants are compared, so changes that the clock alone makes (a lease lapses, and
+its resource becomes available) are reported like written ones. Whatever came and went in between is
+not seen: to miss nothing, compare every state with the next.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gitlease.core.resources.resource import Resource, scopes_overlap
 
 
 class WatchKind(Enum):
-    """What can happen. AVAILABLE follows whatever left a resource to be claimed by anyone.
+    """The kinds of events. AVAILABLE follows whatever made a resource free for anyone to claim.
 
-    ASSIGNED is told by ``assignments_between`` alone: it comes with a claim.
+    ASSIGNED comes from ``assignments_between`` alone, along with a claim.
     """
 
     CLAIMED = "claimed"
@@ -43,10 +43,9 @@ class WatchKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One thing that happened: ``at`` in wall-clock milliseconds, by whose clock it was said.
+    """One event: ``at`` in wall-clock milliseconds, by its writer's clock.
 
-    ``lease`` is the lease that it is about, as it stands or as it last stood; what becomes
-    available is nobody's.
+    ``lease`` is its lease, as it is or last was; an available resource has none.
     """
 
     kind: WatchKind
@@ -58,7 +57,7 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One state of a ledger at one moment; None where there is no ledger."""
+    """One state of a ledger at one moment; ``ledger`` is None if there is none."""
 
     ledger: Ledger | None
     moment: Moment
@@ -74,7 +73,7 @@ class Scene:
         return lease.edge or not self.lapsed(lease)
 
     def lapsed(self, lease: Lease) -> bool:
-        """Whether anyone may take it by now, but for an edge."""
+        """Whether anyone may take it by now, edges aside."""
         if lease.state is not State.ACTIVE:
             return False
         return standing(lease, self.policy, self.moment) is Standing.LAPSED
@@ -139,7 +138,6 @@ def next_lapse(scene: Scene, parts: Sequence[Part] = ()) -> int | None:
 
 
 def _leases(ledger: Ledger | None, parts: Sequence[Part]) -> Iterator[Lease]:
-    """The readable leases that share work with the parts."""
     if ledger is None:
         return
     if not parts:
@@ -163,7 +161,7 @@ def _rivals(
 
 
 def _readable(ledger: Ledger | None, resource: Resource) -> bool:
-    """Whether no record of it is damaged: what cannot be read was not given up."""
+    # A damaged record was not released.
     try:
         return ledger is None or ledger.leases_of(resource) is not None
     except Invalid:
@@ -171,8 +169,6 @@ def _readable(ledger: Ledger | None, resource: Resource) -> bool:
 
 
 class _Comparison:
-    """Two states of a ledger, as far as their leases share work with some parts."""
-
     def __init__(
         self, before: Scene, after: Scene, parts: Sequence[Part], said: Sequence[Event]
     ) -> None:
@@ -255,7 +251,6 @@ class _Comparison:
                 yield _of(WatchKind.LAPSED, lease, free_at(lease, after.policy, after.moment))
 
     def _openings(self, found: Sequence[Happening]) -> Iterator[Happening]:
-        """What nothing stands against any more, each part once."""
         asked: list[tuple[Resource, str, tuple[str, ...]]] = [(r, s, ()) for r, s in self._parts]
         if not asked:
             asked = [
@@ -266,7 +261,7 @@ class _Comparison:
         for asked_of in asked:
             if self._before.blocked(*asked_of) and not self._after.blocked(*asked_of):
                 resource, scope, _ = asked_of
-                at = _since(found, resource, scope) or self._after.moment.now.wall_ms
+                at = _last_end(found, resource, scope) or self._after.moment.now.wall_ms
                 yield Happening(WatchKind.AVAILABLE, resource, scope, at)
 
     def _notice(self, lease: Lease) -> Notice | None:
@@ -277,8 +272,7 @@ class _Comparison:
         return next((n for n in about if n.id.endswith(end)), None)
 
 
-def _since(found: Sequence[Happening], resource: Resource, scope: str) -> int | None:
-    """When the last lease of it ended."""
+def _last_end(found: Sequence[Happening], resource: Resource, scope: str) -> int | None:
     ends = (WatchKind.RELEASED, WatchKind.REVOKED, WatchKind.LAPSED)
     times = [
         x.at

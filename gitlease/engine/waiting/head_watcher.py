@@ -1,9 +1,9 @@
-"""Knowing when a ledger has moved, as cheaply as that can be known.
+"""Noticing cheaply when a ledger has moved.
 
-A look asks for the version alone, and fetches only another one than the known. Between two looks
-this clone's own state is watched, which costs no connection: what another process of the clone has
-come to know wakes at once. So does what another clone on this machine has ended, where the system
-has a folder for what runs of one user share.
+A look asks for the version alone, and fetches only a new one. Between two looks this clone's own
+state is watched, which costs no connection: news of another process of the clone wakes at once. So
+does the end of a lease in another clone on this machine, if the system has a shared folder for the
+user's runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HeadWatcher:
         self._looked: Instant | None = None  # because another clone said so
 
     def refresh(self) -> Snapshot | None:
-        """What this clone knows now, asking nobody."""
+        """This clone's copy, without a connection."""
         self._mark = self._store.mark(self._layer)
         self._nearby = self._store.nearby(self._layer)
         known = self._store.known(self._layer)
@@ -37,7 +37,7 @@ class HeadWatcher:
         return self.head
 
     def look(self) -> Snapshot:
-        """The state of the remote now: one connection, and another where it has moved."""
+        """The state of the remote now: one connection, and another if it has moved."""
         if self.refresh() is None:
             return self.fetch()
         version = self._store.peek([self._layer]).get(self._layer, "")
@@ -46,14 +46,14 @@ class HeadWatcher:
         return self.fetch()
 
     def fetch(self) -> Snapshot:
-        """The state of the remote now, whatever is known."""
+        """The state of the remote now, fetched in any case."""
         self.head = head = self._store.fetch(self._layer)
         return self.refresh() or head
 
     def nap(self, seconds: float) -> bool:
-        """Let time pass; True, before it is over, when this clone comes to know another head.
+        """Let time pass; returns True early if this clone learns of another head.
 
-        It asks the remote where another clone on this machine says that there is one.
+        Asks the remote if another clone on this machine gives a hint of one.
         """
         began = self._clock.now()
         while (left := seconds - began.elapsed_at_most(self._clock.now()) / 1_000) > 0:
@@ -67,7 +67,7 @@ class HeadWatcher:
         return False
 
     def _may_ask(self) -> bool:
-        """Whether so much time has passed that many ends are not as many questions."""
+        # Many ends in a row must not cause as many questions.
         looked = self._looked
         return looked is None or looked.elapsed_at_most(self._clock.now()) >= BETWEEN * 1_000
 

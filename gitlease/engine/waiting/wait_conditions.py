@@ -17,9 +17,8 @@ from gitlease.engine.waiting.head_watcher import HeadWatcher
 class WaitCondition:
     """That the claim which ``plan`` makes is granted; without ``claim``, that it would be.
 
-    ``plan`` reads the task files as they are now; ``again`` says of a refusal whether it has
-    another plan since. ``in_line``: those who wait for the same are let
-    go first, and the wait has a place among them.
+    ``plan`` reads the task files as they are now; ``again`` tells whether to plan once more after a
+    refusal. ``in_line``: the wait has a place in line, behind those who came earlier.
     """
 
     def __init__(
@@ -35,7 +34,7 @@ class WaitCondition:
         self.in_line = claim is not None
 
     def refusal(self, head: Snapshot, turn: Turn) -> LeaseHeld | None:
-        """What stands in the way in this state; None where an attempt is worth it."""
+        """The refusal of a claim in this state; None if an attempt is worth it."""
         try:
             self._decide(head, turn)
         except LeaseHeld as held:
@@ -45,9 +44,9 @@ class WaitCondition:
         return None
 
     def attempt(self, turn: Turn, *, looked: bool) -> Answer:
-        """Have it, or raise LeaseHeld from fresh knowledge.
+        """Get it, or raise LeaseHeld from fresh knowledge.
 
-        ``looked``: what this clone knows is fresh already.
+        ``looked``: this clone's copy is fresh already.
         """
         if self._claim is not None:
             return self._claim(turn)
@@ -62,7 +61,6 @@ class WaitCondition:
         return Answer(status="free", changed=False, warnings=said)
 
     def _free(self, head: Snapshot) -> Snapshot:
-        """The state in which a claim would be granted; raises what stands in its way."""
         try:
             return self._granted(head)
         except HeadGone:

@@ -1,4 +1,4 @@
-"""One's place in the line of those who wait: taking it, keeping it, and leaving it."""
+"""A waiter's place in line: taking, keeping and leaving it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WaitQueue:
         self._operations = set[str]()
 
     def place(self, head: Snapshot | None) -> Place:
-        """Where one stands in that state of the ledger."""
+        """The waiter's place in that state of the ledger."""
         if head is None or head.ledger is None:
             return Place(ahead=0, behind=0, kept=False)
         now = self._session.clock.now().wall_ms
@@ -63,9 +63,9 @@ class WaitQueue:
         return left < RENEWED and left < (seconds - 1) * MS
 
     def take(self, seconds: float) -> bool:
-        """Take the ticket for so long, or take it again where it stood before; whether it is there.
+        """Take or renew the ticket for so long; returns whether it is in the ledger.
 
-        A failure is no reason not to wait: then it is tried again later, but not for ever.
+        A failure does not end the wait: it is tried again later, at most ``TRIES`` times in a row.
         """
         if self._failed >= TRIES:
             return False
@@ -94,7 +94,7 @@ class WaitQueue:
         return True
 
     def leave(self) -> None:
-        """Take the ticket away, as far as that can be done: it runs out by itself as well."""
+        """Remove the ticket if possible; it also runs out by itself."""
         if self.ticket is None:
             return
         op = LeaveTicket(
@@ -113,7 +113,7 @@ class WaitQueue:
         return self._transaction.carry_out([op], what=what)
 
     def _settle(self, head: Snapshot) -> None:
-        """Forget what was interrupted: what became of it is of no use to a later command."""
+        # Later commands have no use for the outcome of a ticket.
         store = self._session.store
         for pending in list(store.pending(self._session.layer)):
             if self._operations.intersection(pending.operations):

@@ -70,10 +70,10 @@ class Waiter:
         self._said: tuple[str, ...] = ()
 
     def get(self) -> Answer:
-        """What is waited for, as soon as it is to be had.
+        """Wait, and return the answer as soon as it can be had.
 
-        Raises WaitTimeout, Unavailable where the remote could not be reached any more, and
-        whatever an attempt raises that waiting does not change.
+        Raises WaitTimeout, Unavailable if the remote can no longer be reached, and any error of an
+        attempt that waiting does not change.
         """
         answer = self._first()
         try:
@@ -108,7 +108,6 @@ class Waiter:
             return None
 
     def _try(self, *, due: bool) -> Answer | None:
-        """Have it, where it is to be had by what is known; with ``due`` after a look."""
         try:
             if due:
                 self._looked = self._clock.now()
@@ -174,7 +173,6 @@ class Waiter:
             raise self._unknown from None
 
     def _note(self, refusal: LeaseHeld) -> None:
-        """What stands in the way, and since when it is only those who have waited longer."""
         self._held = refusal
         self._said = tuple(dict.fromkeys((*self._said, *refusal.warnings)))
         before, self._ahead = self._ahead, self._queue.place(self._watcher.head).ahead
@@ -191,7 +189,6 @@ class Waiter:
     # --- waiting --------------------------------------------------------------------------------
 
     def _stand_in_line(self) -> bool:
-        """Take a ticket, or take it again where it is gone; whether that was done."""
         if not self._condition.in_line or self._trouble is not None or self._left() <= SOON:
             return False
         at = self._queue.place(self._watcher.head)
@@ -202,7 +199,7 @@ class Waiter:
         return self._queue.take(self._left())
 
     def _nap(self) -> bool:
-        """Sleep until something may be different; whether the next look is due then."""
+        # Returns whether the next look is due.
         look_in = self._interval() - self._seconds_since(self._looked)
         nap, due = min((self._left(), False), (self._next_event(), False), (look_in, True))
         return not self._watcher.nap(max(nap, 0.05)) and due
@@ -237,7 +234,6 @@ class Waiter:
         return wait + self._dice.uniform(0.05, 0.3)
 
     def _free_in(self) -> float:
-        """Seconds until what is in the way lapses, by what is known."""
         if self._held is None or self._held.free_at_ms is None:
             return NOTHING
         return (self._held.free_at_ms - self._clock.now().wall_ms) / MS

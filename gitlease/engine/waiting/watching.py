@@ -1,9 +1,9 @@
-"""Watching: what happens to leases, told as it becomes known.
+"""Watching: events of leases, reported as they become known.
 
-The remote is looked at often while something happens and less often while nothing does; a lapse
-is told at its instant, but never from old knowledge: it is looked first whether there is a renewal.
-What came and went between two looks is told from the ledger's history, in its order and with its
-times. A remote that cannot be reached for a while is waited for.
+The remote is looked at often while something happens and less often while nothing does; a lapse is
+reported at its instant, but only after a look whether there is a renewal. What came and went
+between two looks is reported from the ledger's history, in its order and with its times. A remote
+that cannot be reached for a while is waited for.
 """
 
 from __future__ import annotations
@@ -78,9 +78,8 @@ class Watcher:
     """Watches some parts of a layer, or all of it, for one session.
 
     ``assignments``: only what is newly assigned to the session's holder, wherever it was claimed.
-    ``on_trouble`` is told when the remote cannot be reached, once until it answers again;
-    ``on_begin`` gets the first state that was seen, from when on nothing is missed. ``trouble`` is
-    why the remote could not be reached, while it cannot.
+    ``on_trouble`` is called once when the remote stops answering; ``on_begin`` gets the first state
+    seen, after which nothing is missed. ``trouble`` is the error while the remote is unreachable.
     """
 
     def __init__(
@@ -104,9 +103,9 @@ class Watcher:
         self._head: Snapshot | None = None
 
     def events(self, *, seconds: int | None = None) -> Iterator[WatchEvent]:
-        """What happens from now on, for at most ``seconds``; without a limit it never ends.
+        """Events from now on, for at most ``seconds``; without a limit it never ends.
 
-        Raises what the first look at the remote raises, and later whatever no patience helps with.
+        Raises any error of the first look at the remote, and later those that are not Unavailable.
         """
         began = self._looked = self._clock.now()
         head = self._head = self._watcher.fetch()
@@ -140,7 +139,6 @@ class Watcher:
         return self._watcher.nap(max(0.05, wait))
 
     def _compared(self, before: Scene, *, woken: bool) -> tuple[list[Happening], Scene]:
-        """What happened since then, by what is known when woken, else after a look."""
         if not woken:
             self._looked = self._clock.now()
             self._watcher.look()
