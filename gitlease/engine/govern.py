@@ -58,7 +58,7 @@ def note(session: LedgerSession, resource: Resource, text: str) -> Answer:
 
 
 def set_policy(session: LedgerSession, changes: dict[str, str]) -> Answer:
-    """Change the ledger's policy, making the ledger where there is none."""
+    """Change the ledger's policy; makes a ledger if there is none."""
     if changes.get("issues", Issues.NONE.value) != Issues.NONE.value:
         _check_tasks(session)
     op = SetPolicy(id=fresh_id(), actor=session.actor, changes=tuple(changes.items()))
@@ -66,7 +66,7 @@ def set_policy(session: LedgerSession, changes: dict[str, str]) -> Answer:
 
 
 def _check_tasks(session: LedgerSession) -> None:
-    """UsageError for a task file whose id reads as an issue: one would be taken for the other."""
+    # A task whose id reads as an issue would be taken for the issue.
     found = session.edges.files.read()
     for problem in without_numbers(replace(found, problems=())).problems:
         raise UsageError(
@@ -75,10 +75,10 @@ def _check_tasks(session: LedgerSession) -> None:
 
 
 def confirm(session: LedgerSession, *, rolled_back: bool = False) -> Reading:
-    """Accept the ledger that the remote has now; makes one where there is none.
+    """Accept the remote's ledger; makes one if there is none.
 
-    Another past of the ledger known before is accepted where it is said to be ``rolled_back``; its
-    tokens then go on above those seen. Raises Rollback.
+    Another past of the known ledger is accepted only with ``rolled_back``; its tokens then continue
+    above those seen. Raises Rollback.
     """
     known = session.store.known(session.layer)
     head = session.store.confirm(session.layer, rolled_back=rolled_back)

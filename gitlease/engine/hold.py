@@ -1,4 +1,4 @@
-"""Keeping what one has: ``renew`` and ``extend``."""
+"""Keeping leases: ``renew`` and ``extend``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def renew(
     scope: str | None = None,
     ttl: int | None = None,
 ) -> Answer:
-    """Bump the expiry of what is named, in one push.
+    """Renew the leases of these resources in one push.
 
-    Raises LeaseLost or NotHolder where nothing of it can be renewed.
+    Raises LeaseLost or NotHolder if none of them can be renewed.
     """
     operations = [
         Renew(id=fresh_id(), actor=session.actor, resource=r, scope=scope, ttl=ttl)
@@ -39,10 +39,10 @@ def renew(
 
 
 def renew_all(layers: Sequence[LedgerSession], *, ttl: int | None = None) -> Answer:
-    """Bump the expiry of everything of this session in these layers, one push for each.
+    """Renew all leases of this session in these layers, one push for each.
 
-    What it lost and does not know of yet is among ``refused``, and so is why a layer could not be
-    asked; nothing is raised where there is another one.
+    Losses not reported yet are among ``refused``; with several layers, so is the error of a layer,
+    which is never raised.
     """
     return in_every(layers, "renewed", lambda session: _renew_all(session, ttl))
 
@@ -73,7 +73,7 @@ def _renew_all(session: LedgerSession, ttl: int | None) -> Answer:
 
 
 def renew_grants(session: LedgerSession, grants: Sequence[Grant]) -> Answer:
-    """Renew exactly these grants, of whichever of the holder's sessions, in one push.
+    """Renew exactly these grants, of any of the holder's sessions, in one push.
 
     Those that are lost, or cannot be judged, are among ``refused``.
     """

@@ -1,4 +1,4 @@
-"""The end of leases by what has landed: what is done on the main branch is work no more."""
+"""Completing leases whose tasks were finished on the main branch."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Landed = Callable[[Sequence[Lease]], Sequence[Lease]]
 
 
 def complete_landed(session: LedgerSession, landed: Landed) -> Answer:
-    """Complete the caller's own leases of what has landed, lapsed ones too; no task file changes.
+    """Complete the caller's leases of landed tasks, lapsed ones too; no task file changes.
 
-    The remote is asked only where something has landed, by what this clone knows: first whether
-    the very same leases are still there. What was ended meanwhile is among ``refused``, and what is
-    more than one step carries is left for the next time.
+    The remote is asked only if something has landed, by this clone's copy: first whether the very
+    same leases are still there. A lease that ended meanwhile is among ``refused``; more leases than
+    one step carries are left for the next time.
     """
     nothing = Answer(status="completed", changed=False)
     known = session.known_look()

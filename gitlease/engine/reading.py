@@ -1,4 +1,4 @@
-"""Reading verbs: what stands in the ledger as one actor sees it, and its audit trail."""
+"""Reading verbs: the ledger as one actor sees it, and its audit trail."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def read_leases(
 ) -> Reading:
     """The leases of the ledger, or of one resource, as this actor sees them.
 
-    ``cached`` answers from what this clone knows, and says how old that is. Raises Invalid
-    when the one resource asked for has a damaged record.
+    ``cached`` answers from this clone's copy, with its age. Raises Invalid if the one resource
+    asked for has a damaged record.
     """
 
     def ask(head: Snapshot) -> Reading:
@@ -57,7 +57,7 @@ def _of_resource(
     session: LedgerSession, head: Snapshot, ledger: Ledger, resource: Resource
 ) -> Reading:
     leases = ledger.leases_of(resource)
-    if resource.is_path:  # whoever holds what it lies in, or a part of it, has it too
+    if resource.is_path:  # leases of a folder above or a part of it count too
         rivals = rivals_of(ledger, resource, WHOLE, ())
         leases += [x for x in rivals if x.resource != resource and x.state is State.ACTIVE]
     return Reading(
@@ -69,9 +69,9 @@ def _of_resource(
 
 
 def check_known(session: LedgerSession, resources: Sequence[Resource]) -> None:
-    """NotFound for a name that is like a task's, and neither a task nor in the ledger: a typo.
+    """Raise NotFound for a likely typo: a name like a task's, neither a task nor in the ledger.
 
-    Asks the remote only where this clone does not know better.
+    Asks the remote only if this clone's copy lacks it too.
     """
     for resource, refusal in session.edges.unknown(resources).items():
         if not is_in_ledger(session.known_look(), resource) and not is_in_ledger(
@@ -100,9 +100,9 @@ def read_log(
     since: int | None = None,
     cached: bool = False,
 ) -> Reading:
-    """The audit trail, newest first; of one resource where one is named.
+    """The audit trail, newest first, of the ledger or of one resource.
 
-    ``since``, in wall-clock milliseconds: only what its writers say happened then or later.
+    ``since``, in wall-clock milliseconds: only events from then on, by their writers' clocks.
     """
 
     def ask(head: Snapshot) -> Sequence[Event]:
@@ -124,7 +124,7 @@ def history_of(
 ) -> tuple[Event, ...]:
     """The last events of a ledger or of one of its resources, newest first.
 
-    ``older`` fetches the history that this clone does not have yet; without it nobody is asked.
+    ``older`` fetches the history that this clone lacks; without it there is no connection.
     """
     if resource is None:
         return session.store.history(session.layer, limit, older=older)

@@ -1,4 +1,4 @@
-"""A step of the ledger with its answer, and the task files that go with it: both, or none."""
+"""A step of the ledger with its answer, and its task file edits: both, or none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.transaction import Step
 
 Planning = Callable[[], tuple[Sequence[Operation], Sequence[Planned]]]
-"""Gives the operations of a step, each with what it means for the task files as they are now.
+"""Gives the operations of a step, each with its planned edit of the present task files.
 
 A Pick has the plans of all its claims, and the end of a session those of all its leases.
 """
@@ -25,10 +25,10 @@ A Pick has the plans of all its claims, and the end of a session those of all it
 def in_every(
     layers: Sequence[LedgerSession], status: str, do: Callable[[LedgerSession], Answer]
 ) -> Answer:
-    """Do something in each of these layers, and answer for all of them.
+    """Call ``do`` for each of these layers, and join the answers.
 
-    What a layer refuses is among ``refused``, with its name, and keeps the others from nothing: it
-    is raised where there is only one.
+    The error of a layer is among ``refused``, with its name, and does not stop the others; with a
+    single layer it is raised.
     """
     done = Answer(status=status, changed=False)
     for session in layers:
@@ -52,7 +52,7 @@ def change(
     together: bool = True,
     notes_of: Sequence[Resource] = (),
 ) -> Answer:
-    """A step that is of no concern to task files; ``notes_of`` adds the notes of resources."""
+    """Carry out a step without task file edits; ``notes_of`` adds the notes of resources."""
     step, said = session.step(what, operations, together=together)
     return _answer(session, step, operations, said, notes_of)
 
@@ -66,9 +66,9 @@ def change_with_edges(
     commit: bool | None,
     checked: bool = False,
 ) -> Answer:
-    """A step of the ledger and what it means for the task files: both, or none.
+    """Carry out a step of the ledger and its task file edits: both, or none.
 
-    ``checked``: it has been seen that the plan can be written.
+    ``checked``: the plan is known to be writable.
     """
     session.settle()
     operations, planned = plan()
@@ -128,7 +128,7 @@ def _answer(
     for resource in dict.fromkeys(noted):
         try:
             notes += ledger.notes(resource)
-        except Invalid as damage:  # what was done is done, and must be said
+        except Invalid as damage:  # the step is done all the same, and must be reported
             said += (damage.message,)
     displaced = [x for o in outcomes for x in o.displaced]
     return Answer(
