@@ -42,8 +42,7 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
         raise UsageError("a takeover needs a reason", resource=op.resource.text)
     if op.expect_holder is not None and not op.takeover:
         raise UsageError("an expected holder needs a takeover", resource=op.resource.text)
-    wanted = op.ttl if op.ttl is not None or op.default_fits else op.default_ttl
-    ttl = fit_ttl(wanted, op.default_ttl, policy, op.resource)
+    ttl = granted_ttl(op, policy, op.resource)
     mine = ledger.lease(op.resource, op.scope)
     own = None if mine is None else relation(mine, op.actor, policy, moment)
     ours = own in (Relation.MINE, Relation.PARKED)
@@ -121,6 +120,12 @@ def _check_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
             hints=("claim a folder or a pattern instead of its files",),
         )
     return paths
+
+
+def granted_ttl(op: Claim, policy: Policy, resource: Resource | None) -> int:
+    """The TTL of a claim, in seconds. A configured default is held to the limits like an option."""
+    asked = op.ttl if op.ttl is not None or op.default_fits else op.default_ttl
+    return fit_ttl(asked, op.default_ttl, policy, resource)
 
 
 def fit_ttl(asked: int | None, default: int, policy: Policy, resource: Resource | None) -> int:

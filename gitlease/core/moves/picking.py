@@ -14,7 +14,7 @@ from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Lease
 from gitlease.core.ledger import Ledger
-from gitlease.core.moves.claiming import claim, fit_ttl
+from gitlease.core.moves.claiming import claim, granted_ttl
 from gitlease.core.moves.conflicts import relations
 from gitlease.core.moves.operations import Claim, Pick
 from gitlease.core.outcome import Outcome
@@ -38,7 +38,7 @@ def pick(ledger: Ledger, op: Pick, moment: Moment) -> tuple[Ledger, Outcome]:
     if unknown is not None:
         raise ParkedMeanwhile(f"{unknown.resource} is parked", resource=unknown.resource.text)
     for wanted in op.claims:
-        fit_ttl(wanted.ttl, wanted.default_ttl, ledger.header.policy, None)
+        granted_ttl(wanted, ledger.header.policy, None)  # or else each of them would be passed over
         if _is_at_it(ledger, wanted, moment):
             continue
         try:

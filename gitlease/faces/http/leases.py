@@ -157,6 +157,8 @@ def list_leases(request: ApiRequest) -> ApiAnswer:
         found = [x for x in found if x.lease_id in covering]
     found.sort(key=_place)
     after = values.get("cursor", "")
+    if after and "\t" not in after:
+        raise UsageError("invalid cursor: pass the next_cursor of the page before, unchanged")
     found = [x for x in found if _place(x) > after] if after else found
     page = found[:limit]
     body = {

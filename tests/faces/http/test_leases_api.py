@@ -135,6 +135,7 @@ def test_lists_come_in_pages_and_are_filtered(jo: httpx.Client, kim: httpx.Clien
     rest = jo.get("/v1/leases", params={"cursor": first["next_cursor"]}).json()
     assert [x["resource"] for x in rest["leases"]] == ["c", "src/**"]
     assert rest["next_cursor"] is None
+    refused(jo.get("/v1/leases", params={"cursor": "zz"}), 400, "usage")
     of_kim = jo.get("/v1/leases", params={"holder": "kim@example.com"}).json()["leases"]
     assert [x["resource"] for x in of_kim] == ["src/**"]
     covering = jo.get("/v1/leases", params={"path": "src/a.py"}).json()["leases"]
