@@ -338,7 +338,7 @@ def _chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
 
 
 def _without(reading: QueueReading, skip: frozenset[str]) -> QueueReading:
-    kept = tuple(x for x in reading.next_up if fold(x.task.resource.text) not in skip)
+    kept = tuple(x for x in reading.next_up if x.task.resource.key not in skip)
     return replace(reading, next_up=kept)
 
 

@@ -147,6 +147,9 @@ def list_leases(request: ApiRequest) -> ApiAnswer:
     if state not in STATES:
         raise UsageError(f"state must be one of {', '.join(STATES)}")
     limit = _number(values.get("limit", str(PAGE)), "limit")
+    after = values.get("cursor", "")
+    if after and "\t" not in after:
+        raise UsageError("invalid cursor: pass the next_cursor of the page before, unchanged")
     reading = read_leases(_session(request))
     found = [x for x in reading.leases if state in ("all", x.state)]
     if holder := values.get("holder"):
@@ -156,9 +159,6 @@ def list_leases(request: ApiRequest) -> ApiAnswer:
         covering = {x.lease_id for x in read_leases(_session(request), resource=about).leases}
         found = [x for x in found if x.lease_id in covering]
     found.sort(key=_place)
-    after = values.get("cursor", "")
-    if after and "\t" not in after:
-        raise UsageError("invalid cursor: pass the next_cursor of the page before, unchanged")
     found = [x for x in found if _place(x) > after] if after else found
     page = found[:limit]
     body = {
