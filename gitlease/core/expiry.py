@@ -96,12 +96,14 @@ def free_at(lease: Lease, policy: Policy, moment: Moment) -> int:
 def abandoned_at(lease: Lease, policy: Policy) -> int | None:
     """Wall-clock milliseconds after which its edge protects no longer; None where it always does.
 
-    The record alone says so: it counts from when the lease ran out.
+    The record alone says so: it counts from when the lease ran out. Of what was picked from the
+    queue the edge ends with the lease.
     """
-    if not lease.edge or not policy.abandoned_after:
+    if not lease.edge or not (policy.abandoned_after or lease.picked):
         return None
     margin = policy.margins.widest(lease.margins).skew
-    return lease.expires_at + (policy.abandoned_after + margin) * MS
+    after = 0 if lease.picked else policy.abandoned_after
+    return lease.expires_at + (after + margin) * MS
 
 
 @dataclass(frozen=True, slots=True)

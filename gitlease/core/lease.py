@@ -43,7 +43,8 @@ class Lease:
 
     ``lease_id`` is a fresh nonce for each grant and ``operation`` the id that wrote the record:
     without them two clients could build the same bytes, and both be told "up to date". ``parked``:
-    kept for the next run of its holder that claims it, and renewed by none.
+    kept for the next run of its holder that claims it, and renewed by none. ``picked``: a pool or
+    a run took it from the queue by itself, so its edge protects nothing once it has lapsed.
     """
 
     resource: Resource
@@ -66,6 +67,12 @@ class Lease:
     operation: str
     margins: Margins
     parked: bool = False
+    picked: bool = False
+
+    @property
+    def edge_stays(self) -> bool:
+        """Whether the task stays its holder's once the lease has lapsed."""
+        return self.edge and not self.picked
 
     @property
     def place(self) -> Place:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from gitlease.core.lease_rows import LeaseRows, Reach
 
 FORMAT = 2
-NEWEST_FORMAT = 3  # where the policy has what clients of format 2 would drop
+ISSUES_FORMAT = 3  # where the policy has what clients of format 2 would drop
+NEWEST_FORMAT = 4  # once a record was ``picked``, or the policy abandons edges within a day
 RING_SIZE = 128
 MAX_STEP = 64  # operations of one step: two whole steps at least stand in the ring
 NOTES_KEPT = 20
@@ -62,7 +63,8 @@ class Header:
 
     ``digest`` chains every decision there ever was, so that two ledgers with the same digest have
     the same past; renewals, which history may forget, are not in it. None before the first one of
-    format 2. ``ring`` has the operations of the last steps, whole steps only.
+    format 2. ``ring`` has the operations of the last steps, whole steps only. ``format`` is the
+    least that its records need, beside what its policy does: once raised, it never falls.
     """
 
     ledger_id: str
@@ -72,6 +74,7 @@ class Header:
     policy: Policy
     ring: tuple[RingEntry, ...] = ()
     digest: str | None = None
+    format: int = FORMAT
 
     @property
     def token(self) -> int:

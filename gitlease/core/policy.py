@@ -14,6 +14,8 @@ from gitlease.core.holder import person_key
 from gitlease.core.resources.resource import Resource, name_resource
 
 MAX_ADMINS = 64
+DAY = 86_400
+SOONEST_ABANDONED = 600  # seconds
 
 
 class Rule(Enum):
@@ -97,6 +99,11 @@ class Policy:
     issues: Issues = Issues.NONE
 
     @property
+    def abandons_early(self) -> bool:
+        """Whether edges are abandoned sooner than clients before format 4 accept."""
+        return 0 < self.abandoned_after < DAY
+
+    @property
     def margins(self) -> Margins:
         return _margins(self.skew, self.drift, self.grace, self.rule)
 
@@ -117,8 +124,13 @@ class Policy:
             return "keep_completed must be at most ten years"
         if not 0 <= self.park_max <= LONGEST:
             return "park_max must be at most ten years"
-        if self.abandoned_after and not 86_400 <= self.abandoned_after <= LONGEST:
-            return "edges.abandoned_after must be never, or between 1d and ten years"
+        # A day has always been enough, whatever the TTLs.
+        least = min(DAY, max(SOONEST_ABANDONED, self.ttl_max))
+        if self.abandoned_after and not least <= self.abandoned_after <= LONGEST:
+            return (
+                f"edges.abandoned_after must be never, or between {format_duration(least)} "
+                "(the longest TTL, 10m at least) and ten years"
+            )
         if len(self.admins) > MAX_ADMINS:
             return f"at most {MAX_ADMINS} admins"
         return None

@@ -26,7 +26,7 @@ class Relation(Enum):
     THEIRS = "another person's, live or expired but not lapsed"
     THEIRS_LAPSED = "another person's, lapsed, no edge"
     THEIRS_ASSIGNED = "another person's, lapsed, the task still assigned to them"
-    THEIRS_ABANDONED = "another person's, lapsed so long ago that the edge protects no longer"
+    THEIRS_ABANDONED = "another person's, lapsed, and its edge protects no longer"
     COMPLETED = "completed work"
     GONE = "completed so long ago that it no longer counts"
 
@@ -95,7 +95,7 @@ def relation(lease: Lease, actor: Actor, policy: Policy, moment: Moment) -> Rela
         return Relation.THEIRS
     if not lease.edge:
         return Relation.THEIRS_LAPSED
-    gone = is_abandoned(lease, policy, moment)
+    gone = lease.picked or is_abandoned(lease, policy, moment)
     return Relation.THEIRS_ABANDONED if gone else Relation.THEIRS_ASSIGNED
 
 

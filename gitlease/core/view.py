@@ -100,7 +100,9 @@ def view_lease(
         renewed_at=moment_of(lease.renewed_at),
         expires_at=moment_of(lease.expires_at),
         expires_in=(lease.expires_at - moment.now.wall_ms) // MS,
-        free_at=moment_of(free_at(lease, policy, moment)) if active and not lease.edge else None,
+        free_at=moment_of(free_at(lease, policy, moment))
+        if active and not lease.edge_stays
+        else None,
         renewals=lease.renewals,
         paths=lease.paths,
         reason=lease.reason,

@@ -25,9 +25,11 @@ def is_abandoned(session: LedgerSession, held: LeaseHeld, planned: Planned) -> b
     """
     others = any(x.resource != planned.resource for x in held.conflicts)
     gone = not others and _by_record(session, held)
+    # Nobody chose for a person what was picked: no sign of life of theirs speaks for it.
+    picked = all(x.picked for x in held.conflicts)
     holders = [x.holder for x in held.conflicts] or [a.name for a in planned.others]
-    seen = last_seen(session, planned.task, holders, sure=gone)
-    if gone and not is_alive(session, seen):
+    seen = last_seen(session, planned.task, holders, sure=gone and not picked)
+    if gone and (picked or not is_alive(session, seen)):
         return True
     held.hints += told(seen)
     return False

@@ -28,7 +28,8 @@ class ClaimOptions:
 
     ``ttl`` in seconds. ``new`` refuses to renew what is one's own already, and ``bind`` has the
     session bind what its person holds without one. ``any_name`` lets names pass that are no tasks.
-    ``commit`` records the edges as a commit of their own; None: as the settings say.
+    ``commit`` records the edges as a commit of their own; None: as the settings say. ``picked``:
+    a pool or a run takes the tasks from the queue by itself, so they go back to it at their lapse.
     """
 
     scope: str = WHOLE
@@ -42,6 +43,7 @@ class ClaimOptions:
     bind: bool = False
     any_name: bool = False
     commit: bool | None = None
+    picked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gitlease.core.duration import humanize_duration
 from gitlease.core.edge import Progress, Task
-from gitlease.core.errors import LeaseHeld
+from gitlease.core.errors import Invalid, LeaseHeld
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import LeaseKey, place
@@ -217,7 +217,20 @@ def _claim_of(
         assigned=planned.others,
         ticket=turn.ticket,
         passing=turn.passing,
+        picked=options.picked and not _is_chosen(session, planned),
     )
+
+
+def _is_chosen(session: LedgerSession, planned: Planned) -> bool:
+    """Whether the task is the caller's by its file, and not by an earlier pick."""
+    if not planned.mine:
+        return False
+    head = session.store.known(session.layer)
+    try:
+        leases = head.ledger.leases_of(planned.resource) if head and head.ledger else []
+    except Invalid:  # the claim says so
+        leases = []
+    return not any(x.picked and x.same_holder(session.actor) for x in leases)
 
 
 def _claimed_elsewhere(session: LedgerSession, answer: Answer) -> tuple[str, ...]:

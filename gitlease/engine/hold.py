@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitlease.core.errors import LeaseLost
+from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import replace
 from gitlease.core.loss import lost_by
 from gitlease.core.moves.holding import of_session
@@ -36,6 +37,17 @@ def renew(
         answer.refused[0].warnings = answer.warnings
         raise answer.refused[0]
     return answer
+
+
+def is_picked(session: LedgerSession, resource: Resource) -> bool:
+    """Whether the caller holds it as picked from the queue, by this clone's copy of the ledger."""
+    look = session.known_look()
+    if look is None or look.head.ledger is None:
+        return False
+    return any(
+        x.picked and x.answers_to(session.actor) and holder_has(x, look.moment)
+        for x in look.head.ledger.leases_of(resource)
+    )
 
 
 def renew_all(layers: Sequence[LedgerSession], *, ttl: int | None = None) -> Answer:

@@ -152,6 +152,7 @@ def _is_assigned(call: Call, error: GitleaseError) -> bool:
     return any(
         view.state == "expired"
         and view.assigned
+        and view.free_at is None
         and not same_person(view.holder, call.actor.holder)
         for view in error.views
     )

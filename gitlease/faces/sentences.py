@@ -97,7 +97,7 @@ def until(view: LeaseView, now: datetime, *, short: bool = False) -> str:
     if view.state in ("released", "revoked"):
         return view.state
     ago = f"expired {humanize_duration(view.expires_in)} ago at {at}"
-    if view.assigned:
+    if view.assigned and view.free_at is None:
         return f"{ago}, still assigned to its holder"
     return f"{ago}, {_free(view.free_at, now)}" if view.free_at else ago
 

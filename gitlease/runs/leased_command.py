@@ -91,7 +91,7 @@ def claim_to_run(
     request.check_command()
     if not resources:
         with ends_orderly():
-            return place.queue.claim_next(options)[0]
+            return place.queue.claim_next(replace(options, picked=True))[0]
     from gitlease.engine import claim
 
     warnings = unbind_dead(place)

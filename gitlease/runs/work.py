@@ -140,14 +140,15 @@ class PoolTaker:
         if self._base is not None:
             return self._take_in_worktree(skip, self._base)
         place = in_a_run(self._place, KIND, always=True)
-        answer, task = place.queue.claim_next(self._request.options, skip=skip)
+        options = replace(self._request.options, picked=True)
+        answer, task = place.queue.claim_next(options, skip=skip)
         return self._start(place, answer, task, self._request.run, lambda: None)
 
     def _take_in_worktree(self, skip: Collection[str], base: str) -> Job | None:
         """Make the linked work tree first: the task is claimed in it."""
         repository = self._place.repository
         names = {fold(name) for name in skip} | self._unfit
-        options = replace(self._request.options, commit=True)
+        options = replace(self._request.options, commit=True, picked=True)
         for entry in self._place.queue.next_task().next_up:
             name = entry.task.resource.text
             if fold(name) in names:

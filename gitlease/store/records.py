@@ -29,6 +29,7 @@ from gitlease.core.lease import Lease, State
 from gitlease.core.ledger import (
     ENDS_TOLD,
     FORMAT,
+    ISSUES_FORMAT,
     NEWEST_FORMAT,
     NOTES_KEPT,
     NOTICES_KEPT,
@@ -117,6 +118,7 @@ _MARGINS = {
     "grace": number(most=3_600),
     "rule": one_of(*Rule),
 }
+RARE = ("parked", "picked")  # of the few leases that are
 _LEASE = Layout(
     Lease,
     {
@@ -139,16 +141,17 @@ _LEASE = Layout(
         "lease_id": WORD,
         "operation": WORD,
         "margins": nested(Layout(Margins, _MARGINS)),
-        "parked": one_of(True, False)._replace(absent=False),
+        **{key: one_of(True, False)._replace(absent=False) for key in RARE},
     },
 )
 
 
 def write_lease(lease: Lease) -> bytes:
-    """The file of a lease. What only parked ones say stands in no other."""
+    """The file of a lease. What only parked or picked ones say stands in no other."""
     values = _LEASE.write(lease)
-    if not lease.parked:
-        del values["parked"]
+    for key in RARE:
+        if not values[key]:
+            del values[key]
     return write_plain(values)
 
 
@@ -169,6 +172,8 @@ def read_lease(data: bytes) -> Lease:
     lease: Lease = _LEASE.read(read_fields(data, MAX_RECORD))
     if lease.parked and (lease.session is not None or lease.state is not State.ACTIVE):
         raise BadRecord("parked, and a session's or completed")
+    if lease.picked and (lease.parked or lease.state is not State.ACTIVE):
+        raise BadRecord("picked, and parked or completed")
     if not 0 <= lease.duration_ms <= MAX_DURATION_MS:
         raise BadRecord("expires_at is before renewed_at, or ten years after it")
     return lease
@@ -316,7 +321,9 @@ def write_header(header: Header) -> bytes:
     for key in ("abandoned_after", "issues"):
         if getattr(header.policy, key) == getattr(DEFAULT_POLICY, key):
             del values["policy"][key]
-    form = FORMAT if header.policy.issues is Issues.NONE else NEWEST_FORMAT
+    form = NEWEST_FORMAT if header.policy.abandons_early else header.format
+    if header.policy.issues is not Issues.NONE:
+        form = max(form, ISSUES_FORMAT)
     return write_plain({"format": form, "id": header.ledger_id, **values})
 
 
@@ -333,9 +340,10 @@ def read_header(data: bytes) -> Header:
         )
     try:
         fields = read_fields(data, MAX_HEADER)
-        number(least=1, most=NEWEST_FORMAT).read("format", fields.get("format"))
+        form = number(least=1, most=NEWEST_FORMAT).read("format", fields.get("format"))
+        kept = NEWEST_FORMAT if form == NEWEST_FORMAT else FORMAT  # the others follow from policy
         ledger_id = text(64).read("id", fields.get("id"))
-        header: Header = _HEADER.read(fields, ledger_id=ledger_id)
+        header: Header = _HEADER.read(fields, ledger_id=ledger_id, format=kept)
         if wrong := header.policy.problem():
             raise BadRecord(f"its policy: {wrong}")
     except BadRecord as error:

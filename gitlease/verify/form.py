@@ -17,7 +17,7 @@ from typing import Any
 
 from gitlease.git.plain_yaml import NotPlain, Plain, read_own, read_plain
 
-FORMATS = (1, 2, 3)  # the third has policy fields that clients of the second would drop
+FORMATS = (1, 2, 3, 4)  # from the third on with what clients of the one before would drop
 EPOCH_SIZE = 10**12  # tokens of one epoch
 WHOLE = "*"
 HEADER_FIELDS = ("format", "id", "revision", "epoch", "sequence", "policy", "digest", "ring")
@@ -126,6 +126,7 @@ class LeaseRecord:
     operation: str
     margins: Allowance
     parked: bool
+    picked: bool
     key: tuple[str, str]  # the folded resource and scope
 
     @property
@@ -257,7 +258,8 @@ def _ring_entry(line: bytes) -> tuple[str, int, str]:
 def read_lease(data: bytes) -> LeaseRecord:
     """The record of a lease. Raises BadForm."""
     fields = fields_of(data)
-    _check_fields(fields, LEASE_FIELDS, "parked")
+    more = "picked" if "picked" in fields else "parked"
+    _check_fields(fields, LEASE_FIELDS, more)
     margins = fields["margins"]
     if not isinstance(margins, dict):
         raise BadForm("margins is not a mapping")
@@ -283,12 +285,15 @@ def read_lease(data: bytes) -> LeaseRecord:
         operation=_text(fields, "operation"),
         margins=_margins(margins),
         parked="parked" in fields and _choice(fields, "parked", "true", "false") == "true",
+        picked="picked" in fields and _choice(fields, "picked", "true", "false") == "true",
         key=(resource_key(resource), fold(scope)),
     )
     if found.expires_at < found.renewed_at:
         raise BadForm("it expires before it was renewed")
     if found.parked and (found.completed or found.session is not None):
         raise BadForm("it is parked, but bound to a session or completed")
+    if found.picked and found.completed:
+        raise BadForm("it is picked from the queue, but completed")
     return found
 
 

@@ -18,6 +18,8 @@ def check_grant(step: JudgedStep, old: LeaseRecord | None, new: LeaseRecord) -> 
     if not least < new.token <= step.header.token:
         message = f"{name} has the token {new.token}, and those of this step are "
         step.breaks("token", f"{message}{least + 1} to {step.header.token}")
+    if new.picked and step.header.format < 4:
+        step.breaks("format", f"{name} is picked from the queue, which format 4 knows first")
     if step.declared is None:
         return
     op = _source(step, new)
@@ -29,7 +31,8 @@ def check_grant(step: JudgedStep, old: LeaseRecord | None, new: LeaseRecord) -> 
     if new.claimed_at != step.at:
         step.breaks("record", f"{name} was not claimed when its step was decided")
     if new.operation == op.id:
-        _check_record(step, op, old and _resumed(step, op, old), new)
+        chosen = old is not None and _was_chosen(step, op, old)
+        _check_record(step, op, old and _resumed(step, op, old), new, chosen=chosen)
     elif new.operation not in step.outcomes:
         step.breaks("record", f"{name} names an operation that is not of its step")
     hosts = [str(p.texts.get("issues") or "none") for p in step.policies]
@@ -72,8 +75,19 @@ def _resumed(step: JudgedStep, op: NamedOperation, old: LeaseRecord) -> LeaseRec
     return stood if goes_on and ended_by(step, old) is op else None
 
 
+def _was_chosen(step: JudgedStep, op: NamedOperation, old: LeaseRecord) -> bool:
+    """Whether the same person had it by an edge, and not from the queue."""
+    stood = stood_before(step, op, old, fits=True)
+    return op.is_by(stood.holder) and stood.edge and not stood.picked and not stood.completed
+
+
 def _check_record(
-    step: JudgedStep, op: NamedOperation, kept: LeaseRecord | None, new: LeaseRecord
+    step: JudgedStep,
+    op: NamedOperation,
+    kept: LeaseRecord | None,
+    new: LeaseRecord,
+    *,
+    chosen: bool,
 ) -> None:
     # A parked lease that is resumed, ``kept``, goes on in the new record.
     fields, wrong = op.fields, []
@@ -93,6 +107,7 @@ def _check_record(
         "host": (new.host, op.actor.get("host")),
         "branch": (new.branch, op.actor.get("branch")),
         "parked": (new.parked, False),
+        "picked": (new.picked, bool(fields.get("picked")) and not chosen),
     }
     if fields.get("ttl") is not None:
         expected["ttl"] = (new.ttl, fields["ttl"])

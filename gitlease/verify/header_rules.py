@@ -24,7 +24,7 @@ def check_header(step: JudgedStep) -> None:
     else:
         if header.ledger_id != before.ledger_id:
             step.breaks("ledger-id", f"the ledger {before.ledger_id} becomes {header.ledger_id}")
-        if header.format < min(before.format, 2):
+        if header.format < min(before.format, 2) or header.format < before.format == 4:
             step.breaks("format", f"the format falls from {before.format} to {header.format}")
         _check_revision(step, before, header)
         if header.token < before.token:

@@ -128,7 +128,7 @@ def _seconds(op: NamedOperation, own: int, park_max: int) -> int:
 def _check_replaced(step: JudgedStep, old: LeaseRecord, new: LeaseRecord) -> None:
     # Of several renewals only the last is known: check what none of them may change.
     name, unlike = about(old), []
-    for key in ("session", "paths", "reason", "completed", "parked"):
+    for key in ("session", "paths", "reason", "completed", "parked", "picked"):
         if getattr(old, key) != getattr(new, key):
             unlike.append(key)
     if old.edge and not new.edge:

@@ -61,7 +61,14 @@ def changed(
     if op.kind == "Complete":
         if not speaks(op, lease) and step.lapsed(lease) is False:
             return None
-        return replace(after, completed=True, parked=False, renewed_at=step.at, expires_at=step.at)
+        return replace(
+            after,
+            completed=True,
+            parked=False,
+            picked=False,
+            renewed_at=step.at,
+            expires_at=step.at,
+        )
     if not speaks(op, lease):
         return None
     if op.kind == "Unbind":
@@ -92,7 +99,7 @@ def _renewed(
     reason = (op.kind in ("Claim", "Park") and fields.get("reason")) or lease.reason
     lease = replace(lease, renewed_at=step.at, renewals=lease.renewals + 1, reason=reason)
     if op.kind in ("Park", "EndSession"):
-        return replace(lease, session=None, parked=True)
+        return replace(lease, session=None, parked=True, picked=False)
     if fits and session is None and op.actor.get("session_explicit"):
         session = op.session if op.kind != "Renew" or op.resource else None
     if op.kind != "Claim":
@@ -106,6 +113,7 @@ def _renewed(
         host=(binds and here) or lease.host or here,
         branch=op.actor.get("branch") or lease.branch,
         edge=lease.edge or bool(fields.get("edge")),
+        picked=lease.picked and bool(fields.get("picked")),
     )
 
 

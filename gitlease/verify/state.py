@@ -123,7 +123,7 @@ class JudgedStep:
         """
         now = self.header.policy
         first = now if self.before is None else self.before.policy
-        any_of_them = replace(now, margins=Allowance(0, 0, 0, False), abandoned_after=86_400)
+        any_of_them = replace(now, margins=Allowance(0, 0, 0, False), abandoned_after=600)
         between = (any_of_them,) if self.policy_unsure else ()
         return tuple(dict.fromkeys((first, *between, now)))
 
@@ -148,7 +148,7 @@ class JudgedStep:
 
     def abandoned(self, lease: LeaseRecord) -> bool:
         """Whether its edge no longer protected it when the step was decided."""
-        return any(
+        return lease.picked or any(
             p.abandoned_after
             and self.at
             > lease.expires_at + (p.abandoned_after + p.margins.widest(lease.margins).skew) * MS

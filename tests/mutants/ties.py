@@ -57,8 +57,8 @@ TIES = (
     Mutant(
         "an edge abandoned without a margin",
         "core/expiry.py",
-        "(policy.abandoned_after + margin) * MS",
-        "policy.abandoned_after * MS",
+        "(after + margin) * MS",
+        "after * MS",
         "S2",
         "tests/simulation/test_exhaustive.py::test_nothing_is_found_where_all_rules_are_on",
     ),

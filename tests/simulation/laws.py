@@ -102,7 +102,8 @@ class Laws:
         if not taken:
             raise Broken(f"S7: the lease of {lease.holder} was ended by {_names(new.by)}")
         decided = max(self._decided(x) for x in taken)
-        if lease.edge and not self.is_over(lease, decided, new.header.policy.abandoned_after * MS):
+        after = new.header.policy.abandoned_after * MS
+        if lease.edge_stays and not self.is_over(lease, decided, after):
             raise Broken(f"edge: {_names(new.by)} took {lease.resource} before it was abandoned")
         if not self.is_over(lease, decided):
             raise Broken(

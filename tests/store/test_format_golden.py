@@ -1,4 +1,4 @@
-"""The bytes of format 2 are frozen: the same operations give the same commits, for ever.
+"""The bytes of formats 2 and 4 are frozen: the same operations give the same commits, for ever.
 
 A changed id here is a changed format: other versions of gitlease would no longer come to the same.
 """
@@ -6,16 +6,19 @@ A changed id here is a changed format: other versions of gitlease would no longe
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pygit2
 import pytest
 from core.values import at
+from support.commands import run_gitlease
 from support.ledgers import REF, Entry, door, read_files, write_commit
 from support.ledgers import write_tree as write_files
 from support.remotes import Remote
-from support.repos import git
+from support.repos import commit_file, git
+from support.running import ROOT
 
 from gitlease.core.edge import Assignee
 from gitlease.core.expiry import Moment
@@ -45,7 +48,7 @@ from gitlease.core.moves.operations import (
 )
 from gitlease.core.moves.step_record import decide
 from gitlease.core.moves.transitions import create
-from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.policy import DEFAULT_POLICY, EDGES
 from gitlease.core.resources.resource import parse_resource
 from gitlease.git.objects import LibraryObjects
 from gitlease.store.tree import read_ledger
@@ -56,7 +59,8 @@ CI = Actor("jo@example.com", session="ci-7", session_explicit=True, host="runner
 KIM = Actor("Kim@example.com", host="desk")
 F001, SRC, GLOB = (parse_resource(x) for x in ("F001", "src/auth/", "docs/*/[a-c]?.md"))
 
-STEPS: tuple[tuple[float, tuple[Operation, ...]], ...] = (
+Steps = tuple[tuple[float, tuple[Operation, ...]], ...]
+STEPS: Steps = (
     (0, (Claim(id="01", actor=JO, resource=F001, lease_id="n1", reason="why – not", edge=True),)),
     (1, (SetPolicy(id="02", actor=JO, changes=(("admins", JO.holder), ("skew", "5s"))),)),
     (2, (Claim(id="03", actor=CI, resource=SRC, lease_id="n2", scope="api", ttl=60),
@@ -107,12 +111,28 @@ COMMITS = (
 )
 
 
-def written(folder: Path) -> list[str]:
+# What raises the ledger to format 4, and that it stays there.
+PICKED: Steps = (
+    (0, (Claim(id="01", actor=CI, resource=F001, lease_id="n1", edge=True, picked=True),)),
+    (1, (Renew(id="02", actor=CI), Claim(id="03", actor=JO, resource=SRC, lease_id="n2"))),
+    (2, (Claim(id="04", actor=CI, resource=F001, lease_id="n3", edge=True),)),
+)  # fmt: skip
+HASTY: Steps = (
+    (0, (SetPolicy(id="01", actor=JO, changes=(("ttl_max", "10m"), (EDGES, "10m"))),)),
+    (1, (SetPolicy(id="02", actor=JO, changes=((EDGES, "7d"),)),)),
+)
+NEWER = (
+    (PICKED, ("74da485034843e33", "ebcbcf116bdf271a", "1358d37ea3cb777c")),
+    (HASTY, ("f6d16e4ee5708d2e", "43b3680a3052e9c6")),
+)
+
+
+def written(folder: Path, steps: Steps = STEPS) -> list[str]:
     git(folder, "init", "-q", "--bare", "golden.git")
     repo = pygit2.Repository(str(folder / "golden.git"))
     ledger = create(Create(id="00", actor=JO, ledger_id="led9e4", policy=DEFAULT_POLICY))
     commits = list[str]()
-    for seconds, operations in STEPS:
+    for seconds, operations in steps:
         moment = Moment(now=at(seconds))
         decided = decide(ledger, operations, moment)
         assert decided.applied.changed, operations
@@ -125,6 +145,48 @@ def written(folder: Path) -> list[str]:
 def test_the_bytes_of_the_format_are_frozen(tmp_path: Path) -> None:
     assert FORMAT == 2
     assert tuple(commit[:16] for commit in written(tmp_path)) == COMMITS
+
+
+@pytest.mark.parametrize(("steps", "commits"), NEWER)
+def test_format_4_is_frozen_and_only_used_where_needed(
+    steps: Steps, commits: Sequence[str], tmp_path: Path
+) -> None:
+    made = written(tmp_path, steps)
+    assert tuple(commit[:16] for commit in made) == commits
+    bare = tmp_path / "golden.git"
+    formats = [git(bare, "show", f"{x}:ledger.yaml").splitlines()[0] for x in made]
+    assert set(formats) == {"format: 4"}
+
+
+BEFORE = "cf484204"  # the last version that knows formats up to 3
+
+
+def test_version_before_says_that_a_newer_one_is_needed(
+    clones: Callable[..., Sequence[Path]], tmp_path: Path
+) -> None:
+    """Side by side: it works on the ledger until format 4 is used, and refuses it whole then."""
+    found = subprocess.run(
+        ["git", "-C", ROOT, "archive", "--prefix=old/", BEFORE, "gitlease"],
+        capture_output=True,
+        check=False,
+    )
+    if found.returncode:
+        pytest.skip("this history does not have the version before")
+    subprocess.run(["tar", "-x", "-C", tmp_path], input=found.stdout, check=True)
+    one, two = clones(2)
+    for clone in (one, two):
+        commit_file(clone, "tasks/F001.md", "---\nid: F001\nstatus: todo\n---\n", "a task")
+
+    def before(*words: str) -> subprocess.CompletedProcess[str]:
+        return run_gitlease(words, two, {"PYTHONPATH": str(tmp_path / "old")})
+
+    door(one).claim("F002", any=True)
+    assert before("claim", "F003", "--any").returncode == 0
+    ran = run_gitlease(("run", "--next", "--", "true"), one, {"PYTHONPATH": ROOT})
+    assert ran.returncode == 0, ran
+    late = before("claim", "F004", "--any")
+    assert (late.returncode, "format 4" in late.stderr) == (7, True)
+    assert "hint: upgrade gitlease" in late.stderr
 
 
 @pytest.fixture

@@ -598,16 +598,16 @@ def test_a_bad_header_is_refused_whole(
 
 
 def test_a_newer_format_says_upgrade(bare: Path, leases: Leases) -> None:
-    place(bare, {"ledger.yaml": b"format: 4\nwhatever: {is: new}\n"})
+    place(bare, {"ledger.yaml": b"format: 5\nwhatever: {is: new}\n"})
     error = refused(lambda: leases.claim("F001"))
     assert isinstance(error, Invalid)
-    assert "format 4" in error.message
+    assert "format 5" in error.message
     assert any("upgrade" in hint for hint in error.hints)
 
 
 def test_a_newer_format_may_use_what_this_one_refuses(bare: Path, leases: Leases) -> None:
     """Even where it is not this subset of YAML any more, the message is of the version."""
-    newer = b"format: 4\nring: &ring [a, b]\nagain: *ring\n"
+    newer = b"format: 5\nring: &ring [a, b]\nagain: *ring\n"
     place(bare, {"ledger.yaml": newer})
     error = refused(lambda: leases.claim("F001"))
     assert any("upgrade" in hint for hint in error.hints), error.message

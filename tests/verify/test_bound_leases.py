@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from core.values import JO, TTL, claim, fresh, moment, release, renew
+from core.values import JO, KIM, TTL, claim, fresh, moment, release, renew
 from verify.book import Book
 
 from gitlease.core.lease import Actor
+from gitlease.core.ledger import Ledger
 from gitlease.core.moves.operations import Bind, Park, RunOut, Unbind, grant_of
 from gitlease.core.moves.step_record import decide
 from gitlease.core.policy import Margins, Rule
@@ -140,3 +141,31 @@ def test_nobody_binds_what_shares_work_with_another_run(book: Book) -> None:
     bound = replace(whole, session=RUN.session, host=RUN.host, operation=wanted.id)
     book.forged(lambda ledger: ledger.put(bound), wanted, when=moment(2))
     assert book.broken() == ["exclusive", "commit"]
+
+
+def test_picked_tasks_in_a_history_are_judged_by_their_mark(book: Book) -> None:
+    picked: dict[str, Any] = {"edge": True, "picked": True}
+    late = TTL + book.ledger.header.policy.skew + 1
+    book.step(claim(RUN, **picked), claim(RUN, "F002", **picked), when=moment(0))
+    book.step(renew(RUN), claim(RUN, "F002", edge=True), when=moment(1))
+    book.step(run_out(RUN, book), when=moment(2))
+    book.step(claim(KIM, abandoned=True, **picked), when=moment(late))
+    book.step(claim(JO, "F002", **picked), when=moment(late))
+    assert {x.resource.text: x.picked for x in book.ledger.every_lease()} == {
+        "F001": True,
+        "F002": False,
+    }
+    book.step(Park(id=fresh(), actor=KIM, resource=parse_resource("F001")), when=moment(late + 1))
+    book.step(claim(KIM, **picked), when=moment(late + 2))
+    assert book.broken() == []
+
+
+def test_forged_mark_is_noticed(book: Book) -> None:
+    book.step(claim(JO, edge=True), when=moment(0))
+
+    def marked(ledger: Ledger) -> Ledger:
+        (record,) = ledger.every_lease()
+        return ledger.put(replace(record, picked=True))
+
+    book.forged(marked, claim(JO, ttl=600), when=moment(1))
+    assert book.broken() == ["record"]

@@ -11,7 +11,7 @@ from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, State, same_person
-from gitlease.core.ledger import Ledger, Notice, count_token
+from gitlease.core.ledger import NEWEST_FORMAT, Ledger, Notice, count_token
 from gitlease.core.moves.conflicts import (
     abandoned_by,
     assigned_error,
@@ -74,7 +74,11 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     if mine is not None and own is Relation.PARKED:
         # A new promise, by a new grant: whoever still works under the parked one is fenced off.
         resumed = replace(
-            op, paths=paths, reason=op.reason or mine.reason, edge=op.edge or mine.edge
+            op,
+            paths=paths,
+            reason=op.reason or mine.reason,
+            edge=op.edge or mine.edge,
+            picked=False,
         )
         ttl = min(mine.ttl, policy.ttl_max) if op.ttl is None else ttl
         state, done = _grant(ledger, resumed, [mine, *displaced], ttl, moment, named=taken)
@@ -83,7 +87,10 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
             ledger, op, mine, ttl, moment, paths=paths, displaced=displaced, named=taken
         )
     else:
-        state, done = _grant(ledger, op, displaced, ttl, moment, named=taken)
+        # What its person claimed by name stays theirs, whoever of them takes it from the queue.
+        chosen = own is Relation.MINE_LAPSED and mine is not None and mine.edge_stays
+        granted = replace(op, picked=op.picked and not chosen)
+        state, done = _grant(ledger, granted, displaced, ttl, moment, named=taken)
     left = () if apart else tuple(a.name for a in named)
     state = served(state, op, moment)
     return state, replace(done, unassigned=tuple(a.name for a in taken), assigned=left)
@@ -166,11 +173,13 @@ def _renew_own(
         host=(binds and op.actor.host) or mine.host or op.actor.host,
         branch=op.actor.branch or mine.branch,
         edge=mine.edge or op.edge,
+        picked=mine.picked and op.picked,
     )
     state, taken, events = _displace(ledger, displaced, named, op, moment)
     # What others may come to rely on must not be forgotten with the next heartbeat.
-    before = (mine.session, mine.paths, mine.reason)
-    quiet = before == (lease.session, lease.paths, lease.reason) and not displaced and not named
+    before = (mine.session, mine.paths, mine.reason, mine.picked)
+    after = (lease.session, lease.paths, lease.reason, lease.picked)
+    quiet = before == after and not displaced and not named
     status = "taken_over" if taken or named else "renewed"
     done = Outcome(
         operation=op.id,
@@ -249,7 +258,9 @@ def _grant(
 ) -> tuple[Ledger, Outcome]:
     now, actor = moment.now.wall_ms, op.actor
     ledger, lease = new_lease(ledger, op, now, scope=op.scope, ttl=ttl)
-    lease = replace(lease, paths=op.paths, reason=op.reason, edge=op.edge)
+    lease = replace(lease, paths=op.paths, reason=op.reason, edge=op.edge, picked=op.picked)
+    if op.picked:
+        ledger = ledger.with_header(replace(ledger.header, format=NEWEST_FORMAT))
     if lease.token <= max((x.token for x in displaced), default=0):
         raise Invalid(
             f"the ledger's sequence is behind the token of {op.resource}: it was tampered with"

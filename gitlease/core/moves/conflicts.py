@@ -242,7 +242,7 @@ def held_error(
         scope=scope,
         conflicts=leases,
         free_at=None
-        if any(x.edge and how in (*ASSIGNED, Relation.THEIRS) for x, how in held)
+        if any(x.edge_stays and how in (*ASSIGNED, Relation.THEIRS) for x, how in held)
         else max(free_at(x, policy, moment) for x in leases),
     )
     refusal.by_edge = any(edges)

@@ -7,7 +7,7 @@ from gitlease.core.errors import Invalid, NotFound, PolicyRefused, UsageError
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor, State, same_person
-from gitlease.core.ledger import EPOCH_SIZE, Ledger
+from gitlease.core.ledger import EPOCH_SIZE, NEWEST_FORMAT, Ledger
 from gitlease.core.moves.claiming import event, give_notice
 from gitlease.core.moves.conflicts import held_error, relations
 from gitlease.core.moves.holding import note_event, noted
@@ -84,7 +84,8 @@ def set_policy(ledger: Ledger, op: SetPolicy, moment: Moment) -> tuple[Ledger, O
         )
     words = ", ".join(f"{key} = {value}" for key, value in op.changes)
     changed = Event("policy", op.id, moment.now.wall_ms, op.actor.holder, detail=words)
-    state = ledger.with_header(replace(ledger.header, policy=after))
+    form = NEWEST_FORMAT if after.abandons_early else ledger.header.format
+    state = ledger.with_header(replace(ledger.header, policy=after, format=form))
     return state, Outcome(
         operation=op.id, status="policy_changed", events=(changed,), changed=after != before
     )

@@ -132,6 +132,7 @@ def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outc
             operation=op.id,
             margins=policy.margins,
             parked=False,
+            picked=False,
         )
         for lease in records
     ]

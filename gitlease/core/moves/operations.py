@@ -45,6 +45,7 @@ class Claim(Operation):
     a new grant will do, and one's own live lease is in the way of it.
     ``expect_holder``: a takeover takes nothing of anybody else.
     ``edge`` says that the task file is assigned along with it, ``assigned`` who else stands there.
+    ``picked``: a pool or a run takes it from the queue, and nobody chose it for a person.
     ``ticket`` is the caller's place in the line, which the grant gives up. ``passing``: of those
     who wait longer, so many may be passed over; None looks at nobody who waits.
     """
@@ -66,6 +67,7 @@ class Claim(Operation):
     ticket: str | None = None
     passing: int | None = None
     expect_holder: str | None = None
+    picked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,7 +130,7 @@ def _parked(lease: Lease, op: Park | EndSession, ledger: Ledger, moment: Moment)
     most = ledger.header.policy.park_max
     seconds = most if op.seconds is None else min(op.seconds, most)
     kept = prolonged(lease, op.id, ledger, moment, seconds=seconds, most=most)
-    return replace(kept, session=None, parked=True)
+    return replace(kept, session=None, parked=True, picked=False)
 
 
 # --- a run binds ----------------------------------------------------------------------------------

@@ -261,7 +261,7 @@ class TaskQueue:
         return plans, tuple(f"passed over: {error.message}" for _, error in against)
 
     def _activity_warnings(self, entry: Entry, *, sure: bool) -> tuple[str, ...]:
-        if not entry.abandoned or entry.lease is None:
+        if not entry.abandoned or entry.lease is None or entry.lease.picked:
             return ()
         from gitlease.engine.abandonment import is_alive, last_seen, told
 

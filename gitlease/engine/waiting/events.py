@@ -70,7 +70,7 @@ class Scene:
         """Whether it keeps others out: not lapsed, or protected by an edge, or completed."""
         if lease.state is State.COMPLETED:
             return self.moment.now.wall_ms < lease.renewed_at + self.policy.keep_completed * MS
-        return lease.edge or not self.lapsed(lease)
+        return lease.edge_stays or not self.lapsed(lease)
 
     def lapsed(self, lease: Lease) -> bool:
         """Whether anyone may take it by now, edges aside."""

@@ -145,7 +145,7 @@ class _Rows:
             section = Section.ABANDONED
         else:
             section, moment = Section.EXPIRED, self._look.moment
-        free = None if moment is None or lease.edge else free_at(lease, policy, moment)
+        free = None if moment is None or lease.edge_stays else free_at(lease, policy, moment)
         return BoardRow(
             section=section,
             resource=lease.resource,
