@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import reduce
 
-from gitlease.verify.commit import NamedOperation
+from gitlease.verify.commit import MAX_OPERATIONS, NamedOperation
 from gitlease.verify.form import Allowance, LeaseRecord
 from gitlease.verify.sessions import REBINDS, changed, concerns, speaks
 from gitlease.verify.state import MS, JudgedStep, about
@@ -135,9 +135,34 @@ def _check_replaced(step: JudgedStep, old: LeaseRecord, new: LeaseRecord) -> Non
         unlike.append("edge")
     if old.margins.widest(new.margins) != new.margins:
         unlike.append("margins")
-    if not new.renewals - old.renewals > 0:
+    if not 0 < new.renewals - old.renewals <= (step.hidden + 1) * MAX_OPERATIONS:
         unlike.append("renewals")
+    ttl_max = step.header.policy.ttl_max
+    if new.ttl not in (old.ttl, min(old.ttl, ttl_max)) and not (
+        step.header.policy.ttl_min <= new.ttl <= ttl_max
+    ):
+        unlike.append("ttl")
+    longest = max(ttl_max * MS, old.expires_at - old.renewed_at)
+    if not 0 < new.expires_at - new.renewed_at <= longest:
+        unlike.append("expires_at")
     if unlike:
         step.breaks("record", f"the {unlike[0]} of {name} changes in a renewal")
-    if new.operation not in {id for id, revision, _ in step.header.ring}:
-        step.breaks("unexplained", f"the record of {name} names an unknown operation")
+    _check_source(step, old, new)
+
+
+def _check_source(step: JudgedStep, old: LeaseRecord, new: LeaseRecord) -> None:
+    # The operation is one of the step, or of a renewal that was replaced. The ring names those,
+    # unless it is too short to reach back to the step before.
+    named = [op for op in step.operations if op.id == new.operation]
+    if named and not any(op.is_by(old.holder) and concerns(op, old) for op in named):
+        message = f"{about(old)} is {old.holder}'s, but {named[0].holder} changes it"
+        step.breaks("holder", message)
+    if named and new.renewed_at != step.at:
+        step.breaks("record", f"{about(old)} was not renewed when its step was decided")
+    ring = step.header.ring
+    since = 0 if step.before is None else step.before.revision
+    reaches_back = bool(ring) and ring[0][1] <= since + 1
+    known = [id for id, revision, _ in ring if revision > since]
+    if reaches_back and new.operation not in known:
+        message = f"the record of {about(old)} names an operation that is no renewal"
+        step.breaks("unexplained", message)

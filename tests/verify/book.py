@@ -30,7 +30,7 @@ class Book:
         self.repo = pygit2.Repository(str(path))
         self.ledger: Ledger = empty()
         self.tips: list[str] = []
-        self._replaceable = False
+        self.replaceable = False
 
     @property
     def tip(self) -> str:
@@ -42,10 +42,10 @@ class Book:
     def write(self, decided: Decided, *, replacing: bool = False) -> Decided:
         """Store what was decided; ``replacing``: in the place of the renewal before, if it may."""
         renews = decided.applied.only_renews
-        instead = replacing and renews and self._replaceable
+        instead = replacing and renews and self.replaceable
         objects = LibraryObjects(self.repo)
         self.tips.append(write_step(objects, decided, self.tip, replace_tip=instead))
-        self._replaceable = renews and len(self.tips) > 1
+        self.replaceable = renews and len(self.tips) > 1
         self.ledger = read_ledger(objects, self.tip)
         return decided
 

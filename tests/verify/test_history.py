@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pygit2
 import pytest
 from core.test_audit import PEOPLE, Eyes, Player
-from core.values import JO, KIM, TTL, claim, empty, fresh, moment, note, release, renew, set_policy
+from core.values import (
+    JO,
+    KIM,
+    NOON,
+    TTL,
+    claim,
+    empty,
+    fresh,
+    moment,
+    note,
+    release,
+    renew,
+    set_policy,
+)
 from support.forge import Forge
 from support.illegal import ILLEGAL, make_scene
 from support.repos import git
 from verify.book import Book
 
 from gitlease.core.errors import GitleaseError
-from gitlease.core.lease import Actor
+from gitlease.core.lease import Actor, Lease
 from gitlease.core.ledger import Ledger
-from gitlease.core.moves.operations import Restore
+from gitlease.core.moves.audit import Pusher
+from gitlease.core.moves.operations import Operation, Restore
 from gitlease.core.moves.step_record import decide
+from gitlease.core.resources.resource import parse_resource
 from gitlease.git import objects, query
 from gitlease.git.objects import LibraryObjects
 from gitlease.git.repository import discover
+from gitlease.server.step import judge_step
 from gitlease.store.records import write_header, write_lease
 from gitlease.store.tree import read_ledger
 from gitlease.verify.checker import NoLedger, verify
@@ -371,6 +388,106 @@ def test_what_only_the_taker_could_know_is_counted_and_not_judged(book: Book) ->
     assert found.unjudged == (
         "1 takeover by a clock that only its writer knows: it may have been too early",
     )
+
+
+# --- more renewals than a ring keeps ------------------------------------------------------------
+
+
+Change = Callable[[Ledger], Ledger]
+
+
+def many_leases(book: Book, number: int, *, forge: Change = lambda ledger: ledger) -> list[str]:
+    """Claim in big steps and renew one by one; the rules that the tip breaks, changed by hand."""
+    names = [f"r{n}" for n in range(number)]
+    for start in range(0, number, 50):
+        book.step(*(claim(JO, name) for name in names[start : start + 50]), when=moment(start))
+    for second, name in enumerate(names):
+        decided = decide(book.ledger, [renew(JO, name)], moment(number + second / 10))
+        if name == names[-1]:
+            applied = replace(decided.applied, ledger=forge(decided.applied.ledger))
+            decided = replace(decided, applied=applied)
+        book.write(decided, replacing=True)
+    assert book.ledger.header.ring[0].revision > number // 50 + 1
+    return book.broken()
+
+
+def first_lease(ledger: Ledger) -> Lease:
+    (lease,) = ledger.leases_of(parse_resource("r0"))
+    return lease
+
+
+def test_renewals_that_the_ring_forgot_are_legal(book: Book) -> None:
+    """S6: the ring forgets, and renewals replace each other: neither is anybody's fault."""
+    assert many_leases(book, 150) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"token": 999},
+        {"expires_at": NOON + 10**9},
+        {"renewals": 10_000},
+        {"ttl": 10**6},
+        {"holder": KIM.holder},
+        {"session": "b"},
+    ],
+)
+def test_what_the_ring_forgot_still_fits_its_grant(book: Book, fields: dict[str, Any]) -> None:
+    assert many_leases(book, 150, forge=lambda x: x.put(replace(first_lease(x), **fields)))
+
+
+def random_life(book: Book, seed: int) -> None:
+    """Up to 300 leases, claimed in steps, renewed in any order, while others play on."""
+    dice, player, seconds = random.Random(f"leases {seed}"), Player(seed), 0.0
+    eyes = {who: Eyes(dice) for who in PEOPLE}
+    objects, number = LibraryObjects(book.repo), dice.choice((3, 40, 150, 300))
+
+    def act(who: Actor, *operations: Operation, together: bool = True) -> None:
+        nonlocal seconds
+        seconds += dice.choice((0.01, 0.3, 2, 7))
+        before, instead = book.tip, book.replaceable
+        try:
+            decided = decide(book.ledger, operations, eyes[who].moment(seconds), together=together)
+        except GitleaseError:
+            return
+        if not decided.applied.changed:
+            return
+        book.write(decided, replacing=True)
+        if not (instead and decided.applied.only_renews):
+            at, known = decided.record.at, Pusher((who.holder,), who.holder)
+            judge_step(objects, before, book.tip, known, at)
+
+    def play() -> None:
+        who = dice.choice(PEOPLE)
+        asked = player.batch(book.ledger, who, moment(seconds).now.wall_ms)
+        act(who, *asked, together=dice.random() < 0.5)
+
+    held = list[tuple[Actor, str]]()
+    for start in range(0, number, 50):
+        who, some = dice.choice(PEOPLE), [f"r{n}" for n in range(start, min(start + 50, number))]
+        act(who, *(claim(who, name, ttl=28_800) for name in some))
+        held += [(who, name) for name in some]
+    for _ in range(dice.choice((1, 2))):
+        dice.shuffle(held)
+        for who, name in held:
+            act(who, renew(who, name))
+            if dice.random() < 0.01:
+                play()
+    for _ in range(20):
+        seconds += dice.choice((1, 30, 900))
+        play()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "seeds", [range(12), pytest.param(range(12, 600), marks=pytest.mark.nightly)], ids=str
+)
+def test_random_lives_of_many_leases_verify_clean(tmp_path: Path, seeds: range) -> None:
+    for seed in seeds:
+        book = Book(tmp_path / f"{seed}.git")
+        random_life(book, seed)
+        assert book.check(*book.tips).broken == (), seed
+        rmtree(book.path)
 
 
 # --- commits that were seen ---------------------------------------------------------------------
