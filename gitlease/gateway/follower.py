@@ -141,7 +141,7 @@ class Follower:
             pause, began = EVERY, self._clock.now()
             try:
                 newest = self._store.newest(self._layer) if pushed else None
-                head = newest or self._store.follow(self._layer)
+                head = newest or self._store.fetch(self._layer)
                 pause = pause_after(began.elapsed_at_most(self._clock.now()) / MS)
                 with self._lock:
                     self._adopt(head)

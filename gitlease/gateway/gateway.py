@@ -5,6 +5,7 @@ The holder of a session comes from the caller's token, never from the request.
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -55,6 +56,12 @@ class Gateway:
         self.joiner = Joiner(store, clock=clock, actor=actor, layer=layer, on_step=self._stepped)
         self._deferred = _DeferredRenewals()
 
+    def since_now(self) -> Gateway:
+        """The gateway for one request: its answers rest on looks that begin after this call."""
+        other = copy.copy(self)
+        other.store = self.store.since_now()
+        return other
+
     def session(
         self,
         holder: str,
@@ -89,21 +96,17 @@ class Gateway:
         return [x for x in found if x.answers_to(session.actor)]
 
     def held(self, holder: str, resource: Resource, scope: str | None = None) -> list[Lease]:
-        """A person's live leases of a resource; "none" only after a fresh look at the remote."""
-        for read in (self.store.fetch, self.store.follow):
-            head = read(self.layer)
-            moment = Moment(now=self.clock.now(), seen=head.seen)
-            found = [
-                x
-                for x in (head.ledger.leases_of(resource) if head.ledger else ())
-                if x.state is State.ACTIVE
-                and same_person(x.holder, holder)
-                and (scope is None or fold(x.scope) == fold(scope))
-                and holder_has(x, moment)
-            ]
-            if found:
-                return found
-        return []
+        """A person's live leases of a resource."""
+        head = self.store.fetch(self.layer)
+        moment = Moment(now=self.clock.now(), seen=head.seen)
+        return [
+            x
+            for x in (head.ledger.leases_of(resource) if head.ledger else ())
+            if x.state is State.ACTIVE
+            and same_person(x.holder, holder)
+            and (scope is None or fold(x.scope) == fold(scope))
+            and holder_has(x, moment)
+        ]
 
     def check_token(
         self, session: LedgerSession, resource: Resource, token: int, scope: str | None = None
@@ -112,11 +115,7 @@ class Gateway:
 
         If the caller has none, the verb itself says so.
         """
-        holder = session.actor.holder
-        if any(x.token == token for x in self.held(holder, resource, scope)):
-            return
-        self.store.follow(self.layer)  # it may have been claimed elsewhere just now
-        found = self.held(holder, resource, scope)
+        found = self.held(session.actor.holder, resource, scope)
         if found and not any(x.token == token for x in found):
             raise LeaseLost(
                 f"you do not hold {resource} with token {token}",
@@ -138,6 +137,8 @@ class Gateway:
         If all have two thirds of their time left, the answer comes from the record, and the renewal
         joins the next one that is pushed. Binding a lease to the caller's session is always pushed.
         """
+        if ttl is not None and len(resources) == 1:  # the push itself is a look
+            return renew(session, resources, scope=scope, ttl=ttl)
         own = [self.own(session, resource, scope) for resource in resources]
         for resource in (r for r, some in zip(resources, own, strict=True) if not some):
             renew(session, [resource], scope=scope)  # raises the reason

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from threading import Lock
 
 from gitlease.core.errors import GitleaseError, UnknownOutcome
 from gitlease.core.frozen import replace
@@ -30,21 +31,32 @@ YOUNG = 1_000  # milliseconds for which an answer of the remote counts as curren
 ANSWER = 90.0  # seconds to wait for a step: more than it may take
 
 
+@dataclass
+class Looks:
+    """The looks at the remote that requests share, one at a time."""
+
+    turn: Lock = field(default_factory=Lock)
+    begun: int = 0
+    of_layer: dict[str, int] = field(default_factory=dict)  # the number of its last good look
+    failures: int = 0
+    failure: GitleaseError | None = None  # of the last look
+
+
 class SharedStore:
     """A ledger's store, shared by the sessions of a gateway; the newest head is kept in memory.
 
-    Reads within a second share one fetch. Nothing is ever pending here: the joiner, which uses the
+    A fetch is a look at the remote that began after the call, or in ``since_now()`` after that
+    one: nobody is told "you hold it" from what the remote had before it was asked. Whoever comes
+    during a look shares the next one. Nothing is ever pending here: the joiner, which uses the
     inner store, settles its own steps.
     """
 
     def __init__(self, store: LedgerStore, clock: Clock) -> None:
         self.inner, self.clock = store, clock
-        self._lock = threading.Lock()  # for the heads in memory; never held during a fetch
-        self._fetching = threading.Lock()
+        self._lock = Lock()  # for the heads in memory; never held during a look
         self._heads: dict[str, Snapshot] = {}
-        self._fetches = 0
-        self._fetched_by: dict[str, int] = {}  # layer: the number of the fetch of its head
-        self._failed: GitleaseError | None = None
+        self._looks = Looks()
+        self._since: int | None = None  # looks with a higher number will do
         self.confirm, self.prepare, self.append_only = (
             store.confirm,
             store.prepare,
@@ -53,6 +65,12 @@ class SharedStore:
         self.settle, self.keep_pending = store.settle, store.keep_pending
         self.forget_pending, self.history = store.forget_pending, store.history
         self.deepen, self.steps, self.shown = store.deepen, store.steps, store.shown
+
+    def since_now(self) -> SharedStore:
+        """The same store for one request, whose reads within a second share one look."""
+        other = copy.copy(self)
+        other._since = self._looks.begun
+        return other
 
     def adopt(self, head: Snapshot) -> Snapshot:
         """Keep a pushed or fetched head if it is newer; return the newest.
@@ -84,44 +102,30 @@ class SharedStore:
         return self.newest(layer)
 
     def fetch(self, layer: str, there: str = "") -> Snapshot:
-        if (head := self._young(layer)) is not None:
-            return head
-        before = self._fetches
-        with self._fetching:  # the fetch that another thread has just made will do
-            return self._young(layer) or self._fetch(layer, there, before)
-
-    def _fetch(self, layer: str, there: str, before: int, *, peek: bool = False) -> Snapshot:
-        if self._failed is not None and self._fetches != before:
-            raise copy.copy(self._failed)
-        self._failed = None
-        try:
-            head = self._peeked(layer) if peek else self.inner.fetch(layer, there)
-            self._fetched_by[layer] = self._fetches
-        except GitleaseError as error:
-            self._failed = error
-            raise
-        finally:
-            self._fetches += 1
-        return self.adopt(head)
-
-    def follow(self, layer: str) -> Snapshot:
-        """The newest head as of now: peeks at the remote, and fetches only if the ref has moved.
-
-        An earlier answer does not count, so that a caller sees every change it has heard of.
-        """
-        before = self._fetches
-        with self._fetching:
-            # Fetch number ``before`` may have begun before this call; only later ones count.
-            begun_since = self._fetched_by.get(layer, 0) > before
-            if begun_since and (head := self._young(layer)) is not None:
+        looks = self._looks
+        since = looks.begun if self._since is None else self._since
+        failures = looks.failures
+        with looks.turn:
+            if looks.of_layer.get(layer, 0) > since and (head := self._young(layer)) is not None:
                 return head
-            return self._fetch(layer, "", before, peek=True)
+            if looks.failure is not None and looks.failures != failures:
+                raise copy.copy(looks.failure)
+            looks.begun += 1
+            try:
+                head = self._look(layer)
+            except GitleaseError as error:
+                looks.failure, looks.failures = error, looks.failures + 1
+                raise
+            looks.failure, looks.of_layer[layer] = None, looks.begun
+            return self.adopt(head)
 
-    def _peeked(self, layer: str) -> Snapshot:
-        there, known = self.inner.peek([layer]).get(layer, ""), self.newest(layer)
-        if known is None or there != known.version:
+    def _look(self, layer: str) -> Snapshot:
+        if (known := self.newest(layer)) is None:
+            return self.inner.fetch(layer)
+        began, there = self.clock.now(), self.inner.peek([layer]).get(layer, "")
+        if there != known.version:
             return self.inner.fetch(layer, there)
-        return replace(known, received=self.clock.now())
+        return replace(known, received=began)
 
     def _young(self, layer: str) -> Snapshot | None:
         head = self.newest(layer)
@@ -130,7 +134,7 @@ class SharedStore:
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         """The remote's heads, at most a second old: all waiting requests share one question."""
-        return {layer: (self._young(layer) or self.follow(layer)).version for layer in layers}
+        return {layer: (self._young(layer) or self.fetch(layer)).version for layer in layers}
 
     def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
         return nullcontext()

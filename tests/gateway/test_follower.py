@@ -98,7 +98,7 @@ def test_too_much_between_two_looks_is_a_gap(
     leave = ledger.follower.listen(lambda x: found.append(_word(x)))
     for names, told in ((("b", "c", "d"), "gap"), (("e",), "e")):
         ledger.claims(*names)
-        ledger.follower.notice(ledger.store.follow("global"))
+        ledger.follower.notice(ledger.store.fetch("global"))
         until(lambda told=told: told in found, f"{told} was told")  # type: ignore[misc]
     leave()
     assert found == ["gap", "e"]
@@ -158,7 +158,8 @@ def test_a_look_that_fails_fails_for_all_who_waited_for_it(ledger: Ledger) -> No
     first = threading.Thread(target=look)
     first.start()
     until(lambda: bool(looks), "it asks")
-    turn = ledger.store._fetching = Turn(ledger.store._fetching)  # type: ignore[assignment]
+    turn = Turn(ledger.store._looks.turn)
+    ledger.store._looks.turn = turn  # type: ignore[assignment]
     others = [threading.Thread(target=look) for _ in range(7)]
     for one in others:
         one.start()
@@ -171,3 +172,41 @@ def test_a_look_that_fails_fails_for_all_who_waited_for_it(ledger: Ledger) -> No
     with pytest.raises(Unavailable):
         ledger.store.fetch("global")
     assert len(looks) == 2, "whoever comes later asks for itself"
+
+
+def test_a_request_during_a_look_shares_the_next_one(ledger: Ledger) -> None:
+    """S3: what a look that began before the request has seen is no answer to it."""
+    ledger.claims("a")
+    ledger.store.fetch("global")
+    peeks, go_on, real = list[int](), threading.Event(), ledger.store.inner.peek
+
+    def peek(layers):  # type: ignore[no-untyped-def]
+        heads = real(layers)
+        peeks.append(1)
+        assert go_on.wait(30)
+        return heads
+
+    ledger.store.inner.peek = peek  # type: ignore[method-assign, assignment]
+    seen: list[int] = []
+
+    def ask() -> None:
+        store = ledger.store.since_now()
+        for _ in range(3):  # a request looks once, however often it reads
+            head = store.fetch("global").ledger
+            seen.append(len(list(head.every_lease())) if head else 0)
+
+    first = threading.Thread(target=ask)
+    first.start()
+    until(lambda: bool(peeks), "it looks")
+    turn = Turn(ledger.store._looks.turn)
+    ledger.store._looks.turn = turn  # type: ignore[assignment]
+    ledger.claims("b")
+    others = [threading.Thread(target=ask) for _ in range(7)]
+    for one in others:
+        one.start()
+    until(lambda: turn.waiting == 7, "they wait")
+    go_on.set()
+    for one in (first, *others):
+        one.join(30)
+    assert sorted(seen)[3:] == [2] * 21
+    assert len(peeks) == 2

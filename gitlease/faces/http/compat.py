@@ -69,7 +69,7 @@ class CompatRequest:
     @cached_property
     def head(self) -> Snapshot:
         """The current head of the ledger on the remote."""
-        return self.gateway.store.follow(self.gateway.layer)
+        return self.gateway.store.fetch(self.gateway.layer)
 
     def held(self, resource: Resource | None = None) -> list[Lease]:
         """The holder's live leases in all sessions, of one resource if named."""
@@ -124,7 +124,7 @@ def _endpoint(
     async def answer(request: Request) -> Response:
         caller = handler.access.admit(request.headers, "read" if method == "GET" else "write")
         body = await body_of(request) if method in ("POST", "PATCH") else {}
-        asked = CompatRequest(handler.gateway, caller, request, body)
+        asked = CompatRequest(handler.gateway.since_now(), caller, request, body)
         status, document = await anyio.to_thread.run_sync(verb, asked, limiter=handler.threads)
         return JSONResponse(document, status)
 

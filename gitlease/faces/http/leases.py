@@ -33,10 +33,7 @@ def put_lease(request: ApiRequest) -> ApiAnswer:
     new = request.headers.get("if-none-match") == "*" or request.values.get("new", False)
     resource = parse_resource(request.resource)
     if request.token is not None:
-        session = _session(request)
-        if not request.gateway.held(request.caller.email, resource, request.values.get("scope")):
-            raise LeaseLost(f"you do not hold {resource}", resource=resource.text)
-        _check_token(request, session, resource)
+        _check_held(request, resource)
     return _claimed(request, [resource], new=new)
 
 
@@ -128,8 +125,11 @@ def delete_lease(request: ApiRequest) -> ApiAnswer:
 
 
 def get_lease(request: ApiRequest) -> ApiAnswer:
-    """The leases and notes of one resource."""
-    reading = read_leases(_session(request), resource=parse_resource(request.resource))
+    """The leases and notes of one resource; with ``If-Match`` only if the caller holds it so."""
+    resource = parse_resource(request.resource)
+    if request.token is not None:
+        _check_held(request, resource)
+    reading = read_leases(_session(request), resource=resource)
     leases = [wire.lease(view) for view in reading.leases]
     body: wire.Document = {
         "leases": leases,
@@ -283,6 +283,13 @@ def _session(request: ApiRequest) -> LedgerSession:
 def _check_token(request: ApiRequest, session: LedgerSession, resource: Resource) -> None:
     if (token := request.token) is not None:
         request.gateway.check_token(session, resource, token, request.values.get("scope"))
+
+
+def _check_held(request: ApiRequest, resource: Resource) -> None:
+    """Raise LeaseLost unless the caller holds it under the token of ``If-Match``."""
+    if not request.gateway.held(request.caller.email, resource, request.values.get("scope")):
+        raise LeaseLost(f"you do not hold {resource}", resource=resource.text)
+    _check_token(request, _session(request), resource)
 
 
 def _document(

@@ -85,19 +85,24 @@ Failure = Refused | GitleaseError
 
 
 class AnswerCache:
-    """Answers by idempotency key, so that a request may be sent again.
+    """Answers by idempotency key, so that a request may be sent again."""
 
-    ``still_granted`` says whether the leases of an answer still stand.
-    """
-
-    def __init__(self, still_granted: Callable[[ApiAnswer], bool]) -> None:
-        self._still_granted = still_granted
+    def __init__(self) -> None:
         self._answers: OrderedDict[str, tuple[bytes, float, ApiAnswer]] = OrderedDict()
         self._busy: dict[str, tuple[bytes, threading.Lock, int]] = {}  # the last: how many wait
         self._lock = threading.Lock()
 
-    def once(self, key: str | None, request: bytes, act: Callable[[], ApiAnswer]) -> ApiAnswer:
-        """The answer of ``act``, or the earlier one to the same request under the same key."""
+    def once(
+        self,
+        key: str | None,
+        request: bytes,
+        act: Callable[[], ApiAnswer],
+        still_granted: Callable[[ApiAnswer], bool],
+    ) -> ApiAnswer:
+        """The answer of ``act``, or the earlier one to the same request under the same key.
+
+        ``still_granted`` says whether the leases of an earlier answer still stand.
+        """
         if key is None:
             return act()
         with self._lock:
@@ -109,20 +114,26 @@ class AnswerCache:
             self._busy[key] = request, busy, waiting + 1
         try:
             with busy:
-                return self._once(key, request, act)
+                return self._once(key, request, act, still_granted)
         finally:
             with self._lock:
                 _, _, waiting = self._busy.pop(key)
                 if waiting > 1:
                     self._busy[key] = request, busy, waiting - 1
 
-    def _once(self, key: str, request: bytes, act: Callable[[], ApiAnswer]) -> ApiAnswer:
+    def _once(
+        self,
+        key: str,
+        request: bytes,
+        act: Callable[[], ApiAnswer],
+        still_granted: Callable[[ApiAnswer], bool],
+    ) -> ApiAnswer:
         with self._lock:
             self._forget_old()
             known = self._answers.get(key)
         if known is not None and known[0] != request:
             raise _other_request()
-        if known is not None and self._still_granted(known[2]):
+        if known is not None and still_granted(known[2]):
             return known[2]
         answer = act()  # if the ledger has the operation already, it reports that
         with self._lock:
@@ -148,7 +159,7 @@ class RequestHandler:
 
     def __init__(self, gateway: Gateway, access: Access) -> None:
         self.gateway, self.access = gateway, access
-        self._cache = AnswerCache(self._still_granted)
+        self._cache = AnswerCache()
         self.threads, self.waits = anyio.CapacityLimiter(THREADS), anyio.CapacityLimiter(WAITS)
         self._waiting = Counter[str]()  # by token id
         self.counts = Counter[tuple[str, int]]()  # answers by verb and status
@@ -198,20 +209,10 @@ class RequestHandler:
 
         return self.endpoint(name, answer, failed)
 
-    def _still_granted(self, answer: ApiAnswer) -> bool:
-        granted = [x for x in answer[1].get("leases", ()) if x["state"] == State.ACTIVE.value]
-        return all(
-            any(
-                lease.lease_id == x["lease_id"]
-                for lease in self.gateway.held(x["holder"], parse_resource(x["resource"]))
-            )
-            for x in granted
-        )
-
     async def _answer(
         self, request: Request, verb: Verb, fields: Mapping[str, RequestField], scope: str
     ) -> ApiAnswer:
-        caller = self.access.admit(request.headers, scope)
+        caller, gateway = self.access.admit(request.headers, scope), self.gateway.since_now()
         query = request.method in ("GET", "HEAD", "DELETE")
         data = dict(request.query_params) if query else await body_of(request)
         if request.method == "DELETE" and await body_of(request):
@@ -243,9 +244,7 @@ class RequestHandler:
 
         def act() -> ApiAnswer:
             values = read_fields(data, fields, what=what)
-            return verb(
-                ApiRequest(self.gateway, caller, resource, values, request.headers, key, check)
-            )
+            return verb(ApiRequest(gateway, caller, resource, values, request.headers, key, check))
 
         with contextlib.ExitStack() as stack:
             if waits:
@@ -254,8 +253,21 @@ class RequestHandler:
                 watch = asyncio.create_task(_notice_leaving(request, gone))
                 stack.callback(watch.cancel)
             return await anyio.to_thread.run_sync(
-                lambda: self._cache.once(key, digest, act), limiter=threads
+                lambda: self._cache.once(key, digest, act, lambda x: _stands(gateway, x)),
+                limiter=threads,
             )
+
+
+def _stands(gateway: Gateway, answer: ApiAnswer) -> bool:
+    """Whether the leases that an answer granted are still held."""
+    granted = [x for x in answer[1].get("leases", ()) if x["state"] == State.ACTIVE.value]
+    return all(
+        any(
+            lease.lease_id == x["lease_id"]
+            for lease in gateway.held(x["holder"], parse_resource(x["resource"]))
+        )
+        for x in granted
+    )
 
 
 async def _notice_leaving(request: Request, gone: threading.Event) -> None:

@@ -57,7 +57,7 @@ class GatewayBackend:
                 raise Unavailable("this gateway is being stopped", hints=("try again",))
             self._handler.access.check_still_valid(request.headers)
 
-        gateway = self._handler.gateway
+        gateway = self._handler.gateway.since_now()
         opened = gateway.session(token.email, session, check=check)
         try:
             yield GatewayCaller(gateway, opened, self._follower, check)

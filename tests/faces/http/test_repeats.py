@@ -64,6 +64,45 @@ def test_a_key_gives_no_lease_that_the_ledger_does_not_have(two: tuple[Served, S
     assert [x["holder"] for x in held] == ["ann@example.com"]
 
 
+@pytest.mark.parametrize("by", ["gateway", "clone", "revocation", "rollback", "vanished"])
+def test_no_answer_says_held_of_what_the_remote_no_longer_has(
+    two: tuple[Served, Served], path_remote: Remote, tmp_path: Path, by: str
+) -> None:
+    """S3: contact is when the displaced must learn it, however young the last look is."""
+    one, other = two
+    one.ask("jo", "PUT", "/v1/leases/before").raise_for_status()
+    before = tip(path_remote.bare)
+    granted = one.ask("jo", "PUT", "/v1/leases/a", headers=KEY)
+    condition = {"If-Match": granted.headers["ETag"]}
+    desk = Desk(other.folder, env=path_remote.env)
+    git(other.folder, "config", "user.email", "jo@example.com")
+
+    def end() -> None:
+        if by == "gateway":
+            other.ask("jo", "DELETE", "/v1/leases/a").raise_for_status()
+        elif by == "clone":
+            desk.ask("release", "a").check_returncode()
+        elif by == "revocation":
+            desk.ask("revoke", "a", "--reason", "x").check_returncode()
+        elif by == "rollback":
+            git(path_remote.bare, "update-ref", REF, before)
+        else:
+            path_remote.bare.rename(tmp_path / "away.git")
+
+    if by == "revocation":
+        desk.ask("config", "--ledger", "admins", "jo@example.com").check_returncode()
+    assert one.ask("jo", "GET", "/v1/leases/a", headers=condition).status_code == 200
+    end()
+    answers = [
+        one.ask("jo", "GET", "/v1/leases/a", headers=condition),
+        one.ask("jo", "PATCH", "/v1/leases/a"),
+        one.ask("jo", "PATCH", "/v1/leases/a", headers=condition),
+        one.ask("jo", "PUT", "/v1/leases/a", headers=KEY),
+    ]
+    refusal = {"rollback": {409}, "vanished": {503}}.get(by, {412})
+    assert {x.status_code for x in answers} == refusal, [x.text for x in answers]
+
+
 def test_a_key_finds_its_lease_after_a_renewal(two: tuple[Served, Served]) -> None:
     one, other = two
     first = one.ask("jo", "PUT", "/v1/leases/a", headers=KEY).json()["lease"]
