@@ -120,17 +120,16 @@ def was_taken(taken: Taken, now: datetime | None = None) -> str:
 # --- one task -----------------------------------------------------------------------------------
 
 
-def facts(task: Task, waits_for: Sequence[str]) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return the facts of a task file for ``output.facts``, without empty ones."""
-    said = (
+def facts(task: Task, waits_for: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the facts of a task file for ``output.facts``."""
+    return [
         ("title", one_line(task.title)),
         ("status", one_line(task.status)),
         ("assigned", listed(task.assigned)),
         ("priority", one_line(task.priority)),
         ("waits_for", listed(waits_for)),
         ("file", path(task.file)),
-    )
-    return [(name, value, (value,)) for name, value in said if value]
+    ]
 
 
 def titled(task: Task | None) -> str:

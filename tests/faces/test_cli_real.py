@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 from support.commands import run_gitlease
-from support.documents import DOCS, held_to_schema
+from support.documents import held_to_schema
 from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import assert_untouched, commit_file, git, snapshot
@@ -351,55 +350,3 @@ def test_a_broken_task_file_is_a_warning_to_readers_and_an_error_to_its_claim(
         (warning,) = ask(one, *verb)["warnings"]
         assert warning.startswith("tasks/F002.md:")
     assert ask(one, "claim", "F001")["edge"] == "added"
-
-
-def fields_of_answers() -> dict[str, int]:
-    """How many fields the page on commands gives the lines of an answer."""
-    page = (DOCS / "commands.md").read_text(encoding="utf-8").partition("## For scripts")[2]
-    rows = re.findall(r"(?m)^\| (`.*?) \| (.*) \|$", page)
-    return {
-        words: len(fields.partition(";")[0].split(", "))
-        for answers, fields in rows
-        for words in re.findall("`(.*?)`", answers)
-        if words != "status"
-    }
-
-
-def test_answers_for_scripts_are_records_of_the_fields_that_are_documented(
-    clones: Clones, tmp_path: Path
-) -> None:
-    (one,) = clones(1)
-    with_tasks(one, "T1", "T2")
-    git(tmp_path, "init", "-q", "--bare", "host.git")
-    gitlease(one, "dispatch", "T1", "--", "true")
-    gitlease(one, "claim", "T2", "--session", "s1")
-    gitlease(one, "serve", "token", "add", "ada@example.com")
-    more: dict[str, list[str]] = {
-        "show": ["T2"],
-        "server status": [str(tmp_path / "host.git")],
-        "queue": ["--all"],
-        "next": [],
-    }
-    counts = fields_of_answers()
-    assert {"list", "dispatch --list", "hooks status", "config --ledger", "watch"} <= {*counts}
-    for words, count in counts.items():
-        if words == "watch":  # which would have to be waited for
-            continue
-        if words == "next":
-            gitlease(one, "release", "T2", "--session", "s1")
-        shown = gitlease(one, *words.split(), *more.get(words, []), "-z").stdout
-        assert shown.endswith("\0"), words
-        found = {record.count("\t") + 1 for record in shown.split("\0")[:-1]}
-        assert found == {count}, (words, shown)
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["claim F1", "renew F1", "brief", "note F1 x", "check --stale", "verify", "version", "init"],
-)
-def test_sentences_end_with_nul_as_well(clones: Clones, words: str) -> None:
-    (one,) = clones(1)
-    gitlease(one, "claim", "F1")
-    shown = gitlease(one, *words.split(), "-z").stdout
-    assert "\n" not in shown.replace("\n  ", "")
-    assert shown.endswith("\0")

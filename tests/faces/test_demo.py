@@ -232,7 +232,6 @@ def test_all_pauses_leave_it_within_a_minute() -> None:
         (True, (), True),
         (True, ("--fast",), False),
         (True, ("--json",), False),
-        (True, ("--porcelain",), False),
         (False, (), False),
         (False, ("--color", "always"), False),
     ],

@@ -97,7 +97,7 @@ def test_the_verbs_are_in_groups_and_no_verb_of_another_day_is_there() -> None:
 def test_options_that_are_switches_can_be_negated_and_help_does_not_say_so() -> None:
     ada, bob = make_desks()
     ada.ok("claim", "F001")
-    assert bob.ok("list", "--mine", "--no-mine", "--json", "--no-json").out.startswith("theirs\t")
+    assert bob.ok("list", "--mine", "--no-mine", "--json", "--no-json").out.startswith("WHOSE")
     assert "--no-mine" not in ada.ok("list", "-h").out
 
 

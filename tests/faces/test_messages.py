@@ -431,8 +431,8 @@ def test_init_writes_makes_and_says_what_is_next(monkeypatch: pytest.MonkeyPatch
 def test_whoami_explains() -> None:
     ada, _ = make_desks()
     assert ada.ok("whoami", "--session", "s1").out == (
-        "holder\tada@example.com\tgit config (local: .git/config) user.email\n"
-        "session\ts1\tflag --session\n"
+        "holder   ada@example.com (git config (local: .git/config) user.email)\n"
+        "session  s1 (flag --session)\n"
     )
     assert ada.store.asked == 0
 

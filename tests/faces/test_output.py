@@ -33,17 +33,17 @@ def ada() -> Desk:
     return ada
 
 
-def test_piped_lines_are_complete_and_absolute(ada: Desk) -> None:
-    end, hour = "2026-11-20T12:15:00Z", "2026-11-20T13:00:00Z"
-    rows = [line.split("\t") for line in ada.ok("list").out.splitlines()]
-    assert rows == [
-        ["mine", "F001", "*", "ada@example.com", "", "active", end, "1", "laptop", "main", "",
-         "rate limits"],
-        ["my-other-session", "F002", "*", "ada@example.com", "build-7", "active", end, "2",
-         "laptop", "main", "", ""],
-        ["theirs", "src/auth", "*", "bob@example.com", "", "active", hour, "3", "desktop",
-         "topic", "a/b c", ""],
-    ]  # fmt: skip
+def test_a_pipe_gets_the_same_table_whole_and_without_colour(ada: Desk) -> None:
+    ada.ok("claim", "deep/" * 30)
+    lines = ada.ok("list").out.splitlines()
+    assert [line[:44].rstrip() for line in (*lines[:3], lines[4])] == [
+        "WHOSE             RESOURCE",
+        "mine              F001",
+        "my-other-session  F002",
+        "theirs            src/auth (a/b c)",
+    ]
+    assert "/".join(["deep"] * 30) in lines[3]
+    assert "\x1b" not in "".join(lines)
 
 
 def test_mine_is_what_this_session_holds(ada: Desk) -> None:
@@ -60,19 +60,18 @@ def test_a_terminal_gets_a_table_in_colour(ada: Desk) -> None:
     assert "\x1b[" in ran.out
     assert "WHOSE" in ran.out
     assert "in 15m" in ran.out
-    for said in ("mine", "my-other-session", "theirs", "active"):
+    for said in ("mine", "my-other-session", "theirs"):
         assert said in ran.out
 
 
 def test_no_color_is_honoured(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     lines = ada.ok("list", terminal=True).out.splitlines()
-    assert [line.rstrip() for line in lines] == [
-        "\x1b[1m" + lines[0][4:].rstrip() if lines[0].startswith("\x1b[1m") else lines[0].rstrip(),
-        "mine              F001      ada@example.com           active  in 15m   laptop (main)    "
+    assert lines[1:] == [
+        "mine              F001              ada@example.com           in 15m   laptop (main)    "
         "rate limits",
-        "my-other-session  F002      ada@example.com  build-7  active  in 15m   laptop (main)",
-        "theirs            src/auth  bob@example.com           active  in 1h    desktop (topic)",
+        "my-other-session  F002              ada@example.com  build-7  in 15m   laptop (main)",
+        "theirs            src/auth (a/b c)  bob@example.com           in 1h    desktop (topic)",
     ]
     assert "[3" not in "".join(lines), "no colours"
 
@@ -103,25 +102,20 @@ def test_no_line_is_wider_than_the_terminal(
     ada.ok("claim", "deep/" * 20, "--reason", "many 日本語の言葉🎉 words " * 4)
     out = ada.ok(*words, terminal=True).out
     assert max(map(cell_len, out.splitlines())) <= columns
-    told = re.sub(r"\s", "", out)
-    if words[0] in ("list", "log"):  # it is folded, anywhere, and all of it is there
-        assert told.count("p") >= 20
-        assert told.count("/") >= 19
-        assert columns < 200 or "deep/" * 19 + "deep" in told
     if words[0] not in ("status", "queue"):
         assert "F001" in out
-    assert "…" not in out
+    if columns >= 120 and words[0] in ("list", "log"):  # a table, of which paths and prose give way
+        assert len(out.splitlines()) <= 2 + 2 * 4
+        assert "ada@example.com" in out
+        assert "…" in out
 
 
-def test_scripts_have_their_lines_on_a_terminal_too(ada: Desk) -> None:
-    plain = ada.ok("list").out
-    assert ada.ok("list", "--porcelain", terminal=True).out == plain
-    assert ada.ok("--porcelain", "list", terminal=True).out == plain
-    assert ada.ok("list", "-z").out == plain.replace("\n", "\0")
-    assert ada.ok("show", "F001", "-z", terminal=True).out == ada.ok("show", "F001").out.replace(
-        "\n", "\0"
-    )
-    assert "WHOSE" in ada.ok("list", terminal=True).out, "the next command is as ever"
+@pytest.mark.parametrize("width", range(1, 17))
+def test_a_path_is_shortened_in_the_middle(width: int) -> None:
+    short = output.shortened("src/日本語/auth", width)
+    assert cell_len(short) <= width
+    assert ("…" in short) == (width < 15)
+    assert width < 4 or short.endswith("h")
 
 
 def test_colours_are_as_they_are_asked_for(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,45 +165,38 @@ def test_rich_is_for_terminals_alone(ada: Desk, monkeypatch: pytest.MonkeyPatch)
 
 def test_nothing_at_all_is_an_empty_answer() -> None:
     ada, _ = make_desks()
-    assert (ada.ok("list").out, ada.ok("log").out) == ("", "")
-    assert ada.ok("list", terminal=True).out == "no leases\n"
+    assert ada.ok("list").out == ada.ok("list", terminal=True).out == "no leases\n"
+    assert ada.ok("log").out == "nothing has happened yet\n"
     assert ada.ok("show", "F001").out == "F001 is free\n"
 
 
 def test_show(ada: Desk) -> None:
     assert ada.ok("show", "F002").out == (
-        "resource\tF002\nscope\t*\nstate\tactive\nholder\tada@example.com\n"
-        "whose\tmy-other-session\nsession\tbuild-7\nhost\tlaptop\nbranch\tmain\ntoken\t2\n"
-        "claimed_at\t2026-11-20T12:00:00Z\nexpires_at\t2026-11-20T12:15:00Z\n"
-        "free_at\t2026-11-20T12:16:00Z\n"
+        "resource    F002\nscope       *\nstate       active\nholder      ada@example.com\n"
+        "whose       my-other-session\nsession     build-7\nhost        laptop\n"
+        "branch      main\ntoken       2\nclaimed_at  2026-11-20T12:00:00Z\n"
+        "time        until 12:15:00Z, expires in 15m\n"
     )
-    told = ada.ok("show", "F002", terminal=True).out
-    assert "time        until 12:15:00Z, expires in 15m\n" in told
-    assert "free_at" not in told
 
 
 def test_show_of_a_scope(ada: Desk) -> None:
     ada.ok("claim", "F003", "--scope", "parser")
     assert ada.ok("show", "F003", "--scope", "printer").out == "F003 is free\n"
-    assert "scope\tparser\n" in ada.ok("show", "F003").out
+    assert "scope       parser\n" in ada.ok("show", "F003").out
 
 
 def test_status(ada: Desk) -> None:
-    rows = [line.split("\t") for line in ada.ok("status").out.splitlines()]
-    assert rows[0] == ["ledger", "origin (memory)"]
-    assert rows[1] == ["layer", "global"]
-    assert rows[4:6] == [["you", "ada@example.com", ""], ["leases", "3", "2", "0", "1"]]
-    assert ["active", "bob@example.com", "1", "2026-11-20T12:00:00Z", ""] in rows
-    assert ["active", "ada@example.com", "1", "2026-11-20T12:00:00Z", "build-7"] in rows
-    told = ada.ok("status", terminal=True).out
-    assert "leases    3 live, 2 yours (1 in this session)\n" in told
-    assert "active    bob@example.com, 1 lease, last seen 0s ago\n" in told
+    told = ada.ok("status").out
+    assert told == ada.ok("status", terminal=True).out
+    assert told.startswith("ledger  global on origin (memory), id ")
+    assert "you     ada@example.com\nleases  3 live, 2 yours (1 in this session)\n" in told
+    assert "active  bob@example.com, 1 lease, last seen 0s ago\n" in told
 
 
 def test_what_has_expired_is_counted_apart(ada: Desk) -> None:
     ada.clock.advance(15 * 60 + 5)
     told = ada.ok("status", terminal=True).out
-    assert "leases    1 live, 2 expired, 2 yours (1 in this session)\n" in told
+    assert "leases  1 live, 2 expired, 2 yours (1 in this session)\n" in told
 
 
 def test_the_log_since_a_time(ada: Desk) -> None:
@@ -218,7 +205,7 @@ def test_the_log_since_a_time(ada: Desk) -> None:
     events = ada.ok("log", "--since", "2026-11-20T12:30Z", "--json").json["events"]
     assert [event["resource"] for event in events] == ["later"]
     assert len(ada.ok("log", "--since", "2026-11-20").out.splitlines()) > 1
-    assert ada.ok("log", "--since", "2100-01-01").out == ""
+    assert ada.ok("log", "--since", "2100-01-01", "--json").json["events"] == []
     refused = ada.run("log", "--since", "yesterday")
     assert (refused.code, "invalid since 'yesterday': expected a time" in refused.err) == (2, True)
 
@@ -226,8 +213,8 @@ def test_the_log_since_a_time(ada: Desk) -> None:
 def test_everything_of_a_session_is_released_in_every_layer(ada: Desk) -> None:
     ran = ada.ok("release", "--all")
     assert "released F001" in ran.out
-    held = [row.split("\t")[0] for row in ada.ok("list").out.splitlines()]
-    assert held == ["my-other-session", "theirs"]
+    held = ada.ok("list", "--json").json["leases"]
+    assert [lease["resource"] for lease in held] == ["F002", "src/auth"]
     assert ada.ok("release", "--all").out == "you hold nothing here: nothing to release\n"
     for words in (("release",), ("release", "--all", "F001"), ("release", "--all", "--scope", "x")):
         assert ada.run(*words).code == 2
@@ -235,13 +222,11 @@ def test_everything_of_a_session_is_released_in_every_layer(ada: Desk) -> None:
 
 def test_log(ada: Desk) -> None:
     ada.ok("release", "F001", "--note", "one\ttwo\nthree")
-    first = ada.ok("log", "-n", "1").out
-    assert first == (
-        "2026-11-20T12:00:00Z\treleased\tF001\t*\tada@example.com\tada@example.com\t\t1\t"
-        "one\\ttwo\\nthree\t\n"
-    )
-    assert len(ada.ok("log", "F002").out.splitlines()) == 1
-    assert "WHEN" in ada.ok("log", terminal=True).out
+    assert ada.ok("log", "-n", "1").out.splitlines() == [
+        "WHEN                  WHAT      RESOURCE  BY               TOKEN  WHY",
+        "2026-11-20T12:00:00Z  released  F001      ada@example.com  1      one two three",
+    ]
+    assert len(ada.ok("log", "F002").out.splitlines()) == 2
 
 
 def test_json_is_one_line_in_a_pipe_and_readable_on_a_terminal(ada: Desk) -> None:

@@ -149,16 +149,14 @@ def test_others_are_told_that_it_is_parked(desks: tuple[Desk, Desk]) -> None:
     assert (error["lease"]["parked"], error["free_at"]) == (True, None), "an edge keeps it longer"
     assert "held by ada@example.com parked until 15:00:00Z" in shown(bob, "queue", "--all")
     assert "parked until 15:00:00Z, expires in 3h" in shown(bob, "show", "F001")
-    assert bob.ok("show", "F001").out.splitlines()[-1] == "parked\tyes"
-    assert " parked " in shown(bob, "list")
-    assert bob.ok("list").out.split("\t")[5] == "active"
+    assert " parked " in bob.ok("list").out
 
 
 def test_it_comes_first_of_what_one_carries_and_of_what_is_next(ada: Desk) -> None:
     ada.ok("claim", "F001", "F003")
     ada.ok("park", "F003", "--for", "3h")
-    mine = [line.split("\t")[:2] for line in ada.ok("queue", "--mine").out.splitlines()]
-    assert mine == [["F003", "parked"], ["F001", "live"]]
+    mine = ada.ok("queue", "--mine", "--json").json["tasks"]
+    assert [(t["resource"], t["state"]) for t in mine] == [("F003", "parked"), ("F001", "live")]
     queue = ada.ok("queue", "--json").json["tasks"]
     assert [(t["resource"], t["claimable"]) for t in queue] == [("F003", True), ("F002", True)]
     assert queue[0]["lease"]["parked"]
@@ -376,8 +374,7 @@ def test_what_could_not_be_ended_is_told_and_what_was_too(ada: Desk) -> None:
 
 def test_the_list_of_sessions(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
-    assert shown(ada, "session", "list") == "none of your sessions holds a lease\n"
-    assert ada.ok("session", "list").out == ""
+    assert ada.ok("session", "list").out == "none of your sessions holds a lease\n"
     ada.ok("claim", "F001", "--session", "build-7")
     bob.ok("claim", "F002", "--session", "bobs")
     ada.clock.advance(300)
@@ -404,8 +401,6 @@ def test_the_list_of_sessions(desks: tuple[Desk, Desk]) -> None:
             "expires_at": "2026-11-20T12:20:00Z",
         },
     ]
-    rows = [line.split("\t") for line in ada.ok("session", "list").out.splitlines()]
-    assert rows[0] == ["build-7", "", "1", "2026-11-20T12:00:00Z", "2026-11-20T12:15:00Z", "F001"]
     table = shown(ada, "session", "list").splitlines()
     assert table[0].split() == ["SESSION", "LEASES", "FOR", "UNTIL", "RESOURCES"]
     assert "F003 (scope x), path:src (scope x)" in table[2]

@@ -17,25 +17,27 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs")
-NARROW = 8  # the least width of a column in a table wider than the terminal
+NARROW = 8  # the least width of folded text
+# How columns of a table wider than its terminal give way; all others keep their width.
+FOLDED = {"TITLE", "REASON", "WHY", "WHY NOT", "WAITS FOR", "LEASE", "VALUE", "PROBLEM"}
+SHORTENED = {"RESOURCE", "RESOURCES", "WHERE", "COMMAND", "LOG", "STARTS", "SOURCE"}
+LEAST_FOLDED, LEAST_SHORTENED = 12, 12
+LINES = 2  # of one cell
 RED, YELLOW, DIM, PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table: cells for a terminal, fields for a pipe, and a style."""
+    """A row of a table, and its style on a terminal."""
 
     cells: tuple[str, ...]
-    fields: tuple[str, ...]
     style: str = ""
 
 
 class OutputForm:
-    """The options of output; ``end`` ends each line of an answer."""
+    """The options of output."""
 
     color: str = "auto"
-    porcelain: bool = False
-    end: str = "\n"
 
     def __init__(self) -> None:
         self.pages: Callable[[], str | None] = lambda: None
@@ -47,13 +49,13 @@ FORM = OutputForm()  # global, like the streams
 
 def on_terminal() -> bool:
     """Whether standard output is for a person: a terminal, or with ``--color always``."""
-    return not FORM.porcelain and (FORM.color == "always" or sys.stdout.isatty())
+    return FORM.color == "always" or sys.stdout.isatty()
 
 
 def _in_color(stream: TextIO) -> bool:
     """By the option, else by https://no-color.org and whether it is a terminal."""
     usual = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
-    return not FORM.porcelain and {"always": True, "never": False}.get(FORM.color, usual)
+    return {"always": True, "never": False}.get(FORM.color, usual)
 
 
 def document(content: dict[str, Any]) -> None:
@@ -69,12 +71,12 @@ def last_line(content: dict[str, Any]) -> None:
 def line(text: str) -> None:
     """Print one line of the answer, folded on a terminal."""
     text = _paragraph(text)
-    print(_fitted(text, columns()) if on_terminal() else text, end=FORM.end)
+    print(_fitted(text, columns()) if on_terminal() else text)
 
 
 def whole(text: str) -> None:
     """Print a line of the answer that is meant to be copied, without folding it."""
-    print(clean(text), end=FORM.end)
+    print(clean(text))
 
 
 def lines(texts: Iterable[str]) -> None:
@@ -87,7 +89,7 @@ def aside(text: str, style: str = "", *, whole: bool = False) -> None:
     """Print a warning, a hint or a refusal; folded on a terminal unless ``whole``."""
     sys.stdout.flush()  # keep the order if both streams go to one place
     text = _paragraph(text)
-    if sys.stderr.isatty() and not whole and not FORM.porcelain:
+    if sys.stderr.isatty() and not whole:
         text = _fitted(text, columns())
     print(f"{style}{text}{PLAIN}" if style and _in_color(sys.stderr) else text, file=sys.stderr)
 
@@ -111,62 +113,105 @@ def hint(hints: Sequence[str]) -> None:
 
 
 def table(headings: Sequence[str], rows: Sequence[Row], *, otherwise: str = "") -> None:
-    """Print an aligned table for a person, or one tab-separated line per row for programs.
+    """Print an aligned table, or ``otherwise`` if there are no rows.
 
-    ``otherwise`` is for a person if there are no rows.
+    On a terminal that is too narrow, some columns give way: prose is folded over two lines, and
+    paths are shortened in the middle. In a pipe nothing is cut.
     """
-    if not on_terminal():
-        for row in rows:
-            print("\t".join(_field(text) for text in row.fields), end=FORM.end)
-    elif rows:
-        _rich_table(headings, rows)
-    elif otherwise:
-        line(otherwise)
-
-
-def _field(text: str) -> str:
-    return clean(text).replace("\t", "\\t").replace("\n", "\\n")
-
-
-def _rich_table(headings: Sequence[str], rows: Sequence[Row]) -> None:
-    from rich.cells import cell_len
-    from rich.console import ConsoleDimensions
-    from rich.table import Table
-    from rich.text import Text
-
+    if not rows:
+        if otherwise:
+            line(otherwise)
+        return
     used = [i for i, _ in enumerate(headings) if any(row.cells[i] for row in rows)]
-    natural = [max(len(headings[i]), *(cell_len(row.cells[i]) for row in rows)) for i in used]
-    widths = _fitting(natural, columns())
-    if widths is None:
-        for row in rows:
-            _block([(headings[i].lower(), row.cells[i]) for i in used])
+    names = [headings[i] for i in used]
+    cells = [[" ".join(clean(row.cells[i]).split()) for i in used] for row in rows]
+    widths = [max(map(_width, column)) for column in zip(names, *cells, strict=True)]
+    if not on_terminal():
+        for texts in (names, *cells):
+            print(_aligned(texts, widths))
+        return
+    fitting = _fitting(names, widths, columns())
+    if fitting is None:
+        for texts in cells:
+            _block(list(zip(map(str.lower, names), texts, strict=True)))
             print()
         return
+    from rich.text import Text
+
     wide = console()
-    wide.size = ConsoleDimensions(columns(), wide.height)  # a dumb one would be 80 wide
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for i, width in zip(used, widths, strict=True):
-        shown.add_column(headings[i], overflow="fold", width=width)
-    for row in rows:
-        shown.add_row(*(_linked(Text(clean(row.cells[i]))) for i in used), style=row.style)
-    wide.print(shown)
+    wide.print(Text(_aligned(names, fitting), style="bold"), soft_wrap=True)
+    for row, texts in zip(rows, cells, strict=True):
+        parts = [_cell(*cell) for cell in zip(names, texts, fitting, strict=True)]
+        for number in range(max(map(len, parts))):
+            part = [lines[number] if number < len(lines) else "" for lines in parts]
+            wide.print(_linked(Text(_aligned(part, fitting), style=row.style)), soft_wrap=True)
 
 
-def _linked(text: Text) -> Text:
-    for found in re.finditer(r"(?<!\w)#([1-9]\d{0,9})\b", text.plain):
-        if pages := FORM.pages():
-            text.stylize(f"link {pages}{found[1]}", *found.span())
+def _aligned(texts: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (t + " " * (width - _width(t)) for t, width in zip(texts, widths, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def _cell(heading: str, text: str, width: int) -> list[str]:
+    """Return the lines of a cell: at most two, and all of the text if it fits."""
+    if _width(text) <= width:
+        return [text]
+    if heading not in FOLDED:
+        return [shortened(text, width)]
+    lines = _folded(text, width)
+    if len(lines) > LINES:
+        rest = " ".join(lines[LINES - 1 :])
+        lines[LINES - 1 :] = [_start(rest, width - 1) + "…"]
+    return lines
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text of at most ``width`` columns, whose middle gave way if it was longer."""
+    if _width(text) <= width:
+        return text
+    end = _start(text[::-1], (width - 1) * 2 // 3)[::-1]  # the end of a path tells most
+    return f"{_start(text, width - 1 - _width(end))}…{end}"
+
+
+def _start(text: str, width: int) -> str:
+    while _width(text) > width:
+        text = text[: min(width, len(text) - 1)]
     return text
 
 
-def _fitting(widths: Sequence[int], most: int) -> list[int] | None:
-    """Return column widths that fit, narrowing the last columns first; None if that fails."""
-    found, over = [*widths], sum(widths) + 2 * (len(widths) - 1) - most
-    for at in reversed(range(len(found))):
-        shrunk = max(min(NARROW, found[at]), found[at] - max(0, over))
-        over -= found[at] - shrunk
-        found[at] = shrunk
-    return found if over <= 0 else None
+def _width(text: str) -> int:
+    if text.isascii():  # the usual case, without importing rich
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _linked(text: Text) -> Text:
+    for issue in re.finditer(r"(?<!\w)#([1-9]\d{0,9})\b", text.plain):
+        if pages := FORM.pages():
+            text.stylize(f"link {pages}{issue[1]}", *issue.span())
+    return text
+
+
+def _fitting(names: Sequence[str], widths: Sequence[int], most: int) -> list[int] | None:
+    """Return widths of columns that fit into ``most``; the widest give way first. None: cannot."""
+    least = [
+        min(width, LEAST_FOLDED if name in FOLDED else LEAST_SHORTENED)
+        if name in FOLDED or name in SHORTENED
+        else width
+        for name, width in zip(names, widths, strict=True)
+    ]
+    most -= 2 * (len(names) - 1)
+    if sum(least) > most:
+        return None
+    fitting = [
+        min(width, max(most, at_least)) for width, at_least in zip(widths, least, strict=True)
+    ]
+    while sum(fitting) > most:
+        room = [width if width > low else 0 for width, low in zip(fitting, least, strict=True)]
+        fitting[room.index(max(room))] -= 1
+    return fitting
 
 
 def console() -> Console:
@@ -191,12 +236,13 @@ def columns() -> int:
 
 
 def _block(rows: Sequence[tuple[str, str]]) -> None:
-    """Print names and values in two columns, folding long values."""
+    """Print names and values in two columns; on a terminal long values are folded."""
     width = max((len(name) for name, _ in rows), default=0)
     most = max(NARROW, columns() - width - 2)
     for name, words in rows:
-        for number, part in enumerate(_folded(" ".join(clean(words).split()), most)):
-            print(f"{'' if number else name:<{width}}  {part}")
+        text = " ".join(clean(words).split())
+        for number, part in enumerate(_folded(text, most) if on_terminal() else [text]):
+            print(f"{'' if number else name:<{width}}  {part}".rstrip())
 
 
 def _fitted(text: str, most: int) -> str:
@@ -228,23 +274,14 @@ def _folded(text: str, most: int) -> list[str]:
     return found
 
 
-def facts(rows: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:
-    """Print names with values: in words for a person, in fields for programs.
-
-    A fact without words is for programs only, one without fields for people only.
-    """
-    if on_terminal():
-        _block([(name, words) for name, words, _ in rows])
-        return
-    for name, _, fields in rows:
-        if fields:
-            print("\t".join(map(_field, (name, *fields))), end=FORM.end)
+def facts(rows: Sequence[tuple[str, str]]) -> None:
+    """Print names with their values, without empty ones."""
+    _block([(name, words) for name, words in rows if words])
 
 
 def begin() -> None:
     """Reset the output options, and escape what an encoding cannot show."""
-    usual = OutputForm()
-    FORM.color, FORM.porcelain, FORM.end = usual.color, usual.porcelain, usual.end
+    FORM.color = OutputForm.color
     _have_streams()
     if sys.stdout is None:  # closed by the parent process
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

@@ -221,20 +221,15 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
             callback=_keep,
             help="Answer with one JSON document.",
         ),
-        _formed(
-            "--color",
-            "Use colours and tables: auto (on a terminal), always or never.",
+        Option(
+            ["--color"],
+            expose_value=False,
+            callback=_choose_color,
+            help="Use colours: auto (on a terminal), always or never.",
             hidden=verb,
             metavar="WHEN",
             type=click.Choice(("auto", "always", "never")),
         ),
-        _formed(
-            "--porcelain",
-            "Print lines of fields for scripts, as when piped.",
-            hidden=verb,
-            is_flag=True,
-        ),
-        _formed("-z", "The same, with NUL at the end of each line.", hidden=verb, is_flag=True),
         Option(["--traceback"], is_flag=True, hidden=True, expose_value=False),
         Option(
             ["-h", "--help"],
@@ -253,23 +248,15 @@ def _kept(name: str, **settings: Any) -> click.Option:
     return Option([name], expose_value=False, callback=_keep, **settings)
 
 
-def _formed(name: str, help: str, **settings: Any) -> click.Option:
-    return Option([name], expose_value=False, callback=_form, help=help, **settings)
-
-
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value is not None and param.name is not None:
         setattr(_call(ctx), param.name, value)
 
 
-def _form(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+def _choose_color(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     from gitlease.faces.cli.output import FORM
 
-    if param.name == "color":
-        FORM.color = value or FORM.color
-    elif value:
-        FORM.porcelain = True
-        FORM.end = "\0" if param.name == "z" else FORM.end
+    FORM.color = value or FORM.color
 
 
 def _show_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:

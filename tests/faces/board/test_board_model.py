@@ -369,11 +369,11 @@ def test_times_going_by(seconds: int, said: str) -> None:
 # --- the command ------------------------------------------------------------------------------
 
 
-def test_once_is_a_table_for_people_and_lines_for_programs(wide: None) -> None:
+def test_once_is_the_same_in_a_pipe(wide: None) -> None:
     ada, _ = busy()
-    lines = [x.split("\t") for x in ada.ok("board", "--once").out.splitlines()]
-    assert {len(x) for x in lines} == {11}
-    assert [x[0] for x in lines].count("held") == 5
+    piped = ada.ok("board", "--once").out
+    assert "Rate limits" in piped
+    assert "\x1b" not in piped
     assert "Rate limits" in ada.ok("board", "--once", terminal=True).out
     document = ada.ok("board", "--json").json
     first = document["rows"][0]
@@ -386,8 +386,7 @@ def test_once_is_a_table_for_people_and_lines_for_programs(wide: None) -> None:
 
 def test_an_empty_ledger_has_a_board(wide: None) -> None:
     ada, _ = make_desks()
-    assert ada.ok("board", "--once").out == ""
-    assert "no lease and no open task" in ada.ok("board", "--once", terminal=True).out
+    assert "no lease and no open task" in ada.ok("board", "--once").out
     for form in ("md", "svg", "html"):
         assert ada.ok("board", "--export", form).out
 

@@ -13,13 +13,12 @@ from gitlease.core.errors import Unavailable, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces import wire
 from gitlease.faces.cli import output
-from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.read.reading import check_layer
 from gitlease.faces.cli.setup.serve import HOST, PORT, read_host, read_port
 from gitlease.faces.cli.verb import READING_EXITS, flag, option, verb
 
 if TYPE_CHECKING:
-    from gitlease.faces.board.shapes import BoardRow, BoardView
+    from gitlease.faces.board.shapes import BoardView
     from gitlease.faces.cli.call import Call
 
 FORMS = ("md", "svg", "html")
@@ -37,10 +36,7 @@ or HTML.
 
 --web opens the board of the gateway (gitlease serve) that serves this clone on this machine in a
 browser. The link works once, within a minute. The browser then keeps a cookie for 12 hours that can
-only show the board. --host, --port and --repo are those of the gateway.
-
-When piped with --once, each line has these tab-separated fields: section, resource, scope, holder,
-session, ends_at, host, branch, waiting, title, reason.""",
+only show the board. --host, --port and --repo are those of the gateway.""",
     examples=(
         "gitlease board",
         "gitlease board --once",
@@ -112,10 +108,8 @@ def _print(call: Call, form: str | None, *, cached: bool) -> None:
             from gitlease.faces.board.export import exported
 
             print(exported(board, form), end="")
-        elif output.on_terminal():
-            _show(board, state)
         else:
-            output.table((), [Row((), _fields(row)) for row in board.rows])
+            _show(board, state)
 
     warnings = (*look.warnings, *board.warnings)
     call.answer(wire.board(board), warnings=warnings, show=show)
@@ -130,13 +124,6 @@ def _show(board: BoardView, state: str) -> None:
     lines += news_lines(board.news, width)
     for text in said_in(lines, console.encoding):
         console.print(text, soft_wrap=True)
-
-
-def _fields(row: BoardRow) -> tuple[str, ...]:
-    said = wire.board_row(row)
-    waiting = " ".join(said["waiting"])
-    names = ("section", "resource", "scope", "holder", "session", "ends_at", "host", "branch")
-    return (*(said[x] or "" for x in names), waiting, row.title, row.reason)
 
 
 def _live(call: Call, *, cached: bool) -> int | None:

@@ -87,21 +87,17 @@ def _show_status(
 ) -> None:
     now, actor, ledger = call.now(), call.actor, _ledger(call, reading)
     known = f"id {ledger['id']}, revision {ledger['revision']}" if ledger["id"] else "none yet"
-    you = f"{actor.holder}, session {actor.session or 'none'}"
+    you = f"{actor.holder}, session {actor.session}" if actor.session else actor.holder
     facts = [
-        ("ledger", f"{ledger['layer']} on {ledger['place']}, {known}", (ledger["place"],)),
-        ("layer", "", (ledger["layer"],)),
-        ("id", "", (ledger["id"] or "",)),
-        ("revision", "", (str(ledger["revision"]),)),
-        ("you", you, (actor.holder, actor.session or "")),
+        ("ledger", f"{ledger['layer']} on {ledger['place']}, {known}"),
+        ("you", you),
         _counted(views, sum(_ran_out(view, now) for view in reading.leases), actor),
     ]
     for holder, session, count, last in active:
         ago = humanize_duration(int((now - last).total_seconds()))
         who = holder if session is None else f"{holder}, session {session}"
         leases = "1 lease" if count == 1 else f"{count} leases"
-        fields = (holder, str(count), wire.seconds(last), session or "")
-        facts.append(("active", f"{who}, {leases}, last seen {ago} ago", fields))
+        facts.append(("active", f"{who}, {leases}, last seen {ago} ago"))
     output.facts(facts)
 
 
@@ -110,15 +106,13 @@ def _ran_out(view: LeaseView, now: datetime) -> bool:
     return view.state == "expired" and (view.assigned or view.is_current(now))
 
 
-def _counted(
-    views: Sequence[LeaseView], expired: int, actor: Actor
-) -> tuple[str, str, tuple[str, ...]]:
+def _counted(views: Sequence[LeaseView], expired: int, actor: Actor) -> tuple[str, str]:
     live = sum(view.state == "active" for view in views)
     yours = [view for view in views if same_person(view.holder, actor.holder)]
     here = sum(view.mine for view in yours)
     words = f"{live} live" + (f", {expired} expired" if expired else "") + f", {len(yours)} yours"
     words += f" ({here} in this session)" if here != len(yours) else ""
-    return "leases", words, (str(live), str(len(yours)), str(expired), str(here))
+    return "leases", words
 
 
 @verb(
@@ -140,7 +134,8 @@ def whoami_verb(call: Call) -> None:
 
     def show() -> None:
         rows = [("holder", actor.holder, sources["holder"])]
-        rows.append(("session", actor.session or "none", sources["session"]))
-        output.facts([(n, f"{v}  ({s})", (v, s)) for n, v, s in rows])
+        if actor.session:
+            rows.append(("session", actor.session, sources["session"]))
+        output.facts([(name, f"{value}  ({source})") for name, value, source in rows])
 
     call.answer(body, show=show)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from gitlease.core.errors import UsageError
-from gitlease.core.instant import rfc3339
 from gitlease.core.lease import same_person
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences, wire
@@ -70,9 +69,7 @@ def check_names(call: Call, resources: Sequence[Resource]) -> None:
     "list",
     """List the leases of the ledger, and whose they are.
 
-Lapsed and ended leases are hidden unless you use --all. When piped, each line has these
-tab-separated fields: whose, resource, scope, holder, session, state, expires_at, token, host,
-branch, paths, reason.""",
+Lapsed and ended leases are hidden unless you use --all.""",
     examples=(
         "gitlease list",
         "gitlease list --mine",
@@ -115,24 +112,18 @@ def _row(view: LeaseView, actor: Actor, now: datetime) -> Row:
     place = " ".join(w for w in (view.host, f"({view.branch})" if view.branch else "") if w)
     scope = "" if view.scope == WHOLE else view.scope
     session, reason = view.session or "", view.reason or ""
-    state = "parked" if view.parked else view.state
+    paths = " ".join(view.paths)
+    covered = f"{view.resource} ({paths})" if paths else view.resource
+    state = "parked" if view.parked else "" if view.state == "active" else view.state
     return Row(
-        cells=(ours, view.resource, scope, view.holder, session, state, left, place, reason),
-        fields=(
-            *(ours, view.resource, view.scope, view.holder, session, view.state),
-            *(wire.seconds(view.expires_at), str(view.token), view.host or "", view.branch or ""),
-            *(" ".join(view.paths), reason),
-        ),
+        cells=(ours, covered, scope, view.holder, session, state, left, place, reason),
         style="dim" if view.state != "active" else {MINE: "green", THEIRS: "yellow"}.get(ours, ""),
     )
 
 
 @verb(
     "log",
-    """Show the audit trail, newest first: who claimed, took over, released and revoked, and why.
-
-When piped, each line has these tab-separated fields: at, kind, resource, scope, by, holder,
-session, token, reason, detail.""",
+    """Show the audit trail, newest first: who claimed, took over, released, revoked, and why.""",
     examples=(
         "gitlease log",
         "gitlease log F001",
@@ -183,10 +174,4 @@ def _event_row(event: Event, now: datetime) -> Row:
     why = event.reason or event.detail or ""
     kind, resource, session = event.kind, event.resource or "", event.session or ""
     local = sentences.date_time(event.at, now)
-    return Row(
-        cells=(local, kind, resource, scope, event.by, session, token, why),
-        fields=(
-            *(rfc3339(event.at), kind, resource, event.scope or "", event.by, event.holder or ""),
-            *(session, token, event.reason or "", event.detail or ""),
-        ),
-    )
+    return Row((local, kind, resource, scope, event.by, session, token, why))

@@ -95,9 +95,8 @@ def _unleased(resource: Resource, scope: str, found: FoundTask, now: datetime) -
     return f"{name} has no lease: {task_text.why_not(entry, view, now)}"
 
 
-def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str, tuple[str, ...]]]:
-    free = "" if view.free_at is None else wire.seconds(view.free_at, round_up=True)
-    plain = (
+def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str]]:
+    return [
         ("resource", view.resource),
         ("scope", view.scope),
         ("state", view.state),
@@ -110,10 +109,5 @@ def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str,
         ("paths", " ".join(view.paths)),
         ("token", str(view.token)),
         ("claimed_at", wire.seconds(view.claimed_at)),
-        ("expires_at", wire.seconds(view.expires_at)),
-        ("free_at", free),
-        ("parked", "yes" if view.parked else ""),
-    )
-    words = dict(plain) | {"expires_at": "", "free_at": "", "parked": ""}
-    facts = [(name, words[name], (value,)) for name, value in plain if value]
-    return [*facts, ("time", sentences.until(view, now), ())]
+        ("time", sentences.until(view, now)),
+    ]

@@ -108,8 +108,7 @@ are printed in order, with their times. Ctrl-C stops it with exit status 130.
 --exec runs a command, not a shell line, for each event, one at a time, with the event's JSON on
 standard input. A failing command is reported, and watch continues.
 
-With --json each event is one line. When piped, each line has these tab-separated fields: at, event,
-resource, scope, holder, session, token.""",
+Each event is one line; with --json, one JSON document.""",
     examples=(
         "gitlease watch",
         "gitlease watch F001 src/auth/",
@@ -189,13 +188,5 @@ def _begin(call: Call, resources: Sequence[Resource], said: Sequence[str]) -> No
 
 
 def _show_event(call: Call, event: WatchEvent) -> None:
-    if not output.on_terminal():
-        fields = (
-            *(sentences.rfc3339(event.at), event.kind, event.resource, event.scope),
-            *(event.holder or "", event.session or ""),
-            "" if event.token is None else str(event.token),
-        )
-        output.facts([(fields[0], "", fields[1:])])
-        sys.stdout.flush()
-    else:
-        output.line(sentences.happened(event, call.now()))
+    output.line(sentences.happened(event, call.now()))
+    sys.stdout.flush()

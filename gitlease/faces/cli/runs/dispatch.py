@@ -175,11 +175,10 @@ def _row(record: RunRecord, state: str, now: datetime) -> Row:
     since = moment_of(at)
     said = state if record.exit is None else f"{state} ({record.exit})"
     said += f": {record.message}" if record.message else ""
-    names, status = " ".join(record.resources), "" if record.exit is None else str(record.exit)
+    names = " ".join(record.resources)
     tail = (record.session, str(record.runner), shlex.join(record.command), record.log)
     return Row(
         cells=(names, said, sentences.clock_time(since, now), *tail),
-        fields=(names, state, status, sentences.rfc3339(since), *tail, record.message or ""),
         style=STYLES.get(state, ""),
     )
 

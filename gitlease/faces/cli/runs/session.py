@@ -43,10 +43,7 @@ and those of other people, are not touched.
 Whatever runs there stops, as with a lost lease.
 
 With --release your tasks are given back as well, like `gitlease release`. With --park live leases
-are kept for your next session, like `gitlease park`.
-
-When piped, each line of the list has these tab-separated fields: session, current (or empty),
-number of leases, since, expires_at, resources.""",
+are kept for your next session, like `gitlease park`.""",
     examples=(
         "gitlease session list",
         "gitlease session end",
@@ -235,12 +232,6 @@ def _row(call: Call, found: OwnSession, now: datetime) -> Row:
             humanize_duration(_age(found, now)),
             sentences.clock_time(found.expires_at, now),
             ", ".join(names[:SHOWN]) + more,
-        ),
-        fields=(
-            *head,
-            wire.seconds(found.since),
-            wire.seconds(found.expires_at),
-            " ".join(view.resource for view in found.leases),
         ),
         style="green" if found.current else "",
     )

@@ -196,7 +196,7 @@ def _answer(
         if key is not None:
             output.line(f"set {shown[0].key} to {shown[0].text}" if changed else shown[0].text)
             return
-        rows = [Row((e.key, e.text, e.source), (e.key, e.text, e.source)) for e in shown]
+        rows = [Row((e.key, e.text, e.source)) for e in shown]
         output.table(("KEY", "VALUE", "SOURCE"), rows)
 
     call.answer({"settings": [e._asdict() for e in shown]}, warnings=warnings, show=show)

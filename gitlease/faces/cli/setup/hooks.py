@@ -136,7 +136,7 @@ def _show(call: Call, states: Sequence[HookState]) -> int | None:
         for s in states:
             live = ("live" if s.proven else "live, not proven") if s.live else "not live"
             fields = (s.name, live, s.way, s.program or "", s.problem)
-            rows.append(Row(fields, fields, "" if s.live else "dim"))
+            rows.append(Row(fields, "" if s.live else "dim"))
         output.table(("HOOK", "STATE", "BY", "STARTS", "PROBLEM"), rows)
 
     missing = [s.name for s in states if not s.live]

@@ -230,7 +230,6 @@ def _add(
 
 
 def _list(call: Call) -> None:
-    from gitlease.core.instant import rfc3339
     from gitlease.faces.sentences import date_time
     from gitlease.wiring.gateway import open_tokens
 
@@ -239,12 +238,10 @@ def _list(call: Call) -> None:
     def show() -> None:
         rows, here = [], call.now()
         for x in found:
-            head, ends, in_words = (x.id, x.name, x.email, ",".join(sorted(x.scopes))), "", "never"
-            if x.expires_at is not None:
-                ends, in_words = rfc3339(x.expires_at), date_time(x.expires_at, here)
-            over = x.is_over(now)
-            cells = (*head, date_time(x.created_at, here), "expired" if over else in_words)
-            rows.append(Row(cells, (*head, rfc3339(x.created_at), ends), "dim" if over else ""))
+            head, over = (x.id, x.name, x.email, ",".join(sorted(x.scopes))), x.is_over(now)
+            ends = "never" if x.expires_at is None else date_time(x.expires_at, here)
+            cells = (*head, date_time(x.created_at, here), "expired" if over else ends)
+            rows.append(Row(cells, "dim" if over else ""))
         headings = ("ID", "NAME", "EMAIL", "SCOPES", "CREATED", "EXPIRES")
         output.table(headings, rows, otherwise="there are no tokens")
 

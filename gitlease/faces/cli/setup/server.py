@@ -176,7 +176,7 @@ def _show(call: Call, state: ServerState, folder: str) -> int | None:
         rows += [("kept", state.kept)] if state.kept else []
         people = (f"{user} is {', '.join(them)}" for user, them in settings.holders.items())
         rows += [("holder", text) for text in people]
-        output.facts([(name, text, (text,)) for name, text in rows])
+        output.facts(rows)
 
     if not missing:
         call.answer(body, warnings=_warnings(state), show=show)

@@ -36,11 +36,7 @@ whose dependencies are done, then the oldest.
 --all includes the others, each with the reason why you may not claim it. --mine lists what you
 carry instead, in any state (--all adds nothing): the tasks assigned to you and your leases, each
 with the state of its lease: live, parked, lapsed, taken over, theirs (held by someone who is also
-assigned, or came after you), or none. Parked ones come first, leases in other layers last.
-
-When piped, each line has these tab-separated fields: resource, why-not (empty if claimable), who,
-expires_at, priority, status, assigned, waits_for, file, title. With --mine: resource, state,
-taken_over_by, expires_at, priority, status, assigned, waits_for, file, title.""",
+assigned, or came after you), or none. Parked ones come first, leases in other layers last.""",
     examples=(
         "gitlease queue",
         "gitlease queue --all                  # include held, assigned and done tasks",
@@ -103,18 +99,11 @@ def carried_document(
 
 def _row(entry: Entry, reading: QueueReading, now: datetime) -> Row:
     view = lease_of(entry, reading)
-    status, priority, assigned, waits_for, file, title = _columns(entry.task, entry.waits_for)
-    why = entry.why_not.value if entry.why_not else ""
-    blocks = view is not None and view.state == "active" and not entry.claimable
-    expires = wire.seconds(view.expires_at) if view and blocks else ""
+    status, priority, assigned, waits_for, title = _columns(entry.task, entry.waits_for)
     name = entry.task.resource.text
     in_words = task_text.why_not(entry, view, now)
     return Row(
         cells=(name, priority, status, assigned, title, waits_for, in_words),
-        fields=(
-            *(name, why, entry.who or "", expires),
-            *(priority, status, assigned, waits_for, file, title),
-        ),
         style=STYLES.get(entry.why_not, "dim"),
     )
 
@@ -134,28 +123,22 @@ def _own_row(
 ) -> Row:
     view = lease_of(found, reading)
     waits_for = waits.get(found.task.resource.key, ()) if found.task else ()
-    status, priority, assigned, open_still, file, title = _columns(found.task, waits_for)
-    expires = wire.seconds(view.expires_at) if view else ""
+    status, priority, _, open_still, title = _columns(found.task, waits_for)
     how = in_layer(call, view, task_text.how(found, view, now))
     return Row(
         cells=(found.resource, how, priority, status, title, open_still),
-        fields=(
-            *(found.resource, found.state.value, found.by or "", expires),
-            *(priority, status, assigned, open_still, file, title),
-        ),
         style=OWN_STYLES.get(found.state, ""),
     )
 
 
 def _columns(task: Task | None, waits_for: Sequence[str]) -> tuple[str, ...]:
     if task is None:
-        return ("",) * 6
+        return ("",) * 5
     return (
         task_text.one_line(task.status),
         task_text.one_line(task.priority),
         task_text.listed(task.assigned),
         task_text.listed(waits_for),
-        task_text.path(task.file),
         task_text.one_line(task.title),
     )
 
@@ -216,13 +199,13 @@ def _show_next(call: Call, ref: str | None, cached: bool) -> None:
     name, view = entry.task.resource.text, lease_of(entry, reading)
     part = []
     if entry.parked and view is not None:
-        facts.append(("lease", task_text.why_not(entry, view, call.now()), ()))
+        facts.append(("lease", task_text.why_not(entry, view, call.now())))
         part = next_steps.scoped(view.scope)
     call.answer(
         {"task": wire.entry(entry, reading.views)},
         warnings=reading.warnings,
         next_steps=[call.typed("claim", name, options=part)],
-        show=lambda: output.facts([("task", name, (name,)), *facts]),
+        show=lambda: output.facts([("task", name), *facts]),
     )
 
 
