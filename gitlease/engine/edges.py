@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from gitlease.core.edge import Assignee, EdgeEdit, People, Progress, Task
-from gitlease.core.errors import Invalid, NotFound, PolicyRefused
+from gitlease.core.errors import Invalid, NotFound, PolicyRefused, shown
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.policy import reads_as_issue
 from gitlease.core.resources.pattern import fold
@@ -29,7 +29,7 @@ def _own_words() -> dict[Progress, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeRules:
-    """The settings of edges. ``required`` None: true if a task file exists.
+    """The settings of edges. ``required`` None: true if there is a task.
 
     ``statuses`` has the words of each status, first the one that is written.
     """
@@ -159,8 +159,16 @@ class Edges:
         """Whether names must be tasks here and this one is not."""
         if planned.task is not None or planned.resource.is_path:
             return False
+        return self.requires_tasks(self.files.read())
+
+    def requires_tasks(self, known: TaskList) -> bool:
+        """Whether names must be tasks: by the settings, else where there is any real task.
+
+        Other files in their place, such as notes or an Ansible role's ``tasks/main.yaml``, do not
+        count.
+        """
         required = self.rules.required
-        return self.files.exist() if required is None else required
+        return known.has_tasks if required is None else required
 
     def plan_end(
         self,
@@ -240,6 +248,15 @@ class Edges:
         return self.rules.commit if commit is None else commit
 
     def _check_open(self, task: Task, reopen: bool) -> None:
+        if task.progress is Progress.OTHER:
+            raise PolicyRefused(
+                f"{task.resource} cannot be claimed: no setting says what its status "
+                f"{shown(task.status)} means, in {task.file}",
+                resource=task.resource.text,
+                hints=(
+                    "add the word to todo, in_progress or done of tasks.statuses in .gitlease.yaml",
+                ),
+            )
         if not task.is_done:
             return
         shelved = self.rules.progress(task.status) is not Progress.DONE
@@ -280,9 +297,8 @@ class Edges:
 
     def _known(self, resources: Sequence[Resource], *, always: bool = False) -> _Known:
         names = any(not r.is_path for r in resources)
-        exist = (names or always) and self.files.exist()
-        required = self.rules.required if self.rules.required is not None else exist
-        return _Known(self.files.read() if exist else TaskList(), required)
+        found = self.files.read() if names or always else TaskList()
+        return _Known(found, self.requires_tasks(found))
 
 
 def _assignment_prefix(task: Task) -> str:

@@ -282,6 +282,11 @@ class TaskList:
     tasks: tuple[Task, ...] = ()
     problems: tuple[TaskProblem, ...] = ()
 
+    @property
+    def has_tasks(self) -> bool:
+        """Whether there is any real task, if only two files with one id."""
+        return bool(self.tasks) or any(problem.double for problem in self.problems)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskChange:
@@ -348,9 +353,6 @@ class TaskFiles(Protocol):
 
     An unusable task file is a problem that names file and line, never a traceback.
     """
-
-    def exist(self) -> bool:
-        """Whether the project has any task file, without parsing any."""
 
     def read(self, ref: str | None = None) -> TaskList:
         """Every task of the work tree, or of a ref. Raises NotFound for an unknown ref."""

@@ -80,7 +80,7 @@ def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
     if entry.why_not is WhyNot.DONE:
         return "done" if task.is_done or view is None else f"completed by {view.holder}"
     if entry.why_not is WhyNot.STATUS:
-        return f"status {printable(task.status.strip())} is neither todo nor in_progress"
+        return f"status {printable(task.status.strip())} is not in tasks.statuses"
     if entry.why_not is WhyNot.ASSIGNED or view is None:
         return f"assigned to {entry.who}"
     if entry.why_not is WhyNot.YOURS:

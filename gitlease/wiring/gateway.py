@@ -61,9 +61,6 @@ class _ReadOnly:
         self._files, self._clock = files, clock
         self._read: tuple[Instant, TaskList] | None = None
 
-    def exist(self) -> bool:
-        return bool(self.read().tasks)
-
     def read(self, ref: str | None = None) -> TaskList:
         if ref is not None:
             return self._files.read(ref)

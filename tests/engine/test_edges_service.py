@@ -124,6 +124,33 @@ def test_where_there_are_no_task_files_names_are_just_names(world: World) -> Non
         world.of(JO, required=True).claim([F002])
 
 
+@pytest.mark.parametrize("double", [False, True])
+def test_names_must_be_tasks_only_beside_a_real_task(world: World, double: bool) -> None:
+    problem = TaskProblem("tasks/main.yaml", "tasks/main.yaml:1: odd", frozenset({"main"}), double)
+    world.files[JO.holder] = MemoryTasks(problems=(problem,))
+    if not double:
+        assert world.of(JO).claim([parse_resource("deploy")]).edge == "none"
+        return
+    with pytest.raises(NotFound):
+        world.of(JO).claim([parse_resource("deploy")])
+
+
+def test_a_status_that_no_setting_knows_is_not_claimable(world: World) -> None:
+    pending = task("F001", status="pending", progress=Progress.OTHER)
+    world.files[JO.holder] = MemoryTasks.of(pending, task("F002"))
+    for claim in (
+        lambda: world.of(JO).claim([F002, F001]),
+        lambda: world.of(JO).claim([F001], ClaimOptions(takeover=True, reason="x", reopen=True)),
+        lambda: world.of(JO).start(F001, ClaimOptions()),
+    ):
+        with pytest.raises(PolicyRefused) as refused:
+            claim()
+        assert refused.value.resource == "F001"
+        assert all(word in refused.value.message for word in ("pending", "tasks/F001.md"))
+        assert "tasks.statuses" in refused.value.hints[0]
+    assert world.records() == []
+
+
 def test_a_done_task_is_claimed_only_by_reopening_it(world: World) -> None:
     done = task("F001", status="closed", progress=Progress.DONE)
     files = world.files[JO.holder] = MemoryTasks.of(done)

@@ -107,3 +107,15 @@ def test_a_bare_repository_has_nothing_to_recognise(clones: Clones, path_remote:
     git(one.parent / "bare.git", "config", "user.email", "jo@example.com")
     found = ask(one.parent / "bare.git", "init")
     assert (found["settings_file"], found["recognised"]) == (None, None)
+
+
+def test_notes_below_tasks_do_not_make_names_tasks(clones: Clones, path_remote: Remote) -> None:
+    (one,) = clones(1)
+    put(one, "tasks/todo.md", "- buy milk\n")
+    put(one, "tasks/main.yaml", "- name: install\n  apt: {name: curl}\n")
+    gitlease(one, "claim", "deploy")
+    put(one, "tasks/F001.md", "---\nid: F001\nstatus: pending\n---\n")
+    refused = run_gitlease(("claim", "release-it", "--json"), one)
+    assert json.loads(refused.stdout)["error"]["code"] == "not_found"
+    refused = run_gitlease(("claim", "F001", "--json"), one)
+    assert (refused.returncode, json.loads(refused.stdout)["error"]["resource"]) == (6, "F001")

@@ -80,7 +80,7 @@ def test_all_shows_why_not(desks: tuple[Desk, Desk]) -> None:
     assert "held by bob@example.com (lease of path:src) until 12:15:00Z" in told["F003"]
     assert told["F004"].rstrip().endswith("assigned to bob@example.com")
     assert told["F005"].rstrip().endswith("done")
-    assert told["F006"].rstrip().endswith("status review is neither todo nor in_progress")
+    assert told["F006"].rstrip().endswith("status review is not in tasks.statuses")
     assert told["F007"].rstrip().endswith("Mine")
 
 
@@ -292,7 +292,9 @@ def test_every_worker_gets_another_task_until_nothing_is_left(desks: tuple[Desk,
     ran = ada.run("next", "--claim", "--session", "late", "--json")
     assert (ran.code, ran.json["error"]["code"]) == (1, "nothing_left")
     assert ran.json["error"]["next"] == ["gitlease queue --all --session late"]
-    assert ran.err.startswith("nothing is left to claim: 1 done, 1 in another status, 1 assigned ")
+    assert ran.err.startswith(
+        "nothing is left to claim: 1 done, 1 in a status that tasks.statuses lacks, 1 "
+    )
 
 
 def test_nothing_left_names_the_whole_queue() -> None:
@@ -480,7 +482,7 @@ def test_show_of_a_task_that_has_no_lease(ada: Desk) -> None:
     )
     assert last("F004") == "F004 has no lease: assigned to bob@example.com"
     assert last("F005") == "F005 has no lease: done"
-    assert last("F006") == "F006 is free"
+    assert last("F006") == "F006 has no lease: status review is not in tasks.statuses"
     assert last("F007") == "F007 is free"
     said = ["F008 is free", "no task file and no record has this name"]
     assert ada.ok("show", "F008").out.splitlines() == said

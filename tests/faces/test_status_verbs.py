@@ -53,7 +53,8 @@ def test_start_leaves_a_word_that_means_in_progress() -> None:
     assert ada.tasks["F001"].status == "doing"
 
 
-def test_start_answers_what_claim_answers(ada: Desk) -> None:
+def test_start_answers_what_claim_answers() -> None:
+    ada, _ = make_desks(task("F001"), task("F002"), rules=RULES)
     started = ada.ok("start", "F001", "--commit", "--json").json
     claimed = ada.ok("claim", "F002", "--commit", "--json").json
     assert list(started) == list(claimed)

@@ -46,9 +46,6 @@ class Files(NoTaskFiles):
 
     found = TaskList(tuple(task(name.text) for name in TASKS))
 
-    def exist(self) -> bool:
-        return True
-
     def read(self, ref: str | None = None) -> TaskList:
         return self.found
 

@@ -27,9 +27,6 @@ class NoInbox:
 class NoTaskFiles:
     """The task files of a repository that can have none: all names are just names."""
 
-    def exist(self) -> bool:
-        return False
-
     def read(self, ref: str | None = None) -> TaskList:
         return TaskList()
 

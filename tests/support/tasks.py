@@ -55,9 +55,6 @@ class MemoryTasks:
             self.alive.clear()
             raise Killed
 
-    def exist(self) -> bool:
-        return bool(self.tasks or self.problems)
-
     def read(self, ref: str | None = None) -> TaskList:
         return TaskList(tuple(self.tasks.values()), self.problems)
 

@@ -232,13 +232,13 @@ class StaleService:
         return store.known(layer) if cached else store.fetch(layer)
 
     def _board(self, scene: _Scene) -> tuple[Board, Sequence[TaskProblem]]:
-        files, required = self._service.edges.files, self._service.edges.rules.required
-        listed = files.read()
+        edges = self._service.edges
+        listed = edges.files.read()
         board = Board(
             tasks={task.resource.key: task for task in listed.tasks},
             records=scene.records,
             persons=self._persons(scene, [name for t in listed.tasks for name in t.assigned]),
-            rules=replace(self._rules, required=files.exist() if required is None else required),
+            rules=replace(self._rules, required=edges.requires_tasks(listed)),
             now=self._service.clock.now().wall_ms,
             broken=frozenset(key for problem in listed.problems for key in problem.keys),
             own=lambda holder: same_person(holder, self._service.actor.holder),

@@ -158,7 +158,7 @@ def hand_out(entries: Iterable[Entry]) -> list[Entry]:
 
 _WHY = {
     WhyNot.DONE: "done",
-    WhyNot.STATUS: "in another status",
+    WhyNot.STATUS: "in a status that tasks.statuses lacks",
     WhyNot.ASSIGNED: "assigned to others",
     WhyNot.HELD: "held",
     WhyNot.YOURS: "yours already",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from gitlease.core.edge import Progress, Task
-from gitlease.core.errors import GitleaseError, Invalid, NothingLeft
+from gitlease.core.errors import GitleaseError, Invalid, NothingLeft, shown
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
@@ -304,12 +305,14 @@ class TaskQueue:
             x.lease_id: x for part in (entries, carried) for e in part if (x := e.lease) is not None
         }
         views = self._session.views(look, list(leases.values()))
+        next_up = tuple(hand_out(entries))
+        said = look.warnings + _problems(found)
         return QueueReading(
             entries=tuple(entries),
-            next_up=tuple(hand_out(entries)),
+            next_up=next_up,
             carried=tuple(carried),
             views=dict(zip(leases, views, strict=True)),
-            warnings=look.warnings + _problems(found),
+            warnings=said if next_up else said + unknown_statuses(found.tasks),
         )
 
     def _recent_losses(self, look: Look, carried: Iterable[Carry]) -> tuple[Taken, ...]:
@@ -361,6 +364,19 @@ def _notes(look: Look, reading: QueueReading) -> tuple[Note, ...]:
         except Invalid:
             continue  # lists report the damage; a briefing goes on without it
     return tuple(notes)
+
+
+def unknown_statuses(tasks: Iterable[Task]) -> tuple[str, ...]:
+    """A warning that names the status words of tasks which no setting knows."""
+    counted = Counter(t.status.strip() for t in tasks if t.progress is Progress.OTHER)
+    if not counted:
+        return ()
+    named = [f"{shown(word)} ({many})" for word, many in counted.most_common(PROBLEMS_SHOWN)]
+    more = f" and {len(counted) - len(named)} more" if len(counted) > len(named) else ""
+    return (
+        f"statuses that tasks.statuses in .gitlease.yaml lacks, so that their tasks cannot be "
+        f"claimed: {', '.join(named)}{more}",
+    )
 
 
 def _problems(found: TaskList) -> tuple[str, ...]:

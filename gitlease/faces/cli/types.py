@@ -101,8 +101,7 @@ def one_of(*words: str) -> Completer:
 def known_names(ctx: click.Context) -> Iterable[str]:
     """Complete tasks and leases."""
     ledger = ctx.find_root().obj.ledger
-    look, files = ledger.known_look(), ledger.edges.files
-    tasks = files.read().tasks if files.exist() else ()
+    look, tasks = ledger.known_look(), ledger.edges.files.read().tasks
     return sorted({x.resource.text for x in (*tasks, *(look.leases if look else ()))})
 
 

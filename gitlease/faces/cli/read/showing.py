@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gitlease.core.resources.resource import WHOLE, scopes_overlap
-from gitlease.engine.queue.order import WhyNot
 from gitlease.faces import sentences, task_text, wire
 from gitlease.faces.cli import output
 from gitlease.faces.cli.read.reading import whose
@@ -90,7 +89,7 @@ def _unleased(resource: Resource, scope: str, found: FoundTask, now: datetime) -
     entry, view = found.entry, found.view
     name = entry.task.resource if entry else resource
     elsewhere = view and view.resource == str(name) and not scopes_overlap(view.scope, scope)
-    if entry is None or elsewhere or entry.why_not in (None, WhyNot.STATUS):
+    if entry is None or elsewhere or entry.why_not is None:
         return f"{name} is free"
     return f"{name} has no lease: {task_text.why_not(entry, view, now)}"
 

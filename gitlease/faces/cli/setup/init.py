@@ -47,7 +47,7 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool) -> None
     path, suggested = written if written else (None, None)
     found = suggested if suggested and suggested.folder else None
     recognised = _recognised(found.files, found.folder or "") if found else None
-    tasks = (found is not None and found.files > 0) or workspace.ledger.edges.files.exist()
+    tasks = (found is not None and found.files > 0) or workspace.ledger.edges.files.read().has_tasks
     reading, warnings = _confirmed(call, undo=undo_rollback, accept=accept_rollback)
     body: wire.Document = {
         "settings_file": path,
