@@ -1,7 +1,7 @@
 """Who works in a work tree now, as far as this machine knows: a note of each session and run.
 
-The notes lie in the git directory of the work tree itself, so that linked work trees are apart. The
-shim of ``reference-transaction`` looks for their folder alone: it is there while any note is.
+The notes lie in the git directory of the work tree itself, so that linked work trees are apart.
+Their folder exists while there is any note.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import drop_leftovers, load_json, store_json
@@ -22,8 +22,6 @@ RECENT = 1_800
 RUN = "run"
 LONGEST_NAME = 120  # bytes of what names a note
 LARGEST = 16_384
-# Cursor's terminal may not know the conversation that its hooks name, only that it is an agent's.
-UNNAMED = {"cursor": "CURSOR_AGENT"}
 BY_PLACE = "worktree:"  # sessions that are named after the work tree
 
 
@@ -104,29 +102,20 @@ def others(
     host: str,
     *,
     now: float,
-    environ: Mapping[str, str],
     key: str = "",
-    above: Collection[int] = (),
 ) -> list[Present]:
     """The live sessions in a work tree but those of the caller, the longest there first.
 
-    The caller's are the note of ``key``, those with one of the names in ``own``, and those whose
-    process is in ``above``, where it is another one: hosts run several sessions in one process.
-    A name that a linked work tree gives tells nothing where several work in it.
-    ``host`` is this machine.
+    The caller's are the note of ``key`` and those with one of the names in ``own``. A name that a
+    linked work tree gives tells nothing where several work in it. ``host`` is this machine.
     """
     notes = [one for one in _notes(git_dir) if one[0] != _note(git_dir, key)]
     noted = [(x, now - seen) for _, x, seen in notes if x is not None]
-    live = [(x, age) for x, age in noted if _is_live(x, host, age)]
+    live = [x for x, age in noted if _is_live(x, host, age)]
     named = Counter(name for _, x, _ in _notes(git_dir) if x is not None for name in x.names)
     sure = {name for name in own if named[name] < 2 or not name.startswith(BY_PLACE)}
-    mine = [x for x, _ in live if not sure.isdisjoint(x.names)]
-    known = {x.pid for x in mine}
-    mine += [x for x, _ in live if x.pid not in known and _is_above(x, above, host)]
-    if not mine:
-        unnamed = [(age, x) for x, age in live if environ.get(UNNAMED.get(x.by, ""))]
-        mine = [min(unnamed, key=lambda one: one[0])[1]] if unnamed else []
-    return sorted((x for x, _ in live if x not in mine), key=lambda x: (x.since, x.session))
+    live = [x for x in live if sure.isdisjoint(x.names)]
+    return sorted(live, key=lambda x: (x.since, x.session))
 
 
 def _is_live(present: Present, host: str, age: float) -> bool:
@@ -136,11 +125,6 @@ def _is_live(present: Present, host: str, age: float) -> bool:
         if present.by == RUN:
             return True
     return abs(age) < RECENT
-
-
-def _is_above(present: Present, above: Collection[int], host: str) -> bool:
-    here = present.host == host and present.pid in above
-    return here and still_runs(present.pid, present.started)
 
 
 def _notes(git_dir: str) -> Iterator[tuple[str, Present | None, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor
@@ -29,19 +29,17 @@ def shared_with(
     names: Collection[str],
     *,
     now: float,
-    environ: Mapping[str, str],
     key: str = "",
-    above: Collection[int] = (),
 ) -> SharedTree | None:
     """Who else works in this work tree, as far as this machine knows; None for nobody.
 
-    ``names`` are the sessions of the caller, ``key`` is that of its note, and ``above`` are its
-    ancestor processes; ``now`` is in seconds since the epoch.
+    ``names`` are the sessions of the caller, and ``key`` is that of its note; ``now`` is in seconds
+    since the epoch.
     """
     if repository.toplevel is None:
         return None
     git_dir, host = repository.git_dir, here(0) or ""
-    found = presence.others(git_dir, names, host, now=now, environ=environ, key=key, above=above)
+    found = presence.others(git_dir, names, host, now=now, key=key)
     if not found:
         return None
     path = free_worktree(repository, min(names, key=len, default="") or "mine")

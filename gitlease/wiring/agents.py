@@ -122,7 +122,7 @@ def others_in(context: AgentContext, key: str, *, now: float) -> SharedTree | No
     from gitlease.guard.sharing import shared_with
 
     repository = context.workspace.repository
-    return shared_with(repository, context.family, now=now, environ=os.environ, key=key)
+    return shared_with(repository, context.family, now=now, key=key)
 
 
 @dataclass(frozen=True, slots=True)

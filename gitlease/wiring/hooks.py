@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
-from gitlease.core.instant import MS
 from gitlease.engine.ports import Clock, Inbox
 from gitlease.git.repository import Repository, discover
 from gitlease.git.run import clean_environment
@@ -22,7 +21,6 @@ from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
-    from gitlease.guard.sharing import SharedTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,6 @@ class HookContext:
     inbox: Inbox
     clock: Clock
     environ: Mapping[str, str]
-    mode: str
 
     def start_beat(self) -> bool:
         """Start a process that renews what this run holds, if that is due; whether it was started.
@@ -57,20 +54,6 @@ class HookContext:
         env |= {k: v for k, v in self.environ.items() if k in ("GIT_DIR", "GIT_WORK_TREE")}
         top = self.repository.toplevel or self.repository.git_dir
         return start_detached(["hook", "beat"], cwd=top, env=env)
-
-    def stashes_work_of(self, lines: Sequence[str]) -> SharedTree | None:
-        """Who else works in this work tree, if this update of references is a stash."""
-        from gitlease.git.processes import ancestors
-        from gitlease.guard.sharing import shared_with
-        from gitlease.guard.stashing import is_stash
-
-        if self.mode == "off" or not is_stash(self.repository, lines):
-            return None
-        session = self.identity.actor.session
-        now = self.clock.now().wall_ms / MS
-        names = [session] if session else []
-        above = frozenset(ancestors())
-        return shared_with(self.repository, names, now=now, environ=self.environ, above=above)
 
     def beat(self) -> None:
         """Renew what this run holds, one push for each due layer. What has landed is completed."""
@@ -127,7 +110,6 @@ def open_hooks(
         inbox=place.inbox(identity.actor),
         clock=clock,
         environ=environ,
-        mode=settings.guard_mode,
     )
 
 

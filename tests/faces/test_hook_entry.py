@@ -74,6 +74,11 @@ def failing(error: Exception) -> Callable[[], Any]:
 # --- statuses -------------------------------------------------------------------------------------
 
 
+def test_the_former_hook_of_refs_refuses_no_stash(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_hook(["reference-transaction", "prepared"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
 def test_nothing_held_is_nothing_said(hooked: Hooked) -> None:
     for name in ("pre-commit", "post-commit", "post-checkout", "post-merge", "post-rewrite"):
         assert hooked.run(name) == (0, [])

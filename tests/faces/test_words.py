@@ -21,7 +21,7 @@ from support.repos import commit_file, git
 import gitlease
 from gitlease.faces.cli.app import ALIASES
 from gitlease.install.hooks.places import CONFIG_HOOKS
-from gitlease.install.hooks.shims import HOOKS, UNMANAGED
+from gitlease.install.hooks.shims import HOOKS
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
 
@@ -420,9 +420,7 @@ def test_lines_that_are_only_shown_install_nothing(jo: Path, file: str, text: st
         hints
         == {
             "lefthook.yml": ["lefthook install"],
-            ".pre-commit-config.yaml": [
-                f"pre-commit install {' '.join(f'-t {x}' for x in HOOKS if x != UNMANAGED)}"
-            ],
+            ".pre-commit-config.yaml": [f"pre-commit install {' '.join(f'-t {x}' for x in HOOKS)}"],
         }[file]
     )
 

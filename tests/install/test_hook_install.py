@@ -19,12 +19,10 @@ from gitlease.faces.hooks.entry import HOOKS as HANDLED
 from gitlease.git.repository import Repository, discover
 from gitlease.guard.idle_marker import ACTIVITY, COMMIT, MESSAGE, MOST_PLACES, NOW, WHO
 from gitlease.guard.ports import IdleMarker
-from gitlease.guard.presence import FOLDER
 from gitlease.install.hooks.install import install, uninstall
 from gitlease.install.hooks.managers import (
     add_to_lefthook,
     add_to_pre_commit,
-    hook_lines,
     pre_commit_hooks,
     pre_commit_lines,
     without_section,
@@ -33,7 +31,6 @@ from gitlease.install.hooks.places import Way
 from gitlease.install.hooks.shims import (
     CHECKED,
     HOOKS,
-    UNMANAGED,
     SectionForm,
     find_section,
     is_current,
@@ -46,8 +43,6 @@ pytestmark = pytest.mark.sampled(3)
 
 ROOT = Path(__file__).parents[2]
 POSTS = [name for name in HOOKS if name.startswith("post-")]
-MANAGED = [name for name in HOOKS if name != UNMANAGED]
-STASHED = f"{'0' * 40} {'a' * 40} refs/stash\n".encode()
 COMMITS = ["pre-commit", "pre-merge-commit"]
 MESSAGES = ["prepare-commit-msg", "commit-msg"]
 ALL_SHELLS = ["sh", "dash", "bash", "busybox", "ksh93", "mksh", "zsh"]
@@ -591,27 +586,6 @@ def test_only_what_is_checked_stops_git(repo: HookRepo, shell: str) -> None:
         repo.answer(status)
         ends = {name: fire(repo, name, shell).returncode for name in HOOKS}
         assert ends == {name: int(name in stops) for name in HOOKS}
-        (repo.root / ".git" / FOLDER).mkdir(parents=True, exist_ok=True)
-        stash = fire(repo, UNMANAGED, shell, args=["prepared"], input=STASHED)
-        assert stash.returncode == int(status == 1)
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_only_a_stash_beside_somebody_starts_gitlease(repo: HookRepo, shell: str) -> None:
-    """And not what every commit and every fetch does, nor what git is done with."""
-
-    def starts(state: str, given: bytes) -> bool:
-        assert fire(repo, UNMANAGED, shell, args=[state], input=given).returncode == 0
-        return called(repo) == {UNMANAGED}
-
-    assert not starts("prepared", STASHED)
-    (repo.root / ".git" / FOLDER).mkdir(parents=True)
-    assert starts("prepared", STASHED)
-    for state in ("preparing", "committed", "aborted"):
-        assert not starts(state, STASHED)
-    for ref in (b"HEAD", b"refs/heads/refs/stash2", b"refs/remotes/o/refs/stash/x"):
-        assert not starts("prepared", STASHED.replace(b"refs/stash", ref))
-    assert not starts("prepared", b"")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -620,8 +594,7 @@ def test_a_strict_script_goes_on_after_our_section(repo: HookRepo, shell: str, n
     """With -e and -u, a marker that holds, one that does not, and a gitlease that fails."""
     data = b"set -eu\n" + section(name, SectionForm.SECTION) + b'echo "mine $# ${1-}"\ncat\n'
     hook = repo.write("hook", data)
-    (repo.root / ".git" / FOLDER).mkdir(parents=True)
-    given = STASHED if name == UNMANAGED else b"in\nput\n"
+    given = b"in\nput\n"
     among = IdleMarker(clear_until=LATER, tasks=True, below=("a",))
     for idle in (IdleMarker(clear_until=LATER), among, IdleMarker()):
         repo.set_idle(idle)
@@ -632,22 +605,6 @@ def test_a_strict_script_goes_on_after_our_section(repo: HookRepo, shell: str, n
     repo.answer(1)
     done = fire(repo, name, shell, hook=hook, input=given, args=["prepared"])
     assert done.returncode == int(name in CHECKED)
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_the_lines_for_a_stash_leave_a_script_its_input(repo: HookRepo, shell: str) -> None:
-    lines = "\n".join(hook_lines(UNMANAGED)).encode()
-    hook = repo.write("hook", b"set -eu\n" + lines + b'\necho "mine $1"\ncat\n')
-    (repo.root / ".git" / FOLDER).mkdir(parents=True)
-    for given, starts in ((STASHED, {UNMANAGED}), (STASHED.replace(b"stash", b"x"), set())):
-        repo.answer(0)
-        done = fire(repo, UNMANAGED, shell, hook=hook, args=["prepared"], input=given)
-        assert (done.returncode, done.stdout) == (0, b"mine prepared\n" + given)
-        assert called(repo) == starts
-        repo.answer(1)
-        done = fire(repo, UNMANAGED, shell, hook=hook, args=["prepared"], input=given)
-        assert done.returncode == len(starts)
-        called(repo)
 
 
 @pytest.mark.parametrize("shell", [s for s in SHELLS if s not in ("sh", "dash")])
@@ -776,7 +733,7 @@ CONFIG = b"# mine\nrepos:   # all\n# first\n\n    -   repo: x\n        hooks: []
 def test_lines_for_pre_commit_are_yaml_and_come_out_again(data: bytes) -> None:
     import yaml
 
-    new = add_to_pre_commit(data, tuple(MANAGED))
+    new = add_to_pre_commit(data, tuple(HOOKS))
     assert new is not None
     items = yaml.safe_load(new)["repos"]
     assert len(items) == 2
@@ -784,7 +741,7 @@ def test_lines_for_pre_commit_are_yaml_and_come_out_again(data: bytes) -> None:
         *("gitlease-guard", "gitlease-guard-push", "gitlease-trailer", "gitlease-message"),
         "gitlease-renew",
     ]
-    assert pre_commit_hooks(new) >= set(MANAGED)
+    assert pre_commit_hooks(new) >= set(HOOKS)
     assert without_section(new) == data
     few = add_to_pre_commit(data, ("pre-commit",))
     assert few is not None
@@ -817,7 +774,7 @@ def test_the_hooks_for_pre_commit_name_what_there_is() -> None:
 
     items = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     assert pre_commit_hooks(b"".join(b"- id: %s\n" % item["id"].encode() for item in items)) >= set(
-        MANAGED
+        HOOKS
     )
     for item in items:
         assert item["entry"].split()[:2] == ["gitlease", "hook"]

@@ -5,6 +5,7 @@ Debian has none of them (its pre-commit is too old): where one is missing its st
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -118,9 +119,8 @@ def managed(request: pytest.FixtureRequest, made_pair: Pair, pair: Pair, tmp_pat
 
 
 def test_every_hook_is_shown_as_live(managed: Managed) -> None:
-    shown = typed(managed.jo, "gitlease", "hooks", "status")
-    lines = [x.split() for x in shown.splitlines()[1:]]
-    assert [x[0] for x in lines if x[1].startswith("live")] == list(HOOKS), shown
+    shown = json.loads(typed(managed.jo, "gitlease", "hooks", "status", "--json"))
+    assert [x["name"] for x in shown["hooks"] if x["proven"]] == list(HOOKS), shown
 
 
 def test_a_commit_of_what_another_holds_is_stopped_and_said(managed: Managed) -> None:

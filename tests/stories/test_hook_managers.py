@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -20,12 +20,11 @@ from gitlease.install.hooks import places
 from gitlease.install.hooks.install import install, uninstall
 from gitlease.install.hooks.managers import hook_lines, lefthook_snippet, pre_commit_lines
 from gitlease.install.hooks.places import Way
-from gitlease.install.hooks.shims import CHECKED, HOOKS, UNMANAGED
+from gitlease.install.hooks.shims import CHECKED, HOOKS
 from gitlease.install.hooks.status import hook_states
 from gitlease.install.hooks.write import Plan
 
 ROOT = Path(__file__).parents[2]
-MANAGED = tuple(name for name in HOOKS if name != UNMANAGED)
 CALLS = ["pre-commit ", "prepare-commit-msg ", "commit-msg ", "post-commit "]
 MINE = b'echo mine >>"$CALLS"\n'
 PYTHON = b"#!/usr/bin/env python3\nimport os\nprint('mine', file=open(os.environ['CALLS'], 'a'))\n"
@@ -253,8 +252,6 @@ def test_the_lines_that_are_told_stop_a_script_wherever_they_stand(
     mine = 'echo "mine $(cat)" >>"$CALLS"\ntrue\n'
     for name, lines in scripts(put_in(repo)).items():
         hook = folder / os.path.basename(name)
-        if hook.name == UNMANAGED:  # it would count its own reading with that of the push
-            continue
         hook.write_text(f"#!/bin/sh\n{strict}gitlease_in=before\n{lines}{mine}")
         hook.chmod(0o755)
     repo.answer(ANSWERS[gitlease], broken=gitlease == "is broken")
@@ -296,21 +293,19 @@ def test_the_lines_that_are_told_are_live_once_they_are_added(
     git(repo.root, "config", "core.hooksPath", ".husky/_" if husky else str(folder))
     if husky:
         repo.write(".husky/_/h", HUSKY, 0o644)
-        for name in MANAGED:
+        for name in HOOKS:
             repo.write(f".husky/_/{name}", b'#!/usr/bin/env sh\n. "$(dirname "$0")/h"')
     for name, lines in scripts(put_in(repo)).items():
         hook = folder / os.path.basename(name)
         hook.write_text(f"#!/bin/sh\n# ours\nset -eu\n\n{lines}echo no >>ran\n")
         hook.chmod(0o644 if husky else 0o755)
     monkeypatch.setenv("PATH", repo.env["PATH"])
-    told = MANAGED if husky else HOOKS  # git itself calls the last one, by a file of ours
-    alone = {} if told == HOOKS else {UNMANAGED: (False, False, "")}
-    assert shown_states(repo) == {**dict.fromkeys(told, (True, False, "your own hook")), **alone}
+    assert shown_states(repo) == dict.fromkeys(HOOKS, (True, False, "your own hook"))
     assert not (repo.root / "ran").exists()
     before = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
     again = put_in(repo, yes=True)
-    assert (len(again.changes), again.lines) == (len(alone), ())
-    assert any(note.startswith(f"{', '.join(told)} call gitlease already") for note in again.notes)
+    assert (again.changes, again.lines) == ((), ())
+    assert any(note.startswith(f"{', '.join(HOOKS)} call gitlease already") for note in again.notes)
     take_out(repo)
     assert {file: file.read_bytes() for file in before} == before
 
@@ -380,22 +375,21 @@ def test_lefthook_lines_that_were_added_by_hand_are_enough(repo: HookRepo) -> No
     with (repo.root / "lefthook.yml").open("a") as file:
         file.write(f"{main}\n")
     again = put_in(repo, yes=True)
-    assert ([x.path for x in again.changes], again.lines) == ([str(repo.hooks / UNMANAGED)], ())
+    assert (again.changes, again.lines) == ((), ())
     assert "names our hooks already" in again.notes[0]
 
 
 def test_husky(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> None:
     repo.write(".husky/_/h", HUSKY, 0o644)
-    for name in MANAGED:
+    for name in HOOKS:
         repo.write(f".husky/_/{name}", b'#!/usr/bin/env sh\n. "$(dirname "$0")/h"')
     repo.write(".husky/pre-commit", MINE, 0o644)
     git(repo.root, "config", "core.hooksPath", ".husky/_")
     before = snapshot(repo.root)
     asked = put_in(repo)
-    files = [f".husky/{name}" for name in MANAGED]
+    files = [f".husky/{name}" for name in HOOKS]
     assert (asked.way, asked.changes, list(scripts(asked))) == (Way.HUSKY, (), files)
     assert_untouched(before, snapshot(repo.root))
-    assert f"{UNMANAGED} is for no manager: --yes puts it into .husky/_" in asked.notes
     put_in(repo, yes=True)
     assert snapshot(repo.root)["tree/.husky/_/pre-commit"] == before["tree/.husky/_/pre-commit"]
     assert all_proven(repo, monkeypatch)
@@ -413,7 +407,7 @@ def test_husky(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> None:
 def problems(repo: HookRepo) -> set[str]:
     """What is wrong with the hooks that a manager carries."""
     states = hook_states(discover(str(repo.root)))
-    return {state.problem for state in states if state.name != UNMANAGED}
+    return {state.problem for state in states}
 
 
 def test_pre_commit(repo: HookRepo) -> None:
@@ -425,10 +419,10 @@ def test_pre_commit(repo: HookRepo) -> None:
     assert any("id: gitlease-guard" in line for line in asked.lines)
     assert_untouched(before, snapshot(repo.root))
     done = put_in(repo, yes=True)
-    assert done.lines == ("pre-commit install " + " ".join(f"-t {name}" for name in MANAGED),)
+    assert done.lines == ("pre-commit install " + " ".join(f"-t {name}" for name in HOOKS),)
     assert put_in(repo, yes=True).changes == ()
     assert problems(repo) == {
-        f"git does not call pre-commit yet: pre-commit install -t {n}" for n in MANAGED
+        f"git does not call pre-commit yet: pre-commit install -t {n}" for n in HOOKS
     }
     made = b"#!/usr/bin/env bash\n# File generated by pre-commit: https://pre-commit.com\n"
     hook = repo.write(".git/hooks/pre-commit", made)
@@ -457,12 +451,68 @@ def test_lefthook(repo: HookRepo) -> None:
     assert taken.read_bytes() == b"extends: [x.yml]\n"
 
 
+FORMER = (
+    b"# BEGIN gitlease reference-transaction v2 file: see `gitlease hooks --help`\n"
+    b"exit 1\n# END gitlease reference-transaction\n"
+)
+
+
+@pytest.mark.parametrize("act", [put_in, take_out])
+@pytest.mark.parametrize("mine", [b"", MINE])
+def test_the_former_hook_of_refs_is_removed(
+    repo: HookRepo, way: Way, act: Callable[[HookRepo], Plan], mine: bytes
+) -> None:
+    """Stashes work again, and another's lines in that hook stay."""
+    name = "reference-transaction"
+    hook = repo.write(f".git/hooks/{name}", b"#!/bin/sh\n" + FORMER + mine)
+    script = repo.write(f".git/gitlease/hooks/{name}", b"#!/bin/sh\n" + FORMER)
+    git(repo.root, "config", "--local", f"hook.gitlease-{name}.command", str(script))
+    act(repo)
+    assert not script.exists()
+    assert run_git(repo.root, "config", f"hook.gitlease-{name}.command").returncode == 1
+    assert (hook.read_bytes() if hook.exists() else b"") == (b"#!/bin/sh\n" + mine if mine else b"")
+
+
+MOVES = ("{}.legacy", "{}.old", "{}.pre-husky", "old-hooks/{}")
+
+
+@pytest.mark.parametrize("moved", MOVES)
+def test_a_hook_that_a_manager_moved_is_removed(repo: HookRepo, moved: str) -> None:
+    """One of a chain, too: the hook that it goes on to takes its place again."""
+    python = repo.write(".git/hooks/commit-msg", PYTHON)
+    put_in(repo)
+    (repo.hooks / "old-hooks").mkdir()
+    for name in HOOKS:
+        (repo.hooks / name).rename(repo.hooks / moved.format(name))
+    take_out(repo)
+    assert [x for x in repo.hooks.rglob("*") if x.is_file() and b"gitlease" in x.read_bytes()] == []
+    assert (repo.hooks / moved.format("commit-msg")).read_bytes() == PYTHON
+    assert not python.exists()
+
+
+def test_a_hook_that_pre_commit_moved_is_live(
+    repo: HookRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_in(repo)
+    hook = repo.hooks / "pre-commit"
+    hook.rename(repo.hooks / "pre-commit.legacy")
+    framework = repo.write(
+        "framework", b"#!/bin/sh\n[ $2 = hook-impl ] && exec $6/pre-commit.legacy\n"
+    )
+    made = f"#!/bin/sh\n# File generated by pre-commit\nINSTALL_PYTHON={framework}\n"
+    repo.write(".git/hooks/pre-commit", made.encode())
+    monkeypatch.setenv("PATH", repo.env["PATH"])
+    state = hook_states(discover(str(repo.root)))[0]
+    assert (state.live, state.proven) == (True, True)
+    assert "pre-commit.legacy" in state.way
+
+
 def commands() -> list[tuple[str, list[str]]]:
     """What pre-commit and lefthook are given for each hook, and husky's people to type."""
-    hooks = yaml.safe_load("repos:\n" + pre_commit_lines(MANAGED))["repos"][0]["hooks"]
+    hooks = yaml.safe_load("repos:\n" + pre_commit_lines(HOOKS))["repos"][0]["hooks"]
     words = [(hook["stages"][0], shlex.split(hook["entry"])) for hook in hooks]
-    runs = yaml.safe_load(lefthook_snippet(MANAGED))
-    words += [(name, ["sh", "-c", runs[name]["commands"]["gitlease"]["run"]]) for name in MANAGED]
+    runs = yaml.safe_load(lefthook_snippet(HOOKS))
+    words += [(name, ["sh", "-c", runs[name]["commands"]["gitlease"]["run"]]) for name in HOOKS]
     lines = [(name, "\n".join(hook_lines(name))) for name in HOOKS]
     return words + [(name, ["sh", "-e", "-c", text, "husky"]) for name, text in lines]
 
@@ -478,7 +528,7 @@ def test_the_commands_for_managers_stop_git_only_for_what_was_checked(repo: Hook
     for status in (0, 1, 70):
         repo.answer(status)
         for name, words in commands():
-            stops = status == 1 and name in CHECKED and name != UNMANAGED  # no stash is told
+            stops = status == 1 and name in CHECKED
             assert run(repo, words).returncode == int(stops), words
     repo.answer(1, broken=True)
     for _, words in commands():
@@ -538,6 +588,6 @@ def test_a_git_that_reads_hooks_from_its_configuration(
         words = ["sh", "-c", f'{command} "$@"', command, "x"]
         done = subprocess.run(words, cwd=repo.root, env=clean_env(repo.env), input=b"", check=False)
         assert done.returncode == 0
-    assert [call.split()[0] for call in repo.calls()] == list(MANAGED)  # "x" is no state
+    assert [call.split()[0] for call in repo.calls()] == list(HOOKS)
     take_out(repo)
     assert_untouched(before, snapshot(repo.root))

@@ -98,7 +98,7 @@ def test_the_name_of_a_linked_work_tree_makes_nobody_the_same(one: Agent) -> Non
         Agent(one.at, session=session).sends("session-start", cwd=str(place))
     git_dir = git(place, "rev-parse", "--absolute-git-dir")
     host = short_host() or ""
-    both = presence.others(git_dir, (), host, now=one.at.clock.wall_ms / 1e3, environ={})
+    both = presence.others(git_dir, (), host, now=one.at.clock.wall_ms / 1e3)
     assert len(both) == 2
     shared = set(both[0].names) & set(both[1].names)
     assert all(name.startswith("worktree:") for name in shared)

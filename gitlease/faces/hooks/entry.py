@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gitlease.wiring.hooks import HookContext
 
 BLOCKED = 1
+FORMER = "reference-transaction"  # the shims of earlier versions still call it
 USAGE = 2
 SHOWN = 10  # findings that are listed
 MAX_INPUT = 8 * 1024 * 1024  # bytes of a hook's standard input
@@ -27,6 +28,8 @@ MAX_INPUT = 8 * 1024 * 1024  # bytes of a hook's standard input
 def run_hook(argv: Sequence[str], opener: Callable[[], HookContext] | None = None) -> int:
     """Run one hook and return its exit status: 1 if git must stop, else 0."""
     name, args = (argv[0], list(argv[1:])) if argv else ("", [])
+    if name == FORMER:
+        return 0
     act = HOOKS.get(name) or IN_BACKGROUND.get(name)
     if act is None:
         say(f"unknown hook {name[:60]!r}; known hooks: {', '.join(HOOKS)}")
@@ -121,24 +124,6 @@ def pre_push(context: HookContext, args: Sequence[str]) -> int:
     return BLOCKED if decision.blocked else 0
 
 
-def reference_transaction(context: HookContext, args: Sequence[str]) -> int:
-    """Refuse `git stash` while others work in the same work tree."""
-    if args[:1] != ["prepared"]:
-        return 0
-    shared = context.stashes_work_of(_stdin_lines())
-    if shared is None:
-        return 0
-    from gitlease.core.instant import moment_of
-    from gitlease.faces.sentences import shared_tree
-
-    blocks = context.mode == "block"
-    line, *hints = shared_tree("git stash", shared, moment_of(context.clock.now().wall_ms))
-    say(line if blocks else f"warning: {line}")
-    for hint in hints:
-        say(f"hint: {hint}")
-    return BLOCKED if blocks else 0
-
-
 def _stdin_lines() -> list[str]:
     if sys.stdin is None:
         raise Invalid("cannot read git's list of refs from standard input: it is closed")
@@ -183,14 +168,12 @@ HOOKS: dict[str, Callable[[HookContext, Sequence[str]], int]] = {
     "post-merge": post,
     "post-rewrite": post,
     "pre-push": pre_push,
-    "reference-transaction": reference_transaction,
 }
 IN_BACKGROUND: dict[str, Callable[[HookContext, Sequence[str]], int]] = {"beat": beat}
 NOT_CHECKED = {
     "pre-commit": "this commit is not checked",
     "pre-merge-commit": "this merge is not checked",
     "pre-push": "this push is not checked",
-    "reference-transaction": "this stash is not checked",
 }
 
 

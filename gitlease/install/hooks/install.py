@@ -20,6 +20,7 @@ from gitlease.install.hooks.managers import (
     without_section,
 )
 from gitlease.install.hooks.places import (
+    BACKUPS,
     HUSKY,
     LEFTHOOK_FILES,
     PRE_COMMIT_FILES,
@@ -29,11 +30,21 @@ from gitlease.install.hooks.places import (
     Way,
     find_place,
     is_own,
+    marked_files,
     read_file,
 )
 from gitlease.install.hooks.plan import plan_install
-from gitlease.install.hooks.shims import ASIDE, HOOKS, SHEBANG, SectionForm, find_section
+from gitlease.install.hooks.shims import (
+    ASIDE,
+    FORMER_HOOK,
+    HOOKS,
+    SHEBANG,
+    SectionForm,
+    find_section,
+)
 from gitlease.install.hooks.write import HookChange, Plan, carry_out
+
+REMOVED = (*HOOKS, FORMER_HOOK)
 
 
 def install(
@@ -55,9 +66,13 @@ def install(
     if plan.changes or place.way is Way.FOLDER:
         changes = (*_note_program(place, program), *plan.changes)
         plan = replace(plan, changes=changes, where=place.where)
+    former = _former_hook(place, repository)
     if not dry_run:
+        carry_out(place, former)
         carry_out(place, plan)
-    return plan
+    told = f"{FORMER_HOOK}: gitlease no longer uses this hook"
+    notes = (f"{told} and {'would remove' if dry_run else 'removed'} it",) if former.changes else ()
+    return replace(plan, notes=(*plan.notes, *notes))
 
 
 def uninstall(repository: Repository, *, dry_run: bool = False) -> Plan:
@@ -95,11 +110,11 @@ def plan_uninstall(place: HookPlace, repository: Repository) -> Plan:
     """The changes that remove our hooks, and notes on what is left to a person and why."""
     notes: list[str] = []
     changes = [
-        *_settings_out(repository),
-        *_hooks_out(place, repository, notes),
+        *_settings_out(repository, REMOVED),
+        *_hooks_out(place, repository, REMOVED, notes),
         *_managers_out(place, notes),
     ]
-    private = [os.path.join(place.private, SCRIPTS, name) for name in HOOKS]
+    private = [os.path.join(place.private, SCRIPTS, name) for name in REMOVED]
     private.append(os.path.join(place.private, PROGRAM))
     changes += [
         HookChange(said=f"removed {path}", path=path, quiet=True)
@@ -109,23 +124,37 @@ def plan_uninstall(place: HookPlace, repository: Repository) -> Plan:
     return Plan(place.way, tuple(changes), (), tuple(notes))
 
 
-def _settings_out(repository: Repository) -> Iterator[HookChange]:
+def _former_hook(place: HookPlace, repository: Repository) -> Plan:
+    notes: list[str] = []
+    script = os.path.join(place.private, SCRIPTS, FORMER_HOOK)
+    changes = [
+        *_settings_out(repository, (FORMER_HOOK,)),
+        *_hooks_out(place, repository, (FORMER_HOOK,), notes),
+    ]
+    if os.path.lexists(script):
+        changes.append(HookChange(said=f"removed {script}", path=script))
+    return Plan(place.way, tuple(changes))
+
+
+def _settings_out(repository: Repository, hooks: Sequence[str]) -> Iterator[HookChange]:
     sections = dict.fromkeys(
         entry.key.rpartition(".")[0]
         for entry in repository.config.section("hook")
         if entry.key.startswith("hook.gitlease-") and entry.scope == "local"
     )
     for name in sections:
-        if name.removeprefix("hook.gitlease-") in HOOKS:
+        if name.removeprefix("hook.gitlease-") in hooks:
             yield HookChange(said=f"unset {name}", setting=(name, ""))
 
 
-def _hooks_out(place: HookPlace, repository: Repository, notes: list[str]) -> Iterator[HookChange]:
+def _hooks_out(
+    place: HookPlace, repository: Repository, hooks: Sequence[str], notes: list[str]
+) -> Iterator[HookChange]:
     for folder in _folders(place, repository):
-        if not is_own(repository, folder):
-            continue
-        for name in HOOKS:
-            yield from _hook_out(os.path.join(folder, name), name, notes)
+        if is_own(repository, folder):
+            for path, name in marked_files(folder):
+                if name in hooks:
+                    yield from _hook_out(path, name, notes)
 
 
 def _folders(place: HookPlace, repository: Repository) -> tuple[str, ...]:
@@ -144,7 +173,7 @@ def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[HookChange]:
         return
     rest = data[: placed.start] + data[placed.end :]
     own = placed.form is not SectionForm.SECTION and rest == SHEBANG
-    aside = path + ASIDE
+    aside = _aside_of(path, name)
     if own and placed.form is SectionForm.CHAIN and os.path.lexists(aside):
         yield HookChange(said=f"put {path} back", path=path, back=aside)
     elif own:
@@ -155,6 +184,14 @@ def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[HookChange]:
         if placed.form is SectionForm.CHAIN and os.path.lexists(aside):
             notes.append(f"{aside} is the hook that was here before: put it back by hand")
         yield HookChange(said=f"removed our section from {path}", path=path, new=rest)
+
+
+def _aside_of(path: str, name: str) -> str:
+    """The hook that was set aside for ours, which a manager may have moved since."""
+    folder = os.path.dirname(path)
+    folders = [folder, *([os.path.dirname(folder)] if os.path.basename(folder) == BACKUPS else [])]
+    places = [path + ASIDE, *(os.path.join(x, name + ASIDE) for x in folders)]
+    return next(filter(os.path.lexists, places), path + ASIDE)
 
 
 def _managers_out(place: HookPlace, notes: list[str]) -> Iterator[HookChange]:

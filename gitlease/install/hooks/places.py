@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
 from enum import Enum
 
 from gitlease.core.errors import Invalid
@@ -21,6 +23,8 @@ LEFTHOOK_FILES = tuple(
     f"{start}lefthook.{end}" for end in ("yml", "yaml", "toml", "json") for start in ("", ".")
 )
 HUSKY = ".husky"
+BACKUPS = "old-hooks"  # where overcommit moves the hooks that it replaces
+_MARK = re.compile(rb"^# BEGIN gitlease ([a-z-]{1,40}) v\d", re.MULTILINE)
 PROGRAM, SCRIPTS = "program", "hooks"  # in the private folder: what to start, and scripts
 
 
@@ -100,6 +104,21 @@ def find_place(repository: Repository) -> HookPlace:
 def read_file(path: str) -> bytes | None:
     """The bytes of a regular file; None for a link, a missing file, or one that is too large."""
     return read_small(path, MAX_BYTES)
+
+
+def marked_files(folder: str) -> Iterator[tuple[str, str]]:
+    """The files in a folder of hooks that have our mark, and the hook that it names.
+
+    Under any name: managers rename what they replace, and some of them still run it.
+    """
+    for place in (folder, os.path.join(folder, BACKUPS)):
+        names = []
+        with contextlib.suppress(OSError):
+            names = sorted(os.listdir(place))
+        for name in names:
+            path = os.path.join(place, name)
+            for hook in dict.fromkeys(_MARK.findall(read_file(path) or b"")):
+                yield path, hook.decode()
 
 
 def is_own(repository: Repository, folder: str) -> bool:

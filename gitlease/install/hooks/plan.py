@@ -8,7 +8,6 @@ import stat
 from collections.abc import Iterable, Sequence
 
 from gitlease.core.errors import Invalid
-from gitlease.core.frozen import replace
 from gitlease.install.hooks.managers import (
     LEFTHOOK_SNIPPET,
     add_to_lefthook,
@@ -22,12 +21,10 @@ from gitlease.install.hooks.managers import (
     pre_commit_lines,
     without_section,
 )
-from gitlease.install.hooks.places import HUSKY, SCRIPTS, HookPlace, Way, is_below, read_file
+from gitlease.install.hooks.places import HUSKY, SCRIPTS, HookPlace, Way, read_file
 from gitlease.install.hooks.shims import (
     ASIDE,
-    MAY_BE_CALLED,
     READS_INPUT,
-    UNMANAGED,
     SectionForm,
     find_section,
     is_current,
@@ -36,7 +33,6 @@ from gitlease.install.hooks.shims import (
 )
 from gitlease.install.hooks.write import HookChange, Plan
 
-MANAGED = (Way.PRE_COMMIT, Way.LEFTHOOK, Way.HUSKY)
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox")
 
 
@@ -47,27 +43,10 @@ def plan_install(place: HookPlace, names: Sequence[str], *, yes: bool) -> Plan:
     """
     own = [name for name in names if own_call(place, name) is not None]
     rest = [name for name in names if name not in own]
-    alone = [x for x in rest if x == UNMANAGED and place.way in MANAGED and _is_here(place)]
-    rest = [name for name in rest if name not in alone]
     plan = _PLANNERS[place.way](place, rest, yes) if rest else Plan(place.way)
-    if alone:  # no manager writes or removes this one
-        notes: list[str] = []
-        made = _hook_file(os.path.join(place.folder, UNMANAGED), UNMANAGED, place, notes)
-        if made and not yes:
-            where = os.path.relpath(place.folder, place.top)
-            notes.append(f"{UNMANAGED} is for no manager: --yes puts it into {where}")
-        changes = (*plan.changes, *([made] if made and yes else []))
-        plan = replace(plan, changes=changes, notes=(*plan.notes, *notes))
     said = "call gitlease already, in lines of your own: left unchanged"
     told = [f"{', '.join(own)} {said}"] if own else []
     return Plan(plan.way, plan.changes, plan.lines, (*plan.notes, *told))
-
-
-def _is_here(place: HookPlace) -> bool:
-    return any(
-        is_below(os.path.realpath(place.folder), os.path.realpath(root))
-        for root in (os.path.dirname(place.private), place.top)
-    )
 
 
 def _by_config(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
@@ -80,10 +59,7 @@ def _by_config(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
             changes.append(
                 HookChange(said=f"wrote {script}", path=script, new=shim(name), quiet=True)
             )
-        command = f"test ! -x {quoted} || {quoted}"
-        if name == UNMANAGED:  # decided by the shell that git starts for it: no second one
-            command = f"! {{ {MAY_BE_CALLED}; }} || {command}"
-        wanted = {"command": command, "event": name}
+        wanted = {"command": f"test ! -x {quoted} || {quoted}", "event": name}
         for setting, value in wanted.items():
             key = f"hook.gitlease-{name}.{setting}"
             if place.config.get(key) != value:

@@ -12,28 +12,24 @@ from enum import Enum
 
 from gitlease.core.frozen import dataclass
 from gitlease.guard.idle_marker import ACTIVITY, COMMIT, MESSAGE, NOW, SINCE, WHO
-from gitlease.guard.presence import FOLDER
-from gitlease.guard.stashing import STASH
 from gitlease.install.managed_text import find_marked
 
 VERSION = 2
 HOOKS = (
     *("pre-commit", "pre-merge-commit", "prepare-commit-msg", "commit-msg", "post-commit"),
     *("post-checkout", "post-merge", "post-rewrite", "pre-push"),
-    "reference-transaction",
 )
-# No hook manager carries this one: it is called several times a commit.
-UNMANAGED = "reference-transaction"
+# Of earlier versions, which refused git's stashes by it: it is removed wherever it is found.
+FORMER_HOOK = "reference-transaction"
 # The hooks that may stop git, and what. A merge without a conflict has a hook of its own.
 CHECKED = {
     "pre-commit": "commit",
     "pre-merge-commit": "merge",
     "pre-push": "push",
-    UNMANAGED: "stash",
 }
 SHEBANG = b"#!/bin/sh\n"
 ASIDE = ".before-gitlease"  # suffix of a hook that is not a shell script, and was set aside
-READS_INPUT = ("pre-push", UNMANAGED)
+READS_INPUT = ("pre-push",)
 PROBE, SKIP = "GITLEASE_PROBE", "GITLEASE_SKIP"
 ANSWER = "gitlease-probe"
 
@@ -66,9 +62,6 @@ def section(name: str, form: SectionForm) -> bytes:
     begin, end = "(", ") || exit 1"
     if name in READS_INPUT and form is not SectionForm.FILE:
         begin, end = _KEEP_INPUT, f"{end}\n{_GIVE_INPUT}"
-    if name == UNMANAGED:
-        begin = f"if {MAY_BE_CALLED}; then\n{begin}"
-        end += "\nfi"
     if form is SectionForm.CHAIN:
         end += f'\n[ ! -x "$0{ASIDE}" ] || exec "$0{ASIDE}" "$@"'
     lines = [f"# BEGIN gitlease {name} v{VERSION} {form.value}: see `gitlease hooks --help`"]
@@ -94,10 +87,9 @@ def is_current(placed: PlacedSection, name: str) -> bool:
 
 def _body(name: str) -> list[str]:
     # A push has no idle marker: it asks the remote anyway.
-    idle = "" if name == "pre-push" else _STASHES if name == UNMANAGED else _IDLE
-    ask = _ASK.replace("&& ", "&& printf '%s\\n' \"$i\" | ") if name == UNMANAGED else _ASK
+    idle = "" if name == "pre-push" else _IDLE
     return (
-        (_FIND + idle + _PROGRAM + (ask if name in CHECKED else _TELL))
+        (_FIND + idle + _PROGRAM + (_ASK if name in CHECKED else _TELL))
         .replace("@GIT@", _NOTHING_STAGED if _MARKERS.get(name) == COMMIT else "")
         .replace("@MARKER@", _MARKERS.get(name, ACTIVITY))
         .replace("@NAME@", name)
@@ -148,14 +140,6 @@ _NOTHING_STAGED = """\
     while IFS= read -r f; do set -- "$@" "$f"; done
     [ $# = 0 ] || GIT_ALLOW_PROTOCOL=none git --no-literal-pathspecs -c index.sparse=false \\
       diff-index --cached --quiet HEAD -- "$@"
-"""
-# It is called at every update of a reference, so a process is started only for `git stash` beside a
-# note of somebody else: that moves refs/stash alone, in a transaction of one line.
-MAY_BE_STASH = f'[ "${{1-}}" = prepared ] && [ -d "${{GIT_DIR:-.git}}/{FOLDER}" ]'
-MAY_BE_CALLED = f'[ -n "${{{PROBE}-}}" ] || {{ {MAY_BE_STASH}; }}'
-_STASHES = f"""\
-  IFS= read -r i || :
-  case ${{GITLEASE_PROBE:-$i}} in *" {STASH}" | 1) ;; *) exit 0 ;; esac
 """
 _PROGRAM = """\
   { [ -f "$d/program" ] && IFS= read -r p <"$d/program" && [ -x "$p" ]; } 2>/dev/null || p=gitlease

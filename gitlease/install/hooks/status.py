@@ -1,8 +1,8 @@
 """Which hooks are live, by their files, and by a probe that git itself runs.
 
 The probe ends each hook at our section, which is before anything else in it. Other hooks, from
-git's configuration or from a folder, are switched off for it. A gitlease that is probed only
-answers.
+git's configuration or from a folder, are switched off for it. A hook manager is asked to run our
+hook alone. A gitlease that is probed only answers.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
+from collections.abc import Sequence
 
 from gitlease.core.frozen import dataclass
 from gitlease.git.repository import TIMEOUT, Repository
@@ -17,10 +19,14 @@ from gitlease.git.run import run_git
 from gitlease.install.hooks.managers import (
     LEFTHOOK_MADE,
     LEFTHOOK_SNIPPET,
+    LEGACY,
     PRE_COMMIT_MADE,
+    is_lefthook_call,
     lefthook_hooks,
     own_call,
     pre_commit_hooks,
+    pre_commit_item,
+    pre_commit_program,
 )
 from gitlease.install.hooks.places import (
     HOOK_RUN,
@@ -31,13 +37,12 @@ from gitlease.install.hooks.places import (
     find_place,
     read_file,
 )
-from gitlease.install.hooks.plan import MANAGED, manager_install
+from gitlease.install.hooks.plan import manager_install
 from gitlease.install.hooks.shims import (
     ANSWER,
     HOOKS,
     PROBE,
     SKIP,
-    UNMANAGED,
     find_section,
     is_current,
 )
@@ -78,6 +83,10 @@ def _state(place: HookPlace, name: str) -> HookState:
         return managed
     script, way = _script(place, name)
     data = read_file(script)
+    made = data is not None and PRE_COMMIT_MADE.search(data) is not None
+    moved = read_file(script + LEGACY) if made else None
+    if data is not None and moved is not None and find_section(moved, name) is not None:
+        return _moved(place, name, script, data)
     placed = None if data is None else find_section(data, name)
     program = _program(place, noted=placed is not None)
     if placed is None:
@@ -101,6 +110,23 @@ def _state(place: HookPlace, name: str) -> HookState:
         current=current,
         program=program,
         problem=problem,
+    )
+
+
+def _moved(place: HookPlace, name: str, hook: str, data: bytes) -> HookState:
+    """A hook of ours that pre-commit moved away, and runs before its own."""
+    runs = os.access(hook, os.X_OK) and os.access(hook + LEGACY, os.X_OK)
+    folder = os.path.dirname(hook)
+    words = ["hook-impl", "--config=/dev/null/none", f"--hook-type={name}", "--hook-dir", folder]
+    asked = (*words, "--skip-on-missing-config", "--") if runs else ()
+    proven = bool(asked) and _asked_manager(place, name, data, asked)
+    return HookState(
+        name=name,
+        way=f"{Way.PRE_COMMIT.value} ({name}{LEGACY})",
+        live=runs,
+        proven=proven,
+        program=_program(place, noted=True),
+        problem="" if runs else "not executable",
     )
 
 
@@ -134,13 +160,10 @@ def _script(place: HookPlace, name: str) -> tuple[str, str]:
     if place.way is Way.CONFIG and os.path.lexists(own):
         return own, place.way.value
     way = Way.FOLDER if place.way is Way.CONFIG else place.way
-    if name == UNMANAGED and way in MANAGED:
-        return os.path.join(place.folder, name), Way.FOLDER.value
     return os.path.join(place.scripts, name), way.value
 
 
 def _managed(place: HookPlace, name: str) -> HookState | None:
-    # A manager is not run: it would run all of its hooks.
     found = read_file(os.path.join(place.top, place.file)) if place.file else None
     data = found or b""
     if place.way is Way.PRE_COMMIT:
@@ -153,11 +176,50 @@ def _managed(place: HookPlace, name: str) -> HookState | None:
     if name not in called:
         return None
     hook = os.path.join(place.folder, name)
-    live = made.search(read_file(hook) or b"") is not None and os.access(hook, os.X_OK)
-    tell = manager_install(place.way, [name])
-    problem = "" if live else f"git does not call {place.way.value} yet: {tell}"
-    way = place.way.value
-    return HookState(name=name, way=way, live=live, problem=problem, awaits=not live)
+    script = read_file(hook) or b""
+    live = made.search(script) is not None and os.access(hook, os.X_OK)
+    proven = live and _manager_answers(place, name, script)
+    way, tell = place.way.value, manager_install(place.way, [name])
+    problem = "" if live else f"git does not call {way} yet: {tell}"
+    if live and not proven:
+        problem = f"{way} did not answer for it"
+    return HookState(name=name, way=way, live=live, proven=proven, problem=problem, awaits=not live)
+
+
+def _manager_answers(place: HookPlace, name: str, script: bytes) -> bool:
+    """Whether a manager calls our hook when it is asked to run that alone."""
+    if place.way is Way.LEFTHOOK:  # its hook hands on what git is given
+        if place.git < HOOK_RUN or not is_lefthook_call(script, name):
+            return False
+        kept = ("--no-stage-fixed", "--no-auto-install", "--force")  # nothing else is touched
+        return any(
+            ask_hook(name, place.top, after=(option, "gitlease", *kept)) is not None
+            for option in ("--command", "--commands")  # of its versions 2 and 1
+        )
+    item, hook = pre_commit_item(name)
+    # With files named it leaves the work tree as it is, instead of setting aside what is unstaged.
+    words = ("run", item, "--verbose", "--hook-stage", name, "-c", place.file)
+    files = ("--files", place.file, "--commit-msg-filename", os.devnull)
+    return _asked_manager(place, hook, script, (*words, *files))
+
+
+def _asked_manager(place: HookPlace, hook: str, script: bytes, words: Sequence[str]) -> bool:
+    program = pre_commit_program(script)
+    if program is None:
+        return False
+    try:
+        ran = subprocess.run(
+            [*program, *words],
+            cwd=place.top,
+            env={**os.environ, PROBE: "1", SKIP: ""},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return _answer(hook, ran.stdout + ran.stderr) is not None
 
 
 def _answers(place: HookPlace, name: str, *, files: bool) -> bool:
@@ -168,14 +230,23 @@ def _answers(place: HookPlace, name: str, *, files: bool) -> bool:
     return ask_hook(name, place.top, *options) is not None
 
 
-def ask_hook(name: str, cwd: str, *options: str, repository: bool = True) -> str | None:
-    """The gitlease that a hook would start, as it answers through git; None without an answer."""
+def ask_hook(
+    name: str, cwd: str, *options: str, after: Sequence[str] = (), repository: bool = True
+) -> str | None:
+    """The gitlease that a hook would start, as it answers through git; None without an answer.
+
+    ``after``: the arguments of the hook.
+    """
     ran = run_git(
-        (*options, "hook", "run", "--ignore-missing", name),
+        (*options, "hook", "run", "--ignore-missing", name, *(["--", *after] if after else [])),
         cwd=cwd,
         timeout=TIMEOUT,
         env={PROBE: "1", SKIP: ""},
         repository=repository,
     )
-    said = _ANSWER.finditer(ran.out.decode("utf-8", "replace") + ran.err)
-    return next((found[3].strip() for found in said if found[1] == name), None)
+    return _answer(name, ran.out + ran.err.encode())
+
+
+def _answer(name: str, output: bytes) -> str | None:
+    answers = _ANSWER.finditer(output.decode("utf-8", "replace"))
+    return next((found[3].strip() for found in answers if found[1] == name), None)

@@ -29,9 +29,7 @@ MANAGERS = ("pre-commit", "lefthook", "husky")  # whose files --yes writes to
     """Install git's hooks (install), remove them (uninstall), or test them (status).
 
 They refuse commits and pushes that change what someone else holds, name your leases in commit
-messages, and renew them as you work. They refuse git stash while another session works in the same
-work tree (reference-transaction; no hook manager supports it, so --yes installs it beside the
-manager's hooks).
+messages, and renew them as you work.
 
 Your existing hooks keep working. Git's own configuration is used if git reads hooks from there
 (2.54). Otherwise an existing hook gets a marked section, or is called after ours if it is not a
@@ -39,8 +37,8 @@ shell script. For a hook manager (husky, lefthook, pre-commit), the lines to add
 written with --yes. Lines that you add yourself count as your own hook, and stay. uninstall restores
 every byte.
 
-status has git run each hook with a question that only ours answers. If gitlease is missing or
-fails, git is never stopped.""",
+status has git run each hook with a question that only ours answers; pre-commit and lefthook are
+asked to run ours alone. If gitlease is missing or fails, git is never stopped.""",
     examples=(
         "gitlease hooks install --dry-run",
         "gitlease hooks install",
