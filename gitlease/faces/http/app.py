@@ -89,7 +89,7 @@ class GatewayApp:
             *self._board.routes(),
             Route("/v1/events", stream),
             Route("/metrics", self.public(self._metrics)),
-            Route("/mcp", self._tools or self.public(_no_tools), methods=["POST"]),
+            Route("/mcp", self._tools or self.public(_no_tools), methods=["POST", "GET", "DELETE"]),
             *about([self]),
         ]
 

@@ -158,7 +158,9 @@ class GatewayCaller:
 
     def plan(self, words: Sequence[str], paths: Sequence[str], options: ClaimOptions) -> ClaimPlan:
         covered = [path_resource(path) for path in paths]
-        options = replace(_covering(options, covered), commit=False)
+        # Without a session, two clients of one token cannot be told apart.
+        new = options.new or self.ledger.actor.session is None
+        options = replace(_covering(options, covered), commit=False, new=new)
         return tuple(map(self.resource, words)), options, ()
 
     def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:

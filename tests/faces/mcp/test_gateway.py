@@ -47,7 +47,9 @@ def gate(clone: Path) -> Iterator[Served]:
 def posted(gate: Served, **headers: str) -> httpx.Response:
     """What a request of nobody's is answered with."""
     own = {"Accept": "application/json, text/event-stream", **headers}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    begin = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    begin["clientInfo"] = {"name": "x", "version": "1"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}
     return httpx.post(f"{gate.url}/mcp", json=body, headers=own, trust_env=False)
 
 
@@ -60,9 +62,9 @@ def test_without_a_good_token_there_are_no_tools(gate: Served) -> None:
     assert posted(gate, **good).status_code == 200
     assert posted(gate, **good, Host="evil.example").status_code == 421
     assert posted(gate, **good, Origin="http://evil.example").status_code == 403
-    for method in ("GET", "DELETE"):  # what is stateless has no stream to wait at
+    for method in ("GET", "DELETE"):
         asked = httpx.request(method, f"{gate.url}/mcp", headers=good, trust_env=False)
-        assert asked.status_code == 405
+        assert asked.status_code in (400, 406), "they need a session"
     numbers = httpx.get(f"{gate.url}/metrics", trust_env=False).text
     for status, many in ((200, 1), (401, 2), (403, 1), (421, 1)):
         assert f'gitlease_requests_total{{verb="mcp",status="{status}"}} {many}' in numbers
@@ -89,6 +91,62 @@ def test_the_session_is_that_of_the_header_or_of_the_thread(gate: Served, era: E
         assert found["lease"]["session"] == "codex:aaaaaaaa"
     leases = gate.ask("jo", "GET", "/v1/leases").json()["leases"]
     assert [x["resource"] for x in leases] == ["F001", "F002"], "a client that goes drops nothing"
+
+
+def held(gate: Served) -> dict[str, str]:
+    """The live leases, and their sessions."""
+    leases = gate.ask("jo", "GET", "/v1/leases").json()["leases"]
+    return {x["resource"]: x["session"] for x in leases}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_two_clients_of_one_token_are_two_workers(gate: Served, era: Era) -> None:
+    secret = gate.secret("jo")
+    with over_http(gate.url, secret, era) as one, over_http(gate.url, secret, era) as other:
+        assert one.document("claim", resources="F001")["status"] == "claimed"
+        assert other.document("claim", resources="F001")["error"]["code"] == "held"
+        assert one.document("renew", resources="F001")["status"] == "renewed"
+        if era == "legacy":  # which has sessions
+            assert one.document("claim", resources="F001")["status"] == "renewed"
+            for tool in ("renew", "release"):
+                assert not other.document(tool, resources="F001")["ok"]
+            assert other.document("status", mine=True)["leases"] == []
+
+
+def test_a_session_that_ends_lets_its_leases_go(gate: Served) -> None:
+    secret = gate.secret("jo")
+    with over_http(gate.url, secret, "legacy") as stays:
+        stays.document("claim", resources="F001")
+        with over_http(gate.url, secret, "legacy") as ends:
+            ends.document("claim", resources="F002")
+            assert held(gate).keys() == {"F001", "F002"}
+        until(lambda: held(gate).keys() == {"F001"}, "what it had is free")
+
+
+def test_a_connection_that_is_gone_lets_its_leases_go(
+    gate: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also without an end of the session: its stream of notifications does not come back."""
+    monkeypatch.setattr("gitlease.faces.mcp.http.GRACE", 0.5)
+    good = {"Authorization": f"Bearer {gate.secret('jo')}"}
+    id = posted(gate, **good).headers["Mcp-Session-Id"]
+    own = {**good, "Mcp-Session-Id": id, "Accept": "application/json, text/event-stream"}
+    call = {"name": "claim", "arguments": {"resources": "F001"}}
+    body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+    began = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    with httpx.Client(base_url=gate.url, headers=own, trust_env=False, timeout=LONG) as client:
+        client.post("/mcp", json=began).raise_for_status()
+        with client.stream("GET", "/mcp") as stream:
+            assert stream.status_code == 200
+            client.post("/mcp", json=body).raise_for_status()
+            (session,) = held(gate).values()
+            assert session.startswith("mcp:")
+            assert id not in session
+            other = {**own, "Authorization": f"Bearer {gate.secret('lee')}"}
+            assert client.post("/mcp", json=body, headers=other).status_code == 404
+        until(lambda: not held(gate), "what it had is free")
+        client.post("/mcp", json=body).raise_for_status()
+        assert list(held(gate).values()) == [session], "it may come back"
 
 
 def begin_wait(client: ToolClient) -> Future[Any]:
