@@ -19,6 +19,7 @@ from gitlease.guard.idle_marker import NS
 from gitlease.guard.inbox import FOLDER
 from gitlease.store.state import KNOWN_FILE
 
+HEAD_BYTES = 400  # of the file of a known head, which begins with the ledger's id and its version
 LONGEST_NAME = 200  # characters of a stamp
 STAMPS = "agents"  # the folder, in the private state, of what was last started when
 
@@ -120,9 +121,9 @@ def _heads(private: str) -> str:
     found = []
     for place in _folders(os.path.join(private, "state")):
         for layer in _folders(place):
-            with contextlib.suppress(OSError):
-                known = os.stat(os.path.join(layer, KNOWN_FILE))
-                found.append(f"{known.st_ino}:{known.st_mtime_ns}")
+            file = os.path.join(layer, KNOWN_FILE)
+            with contextlib.suppress(OSError), open(file, "rb") as known:
+                found.append(known.read(HEAD_BYTES).partition(b'"boot_id"')[0].hex())
     return " ".join(sorted(found))
 
 

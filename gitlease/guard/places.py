@@ -5,11 +5,15 @@ What git itself would ask of the environment is not looked at: hooks of agents h
 
 from __future__ import annotations
 
+import contextlib
 import os
 
-from gitlease.git.files import read_small
+from gitlease.git.files import read_small, replace_file
 
 LONGEST_POINTER = 8_192
+NS = 1_000_000_000
+# In the private folder, a note that the remote was asked for a ledger. Alone it is no trace of use.
+ASKED = "asked"
 
 
 def find_work_tree(path: str) -> str | None:
@@ -44,6 +48,41 @@ def common_dir_of(git_dir: str) -> str:
     """The common git directory that a git directory belongs to."""
     common = first_line(os.path.join(git_dir, "commondir"))
     return os.path.normpath(os.path.join(git_dir, common)) if common else git_dir
+
+
+def has_traces(common_dir: str) -> bool:
+    """Whether any command of gitlease has left private state in a clone."""
+    with contextlib.suppress(OSError):
+        return any(name != ASKED for name in os.listdir(os.path.join(common_dir, "gitlease")))
+    return False
+
+
+def ask_is_due(common_dir: str, *, every: int, now: float) -> bool:
+    """Whether the remote was not asked for a ledger for so long; notes that it is asked now."""
+    file = os.path.join(common_dir, "gitlease", ASKED)
+    with contextlib.suppress(OSError):
+        if 0 <= now - os.stat(file).st_mtime < every:
+            return False
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        replace_file(file, b"asking\n", dated=int(now * NS))
+    return True
+
+
+def is_asking(common_dir: str) -> bool:
+    """Whether the answer of the remote is still to come."""
+    return first_line(os.path.join(common_dir, "gitlease", ASKED)) == "asking"
+
+
+def note_asked(common_dir: str, *, answered: bool) -> None:
+    """Note that the remote has no ledger; where it did not answer, it is asked again soon."""
+    file = os.path.join(common_dir, "gitlease", ASKED)
+    with contextlib.suppress(OSError):
+        if answered:
+            asked_at = os.stat(file).st_mtime_ns
+            replace_file(file, b"no ledger\n", dated=asked_at)
+        else:
+            os.unlink(file)
 
 
 def _root_around(folder: str) -> str | None:

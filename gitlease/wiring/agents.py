@@ -63,6 +63,49 @@ def open_for_agent(
     return AgentContext(workspace, found.own, found.family, options)
 
 
+SETTINGS_IN = ("HEAD", "refs/remotes/origin/HEAD")  # commits that may have the tracked settings
+LONGEST_QUESTION = 10.0  # seconds
+
+
+def has_ledger(directory: str, *, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether gitlease is used in a clone, by its traces, tracked settings, or the remote's refs.
+
+    A remote that has no ledger is noted, so that it is not asked again soon.
+    """
+    from gitlease.git.query import ask
+    from gitlease.git.run import run_git
+    from gitlease.guard.places import note_asked
+    from gitlease.install.agents.files import is_used
+    from gitlease.settings.schema import FILE
+    from gitlease.settings.sources import load_settings, resolve_remote
+
+    environ = os.environ if environ is None else environ
+    repository = discover(directory)
+    if is_used(repository):
+        return True
+    if any(ask(repository, "cat-file", "-e", f"{x}:{FILE}").code == 0 for x in SETTINGS_IN):
+        return True
+    answered = shown = False
+    url: str | None = None
+    with contextlib.suppress(Invalid, UsageError):
+        settings = load_settings(repository, environ=environ, flags={})
+        url = resolve_remote(settings, repository).url
+        if url is not None:
+            words = ("ls-remote", "--quiet", "--end-of-options", url, f"{settings.ref_prefix}/*")
+            asked = run_git(
+                words,
+                cwd=repository.toplevel or repository.git_dir,
+                timeout=LONGEST_QUESTION,
+                env={"GIT_TERMINAL_PROMPT": "0"},
+                repository=True,
+            )
+            answered = asked.code == 0 and not asked.timed_out
+            shown = answered and b"\t" in asked.out
+    if not shown:
+        note_asked(repository.common_dir, answered=answered or url is None)
+    return shown
+
+
 PROJECT = "CLAUDE_PROJECT_DIR"  # Claude Code's project, wherever it starts a server
 
 

@@ -28,6 +28,7 @@ from gitlease.core.errors import NotARepository, Unavailable
 from gitlease.faces.agents import answers, background, claude, codex, cursor, handling
 from gitlease.faces.agents.events import MAX_BYTES, EventKind
 from gitlease.guard.inbox import InboxFolder
+from gitlease.guard.places import has_traces
 from gitlease.guard.service import GuardService
 from gitlease.install.agents.hosts import MCP_EDITS
 
@@ -586,7 +587,7 @@ def test_what_was_lost_is_told_once(desks: tuple[Desk, Seats], name: str) -> Non
     amy, seats = desks
     host, _ = words(name)
     own = SESSIONS[host]
-    (seats.root / ".git" / "gitlease").mkdir(parents=True)
+    (seats.root / ".git" / "gitlease" / "state").mkdir(parents=True)
     seats.desk.ok("claim", "a/", "--session", own)
     amy.clock.advance(100_000)
     answer, _ = seats.send(name)
@@ -607,14 +608,18 @@ def test_what_is_left_to_the_background_is_answered_at_once(
     started: list[list[str]] = []
     monkeypatch.setattr(detached, "start_detached", lambda words, cwd: started.append(words))
     gitlease_folder = seats.root / ".git" / "gitlease"
-    gitlease_folder.mkdir(parents=True)
+    (gitlease_folder / "state").mkdir(parents=True)
     host, word = words(name)
     if word == "after-tool":
         seats.desk.ok("claim", "src/", "--session", SESSIONS[host])
         seats.desk.clock.advance(301)
         for _ in range(2):
             assert seats.send(name) == (nothing(host), "")
-            assert started == [["agent", host, "renew-now", SESSIONS[host]]], "throttled"
+            renewal, look = (
+                ["agent", host, "renew-now", SESSIONS[host]],
+                ["agent", host, "look-now"],
+            )
+        assert started == [renewal, look], "throttled"
         return
     assert seats.send(name) == (nothing(host), "")
     agent = {"claude": "/a9e83d51", "codex": "/019a9f10"}[host] if "subagent" in name else ""
@@ -670,7 +675,7 @@ def test_an_edit_is_judged_where_its_file_lies(clones: Clones, tmp_path: Path) -
         assert "w1@example.com" in denied("claude", json.loads(done.stdout)), (cwd, root)
 
 
-def test_outside_of_what_gitlease_knows_no_remote_is_asked(tmp_path: Path, clones: Clones) -> None:
+def test_outside_of_what_gitlease_knows_nothing_is_said(tmp_path: Path, clones: Clones) -> None:
     (one,) = clones(1)
     git(one, "remote", "set-url", "origin", str(tmp_path / "gone.git"))
     for folder in (one, tmp_path):
@@ -679,7 +684,7 @@ def test_outside_of_what_gitlease_knows_no_remote_is_asked(tmp_path: Path, clone
             done = gitlease(folder, *("agent", *words(name)), input=data)
             quiet = "{}\n" if name.startswith("cursor") else ""
             assert (done.returncode, done.stdout, done.stderr) == (0, quiet, "")
-    assert not (one / ".git" / "gitlease").exists()
+    assert not has_traces(str(one / ".git"))
 
 
 def test_a_handler_starts_without_the_command_line() -> None:

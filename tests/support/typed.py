@@ -153,9 +153,12 @@ class Agent:
         return open_for_agent(directory, environ=self.at.env, clock=self.at.clock, **who)
 
     def _background(self, words: Sequence[str], *, cwd: str) -> bool:
-        def opened(_: str, *, session: str) -> Workspace:
+        def opened(_: str, *, session: str | None = None) -> Workspace:
             return open_workspace(cwd, session=session, environ=self.at.env, clock=self.at.clock)
 
+        if words[2] == handling.LOOK:
+            background.look(opened, cwd)
+            return True
         act = background.renew if words[2] == handling.RENEW else background.release
         act(words[3:], opened)
         return True

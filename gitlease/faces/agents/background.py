@@ -1,4 +1,4 @@
-"""Renews and ends leases in a background process started by a handler."""
+"""Renews and ends leases, and fetches ledgers, in a background process started by a handler."""
 
 from __future__ import annotations
 
@@ -16,15 +16,29 @@ Opener = Callable[..., "Workspace"]
 MOST_SESSIONS = 50
 
 
-def in_background(sessions: Sequence[str], *, renews: bool) -> int:
-    """Renew or end the leases of these sessions. Always 0."""
+def in_background(command: str, sessions: Sequence[str]) -> int:
+    """Renew or end the leases of these sessions, or fetch the ledgers. Always 0."""
+    from gitlease.faces.agents.handling import LOOK, RENEW
     from gitlease.wiring.agents import open_workspace, own_process
 
     own_process()
     # Nobody reads errors here; the next hook or command reports them.
     with contextlib.suppress(GitleaseError):
-        (renew if renews else release)(sessions, open_workspace)
+        if command == LOOK:
+            look(open_workspace)
+        else:
+            (renew if command == RENEW else release)(sessions, open_workspace)
     return 0
+
+
+def look(opener: Opener, directory: str = ".") -> None:
+    """Fetch the ledgers in use. A clone without a trace of gitlease only asks for one first."""
+    from gitlease.wiring.agents import has_ledger
+
+    if has_ledger(directory):
+        for space in opener(directory).in_use:
+            with contextlib.suppress(GitleaseError):  # the other layers may answer
+                space.ledger.store.fetch(space.ledger.layer)
 
 
 def renew(sessions: Sequence[str], opener: Opener) -> None:

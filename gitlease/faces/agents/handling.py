@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, moment_of
-from gitlease.faces.agents import shared
+from gitlease.faces.agents import fresh_clone, shared
 from gitlease.faces.agents.events import MAX_BYTES, AgentEvent, EventKind, Reply, parse
 from gitlease.faces.agents.shared import Opener, context_of
+from gitlease.guard.places import has_traces
 
 if TYPE_CHECKING:
     from gitlease.wiring.agents import AgentContext
@@ -28,8 +29,10 @@ Starter = Callable[..., bool]
 HOSTS = ("claude", "codex", "cursor")
 ACTIONS = ("install", "uninstall", "status")  # typed by people in place of an event
 EVENTS = {kind.value: kind for kind in EventKind}
-RENEW, RELEASE = "renew-now", "release-now"  # the commands of the background process
-WORDS = frozenset({*EVENTS, RENEW, RELEASE})
+# The commands of the background process.
+RENEW, RELEASE, LOOK = "renew-now", "release-now", "look-now"
+WORDS = frozenset({*EVENTS, RENEW, RELEASE, LOOK})
+LOOK_INTERVAL = 10  # seconds after which an event has the ledger fetched in the background
 CHECK_INTERVAL = 300  # seconds; the longest time between two checks of a session's leases
 CONTINUING = frozenset({"clear", "resume", "compact"})  # reasons that do not end the work
 MAX_WORK_TREES = 5  # of one edit
@@ -61,10 +64,10 @@ def _is_typed() -> bool:
 def run(argv: Sequence[str], *, stdin: BinaryIO | None = None) -> int:
     """Handle one event: JSON on standard input, a decision on standard output. Always 0."""
     try:
-        if _is_known(argv) and argv[1] in (RENEW, RELEASE):
+        if _is_known(argv) and argv[1] in (RENEW, RELEASE, LOOK):
             from gitlease.faces.agents.background import in_background
 
-            return in_background(argv[2:], renews=argv[1] == RENEW)
+            return in_background(argv[1], argv[2:])
         data = _read(stdin)
         answer, aside = handle(argv, data) if _is_known(argv) else _unknown(argv)
         if answer is not None:
@@ -164,9 +167,28 @@ class _System:
 
 
 def _reply(event: AgentEvent, system: _System, *, keep: bool) -> Reply:
+    if event.kind is EventKind.SESSION_START:
+        fresh_clone.ask(event, system.start, system.now())
     shared.note(event, system.opener, system.now())
+    reply = _handled(event, system, keep=keep)
+    if event.kind.asks or event.kind is EventKind.AFTER_TOOL:
+        _look_again(event, system)
+    return reply
+
+
+def _look_again(event: AgentEvent, system: _System) -> None:
+    """Have the ledger fetched for the next event, so that it knows what others did meanwhile."""
+    from gitlease.guard.detached import is_due, marker_state
+
+    marker = marker_state(event.cwd or ".")
+    used = marker is not None and has_traces(os.path.dirname(marker.private))
+    if marker is not None and used and is_due(marker, LOOK, every=LOOK_INTERVAL, now=system.now()):
+        system.start(["agent", event.by, LOOK], cwd=event.cwd or ".")
+
+
+def _handled(event: AgentEvent, system: _System, *, keep: bool) -> Reply:
     if event.kind is EventKind.BEFORE_EDIT:
-        return _before_edit(event, system.opener)
+        return _before_edit(event, system)
     if event.kind is EventKind.BEFORE_SHELL:
         return shared.before_shell(event, system.opener, system.now())
     if event.kind in (EventKind.SESSION_START, EventKind.SUBAGENT_START):
@@ -178,11 +200,14 @@ def _reply(event: AgentEvent, system: _System, *, keep: bool) -> Reply:
     return Reply()
 
 
-def _before_edit(event: AgentEvent, opener: Opener) -> Reply:
+def _before_edit(event: AgentEvent, system: _System) -> Reply:
     replies: list[Reply] = []
     for start, paths in _by_work_tree(event).items():
+        here = replace(event, cwd=start)
         try:
-            context = context_of(replace(event, cwd=start), opener)
+            context = context_of(here, system.opener)
+            if context is None and fresh_clone.await_answer(here, system.start, system.now()):
+                context = context_of(here, system.opener)
         except NotARepository:
             continue
         if context is not None and context.workspace.settings.guard_mode != "off":
@@ -273,7 +298,7 @@ def _after_tool(event: AgentEvent, system: _System) -> Reply:
     from gitlease.guard.detached import check_is_due, marker_state, postpone_check
 
     marker = marker_state(event.cwd or ".")
-    if marker is None or not os.path.isdir(marker.private):
+    if marker is None or not has_traces(os.path.dirname(marker.private)):
         return Reply()
     name = f"{event.by} {event.session_id} {event.agent_id}"
     due = check_is_due(marker, name, now=system.now())

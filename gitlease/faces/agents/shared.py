@@ -39,7 +39,7 @@ def note(event: AgentEvent, opener: Opener, now: float) -> None:
     if event.kind is EventKind.SESSION_END:
         presence.leave(common, _key(event))
         return
-    if not os.path.isdir(os.path.join(common, "gitlease")):
+    if not places.has_traces(common):
         return
     fresh = event.kind is EventKind.SESSION_START  # a resumed session has a new process
     if not fresh and presence.touch(git_dir, _key(event), now=now):

@@ -15,6 +15,7 @@ from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import load_json
 from gitlease.git.repository import Repository
+from gitlease.guard.places import has_traces
 from gitlease.install.agents.hosts import HOSTS, Host, Json, entries, with_ours, without_ours
 from gitlease.install.agents.json_member import PLAIN, parse_json
 from gitlease.install.agents.place import MAX_BYTES, AgentFile, FileDone, read, write
@@ -85,10 +86,10 @@ def is_used(repository: Repository) -> bool:
     root = repository.toplevel
     if root is None:
         return False
-    own = os.path.join(repository.common_dir, "gitlease")
-    marks = (os.path.join(root, FILE), own)
-    return any(os.path.lexists(mark) for mark in marks) or any(
-        is_installed(host, root) for host in HOSTS
+    return (
+        os.path.lexists(os.path.join(root, FILE))
+        or has_traces(repository.common_dir)
+        or any(is_installed(host, root) for host in HOSTS)
     )
 
 
