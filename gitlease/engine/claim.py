@@ -142,6 +142,9 @@ def _claim_when_free(
                 said += held.warnings
                 if not asked.again(held):
                     held.warnings = said
+                    from gitlease.engine.landing import landed_for_others
+
+                    held.hints += landed_for_others(session, held.conflicts)
                     raise
             else:
                 said += answer.warnings + _claimed_elsewhere(session, answer)

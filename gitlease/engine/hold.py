@@ -10,8 +10,10 @@ from gitlease.core.frozen import replace
 from gitlease.core.loss import lost_by
 from gitlease.core.moves.holding import of_session
 from gitlease.core.moves.operations import Extend, Grant, Renew
+from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
-from gitlease.engine.answers import Answer, several
+from gitlease.engine.answers import Answer, joined, several
+from gitlease.engine.landing import settle_landed
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.stepping import change, in_every
 from gitlease.engine.transaction import fresh_id
@@ -24,19 +26,32 @@ def renew(
     scope: str | None = None,
     ttl: int | None = None,
 ) -> Answer:
-    """Renew the leases of these resources in one push.
+    """Renew the leases of these resources in one push; those of landed tasks are completed.
 
     Raises LeaseLost or NotHolder if none of them can be renewed.
     """
+    wanted = several(resources)
+    landed = _of(settle_landed(session), wanted, scope)
+    finished = {fold(view.resource) for view in landed.leases}
     operations = [
         Renew(id=fresh_id(), actor=session.actor, resource=r, scope=scope, ttl=ttl)
-        for r in several(resources)
+        for r in wanted
+        if r.key not in finished
     ]
+    if not operations:
+        return landed
     answer = change(session, "renew", operations, together=False)
     if answer.refused and not answer.leases:
-        answer.refused[0].warnings = answer.warnings
+        answer.refused[0].warnings = landed.warnings + answer.warnings
         raise answer.refused[0]
-    return answer
+    return joined(landed, answer)
+
+
+def _of(landed: Answer, resources: Sequence[Resource], scope: str | None) -> Answer:
+    """Keep the leases of these resources only; the warnings are about all."""
+    names = {resource.key for resource in resources}
+    kept = [v for v in landed.leases if fold(v.resource) in names and scope in (None, v.scope)]
+    return replace(landed, leases=tuple(kept))
 
 
 def is_picked(session: LedgerSession, resource: Resource) -> bool:
@@ -60,9 +75,9 @@ def renew_all(layers: Sequence[LedgerSession], *, ttl: int | None = None) -> Ans
 
 
 def _renew_all(session: LedgerSession, ttl: int | None) -> Answer:
-    before = session.untold()
+    landed, before = settle_landed(session), session.untold()
     op = Renew(id=fresh_id(), actor=session.actor, ttl=ttl)
-    answer = change(session, "renew", [op], together=False)
+    answer = joined(landed, change(session, "renew", [op], together=False))
     head = session.store.known(session.layer)
     if head is None or head.ledger is None:
         return answer
@@ -96,6 +111,12 @@ def renew_grants(session: LedgerSession, grants: Sequence[Grant]) -> Answer:
 def extend(
     session: LedgerSession, resource: Resource, seconds: int, *, scope: str | None = None
 ) -> Answer:
-    """Stretch a lease to at least now + ``seconds``; capped to the policy's maximum."""
+    """Stretch a lease to at least now + ``seconds``, at most to the policy's maximum.
+
+    A lease of a landed task is completed instead.
+    """
+    landed = _of(settle_landed(session), [resource], scope)
+    if landed.leases:
+        return landed
     op = Extend(id=fresh_id(), actor=session.actor, resource=resource, seconds=seconds, scope=scope)
-    return change(session, "extend", [op])
+    return joined(landed, change(session, "extend", [op]))

@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Lease
-from gitlease.core.moves.operations import Complete
 from gitlease.core.relation import Relation, relation
+from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE
+from gitlease.core.view import LeaseView
 from gitlease.engine.answers import MAX_RESOURCES, Answer
 from gitlease.engine.ledger_session import LedgerSession, Look
-from gitlease.engine.stepping import change
-from gitlease.engine.transaction import fresh_id
 
 OWN = (Relation.MINE, Relation.PARKED, Relation.MINE_LAPSED)
-
-Landed = Callable[[Sequence[Lease]], Sequence[Lease]]
-"""Which of these leases are of tasks that were finished on the main branch since their claim."""
+NOTHING = Answer(status="completed", changed=False)
 
 
-def complete_landed(session: LedgerSession, landed: Landed) -> Answer:
+def complete_landed(session: LedgerSession, *, ended: str | None = None) -> Answer:
     """Complete the caller's leases of landed tasks, lapsed ones too; no task file changes.
 
     The remote is asked only if something has landed, by this clone's copy: first whether the very
     same leases are still there. A lease that ended meanwhile is among ``refused``; more leases than
-    one step carries are left for the next time.
+    one step carries are left for the next time. ``ended`` is as in LandedWork.
     """
-    nothing = Answer(status="completed", changed=False)
     known = session.known_look()
-    asked = {x.lease_id for x in landed(_own(session, known))} if known is not None else set()
-    if not asked:
-        return nothing
-    look = session.look()
-    still = [x for x in _own(session, look) if x.lease_id in asked][:MAX_RESOURCES]
+    own = _own_leases(session, known) if session.landed and known else []
+    landed, branch = session.landed(own, ended=ended) if session.landed and own else ((), "")
+    if not landed:
+        return NOTHING
+    # Not at the top: readers come here too, and change nothing as a rule.
+    from gitlease.core.moves.operations import Complete
+    from gitlease.engine.stepping import change
+    from gitlease.engine.transaction import fresh_id
+
+    look, ids = session.look(), {lease.lease_id for lease in landed}
+    still = [x for x in _own_leases(session, look) if x.lease_id in ids][:MAX_RESOURCES]
     if not still:
-        return replace(nothing, warnings=look.warnings)
+        return replace(NOTHING, warnings=look.warnings)
     operations = [
         Complete(
             id=fresh_id(),
@@ -47,12 +50,49 @@ def complete_landed(session: LedgerSession, landed: Landed) -> Answer:
         for lease in still
     ]
     answer = change(session, "completion", operations, together=False)
-    return replace(answer, warnings=look.warnings + answer.warnings)
+    messages = tuple(_message(view, branch) for view in answer.leases)
+    warnings = tuple(dict.fromkeys((*look.warnings, *answer.warnings, *messages)))
+    return replace(answer, warnings=warnings)
 
 
-def _own(session: LedgerSession, look: Look) -> list[Lease]:
+def settle_landed(session: LedgerSession, *, ended: str | None = None) -> Answer:
+    """Complete landed leases before another verb; a failure is left for the next time."""
+    try:
+        answer = complete_landed(session, ended=ended)
+    except GitleaseError as error:
+        answer = replace(NOTHING, warnings=error.warnings)
+    usual = session.store.warnings  # of the place itself, nothing new
+    return replace(answer, warnings=tuple(x for x in answer.warnings if x not in usual))
+
+
+def landed_for_others(session: LedgerSession, conflicts: Sequence[Lease]) -> tuple[str, ...]:
+    """Describe leases in the way whose task is done on the main branch; never fails.
+
+    Only their holder's clone ends them: it may not have fetched that branch yet.
+    """
+    tasks = [lease for lease in conflicts if lease.edge]
+    if session.landed is None or not tasks:
+        return ()
+    try:
+        landed, branch = session.landed(tasks)
+    except GitleaseError:
+        return ()
+    return tuple(
+        f"{lease.resource} is done on {branch}; {lease.holder}'s clone has not seen it yet"
+        for lease in landed
+    )
+
+
+def _own_leases(session: LedgerSession, look: Look) -> list[Lease]:
     return [
         lease
         for lease in look.leases
-        if relation(lease, session.actor, look.policy, look.moment) in OWN
+        if lease.edge  # only a task file can say that it is done
+        and relation(lease, session.actor, look.policy, look.moment) in OWN
     ]
+
+
+def _message(view: LeaseView, branch: str) -> str:
+    scope = "" if view.scope == WHOLE else f" (scope {view.scope})"
+    layer = "" if view.layer == GLOBAL_LAYER else f" in layer {view.layer}"
+    return f"{view.resource} is done on {branch}: your lease of it{scope}{layer} is completed"

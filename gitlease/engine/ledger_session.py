@@ -22,7 +22,7 @@ from gitlease.engine.answers import named
 from gitlease.engine.edges import Edges
 from gitlease.engine.intents import Intents
 from gitlease.engine.notices import Settled, is_to, settle, told, told_by, unread_notices
-from gitlease.engine.ports import Clock, Inbox, LedgerStore, LookForLife, Snapshot
+from gitlease.engine.ports import Clock, Inbox, LandedWork, LedgerStore, LookForLife, Snapshot
 from gitlease.engine.transaction import (
     PATIENCE,
     CarryOut,
@@ -66,9 +66,10 @@ class LedgerSession:
         patience: float = PATIENCE,
         dice: random.Random | None = None,
         look_for_life: LookForLife | None = None,
+        landed: LandedWork | None = None,
         carry: CarryOut | None = None,
     ) -> None:
-        self.look_for_life = look_for_life
+        self.look_for_life, self.landed = look_for_life, landed
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
         self.edges, self.inbox = edges, inbox
         self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default

@@ -348,6 +348,20 @@ With True it asks the remote whether this clone lacks any of the work, and never
 """
 
 
+class LandedWork(Protocol):
+    """Tells which leases are of work that has landed on the main branch that this clone knows."""
+
+    def __call__(
+        self, leases: Sequence[Lease], *, ended: str | None = None
+    ) -> tuple[Sequence[Lease], str]:
+        """Return those of these leases whose task was finished since their claim, and the branch.
+
+        Leases of commands that still run are left out: they would be stopped for the loss. The run
+        of the session ``ended`` is over. Asks no remote; raises GitleaseError.
+        """
+        ...
+
+
 class TaskFiles(Protocol):
     """The task files of one work tree, and of any ref of its repository.
 

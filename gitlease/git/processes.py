@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator, Sequence
 
 from gitlease.core.frozen import dataclass
@@ -186,18 +187,37 @@ def is_forced_push(pid: int | None = None) -> bool:
     return False
 
 
+def pushing_git() -> tuple[int, str]:
+    """The nearest ``git push`` above this process, with when it started; 0 where none shows."""
+    pid, _ = _git_above(b"push", None)
+    return (pid, started_at(pid)) if pid else (0, "")
+
+
+def wait_for_end(pid: int, started: str, *, seconds: float) -> None:
+    """Wait until the process that started then has ended, at most so many seconds."""
+    end, pause = time.monotonic() + seconds, 0.02
+    while still_runs(pid, started) and time.monotonic() < end:
+        time.sleep(pause)
+        pause = min(0.5, pause * 1.5)
+
+
 def _words_after(command: bytes, pid: int | None) -> Sequence[bytes] | None:
     """What stands after this command of the nearest git above, None where none has it."""
+    found, words = _git_above(command, pid)
+    return words if found else None
+
+
+def _git_above(command: bytes, pid: int | None) -> tuple[int, Sequence[bytes]]:
     pid = os.getppid() if pid is None else pid
     for _ in range(GENERATIONS):
         parent, words = parent_and_words(pid)
         name = os.path.basename(words[0]) if words else b""
         if name in (b"git", b"git.exe") and command in words:
-            return words[words.index(command) + 1 :]
+            return pid, words[words.index(command) + 1 :]
         if parent <= 1:
             break
         pid = parent
-    return None
+    return 0, ()
 
 
 def _read(words: Sequence[bytes]) -> CommitWords:

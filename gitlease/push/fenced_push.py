@@ -26,6 +26,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import Lease
 from gitlease.core.work_push import Became, WorkRef
+from gitlease.engine.landing import settle_landed
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.notices import Settled, told_by
 from gitlease.engine.ports import Prepared, Snapshot, Swapped, WorkStore
@@ -139,7 +140,8 @@ class FencedPush:
         except GitleaseError as refusal:
             refusal.warnings = (*settled.said, *refusal.warnings, *self._told_last(settled))
             raise
-        warnings = (*settled.said, *answer.warnings, *self._told_last(settled))
+        landed = () if dry_run else settle_landed(self._session).warnings
+        warnings = (*settled.said, *answer.warnings, *landed, *self._told_last(settled))
         return replace(answer, warnings=warnings)
 
     def _pushed(

@@ -20,6 +20,7 @@ from gitlease.core.resources.resource import Resource, word_anywhere
 from gitlease.engine import end
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
+from gitlease.engine.landing import settle_landed
 from gitlease.engine.sessions import unbind
 from gitlease.git.query import without_secrets
 from gitlease.runs.child import check_executable
@@ -229,6 +230,11 @@ class LeasedCommand:
         if not granted:
             return ()
         ledger = at_the_end(self.place, {grant.lease_id for grant in granted})
+        landed = settle_landed(ledger, ended=ledger.actor.session)  # the command pushed it itself
+        ids = {lease.lease_id for lease in landed.leases}
+        granted = [grant for grant in granted if grant.lease_id not in ids]
+        if not granted:
+            return landed.warnings
         answer = end.release(
             ledger,
             [grant.resource for grant in granted],
@@ -236,7 +242,7 @@ class LeasedCommand:
             note=note or self.request.note,
             commit=self.request.commit,
         )
-        return tuple(x for x in answer.warnings if x not in ledger.store.warnings)
+        return landed.warnings + tuple(x for x in answer.warnings if x not in ledger.store.warnings)
 
     def _complete(self) -> tuple[int, tuple[str, ...]]:
         finished, warnings = 0, []

@@ -21,6 +21,9 @@ from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
+    from gitlease.wiring.workspace import Workspace
+
+LONGEST_PUSH = 600.0  # seconds for which the end of a push is waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +53,54 @@ class HookContext:
         run = f"{self.identity.actor.holder} {self.identity.actor.session}"
         if not is_due(MarkerState(self.place.private), run, every=every):
             return False
+        return self._start("beat")
+
+    def look_for_landed(self, *, after_push: bool = False) -> bool:
+        """Start a process that completes leases of landed tasks, if this run holds a task.
+
+        Git has no hook for the end of a push, so the process waits for git itself ``after_push``.
+        """
+        if not any(lease.edge for _, lease in self.guard.renewable()):
+            return False
+        if not after_push:
+            return self._start("landed")
+        from gitlease.git.processes import pushing_git
+
+        pid, started = pushing_git()
+        return pid > 0 and self._start("landed", str(pid), started)
+
+    def wait_for_end(self, pid: int, started: str) -> None:
+        """Wait until the process that started then has ended, but not for ever."""
+        from gitlease.git.processes import wait_for_end
+
+        wait_for_end(pid, started, seconds=LONGEST_PUSH)
+
+    def _start(self, *words: str) -> bool:
         env = clean_environment(self.environ)
         env |= {k: v for k, v in self.environ.items() if k in ("GIT_DIR", "GIT_WORK_TREE")}
         top = self.repository.toplevel or self.repository.git_dir
-        return start_detached(["hook", "beat"], cwd=top, env=env)
+        return start_detached(["hook", *words], cwd=top, env=env)
 
     def beat(self) -> None:
         """Renew what this run holds, one push for each due layer. What has landed is completed."""
         from gitlease.wiring.landing import beat
-        from gitlease.wiring.workspace import open_workspace
 
         renewable = self.guard.renewable()
         if self.guard.due(renewable):
-            top = self.repository.toplevel or self.repository.git_dir
-            workspace = open_workspace(top, environ=self.environ, clock=self.clock)
-            beat(workspace, self.guard, renewable)
+            beat(self._workspace(), self.guard, renewable)
+
+    def end_landed(self) -> None:
+        """Complete leases of landed tasks; messages go to the inbox."""
+        from gitlease.wiring.landing import end_landed
+
+        self.inbox.leave(end_landed(self._workspace()))
+        self.guard.refresh()
+
+    def _workspace(self) -> Workspace:
+        from gitlease.wiring.workspace import open_workspace
+
+        top = self.repository.toplevel or self.repository.git_dir
+        return open_workspace(top, environ=self.environ, clock=self.clock)
 
 
 def open_hooks(

@@ -11,7 +11,7 @@ from gitlease.core.edge import People, Progress, Task
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import Actor
+from gitlease.core.lease import Actor, Lease
 from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
@@ -245,6 +245,11 @@ def _assemble(
 
         return open_staleness(workspace).last_seen(task, holders, sure)
 
+    def landed(leases: Sequence[Lease], *, ended: str | None = None) -> tuple[Sequence[Lease], str]:
+        from gitlease.wiring.landing import landed_leases
+
+        return landed_leases(workspace, leases, ended)
+
     session = LedgerSession(
         place.store(clock, time_limit=time_limit),
         clock=clock,
@@ -256,6 +261,7 @@ def _assemble(
         ttl_is_default=settings.ttl_is_default,
         patience=patience,
         look_for_life=look_for_life,
+        landed=landed,
     )
     workspace = Workspace(
         place=place,

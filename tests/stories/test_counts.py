@@ -8,8 +8,8 @@ from support.counting import costs
 
 MOST = {  # modules of gitlease, and gits that it starts, the one that pushes or fetches among them
     "claim deploy": (80, 3),
-    "renew deploy": (78, 3),
-    "list": (75, 3),
+    "renew deploy": (79, 3),
+    "list": (76, 3),
     "release deploy": (82, 3),
     "hook pre-commit": (47, 3),
     "check HEAD~1..HEAD": (107, 10),

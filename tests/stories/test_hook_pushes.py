@@ -16,6 +16,8 @@ from support.hooked import (
     goes_on,
     past,
     script,
+    task_text,
+    until,
 )
 from support.repos import git
 from support.service import LeaseService
@@ -665,3 +667,42 @@ def test_a_merge_that_drops_what_a_holder_landed_is_stopped(pair: Pair) -> None:
     pair.jo.git("reset", "-q", "--hard", "HEAD~1")
     pair.jo.git("merge", "-q", "--no-ff", "side")
     goes_on(pair.jo.run("push", "-q"))
+
+
+# --- work that lands ------------------------------------------------------------------------------
+
+
+def finish(pair: Pair) -> None:
+    """jo claims F001 with its paths, and finishes it in a commit."""
+    pair.jo.claim("F001")
+    pair.jo.put("tasks/F001.md", task_text("F001", status="done", paths="src/api"))
+    pair.jo.put(LOGIN)
+    pair.jo.commit()
+
+
+def test_a_push_that_lands_a_task_ends_its_lease(pair: Pair) -> None:
+    finish(pair)
+    goes_on(pair.jo.run("push", "-q"))
+    until(lambda: pair.leases()["F001"].state == "completed", "the lease is completed")
+    pair.kim.claim("src/api/")
+    until(lambda: any(pair.jo.private.rglob("inbox/*")), "jo will read of it")
+    assert "F001 is done on origin/main" in pair.jo.gitlease("whoami").stderr + (
+        pair.jo.gitlease("list").stderr
+    )
+
+
+def test_a_push_of_another_branch_ends_nothing(pair: Pair) -> None:
+    finish(pair)
+    goes_on(pair.jo.run("push", "-q", "origin", "HEAD:refs/heads/topic"))
+    pair.jo.gitlease("hook", "landed")
+    assert pair.leases()["F001"].state == "active"
+
+
+def test_a_pull_that_brings_the_work_ends_the_lease(pair: Pair) -> None:
+    finish(pair)
+    goes_on(pair.jo.run("push", "-q", "origin", "HEAD:refs/heads/topic"))
+    pair.kim.git("fetch", "-q", "origin", "topic")
+    pair.kim.git("push", "-q", "--no-verify", "origin", "FETCH_HEAD:main")
+    pair.jo.git("reset", "-q", "--hard", "HEAD~1")
+    goes_on(pair.jo.run("pull", "-q", "--no-rebase", "origin", "main"))
+    until(lambda: pair.leases()["F001"].state == "completed", "the lease is completed")

@@ -13,6 +13,7 @@ from support.clock import ManualClock
 from support.hooked import task_text
 from support.repos import git
 from support.running import desks_in
+from support.service import LeaseService
 from support.typed import Agent, Typist
 
 from gitlease.core.instant import MS
@@ -56,8 +57,8 @@ class Project:
 
     def state(self, name: str = "F001") -> list[tuple[str, str]]:
         """Every record of a resource, by holder and state, as jo reads it."""
-        found = self.jo.ok("list --all --json").json["leases"]
-        return [(x["holder"].partition("@")[0], x["state"]) for x in found if x["resource"] == name]
+        found = LeaseService(self.jo.open(".").ledger).read().leases
+        return [(x.holder.partition("@")[0], x.state) for x in found if x.resource == name]
 
 
 def commit(clone: Path, clock: ManualClock, *names: str, message: str) -> None:
@@ -247,10 +248,31 @@ def test_what_was_revoked_in_the_same_moment_is_not_completed(
         return found
 
     monkeypatch.setattr(workspace.ledger, "look", then_revoked)
-    ended = end_landed(workspace)
-    assert not ended.lease_ids
-    assert LANDED not in ended.said
+    assert LANDED not in end_landed(workspace)
     assert project.state() == []
+
+
+@pytest.mark.parametrize("verb", ["renew F001", "extend F001 4h"])
+def test_a_renewal_completes_the_lease_of_landed_work(project: Project, verb: str) -> None:
+    kim = project.kim
+    kim.ok("claim F001 F002 --ttl 2h")
+    project.lands()
+    project.fetches()
+    done = kim.ok(f"{verb} --json").json
+    assert LANDED in done["warnings"]
+    assert (done["status"], done["lease"]["state"]) == ("completed", "completed")
+    assert project.state() == [("kim", "completed")]
+    assert kim.ok("renew F002 --json").json["lease"]["state"] == "active"
+
+
+def test_a_refusal_says_that_the_work_has_landed(project: Project) -> None:
+    project.kim.ok("claim F001 --path src/ --ttl 2h")
+    project.lands()
+    error = project.jo.types("claim src/ --json").json["error"]
+    assert error["code"] == "held"
+    hint = "F001 is done on origin/main; kim@example.com's clone has not seen it yet"
+    assert hint in project.jo.types("claim src/").err
+    assert hint not in project.jo.types("claim F002 src/other/").err
 
 
 # --- merged ---------------------------------------------------------------------------------------

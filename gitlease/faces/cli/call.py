@@ -263,10 +263,10 @@ class Call:
 
     def end_landed(self) -> None:
         """Complete the caller's leases of tasks that are done on the main branch."""
-        from gitlease.wiring.landing import end_landed
+        from gitlease.engine.landing import settle_landed
 
         for space in self.workspace.in_use:
-            self.warnings += end_landed(space).said
+            self.warnings += settle_landed(space.ledger).warnings
 
     def note_carried(self, views: Iterable[LeaseView]) -> None:
         """Record which of the person's own leases this session uses or was shown."""

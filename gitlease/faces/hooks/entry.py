@@ -121,7 +121,10 @@ def pre_push(context: HookContext, args: Sequence[str]) -> int:
         return 0  # already judged by `gitlease push`
     decision = context.hooks.pre_push(_stdin_lines(), remote)
     report(context, decision, "push")
-    return BLOCKED if decision.blocked else 0
+    if decision.blocked:
+        return BLOCKED
+    context.look_for_landed(after_push=True)
+    return 0
 
 
 def _stdin_lines() -> list[str]:
@@ -139,6 +142,25 @@ def post(context: HookContext, args: Sequence[str]) -> int:
         report_inbox(context)
     context.guard.refresh()
     context.start_beat()
+    return 0
+
+
+def post_merge(context: HookContext, args: Sequence[str]) -> int:
+    """Do so, and complete leases of tasks that a pull has brought as done."""
+    post(context, args)
+    context.look_for_landed()
+    return 0
+
+
+def landed(context: HookContext, args: Sequence[str]) -> int:
+    """Complete leases of landed tasks, after the push of the process ``PID STARTED`` if given."""
+    from gitlease.wiring.push import after_push
+
+    if len(args) == 2 and args[0].isdecimal():
+        context.wait_for_end(int(args[0]), args[1])
+    with after_push(context.repository.common_dir):
+        context.end_landed()
+    context.inbox.leave(context.guard.lost())
     return 0
 
 
@@ -165,11 +187,14 @@ HOOKS: dict[str, Callable[[HookContext, Sequence[str]], int]] = {
     "commit-msg": commit_msg,
     "post-commit": post,
     "post-checkout": post,
-    "post-merge": post,
+    "post-merge": post_merge,
     "post-rewrite": post,
     "pre-push": pre_push,
 }
-IN_BACKGROUND: dict[str, Callable[[HookContext, Sequence[str]], int]] = {"beat": beat}
+IN_BACKGROUND: dict[str, Callable[[HookContext, Sequence[str]], int]] = {
+    "beat": beat,
+    "landed": landed,
+}
 NOT_CHECKED = {
     "pre-commit": "this commit is not checked",
     "pre-merge-commit": "this merge is not checked",

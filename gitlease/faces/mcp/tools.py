@@ -137,7 +137,10 @@ def _changed(
 ) -> ToolAnswer:
     caller.granted(answer)
     now = now_of(caller)
-    lines = [f"{done} {_held(view, now)}" for view in answer.leases]
+    lines = [
+        f"completed {view.resource}" if view.state == "completed" else f"{done} {_held(view, now)}"
+        for view in answer.leases
+    ]
     if not lines and not answer.refused:
         lines = ["nothing to renew: you hold no leases here"]
     return ToolAnswer(

@@ -66,7 +66,6 @@ def renew_verb(
     if not all and not words:
         raise UsageError("missing resource: name one, or use --all")
     if all:
-        call.end_landed()
         answer = hold.renew_all([space.ledger for space in call.workspace.in_use], ttl=ttl)
     else:
         answer = hold.renew(call.ledger, call.resources(words), scope=scope, ttl=ttl)
@@ -81,7 +80,10 @@ def _show_renewed(call: Call, answer: Answer) -> None:
     if not answer.leases and not answer.refused:
         output.line("you hold nothing here: nothing to renew")
     for view in answer.leases:
-        output.line(f"renewed {call.named(view)} {sentences.until(view, now)}")
+        if view.state == "completed":
+            output.line(f"completed {call.named(view)}")
+        else:
+            output.line(f"renewed {call.named(view)} {sentences.until(view, now)}")
 
 
 @verb(
@@ -114,6 +116,9 @@ def _show_extended(call: Call, answer: Answer, seconds: int) -> None:
     limit = format_duration(answer.max_ttl_seconds)
     capped = f", capped to the ledger's maximum of {limit}" if answer.capped_to_max else ""
     for view in answer.leases:
+        if view.state == "completed":
+            output.line(f"completed {call.named(view)}")
+            continue
         name, until = sentences.named(view), sentences.until(view, now)
         longer = view.expires_in > min(seconds, answer.max_ttl_seconds)  # never shortened
         said = f"{name} already runs {until}" if longer else f"extended {name} {until}"

@@ -87,6 +87,8 @@ def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
 
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
     call.cached = call.typed("list", options=["--cached", *switches])
+    if not cached:
+        call.end_landed()
     reading, now = read_leases(call.ledger, cached=cached), call.now()
     check_layer(call, reading)
     shown = [view for view in reading.leases if all or view.is_current(now)]
