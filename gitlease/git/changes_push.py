@@ -31,7 +31,7 @@ class Push:
     """One ref of the remote in a push. ``kind`` is update, new, delete or ledger.
 
     Ids are full, ``""`` for none. ``commits`` are those that the remote is not known to have, the
-    newest first, and ``again`` the pusher's own that it has elsewhere; ``cut``: there were more
+    newest first, and ``again`` those that it has on other branches only; ``cut``: there were more
     than ``MAX_COMMITS``. Commits of a ledger are not listed.
     """
 
@@ -56,15 +56,13 @@ def outgoing(
     environ: Mapping[str, str],
     ref_prefix: str = "refs/gitlease",
     shared: str | None = None,
-    holder: str | None = None,
     strict: bool = False,
 ) -> list[Push]:
     """List what is about to be pushed to ``remote``, a name or a URL.
 
-    Commits that ``shared``, the ledger's remote, has were judged when they came there. But those of
-    ``holder``, the pusher, count again if they come to a main branch of ``shared`` and were on
-    none, with ``strict`` on any branch unless they are on a main one: the lease may have been lost
-    since.
+    Commits that ``shared``, the ledger's remote, has were judged when they came there. But they
+    count again if they come to a main branch of ``shared`` and were on none, with ``strict`` on any
+    branch unless they are on a main one: somebody may hold by now what they touch.
 
     ``lines`` are the standard input of pre-push; without any, the variables of the pre-commit
     framework, which reads that input itself. Raises Invalid for a malformed line, and if git does
@@ -79,14 +77,14 @@ def outgoing(
     # One process for all: many tags may be of commits that the remote has already.
     if len(tips) <= 1 or rev_range(repository, tips, others=known, most=1, strict=True):
         listed = [_listed(repository, x, known) if x.kind in (UPDATE, NEW) else x for x in asked]
-    if holder is None or not any(push.kind == UPDATE for push in listed):
+    if not any(push.kind == UPDATE for push in listed):
         return listed
     names = names_of(repository, remote)
     main = main_branches(repository, names)
     if not strict and shared not in names:
         return listed
     return [
-        _with_own(repository, x, main, holder)
+        _with_landing(repository, x, main)
         if x.kind == UPDATE and (strict or is_main(x.remote_ref, main))
         else x
         for x in listed
@@ -180,17 +178,15 @@ def _listed(repository: Repository, push: Push, known: Sequence[str]) -> Push:
     return replace(push, commits=ids, cut=len(found) > MAX_COMMITS)
 
 
-def _with_own(
-    repository: Repository, push: Push, main: Mapping[str, Sequence[str]], holder: str
-) -> Push:
-    # The pusher's commits that are new to the target, even if other branches have them; but not
-    # those of another main branch, which are merged everywhere.
+def _with_landing(repository: Repository, push: Push, main: Mapping[str, Sequence[str]]) -> Push:
+    # The commits that are new to the target, even if other branches have them; but not those of
+    # another main branch, which are merged everywhere.
     target = push.remote_ref.removeprefix("refs/heads/")
     tips = [oid for name, ids in main.items() if name != target for oid in ids]
     found = _beyond(repository, push, [push.remote_oid, *tips], [*tips, *main.get(target, ())])
     known = set(push.commits)
-    own = (x.id for x in found if x.id not in known and x.involves([holder]))
-    return replace(push, again=tuple(own), cut=push.cut or len(found) > MAX_COMMITS)
+    again = tuple(x.id for x in found if x.id not in known)
+    return replace(push, again=again, cut=push.cut or len(found) > MAX_COMMITS)
 
 
 def _beyond(
@@ -241,17 +237,16 @@ def lost_commits(
 class Landed:
     """The commits of a push that a remote has already: on any of its branches, and on a main one.
 
-    ``lands`` are those that come to a main branch now: the pusher's own count there again.
+    ``lands`` are those that come to a main branch now: they count there again.
     """
 
     anywhere: frozenset[str]
     on_main: frozenset[str]
     lands: frozenset[str]
 
-    def has(self, commit: str, *, own: bool) -> bool:
-        """Whether the push does not count as bringing a commit; ``own``: it is the pusher's."""
-        again = own and commit in self.lands
-        return commit in self.on_main or (commit in self.anywhere and not again)
+    def has(self, commit: str) -> bool:
+        """Whether the push does not count as bringing a commit."""
+        return commit in self.on_main or (commit in self.anywhere and commit not in self.lands)
 
 
 def landed(

@@ -73,6 +73,11 @@ def differs(
     return answered(said, what)
 
 
+def paths_between(repository: Repository, base: str, made: str) -> frozenset[str]:
+    """The paths in which a commit differs from another. Raises Invalid."""
+    return frozenset(x.path for x in read(differs(repository, base, made, NO_RENAMES)))
+
+
 def by_commit(out: bytes) -> Iterator[tuple[str, Changed | None]]:
     """Each header of git's log, alone and then with each change of its commit.
 

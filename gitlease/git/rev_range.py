@@ -21,10 +21,6 @@ class RangeCommit(NamedTuple):
     id: str
     people: tuple[str, ...]
 
-    def involves(self, holders: Sequence[str]) -> bool:
-        """Whether one of these is its author or committer."""
-        return any(same_person(x, y) for x in self.people for y in holders)
-
     def is_only_by(self, holders: Sequence[str]) -> bool:
         """Whether both its author and its committer are among these."""
         return all(any(same_person(x, y) for y in holders) for x in self.people)

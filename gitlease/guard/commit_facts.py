@@ -105,7 +105,7 @@ class CommitReader:
 
     def read(self, commits: Sequence[str]) -> list[CommitFacts]:
         """What each of some commits did, by their full ids and in their order. Raises Invalid."""
-        told = self._told(commits)
+        told = self.people(commits)
         changes = committed(self._repository, commits, known=self._known)
         asked = {email for one in told for email in one.helpers}
         asked |= {p for c in changes.values() for x in c for w in x.lost for p in w.people}
@@ -149,7 +149,8 @@ class CommitReader:
                     found[email] = line.rpartition("<")[2].removesuffix(">") or email
         return found
 
-    def _told(self, commits: Sequence[str]) -> list[CommitFacts]:
+    def people(self, commits: Sequence[str]) -> list[CommitFacts]:
+        """Who stands for some commits, and what they name, without their changes."""
         found = {}
         for start in range(0, len(commits), COMMITS_AT_ONCE):
             some = commits[start : start + COMMITS_AT_ONCE]

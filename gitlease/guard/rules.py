@@ -91,11 +91,14 @@ class GuardFinding:
 
 @dataclass(frozen=True, slots=True)
 class PushedCommit:
-    """A commit of a push: the paths it touches, its committer, and the grants it names."""
+    """A commit of a push: the paths it touches, and the grants it names.
+
+    ``known``: the remote has it on some branch already.
+    """
 
     touched: tuple[Touched, ...]
-    committer: str = ""
     named: tuple[Named, ...] = ()
+    known: bool = False
 
 
 def merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
@@ -183,23 +186,31 @@ def still_blocks(
 ) -> bool:
     """Whether any of these commits touches the finding's path without being its lease's own work.
 
-    Anybody may land the holder's own commits, as the holder recorded them: a rebase may change
-    them. Between the runs of one person only the trailer tells which made a commit: it names the
-    lease's present token.
+    The trailer tells which commits are the lease's own: it names the present token. Anybody may
+    land those once the remote has them. What the remote has not seen could be by anyone else,
+    whatever it says.
     """
     lease = finding.lease
-    grant = (layer, lease.resource.key, lease.token)
 
     def is_own_work(commit: PushedCommit) -> bool:
-        if not lease.same_holder(actor):
-            return same_person(lease.holder, commit.committer)
-        return any((x.layer, x.key, x.token) == grant for x in commit.named)
+        proven = commit.known or lease.same_holder(actor)
+        return proven and names_grant(commit.named, lease, layer)
 
     return any(
         not is_own_work(one)
         for one in carried
         if any(x.path == finding.path and x.concerns(lease, actor) for x in one.touched)
     )
+
+
+def names_grant(named: Iterable[Named], lease: Lease, layer: str) -> bool:
+    """Whether the trailers of a commit name the present token of a lease.
+
+    Of a commit that the remote has this shows who made it: the server's hook lets nobody but the
+    holder bring a new commit over a live lease.
+    """
+    grant = (layer, lease.resource.key, lease.token)
+    return any((x.layer, x.key, x.token) == grant for x in named)
 
 
 class Cover:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
-from gitlease.core.lease import same_person
 from gitlease.git.changes import committed, staged
-from gitlease.git.changes_raw import Changed
+from gitlease.git.changes_raw import Changed, paths_between
 from gitlease.git.processes import commit_words, is_forced_push, is_mirror_push
 from gitlease.git.query import ask
 from gitlease.git.repository import Repository, is_on
@@ -44,7 +43,7 @@ class HookWorktree:
     ) -> None:
         """``shared`` is the name of the ledger's remote, if it has one.
 
-        Work of ``holder`` counts if it reaches a main branch there, with ``strict`` any branch.
+        Work counts again where it reaches a main branch there, with ``strict`` any branch.
         """
         self._repository, self._tasks = repository, tasks
         self._environ, self._ref_prefix, self._shared = environ, ref_prefix, shared
@@ -125,13 +124,27 @@ class HookWorktree:
         remote = self._environ.get("PRE_COMMIT_REMOTE_NAME") or remote
         known = landed(self._repository, pushes, remote, strict=self._strict)
         new = dict.fromkeys(x for push in pushes for x in push.every if x not in known.on_main)
-        commits = CommitReader(self._repository, self._tasks).read(list(new))
-        holder = self._holder or ""
+        bring = [x for x in new if not known.has(x)]
+        there = known.anywhere.intersection(bring)
+        differs = self._differs(pushes) if there else None
         return tuple(
-            PushedCommit(x.touched, x.committer, x.named)
-            for x in commits
-            if not known.has(x.id, own=any(same_person(holder, email) for email in x.emails))
+            PushedCommit(
+                tuple(t for t in x.touched if t.path in differs)
+                if differs is not None and x.id in there
+                else x.touched,
+                x.named,
+                known=x.id in there,
+            )
+            for x in CommitReader(self._repository, self._tasks).read(bring)
         )
+
+    def _differs(self, pushes: Sequence[Push]) -> frozenset[str] | None:
+        # The paths that a push changes where it lands; None if the remote's state is not here.
+        moved = [x for x in pushes if x.remote_oid and x.again]
+        with contextlib.suppress(Invalid):
+            each = (paths_between(self._repository, x.remote_oid, x.local_oid) for x in moved)
+            return frozenset().union(*each)
+        return None
 
     def _pushes(self, lines: Sequence[str], remote: str) -> list[Push]:
         from gitlease.git.changes_push import outgoing
@@ -143,7 +156,6 @@ class HookWorktree:
             environ=self._environ,
             ref_prefix=self._ref_prefix,
             shared=self._shared,
-            holder=self._holder,
             strict=self._strict,
         )
 

@@ -70,16 +70,16 @@ def read_refs(
 
 def heads_of(
     refs: ServerRefs, layers: Sequence[str], prefixes: Sequence[str], moves: Mapping[str, str]
-) -> list[str]:
-    """The heads of some layers' ledgers, both before and after ``moves``.
+) -> list[tuple[str, str]]:
+    """Some layers with the heads of their ledgers, both before and after ``moves``.
 
     Either may hold in the end: git may move some refs of a push and not others.
     """
     heads = dict.fromkeys(
-        head
+        (layer, head)
         for prefix in prefixes
         for layer in layers
         for ref in (f"{prefix}/{layer}",)
         for head in (refs.now(ref), moves.get(ref, ""))
     )
-    return [head for head in heads if head]
+    return [(layer, head) for layer, head in heads if head]

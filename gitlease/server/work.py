@@ -13,20 +13,22 @@ from typing import cast
 
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.expiry import Moment, Sighting
+from gitlease.core.frozen import dataclass
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import Damage, Ledger
 from gitlease.core.moves.audit import Illegal, Pusher
 from gitlease.core.resources.resource import parse_resource
+from gitlease.core.trailers import Named
 from gitlease.git.changes import committed
 from gitlease.git.changes_push import lost_commits
-from gitlease.git.changes_raw import Changed
+from gitlease.git.changes_raw import Changed, paths_between
 from gitlease.git.objects import GitObjects
 from gitlease.git.query import ask, ask_line
 from gitlease.git.repository import Repository
 from gitlease.git.rev_range import rev_range
 from gitlease.guard.changes_tasks import TaskTouched, task_status_changes, touched
-from gitlease.guard.rules import GuardFinding, Severity, Touched, Viewpoint
+from gitlease.guard.rules import GuardFinding, Severity, Touched, Viewpoint, names_grant
 from gitlease.server.changes import changes_of
 from gitlease.server.lines import RefMove
 from gitlease.server.refs import ServerRefs
@@ -40,14 +42,28 @@ LEASES_AT_ONCE = 1_000
 MAX_TASKS = 20_000  # changed task files of one push
 TASKS_AT_ONCE = 1_000
 FINDINGS = 1_000  # the search ends at that many
+GROUPS = 100  # of commits that name the same grants; what is beyond proves nothing
 
 
 class _Enough(Exception):
     """There are FINDINGS that block."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Commits that are judged alike: for these ``paths`` only (None: all), as made under grants."""
+
+    commits: list[str]
+    paths: frozenset[str] | None = None
+    grants: frozenset[Named] = frozenset()
+
+
 class WorkGuard:
-    """Judges commits against the ledgers at ``heads`` (a commit each), for one pusher.
+    """Judges commits against the ledgers at ``heads`` (a layer and a commit each), for one pusher.
+
+    A commit that no ref has yet counts as the pusher's, whatever it says. One that another branch
+    has counts where it lands, for what it changes there, unless its holder made it under the
+    present lease (``names_grant``).
 
     ``warnings`` name the records that could not be judged.
     """
@@ -57,7 +73,7 @@ class WorkGuard:
         repository: Repository,
         settings: Settings,
         objects: GitObjects,
-        heads: Sequence[str],
+        heads: Sequence[tuple[str, str]],
         refs: ServerRefs,
         *,
         pusher: Pusher,
@@ -66,49 +82,76 @@ class WorkGuard:
         self._repository, self._settings = repository, settings
         self._objects = objects
         self._refs = refs
-        self._ledgers = [read_ledger(objects, oid) for oid in heads]
+        self._ledgers = [(layer, read_ledger(objects, oid)) for layer, oid in heads]
         self._holders = pusher.holders or ()
         self._now = now_ms
         self.warnings: dict[str, None] = {}
         self._blocking: dict[tuple[str, str], GuardFinding] = {}
         self._warned: dict[tuple[str, str], GuardFinding] = {}
         self._tasks = 0
+        self._group = _Group([])
 
     def check(self, moves: Sequence[RefMove]) -> list[GuardFinding]:
         """Find what the work of these moves touches. Raises Illegal for more than can be judged."""
-        records = [cast(GitRecords, ledger.records) for ledger in self._ledgers]
+        records = [cast(GitRecords, ledger.records) for _, ledger in self._ledgers]
         if not any(x.entries(top) for x in records for top in LEASE_FOLDERS):
             return []
         again = [move for move in moves if move.old]
         if len(again) > MOVES_JUDGED:
             raise _unjudged(f"more than {MOVES_JUDGED} refs cannot be judged")
         try:
-            commits = self._commits(moves, again)
+            commits, landing = self._commits(moves, again)
+            groups = [_Group(commits), *self._by_grants(landing)]
         except Invalid as error:
             raise _unjudged(error.message) from None
         with contextlib.suppress(_Enough):
-            for start in range(0, len(commits), COMMITS_AT_ONCE):
-                self._judge_commits(commits[start : start + COMMITS_AT_ONCE])
+            for self._group in groups:
+                for start in range(0, len(self._group.commits), COMMITS_AT_ONCE):
+                    self._judge_commits(self._group.commits[start : start + COMMITS_AT_ONCE])
         return list((self._warned | self._blocking).values())
 
-    def _commits(self, moves: Sequence[RefMove], again: Sequence[RefMove]) -> list[str]:
-        # New ones, the pusher's that land on another branch now, and lost ones.
+    def _commits(
+        self, moves: Sequence[RefMove], again: Sequence[RefMove]
+    ) -> tuple[list[str], list[_Group]]:
+        # New ones and lost ones; and those of other branches, for each where they land now.
         most, repository = MAX_COMMITS + 1, self._repository
         tips = [move.new for move in moves if move.new]
         new = rev_range(repository, tips, others=["--all"], most=most, strict=True)
         commits = dict.fromkeys(commit.id for commit in new)
         head = ask_line(repository, "rev-parse", "-q", "--verify", "HEAD^{commit}") if again else ""
+        landing: list[_Group] = []
+        several = 0
         for move in again:
-            # The pusher's work on one branch may land on another only now.
-            if move.new and len(commits) < most:
+            if move.new and len(commits) + several < most:
                 kept = [move.old, head]
-                landing = rev_range(repository, [move.new], kept, most=most, strict=True)
-                commits |= {x.id: None for x in landing if x.involves(self._holders)}
+                found = rev_range(repository, [move.new], kept, most=most, strict=True)
+                there = [x.id for x in found if x.id not in commits]
+                if there:
+                    paths = paths_between(repository, move.old, move.new)
+                    landing.append(_Group(there, paths))
+                several += len(there)
         gone, cut = lost(repository, self._refs, moves, self._holders)
         commits |= dict.fromkeys(gone)
-        if cut or len(commits) > MAX_COMMITS:
+        if cut or len(commits) + several > MAX_COMMITS:
             raise _unjudged(f"more than {MAX_COMMITS} new commits cannot be judged")
-        return list(commits)
+        return list(commits), landing
+
+    def _by_grants(self, landing: Sequence[_Group]) -> list[_Group]:
+        # Commits that name the same grants together, since git is asked for each group.
+        if not landing:
+            return []
+        from gitlease.guard.commit_facts import CommitReader
+
+        reader = CommitReader(self._repository, self._settings.tasks)
+        layers = {layer for layer, _ in self._ledgers}
+        groups: dict[tuple[int, frozenset[Named]], list[str]] = {}
+        for number, group in enumerate(landing):
+            for one in reader.people(group.commits):
+                grants = frozenset(x for x in one.named if x.layer in layers)
+                if len(groups) >= GROUPS and (number, grants) not in groups:
+                    grants = frozenset()
+                groups.setdefault((number, grants), []).append(one.id)
+        return [_Group(ids, landing[n].paths, grants) for (n, grants), ids in groups.items()]
 
     def _judge_commits(self, commits: Sequence[str]) -> None:
         try:
@@ -136,12 +179,13 @@ class WorkGuard:
             self._tasks += len(found)
             if self._tasks > MAX_TASKS:
                 raise _unjudged(f"more than {MAX_TASKS} task files cannot be judged")
-        return touched(changed, named)
+        paths = self._group.paths
+        return [x for x in touched(changed, named) if paths is None or x.path in paths]
 
     def _judged(self, some: Sequence[Touched]) -> Iterator[GuardFinding]:
         pusher = Actor(holder=self._holders[0] if self._holders else "")
-        for ledger in self._ledgers:
-            leases = self._leases(ledger, some)
+        for layer, ledger in self._ledgers:
+            leases = (x for x in self._leases(ledger, some) if not self._is_own(layer, x))
             while chunk := list(islice(leases, LEASES_AT_ONCE)):
                 moment = Moment(now=_instant(self._now), seen=_written)
                 view = Viewpoint(pusher, ledger.header.policy, moment)
@@ -161,6 +205,9 @@ class WorkGuard:
                 self.warnings[damage.message] = None
                 continue
             yield from (x for x in leases if not x.patterns and self._theirs(x))
+
+    def _is_own(self, layer: str, lease: Lease) -> bool:
+        return names_grant(self._group.grants, lease, layer)
 
     def _theirs(self, lease: Lease) -> bool:
         mine = any(lease.same_holder(Actor(holder)) for holder in self._holders)

@@ -113,9 +113,9 @@ def test_a_side_that_a_merge_gives_up_concerns_whoever_did_its_work(
         found = Viewpoint(who, DEFAULT_POLICY, moment(10)).judge(touched, [held])
         if not found:
             return False
-        carried = [PushedCommit(touched, who.holder)]
+        carried = [PushedCommit(touched)]
         assert still_blocks(found[0], carried, layer="global", actor=who)
-        other = PushedCommit((replace(LOGIN, lost=(Authorship(("x@example.com",)),)),), who.holder)
+        other = PushedCommit((replace(LOGIN, lost=(Authorship(("x@example.com",)),)),))
         assert not still_blocks(found[0], [other], layer="global", actor=who)
         return True
 

@@ -545,16 +545,23 @@ def test_what_cannot_be_judged_is_not_pushed_while_others_hold_anything(world: W
 
 
 @pytest.mark.parametrize(
-    ("email", "stops"), [(KIM.holder, False), (KIM.holder.upper(), False), (JO.holder, True)]
+    ("named", "known", "stops"),
+    [
+        ("src/auth token=1", True, False),
+        ("src/auth token=1", False, True),
+        ("src/auth token=2", True, True),
+    ],
 )
-def test_the_holder_s_own_commits_are_landed_by_anybody(
-    world: World, email: str, stops: bool
+def test_what_was_made_under_the_lease_is_landed_by_anybody(
+    world: World, named: str, known: bool, stops: bool
 ) -> None:
     world.claims(KIM, "src/auth/")
     world.tree.push = PushedWork((LOGIN,))
-    world.tree.carries = (PushedCommit((LOGIN,), email),)
+    trailer_of = read_trailer(named)
+    assert trailer_of is not None
+    world.tree.carries = (PushedCommit((LOGIN,), (trailer_of,), known=known),)
     assert world.hooks().pre_push((), "origin").blocked == stops
-    world.tree.carries += (PushedCommit((LOGIN,), JO.holder),)
+    world.tree.carries += (PushedCommit((LOGIN,), known=True),)
     assert world.hooks().pre_push((), "origin").blocked, "one of them is not"
     world.tree.carries = ()
     assert not world.hooks().pre_push((), "origin").blocked, "all of it is there already"
@@ -579,7 +586,7 @@ def test_of_the_runs_of_one_person_the_message_tells_whose_commit_it_is(
     world.tree.push = PushedWork((LOGIN,))
     trailer_of = read_trailer(named)
     assert trailer_of is not None
-    world.tree.carries = (PushedCommit((LOGIN,), JO.holder, (trailer_of,)),)
+    world.tree.carries = (PushedCommit((LOGIN,), (trailer_of,)),)
     assert world.hooks(who=other).pre_push((), "origin").blocked == stops
 
 

@@ -420,8 +420,26 @@ def fork_of(pair: Pair) -> str:
 
 
 def test_the_holder_s_own_work_is_landed_by_anybody(pair: Pair) -> None:
-    pair.jo.git("pull", "-q", "--no-rebase", fork_of(pair), "topic")
+    fork_of(pair)
+    pair.kim.git("push", "-q", "origin", "main:topic")
+    pair.jo.git("pull", "-q", "--no-rebase", "origin", "topic")
     goes_on(pair.jo.run("push", "-q", "origin", "main"))
+
+
+def test_the_holder_s_work_comes_by_the_holder_first(pair: Pair) -> None:
+    """As at a server with the hook, which cannot know who made a commit that it never saw."""
+    pair.jo.git("pull", "-q", "--no-rebase", fork_of(pair), "topic")
+    is_stopped(pair, "origin", "main")
+
+
+def test_older_work_of_a_third_person_lands_on_nothing_that_is_held(pair: Pair) -> None:
+    pair.jo.git("switch", "-q", "-c", "old")
+    pair.jo.git("config", "user.email", "lee@example.com")
+    pair.jo.saves(LOGIN)
+    pair.jo.git("push", "-q", "origin", "old", env={"GITLEASE_SKIP": "1"})
+    pair.jo.git("config", "user.email", pair.jo.email)
+    pair.kim.claim("src/api/")
+    blocks(pair.jo.run("push", "-q", "origin", "old:main"))
 
 
 def test_what_is_added_to_the_holder_s_work_is_one_s_own(pair: Pair) -> None:

@@ -95,6 +95,45 @@ def test_work_that_came_to_one_branch_is_judged_where_it_lands(jo: User, kim: Us
     lands(push(kim, "HEAD:other"))
 
 
+@pytest.mark.parametrize("how", ["older", "merged", "invented", "claimed"])
+def test_only_the_holders_work_lands_on_what_is_held(jo: User, kim: User, how: str) -> None:
+    """S7: whoever wrote it, and however long ago, unless it was made under the present lease."""
+    author = {"claimed": jo.email, "invented": "x@y.z"}.get(how, kim.email)
+    who = kim if how in ("invented", "claimed") else jo
+    who.saves("src/api/login.py", message="work\n\nGitlease: src/api token=9")
+    who.git("commit", "-q", "--amend", "--no-edit", "--reset-author", env=_as(author))
+    lands(push(who, "HEAD:old"))
+    holder = User("lee", jo.root, jo.env)
+    lease = holder.claim("src/api/")
+    assert lease.token != 9
+    kim.git("fetch", "-q", "origin", "old")
+    if how == "merged":
+        kim.git("switch", "-q", "-C", "work", "origin/main")
+        kim.git("merge", "-q", "--no-ff", "-m", "merge", "FETCH_HEAD")
+        held(push(kim, "HEAD:main"), "src/api/login.py")
+    else:
+        held(push(kim, "FETCH_HEAD:main"), "src/api/login.py")
+
+
+def _as(email: str) -> dict[str, str]:
+    names = ("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL")
+    return dict.fromkeys(names, email)
+
+
+def test_what_was_made_under_the_present_lease_is_landed_by_anybody(jo: User, kim: User) -> None:
+    landed = landed_by_jo(jo, kim, "topic")
+    lands(push(kim, f"{landed}:main"))
+    forged = "work\n\nGitlease: src/api token=1"
+    kim.git("reset", "-q", "--hard", landed)
+    kim.saves("src/api/login.py", message=forged)
+    kim.git("commit", "-q", "--amend", "--no-edit", "--reset-author", env=_as(jo.email))
+    held(push(kim, "HEAD:main"), "src/api/login.py")
+    jo.release("src/api/")
+    jo.claim("src/api/")
+    jo.git("fetch", "-q")
+    held(push(kim, "-f", "HEAD~2:main"), "src/api/login.py")
+
+
 @pytest.mark.parametrize("how", ["-f", "-d"])
 def test_what_another_landed_is_not_taken_away(jo: User, kim: User, how: str) -> None:
     jo.claim("src/api/")
@@ -173,8 +212,8 @@ def test_whom_the_server_does_not_know_takes_nothing_back(jo: User, kim: User) -
 
 def landed_by_jo(jo: User, kim: User, *refs: str) -> str:
     """jo lands work on what she holds, on some branches; the commit, which kim has as well."""
-    jo.claim("src/api/")
-    jo.saves("src/api/login.py")
+    lease = jo.claim("src/api/")
+    jo.saves("src/api/login.py", message=f"work\n\nGitlease: src/api token={lease.token}")
     lands(push(jo, *(f"HEAD:{ref}" for ref in refs)))
     kim.git("fetch", "-q", "origin")
     return jo.head()

@@ -28,13 +28,17 @@ Files = Mapping[str, str]  # what is not in it is not there
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """One commit: whose work it is, what it stands on, what it changed and what there is then."""
+    """One commit: whose work it is, what it stands on, what it changed and what there is then.
+
+    ``named``: it has the trailer of the holder's lease.
+    """
 
     number: int
     by: str
     parent: Made | None
     changed: frozenset[str]
     files: Files
+    named: bool = False
 
     def line(self) -> list[Made]:
         """It and all that it stands on, the newest first."""
@@ -73,10 +77,10 @@ class Landed:
                 del files[path]
             else:
                 files[path] = self.text()
-        made = Made(len(self.made) + 1, by, parent, frozenset(changed), files)
-        self.made.append(made)
         # Whose work it is may stand in nothing but the trailer.
         hidden = by == HOLDER and self.dice.random() < 0.3
+        made = Made(len(self.made) + 1, by, parent, frozenset(changed), files, hidden)
+        self.made.append(made)
         who = f"Somebody <{INVENTED if hidden else by}> {1_700_000_000 + made.number} +0000"
         message = f"work\n\n{self.trailer}\n" if hidden else "work\n"
         self.stream += [f"commit refs/heads/{branch}", f"mark :{made.number}"]
@@ -139,6 +143,13 @@ class Landed:
             if (path in conflicts or files.get(path) != alone.get(path))
             and self._gives_up(path, files, tips)
         }
+
+    def landing(self, names: Sequence[str], files: Files) -> set[str]:
+        """The held paths that commits change on main which are not known to be the holder's."""
+        landed = set(self.main.line())
+        new = {one for name in names for one in self.tips[name].line()} - landed
+        changed = {path for one in new if not one.named for path in one.changed}
+        return {x for x in HELD if x in changed and files.get(x) != self.main.files.get(x)}
 
     def _gives_up(self, path: str, files: Files, tips: Sequence[Made]) -> bool:
         followed = [tip for tip in tips if tip.files.get(path) == files.get(path)]
