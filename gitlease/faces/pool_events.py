@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gitlease.core.duration import humanize_duration
 from gitlease.faces.wire import SCHEMA
 from gitlease.runs.pool import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, PoolEvent
+
+if TYPE_CHECKING:
+    from gitlease.runs.work import PoolRan
 
 OUTCOMES = (DONE, GIVEN_BACK, FAILED, LOST, STOPPED)
 IN_WORDS = {
@@ -50,15 +52,18 @@ def sentence(event: PoolEvent) -> str:
     return f"{said}: {event.end.message}" if event.end.message else said
 
 
-def finished(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return the last line, with the number of tasks for each outcome."""
-    totals = {name: counts.get(name, 0) for name in OUTCOMES}
+def finished(ran: PoolRan) -> dict[str, Any]:
+    """Return the last line, with the number of tasks for each outcome and what is left."""
+    totals: dict[str, Any] = {name: ran.counts.get(name, 0) for name in OUTCOMES}
+    totals |= {"left": ran.left, "stranded": sorted(ran.stranded)}
     return {"schema": SCHEMA, "event": "finished", "ok": True, "command": "work"} | totals
 
 
-def summary(counts: Mapping[str, int]) -> str:
+def summary(ran: PoolRan) -> str:
     """Return the last line as a sentence."""
-    totals = [f"{counts[name]} {name.replace('_', ' ')}" for name in OUTCOMES if counts.get(name)]
+    counts: dict[str, int] = {**ran.counts, "left": ran.left, "stranded": len(ran.stranded)}
+    words = (*OUTCOMES, "left", "stranded")
+    totals = [f"{counts[name]} {name.replace('_', ' ')}" for name in words if counts.get(name)]
     return f"finished: {', '.join(totals) or 'there was nothing to do'}"
 
 

@@ -14,6 +14,7 @@ from gitlease.git.run import run_git
 
 SECONDS = 5.0  # for the remote to list its branches
 MAX_FETCHED = 1024 * 1024
+FETCH = 600.0  # seconds for a branch to be fetched
 
 HEADS = "refs/heads/"
 
@@ -125,6 +126,36 @@ def main_branches(repository: Repository, names: Iterable[str]) -> dict[str, lis
             if ref.startswith(place) and named.startswith(place):
                 found.setdefault(named.removeprefix(place), []).append(oid)
     return found
+
+
+def tracked(repository: Repository, ref: str) -> tuple[str, str] | None:
+    """The remote and its branch of which a ref of this clone is the copy; None if it is none."""
+    words = ("rev-parse", "--verify", "--quiet", "--symbolic-full-name", "--end-of-options", ref)
+    full = os.fsdecode(ask(repository, *words).out).strip()
+    for name in sorted(repository.remote_names(), key=len, reverse=True):
+        if full.startswith(place := f"refs/remotes/{name}/"):
+            return name, full.removeprefix(place)
+    return None
+
+
+def fetch_branch(repository: Repository, remote: str, branch: str) -> None:
+    """Bring this clone's copy of a remote's branch up to date. Raises Unavailable and Denied."""
+    quiet = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
+    spec = f"+{HEADS}{branch}:refs/remotes/{remote}/{branch}"
+    words = (f"--git-dir={repository.git_dir}", "fetch", *quiet, "--", remote, spec)
+    folder, env = repository.toplevel or repository.git_dir, {"GIT_TERMINAL_PROMPT": "0"}
+    said = run_git(words, cwd=folder, timeout=FETCH, env=env, repository=True)
+    if said.code or said.timed_out:
+        detail = detail_of(said.err.splitlines(), said, FETCH)
+        if not said.timed_out and denies(said.err):
+            raise Denied(f"{branch} of {remote} cannot be fetched: {detail}")
+        raise Unavailable(f"{branch} of {remote} cannot be fetched: {detail}")
+
+
+def commits_behind(repository: Repository, ref: str) -> int:
+    """How many commits of a ref HEAD lacks; 0 if git cannot tell."""
+    said = ask(repository, "rev-list", "--count", f"HEAD..{ref}", "--")
+    return int(said.out) if said.code == 0 else 0
 
 
 def main_branch(repository: Repository, names: Iterable[str]) -> str | None:

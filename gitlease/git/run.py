@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -53,9 +54,38 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return env
 
 
-# Each of these, exported by git inside a hook or set by a user, made a git process meant for the
-# private store work on the user's repository, or the other way round.
-_REPOSITORY_VARIABLES = frozenset(
+def local_variables_cleared(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a command in a work tree of its own.
+
+    Without the variables that tie git to another repository, of which a hook inherits some. The
+    settings given on the command line stay, since credentials and ``safe.directory`` come so in
+    CI; only those that name another work tree are dropped.
+    """
+    env = {k: v for k, v in environ.items() if k not in LOCAL_VARIABLES}
+    if given := env.pop(_PARAMETERS, ""):
+        kept = [x for x in re.findall(_PARAMETER, given) if not _names_a_tree(x.replace("'", ""))]
+        if kept:
+            env[_PARAMETERS] = " ".join(kept)
+    count = env.pop(_COUNT, "")
+    number = int(count) if count.isascii() and count.isdecimal() and len(count) < 5 else 0
+    pairs = [(env.pop(f"{_KEY}{n}", None), env.pop(f"{_VALUE}{n}", None)) for n in range(number)]
+    pairs = [(k, v) for k, v in pairs if k is None or not _names_a_tree(k)]
+    for n, (key, value) in enumerate(pairs):
+        env |= {f"{_KEY}{n}": key} if key is not None else {}
+        env |= {f"{_VALUE}{n}": value} if value is not None else {}
+    return env | ({_COUNT: str(len(pairs))} if pairs else {})
+
+
+def _names_a_tree(setting: str) -> bool:
+    return setting.partition("=")[0].lower() in ("core.worktree", "core.bare")
+
+
+_PARAMETERS = "GIT_CONFIG_PARAMETERS"  # each 'key=value' or 'key'='value', quoted as for a shell
+_PARAMETER = r"(?:'[^']*'|\\.|[^\s'])+"
+_COUNT, _KEY, _VALUE = "GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"
+
+# What ``git rev-parse --local-env-vars`` lists, but the settings of the command line.
+LOCAL_VARIABLES = frozenset(
     {
         "GIT_DIR",  # would be the repository instead of --git-dir's
         "GIT_WORK_TREE",  # a bare store with a work tree
@@ -63,8 +93,6 @@ _REPOSITORY_VARIABLES = frozenset(
         "GIT_INDEX_FILE",  # a hook's temporary index
         "GIT_OBJECT_DIRECTORY",  # objects would be written to the user's repository
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",  # objects found there would not be sent
-        "GIT_QUARANTINE_PATH",  # refuses every ref update
-        "GIT_NAMESPACE",  # another name for every ref
         "GIT_PREFIX",  # a folder of the user's work tree
         "GIT_SHALLOW_FILE",  # the user's shallow boundary
         "GIT_GRAFT_FILE",
@@ -73,12 +101,18 @@ _REPOSITORY_VARIABLES = frozenset(
         "GIT_IMPLICIT_WORK_TREE",
         "GIT_INTERNAL_SUPER_PREFIX",
         "GIT_CONFIG",  # `git config` would read one file only
-        "GIT_DEFAULT_HASH",  # a store of another object format
-        "GIT_REFLOG_ACTION",
-        "GIT_TRACE_PACKET",  # set by us, to see whether a request was sent
-        "GIT_TRACE_REDACT",
     }
 )
+# Each of these, exported by git inside a hook or set by a user, made a git process meant for the
+# private store work on the user's repository, or the other way round.
+_REPOSITORY_VARIABLES = LOCAL_VARIABLES | {
+    "GIT_QUARANTINE_PATH",  # refuses every ref update
+    "GIT_NAMESPACE",  # another name for every ref
+    "GIT_DEFAULT_HASH",  # a store of another object format
+    "GIT_REFLOG_ACTION",
+    "GIT_TRACE_PACKET",  # set by us, to see whether a request was sent
+    "GIT_TRACE_REDACT",
+}
 
 
 def _interactive() -> bool:

@@ -21,8 +21,10 @@ from gitlease.engine import end
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.landing import settle_landed
-from gitlease.engine.sessions import unbind
+from gitlease.engine.sessions import run_out, unbind
 from gitlease.git.query import without_secrets
+from gitlease.git.repository import TIMEOUT
+from gitlease.git.run import local_variables_cleared, run_git
 from gitlease.runs.child import check_executable
 from gitlease.runs.guardian import GuardianFailed
 from gitlease.runs.holding import at_the_end, new_heartbeat
@@ -134,7 +136,7 @@ class LeasedCommand:
             )
         request, grace = self.request, grace_ms(self.request.grace, holds)
         heartbeat = new_heartbeat(self.place, early=early_by(grace))
-        env = {**os.environ, **self._variables(holds)}
+        env = {**self._environment(), **self._variables(holds)}
         process = SupervisedProcess(grace=grace, stops=request.stops)
         try:
             with process:
@@ -153,6 +155,18 @@ class LeasedCommand:
             raise Invalid(f"the guardian of the command cannot be started: {failed}") from None
         finally:
             process.close()
+
+    def _environment(self) -> dict[str, str]:
+        """This process's, without what ties git to another repository: a hook inherits some."""
+        env = local_variables_cleared(os.environ)
+        if os.environ.get("GIT_DIR"):
+            words = ("rev-parse", "--git-dir")
+            found = run_git(words, cwd=self.request.directory, timeout=TIMEOUT)
+            if found.code != 0:  # a folder that no .git names: the variables alone do
+                repository = self.place.repository
+                env |= {"GIT_DIR": repository.git_dir}
+                env |= {"GIT_WORK_TREE": top} if (top := repository.toplevel) else {}
+        return env
 
     def _variables(self, holds: Sequence[Hold]) -> Mapping[str, str]:
         # A resource is as it can be typed in any folder of this work tree. Several are quoted for
@@ -235,13 +249,20 @@ class LeasedCommand:
         granted = [grant for grant in granted if grant.lease_id not in ids]
         if not granted:
             return landed.warnings
-        answer = end.release(
-            ledger,
-            [grant.resource for grant in granted],
-            scope=self.request.scope,
-            note=note or self.request.note,
-            commit=self.request.commit,
-        )
+        try:
+            answer = end.release(
+                ledger,
+                [grant.resource for grant in granted],
+                scope=self.request.scope,
+                note=note or self.request.note,
+                commit=self.request.commit,
+            )
+        except Invalid as why:  # a task file cannot be written: at least nobody waits for the lease
+            names = {grant.lease_id for grant in granted}
+            left = {x.lease_id: x for x in self.answer.leases if x.lease_id in names}
+            answer = run_out(ledger, left)
+            kept = f"the lease is over, and the edge is kept: {why.message}"
+            answer = replace(answer, warnings=(kept, *answer.warnings))
         return landed.warnings + tuple(x for x in answer.warnings if x not in ledger.store.warnings)
 
     def _complete(self) -> tuple[int, tuple[str, ...]]:

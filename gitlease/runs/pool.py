@@ -199,11 +199,15 @@ class Pool:
             self._ask_at, self._empty_since = 0.0, None
 
     def _judge(self, job: Job, end: JobEnd) -> None:
-        """Leave a task alone that failed too often, or that its command did not finish."""
+        """Leave a task alone that failed too often, was stopped, or was not finished."""
         failed = end.outcome in (FAILED, LOST)
         if failed:
             self._failures[job.name] += 1
-        if end.outcome == GIVEN_BACK or self._failures[job.name] >= self._limits.max_failures:
+        # What was stopped on its own is not to be started again either.
+        if (
+            end.outcome in (GIVEN_BACK, STOPPED)
+            or self._failures[job.name] >= self._limits.max_failures
+        ):
             self._left_alone.add(job.name)
             if failed:
                 self._tell(PoolEvent("left_alone", job, end, self._failures[job.name]))

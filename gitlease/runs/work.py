@@ -8,27 +8,39 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gitlease.core.duration import format_duration
 from gitlease.core.edge import Task
 from gitlease.core.errors import (
     GitleaseError,
     Invalid,
     LeaseHeld,
     NotFound,
-    NothingLeft,
     PolicyRefused,
+    Unavailable,
 )
-from gitlease.core.frozen import dataclass, replace
+from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.resources.pattern import fold
 from gitlease.engine import claim
 from gitlease.engine.answers import Answer, ClaimOptions
-from gitlease.git.worktrees import drop_branch, fit_name, open_worktree, remove_worktree
+from gitlease.engine.queue.order import Entry, WhyNot, nothing_left
+from gitlease.git.remote_branches import commits_behind, fetch_branch, tracked
+from gitlease.git.run import local_variables_cleared
+from gitlease.git.worktrees import (
+    drop_branch,
+    drop_finished,
+    fit_name,
+    folder_of,
+    open_worktree,
+    remove_worktree,
+)
 from gitlease.runs.dispatch import Print, dispatch
 from gitlease.runs.holding import in_a_run
 from gitlease.runs.leased_command import LeasedCommand, OnStop, RunRequest
@@ -51,6 +63,7 @@ if TYPE_CHECKING:
 
 BRANCHES = "work"  # the folder of branches, one for each task
 KIND = "work"
+AGAIN = 60.0  # seconds until a task that was passed over is tried again
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -60,6 +73,7 @@ class PoolRequest:
 
     ``open_at`` opens the same ledger for a linked work tree, if each task gets one: ``worktrees``.
     Their branches begin at ``base``, or at the main branch. ``brief`` makes the brief of a task.
+    A command that takes longer than ``limit`` seconds is stopped, and has failed.
     """
 
     run: RunRequest
@@ -68,17 +82,22 @@ class PoolRequest:
     open_at: Callable[[str], RunPlace]
     worktrees: bool = False
     base: str | None = None
+    limit: int | None = None
 
 
 class PoolJob:
     """A run in the background that works on one task."""
 
     def __init__(
-        self, command: LeasedCommand, record: RunRecord, clean_up: Callable[[], str | None]
+        self,
+        command: LeasedCommand,
+        record: RunRecord,
+        clean_up: Callable[[], str | None],
+        limit: int | None,
     ) -> None:
         self._command, self.record, self._clean_up = command, record, clean_up
-        self.began = time.monotonic()
-        self._asked_to_stop = False
+        self.began, self._limit = time.monotonic(), limit
+        self._stopped = self._over_limit = False
 
     @property
     def name(self) -> str:
@@ -86,10 +105,19 @@ class PoolJob:
 
     def poll(self) -> JobEnd | None:
         if os.waitpid(self.record.runner, os.WNOHANG)[0] == 0:
+            if self._limit is not None and time.monotonic() - self.began > self._limit:
+                self._over_limit = not self._stopped or self._over_limit
+                self.stop()
             return None
+        self._stopped = True  # its process number is free now
         end = self._end()
-        messages = filter(None, (end.message, self._clean_up()))
-        return replace(end, message="; ".join(messages) or None)
+        if self._over_limit and self._limit is not None and end.outcome == STOPPED:
+            end = JobEnd(FAILED, end.exit, f"it took longer than {format_duration(self._limit)}")
+        try:
+            kept = self._clean_up()
+        except (GitleaseError, OSError) as error:
+            kept = f"its work tree was kept: {error}"
+        return replace(end, message="; ".join(filter(None, (end.message, kept))) or None)
 
     def _end(self) -> JobEnd:
         record = runs_of(self._command.place).latest_of(self.record)
@@ -104,8 +132,8 @@ class PoolJob:
         return JobEnd(GIVEN_BACK if not_done else FAILED, record.exit, record.message)
 
     def stop(self) -> None:
-        if not self._asked_to_stop:
-            self._asked_to_stop = True
+        if not self._stopped:
+            self._stopped = True
             os.kill(self.record.runner, signal.SIGTERM)  # our own child, which nobody else reaps
 
 
@@ -130,51 +158,127 @@ class PoolTaker:
         self._say, self._on_stop, self._warn = say, on_stop, warn
         self._stop_level = stop_level
         self._warned: set[str] = set()
-        self._unfit: set[str] = set()
+        self._tidied: set[str] = set()
+        self._looked_behind: float | None = None
+        self._passed_over: dict[str, float] = {}
+        self.stranded: dict[str, str] = {}
 
     def take(self, skip: Collection[str]) -> Job | None:
         """A job for the first task that is free; None if it could not be started.
 
-        Raises NothingLeft, and whatever a claim raises.
+        Raises NothingLeft, and whatever a claim raises that is not about one task.
         """
+        now = time.monotonic()
+        again = (name for name, at in self._passed_over.items() if now - at < AGAIN)
+        skip = frozenset((*skip, *again))
         if self._base is not None:
             return self._take_in_worktree(skip, self._base)
+        self._look_behind()
         place = in_a_run(self._place, KIND, always=True)
         options = replace(self._request.options, picked=True)
         answer, task = place.queue.claim_next(options, skip=skip)
         return self._start(place, answer, task, self._request.run, lambda: None)
 
-    def _take_in_worktree(self, skip: Collection[str], base: str) -> Job | None:
+    def _take_in_worktree(self, skip: frozenset[str], base: str) -> Job | None:
         """Make the linked work tree first: the task is claimed in it."""
-        repository = self._place.repository
-        names = {fold(name) for name in skip} | self._unfit
+        repository, names = self._place.repository, set(map(fold, skip))
+        if (source := tracked(repository, base)) is not None:
+            fetch_branch(repository, *source)
         options = replace(self._request.options, commit=True, picked=True)
-        for entry in self._place.queue.next_task().next_up:
+        reading = self._place.queue.queue(ref=base)
+        self._tidy(reading.entries, names, base)
+        for entry in reading.next_up:
             name = entry.task.resource.text
             if fold(name) in names:
                 continue
             branch = f"{BRANCHES}/{fit_name(name)}"
-            tree = open_worktree(repository, fit_name(name), branch=branch, base=base)
-            folder = tree.toplevel or tree.git_dir
-            place = in_a_run(self._request.open_at(folder), KIND, always=True)
+            try:
+                tree = open_worktree(repository, fit_name(name), branch=branch, base=base)
+                folder = tree.toplevel or tree.git_dir
+                place = in_a_run(self._request.open_at(folder), KIND, always=True)
+            except (GitleaseError, OSError) as error:
+                self._pass_over(name, error)
+                continue
             try:
                 answer = claim.claim(place.ledger, [entry.task.resource], options)
             except GitleaseError as refusal:
-                remove_worktree(repository, tree)
+                kept = remove_worktree(repository, tree)
                 # Of a work tree that is kept, git keeps the branch.
                 if not os.path.lexists(folder):
                     drop_branch(repository, branch, base)
-                if not isinstance(refusal, LeaseHeld | NotFound | PolicyRefused):
+                if isinstance(refusal, LeaseHeld):
+                    self._warn_once(f"passed over: {refusal.message}")
+                elif isinstance(refusal, Invalid | NotFound | PolicyRefused):
+                    self._pass_over(name, refusal, folder if kept else f"branch {branch}")
+                else:
                     raise
-                if not isinstance(refusal, LeaseHeld):
-                    self._unfit.add(fold(name))  # its file is not on the branch, say
-                where = " on its branch" if isinstance(refusal, NotFound) else ""
-                self._warn_once(f"passed over: {refusal.message}{where}")
                 continue
             request = replace(self._request.run, directory=folder, commit=True)
             clean_up = partial(remove_worktree, repository, tree)
             return self._start(place, answer, entry.task, request, clean_up)
-        raise NothingLeft("nothing is left to claim")
+        raise nothing_left(reading.entries, reading.warnings)
+
+    def _pass_over(self, name: str, error: Exception, where: str = "") -> None:
+        """Leave a task alone for a while: what stops it stops no other."""
+        message = error.message if isinstance(error, GitleaseError) else str(error)
+        hints = error.hints if isinstance(error, GitleaseError) else ()
+        if os.path.isabs(where):
+            hints = (f"git -C {shlex.quote(where)} status says how to go on",)
+        why = "; ".join((f"{message} ({where})" if where else message, *hints[:1]))
+        self._passed_over[name], self.stranded[name] = time.monotonic(), why
+        self._warn_once(f"passed over {name}: {why}")
+
+    def _tidy(self, entries: Sequence[Entry], busy: Collection[str], base: str) -> None:
+        """Remove what is left here of tasks that were finished elsewhere."""
+        repository = self._place.repository
+        try:
+            there = set(os.listdir(folder_of(repository))) - self._tidied
+        except OSError:
+            return
+        runs = runs_of(self._place)
+        for task in (x.task for x in entries if x.task.is_done):
+            name, fit = task.resource.text, fit_name(task.resource.text)
+            if fit not in there or fold(name) in busy:
+                continue
+            self._tidied.add(fit)
+            if runs.in_the_way((), name, self._place.layer) is None:
+                branch = f"{BRANCHES}/{fit}"
+                with contextlib.suppress(GitleaseError):
+                    drop_finished(repository, fit, branch=branch, base=base, file=task.file)
+
+    def _look_behind(self) -> None:
+        """Say how many commits of the main branch this checkout lacks, at most once a minute."""
+        now, ref = time.monotonic(), self._place.main_branch()
+        if self._looked_behind is not None and now - self._looked_behind < AGAIN:
+            return
+        self._looked_behind = now
+        if ref is None or (source := tracked(self._place.repository, ref)) is None:
+            return
+        with contextlib.suppress(GitleaseError):  # the ledger says whether the remote is away
+            fetch_branch(self._place.repository, *source)
+        if behind := commits_behind(self._place.repository, ref):
+            many = "1 commit" if behind == 1 else f"{behind} commits"
+            self._warn_once(
+                f"this checkout is {many} behind {'/'.join(source)}, and its tasks may be out of "
+                "date: git pull"
+            )
+
+    def count_left(self) -> int:
+        """Count the tasks that are not done; ``stranded`` gets those that nobody works on."""
+        reading = self._place.queue.queue(ref=self._base, cached=True)
+        left = 0
+        for entry in reading.entries:
+            name, lease = entry.task.resource.text, entry.lease
+            view = reading.views.get(lease.lease_id) if lease is not None else None
+            if name in self.stranded or entry.why_not in (WhyNot.DONE, WhyNot.STATUS):
+                continue
+            if entry.claimable or view is None or view.state == "active":
+                left += 1
+                continue
+            # A lease that has run out, and its edge or its margin still keeps the task.
+            self.stranded[name] = f"the lease of {view.holder} has expired"
+            self._warn_once(f"{name} is stranded: {self.stranded[name]}, and nobody works on it")
+        return left
 
     def _start(
         self,
@@ -198,8 +302,17 @@ class PoolTaker:
         if stops:
             clean_up()
             return None
-        record = dispatch(place, answer, request, say=self._say, on_stop=self._on_stop)
-        return PoolJob(command, record, clean_up)
+        name = answer.leases[0].resource
+        try:
+            record = dispatch(place, answer, request, say=self._say, on_stop=self._on_stop)
+        except Unavailable:
+            raise
+        except GitleaseError as refusal:
+            clean_up()
+            self._pass_over(name, refusal)
+            return None
+        self.stranded.pop(name, None)
+        return PoolJob(command, record, clean_up, self._request.limit)
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:
@@ -209,10 +322,17 @@ class PoolTaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRan:
-    """How many tasks came to what, and the signal that had the running ones stopped, if any."""
+    """How many tasks came to what, and the signal that had the running ones stopped, if any.
+
+    ``left`` counts the tasks that are not done: those of others, and what was given back.
+    ``stranded`` has what could not be taken although nobody works on it, with the reason. Neither
+    is known if it was stopped.
+    """
 
     counts: Counter[str]
     stopped_by: int | None
+    left: int = 0
+    stranded: Mapping[str, str] = field(default_factory=dict)
 
 
 def work(
@@ -238,7 +358,8 @@ def work(
         base = place.main_branch()
         if base is None:
             raise Invalid("no main branch of the remote is known here; name one with --base")
-    with _stop_requests() as stops:
+    left = 0
+    with _stop_requests() as stops, _own_environment(request.worktrees):
         taker = PoolTaker(
             place, request, base, say=say, on_stop=on_stop, warn=warn, stop_level=stops.level
         )
@@ -254,7 +375,30 @@ def work(
             pool.work()
         finally:
             pool.end()
-    return PoolRan(counts=pool.counts, stopped_by=stops.last if stops.level() >= 2 else None)
+        if not stops.level():
+            with contextlib.suppress(GitleaseError):
+                left = taker.count_left()
+    return PoolRan(
+        counts=pool.counts,
+        stopped_by=stops.last if stops.level() >= 2 else None,
+        left=left,
+        stranded=taker.stranded,
+    )
+
+
+@contextlib.contextmanager
+def _own_environment(worktrees: bool) -> Iterator[None]:
+    """Clear what ties git to the tree that this was started in: linked work trees are others."""
+    before = dict(os.environ)
+    if worktrees:
+        cleared = local_variables_cleared(before)
+        for name in before.keys() - cleared.keys():
+            del os.environ[name]
+        os.environ.update(cleared)
+    try:
+        yield
+    finally:
+        os.environ.update(before)
 
 
 class _StopRequests:

@@ -7,6 +7,7 @@ an unknown outcome.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 
@@ -178,8 +179,10 @@ def _run_on_store(
     words = [f"--git-dir={store}"]
     for key, value in settings:
         words += ["-c", f"{key}={value}"]
+    # A work tree may be removed while a command runs in it; only a relative URL needs it.
+    folder = remote.folder if os.path.isdir(remote.folder) else store
     with doing(f"waiting for the remote (git {args[0]})"):
-        return run_git([*words, *args], cwd=remote.folder, timeout=timeout, env=env, memory=MEMORY)
+        return run_git([*words, *args], cwd=folder, timeout=timeout, env=env, memory=MEMORY)
 
 
 def read_push(

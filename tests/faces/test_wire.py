@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from gitlease.core.errors import LeaseHeld
 from gitlease.core.view import LeaseView
 from gitlease.faces import pool_events, wire
 from gitlease.runs.pool import DONE, FAILED, JobEnd, PoolEvent
+from gitlease.runs.work import PoolRan
 
 LEASE = [
     *("resource", "scope", "layer", "holder", "session", "lease_id", "token", "state"),
@@ -310,7 +312,8 @@ def test_each_line_of_a_pool_is_as_the_schema_has_it() -> None:
         PoolEvent("trouble", message="origin cannot be reached"),
         PoolEvent("warning", message="the clock is wrong"),
     ]
-    lines = [pool_events.document(event) for event in told] + [pool_events.finished({DONE: 2})]
+    ran = PoolRan(counts=Counter({DONE: 2}), stopped_by=None, stranded={"F1": "a rebase"})
+    lines = [pool_events.document(event) for event in told] + [pool_events.finished(ran)]
     assert [held_to_schema(line)["event"] for line in lines] == [
         *("started", "ended", "ended", "left_alone", "idle", "trouble", "warning", "finished")
     ]

@@ -146,6 +146,13 @@ def test_what_a_command_did_not_finish_is_not_taken_again() -> None:
     assert queue.kinds()["left_alone"] == 0
 
 
+def test_job_stopped_on_its_own_is_not_taken_again() -> None:
+    queue = Queue({"F1": [STOPPED], "F2": [DONE]})
+    pool = queue.pool()
+    pool.work()
+    assert pool.counts == {STOPPED: 1, DONE: 1}
+
+
 def test_the_end_of_a_run_may_free_another_task() -> None:
     queue = Queue({"F1": [DONE]})
     queue.at[4.0] = lambda: queue.scripts.update(F2=[DONE])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -81,6 +82,7 @@ def test_a_pool_does_every_task_once(jo: Desk, tmp_path: Path) -> None:
         "ok": True,
         "command": "work",
         **{"done": 5, "given_back": 0, "failed": 0, "lost": 0, "stopped": 0},
+        **{"left": 0, "stranded": []},
     }
     assert sorted(ran.read_text().split()) == ["F01", "F02", "F03", "F04", "F05"]
     assert set(statuses(jo.clone).values()) == {"done"}
@@ -98,7 +100,7 @@ def test_what_fails_is_given_back_with_a_note_and_left_alone(jo: Desk, tmp_path:
     assert done.returncode == 1
     assert "F02 failed after " in done.stdout
     assert "F02 is skipped from now on, after 2 failures\n" in done.stdout
-    assert done.stdout.endswith("finished: 4 done, 2 failed\n")
+    assert done.stdout.endswith("finished: 4 done, 2 failed, 1 left\n")
     assert Counter(ran.read_text().split())["F02"] == 2
     assert statuses(jo.clone)["F02"] == "todo"
     shown = jo.document("show", "F02")
@@ -220,6 +222,51 @@ def test_what_cannot_be_is_said(jo: Desk, words: list[str], status: int, said: s
     assert jo.live() == []
 
 
+def test_task_stopped_by_name_is_not_started_again(jo: Desk) -> None:
+    working = jo.start("work", "--json", "--limit", "1h", "--", "sh", "-c", "sleep 30")
+    until(lambda: begun(jo), "the first command")
+    jo.document("dispatch", "--stop", "F01")
+    until(lambda: len(begun(jo)) > 1, "the next command")
+    working.send_signal(signal.SIGTERM)
+    out, _ = working.communicate(timeout=LONG)
+    said = [json.loads(line) for line in out.splitlines()]
+    assert [x["resource"] for x in said if x["event"] == "started"] == ["F01", "F02"]
+    ends = [(x["resource"], x["outcome"]) for x in said if x["event"] == "ended"]
+    assert ends[0] == ("F01", "stopped")
+
+
+def test_command_beyond_the_limit_has_failed(jo: Desk) -> None:
+    script = 'test "$GITLEASE_RESOURCE" != F01 || sleep 30'
+    words = ("work", "--limit", "1s", "--max-failures", "1", "--done-on-success", "--json")
+    done = jo.ask(*words, "--", "sh", "-c", script)
+    (ended,) = (x for x in lines(done) if x["event"] == "ended" and x["resource"] == "F01")
+    assert (done.returncode, ended["outcome"]) == (1, "failed")
+    assert ended["message"] == "it took longer than 1s"
+    assert lines(done)[-1]["done"] == 4
+
+
+def test_task_of_a_dead_machine_goes_back_to_the_queue(path_remote: Remote, clones: Clones) -> None:
+    """What was picked does; what was claimed by name is stranded, and the pool's end says so."""
+    made = clones(2)
+    with_tasks(made, path_remote, 2)
+    short_leases(made[0])
+    with desks_in(made) as (ada, bob):
+        assert ada.ask("claim", "F02", "--ttl", "1s").returncode == 0
+        dead = ada.start("run", "--next", "--ttl", "3s", "--", "sh", "-c", "sleep 30")
+        until(lambda: bob.live() == ["F01"], "its claim, and the lapse of the other")
+        for pid in (dead.pid, *ada.processes()):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        held = lines(bob.ask("work", "--done-on-success", "--json", "--", "true"))[-1]
+        assert (held["done"], held["left"], held["stranded"]) == (0, 1, ["F02"])
+        until(lambda: not bob.live(), "the lapse")
+        done = bob.ask("work", "--done-on-success", "--json", "--", "true")
+        end = lines(done)[-1]
+        assert (done.returncode, end["done"], end["stranded"]) == (1, 1, ["F02"])
+        told = ada.document("brief")["taken"]
+        assert [(x["resource"], x["what"]) for x in told] == [("F01", "taken_over")]
+
+
 # --- linked work trees ---------------------------------------------------------------------------
 
 
@@ -249,15 +296,98 @@ def test_each_task_has_a_work_tree_and_a_branch(jo: Desk) -> None:
     assert "status: done" in git(jo.clone, "show", "work/F02:tasks/F02.md")
 
 
-def test_a_task_that_its_base_lacks_leaves_no_branch_in_its_own_way(jo: Desk) -> None:
+def test_pool_with_worktrees_takes_the_tasks_of_its_base(jo: Desk) -> None:
     text = TASK.format(name="F09")
     commit_file(jo.clone, "tasks/F09.md", text, "one more, not pushed")
-    done = jo.ask("work", "--worktrees", "--done-on-success", "--", "true")
-    assert "passed over: there is no task F09" in done.stderr
+    done = jo.ask("work", "--worktrees", "--done-on-success", "--json", "--", "true")
+    assert lines(done)[-1]["done"] == 5, "the tasks are those of the base"
     assert "work/F09" not in git(jo.clone, "branch", "--list")
     again = jo.ask("work", "--worktrees", "--base", "HEAD", "--done-on-success", "--", "true")
     assert again.returncode == 0, again
     assert "status: done" in git(jo.clone, "show", "work/F09:tasks/F09.md")
+
+
+def test_poisoned_trees_stop_no_other_task(jo: Desk) -> None:
+    """A rebase in progress, a folder in the way, and a tree that its command removes."""
+    script = (
+        'case "$GITLEASE_RESOURCE" in F02) rm -rf "$PWD"; exit 1;; F01) '
+        "git switch -qc other; echo 1 >f; git add f; git commit -qm one; git switch -q -; "
+        "echo 2 >f; git add f; git commit -qm two; git rebase -q other; exit 1;; esac; sleep 1"
+    )
+    words = ("work", "-j", "2", "--worktrees", "--done-on-success", "--json")
+    folder = Path(f"{jo.clone}.worktrees")
+    (folder / "F03").mkdir(parents=True)
+    (folder / "F03" / "kept").write_text("mine")
+    once = jo.ask(*words, "--max-failures", "1", "--", "sh", "-c", script)
+    end = lines(once)[-1]
+    assert (once.returncode, end["done"], end["failed"], end["stranded"]) == (1, 2, 2, ["F03"])
+    held = {x["resource"]: x["state"] for x in jo.document("list")["leases"]}
+    assert held == {"F01": "expired"}, "nobody waits long for a lease of what failed"
+    again = jo.ask(*words, "--", "true")
+    warnings = {x["message"] for x in lines(again) if x["event"] == "warning"}
+    assert (again.returncode, lines(again)[-1]["stranded"]) == (1, ["F01", "F03"])
+    assert any("F01: a rebase is in progress" in x and f"{folder}/F01" in x for x in warnings)
+    assert any(f"{folder}/F03 is no work tree" in x for x in warnings)
+    assert (folder / "F03" / "kept").read_text() == "mine"
+
+
+def test_pool_fetches_its_base_before_each_task(path_remote: Remote, clones: Clones) -> None:
+    made = clones(2)
+    with_tasks(made, path_remote, 2)
+    with desks_in(made) as (one, two):
+        two.ask("done", "F01", "--commit")
+        commit_file(two.clone, "tasks/F09.md", TASK.format(name="F09"), "one more")
+        git(two.clone, "push", "-q", "origin", "HEAD:main", env=path_remote.env)
+        plain = one.ask("work", "--json", "--", "false")
+        behind = [x["message"] for x in lines(plain) if x["event"] == "warning"]
+        assert any("this checkout is 2 commits behind origin/main" in x for x in behind)
+        ran = lines(one.ask("work", "--worktrees", "--done-on-success", "--json", "--", "true"))
+        assert [x["resource"] for x in ran if x["event"] == "started"] == ["F02", "F09"]
+
+
+def test_leftovers_of_tasks_finished_elsewhere_are_removed(
+    path_remote: Remote, clones: Clones
+) -> None:
+    made = clones(2)
+    with_tasks(made, path_remote, 2)
+    with desks_in(made) as (one, two):
+        stay = "test $GITLEASE_RESOURCE = F01 || { echo x >own; git add own; git commit -qm own; }"
+        one.ask("work", "--worktrees", "--", "sh", "-c", f"touch junk; {stay}")
+        folder = Path(f"{one.clone}.worktrees")
+        assert sorted(x.name for x in folder.iterdir()) == ["F01", "F02"]
+        for name in ("F01", "F02"):
+            (folder / name / "junk").unlink()
+            two.ask("done", name, "--commit")
+        git(two.clone, "push", "-q", "origin", "HEAD:main", env=path_remote.env)
+        assert one.ask("work", "--worktrees", "--", "true").returncode == 0
+        assert [x.name for x in folder.iterdir()] == ["F02"], "it has a commit of its own"
+        assert "work/F01" not in git(one.clone, "branch", "--list")
+
+
+def test_pool_below_a_hook_works_in_its_own_trees(jo: Desk) -> None:
+    hook = {"GIT_DIR": str(jo.clone / ".git"), "GIT_INDEX_FILE": str(jo.clone / ".git" / "index")}
+    hook |= {
+        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_KEY_0": "core.worktree",
+        "GIT_CONFIG_VALUE_0": "/",
+    }
+    hook |= {"GIT_CONFIG_KEY_1": "user.name", "GIT_CONFIG_VALUE_1": "Jo"}
+    before = git(jo.clone, "rev-parse", "HEAD")
+    script = 'touch new; git add new; git commit -qm "by $(git config user.name)"'
+    bare = {k: v for k, v in hook.items() if not k.startswith("GIT_CONFIG")}
+    words = ("work", "--worktrees", "--done-on-success", "--", "sh", "-c", script)
+    done = jo.ask(*words, env=bare)
+    assert done.returncode == 0, done
+    assert git(jo.clone, "rev-parse", "HEAD") == before
+    assert "new" in git(jo.clone, "ls-tree", "--name-only", "work/F01")
+    assert git(jo.clone, "status", "--porcelain") == ""
+    other = jo.clone.parent / "other"
+    git(jo.clone.parent, "init", "-q", "other")
+    script = script.replace("git commit", "git -c user.email=jo@example.com commit")
+    script = f"cd {other} && {script} && git log -1 --format=%s"
+    ran = jo.ask("run", "deploy", "--any", "--", "sh", "-c", script, env=hook)
+    assert ran.stdout.endswith("by Jo\n"), ran
+    assert git(jo.clone, "rev-parse", "HEAD") == before
 
 
 def test_names_that_a_branch_cannot_tell_apart_have_a_work_tree_each(

@@ -84,7 +84,9 @@ class WorkEvent:
 class WorkResult:
     """The number of tasks by outcome, and the ended runs in order.
 
-    ``stopped_by`` is the number of the signal that stopped the runs, if any.
+    ``stopped_by`` is the number of the signal that stopped the runs, if any. ``left`` counts the
+    tasks that others have, and ``stranded`` names those that nobody works on and that could not be
+    taken.
     """
 
     done: int
@@ -94,6 +96,8 @@ class WorkResult:
     stopped: int
     ended: tuple[WorkEvent, ...]
     stopped_by: int | None = None
+    left: int = 0
+    stranded: tuple[str, ...] = ()
 
 
 def run(
@@ -188,6 +192,7 @@ def work(
     forever: bool = False,
     done_on_success: bool = False,
     max_failures: int = 3,
+    limit: Duration | None = None,
     ttl: Duration | None = None,
     reason: str | None = None,
     commit: bool | None = None,
@@ -236,6 +241,7 @@ def work(
         open_at=self._open_at,
         worktrees=worktrees,
         base=base,
+        limit=to_seconds(limit, "limit"),
     )
     ended: list[WorkEvent] = []
 
@@ -257,7 +263,13 @@ def work(
         warn=lambda text: report(PoolEvent("warning", message=text)),
     )
     counts = {outcome: ran.counts[outcome] for outcome in pool_events.OUTCOMES}
-    return WorkResult(**counts, ended=tuple(ended), stopped_by=ran.stopped_by)
+    return WorkResult(
+        **counts,
+        ended=tuple(ended),
+        stopped_by=ran.stopped_by,
+        left=ran.left,
+        stranded=tuple(sorted(ran.stranded)),
+    )
 
 
 def _words(command: Sequence[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import click
 from gitlease.core.duration import humanize_duration
 from gitlease.core.errors import UsageError, clean
 from gitlease.faces import pool_events, sentences, task_brief
-from gitlease.faces.cli import output
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.runs.request import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import flag, option, verb
@@ -43,12 +43,20 @@ with the task, its paths, notes and instructions.
 A command finishes its task with `gitlease done`, as its last step. With --done-on-success, exiting
 with 0 is enough. Otherwise the task and its status are given back. If the command failed, a note
 records its exit status and the end of its log, so mind what it prints. The pool skips a task after
---max-failures failures, and after a success that did not finish it. Others may still take it.
+--max-failures failures, after a success that did not finish it, and after `gitlease dispatch --stop
+TASK`. Others may still take it. If this machine dies, its tasks go back to the queue when their
+leases lapse.
 
 --worktrees gives each task a linked work tree beside this one, in FOLDER.worktrees, on a branch
-work/TASK that starts at --base. The pool commits its edits of the task file there. A command that
-finishes its task itself should use `gitlease done TASK --commit`. A clean work tree is removed
-afterwards. Any other is kept, and reused when the task is taken again. Branches are kept.
+work/TASK that starts at --base. Before each task the base is fetched, and the tasks are read there.
+The pool commits its edits of the task file there. A command that finishes its task itself should
+use `gitlease done TASK --commit`. A clean work tree is removed afterwards. Any other is kept, and
+reused when the task is taken again. Branches are kept, except those of tasks that were finished
+elsewhere and have nothing of their own. A work tree in which a task cannot be claimed, during a
+rebase for example, is named and passed over.
+
+At its end the pool counts the tasks that are left to others, and those that are stranded: nobody
+works on them, and it could not take them.
 
 Ctrl-C once: no new tasks, and running commands finish. Twice, or TERM: running commands are stopped
 and their tasks given back. If this process is killed, its commands are stopped on Linux; elsewhere
@@ -62,10 +70,10 @@ they finish. With --json each event is one line.""",
     ),
     exits=(2, 4, 5, 7, 128),
     own_exits=(
-        (1, "a command failed, or lost its lease"),
+        (1, "a command failed, lost its lease, or a task is stranded"),
         (130, "interrupted twice (143: by TERM)"),
     ),
-    done="the queue is empty, or no new tasks were wanted, and no command failed",
+    done="the queue is empty, or no new tasks were wanted; nothing failed or is stranded",
     session=False,
     with_command=True,
 )
@@ -92,6 +100,12 @@ they finish. With --json each event is one line.""",
     type=click.IntRange(1),
     default=3,
     help="Skip a task after this many failures (default: 3).",
+)
+@option(
+    "--limit",
+    metavar="D",
+    type=types.duration("limit"),
+    help="Stop a command that takes longer, as a failure.",
 )
 @claiming.ttl_option
 @claiming.reason_option
@@ -127,12 +141,13 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
             pause=reporter.pause,
         )
     if call.json:
-        print(json.dumps(pool_events.finished(ran.counts)), flush=True)
+        print(json.dumps(pool_events.finished(ran)), flush=True)
     else:
-        output.line(pool_events.summary(ran.counts))
+        output.line(pool_events.summary(ran))
     if ran.stopped_by is not None:
         return 128 + ran.stopped_by
-    return SOME_FAILED if ran.counts[FAILED] or ran.counts[LOST] else 0
+    failed = ran.counts[FAILED] or ran.counts[LOST] or ran.stranded
+    return SOME_FAILED if failed else 0
 
 
 def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> PoolRequest:
@@ -163,6 +178,7 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
         ),
         worktrees=worktrees,
         base=options["base"],
+        limit=options["limit"],
     )
 
 
