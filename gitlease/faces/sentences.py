@@ -68,8 +68,13 @@ def where(view: LeaseView, *, asked: str | None = None, short: bool = False) -> 
     return f" ({', '.join(words)})" if words else ""
 
 
-def shared_tree(command: str, shared: SharedTree, now: datetime) -> list[str]:
-    """Return the lines that refuse a command in a work tree shared with other sessions."""
+def shared_tree(
+    command: str, shared: SharedTree, now: datetime, *, stash: bool = False
+) -> list[str]:
+    """Return the lines that refuse a command in a work tree shared with other sessions.
+
+    ``stash``: it is refused for the list of stashes, which the work trees of a clone share.
+    """
     others = []
     for one in shared.others[:LISTED]:
         run = " ".join([*([f"session {one.session}"] if one.session else []), f"on {one.host}"])
@@ -77,8 +82,15 @@ def shared_tree(command: str, shared: SharedTree, now: datetime) -> list[str]:
         others.append(f"{one.holder} ({run}, since {since})")
     if len(shared.others) > LISTED:
         others.append(f"{len(shared.others) - LISTED} more")
+    if stash:
+        return [
+            f"{command}: others work in this clone, and its work trees share one list of stashes: "
+            + ", ".join(others),
+            "to set your work aside: git commit -m wip on a branch of your own, or git diff >FILE",
+        ]
     return [
         f"{command}: others work in this work tree, too: {', '.join(others)}",
+        "to undo an edit of your own: edit the file back; git show HEAD:FILE prints it",
         f"to get your own work tree: {shared.way_out}",
     ]
 

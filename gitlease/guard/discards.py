@@ -24,17 +24,21 @@ _OF_WRAPPER = r"-.*|[0-9.]+[smhd]?|[+][0-9]+"  # its options, and their values
 SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
 TAKES_WORD = frozenset(("-C", "-c", "--config-env", "--namespace", "--exec-path"))
 ELSEWHERE = ("--git-dir", "--work-tree")
-EVERYTHING = frozenset((".", "./", ":/", ":/.", ":/*", "*"))
+STASHING = ("push", "save", "pop", "apply", "drop", "clear", "branch")
 HELP = frozenset(("-h", "--help"))
 _HERE_DOCUMENT = r"(<<-?[ \t]*([\"']?)(\w+)\2[^\n]*\n)(?:.*?\n)?[ \t]*\3[ \t]*(?=\n|\Z)"
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """A command of git that throws work away, as it is told, and the folder that it runs in."""
+    """A command of git that throws work away, and a folder in the work tree that it does it to.
+
+    ``stash``: it uses the list of stashes, which all work trees of a clone share.
+    """
 
     words: str
     folder: str
+    stash: bool = False
 
 
 def discards(command: str, folder: str) -> Iterator[Discard]:
@@ -118,51 +122,64 @@ def _of_git(words: Sequence[str], folder: str) -> Discard | None:
             folder = os.path.join(folder, value)
     if not rest or rest[0] not in VERBS or not HELP.isdisjoint(rest):
         return None
-    throws = VERBS[rest[0]](rest[1:], folder)
-    if not throws:
+    if not VERBS[rest[0]](rest[1:]):
         return None
     import shlex
 
-    return Discard(shlex.join(["git", *rest]), folder)
+    folder = os.path.join(folder, rest[-1]) if rest[0] == "worktree" else folder
+    return Discard(shlex.join(["git", *rest]), folder, stash=rest[0] == "stash")
 
 
-def _stash(words: Sequence[str], folder: str) -> bool:
-    return not words or words[0].startswith("-") or words[0] in ("push", "save", "branch")
+def _stash(words: Sequence[str]) -> bool:
+    return not words or words[0].startswith("-") or words[0] in STASHING
 
 
-def _reset(words: Sequence[str], folder: str) -> bool:
+def _autostash(words: Sequence[str]) -> bool:
+    return _has(words, "", "--autostash")
+
+
+def _rm(words: Sequence[str]) -> bool:
+    return _has(words, "rf", "--force") and not _has(words, "n", "--cached", "--dry-run")
+
+
+def _read_tree(words: Sequence[str]) -> bool:
+    return _has(words, "u") and _has(words, "", "--reset")
+
+
+def _worktree(words: Sequence[str]) -> bool:
+    return words[:1] == ["remove"] and _has(words, "f", "--force") and "$" not in words[-1]
+
+
+def _reset(words: Sequence[str]) -> bool:
     return not {"--hard", "--merge", "--keep"}.isdisjoint(words)
 
 
-def _clean(words: Sequence[str], folder: str) -> bool:
+def _clean(words: Sequence[str]) -> bool:
     return _has(words, "f", "--force") and not _has(words, "n", "--dry-run")
 
 
-def _switch(words: Sequence[str], folder: str) -> bool:
+def _switch(words: Sequence[str]) -> bool:
     return bool(words)
 
 
-def _restore(words: Sequence[str], folder: str) -> bool:
+def _restore(words: Sequence[str]) -> bool:
     index = _has(words, "S", "--staged") and not _has(words, "W", "--worktree")
-    return not index and not _has(words, "p", "--patch") and _has_folder(words, folder)
+    return not index and not _has(words, "p", "--patch") and bool(words)
 
 
-def _checkout(words: Sequence[str], folder: str) -> bool:
-    """Whether it switches, forces, or restores everything; single files are one's own affair."""
-    before, dashes, after = _split(words)
+def _checkout(words: Sequence[str]) -> bool:
+    """Whether it switches, forces or restores files: others may have edited the same ones."""
+    before, dashes, _ = _split(words)
     named = [word for word in before if word == "-" or not word.startswith("-")]
-    if dashes or (len(named) > 1 and not _has(before, "bB", "--orphan")):
-        return _has_folder((*named, *after), folder)
-    if _has(before, "fbBdt", "--force", "--orphan", "--detach", "--track"):
-        return True
-    if not named or named[0] in ("HEAD", "@") or "$" in named[0] or _has(before, "p", "--patch"):
+    if _has(before, "p", "--patch"):
         return False
-    file = os.path.lexists(os.path.join(folder, named[0]))
-    return named[0] in EVERYTHING or not file
-
-
-def _has_folder(words: Sequence[str], folder: str) -> bool:
-    return any(word in EVERYTHING or os.path.isdir(os.path.join(folder, word)) for word in words)
+    if (
+        dashes
+        or len(named) > 1
+        or _has(before, "fbBdt", "--force", "--orphan", "--detach", "--track")
+    ):
+        return True
+    return bool(named) and named[0] not in ("HEAD", "@") and "$" not in named[0]
 
 
 def _split(words: Sequence[str]) -> tuple[Sequence[str], bool, Sequence[str]]:
@@ -179,11 +196,15 @@ def _has(words: Sequence[str], letters: str, *names: str) -> bool:
     )
 
 
-VERBS: dict[str, Callable[[Sequence[str], str], bool]] = {
+VERBS: dict[str, Callable[[Sequence[str]], bool]] = {
     "stash": _stash,
     "reset": _reset,
     "checkout": _checkout,
     "restore": _restore,
     "clean": _clean,
     "switch": _switch,
+    "rm": _rm,
+    "read-tree": _read_tree,
+    "worktree": _worktree,
+    **dict.fromkeys(("pull", "rebase", "merge"), _autostash),
 }

@@ -77,15 +77,19 @@ def touch(git_dir: str, key: str, *, now: float) -> bool:
 
 def leave(common_dir: str, key: str) -> None:
     """Forget a session in every work tree of a clone. It never fails."""
-    linked = os.path.join(common_dir, "worktrees")
-    git_dirs = [common_dir]
-    with contextlib.suppress(OSError):
-        git_dirs += [os.path.join(linked, name) for name in os.listdir(linked)]
-    for git_dir in git_dirs:
+    for git_dir in git_dirs_of(common_dir):
         file = _note(git_dir, key)
         with contextlib.suppress(OSError):
             os.unlink(file)
             os.rmdir(os.path.dirname(file))
+
+
+def git_dirs_of(common_dir: str) -> list[str]:
+    """The git directories of every work tree of a clone."""
+    linked, git_dirs = os.path.join(common_dir, "worktrees"), [common_dir]
+    with contextlib.suppress(OSError):
+        git_dirs += [os.path.join(linked, name) for name in sorted(os.listdir(linked))]
+    return git_dirs
 
 
 def is_alone(git_dir: str, key: str) -> bool:

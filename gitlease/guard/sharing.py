@@ -12,7 +12,7 @@ from gitlease.git.processes import started_at, working_parent
 from gitlease.git.repository import Repository
 from gitlease.git.worktrees import free_worktree
 from gitlease.guard import presence
-from gitlease.guard.presence import RUN, Present
+from gitlease.guard.presence import RUN, Present, git_dirs_of
 from gitlease.settings.identity import here
 
 
@@ -30,16 +30,19 @@ def shared_with(
     *,
     now: float,
     key: str = "",
+    in_clone: bool = False,
 ) -> SharedTree | None:
     """Who else works in this work tree, as far as this machine knows; None for nobody.
 
+    ``in_clone``: in any work tree of the clone.
     ``names`` are the sessions of the caller, and ``key`` is that of its note; ``now`` is in seconds
     since the epoch.
     """
     if repository.toplevel is None:
         return None
-    git_dir, host = repository.git_dir, here(0) or ""
-    found = presence.others(git_dir, names, host, now=now, key=key)
+    host = here(0) or ""
+    git_dirs = git_dirs_of(repository.common_dir) if in_clone else [repository.git_dir]
+    found = [x for g in git_dirs for x in presence.others(g, names, host, now=now, key=key)]
     if not found:
         return None
     path = free_worktree(repository, min(names, key=len, default="") or "mine")

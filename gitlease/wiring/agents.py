@@ -157,15 +157,17 @@ def is_ended_by_hook(
     return False
 
 
-def others_in(context: AgentContext, key: str, *, now: float) -> SharedTree | None:
+def others_in(
+    context: AgentContext, key: str, *, now: float, in_clone: bool = False
+) -> SharedTree | None:
     """Who else works in the agent's work tree, as far as this machine knows.
 
-    ``key`` is that of its own note.
+    ``key`` is that of its own note. ``in_clone``: in any work tree of the clone.
     """
     from gitlease.guard.sharing import shared_with
 
     repository = context.workspace.repository
-    return shared_with(repository, context.family, now=now, key=key)
+    return shared_with(repository, context.family, now=now, key=key, in_clone=in_clone)
 
 
 @dataclass(frozen=True, slots=True)

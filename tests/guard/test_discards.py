@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from gitlease.guard.discards import LONGEST, Discard, discards
@@ -32,6 +30,11 @@ def found(command: str, folder: str = "/r") -> list[str]:
         ),
         *("bash -c 'git stash'", "cd /r; sh -ec 'ls && git stash -u'", "git stash branch other"),
         *("git stash # don't", "ls # don't\ngit stash"),
+        *("git stash pop", "git stash apply", "git stash drop", "git stash clear"),
+        *("git checkout -- a.py", "git checkout main -- a.py", "git checkout a.py"),
+        *("git restore a.py", "git restore -s HEAD a.py", "git rm -r src", "git rm -qf a.py"),
+        *("git read-tree -u --reset HEAD", "git worktree remove --force ../b"),
+        *("git pull --autostash", "git pull --rebase --autostash", "git rebase --autostash main"),
         *("/usr/bin/git stash", "git -c a.b=c stash", "git --no-pager stash"),
     ],
 )
@@ -45,8 +48,8 @@ def test_what_throws_away_is_seen(command: str) -> None:
         *(
             "git stash list",
             "git stash show -p",
-            "git stash pop",
-            "git stash apply",
+            "git stash create",
+            "git stash store abc",
             "git stash -h",
         ),
         *(
@@ -56,8 +59,20 @@ def test_what_throws_away_is_seen(command: str) -> None:
             "git clean -n",
             "git clean -nf",
         ),
-        *("git checkout -- a.py", "git checkout main -- a.py", "git checkout HEAD", "git checkout"),
-        *("git restore a.py", "git restore --staged .", "git switch --help", "git checkout $FILE"),
+        *(
+            "git checkout HEAD",
+            "git checkout",
+            "git checkout -p",
+            "git rm a.py",
+            "git rm -r --cached a",
+        ),
+        *("git read-tree HEAD", "git worktree remove b", "git pull --rebase", "git rebase main"),
+        *(
+            "git restore -p a.py",
+            "git restore --staged .",
+            "git switch --help",
+            "git checkout $FILE",
+        ),
         *("git status", "git commit -m 'git stash'", "echo git stash", "echo 'a; git stash'"),
         *("git log --grep=stash", "legit stash", "git add . && git commit -m reset", ""),
         *(
@@ -104,11 +119,12 @@ def test_it_is_found_wherever_it_stands(command: str) -> None:
     assert found(command.format("git stash -u")) == ["git stash -u"]
 
 
-def test_folders_are_followed(tmp_path: Path) -> None:
+def test_folders_are_followed() -> None:
     both = "cd sub && git stash; git -C ../b reset --hard"
     assert list(discards(both, "/r")) == [
-        Discard("git stash", "/r/sub"),
+        Discard("git stash", "/r/sub", stash=True),
         Discard("git -C ../b reset --hard".replace("-C ../b ", ""), "/r/sub/../b"),
     ]
-    (tmp_path / "main").touch()
-    assert found("git checkout main", str(tmp_path)) == []  # a file: git takes it for one, too
+    assert list(discards("git worktree remove -f ../b", "/r")) == [
+        Discard("git worktree remove -f ../b", "/r/../b")
+    ]

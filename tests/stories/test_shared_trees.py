@@ -51,17 +51,18 @@ def runs(agent: Agent, command: str = STASH, **data: str) -> str:
 
 def test_what_another_session_works_on_is_not_thrown_away(one: Agent, other: Agent) -> None:
     told = runs(one)
-    assert told.startswith("deny\ngit stash -u: others work in this work tree, too: ")
+    assert told.startswith("deny\ngit stash -u: others work in this clone, ")
     who, session = git(one.at.clone, "config", "user.email"), "session claude:89abcdef"
     assert f"{who} ({session} on {short_host()}, since 08:00:00Z)" in told
     assert "session claude:5b1f0c2e" in runs(other, "git reset --hard")
     assert runs(one, "git status; git commit -m 'git stash'") == ""
-    assert runs(one, "git checkout -- a") == ""
+    assert runs(one, "git stash list && git stash create") == ""
+    assert "session claude:89abcdef" in runs(one, "git checkout -- a")
 
 
 def test_the_way_out_works_as_it_is_printed(one: Agent, other: Agent) -> None:
     for session in (one, other):
-        told = runs(session)
+        told = runs(session, "git reset --hard")
         command = told.rpartition("to get your own work tree: ")[2]
         assert command.startswith("git -C ")
         subprocess.run(
@@ -69,8 +70,8 @@ def test_the_way_out_works_as_it_is_printed(one: Agent, other: Agent) -> None:
         )
         mine = command.split()[-1]
         assert (Path(mine) / "a").read_text() == "a"
-        assert runs(session, cwd=mine) == ""
-        assert runs(session, f"cd {mine} && git stash") == ""
+        assert runs(session, "git reset --hard", cwd=mine) == ""
+        assert runs(session, f"cd {mine} && git checkout -f") == ""
         again = runs(session, "git clean -fd")
         assert again.endswith(f"{mine}-2")  # there it is taken
 
@@ -85,9 +86,26 @@ def test_linked_work_trees_are_apart(one: Agent, other: Agent) -> None:
     git(one.at.clone, "worktree", "add", "-q", str(linked))
     third = Agent(one.at, session="77777777-2222")
     third.sends("session-start", cwd=str(linked))
-    assert runs(third, cwd=str(linked)) == ""
-    assert "claude:89abcdef" in runs(third, f"cd {one.at.clone} && git stash", cwd=str(linked))
-    assert "77777777" not in runs(one)
+    assert runs(third, "git reset --hard", cwd=str(linked)) == ""
+    back = f"cd {one.at.clone} && git reset --hard"
+    assert "claude:89abcdef" in runs(third, back, cwd=str(linked))
+    assert "77777777" not in runs(one, "git reset --hard")
+    assert "77777777" in runs(one, f"git worktree remove --force {linked}")
+
+
+@pytest.mark.parametrize("verb", ["", "push -m x", "pop", "apply", "drop", "clear"])
+def test_stashes_are_refused_while_another_tree_is_worked_in(one: Agent, verb: str) -> None:
+    linked = one.at.clone.parent / "linked"
+    git(one.at.clone, "worktree", "add", "-q", str(linked))
+    assert runs(one, f"git stash {verb}") == ""
+    third = Agent(one.at, session="77777777-2222")
+    third.sends("session-start", cwd=str(linked))
+    told = runs(one, f"git stash {verb}")
+    assert told.startswith("deny")
+    assert "session claude:77777777" in told
+    assert runs(third, f"git stash {verb}", cwd=str(linked)).startswith("deny")
+    third.sends("session-end", cwd=str(linked))
+    assert runs(one, f"git stash {verb}") == ""
 
 
 def test_the_name_of_a_linked_work_tree_makes_nobody_the_same(one: Agent) -> None:
@@ -175,4 +193,4 @@ def test_every_host_is_told_in_its_own_shape(one: Agent, name: str) -> None:
     )
     assert said[decision] == "deny"
     assert "session claude:5b1f0c2e on" in said[why]
-    assert "git -C" in said[why]
+    assert "\nto " in said[why]

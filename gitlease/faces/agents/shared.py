@@ -58,12 +58,16 @@ def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
     Opens the repository only if another session is recorded.
     """
     from gitlease.guard.discards import discards
-    from gitlease.guard.places import find_git_dir
-    from gitlease.guard.presence import is_alone
+    from gitlease.guard.places import common_dir_of, find_git_dir
+    from gitlease.guard.presence import BY_PLACE, git_dirs_of, is_alone
 
-    for found in discards(event.command, os.path.abspath(event.cwd or ".")):
+    own_place = os.path.abspath(event.cwd or ".")
+    for found in discards(event.command, own_place):
         git_dir = find_git_dir(found.folder) if os.path.isdir(found.folder) else None
-        if git_dir is None or is_alone(git_dir, _key(event)):
+        if git_dir is None:
+            continue
+        git_dirs = git_dirs_of(common_dir_of(git_dir)) if found.stash else [git_dir]
+        if all(is_alone(x, _key(event)) for x in git_dirs):
             continue
         context = context_of(replace(event, cwd=found.folder), opener)
         if context is None or (mode := context.workspace.settings.guard_mode) == "off":
@@ -72,9 +76,13 @@ def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
         from gitlease.faces.sentences import shared_tree
         from gitlease.wiring.agents import others_in
 
-        others = others_in(context, _key(event), now=now)
+        if git_dir != find_git_dir(own_place):  # the name of that work tree is not the caller's
+            family = frozenset(x for x in context.family if not x.startswith(BY_PLACE))
+            context = replace(context, family=family)
+        others = others_in(context, _key(event), now=now, in_clone=found.stash)
         if others is not None:
-            lines = shared_tree(one_line(found.words), others, moment_of(int(now * MS)))
+            moment, words = moment_of(int(now * MS)), one_line(found.words)
+            lines = shared_tree(words, others, moment, stash=found.stash)
             text = "\n".join(lines)
             return Reply(deny=text) if mode == "block" else Reply(context=text, notice=lines[0])
     return Reply()

@@ -129,7 +129,7 @@ SECTION = (
     '- `gitlease release RESOURCE --note "..."` gives back, `gitlease done TASK` finishes',
     "- do: claim before the first edit, with its paths (`--path src/auth/`); release, with a note",
     "  on how far you got, when you stop, wait or take another task; `gitlease park` for a break",
-    "- don't: hold what you do not work on, take over (people do), or stash, reset or switch",
+    "- don't: hold what you do not work on, take over (people do), stash, or reset or switch",
     "  branches where another session works: `git worktree add` gives you a folder of your own",
     END,
 )

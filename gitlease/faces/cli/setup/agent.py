@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 HOST is claude, codex or cursor. With the hooks, an agent learns at the start of a session what is
 leased, cannot edit a file that someone else holds, has its leases renewed as it works, and loses
 them at its end, while its tasks stay assigned. Only tools that edit files are checked. Files
-written by shell commands are checked by git's hooks and in CI. A shell command that discards a work
-tree or switches its branch (git stash, reset --hard, checkout -f, clean -f, switch) is denied while
-another session works there. This is best effort: only the literal command is read.
+written by shell commands are checked by git's hooks and in CI. A shell command that discards work
+or switches the branch (reset --hard, checkout -- FILE, clean -f, switch) is denied while another
+session works in that work tree, and git stash while one works in any work tree of the clone. This
+is best effort: only the literal command is read.
 
 install edits the host's file in the work tree, for you to commit, or with --user your own file, for
 all repositories. The file is rewritten as JSON with all other content: order and indentation stay,
