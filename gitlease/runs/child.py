@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -70,6 +71,24 @@ def run_with_input(words: Sequence[str], text: str) -> int:
         return 0
     except OSError:
         return 127
+
+
+def show_in_pager(text: str) -> bool:
+    """Show a text in the pager that git would use; False if there is none, or it cannot start."""
+    from gitlease.git.run import run_git
+
+    answer = run_git(("var", "GIT_PAGER"), cwd=".", timeout=10)
+    pager = os.fsdecode(answer.out) if answer.code == 0 else ""
+    try:
+        words = [] if set(pager) & set("|&;<>()$`*?") else shlex.split(pager)  # needs a shell
+    except ValueError:
+        return False
+    if words in ([], ["cat"]) or not shutil.which(words[0]):
+        return False
+    env = {"LESS": "FRX", "LV": "-c", **os.environ}  # as git does
+    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
+        subprocess.run(words, input=text.encode(), env=env, check=False)
+    return True
 
 
 def start(

@@ -292,10 +292,10 @@ def completing(jo: Path, tmp_path: Path) -> Callable[[str, str], list[str]]:
 @pytest.mark.parametrize(
     ("function", "words", "expected"),
     [
-        ("_gitlease_completion", "gitlease release", ["T7", "deploy-prod", r"src/a\ b"]),
+        ("_gitlease_completion", "gitlease release", ["deploy-prod", r"src/a\ b", "T7"]),
         ("_gitlease_completion", "gitlease nonsense", [""]),
-        ("_git_lease", "git lease release", ["T7", "deploy-prod", r"src/a\ b"]),
-        ("_git_lease", "git -C . lease release", ["T7", "deploy-prod", r"src/a\ b"]),
+        ("_git_lease", "git lease release", ["deploy-prod", r"src/a\ b", "T7"]),
+        ("_git_lease", "git -C . lease release", ["deploy-prod", r"src/a\ b", "T7"]),
     ],
 )
 def test_bash_completes_tasks_and_leases(
@@ -354,6 +354,9 @@ def test_shells_complete_what_stands_after_a_verb(
         ("gitlease lo", ["lock", "log"]),
         ("gitlease fin", ["finish"]),
         ("gitlease unlock dep", ["deploy-prod"]),
+        ("gitlease claim ta", ["tasks/"]),
+        ("gitlease claim --path tasks/T", ["tasks/T7.md"]),
+        ("gitlease show path:ta", ["path:tasks/"]),
         ("gitlease hooks ", ["install", "status", "uninstall"]),
         ("gitlease server ", ["install", "status", "uninstall"]),
         ("gitlease serve ", ["token"]),

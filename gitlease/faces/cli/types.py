@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,8 @@ def holder(text: str) -> str:
     return check_text(text, what="a holder")
 
 
+ON_OWN = ("release", "renew", "extend", "done", "park")
+
 # --- shell completion, from cached data -----------------------------------------------------------
 
 
@@ -97,12 +100,35 @@ def one_of(*words: str) -> Completer:
     return completed_by(lambda _: words)
 
 
+def known_names(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Complete tasks and leases, and what is begun as a path; a verb that ends, by own leases."""
+    paths = files(ctx, param, begun) if begun else []
+    return list(dict.fromkeys([*_names(ctx, param, begun), *paths]))
+
+
 @completed_by
-def known_names(ctx: click.Context) -> Iterable[str]:
-    """Complete tasks and leases."""
+def _names(ctx: click.Context) -> Iterable[str]:
     ledger = ctx.find_root().obj.ledger
     look, tasks = ledger.known_look(), ledger.edges.files.read().tasks
-    return sorted({x.resource.text for x in (*tasks, *(look.leases if look else ()))})
+    leases = look.leases if look else ()
+    own = [x for x in leases if x.answers_to(ledger.actor)] if ctx.command.name in ON_OWN else []
+    names = sorted({x.resource.text for x in (*tasks, *leases)})
+    return dict.fromkeys((*sorted(x.resource.text for x in own), *names))
+
+
+def files(ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
+    """Complete paths below the folder of the command; a folder ends with a slash."""
+    prefix = "path:" if begun.startswith("path:") else ""
+    folder, _, name = begun.removeprefix(prefix).rpartition("/")
+    head = f"{folder}/" if folder or begun.startswith("/") else ""
+    if head.startswith("/"):
+        return []  # from the root of the repository, which a shell does not know
+    try:
+        with os.scandir(os.path.join(ctx.find_root().obj.directory, head)) as entries:
+            shown = [e for e in entries if e.name.startswith(name) and e.name != ".git"]
+            return sorted(f"{prefix}{head}{e.name}{'/' if e.is_dir() else ''}" for e in shown)
+    except OSError:
+        return []
 
 
 @completed_by

@@ -52,7 +52,14 @@ expect_option = option(
 reopen_option = flag("--reopen", help="Claim completed work again.")
 new_option = flag("--new", help="Refuse a lease you already hold instead of renewing it.")
 any_option = flag("--any", help="Accept names that are not tasks.")
-path_option = option("--path", "paths", metavar="P", multiple=True, help="Cover this path, too.")
+path_option = option(
+    "--path",
+    "paths",
+    metavar="P",
+    multiple=True,
+    shell_complete=types.files,
+    help="Cover this path, too.",
+)
 commit_option = flag(
     "--commit",
     help="Commit the edit of the task file by itself; --no-commit leaves it in the work tree "

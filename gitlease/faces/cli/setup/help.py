@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -27,6 +28,7 @@ _gitlease_completion_from() {
         [[ -z $line ]] || COMPREPLY+=("$(printf '%q' "${line#*,}")")
     done < <(COMP_WORDS="gitlease ${COMP_WORDS[*]:at+1}" COMP_CWORD=$((COMP_CWORD - at)) \\
         _GITLEASE_COMPLETE=bash_complete gitlease)
+    [[ ${#COMPREPLY[@]} != 1 || $COMPREPLY != */ ]] || compopt -o nospace 2> /dev/null
 }
 _gitlease_completion() {
     _gitlease_completion_from 0
@@ -78,7 +80,8 @@ def known_pages(ctx: click.Context) -> Sequence[str]:
     "help",
     """Show the help of a verb, or a page of the documentation.
 
-Without an argument it lists both. When piped, a page is printed as Markdown.""",
+Without an argument it lists both. On a terminal a page is shown in git's pager; in a pipe it is
+Markdown.""",
     examples=("gitlease help", "gitlease help claim", "gitlease help recipes"),
     exits=(2,),
     done="shown",
@@ -112,10 +115,15 @@ def _text(root: click.Context, word: str | None) -> str:
 
 def _show(text: str, *, page: bool) -> None:
     if page and output.on_terminal():
-        from rich.console import Console
         from rich.markdown import Markdown
 
-        Console(highlight=False).print(Markdown(text, hyperlinks=False))
+        from gitlease.runs.child import show_in_pager
+
+        console = output.console()
+        with console.capture() as capture:
+            console.print(Markdown(text, hyperlinks=False))
+        if not sys.stdout.isatty() or not show_in_pager(capture.get()):
+            print(capture.get(), end="")
     else:
         print(text.rstrip("\n"))
 
