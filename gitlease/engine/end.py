@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitlease.core.edge import Progress
-from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
+from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, NotFound, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import State, same_person
 from gitlease.core.moves.operations import Complete, Operation, Release, Retire, Retirement
@@ -132,7 +132,8 @@ def complete(
 ) -> Answer:
     """Complete the lease, retire the caller's edge, and set the task's status to done.
 
-    A name that is neither a task nor known to this clone is NotFound unless ``any_name``.
+    A path is a UsageError. A name that is not a task is NotFound unless ``any_name``: where tasks
+    are required, and else if this clone does not know it.
     ``status`` replaces the project's first word for done. The status stays while others work on
     other scopes, and if the only scope of all is finished.
     """
@@ -143,11 +144,30 @@ def complete(
     word = status or edges.rules.word(Progress.DONE)
     planned: list[Planned] = []
 
+    if resource.is_path:
+        raise UsageError(
+            f"{resource} is a path, and only tasks are done: release it", resource=resource.text
+        )
+
     def is_new(plan: Planned) -> bool:
         return plan.task is None and not is_in_ledger(session.known_look(), plan.resource)
 
+    def is_no_task(plan: Planned) -> bool:
+        if not edges.is_unknown(plan):
+            return False
+        look = session.known_look()
+        ledger = None if look is None else look.head.ledger
+        records = [] if ledger is None else ledger.leases_of(plan.resource)
+        return not any(x.edge or x.state is State.COMPLETED for x in records)
+
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
         planned[:] = edges.plan_end([resource], status=word)
+        if not any_name and is_no_task(planned[0]):
+            raise NotFound(
+                f"{resource} is not a task, and only tasks are done: release it",
+                resource=resource.text,
+                hints=("to use a name that is not a task, add --any",),
+            )
         op = Complete(
             id=fresh_id(),
             actor=session.actor,

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
-from gitlease.core.lease import State
+from gitlease.core.lease import Lease, State
 from gitlease.core.ledger import Ledger
-from gitlease.core.moves.conflicts import rivals_of
+from gitlease.core.moves.conflicts import only_edge, rivals_of
 from gitlease.core.moves.tickets import line
 from gitlease.core.outcome import Event
+from gitlease.core.relation import Relation, relation
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.answers import Reading
@@ -58,8 +59,16 @@ def _of_resource(
 ) -> Reading:
     leases = ledger.leases_of(resource)
     if resource.is_path:  # leases of a folder above or a part of it count too
-        rivals = rivals_of(ledger, resource, WHOLE, ())
-        leases += [x for x in rivals if x.resource != resource and x.state is State.ACTIVE]
+        rivals, moment = rivals_of(ledger, resource, WHOLE, ()), session.moment(head)
+
+        def see(lease: Lease) -> Relation:
+            return relation(lease, session.actor, head.policy, moment)
+
+        leases += [
+            x
+            for x in rivals
+            if x.resource != resource and x.state is State.ACTIVE and not only_edge(x, see(x))
+        ]
     return Reading(
         leases=session.views_in(head, leases),
         notes=ledger.notes(resource),

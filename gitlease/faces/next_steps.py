@@ -14,7 +14,8 @@ from gitlease.core.errors import AnotherLedger, LeaseLost
 from gitlease.core.instant import moment_of
 from gitlease.core.lease import same_person
 from gitlease.core.loss import Loss
-from gitlease.core.resources.resource import WHOLE, reads_as_name, scopes_overlap
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import WHOLE, scopes_overlap
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError
@@ -48,7 +49,7 @@ def after_claim(call: Call, views: Sequence[LeaseView], scope: str | None) -> St
     names = [view.resource for view in views]
     part = [] if scope is None else ["--scope", scope]
     steps = {call.typed("renew", *names, options=part): "keep it while you work"}
-    if len(names) == 1 and reads_as_name(names[0]):  # paths are released, not finished
+    if len(names) == 1 and views[0].assigned:  # what is no task is released, not finished
         steps[call.typed("done", *names, options=part)] = "when the work is finished"
     steps[call.typed("release", *names, options=part)] = "when you stop before that"
     return steps
@@ -153,6 +154,7 @@ def _is_assigned(call: Call, error: GitleaseError) -> bool:
         view.state == "expired"
         and view.assigned
         and view.free_at is None
+        and (error.resource is None or fold(view.resource) == fold(error.resource))
         and not same_person(view.holder, call.actor.holder)
         for view in error.views
     )
@@ -173,13 +175,29 @@ def advice(call: Call, error: GitleaseError) -> Sequence[str]:
         return ("claim a parked lease to resume it; it gets a new token",)
     if error.code not in ("held", "wait_timeout"):
         return ()
-    if not error.views:
-        another = error.whose and not same_person(error.whose, call.actor.holder)
-        return (_ask(call, error.whose),) if error.whose and another else ()
-    first = error.views[0]
-    if same_person(first.holder, call.actor.holder):
-        return (_own(call, first),)
-    return (_ask(call, first.holder),) if _by_edge(call, error) else ()
+    holder = error.holder
+    if error.views and same_person(error.views[0].holder, call.actor.holder):
+        return (_own(call, error.views[0]),)
+    if holder is None or same_person(holder, call.actor.holder):
+        return ()
+    lapsed = error.by_edge and all(view.state != "active" for view in error.views)
+    if lapsed and error.resource is not None:
+        return assigned(call, error.resource, holder, scope=error.scope)
+    return (f"ask {holder} to release it",) if _by_edge(call, error) else ()
+
+
+def assigned(
+    call: Call, resource: str, holder: str, *, scope: str | None = None
+) -> tuple[str, ...]:
+    """Return hints for a task of which nothing but an assignment to another is left.
+
+    People are shown the deliberate takeover. Agents run what they read: they are not.
+    """
+    if call.for_agent:
+        return (f"ask {holder}, or take another task: {call.typed('next')}",)
+    options = ["--takeover", "--reason", "TEXT", *scoped(scope)]
+    taking = call.typed("claim", resource, options=options)
+    return (f"ask {holder} to release it, or take it over: {taking}",)
 
 
 def _own(call: Call, view: LeaseView) -> str:
@@ -196,8 +214,3 @@ def _own(call: Call, view: LeaseView) -> str:
     place = f" (pid {view.pid} on {view.host})" if view.pid else ""
     session = f"session {view.session}{place}"
     return f"it is your own lease, held by {session} until that ends"
-
-
-def _ask(call: Call, holder: str) -> str:
-    taking = call.typed("claim", options=["--help"])
-    return f"ask {holder} to release it; to learn about taking over assignments: {taking}"

@@ -114,6 +114,22 @@ def until(view: LeaseView, now: datetime, *, short: bool = False) -> str:
     return f"{ago}, {_free(view.free_at, now)}" if view.free_at else ago
 
 
+def displaced(view: LeaseView) -> str:
+    """Return whose lease a claim displaced: taken over with its edge, or only after its lapse."""
+    how = (
+        "taken over from"
+        if view.assigned and view.free_at is None
+        else "claimed after the lapsed lease of"
+    )
+    return f"{how} {whose(view)}"
+
+
+def afterwards(view: LeaseView) -> str:
+    """Return what comes after a live lease of an assigned task, or an empty text."""
+    stays = view.assigned and view.free_at is None and _runs(view)
+    return f"; then still assigned to {view.holder}" if stays else ""
+
+
 def glance(seconds: int) -> str:
     """Format a time left, rounded to minutes from a minute on."""
     return humanize_duration((seconds + 30) // 60 * 60 if seconds >= 60 else seconds)
@@ -137,8 +153,13 @@ def refusal(error: GitleaseError, now: datetime) -> str:
     if view is None or error.code not in IN_THE_WAY:
         return error.message
     line = error.message + where(view, asked=error.resource)
-    if not error.by_edge:
+    if error.by_edge:
+        line += f", last held until {clock_time(view.expires_at, now)}"
+    else:
         line += " " + until(view, now) if _runs(view) else ", " + until(view, now)
+        # What protects a task's name is no reason to wait for its paths.
+        if error.resource is not None and fold(error.resource) == fold(view.resource):
+            line += afterwards(view)
     more = len(error.views) - 1
     return line + quoted(view.reason) + (f" (and {more} more)" if more else "")
 

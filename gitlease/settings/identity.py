@@ -28,11 +28,21 @@ AGENT_DIGITS = 8
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The resolved actor, and in words where holder and session came from."""
+    """The resolved actor, and in words where holder and session came from.
+
+    ``below_agent``: a coding agent started this process, by its variables.
+    """
 
     actor: Actor
     holder_source: str
     session_source: str
+    below_agent: bool = False
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether a coding agent speaks, and reads the answer."""
+        session = self.actor.session or ""
+        return self.below_agent or session.startswith(tuple(f"{name}:" for name, _ in AGENTS))
 
 
 def resolve_identity(
@@ -59,6 +69,7 @@ def resolve_identity(
         ),
         holder_source=holder_source,
         session_source=session_source,
+        below_agent=any(environ.get(variable) for _, variable in AGENTS),
     )
 
 

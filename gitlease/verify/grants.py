@@ -51,6 +51,8 @@ def check_exclusive(
         return
     for other in table.conflicts(new):
         lapsed = step.lapsed(other)
+        if lapsed is not False and other.edge and other.key[0] != new.key[0]:
+            continue  # an edge protects its name, never its paths
         if (granted and step.declared is not None) or lapsed is False:
             message = f"{about(new)} is {_whose(new)} while {about(other)} is {_whose(other)}"
             step.breaks("exclusive", message)

@@ -6,6 +6,7 @@ every verb comes to in them: what was done, or the code of the refusal.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -384,6 +385,35 @@ def test_completed_work_guards_its_name_and_not_its_paths() -> None:
 
 
 # --- edges ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", [KIM, JO])
+def test_an_edge_protects_its_name_and_never_its_paths(who: Actor) -> None:
+    """S2: the record stays its holder's, and a takeover of other work does not end it."""
+    ledger = holding(lease(resource="T-14", edge=True, paths=("src/",)))
+    over = {"paths": ("src/a.py",), "takeover": True, "reason": "urgent"}
+    for wanted in (claim(who, "src/a.py"), claim(who, "T-9", **over)):
+        with pytest.raises(LeaseHeld) if who is KIM else nullcontext():
+            apply(ledger, [wanted], moment(LIVE))
+        after, outcome = step(ledger, wanted, when=moment(LAPSED))
+        assert (outcome.status, outcome.displaced) == ("claimed", ())
+        assert {str(x.resource) for x in leases_in(after)} == {"T-14", str(wanted.resource)}
+        assert not after.notices(JO.holder)
+
+
+def test_a_live_lease_on_an_assigned_task_frees_its_paths() -> None:
+    ledger = holding(lease(resource="T-14", edge=True, paths=("src/",)))
+    for wanted, free in ((claim(KIM, "src/a.py"), True), (claim(KIM, "T-14"), False)):
+        with pytest.raises(LeaseHeld) as refused:
+            apply(ledger, [wanted], moment(LIVE))
+        assert (refused.value.free_at_ms is not None, refused.value.by_edge) == (free, False)
+
+
+def test_paths_of_lapsed_assigned_work_are_held_by_who_came_after() -> None:
+    ledger = holding(lease(resource="T-14", edge=True, paths=("src/",)))
+    ledger, _ = step(ledger, claim(KIM, "src/a.py"), when=moment(LAPSED))
+    with pytest.raises(LeaseHeld):
+        apply(ledger, [claim(JO, "T-14", paths=("src/",))], moment(LAPSED + 1))
 
 
 def test_an_edge_protects_until_it_is_taken_over_with_a_reason() -> None:

@@ -569,8 +569,8 @@ def test_a_token_whose_time_is_over_is_lost_though_nobody_may_take_it_yet(world:
 
 
 def test_a_token_of_what_ended_is_lost(world: World) -> None:
-    world.of(JO).complete(API, scope=None)
-    with pytest.raises(LeaseLost, match="completed"):
+    world.of(JO).release([API])
+    with pytest.raises(LeaseLost, match="nobody holds it"):
         fence(world, JO, 1)
     with pytest.raises(LeaseLost, match="nobody holds it"):
         world.fencing(JO, world.work()).fence(F001, 1)

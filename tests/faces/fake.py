@@ -26,6 +26,7 @@ from gitlease.engine.ports import TaskList
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.faces.cli.app import run
 from gitlease.guard.inbox import CarriedFolder
+from gitlease.settings.identity import Identity
 from gitlease.store.memory import MemoryStore
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
@@ -120,10 +121,10 @@ class Desk:
                 table=lambda: self.settings, landing_release="never", warnings=()
             ),
             location=SimpleNamespace(name=None, url=None),
-            identity=SimpleNamespace(
-                actor=actor,
-                holder_source="git config (local: .git/config) user.email",
-                session_source="flag --session" if options["session"] else "none",
+            identity=Identity(
+                actor,
+                "git config (local: .git/config) user.email",
+                "flag --session" if options["session"] else "none",
             ),
             layer=layer,
             ledger=service.session,

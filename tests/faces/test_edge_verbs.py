@@ -114,7 +114,7 @@ def test_a_done_task_is_not_claimed(ada: Desk) -> None:
 
 
 ASK_CODEX = (
-    "hint: ask @codex to release it; to learn about taking over assignments: gitlease claim --help"
+    "hint: ask @codex to release it, or take it over: gitlease claim F003 --takeover --reason TEXT"
 )
 
 

@@ -64,7 +64,6 @@ VERBS: dict[str, Callable[[gitlease.Leases], Any]] = {
     "fence": lambda ada: ada.fence(README, 1),
     "park": lambda ada: ada.park(README),
     "release": lambda ada: ada.release(README),
-    "done": lambda ada: ada.done(README),
     "on_available": lambda ada: ada.on_available(README)(print).stop(),
 }
 

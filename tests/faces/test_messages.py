@@ -20,7 +20,6 @@ def test_a_claim_teaches() -> None:
     assert ran.out == "claimed F001 until 12:15:00Z, expires in 15m, token 1\n"
     assert ran.err == (
         "hint: gitlease renew F001  # keep it while you work\n"
-        "hint: gitlease done F001  # when the work is finished\n"
         "hint: gitlease release F001  # when you stop before that\n"
     )
 
@@ -131,13 +130,16 @@ def test_what_is_assigned_has_no_time_at_which_it_is_free() -> None:
     assert ran.json["error"]["free_at"] is None
     assert ran.json["error"]["next"] == ["gitlease show F001"]
     assert ran.err.splitlines() == [
-        "F001 is assigned to ada@example.com (on laptop, branch main)",
-        "hint: nobody has held it since 2026-11-20T12:15:00Z; after 2026-11-27T12:16:00Z anyone"
-        " may claim it, unless its assignee was seen at work",
-        "hint: ask ada@example.com to release it; to learn about taking over assignments: gitlease"
-        " claim --help",
+        "F001 is assigned to ada@example.com (on laptop, branch main), last held until 12:15:00Z",
+        "hint: after 2026-11-27T12:16:00Z anyone may claim it, unless its assignee was seen at"
+        " work",
+        "hint: ask ada@example.com to release it, or take it over: gitlease claim F001 --takeover"
+        " --reason TEXT",
         "hint: gitlease show F001",
     ]
+    agent = bob.run("claim", "F001", "--session", "claude:12345678").err
+    assert "ask ada@example.com, or take another task: gitlease next" in agent
+    assert "--takeover" not in agent
 
 
 def test_ones_own_other_session_is_said_to_be_that() -> None:
@@ -153,7 +155,7 @@ def test_a_takeover_names_who_was_displaced_and_they_are_told() -> None:
     ada.ok("claim", "F001", "--reason", "rate limits")
     bob.clock.advance(961)
     assert bob.ok("claim", "F001").out.splitlines()[1] == (
-        'taken over from ada@example.com (on laptop, branch main): "rate limits"'
+        'claimed after the lapsed lease of ada@example.com (on laptop, branch main): "rate limits"'
     )
     late = ada.run("renew", "F001")
     assert late.code == 3

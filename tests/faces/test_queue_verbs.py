@@ -480,7 +480,11 @@ def test_show_of_a_task_that_has_no_lease(ada: Desk) -> None:
     assert ada.ok("show", "f002").out == (
         "title   Größe\nstatus  ready\nfile    tasks/F002.md\nF002 is free\n"
     )
-    assert last("F004") == "F004 has no lease: assigned to bob@example.com"
+    assert ada.ok("show", "F004").out.splitlines()[-2:] == [
+        "F004 has no lease: assigned to bob@example.com",
+        "hint: ask bob@example.com to release it, or take it over: "
+        "gitlease claim F004 --takeover --reason TEXT",
+    ]
     assert last("F005") == "F005 has no lease: done"
     assert last("F006") == "F006 has no lease: status review is not in tasks.statuses"
     assert last("F007") == "F007 is free"

@@ -143,7 +143,7 @@ def test_others_are_told_that_it_is_parked(desks: tuple[Desk, Desk]) -> None:
     assert ran.code == 1
     assert ran.err.splitlines()[0] == (
         "F001 is held by ada@example.com (on laptop, branch main) parked until 15:00:00Z, "
-        'expires in 3h: "lunch"'
+        'expires in 3h; then still assigned to ada@example.com: "lunch"'
     )
     error = bob.run("claim", "F001", "--json").json["error"]
     assert (error["lease"]["parked"], error["free_at"]) == (True, None), "an edge keeps it longer"

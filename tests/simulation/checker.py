@@ -149,11 +149,17 @@ class Checker:
         self.line.add(version, fresh, gone)
 
     def _check_overlaps(self, changed: Iterable[Lease], after: Step) -> None:
-        """At most one active record of overlapping work: a grant displaces all that it overlaps."""
+        """At most one active record of overlapping work: a grant displaces all that it overlaps.
+
+        But for the edge that a lapsed lease leaves: that protects a name, and never its paths.
+        """
         active = [x for x in after.leases.values() if x.state is State.ACTIVE]
         for one in changed:
             for other in active if one.state is State.ACTIVE else ():
-                if other is not one and conflict(one, other):
+                first = min((one, other), key=lambda x: x.token)
+                edge = first.edge and one.resource != other.resource
+                edge = edge and self._believer(first) is None
+                if other is not one and conflict(one, other) and not edge:
                     raise Broken(f"S2: {one.resource} and {other.resource} are both in the ledger")
 
     def _check_displaced(self, gone: Iterable[Lease], after: Step) -> None:

@@ -68,7 +68,7 @@ def test_what_nobody_came_back_to_is_offered_last_and_claimed_without_a_flag(
     early = refused(story, story.jo)
     assert early.by_edge
     assert early.free_at is None
-    assert "; after 2027-01-22T08:16:00Z anyone may claim it" in early.hints[0]
+    assert "after 2027-01-22T08:16:00Z anyone may claim it" in early.hints[0]
     assert any(hint.startswith("last sign of life: ") for hint in early.hints)
     assert next_up(story, story.jo) == "F002"
 

@@ -13,6 +13,7 @@ from support.service import LeaseService
 
 from gitlease.core.errors import Invalid, LeaseHeld, NotFound
 from gitlease.core.resources.resource import parse_resource
+from gitlease.engine import claim
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.queue.order import Carried
 from gitlease.wiring.workspace import Workspace, open_workspace
@@ -140,6 +141,26 @@ def test_a_task_covers_the_paths_of_its_file(story: Story) -> None:
     LeaseService(story.at(story.one).ledger).claim([F001])
     with pytest.raises(LeaseHeld):
         LeaseService(story.at(story.two).ledger).claim([parse_resource("src/api/login.py")])
+
+
+def test_a_lapsed_lease_leaves_the_name_assigned_and_the_paths_free(story: Story) -> None:
+    LeaseService(story.at(story.one).ledger).claim([F001], ClaimOptions(ttl=20))
+    two = LeaseService(story.at(story.two).ledger)
+    api = parse_resource("src/api/limits.py")
+    with pytest.raises(LeaseHeld) as refused:
+        two.claim([api])
+    assert (refused.value.resource, refused.value.free_at_ms is None) == (
+        "src/api/limits.py",
+        False,
+    )
+    with pytest.raises(LeaseHeld) as waited:
+        claim.wait(story.at(story.two).ledger, [F001], seconds=300)
+    assert (waited.value.by_edge, waited.value.holder) == (True, ONE)
+    assert two.claim([api]).status == "claimed"
+    with pytest.raises(LeaseHeld):
+        two.claim([F001])
+    taken = two.claim([F001], ClaimOptions(takeover=True, reason="away"))
+    assert [x.resource for x in taken.displaced] == ["F001"]
 
 
 def test_the_commit_of_an_edge_leaves_what_is_staged_and_unstaged(story: Story) -> None:

@@ -16,6 +16,7 @@ from core.values import (
     JO,
     KIM,
     NOON,
+    SKEW,
     TTL,
     claim,
     empty,
@@ -34,6 +35,7 @@ from verify.book import Book
 from gitlease.core.errors import GitleaseError
 from gitlease.core.lease import Actor, Lease
 from gitlease.core.ledger import Ledger
+from gitlease.core.moves import conflicts
 from gitlease.core.moves.audit import Pusher
 from gitlease.core.moves.operations import Operation, Restore
 from gitlease.core.moves.step_record import decide
@@ -275,6 +277,23 @@ def test_what_is_abandoned_may_be_taken_and_not_a_moment_before(book: Book) -> N
     assert "takeover" in book.broken()
     book.tips.pop()
     book.write(taken)
+    assert book.broken() == []
+
+
+def test_paths_of_a_lapsed_edge_are_free_and_were_taken_before(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S2: older clients ended the edge of another task that covered a common path."""
+    for name in ("T-1", "T-2"):
+        book.step(claim(JO, name, edge=True, paths=(f"{name}/",)), when=moment())
+    late = moment(TTL + SKEW + 1)
+    book.step(claim(KIM, "T-1/a.py"), when=late)
+    assert {str(x.resource) for x in book.ledger.every_lease()} == {"T-1", "T-2", "T-1/a.py"}
+
+    monkeypatch.setattr(conflicts, "only_edge", lambda *_: False)  # as older clients
+    taken = claim(KIM, "T-9", paths=("T-2/a.py",), takeover=True, reason="now")
+    book.step(taken, when=late)
+    assert not book.ledger.leases_of(parse_resource("T-2"))
     assert book.broken() == []
 
 

@@ -18,6 +18,7 @@ from gitlease.core.moves.conflicts import (
     assignees,
     has_edge,
     held_error,
+    in_the_way,
     may_bind,
     named_in_file,
     refuse,
@@ -50,7 +51,7 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     if mine is not None and ours:
         paths = _check_paths(tuple(dict.fromkeys((*mine.paths, *paths))))
     rivals = rivals_of(ledger, op.resource, op.scope, paths)
-    stood = [(lease, relation(lease, op.actor, policy, moment)) for lease in rivals]
+    stood = in_the_way(ledger, op, rivals, moment)
     stood += assignees(ledger, op, rivals, moment)
     if op.new and mine is not None and own is Relation.MINE:
         raise held_error(op.resource, op.scope, [(mine, own)], policy, moment)

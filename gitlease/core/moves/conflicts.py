@@ -42,6 +42,24 @@ def rivals_of(
     return named + [x for x in pathy if x.state is State.ACTIVE and overlaps(resource, wanted, x)]
 
 
+def in_the_way(
+    ledger: Ledger, op: Claim, rivals: Sequence[Lease], moment: Moment
+) -> list[tuple[Lease, Relation]]:
+    """Those of the rivals that a claim must displace or give way to.
+
+    An edge protects the name of its task alone: once the lease has lapsed, its paths are free, and
+    a claim of them leaves the record to its holder.
+    """
+    policy = ledger.header.policy
+    found = [(x, relation(x, op.actor, policy, moment)) for x in rivals]
+    return [(x, how) for x, how in found if x.resource == op.resource or not only_edge(x, how)]
+
+
+def only_edge(lease: Lease, how: Relation) -> bool:
+    """Whether nothing is left of a lease but the edge that came with it."""
+    return lease.edge and how in (*ASSIGNED, Relation.MINE_LAPSED)
+
+
 def finishing(records: Sequence[Lease]) -> list[Lease]:
     """The completed records of one resource by which all of it is done; none where it is not.
 
@@ -181,7 +199,7 @@ def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, momen
         what = _through_paths(op, held[0][0])
         error = held_error(op.resource, op.scope, held, policy, moment, what=what)
         edges = [x for x, how in held if how in ASSIGNED]
-        error.hints = _since(edges, policy) if edges else ()
+        error.hints = _until(edges, policy) if edges else ()
         if op.takeover:
             error.hints += ("a takeover replaces an assignment, never a live lease",)
         raise error
@@ -206,16 +224,12 @@ def _through_paths(op: Claim, lease: Lease) -> str:
     return f"{op.resource}: {pair[0]} overlaps {pair[1]} of {lease.resource}, which"
 
 
-def _since(edges: Sequence[Lease], policy: Policy) -> tuple[str, ...]:
-    since = rfc3339(max(x.expires_at for x in edges))
+def _until(edges: Sequence[Lease], policy: Policy) -> tuple[str, ...]:
     ends = [at for x in edges if (at := abandoned_at(x, policy)) is not None]
     if not ends:
-        return (f"nobody has held it since {since}; this ledger never treats a task as abandoned",)
+        return ("this ledger never treats a task as abandoned",)
     when = rfc3339(max(ends), round_up=True)
-    return (
-        f"nobody has held it since {since}; after {when} anyone may claim it, unless its assignee"
-        " was seen at work",
-    )
+    return (f"after {when} anyone may claim it, unless its assignee was seen at work",)
 
 
 def held_error(
@@ -234,6 +248,7 @@ def held_error(
     None.
     """
     edges = [how in ASSIGNED for _, how in held]
+    kept = (*ASSIGNED, Relation.THEIRS)  # by an edge, now or once the lease has lapsed
     verb = "is assigned to" if edges[0] else "is held by"
     leases = tuple(x for x, _ in held)
     refusal = error(
@@ -242,7 +257,7 @@ def held_error(
         scope=scope,
         conflicts=leases,
         free_at=None
-        if any(x.edge_stays and how in (*ASSIGNED, Relation.THEIRS) for x, how in held)
+        if any(x.edge_stays and how in kept and x.resource == resource for x, how in held)
         else max(free_at(x, policy, moment) for x in leases),
     )
     refusal.by_edge = any(edges)

@@ -142,7 +142,7 @@ def _entries(some: Sequence[Task], tasks: Sequence[Task], around: Surroundings) 
     pathy = [
         (x, [pattern.parse(text) for text in x.patterns])
         for x in around.leases
-        if x.patterns and around.relation(x) in _IN_THE_WAY
+        if x.patterns and around.relation(x) in _LIVE_RIVALS
     ]
     return [_entry(t, held.get(t.resource.key, ()), pathy, done, depths, around) for t in some]
 
@@ -196,13 +196,8 @@ def carrying(tasks: Sequence[Task], around: Surroundings) -> list[Carry]:
 
 
 _LIVE = {Relation.MINE, Relation.MY_RUN, Relation.MY_OTHER_RUN}
-_IN_THE_WAY = {
-    Relation.MY_RUN,
-    Relation.MY_OTHER_RUN,
-    Relation.THEIRS,
-    Relation.THEIRS_ASSIGNED,
-    Relation.THEIRS_ABANDONED,
-}
+_LIVE_RIVALS = {Relation.MY_RUN, Relation.MY_OTHER_RUN, Relation.THEIRS}
+_IN_THE_WAY = {*_LIVE_RIVALS, Relation.THEIRS_ASSIGNED, Relation.THEIRS_ABANDONED}
 
 
 def _entry(

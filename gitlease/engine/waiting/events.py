@@ -83,9 +83,11 @@ class Scene:
         if self.ledger is None:
             return False
         try:
-            return any(map(self.blocks, rivals_of(self.ledger, resource, scope, paths)))
+            rivals = rivals_of(self.ledger, resource, scope, paths)
         except Invalid:
             return True  # a record that cannot be read keeps everybody out
+        # An edge protects a task's name, never its paths.
+        return any(self.blocks(x) if x.resource == resource else not self.lapsed(x) for x in rivals)
 
 
 Part = tuple[Resource, str]

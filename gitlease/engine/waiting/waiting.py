@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 from gitlease.core.duration import LONGEST, format_duration
 from gitlease.core.errors import LeaseHeld, Unavailable, UnknownOutcome, WaitTimeout
+from gitlease.core.expiry import free_at
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.moves.tickets import NotYourTurn
@@ -54,7 +55,7 @@ class Waiter:
         seconds: int,
         on_wait: Callable[[LeaseHeld], None],
     ) -> None:
-        self._condition = condition
+        self._condition, self._session = condition, session
         self._store, self._layer = session.store, session.layer
         self._clock, self._dice = session.clock, session.dice
         self._watcher = HeadWatcher(session)
@@ -234,9 +235,15 @@ class Waiter:
         return wait + self._dice.uniform(0.05, 0.3)
 
     def _free_in(self) -> float:
-        if self._held is None or self._held.free_at_ms is None:
+        held, head = self._held, self._watcher.head
+        if held is None:
             return NOTHING
-        return (self._held.free_at_ms - self._clock.now().wall_ms) / MS
+        ends = held.free_at_ms
+        if ends is None and head is not None and held.conflicts:
+            # What an edge keeps is not free then, but the wait is over, and says so.
+            moment = self._session.moment(head)
+            ends = max(free_at(x, head.policy, moment) for x in held.conflicts)
+        return NOTHING if ends is None else (ends - self._clock.now().wall_ms) / MS
 
     def _ends_soon(self) -> bool:
         return 0 < self._free_in() < SOON

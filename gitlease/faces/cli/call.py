@@ -112,6 +112,11 @@ class Call:
     def actor(self) -> Actor:
         return self.workspace.identity.actor
 
+    @property
+    def for_agent(self) -> bool:
+        """Whether a coding agent reads the answer."""
+        return self.workspace.identity.is_agent
+
     def now(self) -> datetime:
         """The ledger's clock, else this machine's; in local time for a person."""
         opened = self._opened

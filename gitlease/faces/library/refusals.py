@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from gitlease.core.errors import GitleaseError, LeaseLost, UsageError
 from gitlease.core.loss import explained
+from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, word_anywhere
 from gitlease.faces import sentences
 
@@ -65,9 +66,13 @@ def _text(error: GitleaseError) -> str:
     if view is None or error.code not in sentences.IN_THE_WAY:
         return error.message
     text = error.message + sentences.where(view, asked=error.resource)
-    if not error.by_edge and view.state == "active":
+    if error.by_edge:
+        text += f", last held until {sentences.rfc3339(view.expires_at)}"
+    elif view.state == "active":
         text += f"{' parked' if view.parked else ''} until {sentences.rfc3339(view.expires_at)}"
-    elif not error.by_edge and view.state == "expired":
+        if error.resource is not None and fold(error.resource) == fold(view.resource):
+            text += sentences.afterwards(view)
+    elif view.state == "expired":
         text += f", expired at {sentences.rfc3339(view.expires_at)}"
         free = view.free_at and sentences.rfc3339(view.free_at)
         text += f", free for others at {free}" if free else ""

@@ -94,7 +94,7 @@ def _claimed(
         done = "renewed your own" if view.renewals else "claimed"
         lines.append(f"{done} {_held(view, now)}")
     for old in answer.displaced:
-        lines.append(f"taken over from {sentences.whose(old)}{sentences.quoted(old.reason)}")
+        lines.append(f"{sentences.displaced(old)}{sentences.quoted(old.reason)}")
     people = caller.ledger.edges.rules.people
     lines += [f"taken over from {name}" for name in task_text.unassigned(answer, people)]
     lines += task_text.edited(answer)

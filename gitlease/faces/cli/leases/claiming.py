@@ -197,7 +197,7 @@ def show_claimed(call: Call, answer: Answer, also: Sequence[str] = ()) -> None:
         left = f"{sentences.until(view, now)}, token {view.token}"
         output.line(f"{verb} {sentences.named(view)} {left}")
     for old in answer.displaced:
-        output.line(f"taken over from {sentences.whose(old)}{sentences.quoted(old.reason)}")
+        output.line(f"{sentences.displaced(old)}{sentences.quoted(old.reason)}")
     if answer.written or answer.unassigned:
         from gitlease.faces import task_text
 

@@ -111,7 +111,8 @@ def _show_released(answer: Answer, resources: Sequence[Resource], note: str | No
     "done",
     """Finish the work: your lease is completed, and its notes are cleared.
 
-If the resource is a task, its status is set to done in its task file, and you are unassigned. If
+The task's status is set to done in its task file, and you are unassigned. Only tasks are done:
+release paths, and release names that are not tasks (--any completes such a name all the same). If
 others work on other scopes of it, only your scope is completed, and the status stays. A task
 assigned to someone else, even an abandoned one, must be claimed first. Completed work cannot be
 claimed again by mistake: that needs `claim --reopen`.""",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gitlease.core.resources.resource import WHOLE, scopes_overlap
-from gitlease.faces import sentences, task_text, wire
+from gitlease.engine.queue.order import WhyNot
+from gitlease.faces import next_steps, sentences, task_text, wire
 from gitlease.faces.cli import output
 from gitlease.faces.cli.read.reading import whose
 from gitlease.faces.cli.verb import READING_EXITS, ref_option, resource_argument, verb
@@ -52,6 +53,9 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
     views = [view for view in reading.leases if scopes_overlap(view.scope, part)]
     tickets = [ticket for ticket in reading.waiting if scopes_overlap(ticket.scope, part)]
     entry = found.entry
+    alone = entry is not None and entry.why_not is WhyNot.ASSIGNED  # nothing but the edge is left
+    who = entry.who if entry is not None and alone else None
+    hints = next_steps.assigned(call, resource.text, who, scope=scope) if who is not None else ()
     body = {
         "leases": [wire.lease(view) for view in views],
         "task": wire.task(entry.task, waits_for=entry.waits_for) if entry else None,
@@ -69,6 +73,7 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
                 and call.needs_any(resource.text)
             ):
                 output.line("no task file and no record has this name")
+        output.lines(f"hint: {hint}" for hint in hints)
         output.lines(sentences.noted(note, call.now()) for note in reading.notes)
         for place, ticket in enumerate(tickets, start=1):
             output.line(sentences.in_line(place, ticket, call.now()))
@@ -108,5 +113,5 @@ def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str]
         ("paths", " ".join(view.paths)),
         ("token", str(view.token)),
         ("claimed_at", wire.seconds(view.claimed_at)),
-        ("time", sentences.until(view, now)),
+        ("time", sentences.until(view, now) + sentences.afterwards(view)),
     ]

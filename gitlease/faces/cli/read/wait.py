@@ -43,7 +43,8 @@ def _timeout(text: str) -> Callable[[Decorated], Decorated]:
 This claims nothing and takes no place in the queue of waiters. To wait and claim in one step, in
 order of arrival, use `claim --wait`. A release is noticed within 10 seconds during the first
 minute, and more slowly later. An expiry is noticed at once. A resource counts as free if nobody
-else holds it, or if its lease has lapsed. Completed work is never free.""",
+else holds it, or if its lease has lapsed. A lapsed lease of an assigned task ends the wait with a
+refusal, since the assignment stays. Completed work is never free.""",
     examples=(
         "gitlease wait F001",
         "gitlease wait F001 --timeout 15m",

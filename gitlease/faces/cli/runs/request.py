@@ -102,6 +102,12 @@ class RunCall:
         if self._from_queue:
             return claim_to_run(call.workspace, self.request, (), self.options.options())
         resources, covered = call.to_claim(self._words, self._paths, any_name=self.options.any)
+        for resource in resources if self.done else ():
+            if resource.is_path or (self.options.any and call.needs_any(resource.text)):
+                raise UsageError(
+                    f"{resource} is not a task, and only tasks are done: leave out --done",
+                    resource=resource.text,
+                )
         again = partial(self.options.waiting, call, self._verb, resources, covered=covered)
         call.retry = lambda time: f"{again(time)} -- {shlex.join(self.request.words)}"
         wait = self.options.wait

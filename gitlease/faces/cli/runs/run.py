@@ -99,7 +99,7 @@ def _under_leases(call: Call, run: RunCall) -> int:
     said: list[str] = []
 
     def on_claim(answer: Answer) -> None:
-        taken = [f"taken over from {sentences.whose(old)}" for old in answer.displaced]
+        taken = [sentences.displaced(old) for old in answer.displaced]
         said.extend([*call.warnings, *answer.warnings, *taken, *run.remarks(answer)])
         _say(call, [f"warning: {x}" for x in said] + [sentences.noted(n) for n in answer.notes])
 
