@@ -277,10 +277,16 @@ class TaskProblem:
 
 @dataclass(frozen=True, slots=True)
 class TaskList:
-    """The readable tasks in the order of their files, and the problems of the others."""
+    """The readable tasks in the order of their files, and the problems of the others.
+
+    ``others`` are files in the place of task files that are no tasks. ``nothing`` says, where there
+    is no task, where tasks were looked for and why nothing counts.
+    """
 
     tasks: tuple[Task, ...] = ()
     problems: tuple[TaskProblem, ...] = ()
+    others: tuple[str, ...] = ()
+    nothing: str = ""
 
     @property
     def has_tasks(self) -> bool:

@@ -37,13 +37,15 @@ _OWN_KEYS = {"project_name", "statuses", "default_status", "task_prefix", "date_
 class SuggestedSettings:
     """The text of a settings file for a project.
 
-    If Backlog.md was recognised, ``folder`` has its tasks, ``files`` of them.
+    If Backlog.md was recognised, ``folder`` has its tasks, ``files`` of them. ``proposed`` are the
+    settings that other task files brought in.
     """
 
     text: str
     folder: str | None = None
     files: int = 0
     warnings: tuple[str, ...] = ()
+    proposed: tuple[str, ...] = ()
 
 
 def suggest_settings(repository: Repository) -> SuggestedSettings:

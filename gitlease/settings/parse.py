@@ -12,7 +12,7 @@ from typing import Any
 
 from gitlease.core.errors import Invalid, UsageError, shown
 from gitlease.git.yaml_nodes import BadYaml, Node, Shape, fields_of, read_fields
-from gitlease.settings.schema import FILE, KEYS, NEWER, SECTIONS, Form, Found, Key, near
+from gitlease.settings.schema import FILE, FILE_STEM, KEYS, NEWER, SECTIONS, Form, Found, Key, near
 
 SCHEMA = 1
 
@@ -71,9 +71,18 @@ def _value(found: dict[str, Found], key: Key, node: Node) -> Any:
             _unknown(found, inner, dotted, [f"{key.name}.{member}" for member in key.members])
             continue
         _read(key, name, f"a key of {key.name}", inner.line)
-        if not inner.unset:
+        if dotted == "tasks.fields.id" and inner.shape is Shape.MAP:
+            value[name] = _stem(inner, dotted)
+        elif not inner.unset:
             value[name] = (_list if key.form is Form.LISTS else _word)(key, inner, dotted)
     return value
+
+
+def _stem(node: Node, name: str) -> str:
+    members = {key: inner.text for key, inner in fields_of(node, name).items()}
+    if members != {"file": "stem"}:
+        raise _bad(node.line, f"{name} is the name of a field, or {FILE_STEM}")
+    return FILE_STEM
 
 
 def _word(key: Key, node: Node, name: str) -> Any:

@@ -209,6 +209,8 @@ def _clash_of_fields(fields: Mapping[str, str]) -> str | None:
     return None
 
 
+FILE_STEM = "{file: stem}"
+"""The name of the field of ids where a file's name without its extension is the id."""
 FIELDS = ("id", "title", "status", "assigned", "priority", "depends_on", "paths", "created")
 STATUSES = {
     "todo": ["todo", "ready", "open"],

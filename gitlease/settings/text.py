@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gitlease.settings.schema import KEYS, usual_handles
+from gitlease.settings.schema import FILE_STEM, KEYS, usual_handles
 
 Lines = Iterator[tuple[str, bool]]
 """Lines without their ``#``, each with whether it is set; those that are not get one."""
@@ -39,6 +39,10 @@ _HANDLES = """
 #  jo@example.com: "@jay"
 """
 _TAIL = """
+# An edge as a commit of its own; otherwise an edited task file stops `git pull --rebase`:
+#edges:
+#  commit: false
+
 # Commits and pushes that touch what somebody else holds:
 #guard:
 #  mode: block       # or warn, or off
@@ -103,5 +107,9 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return value if _PLAIN.fullmatch(value) else json.dumps(value, ensure_ascii=False)
+        return (
+            value
+            if _PLAIN.fullmatch(value) or value == FILE_STEM
+            else json.dumps(value, ensure_ascii=False)
+        )
     return f"[{', '.join(map(_shown, value))}]"

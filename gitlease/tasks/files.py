@@ -19,7 +19,7 @@ from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
 from gitlease.settings.sources import Tasks
 from gitlease.store.private_store import make_folder
-from gitlease.tasks.scan import Wanted, WorkTree, walk
+from gitlease.tasks.scan import Wanted, WorkTree, walk, why_no_task
 
 if TYPE_CHECKING:
     from gitlease.core.edge import Task
@@ -76,8 +76,10 @@ class GitTaskFiles:
             from gitlease.tasks.tree import RefTree
 
             return self._reader.read(RefTree(self._repository, ref, self._wanted), "refs")
-        if root is None or not self.exist():
+        if root is None:
             return TaskList()
+        if not self.exist():
+            return TaskList(nothing=why_no_task(self._tasks))
         return self._reader.read(WorkTree(root, self._wanted), _tree_name(root))
 
     def was_moved(self, task: Task, message: str) -> bool:

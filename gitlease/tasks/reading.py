@@ -11,7 +11,7 @@ from gitlease.engine.ports import TaskList, TaskProblem, doing
 from gitlease.git.files import CACHE, Unreadable
 from gitlease.settings.sources import Tasks
 from gitlease.tasks.cache import UNKNOWN, TaskCache
-from gitlease.tasks.scan import FileKind, FoundFile, TaskPlace, printable, walk
+from gitlease.tasks.scan import FileKind, FoundFile, TaskPlace, printable, walk, why_no_task
 from gitlease.tasks.text import Value, is_utf8, possible_keys, problem_of, value_of
 
 REFS = "refs"
@@ -54,9 +54,12 @@ class TaskReader:
         tasks, doubles = _split_by_unique_id(
             [value for value in values.values() if isinstance(value, Task)]
         )
+        others = tuple(sorted(printable(file) for file, value in values.items() if value is None))
         return TaskList(
             tasks=tuple(sorted(tasks, key=lambda task: task.file)),
             problems=tuple(sorted([*problems, *doubles], key=lambda problem: problem.file)),
+            others=others,
+            nothing="" if tasks else why_no_task(self._tasks, others),
         )
 
     def _cache(self, name: str) -> TaskCache:

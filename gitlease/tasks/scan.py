@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
-from gitlease.core.errors import Invalid, UsageError
+from gitlease.core.errors import Invalid, UsageError, shown
 from gitlease.core.resources.glob_overlap import Jump
 from gitlease.core.resources.pattern import Pattern, PatternError, covers, fold, parse
 from gitlease.core.resources.resource import path_resource, resolve_path
 from gitlease.git.files import Unreadable, read_with_status
+from gitlease.settings.schema import FILE_STEM
 from gitlease.settings.sources import Tasks
 
 MAX_FILES = 50_000
 MAX_DEPTH = 40
 MAX_BYTES = 1024 * 1024
 MAX_SHOWN = 200
+NAMED = 3  # files
 MAX_PATH = 4096
 OWN = ".gitlease."  # what begins so is gitlease's own: settings, and files half written
 RACY_NS = 2_000_000_000  # a file may change again without its time of change doing so
@@ -130,6 +132,18 @@ def _rule(text: str, *, done: bool) -> PatternRule:
             break
         tail = token + tail
     return PatternRule(pattern, done, tail, tokens.count("/"), Jump.DEEP in tokens)
+
+
+def why_no_task(tasks: Tasks, others: Sequence[str] = ()) -> str:
+    """Say where tasks were looked for, and why the files that are there are none."""
+    where, name = ", ".join(tasks.files), tasks.fields.get("id", "id")
+    hint = "gitlease init finds tasks in other places and words"
+    if not others:
+        return f"no task files found (looked in {where}); {hint}"
+    lacks = "front matter" if name == FILE_STEM else f"the field {shown(name)} in front matter"
+    named = ", ".join(others[:NAMED]) + (", …" if len(others) > NAMED else "")
+    many = "1 file" if len(others) == 1 else f"{len(others)} files"
+    return f"no tasks: {many} in {where}, without {lacks}: {named}; {hint}"
 
 
 class Listed(NamedTuple):

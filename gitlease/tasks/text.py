@@ -19,9 +19,10 @@ from gitlease.core.resources.resource import (
 )
 from gitlease.engine.ports import TaskProblem
 from gitlease.git.yaml_nodes import Node
+from gitlease.settings.schema import FILE_STEM
 from gitlease.settings.sources import Tasks
 from gitlease.tasks.fields import Document, Field, FieldForm, read_document
-from gitlease.tasks.front_matter import Front, find_front
+from gitlease.tasks.front_matter import Front, bad, find_front
 from gitlease.tasks.plain import NeedsParser, read_plain_fields
 from gitlease.tasks.scan import MAX_BYTES, MAX_PATH, Wanted, printable
 
@@ -100,7 +101,7 @@ def possible_keys(data: bytes, *, file: str, tasks: Tasks) -> frozenset[str]:
 
     ``back-7 - Title.md`` may be back-7.
     """
-    stem = posixpath.splitext(posixpath.basename(file))[0]
+    stem = stem_of(file)
     by_name = frozenset(fold(word) for word in (stem, *stem.split()[:1]))
     return guess_ids(data, tasks=tasks) | by_name
 
@@ -108,11 +109,15 @@ def possible_keys(data: bytes, *, file: str, tasks: Tasks) -> frozenset[str]:
 def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | None:
     """The task that a document with the fields of these names is, if it is one. Raises Invalid."""
     fields = {role: document.fields.get(name) for role, name in names.items()}
-    found = fields["id"]
-    if document.problem is not None and (found or document.hidden_keys):
+    found, by_stem = fields["id"], names["id"] == FILE_STEM
+    if document.problem is not None and (found or by_stem or document.hidden_keys):
         raise document.problem
-    if found is None:
+    if by_stem:
+        resource = _named_by_stem(document.front.file)
+    elif found is None:
         return None
+    else:
+        resource = _resource(document, found)
     assigned = fields["assigned"]
     said = [
         (name, [x.text for x in field.items if not x.null], field.form is FieldForm.OTHER)
@@ -120,7 +125,7 @@ def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | N
     ]
     status = _single(document, fields["status"])
     return Task(
-        resource=_resource(document, found),
+        resource=resource,
         file=document.front.file,
         title=_single(document, fields["title"], MAX_TITLE),
         status=status,
@@ -130,7 +135,7 @@ def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | N
         depends_on=tuple(item.text for item in _list_or_single(document, fields["depends_on"])),
         paths=tuple(_path(document, item) for item in _list_or_single(document, fields["paths"])),
         created=_single(document, fields["created"]),
-        line=document.front.line((assigned or found).key.start),
+        line=document.front.line(marked.key.start if (marked := assigned or found) else 0),
         exempt=_is_exempt(said, fold(tasks.exempt)),
     )
 
@@ -154,11 +159,13 @@ def _task_of_plain_fields(
             raise NeedsParser
         return [text for text in texts if text.strip()]
 
-    if names["id"] not in fields:
+    by_stem = names["id"] == FILE_STEM and bool(fields)
+    if not by_stem and names["id"] not in fields:
         return None
+    marked = fields.get(names["assigned"]) or fields.get(names["id"])
     status, wanted = single("status"), set(names.values())
     return Task(
-        resource=name_resource(single("id")),
+        resource=_named_by_stem(front.file) if by_stem else name_resource(single("id")),
         file=front.file,
         title=single("title", MAX_TITLE),
         status=status,
@@ -168,7 +175,7 @@ def _task_of_plain_fields(
         depends_on=tuple(several("depends_on")),
         paths=tuple(map(_checked_pattern, several("paths"))),
         created=single("created"),
-        line=front.lines_before + fields.get(names["assigned"], fields[names["id"]]).line,
+        line=front.lines_before + (marked.line if marked else 1),
         exempt=_is_exempt(
             [(x, f.texts, False) for x, f in fields.items() if x in wanted or x in marks],
             fold(tasks.exempt),
@@ -198,6 +205,19 @@ def guess_ids(data: bytes, *, tasks: Tasks) -> frozenset[str]:
     return frozenset(guesses)
 
 
+def stem_of(file: str) -> str:
+    """The name of a file without its extension."""
+    return posixpath.splitext(posixpath.basename(file))[0]
+
+
+def _named_by_stem(file: str) -> Resource:
+    """The task that a file's name stands for. Raises Invalid."""
+    try:
+        return name_resource(stem_of(file))
+    except UsageError as error:
+        raise bad(file, 1, f"this task cannot be leased: {error.message}") from None
+
+
 def _resource(document: Document, found: Field) -> Resource:
     text = _single(document, found)
     if not text:
@@ -205,7 +225,7 @@ def _resource(document: Document, found: Field) -> Resource:
     try:
         return name_resource(text)
     except UsageError as error:
-        raise document.bad(found.start, error.message) from None
+        raise document.bad(found.start, f"this task cannot be leased: {error.message}") from None
 
 
 def _single(document: Document, found: Field | None, limit: int = MAX_TEXT) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from gitlease.core.lease import Actor, Lease
 from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Clock, Inbox, LastSeen, LedgerStore
+from gitlease.engine.ports import Clock, Inbox, LastSeen, LedgerStore, TaskList
 from gitlease.engine.transaction import PATIENCE
 from gitlease.git import run
 from gitlease.git.query import without_secrets
@@ -24,6 +24,7 @@ from gitlease.git.system_clock import SystemClock
 from gitlease.settings.identity import Identity, here, resolve_identity
 from gitlease.settings.schema import FILE, Found
 from gitlease.settings.sources import (
+    BUILT_IN,
     Location,
     Setting,
     Settings,
@@ -300,19 +301,26 @@ def write_setting(repository: Repository, key: str, value: str) -> str:
     return set_config(repository, key, value)
 
 
-def write_default_settings(repository: Repository) -> tuple[str, SuggestedSettings] | None:
+def write_default_settings(
+    repository: Repository, accept: Callable[[SuggestedSettings], bool] = lambda _: True
+) -> tuple[str, SuggestedSettings] | None:
     """Write a commented ``.gitlease.yaml`` that fits the task files, unless there is one.
 
-    Returns its path and what was written; None if nothing was.
+    The file has only defaults where a proposal is not accepted. Returns its path and what was
+    written; None if nothing was.
     """
     if repository.toplevel is None:
         return None
     path = os.path.join(repository.toplevel, FILE)
     if os.path.lexists(path):
         return None
-    from gitlease.settings.backlog_md import suggest_settings
+    from gitlease.settings.backlog_md import SuggestedSettings
+    from gitlease.settings.text import default_yaml
+    from gitlease.tasks.propose import fitting_settings
 
-    suggested = suggest_settings(repository)
+    suggested = fitting_settings(repository)
+    if suggested.proposed and not accept(suggested):
+        suggested = SuggestedSettings(default_yaml())
     try:
         with open(path, "x", encoding="utf-8") as file:
             file.write(suggested.text)
@@ -323,13 +331,35 @@ def write_default_settings(repository: Repository) -> tuple[str, SuggestedSettin
     return path, suggested
 
 
+def proposed_settings(workspace: Workspace) -> SuggestedSettings | None:
+    """What would fit the task files, where the settings file says nothing about tasks."""
+    from gitlease.tasks.propose import fitting_settings
+
+    if workspace.repository.toplevel is None or any(
+        name.startswith("tasks.") and found.source != BUILT_IN
+        for name, found in workspace.settings.found.items()
+    ):
+        return None
+    suggested = fitting_settings(workspace.repository)
+    return suggested if suggested.proposed or suggested.folder else None
+
+
+def tasks_seen(workspace: Workspace) -> TaskList:
+    """The tasks of the work tree by the settings file as it is now."""
+    settings = load_settings(workspace.repository, environ={}, flags={})
+    return replace(workspace.place, settings=settings).task_files(workspace.layer).read()
+
+
 __all__ = [
     "Repository",
     "Setting",
+    "SuggestedSettings",
     "Workspace",
     "find_repository",
     "open_workspace",
     "own_process",
+    "proposed_settings",
+    "tasks_seen",
     "without_secrets",
     "write_default_settings",
     "write_setting",

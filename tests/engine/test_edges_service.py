@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -138,11 +139,12 @@ def test_names_must_be_tasks_only_beside_a_real_task(world: World, double: bool)
 def test_a_status_that_no_setting_knows_is_not_claimable(world: World) -> None:
     pending = task("F001", status="pending", progress=Progress.OTHER)
     world.files[JO.holder] = MemoryTasks.of(pending, task("F002"))
-    for claim in (
+    claims: list[Callable[[], object]] = [
         lambda: world.of(JO).claim([F002, F001]),
         lambda: world.of(JO).claim([F001], ClaimOptions(takeover=True, reason="x", reopen=True)),
         lambda: world.of(JO).start(F001, ClaimOptions()),
-    ):
+    ]
+    for claim in claims:
         with pytest.raises(PolicyRefused) as refused:
             claim()
         assert refused.value.resource == "F001"

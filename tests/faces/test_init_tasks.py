@@ -80,7 +80,7 @@ def test_a_file_that_is_there_is_never_touched(clones: Clones, path_remote: Remo
     put(one, "backlog/config.yml", "statuses: [To Do, Done]\n")
     put(one, ".gitlease.yaml", "# mine\n")
     done = gitlease(one, "init")
-    assert done.stdout.startswith(".gitlease.yaml exists and was not changed\nthe global ledger")
+    assert done.stdout.startswith(".gitlease.yaml exists and was not changed\n")
     assert (one / ".gitlease.yaml").read_text() == "# mine\n"
 
 
@@ -119,3 +119,64 @@ def test_notes_below_tasks_do_not_make_names_tasks(clones: Clones, path_remote: 
     assert json.loads(refused.stdout)["error"]["code"] == "not_found"
     refused = run_gitlease(("claim", "F001", "--json"), one)
     assert (refused.returncode, json.loads(refused.stdout)["error"]["resource"]) == (6, "F001")
+
+
+def test_settings_are_proposed_from_keys_and_words(clones: Clones, path_remote: Remote) -> None:
+    (one,) = clones(1)
+    put(one, ".tasks/1.md", "---\nticket: ABC-1\nname: One\nstate: pending\n---\n")
+    put(one, ".tasks/2.md", "---\nticket: ABC-2\nstate: completed\nowner: bob@x.org\n---\n")
+    put(one, ".tasks/3.md", "---\nticket: ABC-3\nstate: blocked\n---\n")
+    put(one, ".tasks/4.md", "# ABC-4 in a heading alone\n")
+    put(one, ".tasks/5.md", "---\nticket: Ärger-5\n---\n")
+    put(one, ".github/ISSUE_TEMPLATE/bug.md", "---\nname: Bug\ntitle: x\nstatus: open\n---\n")
+    put(one, "docs/adr/1.md", "---\ntitle: Use git\nstatus: accepted\n---\n")
+    assert ".gitlease.yaml" not in {x.name for x in one.iterdir()}
+    found = ask(one, "init")
+    assert found["task_files"]["tasks"] == 3
+    assert found["task_files"]["others"] == 1
+    (problem,) = found["task_files"]["unreadable"]
+    assert problem.startswith(".tasks/5.md:2: this task cannot be leased: ")
+    assert found["warnings"][0] == problem
+    assert "blocked" in found["warnings"][1]
+    assert setting(one, "tasks.files") == [".tasks/**/*.md"]
+    fields = setting(one, "tasks.fields")
+    assert [fields[x] for x in ("id", "title", "status", "assigned")] == [
+        *("ticket", "name", "state", "owner")
+    ]
+    assert setting(one, "tasks.statuses")["done"][0] == "completed"
+    gitlease(one, "claim", "ABC-1")
+    assert run_gitlease(("claim", "ABC-2"), one).returncode == 6
+
+
+def test_file_names_are_proposed_as_ids(clones: Clones, path_remote: Remote) -> None:
+    (one,) = clones(1)
+    put(one, "todo/fix-login.md", "---\ntitle: Login\nstatus: todo\n---\n")
+    warned = ask(one, "queue")
+    assert (warned["tasks"], "tasks/**/*.md" in warned["warnings"][0]) == ([], True)
+    gitlease(one, "init")
+    (found,) = ask(one, "queue")["tasks"]
+    assert found["resource"] == "fix-login"
+    gitlease(one, "claim", "fix-login")
+    assert "assigned: w1@example.com" in (one / "todo/fix-login.md").read_text()
+
+
+def test_queue_says_why_files_are_no_tasks(clones: Clones, path_remote: Remote) -> None:
+    (one,) = clones(1)
+    put(one, "tasks/1.md", "---\nticket: ABC-1\n---\n")
+    put(one, ".gitlease.yaml", "# mine\n")
+    (warning,) = ask(one, "queue")["warnings"]
+    assert all(word in warning for word in ("tasks/**/*.md", "field id", "tasks/1.md"))
+    assert "id: ticket" in gitlease(one, "init").stdout
+    assert (one / ".gitlease.yaml").read_text() == "# mine\n"
+
+
+def test_commits_of_edges_are_offered_where_pulls_rebase(
+    clones: Clones, path_remote: Remote
+) -> None:
+    (one,) = clones(1)
+    put(one, "tasks/F001.md", "---\nid: F001\n---\n")
+    assert "edges: {commit: true}" not in gitlease(one, "init").stderr
+    git(one, "config", "pull.rebase", "merges")
+    assert "edges: {commit: true}" in gitlease(one, "init").stderr
+    git(one, "config", "rebase.autoStash", "true")
+    assert "edges: {commit: true}" not in gitlease(one, "init").stderr

@@ -72,6 +72,7 @@ tasks: {required: ""}
 tasks: {fields: }
 tasks: {fields: {id: nr, title: null}}
 tasks: {fields: {id: ""}}
+tasks: {fields: {id: {file: stem}}}
 tasks: {statuses: {todo: [To Do], done: }}
 tasks: {statuses: {todo: [no, 12]}}
 people: {jo@example.com: "@jo"}
@@ -135,6 +136,8 @@ tasks: {required: 1}
 tasks: {required: y}
 tasks: {fields: {tint: x}}
 tasks: {fields: {id: [x]}}
+tasks: {fields: {id: {file: name}}}
+tasks: {fields: {title: {file: stem}}}
 tasks: {statuses: {todo: []}}
 tasks: {statuses: {todo: [~]}}
 tasks: {statuses: {todo: x}}

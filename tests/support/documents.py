@@ -18,6 +18,7 @@ from gitlease.core.errors import MAX_WORD
 from gitlease.settings.parse import SCHEMA
 from gitlease.settings.schema import (
     FALSE,
+    FIELDS,
     KEYS,
     NEWER,
     TRUE,
@@ -120,6 +121,8 @@ def _shape(key: Key) -> dict[str, Any]:
     if key.form in (Form.MAP, Form.LISTS):
         inner = shape
         shape = _mapping(dict.fromkeys(key.members, inner))
+        if key.members == FIELDS:
+            shape["properties"]["id"] = {"anyOf": [inner, {"const": {"file": "stem"}}]}
         if not key.members:
             del shape["properties"]
             shape |= {"propertyNames": _one(key.read), "additionalProperties": inner}

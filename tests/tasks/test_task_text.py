@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitlease.core.edge import Progress, Task
+from gitlease.core.edge import EdgeEdit, Progress, Task
 from gitlease.core.errors import Invalid
 from gitlease.settings.schema import FIELDS, STATUSES
 from gitlease.settings.sources import Tasks
+from gitlease.tasks.edit import edit_task
 from gitlease.tasks.text import guess_ids, read_task
 
 BACKLOG = Path(__file__).resolve().parents[3] / "shared" / "data" / "backlog-md"
@@ -104,6 +106,23 @@ def test_a_task_needs_nothing_but_an_id() -> None:
     assert (found.title, found.status, found.assigned, found.paths) == ("", "", (), ())
     assert found.progress is Progress.TODO
     assert found.line == 2
+
+
+BY_STEM = replace(TASKS, fields={**TASKS.fields, "id": "{file: stem}"})
+
+
+@pytest.mark.parametrize("front", ["title: a task\n", 'title: "a\\tb"\n'])
+def test_file_name_is_the_id_where_settings_say_so(front: str) -> None:
+    text = f"---\n{front}id: other\n---\n"
+    found = read(text, "tasks/ABC-1.md", BY_STEM)
+    assert found is not None
+    assert str(found.resource) == "ABC-1"
+    assert read("# ABC-1\n", "tasks/ABC-1.md", BY_STEM) is None
+    with pytest.raises(Invalid, match=r"^tasks/two words\.md:1: "):
+        read(text, "tasks/two words.md", BY_STEM)
+    edited = edit_task(text.encode(), file="tasks/ABC-1.md", tasks=BY_STEM, edit=EdgeEdit(add="jo"))
+    back = EdgeEdit(remove=("jo",))
+    assert edit_task(edited, file="tasks/ABC-1.md", tasks=BY_STEM, edit=back) == text.encode()
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -303,10 +322,10 @@ def test_what_is_broken_is_named_with_its_line(front: str, line: int, why: str) 
     [
         ("---\nid:\n---\n", "2: id is empty"),
         ("---\nid: ''\n---\n", "2: id is empty"),
-        ("---\nid: a b\n---\n", "2: a b is not a name"),
-        ("---\nid: src/a\n---\n", "2: src/a is not a name"),
+        ("---\nid: a b\n---\n", "2: this task cannot be leased: a b is not a name"),
+        ("---\nid: src/a\n---\n", "2: this task cannot be leased: src/a is not a name"),
         ("---\nid: [F001]\n---\n", "2: id must be a single value"),
-        ("---\nid: ..\n---\n", "2: .. is not a name"),
+        ("---\nid: ..\n---\n", "2: this task cannot be leased: .. is not a name"),
         ("---\nid: F001\n", "1: the front matter has no end"),
         ("---\n\ntitle: x\n\nbody\n", "1: the front matter has no end"),
         ("---\n'id': F001\n", "1: the front matter has no end"),

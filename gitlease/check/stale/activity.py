@@ -29,6 +29,7 @@ from gitlease.git.objects import read_blobs
 from gitlease.git.query import answered, ask
 from gitlease.git.repository import Repository
 from gitlease.git.rev_range import commit_ids
+from gitlease.settings.schema import FILE_STEM
 from gitlease.settings.sources import Tasks
 from gitlease.tasks.front_matter import is_yaml
 from gitlease.tasks.scan import MAX_BYTES
@@ -286,7 +287,8 @@ class _TaskVersions:
         self._repository, self._tasks = repository, tasks
         self._words: dict[str, set[bytes]] = {}
         self._data: dict[str, bytes | None] = {}
-        self._parsed: dict[tuple[str, bool], Task | None] = {}
+        self._parsed: dict[tuple[str, str], Task | None] = {}
+        self._by_stem = tasks.fields.get("id") == FILE_STEM
 
     def want(self, words: Iterable[str], blobs: Iterable[str]) -> None:
         encoded = {word.encode() for word in words}
@@ -297,7 +299,9 @@ class _TaskVersions:
         wanted = self._words
         for blob, data in read_blobs(self._repository, wanted, most=MAX_BYTES, seconds=SECONDS):
             folded = fold((data or b"").decode("utf-8", "replace")).encode()
-            says = data is None or any(word in folded for word in self._words[blob])
+            says = (
+                data is None or self._by_stem or any(word in folded for word in self._words[blob])
+            )
             self._data[blob] = data if says else b""
 
     def names(self, blob: str, one: FileQuery, file: str) -> tuple[str, ...] | None:
@@ -315,7 +319,7 @@ class _TaskVersions:
         return "" if task is None else task.resource.key
 
     def _task(self, blob: str, file: str) -> Task | None:
-        known = (blob, is_yaml(file))
+        known = (blob, file if self._by_stem else "yaml" if is_yaml(file) else "")
         if known not in self._parsed:
             try:
                 data = self._data[blob] or b""

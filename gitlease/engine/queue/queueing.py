@@ -41,7 +41,7 @@ PLANNED_AGAIN = 4  # times a pick is planned again on fresh knowledge
 PROBLEMS_SHOWN = 10
 LOOKED_BACK = 500  # events of the audit trail that a briefing reads
 RECENT = 7 * 86_400  # seconds for which a briefing shows losses
-NO_TASKS = "no task files found (looked in tasks/**, or where tasks.files says)"
+NO_TASKS = "no task files found"
 
 
 class _PlanAnew(Exception):
@@ -379,13 +379,18 @@ def unknown_statuses(tasks: Iterable[Task]) -> tuple[str, ...]:
     )
 
 
-def _problems(found: TaskList) -> tuple[str, ...]:
+def problem_messages(found: TaskList) -> tuple[str, ...]:
+    """The task files that cannot be used, each with what is wrong."""
     said = [p.message for p in found.problems[:PROBLEMS_SHOWN]]
     if len(found.problems) > PROBLEMS_SHOWN:
         said.append(f"and {len(found.problems) - PROBLEMS_SHOWN} more task files cannot be used")
-    if not found.tasks and not found.problems:
-        said.append(NO_TASKS)
     return tuple(said)
+
+
+def _problems(found: TaskList) -> tuple[str, ...]:
+    if not found.tasks and not found.problems:
+        return (found.nothing or NO_TASKS,)
+    return problem_messages(found)
 
 
 def _with_warnings(answer: Answer, said: Sequence[str]) -> Answer:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from typing import TYPE_CHECKING
+
+import click
 
 from gitlease.core.errors import Unavailable, UsageError
 from gitlease.faces.cli import output
@@ -10,18 +14,24 @@ from gitlease.faces.cli.verb import flag, verb
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Reading
+    from gitlease.engine.ports import TaskList
     from gitlease.faces import wire
     from gitlease.faces.cli.call import Call
+    from gitlease.wiring.workspace import SuggestedSettings
 
 FILE = ".gitlease.yaml"
+NAMED = 3  # files
+OFF = frozenset({"false", "no", "off", "0", ""})
 
 
 @verb(
     "init",
     """Set up this repository: create the ledger on the remote, and write .gitlease.yaml if missing.
 
-The file is adapted to Backlog.md tasks if there are any; otherwise it lists the defaults. init can
-be repeated, never prompts, and accepts the remote's current ledger, even if it was replaced. It is
+The file is adapted to the task files that are there, Backlog.md's or any others with front matter:
+their folders, the names of their fields and their status words. On a terminal init shows these
+settings and asks; otherwise it writes them. It says how many tasks it sees and what it cannot read.
+init can be repeated, and accepts the remote's current ledger, even if it was replaced. It is
 optional: the first claim also creates the ledger.
 
 A ledger that was rolled back has lost leases, which could now be granted twice. Agree with the
@@ -38,20 +48,27 @@ again.""",
 @flag("--undo-rollback", help="Restore the ledger that this clone has seen.")
 @flag("--accept-rollback", help="Accept a rolled-back ledger as it is now.")
 def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool) -> None:
-    from gitlease.wiring.workspace import write_default_settings
+    from gitlease.wiring.workspace import proposed_settings, tasks_seen, write_default_settings
 
     if undo_rollback and accept_rollback:
         raise UsageError("--undo-rollback cannot be combined with --accept-rollback")
     workspace = call.workspace
-    written = write_default_settings(workspace.repository)
+    written = write_default_settings(workspace.repository, partial(_accepted, call))
     path, suggested = written if written else (None, None)
+    seen = tasks_seen(workspace)
+    proposed = None if written or seen.has_tasks else proposed_settings(workspace)
     found = suggested if suggested and suggested.folder else None
     recognised = _recognised(found.files, found.folder or "") if found else None
-    tasks = (found is not None and found.files > 0) or workspace.ledger.edges.files.read().has_tasks
+    tasks = seen.has_tasks
     reading, warnings = _confirmed(call, undo=undo_rollback, accept=accept_rollback)
     body: wire.Document = {
         "settings_file": path,
         "recognised": {"kind": "backlog.md", "files": found.files} if found else None,
+        "task_files": {
+            "tasks": len(seen.tasks),
+            "unreadable": [problem.message for problem in seen.problems],
+            "others": len(seen.others),
+        },
         "ledger": {
             "place": workspace.ledger.store.place,
             "layer": workspace.ledger.layer,
@@ -61,14 +78,50 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool) -> None
     }
     call.answer(
         body,
-        warnings=(*(suggested.warnings if suggested else ()), *warnings),
+        warnings=(*(suggested.warnings if suggested else ()), *_doubts(seen), *warnings),
         next_steps=[
             call.typed("queue" if tasks else "list"),
             *_offer_hooks(call),
             *([] if tasks else _offer_issues(call)),
         ],
-        show=lambda: _show(call, path, recognised, reading, tasks=tasks),
+        hints=_offer_commits(call, tasks=tasks),
+        show=lambda: _show(call, path, recognised, reading, seen, proposed),
     )
+
+
+def _accepted(call: Call, suggested: SuggestedSettings) -> bool:
+    """Ask a person on a terminal whether the proposed settings are right."""
+    if call.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return True
+    _show_proposal("these settings fit the task files here:", suggested)
+    return click.confirm(f"write them to {FILE}?", default=True)
+
+
+def _show_proposal(about: str, suggested: SuggestedSettings) -> None:
+    output.line(about)
+    for line in suggested.text.splitlines():
+        if line and not line.startswith(("#", "schema:")):
+            output.line(f"  {line}")
+
+
+def _doubts(seen: TaskList) -> list[str]:
+    """Warnings about files that cannot be read, and status words without a meaning."""
+    from gitlease.engine.queue.queueing import problem_messages, unknown_statuses
+
+    return [*problem_messages(seen), *unknown_statuses(seen.tasks)]
+
+
+def _offer_commits(call: Call, *, tasks: bool) -> list[str]:
+    """Offer edges as commits to those whose pulls an edited task file would stop."""
+    config = call.workspace.repository.config
+    rebases = (config.entry("pull.rebase"), config.entry("rebase.autostash"))
+    pulls, stashes = (entry is not None and entry.value.lower() not in OFF for entry in rebases)
+    if not tasks or not pulls or stashes or call.workspace.settings.edges_commit:
+        return []
+    return [
+        f"pull.rebase is set, and an edited task file stops such a pull: set edges: "
+        f"{{commit: true}} in {FILE}, and claims commit their edit"
+    ]
 
 
 def _offer_hooks(call: Call) -> list[str]:
@@ -113,8 +166,8 @@ def _show(
     written: str | None,
     recognised: str | None,
     reading: Reading | None,
-    *,
-    tasks: bool,
+    seen: TaskList,
+    proposed: SuggestedSettings | None,
 ) -> None:
     if written:
         output.line(f"wrote {written}: commit it")
@@ -124,6 +177,10 @@ def _show(
         output.line(f"no work tree here, so no {FILE}")
     else:
         output.line(f"{FILE} exists and was not changed")
+    if call.workspace.repository.toplevel is not None:
+        output.line(_counted(seen))
+    if proposed is not None:
+        _show_proposal(f"to have tasks here, add to {FILE}:", proposed)
     if reading is not None:
         ledger = call.ledger
         output.line(
@@ -133,7 +190,25 @@ def _show(
     folder = call.typed("claim", "src/")
     task = (
         f"`{call.typed('next', options=['--claim'])}` (the next task)"
-        if tasks
+        if seen.has_tasks
         else f"`{call.typed('claim', 'F001')}` (a task)"
     )
     output.line(f"take a lease with {task} or `{folder}` (a folder)")
+
+
+def _counted(seen: TaskList) -> str:
+    """Say how many tasks there are, and how many files are none."""
+    count = len(seen.tasks)
+    parts = [f"sees {count} {'task' if count == 1 else 'tasks'}"]
+    if seen.problems:
+        parts.append(f"cannot use {_files(len(seen.problems))} (see the warnings)")
+    if seen.tasks and seen.others:
+        named = ", ".join(seen.others[:NAMED]) + (", …" if len(seen.others) > NAMED else "")
+        parts.append(f"{_files(len(seen.others))} without an id: {named}")
+    elif seen.nothing and not seen.problems:
+        parts = [seen.nothing.partition("; gitlease init")[0]]
+    return "; ".join(parts)
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"

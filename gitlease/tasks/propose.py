@@ -1,0 +1,259 @@
+"""Proposes settings that fit the task files of a project, from the folders, keys and values in use.
+
+It only proposes: what counts as a task is decided by the settings alone.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gitlease.core.errors import Invalid, UsageError
+from gitlease.core.resources.pattern import escape, fold
+from gitlease.core.resources.resource import name_resource
+from gitlease.git.files import read_regular
+from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.git.run import run_git
+from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_yaml
+from gitlease.settings.backlog_md import SuggestedSettings, suggest_settings
+from gitlease.settings.parse import parse_settings
+from gitlease.settings.schema import FILE_STEM, KEYS, STATUSES
+from gitlease.settings.text import settings_yaml
+from gitlease.tasks.fields import MAX_DEPTH
+from gitlease.tasks.front_matter import find_front, is_yaml
+from gitlease.tasks.plain import NeedsParser, read_plain_fields
+from gitlease.tasks.scan import MAX_BYTES, OWN
+
+MAX_FILES = 5_000  # read at most
+MAX_ROOTS = 8
+MAX_WORD = 60
+ENDINGS = (".md", ".markdown", ".yaml", ".yml")
+FOLDERS = frozenset(
+    ("task", "tasks", "todo", "todos", "issue", "issues", "ticket", "tickets", "backlog", "bugs")
+)
+OTHERS = frozenset((".github", ".gitlab", ".circleci", "node_modules", "vendor", "third_party"))
+
+# The names of fields in use, letters only; the most usual one first.
+ROLES: Mapping[str, tuple[str, ...]] = {
+    "status": ("status", "state", "column"),
+    "assigned": ("assigned", "assignee", "assignees", "assignedto", "owner", "owners"),
+    "id": ("id", "ticket", "key", "taskid", "ticketid", "issueid", "task", "issue", "number"),
+    "title": ("title", "name", "summary", "subject"),
+    "priority": ("priority", "prio", "severity"),
+    "depends_on": ("dependson", "dependencies", "depends", "blockedby", "requires"),
+    "paths": ("paths",),
+    "created": ("created", "createdat", "createddate", "createdon", "date"),
+}
+MARKS = ("id", "title", "status", "assigned")  # a task has some of these
+
+# Status words in use, letters only; gitlease writes the first of the first group that is in use.
+WORDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "todo": (
+        ("todo", "ready", "open", "pending", "new", "notstarted", "planned", "backlog", "queued"),
+        ("reopened", "triaged"),
+    ),
+    "in_progress": (
+        ("inprogress", "doing", "wip", "started", "active", "working", "ongoing"),
+        ("inreview", "review", "reviewing", "intest", "testing", "claimed"),
+    ),
+    "done": (
+        ("done", "closed", "completed", "complete", "finished", "resolved", "fixed"),
+        ("merged", "archived", "cancelled", "canceled", "wontfix", "wontdo", "rejected"),
+    ),
+}
+# Those that nothing but tasks has: they tell task files in folders of any name.
+PLAIN_WORDS = frozenset(
+    ("todo", "pending", "open", "inprogress", "doing", "wip", "done", "completed", "closed")
+)
+_PROGRESS = {w: role for role, groups in WORDS.items() for group in groups for w in group}
+
+
+class _Sample(NamedTuple):
+    """A file that looks like a task, with the texts of its fields."""
+
+    path: str
+    fields: Mapping[str, Sequence[str]]
+
+
+def fitting_settings(repository: Repository) -> SuggestedSettings:
+    """Settings that fit the work tree: Backlog.md's, else by what its files have in common."""
+    suggested = suggest_settings(repository)
+    if suggested.folder is not None or suggested.warnings or repository.toplevel is None:
+        return suggested
+    values = _values(_samples(repository, repository.toplevel))
+    if not values:
+        return suggested
+    text = settings_yaml(values, about=("As in the task files that are here.",))
+    try:
+        parse_settings(text.encode())
+    except (Invalid, UnicodeEncodeError):
+        return suggested
+    return SuggestedSettings(text, proposed=tuple(values))
+
+
+def _samples(repository: Repository, root: str) -> list[_Sample]:
+    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--")
+    wanted = [f":(icase)*{ending}" for ending in ENDINGS]
+    said = run_git([*words, *wanted], cwd=root, timeout=TIMEOUT, repository=True)
+    paths = [os.fsdecode(x) for x in sorted(set(said.out.split(b"\0"))) if x]
+    named = {path: folder for path in paths if (folder := _named_folder(path)) is not None}
+    paths.sort(key=lambda path: path not in named)
+    found: list[_Sample] = []
+    elsewhere: dict[str, list[_Sample | None]] = {}
+    for path in paths[:MAX_FILES]:
+        folder, name = posixpath.split(path)
+        if not folder or name.startswith(OWN) or not OTHERS.isdisjoint(path.split("/")):
+            continue
+        fields = _fields(root, path)
+        if fields is None:
+            continue
+        roles = {role for role in MARKS if _key_of(role, fields)}
+        if path in named:
+            if len(roles) > int(is_yaml(path)):
+                found.append(_Sample(path, fields))
+        else:
+            status = fields.get(_key_of("status", fields) or "", ())
+            known = any(_letters(word) in PLAIN_WORDS for word in status)
+            good = known and not roles.isdisjoint(("id", "title"))
+            elsewhere.setdefault(folder, []).append(_Sample(path, fields) if good else None)
+    for samples in elsewhere.values():
+        good_ones = [sample for sample in samples if sample is not None]
+        if len(good_ones) > max(1, len(samples) // 2):
+            found += good_ones
+    return found
+
+
+def _fields(root: str, path: str) -> dict[str, list[str]] | None:
+    try:
+        data = read_regular(os.path.join(root, path), MAX_BYTES)
+        front = None if data is None else find_front(data, path)
+    except (Invalid, OSError):
+        return None
+    if front is None:
+        return None
+    try:
+        return {name: field.texts for name, field in read_plain_fields(front.text).items()}
+    except NeedsParser:
+        pass
+    try:
+        top, _ = read_yaml(front.text, max_depth=MAX_DEPTH + 1)
+    except BadYaml:
+        return None
+    if top is None or top.shape is not Shape.MAP:
+        return None
+    return {key.text: _texts(value) for key, value in top.pairs if key.shape is Shape.TEXT}
+
+
+def _texts(value: Node) -> list[str]:
+    nodes = value.nodes if value.shape is Shape.LIST else [value]
+    return [node.text for node in nodes if node.shape is Shape.TEXT and node.says_something]
+
+
+def _values(samples: Sequence[_Sample]) -> dict[str, Any]:
+    if not samples:
+        return {}
+    values: dict[str, Any] = {"tasks.files": _patterns(samples)}
+    if set(values["tasks.files"]) <= set(KEYS["tasks.files"].default):
+        del values["tasks.files"]
+    fields = _field_names(samples)
+    if changed := {role: name for role, name in fields.items() if name != role}:
+        values["tasks.fields"] = changed
+    statuses = _statuses(text for x in samples for text in x.fields.get(fields["status"], ()))
+    if statuses:
+        values["tasks.statuses"] = statuses
+    return values
+
+
+def _patterns(samples: Sequence[_Sample]) -> list[str]:
+    endings: dict[str, set[str]] = {}
+    for path, _ in samples:
+        folder = _named_folder(path) or posixpath.dirname(path)
+        endings.setdefault(folder, set()).add(posixpath.splitext(path)[1].lower())
+    kept = [x for x in endings if not any(x.startswith(f"{other}/") for other in endings)]
+    for folder in endings:
+        outer = next(x for x in kept if f"{folder}/".startswith(f"{x}/"))
+        endings[outer] |= endings[folder]
+    kept.sort(key=lambda x: (-sum(path.startswith(f"{x}/") for path, _ in samples), x))
+    return [
+        f"{escape(folder)}/**/*{ending}"
+        for folder in kept[:MAX_ROOTS]
+        for ending in sorted(endings[folder])
+    ]
+
+
+def _field_names(samples: Sequence[_Sample]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for role in ROLES:
+        keys = Counter(
+            key
+            for sample in samples
+            for key in sample.fields
+            if _letters(key) in ROLES[role] and key not in names.values()
+        )
+        if role == "id":
+            keys = Counter({k: n for k, n in keys.items() if k == role or _are_ids(samples, k)})
+        order = {key: ROLES[role].index(_letters(key)) for key in keys}
+        usual = FILE_STEM if role == "id" else role
+        names[role] = min(keys, key=lambda k: (-keys[k], order[k], k)) if keys else usual
+    return names
+
+
+def _are_ids(samples: Sequence[_Sample], key: str) -> bool:
+    ids = [fold(" ".join(x.fields[key])) for x in samples if key in x.fields]
+    return len(set(ids)) == len(ids) and 2 * sum(map(_is_name, ids)) > len(ids)
+
+
+def _is_name(word: str) -> bool:
+    try:
+        name_resource(word)
+    except UsageError:
+        return False
+    return True
+
+
+def _statuses(words: Iterable[str]) -> dict[str, list[str]]:
+    counted = Counter(word.strip() for word in words)
+    spellings: dict[str, str] = {}
+    for word, _ in counted.most_common():
+        if word and word.isprintable() and len(word) <= MAX_WORD:
+            spellings.setdefault(fold(word), word)
+    usual = {fold(word) for known in STATUSES.values() for word in known}
+    found: dict[str, list[str]] = {}
+    for word in spellings.values():
+        if role := _PROGRESS.get(_letters(word)):
+            found.setdefault(role, []).append(word)
+    if all(fold(word) in usual for some in found.values() for word in some):
+        return {}
+    return {role: _ordered(role, found.get(role, [])) for role in WORDS}
+
+
+def _ordered(role: str, words: list[str]) -> list[str]:
+    first, later = WORDS[role]
+    main = sorted(
+        (w for w in words if _letters(w) in first), key=lambda w: first.index(_letters(w))
+    )
+    rest = sorted(
+        (w for w in words if _letters(w) in later), key=lambda w: later.index(_letters(w))
+    )
+    listed = {fold(word) for word in (*main, *rest)}
+    known = [word for word in STATUSES[role] if fold(word) not in listed]
+    return [*main, *rest, *known] if main else [*known, *rest]
+
+
+def _named_folder(path: str) -> str | None:
+    parts = path.split("/")[:-1]
+    for depth, part in enumerate(parts, 1):
+        if _letters(part) in FOLDERS:
+            return "/".join(parts[:depth])
+    return None
+
+
+def _key_of(role: str, fields: Mapping[str, object]) -> str | None:
+    return next((key for key in fields if _letters(key) in ROLES[role]), None)
+
+
+def _letters(word: str) -> str:
+    return "".join(filter(str.isalnum, fold(word)))
