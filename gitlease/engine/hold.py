@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gitlease.core.duration import format_duration
 from gitlease.core.errors import LeaseLost
 from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import replace
@@ -44,7 +45,7 @@ def renew(
     if answer.refused and not answer.leases:
         answer.refused[0].warnings = landed.warnings + answer.warnings
         raise answer.refused[0]
-    return joined(landed, answer)
+    return joined(landed, tell_longer(answer, ttl))
 
 
 def _of(landed: Answer, resources: Sequence[Resource], scope: str | None) -> Answer:
@@ -52,6 +53,15 @@ def _of(landed: Answer, resources: Sequence[Resource], scope: str | None) -> Ans
     names = {resource.key for resource in resources}
     kept = [v for v in landed.leases if fold(v.resource) in names and scope in (None, v.scope)]
     return replace(landed, leases=tuple(kept))
+
+
+def tell_longer(answer: Answer, ttl: int | None) -> Answer:
+    """Warn of leases that last longer than the TTL that was asked for: none is shortened."""
+    longer = [x.resource for x in answer.leases if ttl is not None and x.expires_in > ttl]
+    if not longer or ttl is None:
+        return answer
+    text = f"{', '.join(longer)}: not shortened to {format_duration(ttl)}, a renewal never does so"
+    return replace(answer, warnings=(*answer.warnings, text))
 
 
 def is_picked(session: LedgerSession, resource: Resource) -> bool:
@@ -71,7 +81,7 @@ def renew_all(layers: Sequence[LedgerSession], *, ttl: int | None = None) -> Ans
     Losses not reported yet are among ``refused``; with several layers, so is the error of a layer,
     which is never raised.
     """
-    return in_every(layers, "renewed", lambda session: _renew_all(session, ttl))
+    return tell_longer(in_every(layers, "renewed", lambda session: _renew_all(session, ttl)), ttl)
 
 
 def _renew_all(session: LedgerSession, ttl: int | None) -> Answer:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gitlease.engine.answers import QueueReading
     from gitlease.faces.cli.call import Call
 
-WAIT = 900  # seconds; the least wait that a refusal suggests
+WAITS = (1, 2, 5, 15)  # minutes of a wait that a refusal suggests: the first that is enough
 MINUTE = timedelta(minutes=1)
 Steps = dict[str, str]
 """Commands with their purposes."""
@@ -164,7 +164,8 @@ def _time_to_wait(call: Call, error: GitleaseError) -> str:
     known = error.free_at_ms
     free = max(x.expires_at for x in error.views) if known is None else moment_of(known)
     left = free - call.now()
-    return format_duration(max(WAIT, -(-left // MINUTE) * 60))
+    minutes = -(-left // MINUTE)
+    return format_duration(next((x for x in WAITS if x >= minutes), minutes) * 60)
 
 
 def advice(call: Call, error: GitleaseError) -> Sequence[str]:

@@ -475,3 +475,18 @@ def test_the_verbs_of_this_face() -> None:
         *("park", "session", "wait", "watch", "board", "run", "dispatch", "work", "push", "fence"),
         *("check", "server", "serve", "verify", "help", "version", "completion", "uninstall"),
     }
+
+
+def test_a_hint_to_wait_fits_the_time_that_is_left() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001", "--ttl", "20s")
+    assert "hint: gitlease wait F001 --timeout 2m\n" in bob.run("claim", "F001").err
+
+
+def test_a_renewal_that_does_not_shorten_says_so() -> None:
+    (ada,) = make_desks()[:1]
+    ada.ok("claim", "F001", "--ttl", "2h")
+    for about in (["F001"], ["--all"]):
+        ran = ada.run("renew", *about, "--ttl", "5m")
+        assert ran.code == 0
+        assert "F001: not shortened to 5m" in ran.err

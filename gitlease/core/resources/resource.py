@@ -66,6 +66,8 @@ def name_resource(word: str) -> Resource:
     _check_text(word)
     if word.startswith("!"):
         raise _negation(word)
+    if _has_prefix(word):
+        raise UsageError(f"{_shown(word)} is a path, not a name", resource=word[:128])
     if not _NAME.fullmatch(word):
         raise UsageError(
             f"{_shown(word)} is not a name: 1-128 ASCII letters, digits and . _ - : # @ +",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any
 
 import anyio
@@ -17,10 +17,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from gitlease.core.edge import Task
-from gitlease.core.errors import NotFound, UsageError, check_text
+from gitlease.core.errors import LeaseHeld, NotFound, NotHolder, UsageError, check_text
 from gitlease.core.expiry import Moment, holder_has
-from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.frozen import replace
+from gitlease.core.lease import Actor, Lease, State, same_person
+from gitlease.core.moves.operations import MAX_REASON
 from gitlease.core.resources.resource import Resource
+from gitlease.engine import claim
+from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.edges import Planned, find_task
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
@@ -97,8 +101,61 @@ class CompatRequest:
         return None
 
 
+def claim_named(
+    asked: CompatRequest, session: LedgerSession, resource: Resource, options: ClaimOptions
+) -> Answer:
+    """Claim the task that a request names, with its ``takeover`` and ``reason``.
+
+    An assignment whose lease has lapsed is taken over without them: to ask for this very task is
+    the deliberate takeover of these APIs, and they have no other way to it. Raises UsageError for
+    a takeover without a reason.
+    """
+    reason, takeover = asked.text("reason", limit=MAX_REASON), asked.body.get("takeover", False)
+    if not isinstance(takeover, bool):
+        raise UsageError("takeover must be true or false")
+    if takeover and not reason:
+        raise UsageError("a takeover needs a reason")
+    options = replace(options, reason=reason, takeover=takeover, commit=False)
+    try:
+        return claim.claim(session, [resource], options)
+    except LeaseHeld as held:
+        assignee = held.views[0].holder if held.views else ""
+        if takeover or not held.by_edge or any(x.state == State.ACTIVE.value for x in held.views):
+            raise
+        if not assignee:
+            held.hints = (*held.hints, 'send {"takeover": true, "reason": TEXT} to take it over')
+            raise
+    return claim.claim(
+        session,
+        [resource],
+        replace(
+            options,
+            reason=reason or f"claimed by name, after {assignee}'s lease had lapsed",
+            takeover=True,
+            expect_holder=assignee,
+        ),
+    )
+
+
 CompatAnswer = tuple[int, Mapping[str, Any]]  # status, body
 CompatVerb = Callable[[CompatRequest], CompatAnswer]
+
+
+def telling_sessions(verb: CompatVerb) -> CompatVerb:
+    """The verb; a refusal for the sake of another session of the caller's person names it."""
+
+    @wraps(verb)
+    def told(asked: CompatRequest) -> CompatAnswer:
+        try:
+            return verb(asked)
+        except (LeaseHeld, NotHolder) as error:
+            view = error.lease
+            if view is not None and same_person(view.holder, asked.caller.email):
+                whose = f"your own session {view.session}" if view.session else "you"
+                error.message += f" ({whose})"
+            raise
+
+    return told
 
 
 def compat_routes(
@@ -111,7 +168,9 @@ def compat_routes(
     return [
         Route(
             path,
-            handler.endpoint(f"{api}_{verb.__name__}", _endpoint(handler, method, verb), failed),
+            handler.endpoint(
+                f"{api}_{verb.__name__}", _endpoint(handler, method, telling_sessions(verb)), failed
+            ),
             methods=[method],
         )
         for method, path, verb in verbs

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from gitlease.core.duration import parse_duration
@@ -11,6 +12,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
 from gitlease.core.resources.resource import parse_resource, parse_scope
 from gitlease.engine.answers import ClaimOptions
+from gitlease.faces.library.refusals import with_arguments
 
 Reader = Callable[[Any, str], Any]
 IGNORED = frozenset({"by", "holder", "agent_id"})  # the token determines the holder
@@ -182,6 +184,20 @@ def read_fields(
         about = fields[missing].about
         raise UsageError(f"{what} lacks {missing}" + (f": {about}" if about else ""))
     return {x: fields[x].read(value, x) for x, value in data.items() if value is not None}
+
+
+def own_words(text: str) -> str:
+    """A message with fields instead of the command line's options."""
+    return with_arguments(text, on='"{}": true')
+
+
+def own_hints(hints: Iterable[str], known: Collection[str]) -> list[str]:
+    """The hints that a request can follow, in fields: those with an unknown one are left out."""
+    return [
+        own_words(hint)
+        for hint in hints
+        if all(x.replace("-", "_") in known for x in re.findall(r"(?<![\w-])--([a-z-]+)", hint))
+    ]
 
 
 def claim_options(values: Mapping[str, Any], **more: Any) -> ClaimOptions:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -39,18 +39,20 @@ from gitlease.core.lease import Lease, State
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, name_resource, parse_scope, reads_as_name
 from gitlease.core.view import LeaseView
-from gitlease.engine import claim, end
+from gitlease.engine import end
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.reading import read_leases
 from gitlease.faces.codes import http_of
 from gitlease.faces.http.access import Refused
-from gitlease.faces.http.compat import CompatAnswer, CompatRequest, compat_routes
+from gitlease.faces.http.compat import CompatAnswer, CompatRequest, claim_named, compat_routes
+from gitlease.faces.http.fields import IGNORED, own_words
 from gitlease.faces.http.request_handler import Failure, RequestHandler
 from gitlease.gateway.follower import LAPSED
 
 ROOTS = ("/api/v1", "/v1")
 AGENT = "x-agent-id"
+TERMS = ("duration_seconds", "ttl_seconds")  # of the SDK, and of the RFC
 DURATION = 300  # seconds, where a request names none
 LONGEST_TITLE, WORDS = 500, 60
 _GIVEN = r"intent-([a-z0-9-]*)-([0-9a-f]{8})([0-9a-f]{8})"
@@ -157,6 +159,7 @@ def list_intents(asked: CompatRequest) -> CompatAnswer:
 
 def acquire(asked: CompatRequest) -> CompatAnswer:
     """Claim a scope, or renew it if this agent holds it."""
+    _check_fields(asked, {*TERMS, "scope", "takeover", "reason"})
     resource, scope = _resource(asked), asked.body.get("scope")
     if scope is None:
         raise UsageError("scope must be a string: * is the whole intent")
@@ -164,14 +167,14 @@ def acquire(asked: CompatRequest) -> CompatAnswer:
         scope=parse_scope(scope),
         ttl=_duration(asked),
         any_name=_title_of(resource) is not None,
-        commit=False,
     )
-    answer = claim.claim(_session(asked), [resource], options)
+    answer = claim_named(asked, _session(asked), resource, options)
     return 200 if answer.status == "renewed" else 201, lease(answer.leases[0])
 
 
 def renew(asked: CompatRequest) -> CompatAnswer:
     """Renew a lease that this agent still holds."""
+    _check_fields(asked, TERMS)
     session, found, seconds = _session(asked), _found(asked), _duration(asked)
     if found.answers_to(session.actor):
         asked.gateway.check_token(session, found.resource, found.token, found.scope)
@@ -213,14 +216,14 @@ def lease(view: LeaseView) -> dict[str, Any]:
 
 def refused(error: Failure) -> Response:
     """A refusal as the SDK reads it: a 409 with the word lease is a conflict of leases."""
-    body: dict[str, Any] = {"error": error.code, "message": error.message}
+    body: dict[str, Any] = {"error": error.code, "message": own_words(error.message)}
     if isinstance(error, Refused):
         return JSONResponse(body, error.status, headers=error.headers)
     status = http_of(error.code)
     if isinstance(error, LeaseHeld | NotHolder | LeaseLost):
         status, view = 409, error.lease
-        body["message"] = f"the lease was refused: {error.message}"
-        if view is not None:
+        body["message"] = f"the lease was refused: {own_words(error.message)}"
+        if view is not None and view.state == State.ACTIVE.value:
             body["existing_lease"] = lease(view)
     elif isinstance(error, Rollback):
         status = 503
@@ -302,11 +305,19 @@ def _found(asked: CompatRequest) -> Lease:
     raise NotFound(f"{resource} no longer has a lease {shown(id)}", resource=resource.text)
 
 
+def _check_fields(asked: CompatRequest, known: Collection[str]) -> None:
+    if odd := next((x for x in asked.body if x not in known and x not in IGNORED), None):
+        raise UsageError(f"unknown field {odd[:60]!r}; known fields: {', '.join(sorted(known))}")
+
+
 def _duration(asked: CompatRequest) -> int:
-    seconds = asked.body.get("duration_seconds", DURATION)
+    given = {x: asked.body[x] for x in TERMS if asked.body.get(x) is not None}
+    name, seconds = next(iter(given.items()), (TERMS[0], DURATION))
+    if len({*map(repr, given.values())}) > 1:
+        raise UsageError(f"{' and '.join(TERMS)} are one and the same: send one of them")
     if isinstance(seconds, bool) or not isinstance(seconds, int):
-        raise UsageError("duration_seconds must be a whole number")
-    return parse_duration(str(seconds)[:20], what="duration_seconds")
+        raise UsageError(f"{name} must be a whole number")
+    return parse_duration(str(seconds)[:20], what=name)
 
 
 def _title_of(resource: Resource) -> str | None:

@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
@@ -26,7 +26,7 @@ from gitlease.core.resources.resource import parse_resource
 from gitlease.faces import wire
 from gitlease.faces.codes import http_of
 from gitlease.faces.http.access import Access, Refused
-from gitlease.faces.http.fields import RequestField, read_fields
+from gitlease.faces.http.fields import RequestField, own_hints, own_words, read_fields
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.joiner import SAME
 from gitlease.gateway.tokens import Token
@@ -207,7 +207,7 @@ class RequestHandler:
             status, body, headers = await self._answer(request, verb, fields, scope)
             return JSONResponse(body, status, headers=headers)
 
-        return self.endpoint(name, answer, failed)
+        return self.endpoint(name, answer, lambda error: failed(error, fields))
 
     async def _answer(
         self, request: Request, verb: Verb, fields: Mapping[str, RequestField], scope: str
@@ -301,14 +301,22 @@ def operation_id(holder: str, key: str) -> str:
     return hashlib.sha256(f"{fold(holder)}\0{key}".encode()).hexdigest()[:20]
 
 
-def failed(error: Failure) -> Response:
-    """A refusal as ``application/problem+json``, with all fields of the contract's error."""
+def failed(error: Failure, fields: Collection[str] = ()) -> Response:
+    """A refusal as ``application/problem+json``, with all fields of the contract's error.
+
+    ``fields`` are those of the request, in which its hints are worded.
+    """
     body: dict[str, Any]
     if isinstance(error, Refused):
         body = {"code": error.code, "message": error.message, "hints": list(error.hints)}
         return _problem(error.status, body, error.headers)
     status, headers = http_of(error.code), dict[str, str]()
     body = wire.refusal(error, now=datetime.now(UTC))
+    body |= {
+        "message": own_words(body["message"]),
+        "fact": own_words(error.message),  # without holder, place and time
+        "hints": own_hints(error.hints, fields),
+    }
     if error.free_at_ms is not None:
         seconds = max(1, -(-error.free_at_ms // 1_000) - int(time.time()))
         body["retry_after"] = seconds

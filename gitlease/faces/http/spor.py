@@ -30,20 +30,20 @@ from gitlease.faces.http.compat import (
     CompatAnswer,
     CompatRequest,
     CompatVerb,
+    claim_named,
     compat_routes,
+    telling_sessions,
 )
 from gitlease.faces.http.fields import MOST_NAMES
 from gitlease.faces.http.request_handler import MAX_SESSION, RequestHandler
 from gitlease.faces.http.spor_documents import (
     LONGEST_NODE,
-    code_of,
     error_of,
     get_me,
     get_node,
     get_queue,
     is_node,
     lease,
-    message_of,
     node_of,
     refused,
 )
@@ -84,7 +84,7 @@ def claim_node(asked: CompatRequest) -> CompatAnswer:
         session = _session(asked, node)
     else:
         session = asked.session(name if dispatch is None else DISPATCH + dispatch)
-    return _claimed(claim.claim(session, [node], ClaimOptions(commit=False)))
+    return _claimed(claim_named(asked, session, node, ClaimOptions()))
 
 
 def renew_node(asked: CompatRequest) -> CompatAnswer:
@@ -146,13 +146,7 @@ def set_status(asked: CompatRequest) -> CompatAnswer:
     progress = read_status(role, session.edges).progress
     body = {"ok": True, "status": word, "node_id": node.key}
     if progress is Progress.IN_PROGRESS:
-        try:
-            _, claimed = _claimed(claim.claim(session, [node], ClaimOptions(commit=False)))
-        except GitleaseError as error:
-            if code_of(error)[0] != 409:
-                raise
-            why = {"error": code_of(error)[1], "message": message_of(error)}
-            return 200, body | {"lease": why | ({"holder": error.holder} if error.holder else {})}
+        _, claimed = _claimed(claim_named(asked, session, node, ClaimOptions()))
         return 200, body | {"lease": claimed["lease"]}
     if progress is Progress.DONE:
         end.complete(session, node, commit=False)
@@ -205,7 +199,7 @@ def _bulk(word: str, verb: CompatVerb, pool: ThreadPoolExecutor) -> CompatVerb:
 
 def _one(asked: CompatRequest, verb: CompatVerb, id: str) -> Mapping[str, Any] | GitleaseError:
     try:
-        return verb(asked.at(id=id))[1]
+        return telling_sessions(verb)(asked.at(id=id))[1]
     except GitleaseError as error:
         return error
 
@@ -216,7 +210,13 @@ def _leased(status: str, answer: Answer, **more: Any) -> CompatAnswer:
 
 def _claimed(answer: Answer) -> CompatAnswer:
     added = answer.status != "renewed" and answer.leases[0].assigned
-    return _leased(answer.status, answer, edge="added" if added else "skipped")
+    former = [x.holder for x in answer.displaced]
+    return _leased(
+        answer.status,
+        answer,
+        edge="added" if added else "skipped",
+        **({"taken_over_from": former[0]} if former else {}),
+    )
 
 
 # --- how ----------------------------------------------------------------------------------------

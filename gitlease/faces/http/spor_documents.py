@@ -20,6 +20,7 @@ from gitlease.engine.reading import read_leases
 from gitlease.faces.codes import http_of
 from gitlease.faces.http.access import Refused
 from gitlease.faces.http.compat import CompatAnswer, CompatRequest
+from gitlease.faces.http.fields import own_hints, own_words
 from gitlease.faces.http.request_handler import Failure
 
 NODE = r"[a-z0-9][a-z0-9-]*"  # compiled where it is used
@@ -37,6 +38,7 @@ _CODES = {
     "rollback": (503, "unavailable"),
 }
 PAGE, LONGEST_PAGE = 20, 100
+FIELDS = ("takeover", "reason", "session")  # of a claim, which hints may name
 
 
 def get_node(asked: CompatRequest) -> CompatAnswer:
@@ -172,8 +174,8 @@ def error_of(error: Failure) -> dict[str, Any]:
     if isinstance(error, Refused):
         return {"code": code, "message": error.message}
     found: dict[str, Any] = {"code": code, "message": message_of(error)}
-    if error.hints:
-        found["details"] = list(error.hints)
+    if hints := own_hints(error.hints, FIELDS):
+        found["details"] = hints
     view = error.lease
     if status == 409 and view is not None and (not view.mine or view.state == "active"):
         found["holder"] = lease(view)
@@ -183,8 +185,8 @@ def error_of(error: Failure) -> dict[str, Any]:
 def message_of(error: GitleaseError) -> str:
     view = error.lease
     if view is None or not isinstance(error, LeaseHeld | NotHolder) or view.state != "active":
-        return error.message
-    return f"{error.message} until {rfc3339_ms(_ms(view.expires_at))}"
+        return own_words(error.message)
+    return f"{own_words(error.message)} until {rfc3339_ms(_ms(view.expires_at))}"
 
 
 def _ms(at: datetime) -> int:

@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from gitlease.core.errors import Unavailable, UnknownOutcome, UsageError, check_text
+from gitlease.core.frozen import replace
 from gitlease.core.resources.resource import WHOLE, Resource, parse_resource, path_resource
 from gitlease.core.view import Lease
 from gitlease.faces.library.arguments import (
@@ -136,9 +137,10 @@ class Connection:
     def extend(
         self, resource: ResourceLike, duration: Duration, *, scope: str | None = None
     ) -> Lease:
-        """Stretch to at least now + ``duration``, or to the policy's maximum."""
+        """Stretch to at least now + ``duration``; ``capped`` if the policy's maximum is less."""
         body = _given(scope=scope, extend=to_seconds(duration, "duration"))
-        return lease_in(self._change("PATCH", _at(resource), body))
+        answer = self._change("PATCH", _at(resource), body)
+        return replace(lease_in(answer), capped=bool(answer.get("capped_to_max")))
 
     def release(
         self, resource: ResourceLike, *, scope: str | None = None, note: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -74,10 +75,10 @@ def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -
         if changes and status in (500, 502, 504):  # sent by a proxy: it may have landed
             kind = UnknownOutcome
     error = kind(
-        str(data.get("message") or f"the gateway answered with HTTP {status}"),
+        str(data.get("fact") or data.get("message") or f"the gateway answered with HTTP {status}"),
         resource=data.get("resource"),
         scope=data.get("scope"),
-        hints=tuple(map(str, data.get("hints", ()))),
+        hints=tuple(re.sub(r'"(\w+)": true', r"\1=True", str(x)) for x in data.get("hints", ())),
         holder=data.get("holder"),
     )
     if data.get("free_at"):

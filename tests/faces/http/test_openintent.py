@@ -61,9 +61,10 @@ def ask(
     )
 
 
-def take(served: Served, agent: str, **more: Any) -> httpx.Response:
+def take(served: Served, agent: str, *, person: str = "jo", **more: Any) -> httpx.Response:
     body = {"scope": "research"} | more
-    return ask(served, agent, "POST", "/v1/intents/task-api/leases", json=body)
+    path = "/v1/intents/task-api/leases"
+    return ask(served, agent, "POST", path, person=person, json=body)
 
 
 def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
@@ -302,6 +303,34 @@ def test_an_expired_lease_is_told_and_never_renewed(
     refused(ask(project, "one", "PATCH", path), 404, "not_found")
 
 
+def test_a_lapsed_lease_of_a_task_is_no_conflict(
+    project: Served, manual_clock: ManualClock
+) -> None:
+    take(project, "one", duration_seconds=60).raise_for_status()
+    manual_clock.advance(61)
+    within_the_margin = take(project, "two", person="kim")
+    assert within_the_margin.status_code == 409
+    assert "existing_lease" not in within_the_margin.json()
+    manual_clock.advance(61)
+    assert take(project, "two", person="kim").json()["agent_id"] == "two"
+
+
+def test_the_own_second_agent_is_named(project: Served) -> None:
+    take(project, "one").raise_for_status()
+    assert "your own session one" in take(project, "two").json()["message"]
+    assert "your own" not in take(project, "two", person="kim").json()["message"]
+
+
+def test_the_rfcs_word_for_a_duration_counts(project: Served) -> None:
+    lease = take(project, "one", ttl_seconds=120).json()
+    lasts = datetime.fromisoformat(lease["expires_at"]) - datetime.fromisoformat(
+        lease["created_at"]
+    )
+    assert lasts == timedelta(seconds=120)
+    refused(take(project, "one", ttl_seconds=120, duration_seconds=60), 400, "usage")
+    refused(take(project, "one", ttl=120), 400, "usage")
+
+
 def test_finished_work_is_told_as_such(project: Served) -> None:
     project.ask("jo", "PUT", "/v1/leases/task-api")
     project.ask("jo", "DELETE", "/v1/leases/task-api", params={"done": "true"})
@@ -348,7 +377,7 @@ def test_bad_requests_get_the_right_code_and_shape(project: Served) -> None:
     refused(take(project, "x" * 129), 400, "usage")
     refused(take(project, "one", more="x" * MOST_BYTES), 413, "too_large")
     refused(ask(project, "one", "GET", "/v1/intents?limit=many"), 400, "usage")
-    for intent in ("a%20b", "%00", "x" * 129, "*"):
+    for intent in ("a%20b", "%00", "x" * 129, "*", "path%3A..", "path%3A"):
         refused(ask(project, "one", "GET", f"/v1/intents/{intent}"), 404, "not_found")
     no_token = httpx.get(f"{project.url}{leases}", trust_env=False)
     refused(no_token, 401, "unauthorized")

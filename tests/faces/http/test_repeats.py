@@ -337,6 +337,15 @@ def test_many_who_wait_keep_nobody_waiting(gate: Served) -> None:
         assert {x.result(LONG) for x in came} == {503}
 
 
+def test_the_library_gives_a_refusals_time_once_and_says_capped(gate: Served) -> None:
+    jo = gitlease.connect(gate.url, token=gate.secret("jo"))
+    jo.claim("F1")
+    assert jo.extend("F1", "1w").capped
+    with pytest.raises(gitlease.LeaseHeld) as refused:
+        gitlease.connect(gate.url, token=gate.secret("kim")).claim("F1")
+    assert str(refused.value).count("until") == 1
+
+
 # --- the client -----------------------------------------------------------------------------------
 
 

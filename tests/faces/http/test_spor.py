@@ -148,6 +148,36 @@ def test_a_lapsed_lease_is_reclaimed_only_where_that_is_asked(
     assert body["holder"]["by"] == KIM
 
 
+def test_a_lapsed_task_that_is_asked_for_by_name_is_taken_over(
+    jo: httpx.Client, kim: httpx.Client, manual_clock: ManualClock
+) -> None:
+    do(jo, "claim")
+    manual_clock.advance(1_000)
+    answer = do(kim, "claim")
+    assert leased(answer, "taken_over")["by"] == KIM
+    assert answer.json()["taken_over_from"] == JO
+    refused(do(jo, "claim"), 409, "conflict")
+    assert leased(do(jo, "claim", "task-ui"), "claimed")
+    manual_clock.advance(1_000)
+    answer = do(kim, "status", "task-ui", status="active")
+    assert leased(answer, "active")["by"] == KIM
+
+
+def test_a_task_assigned_in_its_file_alone_needs_a_takeover_with_a_reason(
+    jo: httpx.Client, kim: httpx.Client
+) -> None:
+    details = refused(do(jo, "claim", "task-kims"), 409, "conflict")["error"]["details"]
+    assert any("takeover" in x for x in details)
+    refused(do(jo, "claim", "task-kims", takeover=True), 422, "invalid_node")
+    assert leased(do(jo, "claim", "task-kims", takeover=True, reason="she left"), "taken_over")
+
+
+def test_no_refusal_advises_in_the_command_lines_words(jo: httpx.Client) -> None:
+    answers = [do(jo, "claim", "no-such"), do(jo, "claim", "task-old")]
+    assert [x.status_code for x in answers] == [404, 409]
+    assert not any("--" in x.text for x in answers)
+
+
 def test_any_session_of_a_person_renews_and_one_that_claims_keeps_others_out(
     jo: httpx.Client,
 ) -> None:
@@ -160,6 +190,7 @@ def test_any_session_of_a_person_renews_and_one_that_claims_keeps_others_out(
     assert leased(do(jo, "extend", ms=10_000_000), "extended")["session"] == "run-1"
     body = refused(do(jo, "claim", session="run-2"), 409, "conflict")
     assert body["holder"]["session"] == "run-1"
+    assert "your own session run-1" in body["error"]["message"]
 
 
 def test_of_two_dispatches_of_one_person_one_is_refused(jo: httpx.Client) -> None:
@@ -199,15 +230,13 @@ def test_what_is_reserved_is_kept_for_its_owner(
 def test_a_status_claims_or_finishes(jo: httpx.Client, kim: httpx.Client) -> None:
     for word in ("active", "in-progress", "In Progress"):
         assert leased(do(jo, "status", status=word), word)["by"] == JO
-    lost = done(do(kim, "status", status="active"), "active")["lease"]
-    assert (lost["error"], lost["holder"]) == ("conflict", JO)
-    assert JO in lost["message"]
+    assert refused(do(kim, "status", status="active"), 409, "conflict")["holder"]["by"] == JO
     refused(do(kim, "status", status="done"), 409, "conflict")
     assert done(do(jo, "status", status="done"), "done")["lease"] is None
     assert kim.get("/v1/nodes/task-api").json()["inert"] is True
     body = refused(do(kim, "claim"), 409, "transition_denied")
     assert "completed" in body["error"]["message"]
-    assert done(do(kim, "status", status="active"), "active")["lease"]["error"]
+    refused(do(kim, "status", status="active"), 409, "transition_denied")
 
 
 def test_no_status_is_said_to_be_set_that_is_not(jo: httpx.Client) -> None:
