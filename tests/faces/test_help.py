@@ -14,7 +14,7 @@ from faces.fake import make_desks
 from support.fences import clean_env
 from support.manpage import FILE, page
 
-from gitlease.faces.cli.app import GROUPS, MODULES
+from gitlease.faces.cli.app import DAILY, GROUPS, MODULES
 from gitlease.faces.cli.verb import Verb
 from gitlease.faces.codes import CODES
 
@@ -81,15 +81,20 @@ def test_claim_advises_how_long() -> None:
         assert "quick fix 5-10m, standard 15-30m, feature 1h, refactor 2h" in ada.ok(name, "-h").out
 
 
-def test_the_verbs_are_in_groups_and_no_verb_of_another_day_is_there() -> None:
+def test_help_shows_ten_verbs_and_help_verbs_all() -> None:
     ada, _ = make_desks()
-    for argv in ((), ("--help",), ("-h",)):
+    for argv in ((), ("--help",), ("-h",), ("help",)):
         out = ada.ok(*argv).out
-        for title, verbs in GROUPS:
-            assert f"{title}:" in out
-            for verb, _, short in verbs:
-                assert f"  {verb} " in out
-                assert short in out
+        shown = [verb for verb in MODULES if f"\n  {verb} " in out]
+        assert sorted(shown) == sorted(DAILY)
+        assert len(DAILY) == 10
+        assert "\nmore: gitlease help verbs\n" in out
+    out = ada.ok("help", "verbs").out
+    for title, verbs in GROUPS:
+        assert f"{title}:" in out
+        for verb, _, short in verbs:
+            assert f"  {verb} " in out
+            assert short in out
     for later in ("compact", "doctor"):
         assert ada.run(later, "--help").code == 2
 

@@ -84,6 +84,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ),
     ),
 )
+DAILY = ("init", "claim", "release", "done", "next", "queue", "brief", "show", "list", "run")
 COMPLETE = "_GITLEASE_COMPLETE"  # as click's completion scripts set it
 ALIASES = {  # the words of other systems
     "lock": "claim",
@@ -132,11 +133,27 @@ class Verbs(click.Group):
         ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, verbs in GROUPS:
-            with formatter.section(title):
-                formatter.write_dl([(verb, short) for verb, _, short in verbs])
+        short = {verb: text for _, verbs in GROUPS for verb, _, text in verbs}
+        with formatter.section("Every day"):
+            formatter.write_dl([(verb, short[verb]) for verb in DAILY])
         formatter.write_paragraph()
-        formatter.write(f"{ctx.info_name} VERB --help explains a verb, with examples.\n")
+        formatter.write(f"more: {ctx.info_name} help verbs\n")
+        formatter.write(_explains(ctx))
+
+
+def list_of_verbs(ctx: click.Context) -> str:
+    """Return all verbs in their groups, each with its line."""
+    formatter = ctx.make_formatter()
+    for title, verbs in GROUPS:
+        with formatter.section(title):
+            formatter.write_dl([(verb, short) for verb, _, short in verbs])
+    formatter.write_paragraph()
+    formatter.write(_explains(ctx))
+    return formatter.getvalue().strip("\n")
+
+
+def _explains(ctx: click.Context) -> str:
+    return f"{ctx.info_name} VERB --help explains a verb, with examples.\n"
 
 
 def _no_such_verb(name: str, prog: str) -> UsageError:

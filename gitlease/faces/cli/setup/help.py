@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
 
 PAGE = ".md"
+VERBS = "verbs"  # the topic that lists them all
 SHELLS = ("bash", "zsh", "fish")
 # click's own script for bash splits completed words at spaces.
 BASH = """\
@@ -73,16 +74,21 @@ def known_pages(ctx: click.Context) -> Sequence[str]:
     """Complete the first word of ``help``."""
     from gitlease.faces.cli.app import ALIASES, MODULES
 
-    return () if ctx.params.get("words") else (*MODULES, *ALIASES, *topics())
+    return () if ctx.params.get("words") else (*MODULES, *ALIASES, VERBS, *topics())
 
 
 @verb(
     "help",
     """Show the help of a verb, or a page of the documentation.
 
-Without an argument it lists both. On a terminal a page is shown in git's pager; in a pipe it is
-Markdown.""",
-    examples=("gitlease help", "gitlease help claim", "gitlease help recipes"),
+Without an argument it shows the verbs for every day and the topics; `verbs` lists every verb. On a
+terminal a page is shown in git's pager; in a pipe it is Markdown.""",
+    examples=(
+        "gitlease help",
+        "gitlease help verbs",
+        "gitlease help claim",
+        "gitlease help recipes",
+    ),
     exits=(2,),
     done="shown",
     session=False,
@@ -96,17 +102,20 @@ def help_verb(call: Call, *, words: tuple[str, ...]) -> None:
 
 
 def _text(root: click.Context, word: str | None) -> str:
-    from gitlease.faces.cli.app import application
+    from gitlease.faces.cli.app import application, list_of_verbs
 
     verbs = application()
+    if word == VERBS:
+        return list_of_verbs(root)
     if word is None:
-        return f"{root.get_help()}\n\nTopics of `{root.info_name} help`: {', '.join(topics())}"
+        pages = ", ".join([VERBS, *topics()])
+        return f"{root.get_help()}\n\nTopics of `{root.info_name} help`: {pages}"
     if word in topics():
         with open(os.path.join(output.DOCS, word + PAGE), encoding="utf-8") as file:
             return re.sub(r"<!-- .*? -->\n", "", file.read())
     verb = verbs.get_command(root, word)
     if verb is None:
-        near = suggestions(word, [*verbs.list_commands(root), *topics()])
+        near = suggestions(word, [*verbs.list_commands(root), VERBS, *topics()])
         hints = tuple(f"did you mean {root.info_name} help {x}?" for x in near)
         raise UsageError(f"unknown verb or topic {word[:60]!r}", hints=hints)
     with click.Context(verb, info_name=verb.name, parent=root) as context:
