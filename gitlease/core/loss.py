@@ -53,12 +53,16 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A lost grant: why, and who caused it if that is known."""
+    """A lost grant: why, and who caused it if that is known.
+
+    ``by_own``: its own session released, finished or parked it by name.
+    """
 
     hold: Hold
     loss: Loss
     by: str | None = None
     detail: str = ""
+    by_own: bool = False
 
     @property
     def error(self) -> LeaseLost:
@@ -170,6 +174,7 @@ def _judged(
     return Loss.TAKEN_OVER, found.holder
 
 
+ENDED_BY_NAME = frozenset({"released", "completed", "parked"})
 ENDINGS = {
     "displaced": Loss.TAKEN_OVER,
     "revoked": Loss.REVOKED,
@@ -188,6 +193,18 @@ def ending(events: Iterable[Event], token: int) -> tuple[Loss, str] | None:
         if event.token == token and event.kind in ENDINGS:
             return ENDINGS[event.kind], event.by
     return None
+
+
+def was_ended_by_own(ledger: Ledger, events: Iterable[Event], grant: Grant, holder: str) -> bool:
+    """Whether a grant's own session ended it by name: any other of its person leaves a notice.
+
+    A session's end is not one of these, because it names no resource.
+    """
+    kinds = [event.kind for event in events if event.token == grant.token]
+    if not kinds or kinds[0] not in ENDED_BY_NAME:
+        return False
+    about = (grant.resource.text, grant.scope, grant.session)
+    return about not in {(n.resource, n.scope, n.session) for n in ledger.notices(holder)}
 
 
 def early_ms(hold: Hold) -> int:

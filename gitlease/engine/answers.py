@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
+from gitlease.core.lease import Lease
 from gitlease.core.ledger import MAX_STEP, Note, Ticket
 from gitlease.core.moves.operations import Operation
 from gitlease.core.outcome import Event
@@ -19,6 +20,7 @@ from gitlease.engine.ports import Written
 if TYPE_CHECKING:
     from gitlease.engine.queue.order import Carry, Entry
 
+STAYS = "stays: it belongs to a running command"
 MAX_RESOURCES = MAX_STEP  # of one command, which is one step
 
 
@@ -85,6 +87,12 @@ class Answer:
     changed: bool = True
     warnings: tuple[str, ...] = ()
     at: Instant | None = None
+
+    @property
+    def found_nothing(self) -> bool:
+        """Whether there was nothing to end."""
+        stays = any(STAYS in text for text in self.warnings)
+        return not self.leases and not self.refused and not stays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +191,11 @@ def stopped(done: Answer, error: GitleaseError) -> Answer:
         done,
         Answer(status=done.status, refused=(error,), changed=False, warnings=error.warnings),
     )
+
+
+def staying(leases: Sequence[Lease]) -> tuple[str, ...]:
+    """Warnings about leases that an implicit end leaves to their runs."""
+    return tuple(f"{x.resource} {STAYS}" for x in leases)
 
 
 def several(resources: Sequence[Resource], *, besides: int = 0) -> tuple[Resource, ...]:

@@ -11,7 +11,14 @@ from gitlease.core.lease import State, same_person
 from gitlease.core.moves.operations import Complete, Operation, Release, Retire, Retirement
 from gitlease.core.moves.retiring import RETIRED
 from gitlease.core.resources.resource import WHOLE, Resource
-from gitlease.engine.answers import MAX_RESOURCES, Answer, joined, several, stopped
+from gitlease.engine.answers import (
+    MAX_RESOURCES,
+    Answer,
+    joined,
+    several,
+    staying,
+    stopped,
+)
 from gitlease.engine.edges import Planned, changes_of
 from gitlease.engine.intents import COMPLETED, ENDED, PART
 from gitlease.engine.intents import RETIRED as GOAL
@@ -70,13 +77,17 @@ def release_all(
 ) -> Answer:
     """Drop everything that the session holds in these layers, in steps of ``MAX_RESOURCES``.
 
-    With several layers, refusals are among ``refused`` and never raised.
+    What a live run has stays: the run owns it. With several layers, refusals are among ``refused``
+    and never raised.
     """
 
     def of_layer(session: LedgerSession) -> Answer:
-        look, answer = session.look(), Answer(status="released", changed=False)
+        look = session.look()
         mine = [x for x in look.leases if x.state is State.ACTIVE and x.answers_to(session.actor)]
-        wanted = list(dict.fromkeys(lease.resource for lease in mine))
+        kept = session.of_live_runs(mine)
+        answer = Answer(status="released", changed=False, warnings=staying(kept))
+        names = {x.resource for x in kept}  # the scopes of a resource are released together
+        wanted = list(dict.fromkeys(x.resource for x in mine if x.resource not in names))
         for start in range(0, len(wanted), MAX_RESOURCES):
             some = wanted[start : start + MAX_RESOURCES]
             try:

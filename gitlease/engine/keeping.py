@@ -17,7 +17,15 @@ from collections.abc import Callable, Sequence
 from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
-from gitlease.core.loss import Hold, Loss, Lost, early_ms, ending, still_held
+from gitlease.core.loss import (
+    Hold,
+    Loss,
+    Lost,
+    early_ms,
+    ending,
+    still_held,
+    was_ended_by_own,
+)
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import Answer
@@ -279,8 +287,11 @@ def _gone(session: LedgerSession, head: Snapshot, hold: Hold) -> Lost | None:
 
 def _lost(session: LedgerSession, hold: Hold, refusal: LeaseLost) -> Lost:
     try:
-        end = ending(session.store.history(session.layer, EVENTS_SEARCHED), hold.grant.token)
+        events = tuple(session.store.history(session.layer, EVENTS_SEARCHED))
     except GitleaseError:
-        end = None
-    loss, by = end or (refusal.loss or Loss.EXPIRED, refusal.whose)
-    return Lost(hold=hold, loss=loss, by=by)
+        events = ()
+    loss, by = ending(events, hold.grant.token) or (refusal.loss or Loss.EXPIRED, refusal.whose)
+    head, holder = session.store.known(session.layer), session.actor.holder
+    ledger = head.ledger if head is not None else None
+    by_own = ledger is not None and was_ended_by_own(ledger, events, hold.grant, holder)
+    return Lost(hold=hold, loss=loss, by=by, by_own=by_own)

@@ -6,7 +6,7 @@ Every verb is made of these three; it has nothing else to do with the store.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from gitlease.core.errors import GitleaseError, HeadGone, NotFound
@@ -15,14 +15,23 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease
 from gitlease.core.ledger import MAX_STEP, Notice
-from gitlease.core.moves.operations import Acknowledge, Operation
+from gitlease.core.moves.operations import Acknowledge, Operation, RunOut, Unbind
+from gitlease.core.outcome import Outcome
 from gitlease.core.policy import Policy
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import named
 from gitlease.engine.edges import Edges
 from gitlease.engine.intents import Intents
 from gitlease.engine.notices import Settled, is_to, settle, told, told_by, unread_notices
-from gitlease.engine.ports import Clock, Inbox, LandedWork, LedgerStore, LookForLife, Snapshot
+from gitlease.engine.ports import (
+    Clock,
+    Inbox,
+    LandedWork,
+    LedgerStore,
+    LookForLife,
+    Runs,
+    Snapshot,
+)
 from gitlease.engine.transaction import (
     PATIENCE,
     CarryOut,
@@ -68,7 +77,11 @@ class LedgerSession:
         look_for_life: LookForLife | None = None,
         landed: LandedWork | None = None,
         carry: CarryOut | None = None,
+        runs: Runs | None = None,
+        run_tokens: frozenset[int] = frozenset(),
     ) -> None:
+        """``run_tokens`` are those of the run that this process works below, in its session."""
+        self._runs, self._run_tokens = runs, run_tokens
         self.look_for_life, self.landed = look_for_life, landed
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
         self.edges, self.inbox = edges, inbox
@@ -139,6 +152,15 @@ class LedgerSession:
         notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
         unread = unread_notices(self.store, self.layer, notices, self.actor)
         return (*(told(notice) for notice in unread), *self.inbox.take())
+
+    def of_live_runs(self, leases: Iterable[Lease]) -> list[Lease]:
+        """Those of some leases that a live run has, which alone ends them unless they are named."""
+        live = self._runs.live() if self._runs is not None else frozenset()
+        return [x for x in leases if x.lease_id in live or self._is_of_run_above(x)]
+
+    def _is_of_run_above(self, lease: Lease) -> bool:
+        same = lease.session is not None and lease.session == self.actor.session
+        return same and lease.token in self._run_tokens
 
     def untold(self) -> tuple[Notice, ...]:
         """This run's losses in this clone's copy that no answer of a step has reported."""
@@ -221,7 +243,9 @@ class LedgerSession:
         """
         if self._settled is None:
             settled = self.settled()
-            self._settled = replace(settled, said=settled.said + self._repair_edges())
+            said = settled.said + self._repair_edges()
+            self._settled = replace(settled, said=said)  # so that the next line comes here once
+            self._settled = replace(settled, said=said + self._end_dead_runs())
 
     def settled(self) -> Settled:
         """The outcomes of changes that earlier commands left open."""
@@ -229,6 +253,30 @@ class LedgerSession:
         if not waiting:
             return Settled()
         return settle(self.store, waiting, self.store.fetch(self.layer))
+
+    def _end_dead_runs(self) -> tuple[str, ...]:
+        """Let go of what dead runs of this clone were granted or have bound."""
+        messages: list[str] = []
+        for dead in self._runs.dead(self.actor) if self._runs is not None else ():
+            actor, step = replace(self.actor, session=dead.session), None
+            ends: list[Operation] = []
+            if dead.granted:
+                ends.append(RunOut(id=fresh_id(), actor=actor, grants=dead.granted))
+            if dead.bound:
+                ends.append(Unbind(id=fresh_id(), actor=actor, grants=dead.bound))
+            try:
+                if ends:
+                    step = self.transaction.carry_out(ends, together=False, what="the end of a run")
+            except GitleaseError:  # the step that follows reports it
+                break
+            dead.forget()
+            results = step.applied.results if step else ()
+            freed = [x for result in results if isinstance(result, Outcome) for x in result.leases]
+            messages += [
+                f"{x.resource}: session {dead.session} is dead, and no longer holds it"
+                for x in freed
+            ]
+        return tuple(messages)
 
     def came_of(self, settled: Settled, head: Snapshot | None) -> tuple[str, ...]:
         """Messages about open changes that the head after a step decided."""

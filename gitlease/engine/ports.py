@@ -11,12 +11,13 @@ from gitlease.core.edge import EdgeEdit, Task
 from gitlease.core.expiry import Sighting
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Lease
+from gitlease.core.lease import Actor, Lease
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.resource import Resource
 
 if TYPE_CHECKING:  # hooks know ports, and have no time for the table of transitions
+    from gitlease.core.moves.operations import Grant
     from gitlease.core.moves.step_record import Decided
     from gitlease.core.outcome import Event
     from gitlease.core.work_push import WorkPush
@@ -416,3 +417,23 @@ class Inbox(Protocol):
 
     def take(self) -> tuple[str, ...]:
         """The lines left, oldest first, each only once."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRun:
+    """A run of this clone whose processes are gone: what it was granted, and what it bound."""
+
+    session: str
+    granted: tuple[Grant, ...]
+    bound: tuple[Grant, ...]
+    forget: Callable[[], None]
+
+
+class Runs(Protocol):
+    """The runs of this clone under leases of one layer."""
+
+    def live(self) -> frozenset[str]:
+        """The ids of the leases that live runs have."""
+
+    def dead(self, actor: Actor) -> Sequence[DeadRun]:
+        """The dead runs of this person."""

@@ -14,7 +14,7 @@ from gitlease.core.moves.operations import EndSession, Grant, Park, RunOut, Unbi
 from gitlease.core.moves.parking import PARKED, RELEASED, RUN_OUT
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
-from gitlease.engine.answers import Answer, joined, several, stopped
+from gitlease.engine.answers import Answer, joined, several, staying, stopped
 from gitlease.engine.intents import ENDED
 from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.stepping import change, change_with_edges, in_every
@@ -89,6 +89,14 @@ def unbind(session: LedgerSession, grants: Sequence[Grant]) -> Answer:
     return change(session, "unbind", [op])
 
 
+def give_back(
+    session: LedgerSession, grants: Sequence[Grant], *, note: str | None, commit: bool | None
+) -> Answer:
+    """Release exactly these grants and retire their edges; what has ended otherwise stays so."""
+    end = EndSession(id=fresh_id(), actor=session.actor, grants=(), note=note)
+    return _end(session, end, grants, commit)
+
+
 def end_session(
     layers: Sequence[LedgerSession],
     name: str | None = None,
@@ -103,6 +111,7 @@ def end_session(
 ) -> Answer:
     """End all leases bound to a session of the caller's person; None: the caller's own session.
 
+    What a live run has in the caller's own session, or in one below it, stays: the run owns it.
     Tasks stay assigned, the rest is released. ``release`` retires the edges as well, and ``park``
     keeps the leases for a later session.
 
@@ -127,7 +136,10 @@ def end_session(
         end = EndSession(id="", actor=actor, grants=(), park=park, seconds=seconds, note=note)
     select = partial(_bound, session=name, below=below, live=park)
     nothing = Answer(status=status, changed=False)
-    return in_every(layers, status, lambda x: _end_all(x, end, select, nothing, known, commit))
+    spares = name == actor.session
+    return in_every(
+        layers, status, lambda x: _end_all(x, end, select, nothing, known, commit, spares=spares)
+    )
 
 
 def run_out(session: LedgerSession, left: Mapping[str, LeaseView]) -> Answer:
@@ -205,17 +217,24 @@ def _end_all(
     done: Answer,
     fresh: bool,
     commit: bool | None,
+    *,
+    spares: bool = True,
 ) -> Answer:
+    """``spares``: the leases of live runs stay."""
     tried: set[str] = set()
     session.settle()
     look = session.known_look()
     while True:
-        found = () if look is None else select(look)
+        found = [] if look is None else select(look)
+        if kept := session.of_live_runs(found) if spares else []:
+            found = [x for x in found if x not in kept]
+            done = replace(done, warnings=tuple(dict.fromkeys((*done.warnings, *staying(kept)))))
         left = [x for x in found if _is_own(session, x) and x.lease_id not in tried][:AT_ONCE]
         if left:
             tried |= {x.lease_id for x in left}
             try:
-                done = joined(done, _end(session, replace(end, id=fresh_id()), left, commit))
+                some = [*map(grant_of, left)]
+                done = joined(done, _end(session, replace(end, id=fresh_id()), some, commit))
             except GitleaseError as error:
                 if not done.changed:
                     raise
@@ -250,20 +269,20 @@ def _is_own(session: LedgerSession, lease: Lease) -> bool:
 
 
 def _end(
-    session: LedgerSession, end: EndSession | RunOut, leases: Sequence[Lease], commit: bool | None
+    session: LedgerSession, end: EndSession | RunOut, grants: Sequence[Grant], commit: bool | None
 ) -> Answer:
     if isinstance(end, RunOut) or end.park:
-        return change(session, "session end", [replace(end, grants=tuple(map(grant_of, leases)))])
+        return change(session, "session end", [replace(end, grants=tuple(grants))])
     edges = session.edges
-    planned, against = edges.writable([x.resource for x in leases], edges.plan_end, commit=commit)
+    planned, against = edges.writable([x.resource for x in grants], edges.plan_end, commit=commit)
     for resource, error in against:
         error.resource = error.resource or resource.text
     refused = tuple(error for _, error in against)
     whole = {p.resource for p in planned}
-    grants = tuple(grant_of(x) for x in leases if x.resource in whole)
-    if not grants:
+    ended = tuple(x for x in grants if x.resource in whole)
+    if not ended:
         return Answer(status=RELEASED, refused=refused, changed=False)
-    ops = [replace(end, grants=grants)]
+    ops = [replace(end, grants=ended)]
     answer = change_with_edges(
         session, "session end", lambda: (ops, planned), goal=ENDED, commit=commit, checked=True
     )

@@ -202,16 +202,13 @@ def assigned(
 
 
 def _own(call: Call, view: LeaseView) -> str:
-    from gitlease.runs.registry import is_dead
-
-    words = ("release", view.resource)
     if view.session in (None, call.actor.session):
-        release = call.typed(*words, options=scoped(view.scope))
-        return f"it is your own lease: {release}"
-    if is_dead(call.workspace, view.session):
-        person = call.with_words(session=None, no_session=True)
-        release = person.typed(*words, options=scoped(view.scope))
-        return f"it is your own lease, in the dead session {view.session}: {release}"
+        renew = call.typed("renew", view.resource, options=scoped(view.scope))
+        return f"it is your own lease: {renew}"
+    from gitlease.runs.registry import has_ended
+
+    if has_ended(view):
+        return f"it is your own lease, of session {view.session}, whose process has ended"
     place = f" (pid {view.pid} on {view.host})" if view.pid else ""
     session = f"session {view.session}{place}"
     return f"it is your own lease, held by {session} until that ends"

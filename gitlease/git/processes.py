@@ -44,6 +44,13 @@ def still_runs(pid: int, started: str) -> bool:
     return bool(started) and pid > 0 and started_at(pid) == started
 
 
+def numbered_in() -> str:
+    """The namespace that process numbers are of: a container's differ from its machine's."""
+    with contextlib.suppress(OSError):
+        return os.readlink(f"{PROC}/self/ns/pid")
+    return ""
+
+
 def parent_and_words(pid: int) -> tuple[int, list[bytes]]:
     """The parent of a process, and the words it was started with; 0 and none where there is none.
 

@@ -10,6 +10,7 @@ from gitlease.core.frozen import dataclass, field
 from gitlease.git.run import GitResult, run_git
 
 TIMEOUT = 10.0
+LIVE_RUNS = "alive"  # the folder, in a clone's private state, with the records of live runs
 TRUE = frozenset({"true", "yes", "on", "1"})  # as git reads a setting
 
 # --show-toplevel comes last: where there is no work tree git prints the others, then fails.

@@ -21,14 +21,14 @@ from gitlease.engine import end
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.landing import settle_landed
-from gitlease.engine.sessions import run_out, unbind
+from gitlease.engine.sessions import give_back, run_out, unbind
 from gitlease.git.query import without_secrets
 from gitlease.git.repository import TIMEOUT
 from gitlease.git.run import local_variables_cleared, run_git
 from gitlease.runs.child import check_executable
 from gitlease.runs.guardian import GuardianFailed
 from gitlease.runs.holding import at_the_end, new_heartbeat
-from gitlease.runs.registry import forget, remember, unbind_dead
+from gitlease.runs.registry import forget, remember
 from gitlease.runs.running import Ended, Run, early_by, grace_ms
 from gitlease.runs.supervised import SupervisedProcess
 
@@ -97,12 +97,10 @@ def claim_to_run(
             return place.queue.claim_next(replace(options, picked=True))[0]
     from gitlease.engine import claim
 
-    warnings = unbind_dead(place)
     try:
         with ends_orderly():
             bound = replace(options, bind=True)
-            answer = claim.claim(place.ledger, resources, bound, wait=wait, on_wait=on_wait)
-            return replace(answer, warnings=(*warnings, *answer.warnings))
+            return claim.claim(place.ledger, resources, bound, wait=wait, on_wait=on_wait)
     except (KeyboardInterrupt, SystemExit):
         with contextlib.suppress(GitleaseError):
             _take_back(place, resources)
@@ -215,15 +213,14 @@ class LeasedCommand:
         only ``HURRY`` seconds to answer. ``note`` stands for that of the request.
         """
         gone = {one.hold.grant.lease_id for one in lost}
-        grants = [x.grant for x in holds_of(self.answer) if x.grant.lease_id not in gone]
+        grants = [x for x in self._grants_left() if x.lease_id not in gone]
         joined = {view.lease_id for view in self.answer.leases if view.renewals}
         granted = [x for x in grants if x.lease_id not in joined]
         bound = [x for x in grants if x.lease_id in self.answer.bound]
+        forget(self.place, self.answer)  # first: what follows would take it for a dead run
         try:
             with ends_orderly(), _time_limit(HURRY if hurried else 0):
-                warnings = (*self._unbind(bound), *self._release(granted, note))
-                forget(self.place, self.answer)
-                return warnings
+                return (*self._unbind(bound), *self._release(granted, note))
         except OutOfTime:
             why = f"the remote did not answer within {HURRY:g} seconds"
         except (KeyboardInterrupt, SystemExit):
@@ -249,25 +246,21 @@ class LeasedCommand:
         granted = [grant for grant in granted if grant.lease_id not in ids]
         if not granted:
             return landed.warnings
-        try:
-            answer = end.release(
-                ledger,
-                [grant.resource for grant in granted],
-                scope=self.request.scope,
-                note=note or self.request.note,
-                commit=self.request.commit,
-            )
-        except Invalid as why:  # a task file cannot be written: at least nobody waits for the lease
-            names = {grant.lease_id for grant in granted}
-            left = {x.lease_id: x for x in self.answer.leases if x.lease_id in names}
-            answer = run_out(ledger, left)
-            kept = f"the lease is over, and the edge is kept: {why.message}"
-            answer = replace(answer, warnings=(kept, *answer.warnings))
-        return landed.warnings + tuple(x for x in answer.warnings if x not in ledger.store.warnings)
+        answer = give_back(
+            ledger, granted, note=note or self.request.note, commit=self.request.commit
+        )
+        warnings = [x for x in answer.warnings if x not in ledger.store.warnings]
+        if answer.refused:  # a task file cannot be written: at least nobody waits for the lease
+            ids = {x.lease_id for x in granted} - {view.lease_id for view in answer.leases}
+            run_out(ledger, {x.lease_id: x for x in self.answer.leases if x.lease_id in ids})
+            warnings += [
+                f"the lease is over, and the edge is kept: {x.message}" for x in answer.refused
+            ]
+        return (*landed.warnings, *warnings)
 
     def _complete(self) -> tuple[int, tuple[str, ...]]:
-        finished, warnings = 0, []
-        grants = [hold.grant for hold in holds_of(self.answer)]
+        finished, warnings = self._completed_by_command(), []
+        grants = self._grants_left()
         ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
         scope, commit = self.request.scope, self.request.commit
         for grant in grants:
@@ -281,6 +274,18 @@ class LeasedCommand:
                 finished += 1
                 warnings += [text for text in done.warnings if text not in ledger.store.warnings]
         return finished, tuple(warnings)
+
+    def _grants_left(self) -> list[Grant]:
+        """What was claimed, without what the command itself ended, as far as this clone knows."""
+        grants = [hold.grant for hold in holds_of(self.answer)]
+        try:
+            look = self.place.ledger.known_look()
+        except GitleaseError:
+            look = None
+        if look is None:
+            return grants
+        active = {x.lease_id for x in look.leases if x.state is State.ACTIVE and not x.parked}
+        return [grant for grant in grants if grant.lease_id in active]
 
     def _completed_by_command(self) -> int:
         try:

@@ -3,7 +3,8 @@
 1. It runs for as long as every lease is held. Once one is known to be lost it is asked to end
    (TERM), and a grace later ended (KILL). An end that time brings is counted with the grace in it,
    so that both come before anybody else can claim the lease. A revocation, or a release from
-   elsewhere, may be known only after another has begun.
+   elsewhere, may be known only after another has begun. What the command itself ends by name
+   (``done R``) is its outcome, and no reason to stop it.
 2. Whoever runs it may be stopped, or die, at any moment. So a guardian, another process, always
    knows until when the command may live without another word.
 """
@@ -112,6 +113,7 @@ class Run:
         self._clock, self._grace, self._on_stop = clock, grace, on_stop
         self._ids = [hold.grant.lease_id for hold in holds]
         self._lost: list[Lost] = []
+        self._ended_by_command: set[str] = set()
         self._counted = 0
         self._asked: Instant | None = None
         self._kill_in = 0  # ms after it was asked
@@ -165,7 +167,10 @@ class Run:
 
     def _lose(self, lost: Lost) -> None:
         # Called in a thread of the heartbeat, or in ``look``.
-        self._lost.append(lost)
+        if lost.by_own:
+            self._ended_by_command.add(lost.hold.grant.lease_id)
+        else:
+            self._lost.append(lost)
         self._command.wake()
 
     def _handle_losses(self) -> None:
@@ -209,7 +214,10 @@ class Run:
         return nap if self._asked is None else max(0.0, min(nap, self._left_ms() / MS))
 
     def _held_ms(self) -> int:
-        return min(self._heartbeat.left_ms(lease_id) for lease_id in self._ids)
+        held = [x for x in self._ids if x not in self._ended_by_command]
+        if not held:  # nothing can be lost any more: the guardian stays for a death of this process
+            return min(hold.duration_ms for hold in self._holds)
+        return min(self._heartbeat.left_ms(lease_id) for lease_id in held)
 
     def _left_ms(self) -> int:
         """Milliseconds until the command is ended, once it was asked to end."""

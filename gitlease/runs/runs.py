@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.git.files import drop_leftovers, load_json, open_regular, store_json
 from gitlease.git.local_lock import exclusive
-from gitlease.git.processes import group_is_left, still_runs
+from gitlease.git.processes import group_is_left, numbered_in, started_at, still_runs
 
 if TYPE_CHECKING:
     from gitlease.runs.place import RunPlace
@@ -36,6 +36,14 @@ PATIENCE = 10.0
 STEP = 0.05
 RECORD, LOG, BRIEF = ".json", ".log", ".md"
 FORMAT = 1
+ADDED: Mapping[str, object] = {
+    "finished": None,
+    "pid_started": "",
+    "namespace": "",
+    "granted": [],
+    "joined": [],
+}
+"""Fields that older records do not have."""
 RUNNING, KILLED = "running", "killed"
 
 
@@ -46,6 +54,8 @@ class RunRecord:
     ``runner`` is the process that holds the leases, with its start time, ``pid`` the command's.
     ``outcome`` is None while it runs, and stays so if the runner was killed; ``message`` says more.
     ``finished`` counts its leases that ended completed. ``log`` is the file of its output.
+    ``granted`` are those of its leases that it was granted itself, ``joined`` those that its
+    session held before; the others it has bound. ``namespace`` is that of the process numbers.
     """
 
     id: str
@@ -64,6 +74,10 @@ class RunRecord:
     runner: int = 0
     runner_started: str = ""
     pid: int = 0
+    pid_started: str = ""
+    namespace: str = ""
+    granted: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
     ended_at: int | None = None
     outcome: str | None = None
     exit: int | None = None
@@ -126,7 +140,16 @@ class RunsFolder:
         """Whether its runner is known to be gone, and its command with it: since this boot only."""
         if record.boot_id != self._boot_id or self.runs(record):
             return False
+        if record.namespace not in ("", numbered_in()):
+            return False  # its processes cannot be seen from here
+        leader = started_at(record.pid) if record.pid_started else ""
+        if leader and leader != record.pid_started:
+            return True  # a number is given out again only once its whole group has ended
         return not (record.pid and group_is_left(record.pid))
+
+    def is_alive(self, record: RunRecord) -> bool:
+        """Whether it may run now on this machine."""
+        return record.boot_id == self._boot_id and not self.is_dead(record)
 
     def state_of(self, record: RunRecord) -> str:
         """The state of a run: ``running``, its outcome, or ``killed`` if its runner is gone."""
@@ -255,7 +278,7 @@ class RunsFolder:
         number = name.removesuffix(RECORD)
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             return None
-        given = {"finished": None, **found}  # older records do not have it
+        given = {**ADDED, **found}
         with contextlib.suppress(*DAMAGE):
             return from_json(RunRecord, {**given, "id": number, "log": self.log_of(number)})
         return None

@@ -14,6 +14,8 @@ from gitlease.settings.schema import SESSION_KEY, read_session
 from gitlease.settings.sources import git_source
 
 VARIABLE = "GITLEASE_SESSION"
+TOKENS = "GITLEASE_TOKEN"  # of a run, for what it starts
+MAX_TOKENS = 65_536
 
 # Variables in which a coding agent names its session; mere signs that one is running are of no
 # use here. An agent started by another one inherits its variables, so that order matters: Codex
@@ -31,12 +33,14 @@ class Identity:
     """The resolved actor, and in words where holder and session came from.
 
     ``below_agent``: a coding agent started this process, by its variables.
+    ``run_tokens`` are those of the run that this process works below, in the same session.
     """
 
     actor: Actor
     holder_source: str
     session_source: str
     below_agent: bool = False
+    run_tokens: frozenset[int] = frozenset()
 
     @property
     def is_agent(self) -> bool:
@@ -70,6 +74,7 @@ def resolve_identity(
         holder_source=holder_source,
         session_source=session_source,
         below_agent=any(environ.get(variable) for _, variable in AGENTS),
+        run_tokens=_run_tokens(environ) if session == environ.get(VARIABLE) else frozenset(),
     )
 
 
@@ -119,6 +124,11 @@ def _session(
         name = "".join(c if c.isprintable() else "_" for c in repository.worktree)[:100]
         return f"worktree:{name}-{repository.clone_id}", f"linked worktree {shown(name)}"
     return None, "none"
+
+
+def _run_tokens(environ: Mapping[str, str]) -> frozenset[int]:
+    words = environ.get(TOKENS, "")[:MAX_TOKENS].split()
+    return frozenset(int(x) for x in words if x.isdecimal() and x.isascii() and len(x) < 20)
 
 
 def _checked(session: str, source: str) -> tuple[str, str]:

@@ -15,11 +15,11 @@ from gitlease.core.lease import Actor, Lease
 from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Clock, Inbox, LastSeen, LedgerStore, TaskList
+from gitlease.engine.ports import Clock, DeadRun, Inbox, LastSeen, LedgerStore, TaskList
 from gitlease.engine.transaction import PATIENCE
 from gitlease.git import run
 from gitlease.git.query import without_secrets
-from gitlease.git.repository import Repository, discover
+from gitlease.git.repository import LIVE_RUNS, Repository, discover
 from gitlease.git.system_clock import SystemClock
 from gitlease.settings.identity import Identity, here, resolve_identity
 from gitlease.settings.schema import FILE, Found
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gitlease.engine.queue.queueing import TaskQueue
     from gitlease.guard.inbox import CarriedFolder
     from gitlease.guard.service import GuardService
+    from gitlease.runs.registry import ClonesRuns
     from gitlease.settings.backlog_md import SuggestedSettings
 
 
@@ -146,7 +147,7 @@ class Workspace:
             actor, source = replace(actor, session=session, session_explicit=True), "flag --session"
         return _assemble(
             self.place,
-            Identity(actor, self.identity.holder_source, source),
+            replace(self.identity, actor=actor, session_source=source),
             self.layer,
             clock or self.ledger.clock,
             time_limit=time_limit,
@@ -263,6 +264,8 @@ def _assemble(
         patience=patience,
         look_for_life=look_for_life,
         landed=landed,
+        runs=_Runs(place.repository, layer, clock),
+        run_tokens=identity.run_tokens,
     )
     workspace = Workspace(
         place=place,
@@ -274,6 +277,35 @@ def _assemble(
         alone=alone,
     )
     return workspace
+
+
+class _Runs:
+    """The runs of a clone; their modules are loaded once there is a record of one."""
+
+    def __init__(self, repository: Repository, layer: str, clock: Clock) -> None:
+        self._private = os.path.join(repository.common_dir, "gitlease")
+        self._layer, self._clock = layer, clock
+
+    def live(self) -> frozenset[str]:
+        known = self._known()
+        return frozenset() if known is None else known.live()
+
+    def dead(self, actor: Actor) -> Sequence[DeadRun]:
+        known = self._known()
+        return () if known is None else known.dead(actor)
+
+    def _known(self) -> ClonesRuns | None:
+        try:
+            recorded = os.listdir(os.path.join(self._private, LIVE_RUNS))
+        except OSError:
+            return None
+        if not recorded:
+            return None
+        from gitlease.runs.registry import ClonesRuns
+        from gitlease.runs.runs import RunsFolder
+
+        runs = RunsFolder(self._private, self._clock.now().boot_id, LIVE_RUNS)
+        return ClonesRuns(runs, self._layer)
 
 
 def edge_rules(settings: Settings) -> EdgeRules:

@@ -297,6 +297,15 @@ def test_a_loss_that_is_heard_of_ends_the_command_at_once(loss: Loss) -> None:
     assert ended.exit == FAILED
 
 
+@pytest.mark.parametrize("by", [RUN, Actor(JO.holder)], ids=["by itself", "by its person"])
+def test_an_end_by_name_stops_the_command_unless_its_session_did_it(by: Actor) -> None:
+    world = World()
+    world.after(20, lambda: world.of(by).release([F001]))
+    command = ScriptedCommand(world, after=2 * TTL, status=3)
+    ended = world.attend(command)
+    assert (ended.exit, bool(ended.lost)) == ((3, False) if by is RUN else (FAILED, True))
+
+
 @pytest.mark.parametrize("loss", list(Loss))
 @pytest.mark.parametrize("on_term", [0.5, None])
 def test_whatever_the_reason_the_command_ends_within_the_grace(

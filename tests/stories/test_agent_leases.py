@@ -321,7 +321,7 @@ def test_what_a_person_ends_themselves_takes_nobody_elses_word_away(
 
 def test_a_session_is_not_told_to_wait_for_itself(two: Two, agent: Agent, desk: Typist) -> None:
     refused = two.kim.types("claim F001 --new", env=agent.terminal)
-    assert "hint: it is your own lease: gitlease release F001" in refused.err
+    assert "hint: it is your own lease: gitlease renew F001" in refused.err
     assert " wait " not in refused.err
     assert "--wait" not in refused.err
 

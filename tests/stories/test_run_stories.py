@@ -19,6 +19,7 @@ import pytest
 from support.faults import delay
 from support.fences import clean_env
 from support.remotes import Remote
+from support.repos import git
 from support.running import LONG, Desk, lives, number_in, short_leases, sleeper, until
 
 import gitlease
@@ -401,14 +402,13 @@ def test_a_revocation_ends_the_command(jo: Desk, kim: Desk, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", ["--no-session", "--session=build-7"])
 def test_a_release_in_the_same_clone_ends_the_command_long_before_the_next_renewal(
-    jo: Desk, tmp_path: Path, who: str
+    jo: Desk, tmp_path: Path
 ) -> None:
     file, run_of = tmp_path / "pid", ("--session", "build-7", "--ttl", "1h", "--json")
     run = jo.start("run", "F001", *run_of, "--", *sleeper(file))
     child = number_in(file)
-    assert jo.ask("release", "F001", who).returncode == 0
+    assert jo.ask("release", "F001", "--no-session").returncode == 0
     assert run.wait(LONG) == 125
     assert not lives(child)
     assert run.stderr is not None
@@ -417,16 +417,44 @@ def test_a_release_in_the_same_clone_ends_the_command_long_before_the_next_renew
 
 
 @pytest.mark.slow
-def test_a_command_that_releases_its_own_lease_is_stopped_unless_that_is_its_end(
-    jo: Desk, tmp_path: Path
+@pytest.mark.parametrize(
+    ("verb", "left"), [("release", []), ("park", ["F001"]), ("done", [])], ids=lambda x: str(x)
+)
+def test_what_a_command_ends_by_name_is_its_outcome(jo: Desk, verb: str, left: list[str]) -> None:
+    own = f"'{sys.executable}' -m gitlease {verb} F001{' --any' * (verb == 'done')}"
+    done = jo.ask("run", "F001", "--json", "--", "sh", "-c", f"{own} >&2; sleep 13; exit 3")
+    said = json.loads(done.stderr.splitlines()[-1])
+    assert (done.returncode, said["status"], said["lost"]) == (3, "ended", [])
+    assert jo.live() == left
+
+
+IMPLICIT = (
+    """echo '{"session_id":"u","reason":"other","cwd":"."}' | gitlease agent claude session-end""",
+    "gitlease session end",
+    "gitlease session end $GITLEASE_SESSION --release",
+    "gitlease session end --all",
+    "gitlease release --all",
+)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["same clone", "another clone"])
+def test_no_end_that_does_not_name_a_lease_ends_that_of_the_run_above(
+    jo: Desk, tmp_path: Path, elsewhere: bool
 ) -> None:
-    file = tmp_path / "not stopped"
-    release = f"'{sys.executable}' -m gitlease release F001"
-    on = jo.ask("run", "F001", "--", "sh", "-c", f"{release}; sleep 50; touch '{file}'")
-    assert (on.returncode, file.exists()) == (125, False)
-    assert "F001 was lost: it was ended elsewhere: stopping the command" in on.stderr
-    over = jo.ask("run", "F001", "--", "sh", "-c", f"{release}; exit 3")
-    assert over.returncode == 3
+    """What the command claimed itself ends."""
+    place = jo.clone
+    if elsewhere:
+        place = tmp_path / "other"
+        git(jo.clone, "clone", "-q", git(jo.clone, "remote", "get-url", "origin"), str(place))
+        git(place, "config", "user.email", git(jo.clone, "config", "user.email"))
+    lines = [f"gitlease() {{ '{sys.executable}' -m gitlease \"$@\"; }}", f"cd '{place}'"]
+    for end in IMPLICIT:
+        lines += ["gitlease claim scratch --any", end]
+        lines += ["while gitlease list | grep -q scratch; do sleep 0.1; done"]
+    lines += ["gitlease fence F001 $GITLEASE_TOKEN; echo fence=$?"]
+    said = jo.ask("run", "F001", "--", "sh", "-c", "\n".join(lines))
+    assert "fence=0" in said.stdout, said
+    assert jo.live() == []
 
 
 def test_a_revocation_that_this_clone_hears_of_ends_the_command(

@@ -39,7 +39,7 @@ class HeldLeases:
         self._beat, self._sharp, self._pid = heartbeat_of(workspace), sharp, os.getpid()
         self._granted: dict[str, Resource] = {}
         self._bound: dict[str, Grant] = {}
-        self._bound_by: Answer | None = None  # the claim that bound what the person held
+        self._remembered: Answer | None = None  # the claim that this clone knows as a run's
         self._losses: list[Lost] = []
         self.ids: set[str] = set()
 
@@ -64,9 +64,9 @@ class HeldLeases:
         new = {view.lease_id for view in answer.leases if not view.renewals}
         grants = {hold.grant.lease_id: hold.grant for hold in holds}
         self._granted |= {x: grant.resource for x, grant in grants.items() if x in new}
-        if answer.bound:
-            self._bound_by = answer
-            remember(self._workspace, answer)
+        if self._sharp and self._remembered is None:
+            self._remembered = answer
+            remember(self._workspace, answer, present=bool(answer.bound))
         self._bound |= {x: grant for x, grant in grants.items() if x in answer.bound}
         for lease_id in ended:
             self._granted.pop(lease_id, None)
@@ -98,16 +98,14 @@ class HeldLeases:
         lost = {one.hold.grant.lease_id for one in self._losses}
         ours = {x: resource for x, resource in self._granted.items() if x not in lost}
         bound = [grant for x, grant in self._bound.items() if x not in lost]
-        if not ours and not bound:
-            return
         try:
             ledger = at_the_end(self._workspace, {*ours, *self._bound})
             if bound:
                 unbind(ledger, bound)
             if ours:
                 end.release(ledger, [*ours.values()], scope=scope, note=note, commit=commit)
-            if self._bound_by is not None:
-                forget(self._workspace, self._bound_by)
+            if self._remembered is not None:
+                forget(self._workspace, self._remembered)
         except GitleaseError as refusal:
             # The work is done, and leases expire: no reason to fail what succeeded.
             names = ", ".join(x.text for x in (*ours.values(), *(g.resource for g in bound)))

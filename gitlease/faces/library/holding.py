@@ -31,7 +31,6 @@ from gitlease.faces.library.arguments import (
 from gitlease.faces.library.held_leases import HeldLeases, call_in_thread
 from gitlease.faces.library.refusals import refusing, refusing_class
 from gitlease.runs.holding import in_a_run, waking_clock
-from gitlease.runs.registry import unbind_dead
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 # The leases that each task (or thread without one) holds: waiting for one of these would be a
@@ -244,7 +243,6 @@ class Holding:
         waited = workspace.again(clock=waking_clock(workspace, self._cancelled))
         terms = replace(self._terms, paths=to_paths(workspace, self._paths), bind=True)
         wanted, warnings = to_claim(workspace, self._words, terms)
-        warnings = (*warnings, *unbind_dead(workspace))
         answer = claim.claim(
             waited.ledger,
             wanted,

@@ -90,7 +90,7 @@ def _release_all(call: Call, *, note: str | None, keep_status: bool, commit: boo
     def show() -> None:
         output.lines(f"released {call.named(view)}" for view in answer.leases)
         output.lines(task_text.edited(answer))
-        if not answer.leases and not answer.refused:
+        if answer.found_nothing:
             output.line("you hold nothing here: nothing to release")
 
     return call.answer_verb(answer, wire.ended(answer), show=show)

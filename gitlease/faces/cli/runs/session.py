@@ -128,8 +128,7 @@ def _end(call: Call, name: str | None, options: EndOptions) -> int:
             ),
         )
     answer = sessions.end_session(_layers(call), session, **options._asdict())
-    nothing = not answer.leases and not answer.refused
-    lines = [f"session {session} holds nothing"] if nothing else []
+    lines = [f"session {session} holds nothing"] if answer.found_nothing else []
     return _answer(call, answer, {"session": session}, lines)
 
 
