@@ -74,20 +74,27 @@ def _check_tasks(session: LedgerSession) -> None:
         )
 
 
-def confirm(session: LedgerSession, *, rolled_back: bool = False) -> Reading:
+def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool = False) -> Reading:
     """Accept the remote's ledger; makes one if there is none.
 
     Another past of the known ledger is accepted only with ``rolled_back``; its tokens then continue
-    above those seen. Raises Rollback.
+    above those seen. ``another`` accepts a ledger in the place of the one that the repository's
+    settings record. Raises Rollback and Invalid.
     """
     known = session.store.known(session.layer)
-    head = session.store.confirm(session.layer, rolled_back=rolled_back)
+    head = session.store.confirm(session.layer, rolled_back=rolled_back, another=another)
     if head.ledger is None:
         change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])
     elif known is not None and known.ledger is not None:
         before, after = known.ledger.header, head.ledger.header
         if before.ledger_id == after.ledger_id and after.token < before.token:
             _restore(session, above=before.token)
+    if another:
+        session.store.accept(session.store.known(session.layer) or head)
+    # Others have to see what is written, before it is called ready.
+    if not session.store.admit(session.store.known(session.layer) or head, grants=True):
+        change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])
+        session.store.admit(session.store.fetch(session.layer), grants=True)
     return _confirmed(session, head)
 
 

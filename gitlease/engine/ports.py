@@ -215,8 +215,23 @@ class LedgerStore(Protocol):
     def append_only(self, prepared: Prepared) -> Prepared:
         """The same changes as additions to history, for a server that refuses replacements."""
 
-    def confirm(self, layer: str, *, rolled_back: bool = False) -> Snapshot:
-        """Accept the remote's ledger; another past of the known one only if ``rolled_back``."""
+    def confirm(self, layer: str, *, rolled_back: bool = False, another: bool = False) -> Snapshot:
+        """Accept the remote's ledger; another past of the known one only if ``rolled_back``, and
+        one that the repository's settings do not record only if ``another``."""
+
+    def accept(self, head: Snapshot) -> None:
+        """Use a ledger in this clone in the place of the recorded one."""
+
+    def doubt(self, head: Snapshot) -> str:
+        """Why this may not be the ledger that everybody reads, as far as is known without a
+        connection; ``""`` if nothing says so."""
+
+    def admit(self, head: Snapshot, *, grants: bool) -> bool:
+        """Whether a step may be written on a head: one that ``grants`` a lease, or makes a ledger.
+
+        No connection where that is proven. False if a change without any lease has to be written
+        first. Raises the reason to refuse it.
+        """
 
     def pending(self, layer: str) -> Iterable[Pending]:
         """Operations whose commands ended without knowing their outcome."""

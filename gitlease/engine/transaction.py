@@ -173,7 +173,8 @@ class Transaction:
                 fresh.add(layer)
             heads[layer] = known
         while True:
-            stale = [layer for layer in layers if layer not in fresh]
+            unread = [layer for layer in layers if layer not in fresh]
+            stale = unread
             changed: dict[str, Decided] = {}
             try:
                 steps = decide(heads)
@@ -181,7 +182,10 @@ class Transaction:
                 changed = {layer: step for layer, step in steps.items() if step.applied.changed}
                 swapped = None
                 if changed and not stale:
-                    swapped = self._swap(self._changes(heads, changed, what), began, what, send)
+                    stale = unread  # where it is not admitted, it is by what is there now
+                    stale = self._not_admitted(heads, changed, began)
+                    if not stale:
+                        swapped = self._swap(self._changes(heads, changed, what), began, what, send)
             except UsageError:
                 raise
             except HeadGone:
@@ -209,6 +213,28 @@ class Transaction:
             for step in changed.values() if send is None else ():
                 check_in_time(step.applied, step.moment, self._clock.now())
             return {x: Step(step.applied, heads[x], step.moment) for x, step in steps.items()}
+
+    def _not_admitted(
+        self, heads: Mapping[str, Snapshot], steps: Mapping[str, Decided], began: Instant
+    ) -> list[str]:
+        """The layers to be read anew, since a change without any lease was written there first.
+
+        Others must see that one before a lease is granted. Raises where nothing may be granted.
+        """
+        layers = [
+            layer
+            for layer, step in steps.items()
+            if not all(isinstance(x, Barrier) for x in step.record.operations)
+            and not self._store.admit(heads[layer], grants=grants(step.applied))
+        ]
+        proofs = {
+            layer: self.decided(heads[layer], [Barrier(id=fresh_id(), actor=self.actor)])
+            for layer in layers
+        }
+        if proofs:
+            what = "the proof that others see this ledger"
+            self._swap(self._changes(heads, proofs, what), began, what, None)
+        return layers
 
     def ledger_of(self, head: Snapshot) -> Ledger:
         """The ledger of a head; where there is none yet, an empty one that the swap will make."""
@@ -375,6 +401,16 @@ def views_of(
     return tuple(
         view_lease(x, layer=head.layer, actor=actor, policy=head.policy, moment=moment)
         for x in leases
+    )
+
+
+def grants(applied: Applied) -> bool:
+    """Whether a step gives anybody a lease that they did not have."""
+    return any(
+        after is not None
+        and after.state is State.ACTIVE
+        and (before is None or before.lease_id != after.lease_id)
+        for before, after in applied.ledger.changes.leases.values()
     )
 
 

@@ -88,6 +88,21 @@ def _canonical(key: str) -> str:
     return f"{section.lower()}.{subsection}{dot}{name.lower()}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How git reaches a remote: ``word`` is a URL that leads fetches and pushes alike to where git
+    pushes, if ``stable``; ``fetch`` is the URL that others read, as configured.
+
+    ``reads`` and ``writes`` are the effective URLs of both, rewritten by git's settings.
+    """
+
+    word: str
+    fetch: str
+    reads: str
+    writes: tuple[str, ...]
+    stable: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Repository:
     """The user's repository, and the folder in it in which the command was started.
@@ -150,13 +165,56 @@ class Repository:
 
     def push_urls(self, name: str) -> list[str]:
         """The URLs for pushes, as configured: each ``pushurl``, else ``url``."""
-        for key in ("pushurl", "url"):
-            urls: list[str] = []
-            for url in self.config.get_all(f"remote.{name}.{key}"):
-                urls = [*urls, url] if url else []  # an empty value clears those before it
-            if urls:
-                return urls
-        return []
+        return self._urls(name, "pushurl") or self._urls(name, "url")
+
+    def _urls(self, name: str, key: str) -> list[str]:
+        urls: list[str] = []
+        for url in self.config.get_all(f"remote.{name}.{key}"):
+            urls = [*urls, url] if url else []  # an empty value clears those before it
+        return urls
+
+    def ways_to(self, place: str) -> Ways:
+        """Where git reads and writes a remote, by its name or its URL."""
+        named = place in self.remote_names()
+        urls = self._urls(place, "url") if named else [place]
+        own = self._urls(place, "pushurl") if named else []
+        urls = urls or own
+        # git rewrites a URL for pushes only where the remote has no URL of its own for them.
+        for_pushes = [self._rewritten(x, "insteadof") for x in own]
+        for_pushes = for_pushes or [x for url in urls if (x := self._pushed_instead(url))]
+        for_pushes = for_pushes or [self._rewritten(url, "insteadof") for url in urls]
+        writes = tuple(dict.fromkeys(for_pushes))
+        word = (own or urls)[0]
+        if {self._rewritten(word, "insteadof"), self._pushed_to(word)} != {writes[0]}:
+            word = writes[0]
+        return Ways(
+            word=word,
+            fetch=urls[0],
+            reads=self._rewritten(urls[0], "insteadof"),
+            writes=writes,
+            stable={self._rewritten(word, "insteadof"), self._pushed_to(word)} == {writes[0]},
+        )
+
+    def _pushed_to(self, url: str) -> str:
+        return self._pushed_instead(url) or self._rewritten(url, "insteadof")
+
+    def _pushed_instead(self, url: str) -> str | None:
+        found = self._rewritten(url, "pushinsteadof", usual="")
+        return found or None
+
+    def _rewritten(self, url: str, key: str, *, usual: str | None = None) -> str:
+        """Return a URL as git rewrites it, by the longest rule; ``usual``, or itself, by none."""
+        end = f".{key}"
+        rules = [
+            (x.value, x.key.removeprefix("url.").removesuffix(end))
+            for x in self.config.section("url")
+            if x.key.endswith(end) and url.startswith(x.value)
+        ]
+        if not rules:
+            return url if usual is None else usual
+        longest = max(len(old) for old, _ in rules)
+        old, new = next(rule for rule in rules if len(rule[0]) == longest)
+        return new + url.removeprefix(old)
 
 
 def words_in(file: str, limit: int = -1) -> list[str]:

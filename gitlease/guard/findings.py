@@ -55,6 +55,8 @@ class Freshness:
 
     def add_ledger(self, cached: CachedLedger, age: int) -> None:
         self.warnings += [f"{text}: what it covers is not guarded" for text in cached.damage]
+        if cached.doubt:
+            self.mark_unknown(cached.doubt)
         self._age = max(self._age, age)
 
     def mark_unknown(self, fault: str = "") -> None:

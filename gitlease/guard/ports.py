@@ -24,7 +24,8 @@ class CachedLedger:
 
     ``damage`` names the unreadable records; ``notices`` are the holder's unread ones. ``version``
     is the head's, ``""`` if there was no ledger; ``seen`` returns when this clone first saw a
-    record.
+    record. ``doubt`` is why it may not be the ledger that everybody reads: then nothing is judged
+    by it.
     """
 
     layer: str
@@ -35,6 +36,7 @@ class CachedLedger:
     damage: tuple[str, ...] = ()
     notices: tuple[Notice, ...] = ()
     seen: Callable[[Lease], Sighting | None] = field(default=lambda _: None, compare=False)
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

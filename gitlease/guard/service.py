@@ -89,6 +89,8 @@ class GuardService:
         for cached in filter(None, states.values()):
             view = self._view(cached)
             freshness.add_ledger(cached, self._age_ms(cached) // MS)
+            if cached.doubt:
+                continue  # its leases are not those of the people here
             found = view.judge(touched, cached.leases.near(*reach))
             findings += found
             if freshness.failure is not None and not self._is_young(cached):
@@ -124,6 +126,7 @@ class GuardService:
         return any(
             self._view(cached).severity(lease) is Severity.BLOCK
             for cached in self._cached(self._layers)
+            if not cached.doubt
             for lease in cached.leases
         )
 
@@ -264,7 +267,10 @@ class GuardService:
     def _keep(self, head: Snapshot) -> CachedLedger:
         leases, damage = head.ledger.live() if head.ledger else (LeaseRows(()), [])
         layer, at = head.layer, head.received
-        cached = CachedLedger(layer=layer, version=head.version, received=at, leases=leases)
+        doubt = self._store(layer).doubt(head)
+        cached = CachedLedger(
+            layer=layer, version=head.version, received=at, leases=leases, doubt=doubt
+        )
         if head.ledger is not None:
             cached = replace(
                 cached,
@@ -349,6 +355,7 @@ class GuardService:
             own = cached.leases.of_person(self._actor.holder)
             held += [x for x in own if x.expires_at > now]
             runs = any(x.session is not None for x in own)
+            runs = runs or bool(cached.doubt)  # or nobody would be warned of it
             free = not runs and not cached.leases.has_others(self._actor.holder)
             if judged:
                 clear.append(now + self._max_age * MS - self._age_ms(cached) if free else 0)

@@ -24,7 +24,7 @@ from gitlease.guard.idle_marker import Origin, drop_idle_marker, write_idle_mark
 from gitlease.guard.ports import CachedLedger, IdleMarker, Unreachable
 from gitlease.store.state import StateFolder
 
-FORMAT = 4
+FORMAT = 5
 FILE, ROWS = "watch.json", "watch.rows"
 FORM = f"leases 2 {SHAPE}"
 FAILURE = "unreachable.json"
@@ -45,6 +45,7 @@ class _KeptWatch:
     damage: tuple[str, ...]
     notices: tuple[Notice, ...]
     rows: str
+    doubt: str
 
 
 class WatchFolder:
@@ -89,6 +90,7 @@ class WatchFolder:
             damage=kept.damage,
             notices=kept.notices,
             seen=seen,
+            doubt=kept.doubt,
         )
 
     def save(self, watched: CachedLedger) -> None:
@@ -107,6 +109,7 @@ class WatchFolder:
                 watched.damage,
                 watched.notices,
                 check,
+                watched.doubt,
             )
             store_json(os.path.join(folder, FILE), {"format": FORMAT, "watched": to_json(kept)})
 

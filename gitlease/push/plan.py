@@ -204,7 +204,8 @@ class GitWork:
         if not any(x.moves and x.became in REPLACES for x in plan.refs):
             return [], False
         there = refs_at(plan.push, plan.push.remote, timeout=TIME_LIMIT)
-        names = names_of(self._repository, self._location.url or "")
+        place = self._location.name or self._location.url or ""
+        names = names_of(self._repository, place)
         main = main_branches(self._repository, names)
         return removed(
             self._repository,

@@ -14,6 +14,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import GLOBAL_LAYER, parse_layer, path_resource, resolve_path
 
 FILE = ".gitlease.yaml"
+LEDGER = "lease.ledger"
 MAX_SESSION = 128
 NEWER = "schema"
 """Set if a file's schema is newer than ours; its value is the warnings about ignored keys."""
@@ -151,6 +152,16 @@ def without_password(text: str | None) -> str | None:
     return text and re.sub(r"\?.*", "?***", re.sub(r"(://[^/@:]*):.*@", r"\1:***@", text))
 
 
+def read_ledger_id(text: str, what: str) -> str:
+    """The id of a ledger, as ``init`` records it."""
+    if not re.fullmatch(r"[0-9A-Za-z-]{1,64}", text):
+        raise UsageError(
+            f"{what} {shown(text)} is not the id of a ledger",
+            hints=("gitlease status shows it, and gitlease init writes it",),
+        )
+    return text
+
+
 # The rules of git-check-ref-format for each part.
 _PART = r"(?!\.)(?:(?!\.\.|@\{)[^\x00-\x20\x7f~^:?*\[\\/])+(?<!\.)(?<!\.lock)"
 _REF_PREFIX = re.compile(rf"refs(?:/{_PART})+")
@@ -222,6 +233,7 @@ _ALL = (
     Key("lease.ttl", read_duration, 900, git="lease.ttl", flag="ttl"),
     Key("lease.remote", read_remote, None, git="lease.remote", flag="remote"),
     Key("lease.layer", read_layer, GLOBAL_LAYER, git="lease.layer", flag="layer"),
+    Key(LEDGER, read_ledger_id, None),
     Key("lease.ref_prefix", read_ref_prefix, "refs/gitlease", git="lease.refPrefix"),
     Key("tasks.files", read_pattern, ["tasks/**/*.md", "tasks/**/*.yaml"], Form.LIST),
     Key("tasks.completed", read_pattern, [], Form.LIST),

@@ -11,7 +11,7 @@ from typing import Any
 
 from gitlease.core.errors import Invalid, UsageError, shown
 from gitlease.core.frozen import dataclass, field
-from gitlease.git.repository import TIMEOUT, ConfigEntry, Repository
+from gitlease.git.repository import TIMEOUT, ConfigEntry, Repository, Ways
 from gitlease.git.run import run_git
 from gitlease.settings.file import read_settings_file
 from gitlease.settings.schema import (
@@ -246,17 +246,26 @@ def _path_meant_by(word: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where the ledger lies: a remote (its ``name``, when it has one) or, without ``url``, here."""
+    """Where the ledger lies: a remote (its ``name``, when it has one) or, without ``url``, here.
+
+    It is read and written at ``url``. ``ways`` has how git itself would reach the remote.
+    """
 
     name: str | None
     url: str | None
     explicit: bool
+    ways: Ways | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def fetched_elsewhere(self) -> bool:
+        """Whether others read another URL than the one that is written to."""
+        return self.ways is not None and self.ways.reads != self.ways.writes[0]
 
 
 def resolve_remote(settings: Settings, repository: Repository) -> Location:
     """The remote of the ledgers: ``lease.remote``, else ``origin``, else the only one, else none.
 
-    ``url`` is as it was written. Raises UsageError (flag) or Invalid for a name that is no remote.
+    Raises UsageError (flag) or Invalid for a name that is no remote.
     """
     names = repository.remote_names()
     word = settings.remote
@@ -278,10 +287,15 @@ def resolve_remote(settings: Settings, repository: Repository) -> Location:
             read_remote(url, f"the URL of remote {shown(word)}")
         except UsageError as error:
             raise Invalid(error.message) from None
-        return Location(word, url, settings.remote_explicit)
+        return _located(repository, word, word, settings.remote_explicit)
     if looks_like_url(word):
-        return Location(None, word, settings.remote_explicit)
+        return _located(repository, None, word, settings.remote_explicit)
     raise _no_such_remote(word, source, names, UsageError if settings.remote_explicit else Invalid)
+
+
+def _located(repository: Repository, name: str | None, word: str, explicit: bool) -> Location:
+    ways = repository.ways_to(word)
+    return Location(name, ways.word, explicit, ways)
 
 
 def remotes_of_work(location: Location, repository: Repository) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from gitlease.core.outcome import Event
 from gitlease.engine.ports import Change, Clock
 from gitlease.git.files import Unreadable
 from gitlease.store import history
+from gitlease.store.admission import Admission, Peeks, RemoteFacts
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.heads import Heads, known_ref
 from gitlease.store.loose_objects import LooseObjects
@@ -52,6 +53,7 @@ def git_ledger_store(
     warnings: tuple[str, ...] = (),
     time_limit: float = TIME_LIMIT,
     on_move: Callable[[], None] = lambda: None,
+    facts: RemoteFacts | None = None,
 ) -> RefLedgerStore:
     """Ledgers on the refs ``<prefix>/<layer>`` of one remote, as one clone knows them.
 
@@ -59,13 +61,17 @@ def git_ledger_store(
     ``id_bytes`` is used until the remote turns out to have others. ``state`` gives the folder of a
     layer's state, and ``place`` says to people where the ledger is, without secrets. ``time_limit``
     is that of each call of git, in seconds, and ``on_move`` is called when a known head has become
-    another one.
+    another one. ``facts`` are what a grant there depends on; without them nothing is proven.
     """
     marker = os.path.join(os.path.dirname(state("global")), OTHER_FORMAT)
     kept = PrivateStores(stores, id_bytes, marker=marker)
     refs = GitRefs(remote, kept, state, prefix, time_limit)
     heads = Heads(refs, lambda x: StateFolder(state(x), on_move=on_move), clock, place)
-    return RefLedgerStore(refs, heads, place=place, warnings=warnings)
+    admission = None
+    if facts is not None:
+        peeks = Peeks(refs.peek_at, refs.fetch_from, refs.goes_on)
+        admission = Admission(facts, peeks, heads, place)
+    return RefLedgerStore(refs, heads, place=place, warnings=warnings, admission=admission)
 
 
 class GitRefs:
@@ -184,14 +190,30 @@ class GitRefs:
             came = store.ref(known_ref(self._state_path(layer)))  # by another, meanwhile
             return self._fetched(layer, *([] if came else [f"--depth={FIRST_STEPS}"]))
 
-    def _fetched(self, layer: str, *options: str) -> str | None:
+    def peek_at(self, remote: Remote, layer: str) -> str | None:
+        """The version of a layer's ref at another remote; None when there is none."""
+        store, ref = self._stores.usual, self._ref(layer)
+        store.ready()
+        return peek_refs(remote, store.path, [ref], timeout=self._limit).get(ref)
+
+    def fetch_from(self, remote: Remote, layer: str) -> str | None:
+        """The same, with its objects fetched."""
+        return self._fetched(layer, remote=remote)
+
+    def goes_on(self, earlier: str, later: str) -> bool:
+        """Whether a version has the last decision of another in its past."""
+        decided = self.decision(earlier)
+        return bool(decided) and self.first_after(decided, later) is not None
+
+    def _fetched(self, layer: str, *options: str, remote: Remote | None = None) -> str | None:
         """Each fetch has a ref of its own: two at once in one clone must not disturb each other."""
         store, to = self._stores.usual, f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
         store.objects  # it is opened by now  # noqa: B018
         try:
             with self._retried_if_replaced(), store.in_use():
                 ref = self._ref(layer)
-                if not fetch_ref(self._remote, store.path, ref, to, *options, timeout=self._limit):
+                place = remote or self._remote
+                if not fetch_ref(place, store.path, ref, to, *options, timeout=self._limit):
                     return None
                 if (version := store.ref(to)) is None:
                     raise CacheDamaged("the fetched ledger cannot be read")

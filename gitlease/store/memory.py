@@ -51,8 +51,17 @@ class MemoryStore:
         self._ask()
         return self._snapshot(layer)
 
-    def confirm(self, layer: str, *, rolled_back: bool = False) -> Snapshot:
+    def confirm(self, layer: str, *, rolled_back: bool = False, another: bool = False) -> Snapshot:
         return self.fetch(layer)
+
+    def accept(self, head: Snapshot) -> None:
+        """There is no other ledger."""
+
+    def doubt(self, head: Snapshot) -> str:
+        return ""
+
+    def admit(self, head: Snapshot, *, grants: bool) -> bool:
+        return True
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         self._ask()

@@ -20,7 +20,9 @@ from gitlease.core.lease import State
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.outcome import Event
 from gitlease.core.policy import History
+from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.ports import Cause, Change, LedgerStep, Pending, Prepared, Snapshot, Swapped
+from gitlease.store.admission import Admission, NotProven
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.heads import Heads
 from gitlease.store.state import pending_of
@@ -120,9 +122,15 @@ class RefLedgerStore:
     """Ledgers on one ref a layer, as one process of one clone knows them."""
 
     def __init__(
-        self, refs: Refs, heads: Heads, *, place: str, warnings: tuple[str, ...] = ()
+        self,
+        refs: Refs,
+        heads: Heads,
+        *,
+        place: str,
+        warnings: tuple[str, ...] = (),
+        admission: Admission | None = None,
     ) -> None:
-        self._refs, self._heads = refs, heads
+        self._refs, self._heads, self._admission = refs, heads, admission
         self._sent: set[str] = set()  # operations that may land, whatever a later try says
         self.place, self.warnings = place, warnings
         heads.restore = self._restored
@@ -158,14 +166,54 @@ class RefLedgerStore:
     def nearby(self, layer: str) -> str:
         return self._refs.nearby(layer)
 
-    def confirm(self, layer: str, *, rolled_back: bool = False) -> Snapshot:
+    def confirm(self, layer: str, *, rolled_back: bool = False, another: bool = False) -> Snapshot:
         try:
-            return self.fetch(layer)
+            head = self.fetch(layer)
         except Rollback as error:
             if not (rolled_back or isinstance(error, AnotherLedger)):
                 raise
+            self._check_recorded(self._there(layer), another=another)
             self._heads.state(layer).forget()
             return self.fetch(layer)
+        self._check_recorded(head, another=another)
+        return head
+
+    def _check_recorded(self, head: Snapshot, *, another: bool) -> None:
+        if self._admission is None or head.layer != GLOBAL_LAYER:
+            return
+        if not another:
+            self._admission.check_recorded(head)
+        elif head.ledger and head.ledger.header.ledger_id == self._admission.recorded():
+            raise Invalid(
+                f"{self.place} has the ledger that .gitlease.yaml records",
+                hints=(
+                    "in a copy that brought it along, remove its refs of ledgers first: "
+                    "everybody's leases are in them",
+                ),
+            )
+
+    def _there(self, layer: str) -> Snapshot:
+        """The remote's ledger, whatever this clone knows of it."""
+        version = self._with_repairs(lambda: self._refs.fetch(layer))
+        ledger = self._with_repairs(lambda: self._heads.read(version)) if version else None
+        return Snapshot(layer, version or "", ledger, self._heads.clock.now())
+
+    def accept(self, head: Snapshot) -> None:
+        if self._admission is not None:
+            self._admission.accept(head)
+
+    def doubt(self, head: Snapshot) -> str:
+        return "" if self._admission is None else self._admission.doubt(head)
+
+    def admit(self, head: Snapshot, *, grants: bool) -> bool:
+        if (admission := self._admission) is None:
+            return True
+        try:
+            told = self._with_repairs(lambda: admission.check(head, self.fetch, grants=grants))
+        except NotProven:
+            return False
+        self.warnings += (told,) if told and told not in self.warnings else ()
+        return True
 
     def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
         known = self._heads.load(layer)

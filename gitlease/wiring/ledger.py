@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass, replace
@@ -17,14 +18,16 @@ from gitlease.engine.ports import Clock, LedgerStore
 from gitlease.git.repository import Repository
 from gitlease.guard.idle_marker import drop_idle_marker, origin_of
 from gitlease.guard.inbox import CarriedFolder, InboxFolder
-from gitlease.settings.sources import Location, Settings
+from gitlease.settings.sources import Location, Settings, remotes_of_work
 from gitlease.store.state import KNOWN_FILE
 
 # ``includeIf.gitdir:<one git directory>.path``; that of a whole folder holds for the store as well.
 _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE | re.DOTALL)
 
 if TYPE_CHECKING:
+    from gitlease.git.repository import Ways
     from gitlease.guard.service import GuardService
+    from gitlease.store.admission import RemoteFacts
     from gitlease.store.transport import Remote
     from gitlease.tasks.files import GitTaskFiles
 
@@ -61,7 +64,8 @@ class LedgerPlace:
 
             repository, url = self.repository, self.location.url
             usual = repository.config.get("lease.remote") or "origin"
-            if url != (repository.remote_url(usual) or usual):
+            known = repository.remote_url(usual) or usual
+            if self.location.name != usual and url != known:
                 return "at-" + sha256(f"{url}".encode()).hexdigest()[:16]
         return "default"
 
@@ -175,7 +179,45 @@ class LedgerPlace:
             warnings=warnings,
             time_limit=time_limit,
             on_move=lambda: drop_idle_marker(self.private),
+            facts=None if self.location.url is None else self._facts(),
         )
+
+    def _facts(self) -> RemoteFacts:
+        """What the settings say about the remote; git is asked only where something is granted."""
+        from gitlease.git.query import without_secrets
+        from gitlease.store.admission import RemoteFacts
+
+        location, repository, ways = self.location, self.repository, self.location.ways
+
+        def recorded() -> str | None:
+            from gitlease.settings.ledger_id import recorded_id
+
+            return recorded_id(repository, remotes_of_work(location, repository))
+
+        if ways is None:
+            return RemoteFacts(recorded=recorded)
+        ends = without_secrets(ways.reads), without_secrets(ways.writes[0])
+        problem, place = "", location.name or "the remote"
+        if len(ways.writes) > 1:
+            urls = " and ".join(map(without_secrets, ways.writes))
+            problem = f"{place} has several push URLs, {urls}, which git updates one by one"
+        elif not ways.stable:
+            problem = f"git rewrites {ends[1]}, the push URL of {place}, for fetches or once more"
+        return RemoteFacts(
+            problem=problem,
+            ends=ends,
+            fetch=self.remote_at(ways.fetch, location.name) if location.fetched_elsewhere else None,
+            recorded=recorded,
+            others=lambda: () if location.explicit else self._other_remotes(ways),
+        )
+
+    def _other_remotes(self, ways: Ways) -> Sequence[tuple[str, Remote]]:
+        found = []
+        for name in self.repository.remote_names():
+            other = self.repository.ways_to(name)
+            if other.reads not in (ways.reads, *ways.writes):
+                found.append((name, self.remote_at(other.fetch, name)))
+        return found
 
     def _id_bytes(self) -> int:
         from gitlease.store.private_store import SHA1, SHA256

@@ -12,7 +12,7 @@ from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease
-from gitlease.core.resources.resource import LOCAL_LAYER
+from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, DeadRun, Inbox, LastSeen, LedgerStore, TaskList
@@ -22,7 +22,7 @@ from gitlease.git.query import without_secrets
 from gitlease.git.repository import LIVE_RUNS, Repository, discover
 from gitlease.git.system_clock import SystemClock
 from gitlease.settings.identity import Identity, here, resolve_identity
-from gitlease.settings.schema import FILE, Found
+from gitlease.settings.schema import FILE, LEDGER, Found
 from gitlease.settings.sources import (
     BUILT_IN,
     Location,
@@ -382,6 +382,25 @@ def tasks_seen(workspace: Workspace) -> TaskList:
     return replace(workspace.place, settings=settings).task_files(workspace.layer).read()
 
 
+def record_ledger(workspace: Workspace, ledger_id: str | None) -> tuple[bool, tuple[str, ...]]:
+    """Record the id of the global ledger on the remote in the work tree's settings file.
+
+    Returns whether it was written, and warnings. What is committed already stays as it is.
+    """
+    from gitlease.settings.ledger_id import line_of, record_id, recorded_id
+
+    location, repository = workspace.location, workspace.repository
+    shared = location.url is not None and workspace.layer == GLOBAL_LAYER
+    if not shared or ledger_id is None or repository.toplevel is None:
+        return False, ()
+    committed = recorded_id(repository, remotes_of_work(location, repository))
+    if ledger_id in (committed, workspace.settings.found[LEDGER].value):
+        return False, ()
+    if record_id(repository, ledger_id):
+        return True, ()
+    return False, (f"add this to {FILE} by hand, and commit it: {line_of(ledger_id)}",)
+
+
 __all__ = [
     "Repository",
     "Setting",
@@ -391,6 +410,7 @@ __all__ = [
     "open_workspace",
     "own_process",
     "proposed_settings",
+    "record_ledger",
     "tasks_seen",
     "without_secrets",
     "write_default_settings",

@@ -7,13 +7,13 @@ from pathlib import Path
 from support.counting import costs
 
 MOST = {  # modules of gitlease, and gits that it starts, the one that pushes or fetches among them
-    "claim deploy": (80, 3),
-    "renew deploy": (79, 3),
-    "list": (76, 3),
-    "release deploy": (82, 3),
+    "claim deploy": (82, 4),  # the fourth reads the recorded id of the ledger
+    "renew deploy": (80, 3),
+    "list": (78, 4),
+    "release deploy": (83, 3),
     "hook pre-commit": (47, 3),
-    "check HEAD~1..HEAD": (107, 10),
-    "check --stale": (123, 4),
+    "check HEAD~1..HEAD": (108, 10),
+    "check --stale": (125, 5),
 }
 
 
@@ -24,4 +24,4 @@ def test_no_command_costs_more_than_it_did(tmp_path: Path) -> None:
         for name, cost in found.items()
         if len(cost.modules) > MOST[name][0] or len(cost.gits) > MOST[name][1]
     } == {}
-    assert found["claim deploy"].gits_before_push <= 3
+    assert found["claim deploy"].gits_before_push <= 4

@@ -28,6 +28,7 @@ from gitlease.settings.schema import (
     read_boolean,
     read_duration,
     read_layer,
+    read_ledger_id,
     read_pattern,
     read_ref_prefix,
     read_remote,
@@ -63,6 +64,7 @@ SHAPES: dict[Reader, dict[str, Any]] = {
         "type": ["string", "integer", "boolean"],
         "pattern": r"(?![lL][oO][cC][aA][lL]$)[A-Za-z0-9_-]{1,64}",
     },
+    read_ledger_id: {"type": ANY, "minimum": 0, "pattern": r"[0-9A-Za-z-]{1,64}"},
     read_ref_prefix: {
         "type": ["string"],
         "maxLength": 200,

@@ -28,6 +28,7 @@ from gitlease.wiring.workspace import Setting as Setting
 from gitlease.wiring.workspace import (
     Workspace,
     open_workspace,
+    record_ledger,
     write_default_settings,
     write_setting,
 )
@@ -180,14 +181,19 @@ def whoami(self: OpenLeases) -> WhoAmI:
 
 
 def init(
-    self: OpenLeases, *, undo_rollback: bool = False, accept_rollback: bool = False
+    self: OpenLeases,
+    *,
+    undo_rollback: bool = False,
+    accept_rollback: bool = False,
+    new_ledger: bool = False,
 ) -> InitResult:
     """Set the repository up: make the ledger, and write ``.gitlease.yaml`` if there is none.
 
     Idempotent; accepts a ledger that was replaced. For one that was rolled back it raises Rollback,
     unless the choice is given: restore what this clone has seen (``undo_rollback``), or accept the
-    remote's state (``accept_rollback``); see `gitlease init --help`. An unreachable remote is a
-    warning.
+    remote's state (``accept_rollback``); see `gitlease init --help`. A ledger that the settings do
+    not record is refused, unless this remote is to have its own (``new_ledger``). An unreachable
+    remote is a warning.
     """
     if undo_rollback and accept_rollback:
         raise UsageError("undo_rollback and accept_rollback exclude each other")
@@ -197,8 +203,9 @@ def init(
         if undo_rollback:
             reading = govern.undo_rollback(self._ledger)
         else:
-            reading = govern.confirm(self._ledger, rolled_back=accept_rollback)
-        self.warnings = (*warnings, *reading.warnings)
+            reading = govern.confirm(self._ledger, rolled_back=accept_rollback, another=new_ledger)
+        _, unrecorded = record_ledger(self._workspace, reading.ledger_id)
+        self.warnings = (*warnings, *reading.warnings, *unrecorded)
     except Unavailable as error:
         self.warnings = (*warnings, error.message)
     return InitResult(

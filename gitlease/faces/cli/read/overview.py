@@ -73,13 +73,25 @@ def _active(views: Sequence[LeaseView]) -> list[Active]:
 
 
 def _ledger(call: Call, reading: Reading) -> wire.Document:
-    ledger = call.ledger
+    from gitlease.wiring.workspace import without_secrets
+
+    ledger, ways = call.ledger, call.workspace.location.ways
     return {
         "place": ledger.store.place,
+        "written_to": without_secrets(ways.writes[0]) if ways else None,
+        "fetched_from": without_secrets(ways.reads) if ways else None,
         "layer": ledger.layer,
         "id": reading.ledger_id,
         "revision": reading.revision,
     }
+
+
+def _ends(ledger: wire.Document) -> list[tuple[str, str]]:
+    reads, writes = ledger["fetched_from"], ledger["written_to"]
+    if reads == writes:
+        return []
+    words = f"gitlease reads and writes {writes}; others fetch from {reads}"
+    return [("URLs", words)]
 
 
 def _show_status(
@@ -90,6 +102,7 @@ def _show_status(
     you = f"{actor.holder}, session {actor.session}" if actor.session else actor.holder
     facts = [
         ("ledger", f"{ledger['layer']} on {ledger['place']}, {known}"),
+        *_ends(ledger),
         ("you", you),
         _counted(views, sum(_ran_out(view, now) for view in reading.leases), actor),
     ]

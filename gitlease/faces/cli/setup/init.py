@@ -34,6 +34,10 @@ settings and asks; otherwise it writes them. It says how many tasks it sees and 
 init can be repeated, and accepts the remote's current ledger, even if it was replaced. It is
 optional: the first claim also creates the ledger.
 
+It records the ledger's id in the file. Once that is committed, no clone grants a lease on another
+ledger, such as that of a fork or a copy. To give a fork or a copy a ledger of its own, use
+--new-ledger there, and commit the file.
+
 A ledger that was rolled back has lost leases, which could now be granted twice. Agree with the
 others on the remote which history counts. To restore the lost one, use --undo-rollback in a clone
 that reports the rollback. To accept the current one, use --accept-rollback in every clone that
@@ -47,11 +51,19 @@ again.""",
 )
 @flag("--undo-rollback", help="Restore the ledger that this clone has seen.")
 @flag("--accept-rollback", help="Accept a rolled-back ledger as it is now.")
-def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool) -> None:
-    from gitlease.wiring.workspace import proposed_settings, tasks_seen, write_default_settings
+@flag("--new-ledger", help="Use a ledger of this remote's own in place of the recorded one.")
+def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool, new_ledger: bool) -> None:
+    from gitlease.wiring.workspace import (
+        proposed_settings,
+        record_ledger,
+        tasks_seen,
+        write_default_settings,
+    )
 
     if undo_rollback and accept_rollback:
         raise UsageError("--undo-rollback cannot be combined with --accept-rollback")
+    if new_ledger and (undo_rollback or accept_rollback):
+        raise UsageError("--new-ledger cannot be combined with the choice of a history")
     workspace = call.workspace
     written = write_default_settings(workspace.repository, partial(_accepted, call))
     path, suggested = written if written else (None, None)
@@ -60,7 +72,10 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool) -> None
     found = suggested if suggested and suggested.folder else None
     recognised = _recognised(found.files, found.folder or "") if found else None
     tasks = seen.has_tasks
-    reading, warnings = _confirmed(call, undo=undo_rollback, accept=accept_rollback)
+    reading, warnings = _confirmed(
+        call, undo=undo_rollback, accept=accept_rollback, another=new_ledger
+    )
+    recorded, unrecorded = record_ledger(workspace, reading.ledger_id if reading else None)
     body: wire.Document = {
         "settings_file": path,
         "recognised": {"kind": "backlog.md", "files": found.files} if found else None,
@@ -74,18 +89,24 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool) -> None
             "layer": workspace.ledger.layer,
             "id": reading.ledger_id if reading else None,
             "revision": reading.revision if reading else None,
+            "recorded": recorded,
         },
     }
     call.answer(
         body,
-        warnings=(*(suggested.warnings if suggested else ()), *_doubts(seen), *warnings),
+        warnings=(
+            *(suggested.warnings if suggested else ()),
+            *_doubts(seen),
+            *warnings,
+            *unrecorded,
+        ),
         next_steps=[
             call.typed("queue" if tasks else "list"),
             *_offer_hooks(call),
             *([] if tasks else _offer_issues(call)),
         ],
         hints=_offer_commits(call, tasks=tasks),
-        show=lambda: _show(call, path, recognised, reading, seen, proposed),
+        show=lambda: _show(call, path, recognised, reading, seen, proposed, recorded=recorded),
     )
 
 
@@ -142,14 +163,16 @@ def _offer_issues(call: Call) -> list[str]:
     return [call.typed("config", then=["issues", host.value], options=["--ledger"])]
 
 
-def _confirmed(call: Call, *, undo: bool, accept: bool) -> tuple[Reading | None, tuple[str, ...]]:
+def _confirmed(
+    call: Call, *, undo: bool, accept: bool, another: bool
+) -> tuple[Reading | None, tuple[str, ...]]:
     from gitlease.engine import govern
 
     try:
         if undo:
             reading = govern.undo_rollback(call.ledger)
         else:
-            reading = govern.confirm(call.ledger, rolled_back=accept)
+            reading = govern.confirm(call.ledger, rolled_back=accept, another=another)
     except Unavailable as error:
         later = "the first claim that reaches it will create the ledger"
         return None, (f"{error.message}; {later}",)
@@ -168,6 +191,8 @@ def _show(
     reading: Reading | None,
     seen: TaskList,
     proposed: SuggestedSettings | None,
+    *,
+    recorded: bool,
 ) -> None:
     if written:
         output.line(f"wrote {written}: commit it")
@@ -176,7 +201,8 @@ def _show(
     elif call.workspace.repository.toplevel is None:
         output.line(f"no work tree here, so no {FILE}")
     else:
-        output.line(f"{FILE} exists and was not changed")
+        wrote = "now records the ledger's id: commit it" if recorded else "was not changed"
+        output.line(f"{FILE} exists and {wrote}")
     if call.workspace.repository.toplevel is not None:
         output.line(_counted(seen))
     if proposed is not None:

@@ -1,0 +1,98 @@
+"""The id of the repository's ledger, which ``init`` records in ``.gitlease.yaml``.
+
+What counts is what is committed: of the fetched default branch, else of HEAD.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+
+from gitlease.core.errors import GitleaseError
+from gitlease.git.files import read_small, replace_file
+from gitlease.git.query import OFFLINE
+from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.git.run import run_git
+from gitlease.settings.schema import FILE, LEDGER
+
+MAX_BYTES = 256 * 1024
+MAX_OUT = 8 * MAX_BYTES
+_ID = r"[0-9A-Za-z-]{1,64}"
+# In any form of YAML that people write; the whole file is parsed where it is edited.
+_LINE = re.compile(rb"(?m)^[^#\n]*?\bledger['\"]?[ \t]*:[ \t]*['\"]?(" + _ID.encode() + rb")\b")
+_LEASE = re.compile(r"(?m)^lease:[ \t]*(?:#.*)?$")
+_FLOW = re.compile(r"(?m)^lease:[ \t]*\{[ \t]*")
+
+
+def recorded_id(repository: Repository, remotes: Iterable[str]) -> str | None:
+    """The committed id, by one git process; None where none is, or git cannot tell."""
+    places = [f"refs/remotes/{x}/{y}" for x in remotes for y in ("HEAD", "main", "master")]
+    names = [x for x in (*places, "HEAD") if "\n" not in x]
+    out: list[bytes] = []
+
+    def take(data: bytes) -> None:
+        if sum(map(len, out)) < MAX_OUT:
+            out.append(data)
+
+    words = (f"--git-dir={repository.git_dir}", "cat-file", "--batch")
+    asked = "".join(f"{name}:{FILE}\n" for name in names)
+    run_git(
+        words,
+        cwd=repository.git_dir,
+        timeout=TIMEOUT,
+        env=OFFLINE,
+        repository=True,
+        words=asked,
+        on_out=take,
+    )
+    found = _LINE.search(b"".join(out))  # they come in the order in which they were asked for
+    return found[1].decode() if found else None
+
+
+def record_id(repository: Repository, id: str) -> bool:
+    """Write the id into the settings file of the work tree; False where it has to be by hand."""
+    path = os.path.join(repository.toplevel or "", FILE)
+    data = read_small(path, MAX_BYTES) if repository.toplevel is not None else None
+    if data is None:
+        return False
+    from gitlease.settings.parse import parse_settings
+
+    try:
+        before = parse_settings(data)
+        edited = _with_id(data.decode(), id).encode()
+        after = parse_settings(edited)
+    except (GitleaseError, UnicodeDecodeError):
+        return False
+    others = {k: x.value for k, x in before.items() if k != LEDGER}
+    if {k: x.value for k, x in after.items() if k != LEDGER} != others or after[LEDGER].value != id:
+        return False
+    if edited != data:
+        try:
+            replace_file(path, edited, mode=os.stat(path).st_mode & 0o777)
+        except OSError:
+            return False
+    return True
+
+
+def line_of(id: str) -> str:
+    """What people add to the file by hand."""
+    return f"lease: {{ledger: {id}}}"
+
+
+def _with_id(text: str, id: str) -> str:
+    there = _LINE.search(text.encode())
+    if there is not None:
+        data = text.encode()
+        return (data[: there.start(1)] + id.encode() + data[there.end(1) :]).decode()
+    if (block := _LEASE.search(text)) is not None:
+        inner = re.compile(r"\n([ ]+)[^\s#]").match(text, block.end())
+        indent = inner[1] if inner else "  "
+        return f"{text[: block.end()]}\n{indent}ledger: {id}{text[block.end() :]}"
+    if (flow := _FLOW.search(text)) is not None:
+        rest = text[flow.end() :]
+        comma = "" if rest.startswith("}") else ", "
+        return f"{text[: flow.end()]}ledger: {id}{comma}{rest}"
+    end = "" if not text or text.endswith("\n") else "\n"
+    about = "# The id of the repository's ledger: no lease is granted on another one."
+    return f"{text}{end}\n{about}\nlease:\n  ledger: {id}\n"

@@ -1,0 +1,258 @@
+"""Proves that what is written to a ledger is what everybody reads, before a lease is granted on it.
+
+People reach one repository by different remotes and URLs, and each copy of it may have a ledger of
+its own: whoever writes to one that others do not read would be the second holder of a lease
+(invariants S2 and S3). So a grant is refused
+
+1. where git pushes to several places one by one, or where its settings leave the place open;
+2. on any ledger but the one whose id the repository's settings record;
+3. by making a ledger beside that of another remote;
+4. where the URL for pushes is not the one that others fetch from, until a change that was written
+   to the one has been seen at the other.
+
+Leases that were granted before are renewed and released where they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from gitlease.core.errors import GitleaseError, Invalid, Unavailable
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import MS, Instant
+from gitlease.core.resources.resource import GLOBAL_LAYER
+from gitlease.engine.ports import Snapshot
+from gitlease.git.files import load_json, store_json
+from gitlease.store.heads import Heads
+
+if TYPE_CHECKING:
+    from gitlease.store.transport import Remote
+
+PATIENCE = 10.0  # seconds in which a change has to be seen where others fetch
+PAUSE = 0.5
+YOUNG = 5_000  # milliseconds for which the recorded id is not read anew
+MAX_BYTES = 4_096
+PROOF, OWN, BESIDE = "proof.json", "own-ledger.json", "beside.json"
+NAME_REMOTE = "name the remote whose ledger everybody uses: git config lease.remote NAME-OR-URL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFacts:
+    """What a clone's settings say about the remote of a ledger.
+
+    ``problem`` is why nothing may be granted there, ``""`` if nothing is. ``ends`` are the
+    effective URLs for fetches and pushes, without secrets, and ``fetch`` is the remote at the
+    former if they differ. ``recorded`` reads the id of the ledger in layer ``global`` from the
+    repository's settings. ``others`` gives further remotes that may have a ledger, by name; none
+    where a flag names the remote.
+    """
+
+    problem: str = ""
+    ends: tuple[str, str] = ("", "")
+    fetch: Remote | None = None
+    recorded: Callable[[], str | None] = lambda: None
+    others: Callable[[], Sequence[tuple[str, Remote]]] = lambda: ()
+
+
+class Peeks:
+    """The questions to other repositories that a proof needs."""
+
+    def __init__(
+        self,
+        peek: Callable[[Remote, str], str | None],
+        fetch: Callable[[Remote, str], str | None],
+        goes_on: Callable[[str, str], bool],
+    ) -> None:
+        """``peek`` and ``fetch`` give the version of a layer's ref at a remote. ``goes_on``: one
+        version has another's decisions in its past."""
+        self.peek, self.fetch, self.goes_on = peek, fetch, goes_on
+
+
+class Admission:
+    """Decides whether leases may be granted on the ledgers of one place."""
+
+    def __init__(self, facts: RemoteFacts, peeks: Peeks, heads: Heads, place: str) -> None:
+        self._facts, self._peeks, self._heads, self._place = facts, peeks, heads, place
+        self._recorded: tuple[Instant, str | None] | None = None
+        self._looked: dict[str, str] = {}  # by layer: the version that was read before a proof
+
+    def doubt(self, head: Snapshot) -> str:
+        """Why this ledger is not to be relied on, as far as is known here; ``""`` if it is."""
+        if self._facts.problem:
+            return self._facts.problem
+        recorded = self.recorded()
+        if recorded is None or self._is_unknown(head):
+            return ""
+        shown = self._shown(head)
+        return "" if shown in self._right(recorded) else self._mismatch(recorded, shown)
+
+    def check_recorded(self, head: Snapshot) -> None:
+        """Raise Invalid if the settings record another ledger than that of the global layer."""
+        recorded, shown = self.recorded(), self._shown(head)
+        if recorded is not None and shown not in self._right(recorded):
+            raise Invalid(
+                self._mismatch(recorded, shown),
+                hints=(
+                    NAME_REMOTE,
+                    "a fork or a copy that wants a ledger of its own: gitlease init --new-ledger",
+                ),
+            )
+
+    def accept(self, head: Snapshot) -> None:
+        """Let this clone use a ledger in the place of the recorded one."""
+        recorded, shown = self.recorded(), self._shown(head)
+        if recorded is not None and shown not in (None, recorded):
+            folder = self._heads.state(GLOBAL_LAYER).path
+            os.makedirs(folder, exist_ok=True)
+            store_json(os.path.join(folder, OWN), [recorded, shown])
+
+    def check(self, head: Snapshot, fetch: Callable[[str], Snapshot], *, grants: bool) -> str:
+        """Raise why nothing may be granted on a head; return what to tell of it, or ``""``.
+
+        Raises NotProven where a change without any lease has to be written first.
+        """
+        if not grants and head.ledger is not None:
+            return ""
+        if self._facts.problem:
+            raise Invalid(self._facts.problem, hints=(NAME_REMOTE,))
+        if (recorded := self.recorded()) is not None:
+            if head.layer == GLOBAL_LAYER:
+                self.check_recorded(head)
+            else:
+                self._check_beside(head, recorded, fetch)
+        told = self._made_beside(head.layer) if head.ledger is None else ""
+        if grants and self._facts.fetch is not None:
+            self._prove(self._facts.fetch, head)
+        return told
+
+    def _check_beside(
+        self, head: Snapshot, recorded: str, fetch: Callable[[str], Snapshot]
+    ) -> None:
+        """Check another layer: the recorded ledger has to be at the same place. Asked once."""
+        file = os.path.join(self._heads.state(head.layer).path, BESIDE)
+        known = head.ledger.header.ledger_id if head.ledger else None
+        here = [self._facts.ends[1], recorded, known]
+        if known is not None and load_json(file, MAX_BYTES) == here:
+            return
+        self.check_recorded(fetch(GLOBAL_LAYER))
+        if known is not None:
+            with contextlib.suppress(OSError):
+                store_json(file, here)
+
+    def recorded(self) -> str | None:
+        """The id of the ledger that the repository's settings record."""
+        now = self._heads.clock.now()
+        if self._recorded is None or self._recorded[0].elapsed_at_most(now) > YOUNG:
+            self._recorded = now, self._facts.recorded()
+        return self._recorded[1]
+
+    def _shown(self, head: Snapshot) -> str | None:
+        if head.layer == GLOBAL_LAYER:
+            return head.ledger.header.ledger_id if head.ledger else None
+        known = self._heads.load(GLOBAL_LAYER)
+        return known.ledger_id if known else None
+
+    def _is_unknown(self, head: Snapshot) -> bool:
+        return head.layer != GLOBAL_LAYER and self._heads.load(GLOBAL_LAYER) is None
+
+    def _right(self, recorded: str) -> list[str]:
+        """The ids of the ledgers that may be used: the recorded one, and what replaces it here."""
+        file = os.path.join(self._heads.state(GLOBAL_LAYER).path, OWN)
+        kept = load_json(file, MAX_BYTES)
+        replaced = isinstance(kept, list) and len(kept) == 2 and kept[0] == recorded
+        return [recorded, str(kept[1])] if replaced else [recorded]
+
+    def _mismatch(self, recorded: str, shown: str | None) -> str:
+        there = f"has ledger {shown}" if shown else "has none"
+        return f".gitlease.yaml records the ledger {recorded}, but {self._place} {there}"
+
+    # --- a new ledger beside others ---------------------------------------------------------------
+
+    def _made_beside(self, layer: str) -> str:
+        if self._heads.load(GLOBAL_LAYER) is not None:
+            return ""  # this place is in use
+        others = self._facts.others()
+        for name, remote in others:
+            try:
+                version = self._peeks.peek(remote, layer)
+            except GitleaseError as error:
+                raise Unavailable(
+                    f"no ledger is made on {self._place} before it is known whether {name} has one:"
+                    f" {error.message}",
+                    hints=_CHOOSE,
+                ) from None
+            if version is not None:
+                raise Invalid(
+                    f"{name} has a ledger of this repository, and {self._place} has none",
+                    hints=(f"use that one: git config lease.remote {name}", *_CHOOSE),
+                )
+        if not others:
+            return ""
+        names = ", ".join(name for name, _ in others)
+        return f"made the first ledger of layer {layer} on {self._place}; there is none on {names}"
+
+    # --- a URL for pushes beside that for fetches -------------------------------------------------
+
+    def _prove(self, other: Remote, head: Snapshot) -> None:
+        """See to it that what is written is what others read. Two contacts, once."""
+        proof = os.path.join(self._heads.state(head.layer).path, PROOF)
+        known = head.ledger.header.ledger_id if head.ledger else None
+        if known is not None and load_json(proof, MAX_BYTES) == [*self._facts.ends, known]:
+            return
+        before = self._looked.get(head.layer)
+        if before is None or known is None or before == head.version:
+            there = self._peeks.peek(other, head.layer)
+            if (there or "") != head.version and not self._related(other, head, there):
+                raise self._unlike(head, "another ledger is there" if there else "none is there")
+            self._looked[head.layer] = head.version
+            raise NotProven
+        if not self._seen(other, head):
+            why = f"a change of the ledger was not seen there within {PATIENCE:g} s"
+            raise self._unlike(head, why)
+        try:
+            os.makedirs(os.path.dirname(proof), exist_ok=True)
+            store_json(proof, [*self._facts.ends, known])
+        except OSError:
+            return  # it is proven again the next time
+
+    def _related(self, other: Remote, head: Snapshot, there: str | None) -> bool:
+        if head.ledger is None or there is None:
+            return False
+        read = self._peeks.fetch(other, head.layer) or there
+        if self._heads.read(read).header.ledger_id != head.ledger.header.ledger_id:
+            return False
+        goes_on = self._peeks.goes_on
+        return goes_on(read, head.version) or goes_on(head.version, read)
+
+    def _seen(self, other: Remote, head: Snapshot) -> bool:
+        clock = self._heads.clock
+        began = clock.now()
+        while True:
+            there = self._peeks.peek(other, head.layer)
+            if there == head.version:
+                return True
+            if there is not None:  # others may have changed it since
+                read = self._peeks.fetch(other, head.layer) or there
+                if self._peeks.goes_on(head.version, read):
+                    return True
+            if began.elapsed_at_most(clock.now()) >= PATIENCE * MS:
+                return False
+            clock.sleep(PAUSE)
+
+    def _unlike(self, head: Snapshot, why: str) -> Invalid:
+        if head.ledger is not None and not any(True for _ in head.ledger.every_lease()):
+            self._heads.state(head.layer).forget()  # it was made for the proof alone
+        reads, writes = self._facts.ends
+        return Invalid(
+            f"git pushes to {writes}, and others fetch from {reads}: {why}", hints=(NAME_REMOTE,)
+        )
+
+
+class NotProven(Exception):
+    """A change without any lease has to be written before one is granted; it leaves no store."""
+
+
+_CHOOSE = ("to make one all the same: gitlease init, or --remote NAME",)

@@ -1,0 +1,382 @@
+"""S2, S3: a lease is granted only where what is written is what everybody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.clock import ManualClock
+from support.ledgers import REF, door
+from support.remotes import Remote, Servers, new_bare, open_remote
+from support.repos import commit_file, git
+
+from gitlease.core.errors import AnotherLedger, Invalid, LeaseHeld, Unavailable
+from gitlease.faces.library.leases import Leases
+from gitlease.git.repository import discover
+
+Clones = Callable[..., list[Path]]
+
+
+@pytest.fixture
+def fork(path_remote: Remote, tmp_path: Path) -> Path:
+    """Another repository with the same branches."""
+    fork = tmp_path / "fork.git"
+    git(tmp_path, "clone", "-q", "--bare", path_remote.url, str(fork))
+    return fork
+
+
+def refs(bare: Path) -> str:
+    return git(bare, "for-each-ref", "--format=%(objectname)", REF)
+
+
+def leases(bare: Path) -> int:
+    return git(bare, "ls-tree", "-r", "--name-only", REF).count("leases/") if refs(bare) else 0
+
+
+def refused(leases: Leases, name: str = "F001") -> Invalid:
+    with pytest.raises(Invalid) as caught:
+        leases.claim(name)
+    assert not isinstance(caught.value, AnotherLedger)
+    assert caught.value.hints, "it says how to go on"
+    return caught.value
+
+
+def record(clone: Path, leases: Leases) -> str:
+    """Have init record the id, and push it; the id."""
+    made = leases.init().id
+    git(clone, "add", ".gitlease.yaml")
+    git(clone, "commit", "-qm", "settings")
+    git(clone, "push", "-q", "origin", "HEAD:main")
+    assert made is not None
+    return made
+
+
+# --- URLs -----------------------------------------------------------------------------------------
+
+
+def split(clone: Path, remote: Remote, fork: Path, how: str) -> None:
+    """Have git push to the fork, and fetch from the remote."""
+    if how == "pushurl":
+        git(clone, "remote", "set-url", "--push", "origin", str(fork))
+    elif how == "pushInsteadOf":
+        git(clone, "config", f"url.{fork}.pushInsteadOf", remote.url)
+    else:
+        for url in (str(fork), remote.url):
+            git(clone, "remote", "set-url", "--add", "--push", "origin", url)
+
+
+@pytest.mark.parametrize("how", ["pushurl", "pushInsteadOf", "several"])
+@pytest.mark.parametrize("first", [True, False])
+def test_push_url_of_another_repository_grants_nothing(
+    clones: Clones, path_remote: Remote, fork: Path, how: str, first: bool
+) -> None:
+    clock = ManualClock()
+    ada, bob = clones(2)
+    split(ada, path_remote, fork, how)
+    if not first:
+        door(bob, clock=clock).claim("F001")
+    refused(door(ada, clock=clock))
+    assert leases(fork) == 0
+    assert sum(clock.naps) <= 10.5
+    assert door(bob, clock=clock).claim("F001").holder == "w2@example.com"
+
+    git(ada, "config", "lease.remote", path_remote.url)  # the way out
+    if how == "pushInsteadOf":
+        git(ada, "config", "--remove-section", f"url.{fork}")
+    with pytest.raises(LeaseHeld):
+        door(ada, clock=clock).claim("F001")
+
+
+def test_copied_ledger_behind_the_push_url_is_another(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    clock = ManualClock()
+    ada, bob = clones(2)
+    door(bob, clock=clock).claim("kept")
+    git(fork, "fetch", "-q", path_remote.url, f"{REF}:{REF}")  # the same id, and the same head
+    split(ada, path_remote, fork, "pushurl")
+    refused(door(ada, clock=clock))
+    assert leases(fork) == leases(path_remote.bare)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_push_url_of_the_same_repository_is_proven_once(
+    clones: Clones, path_remote: Remote, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_EXEC_PATH", path_remote.env["GIT_EXEC_PATH"])
+    ada, bob = clones(2)
+    if known:
+        door(bob).claim("kept")
+    git(ada, "remote", "set-url", "--push", "origin", path_remote.bare.as_uri())
+    assert door(ada).claim("F001").mine
+    with pytest.raises(LeaseHeld):
+        door(bob).claim("F001")
+    before = path_remote.connections()
+    door(ada).claim("F002")
+    assert path_remote.connections() == before + 1, "the proof is kept"
+    git(ada, "remote", "set-url", "--push", "origin", path_remote.bare.as_uri() + "/")
+    door(ada).claim("F003")
+    assert path_remote.connections() > before + 2, "and holds for this pair of URLs alone"
+
+
+def test_ssh_for_pushing_and_http_for_fetching(
+    servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from support.repos import make_clone
+
+    with (
+        open_remote("http", tmp_path / "remote", servers=servers) as http,
+        open_remote("ssh", tmp_path / "other", servers=servers) as ssh,
+    ):
+        monkeypatch.setenv("GIT_SSH_COMMAND", ssh.env["GIT_SSH_COMMAND"])
+        ada = make_clone(http, tmp_path / "ada", "ada@example.com", "Ada")
+        bob = make_clone(http, tmp_path / "bob", "bob@example.com", "Bob")
+        git(ada, "config", f"url.{servers.ssh.url(http.bare)}.pushInsteadOf", http.url)
+        door(ada).claim("F001")
+        with pytest.raises(LeaseHeld):
+            door(bob).claim("F001")
+        before = servers.ssh.services(http.bare), http.connections()
+        door(ada).renew("F001")
+        assert len(servers.ssh.services(http.bare)) == len(before[0]) + 1
+        assert http.connections() == before[1]
+
+
+def test_older_leases_go_on_where_they_are(clones: Clones, path_remote: Remote, fork: Path) -> None:
+    (ada,) = clones(1)
+    door(ada).claim("F001")
+    split(ada, path_remote, path_remote.bare, "pushurl")
+    git(ada, "remote", "set-url", "--add", "--push", "origin", str(fork))
+    leases = door(ada)
+    refused(leases, "F002")
+    assert leases.renew("F001").mine
+    leases.release("F001")
+    assert leases.list() == ()
+    assert any("several push URLs" in x for x in leases.warnings)
+
+
+def test_push_default_leads_no_lease_astray(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    ada, bob = clones(2)
+    git(ada, "remote", "add", "fork", str(fork))
+    git(ada, "config", "remote.pushDefault", "fork")
+    door(ada).claim("F001")
+    assert not refs(fork)
+    with pytest.raises(LeaseHeld):
+        door(bob).claim("F001")
+
+
+@pytest.mark.parametrize(
+    ("settings", "pushes", "fetches"),
+    [
+        ({}, ["/up"], "/up"),
+        ({"url.B.insteadOf": "/u"}, ["Bp"], "Bp"),
+        ({"url.B.insteadOf": "/u", "url.C.insteadOf": "/up"}, ["C"], "C"),
+        ({"url.B.pushInsteadOf": "/up"}, ["B"], "/up"),
+        ({"url.B.pushInsteadOf": "/up", "remote.origin.pushurl": "/x"}, ["/x"], "/up"),
+        ({"url.B.insteadOf": "/x", "remote.origin.pushurl": "/x"}, ["B"], "/up"),
+    ],
+)
+def test_effective_urls_are_those_of_git(
+    tmp_path: Path, settings: dict[str, str], pushes: list[str], fetches: str
+) -> None:
+    git(tmp_path, "init", "-q", ".")
+    git(tmp_path, "remote", "add", "origin", "/up")
+    for key, value in settings.items():
+        git(tmp_path, "config", key, value)
+    ways = discover(str(tmp_path)).ways_to("origin")
+    assert (list(ways.writes), ways.reads) == (pushes, fetches)
+    assert git(tmp_path, "remote", "get-url", "--push", "--all", "origin").split() == pushes
+    assert git(tmp_path, "remote", "get-url", "origin") == fetches
+
+
+def test_url_that_git_rewrites_twice_grants_nothing(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    (ada,) = clones(1)
+    git(ada, "config", f"url.{fork}.pushInsteadOf", path_remote.url)
+    git(ada, "config", f"url.{path_remote.url}.insteadOf", str(fork))
+    refused(door(ada))
+    assert not refs(fork)
+
+
+# --- the recorded ledger --------------------------------------------------------------------------
+
+
+def test_recorded_ledger_is_the_only_one(clones: Clones, path_remote: Remote, fork: Path) -> None:
+    ada, bob = clones(2)
+    recorded = record(ada, door(ada))
+    git(bob, "pull", "-q")
+    door(bob).claim("F001")
+    git(bob, "remote", "set-url", "origin", str(fork))  # nobody told this clone of a change
+    git(bob, "fetch", "-q")
+    assert recorded in refused(door(ada, remote=str(fork))).message
+    assert not refs(fork)
+
+
+def test_fork_grants_nothing_until_it_has_its_own_ledger(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    ada, bob = clones(2)
+    recorded = record(ada, door(ada))
+    git(fork, "fetch", "-q", path_remote.url, "+main:main")
+    git(bob, "remote", "set-url", "origin", str(fork))
+    git(bob, "fetch", "-q")  # the default branch counts, wherever HEAD is
+    assert recorded in refused(door(bob)).message
+    with pytest.raises(Invalid):
+        door(bob).init()
+    assert not refs(fork)
+    assert any(recorded in x for x in _warned(door(bob)))
+
+    git(bob, "reset", "-q", "--hard", "origin/main")
+    own = door(bob).init(new_ledger=True).id
+    assert own not in (None, recorded)
+    assert door(bob).claim("F001").mine, "before the file is committed, too"
+    git(bob, "commit", "-qam", "own ledger")
+    git(bob, "push", "-q", "origin", "HEAD:main")
+    assert own is not None
+    assert own in (bob / ".gitlease.yaml").read_text()
+    cy = fork.parent / "cy"
+    git(fork.parent, "clone", "-q", "-c", "user.email=cy@example.com", str(fork), str(cy))
+    with pytest.raises(LeaseHeld):
+        door(cy).claim("F001")
+
+
+def _warned(leases: Leases) -> tuple[str, ...]:
+    leases.list()
+    return tuple(leases.warnings)
+
+
+def test_new_ledger_never_replaces_the_recorded_one(clones: Clones, path_remote: Remote) -> None:
+    (ada,) = clones(1)
+    record(ada, door(ada))
+    door(ada).claim("F001")
+    with pytest.raises(Invalid):
+        door(ada).init(new_ledger=True)
+    assert len(door(ada).list()) == 1
+
+
+def test_other_layers_follow_the_recorded_ledger(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    ada, bob = clones(2)
+    record(ada, door(ada))
+    git(bob, "pull", "-q")
+    assert door(bob, layer="docs").claim("F001").mine
+    git(bob, "remote", "set-url", "origin", str(fork))
+    with pytest.raises(Invalid):
+        door(bob, layer="api").claim("F002")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# mine",
+        "lease:\n    ttl: 20m # short\ntasks:\n  files: [a/*.md]\n",
+        "lease: {ttl: 20m}\nguard: {mode: warn}\n",
+        "lease: {}\n",
+        "lease:\n  ledger: old\n",
+        'lease: {ttl: 20m, "ledger": "old"}\n',
+        "\ufeffschema: 1\n",
+    ],
+)
+def test_the_id_is_added_to_any_settings_file(
+    clones: Clones, path_remote: Remote, text: str
+) -> None:
+    from gitlease.settings.parse import parse_settings
+
+    (ada,) = clones(1)
+    (ada / ".gitlease.yaml").write_text(text, encoding="utf-8")
+    before = parse_settings(text.encode())
+    recorded = record(ada, door(ada))
+    written = (ada / ".gitlease.yaml").read_bytes()
+    after = parse_settings(written)
+    assert after.pop("lease.ledger").value == recorded
+    before.pop("lease.ledger", None)
+    assert {k: x.value for k, x in after.items()} == {k: x.value for k, x in before.items()}
+    door(ada).init()
+    assert (ada / ".gitlease.yaml").read_bytes() == written
+
+
+# --- a new ledger beside others -------------------------------------------------------------------
+
+
+def test_no_ledger_is_made_beside_that_of_another_remote(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    ada, bob, cy = clones(3)
+    door(bob).claim("F001")
+    git(ada, "remote", "rename", "origin", "upstream")
+    git(ada, "remote", "add", "origin", str(fork))
+    assert "upstream" in refused(door(ada)).hints[0]
+    assert not refs(fork)
+    git(ada, "config", "lease.remote", "upstream")  # as the hint says
+    with pytest.raises(LeaseHeld):
+        door(ada).claim("F001")
+    git(cy, "remote", "rename", "origin", "upstream")
+    git(cy, "remote", "add", "origin", str(fork))
+    assert door(cy, remote="origin").claim("F001").mine
+
+
+def test_first_ledger_among_remotes_is_told(
+    clones: Clones, path_remote: Remote, fork: Path, tmp_path: Path
+) -> None:
+    ada, bob = clones(2)
+    git(ada, "remote", "add", "fork", str(fork))
+    leases = door(ada)
+    leases.claim("F001")
+    assert any(path_remote.url in x and "fork" in x for x in leases.warnings)
+    assert not any("fork" in x for x in _warned(door(ada)))
+
+    away = tmp_path / "away.git"
+    new_bare(away)
+    git(bob, "remote", "set-url", "origin", str(away))
+    git(bob, "remote", "add", "gone", str(tmp_path / "nowhere.git"))
+    with pytest.raises(Unavailable):
+        door(bob).claim("F001")
+    assert not refs(away)
+    door(bob).init()  # the deliberate way
+    assert door(bob).claim("F001").mine
+
+
+def test_hooks_warn_of_another_ledger_and_let_pass(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    from support.commands import run_gitlease
+
+    ada, bob = clones(2)
+    record(ada, door(ada))
+    git(bob, "pull", "-q")
+    git(fork, "fetch", "-q", path_remote.url, "+main:main")
+    cy = fork.parent / "cy"
+    git(fork.parent, "clone", "-q", str(fork), str(cy))
+    git(cy, "config", "user.email", "cy@example.com")
+    git(cy, "config", "user.name", "Cy")
+    commit_file(cy, "src/a", "a")
+    door(bob, remote=str(fork)).init(new_ledger=True)  # somebody of the fork, with its own file
+    door(bob, remote=str(fork)).claim("src/")
+    (cy / "src/a").write_text("b")
+    git(cy, "add", ".")
+    for _ in range(2):  # by what was just fetched, and by what is kept of it
+        done = run_gitlease(("hook", "pre-commit"), cy)
+        assert done.returncode == 0, done
+        assert "records the ledger" in done.stderr
+
+
+def test_command_line_says_how_to_go_on(clones: Clones, path_remote: Remote, fork: Path) -> None:
+    from support.running import Desk
+
+    ada, bob = clones(2)
+    recorded = record(ada, door(ada))
+    git(bob, "pull", "-q")
+    git(bob, "remote", "set-url", "origin", str(fork))
+    desk = Desk(bob)
+    error = desk.document("claim", "F001", expect=7)["error"]
+    assert (error["code"], recorded in error["message"]) == ("invalid", True)
+    assert any("gitlease init --new-ledger" in hint for hint in error["hints"])
+    assert recorded in desk.document("list")["warnings"][0]
+    assert desk.document("status")["ledger"]["written_to"] == str(fork)
+    assert desk.document("init", "--new-ledger")["ledger"]["recorded"]
+    assert desk.document("claim", "F001")["status"] == "claimed"
