@@ -55,12 +55,19 @@ def resolve_identity(
     environ: Mapping[str, str],
     session_flag: str | None,
     no_session: bool,
+    anonymous: bool = False,
 ) -> Identity:
     """The holder is git's ``user.email``; the session comes from the first source that has one.
 
-    Raises Invalid without a usable email, UsageError for a bad ``--session``.
+    Raises Invalid without a usable email, unless ``anonymous``, and UsageError for a bad
+    ``--session``.
     """
-    holder, holder_source = _holder(repository)
+    try:
+        holder, holder_source = _holder(repository)
+    except Invalid:
+        if not anonymous:
+            raise
+        holder, holder_source = "", "none"
     session, session_source = _session(repository, environ, session_flag or None, no_session)
     branch, leader = repository.branch(), os.getsid(0)  # 0: outside of this container
     return Identity(

@@ -207,17 +207,13 @@ def open_workspace(
     repository = repository or discover(directory)
     flags = {"ttl": ttl or "", "remote": remote or "", "layer": layer or ""}
     settings = load_settings(repository, environ=environ, flags=flags, committed=committed)
-    try:
-        identity = resolve_identity(
-            repository,
-            environ=environ,
-            session_flag=session,
-            no_session=no_session,
-        )
-    except Invalid:
-        if not anonymous:
-            raise
-        identity = Identity(Actor(holder=""), "none", "none")
+    identity = resolve_identity(
+        repository,
+        environ=environ,
+        session_flag=session,
+        no_session=no_session,
+        anonymous=anonymous,
+    )
     location = Location(None, None, True) if local else resolve_remote(settings, repository)
     return _assemble(
         LedgerPlace(repository, settings, location, local=local, given=store),

@@ -180,3 +180,18 @@ def test_commits_of_edges_are_offered_where_pulls_rebase(
     assert "edges: {commit: true}" in gitlease(one, "init").stderr
     git(one, "config", "rebase.autoStash", "true")
     assert "edges: {commit: true}" not in gitlease(one, "init").stderr
+
+
+def test_reading_needs_no_email(clones: Clones, path_remote: Remote) -> None:
+    (one,) = clones(1)
+    put(one, "tasks/F001.md", "---\nid: F001\n---\n")
+    gitlease(one, "claim", "F002", "--any")
+    git(one, "config", "--unset", "user.email")
+    for verb in ("list", "queue", "status", "brief", "log", "verify", "show F002"):
+        gitlease(one, *verb.split())
+        gitlease(one, *verb.split(), "--json")
+    gitlease(one, "wait", "F003", "--any")
+    gitlease(one, "board", "--once")
+    for verb in ("list --mine", "queue --mine", "next --claim", "claim F001", "whoami"):
+        refused = run_gitlease((*verb.split(), "--json"), one)
+        assert (refused.returncode, json.loads(refused.stdout)["error"]["code"]) == (7, "invalid")

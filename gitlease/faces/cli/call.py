@@ -60,6 +60,8 @@ class Call:
     """The command that gives the same answer without asking the remote."""
     whole_queue: str | None = None
     """The command that shows every task; a hint for an empty queue."""
+    anonymous: bool = False
+    """Whether the verb only reads, which needs no ``user.email``."""
     _opened: Workspace | None = None
 
     def __init__(self, prog: str, opener: Opener = open_real, *, json: bool = False) -> None:
@@ -82,6 +84,8 @@ class Call:
     def opened(self, **options: Any) -> Workspace:
         """Return the workspace; ``options`` of ``open_workspace`` count if it is not open yet."""
         if self._opened is None:
+            if self.anonymous:
+                options["anonymous"] = True
             self._opened = self.opener(
                 self.directory or ".",
                 layer=self.layer,

@@ -25,6 +25,9 @@ READING_EXITS = (2, 4, 5, 7, 128)
 DONE = "done"
 # Verbs without the progress line: they report themselves, or share the terminal with a command.
 SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", "serve", "board"})
+READING = frozenset(
+    ("list", "queue", "status", "brief", "show", "log", "board", "wait", "watch", "verify")
+)
 HELD = ("held", "wait_timeout")
 
 
@@ -123,6 +126,7 @@ class Verb(click.Command):
         return super().parse_args(ctx, [*words, *rest])
 
     def invoke(self, ctx: click.Context) -> Any:
+        _call(ctx).anonymous = self.name in READING
         if _call(ctx).json or self.name in SILENT or not sys.stderr.isatty():
             return super().invoke(ctx)
         from gitlease.faces.cli import progress

@@ -99,7 +99,8 @@ def _show_status(
 ) -> None:
     now, actor, ledger = call.now(), call.actor, _ledger(call, reading)
     known = f"id {ledger['id']}, revision {ledger['revision']}" if ledger["id"] else "none yet"
-    you = f"{actor.holder}, session {actor.session}" if actor.session else actor.holder
+    holder = actor.holder or output.NOBODY
+    you = f"{holder}, session {actor.session}" if actor.session else holder
     facts = [
         ("ledger", f"{ledger['layer']} on {ledger['place']}, {known}"),
         *_ends(ledger),

@@ -87,6 +87,7 @@ def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
 
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
     call.cached = call.typed("list", options=["--cached", *switches])
+    call.anonymous = not mine
     if not cached:
         call.end_landed()
     reading, now = read_leases(call.ledger, cached=cached), call.now()

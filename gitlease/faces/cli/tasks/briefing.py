@@ -69,7 +69,7 @@ def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
 def _show(call: Call, reading: QueueReading) -> None:
     now, actor = call.now(), call.actor
     run = f"session {actor.session}" if actor.session else "no session"
-    output.line(f"you are {actor.holder}, {run}")
+    output.line(f"you are {actor.holder or output.NOBODY}, {run}")
     carrying = [
         (
             c.resource,

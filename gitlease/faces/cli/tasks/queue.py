@@ -53,6 +53,7 @@ assigned, or came after you), or none. Parked ones come first, leases in other l
 def queue_verb(call: Call, *, mine: bool, all: bool, ref: str | None, cached: bool) -> None:
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
     call.cached = call.typed("queue", options=["--cached", *switches, *_from(ref)])
+    call.anonymous = not mine
     if not cached:
         call.end_landed()
     read = call.queue.mine if mine else call.queue.queue
