@@ -95,9 +95,13 @@ class GitleaseError(Exception):
 
 
 class LeaseHeld(GitleaseError):
-    """Another holder, or another session, has the resource: see ``lease`` and ``free_at``."""
+    """Another holder, or another session, has the resource: see ``lease`` and ``free_at``.
+
+    ``waiting`` are the tickets of those for whom what is free is left.
+    """
 
     code = "held"
+    waiting: tuple[str, ...] = ()
 
 
 class WaitTimeout(GitleaseError):

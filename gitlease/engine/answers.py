@@ -9,7 +9,7 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Lease
-from gitlease.core.ledger import MAX_STEP, Note, Ticket
+from gitlease.core.ledger import MAX_STEP, TICKETS_KEPT, Note, Ticket
 from gitlease.core.moves.operations import Operation
 from gitlease.core.outcome import Event
 from gitlease.core.policy import DEFAULT_POLICY, Policy
@@ -50,16 +50,14 @@ class ClaimOptions:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """How a claim stands in line: its ticket, and how many who wait longer it may pass over.
-
-    Without a number it does not stand in line at all.
-    """
+    """How a claim stands in line: its ticket, and how many who wait longer it may pass over."""
 
     ticket: str | None = None
     passing: int | None = None
 
 
 NO_TURN = Turn()
+OUT_OF_LINE = Turn(passing=TICKETS_KEPT)  # of who asks only if it is free, and claims nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

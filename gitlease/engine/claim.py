@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from gitlease.core.duration import humanize_duration
 from gitlease.core.edge import Progress, Task
@@ -11,6 +12,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import LeaseKey, place
 from gitlease.core.moves.operations import Bind, Claim, Operation, Pick
+from gitlease.core.moves.tickets import WINDOW, NotYourTurn, line
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.answers import NO_TURN, Answer, ClaimOptions, Turn, several
 from gitlease.engine.edges import Planned
@@ -92,6 +94,7 @@ def pick(
         for p in planned
     )
     op = Pick(id=fresh_id(), actor=session.actor, claims=claims, tasks=among, parked=parked)
+    claims = tuple(replace(x, passing=_passing_known(session, x)) for x in claims)
     return change_with_edges(
         session, "next", lambda: ([op], planned), goal=HELD, commit=options.commit, checked=True
     )
@@ -136,10 +139,15 @@ def _claim_when_free(
         while True:
             try:
                 answer = change_with_edges(
-                    session, "claim", lambda: asked(turn), goal=HELD, commit=options.commit
+                    session, "claim", partial(asked, turn), goal=HELD, commit=options.commit
                 )
             except LeaseHeld as held:
                 said += held.warnings
+                if isinstance(held, NotYourTurn):
+                    passing = _may_pass(session, held.resource or "", held.waiting)
+                    if passing >= len(held.waiting) and passing > (turn.passing or 0):
+                        turn = replace(turn, passing=passing)
+                        continue
                 if not asked.again(held):
                     held.warnings = said
                     from gitlease.engine.landing import landed_for_others
@@ -157,6 +165,38 @@ def _claim_when_free(
 
     condition = WaitCondition(session, asked, attempt)
     return Waiter(session, condition, resources, options.scope, seconds=wait, on_wait=on_wait).get()
+
+
+# An entry of this clone's memory: what was found free, for whom it was left, and since when.
+_LEFT_TO = "left to"
+
+
+def _may_pass(session: LedgerSession, resource: str, waiting: Sequence[str]) -> int:
+    """How many who wait longer may be passed over: what is free was left to each for a while.
+
+    Since when it is free no record says. It counts from when this clone first found it so.
+    """
+    now, name = session.clock.now().wall_ms, f"{_LEFT_TO} {waiting[0]} {resource}"
+    most = round((len(waiting) + 6) * WINDOW * MS)
+    before = (x.rpartition(" ") for x in session.store.shown(session.layer, ()))
+    known = [int(at) for key, _, at in before if key == name and at.isdigit()]
+    since = min((at for at in known if 0 <= now - at <= most), default=None)
+    if since is None:
+        session.store.shown(session.layer, [f"{name} {now}"])
+        return 0
+    return int((now - since) / (WINDOW * MS))
+
+
+def _passing_known(session: LedgerSession, wanted: Claim) -> int | None:
+    """How many a pick may pass over, who wait for a task that nobody holds in this clone's copy."""
+    head = session.store.known(session.layer)
+    if head is None or head.ledger is None:
+        return None
+    now = session.clock.now().wall_ms
+    waiting = line(head.ledger.tickets(wanted.resource), now)
+    if not waiting or any(x.expires_at > now for x in head.ledger.leases_of(wanted.resource)):
+        return None
+    return _may_pass(session, wanted.resource.text, [t.id for t in waiting]) or None
 
 
 class _Asked:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from gitlease.core.duration import format_duration
-from gitlease.core.errors import AnotherLedger, LeaseLost
+from gitlease.core.errors import AnotherLedger, LeaseHeld, LeaseLost
 from gitlease.core.instant import moment_of
 from gitlease.core.lease import same_person
 from gitlease.core.loss import Loss
@@ -106,6 +106,8 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     code, resource, layer = error.code, error.resource, error.layer
     waits = code in ("held", "wait_timeout") and error.views and not _by_edge(call, error)
     waits = waits and not _is_ones_own(call, error.views[0])
+    if isinstance(error, LeaseHeld) and error.waiting and call.retry is not None:
+        return [call.retry(format_duration(WAITS[-1] * 60))]  # to wait in line, behind those who do
     if waits and call.retry is not None:
         time = _time_to_wait(call, error)
         steps = [call.retry(time)]

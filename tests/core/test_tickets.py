@@ -207,10 +207,15 @@ def test_what_ones_own_run_waits_for_stands_in_nobodys_way() -> None:
 # --- what a claim does with it -------------------------------------------------------------------
 
 
-def test_a_plain_claim_looks_at_nobody_who_waits() -> None:
-    ledger, outcome = step(in_line(KIM, LEE), claim(JO), when=moment(9))
-    assert outcome.status == "claimed"
-    assert tickets(ledger) == ["t0", "t1"], "and leaves the line as it is"
+@pytest.mark.parametrize("passing", [None, 0, 1])
+def test_a_claim_without_a_ticket_lets_those_who_wait_go_first(passing: int | None) -> None:
+    """L2: who polls does not starve who waits."""
+    ledger = in_line(KIM, LEE)
+    with pytest.raises(NotYourTurn) as refused:
+        apply(ledger, [claim(JO, passing=passing)], moment(9))
+    assert refused.value.waiting == ("t0", "t1")
+    passed, outcome = step(ledger, claim(JO, passing=2), when=moment(30))
+    assert (outcome.status, tickets(passed)) == ("claimed", [])
 
 
 @pytest.mark.parametrize("passing", [0, 1])
@@ -219,7 +224,7 @@ def test_a_claim_that_waits_its_turn_lets_those_before_it_go_first(passing: int)
     with pytest.raises(NotYourTurn) as refused:
         apply(ledger, [claim(JO, ticket="t2", passing=passing)], moment(9))
     assert isinstance(refused.value, LeaseHeld)
-    assert (refused.value.ahead, refused.value.code) == (2, "held")
+    assert (refused.value.waiting, refused.value.code) == (("t0", "t1"), "held")
     assert refused.value.message == "F001 is free, but 2 others have waited longer for it"
     assert not refused.value.conflicts
 
@@ -249,12 +254,13 @@ def test_a_grant_drops_what_has_run_out_when_it_writes_the_line_anyway() -> None
     ledger, _ = step(ledger, take(JO, "mine"), when=moment(1))
     after, _ = step(ledger, claim(JO, ticket="mine", passing=0), when=moment(9))
     assert after.tickets(F001) == ()
-    same, _ = step(ledger, claim(LEE, ticket="none", passing=0), when=moment(700))
+    same, _ = step(ledger, claim(LEE), when=moment(700))
     assert same.tickets(F001) == ledger.tickets(F001)
 
 
 def test_a_refused_claim_leaves_the_ticket_where_it_is() -> None:
-    ledger, _ = step(in_line(JO), claim(KIM), when=moment(5))
+    ledger, _ = step(empty(), claim(KIM), when=moment(5))
+    ledger, _ = step(ledger, take(JO, "t0"), when=moment(6))
     with pytest.raises(LeaseHeld) as held:
         apply(ledger, [claim(JO, ticket="t0", passing=0)], moment(9))
     assert not isinstance(held.value, NotYourTurn)
@@ -262,17 +268,18 @@ def test_a_refused_claim_leaves_the_ticket_where_it_is() -> None:
 
 
 def test_ones_own_live_lease_is_renewed_whoever_waits_for_it() -> None:
-    ledger, _ = step(in_line(KIM), claim(JO), when=moment(5))
+    ledger, _ = step(empty(), claim(JO), when=moment(5))
+    ledger, _ = step(ledger, take(KIM, "t0"), when=moment(6))
     _, outcome = step(ledger, claim(JO, passing=0), when=moment(9))
     assert outcome.status == "renewed"
 
 
-def test_no_rule_but_the_claims_own_wish_keeps_anyone_out() -> None:
-    """The line changes nothing about leases: S2, S4 and S7 are decided as without it."""
+def test_the_line_changes_nothing_about_leases() -> None:
+    """S2, S4 and S7 are decided as without it."""
     ledger = in_line(KIM, LEE)
-    held, _ = step(ledger, claim(JO), when=moment(5))
+    held, _ = step(ledger, claim(JO, passing=2), when=moment(5))
     freed, _ = step(held, release(JO), when=moment(6))
-    retaken, outcome = step(freed, claim(MAX), when=moment(7))
+    retaken, outcome = step(freed, claim(MAX, passing=2), when=moment(7))
     assert outcome.leases[0].token == 2
     assert [x.holder for x in retaken.every_lease()] == [MAX.holder]
     assert outcome.leases[0].duration_ms == TTL * MS

@@ -24,7 +24,8 @@ from gitlease.core.errors import (
     WaitTimeout,
 )
 from gitlease.core.lease import Actor
-from gitlease.core.moves.tickets import line
+from gitlease.core.moves.operations import TakeTicket
+from gitlease.core.moves.tickets import WINDOW, line
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.waiting import head_watcher as polling
@@ -222,6 +223,42 @@ def test_a_very_short_wait_takes_no_ticket(scene: Scene) -> None:
     with pytest.raises(WaitTimeout):
         scene.of(JO).claim([F001], wait=2)
     assert "push" not in scene.asked()
+
+
+@pytest.mark.parametrize("wait", [None, 1])
+def test_who_polls_does_not_starve_who_waits(scene: Scene, wait: int | None) -> None:
+    """L2: what is free is left to who waits, as long as a waiter is given to come forward."""
+    refused: list[LeaseHeld | WaitTimeout] = []
+
+    def poll() -> None:
+        try:
+            scene.of(LEE).claim([F001], wait=wait)
+        except (LeaseHeld, WaitTimeout) as error:
+            refused.append(error)
+
+    for second in range(10, 40, 3):
+        scene.after(second, poll)
+    scene.after(20.5, lambda: scene.of(KIM).release([F001]))
+    assert scene.of(JO).claim([F001], wait=300).status == "claimed"
+    assert {error.code for error in refused} == {"held" if wait is None else "wait_timeout"}
+
+
+def test_a_dead_waiter_delays_others_once_and_for_seconds(scene: Scene) -> None:
+    """L1: whoever comes again after a while gets what is free, and the dead one is passed."""
+    take = TakeTicket(
+        id="dead", actor=JO, resources=(F001,), ticket="t", until=scene.clock.wall_ms + 10**6
+    )
+    scene.of(JO).session.step("wait", [take])
+    scene.of(KIM).release([F001])
+    with pytest.raises(LeaseHeld) as refused:
+        scene.of(LEE).claim([F001])
+    assert len(refused.value.waiting) == 1
+    scene.clock.advance(WINDOW - 1)
+    with pytest.raises(LeaseHeld):
+        scene.of(LEE).claim([F001])
+    scene.clock.advance(1)
+    assert scene.of(LEE).claim([F001]).status == "claimed"
+    assert scene.line() == []
 
 
 # --- trouble ----------------------------------------------------------------------------------

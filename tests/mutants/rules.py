@@ -275,8 +275,8 @@ RULES = (
     Mutant(
         "tickets ignored",
         "core/moves/tickets.py",
-        "if len(first) <= op.passing:",
-        "if len(first) >= op.passing:",
+        "if len(first) <= (op.passing or 0):",
+        "if len(first) >= (op.passing or 0):",
         "L2",
         "tests/core/test_tickets.py::test_a_claim_that_waits_its_turn_lets_"
         "those_before_it_go_first",

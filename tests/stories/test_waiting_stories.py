@@ -25,8 +25,8 @@ from support.repos import git, run_git
 
 import gitlease
 from gitlease.core.errors import WaitTimeout
+from gitlease.core.moves import tickets
 from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.waiting import waiting
 from gitlease.store.records import waiting_file
 
 Clones = Callable[..., list[Path]]
@@ -134,6 +134,21 @@ def test_a_wait_looks_with_one_connection_and_fetches_only_what_is_new(
     assert 4 <= later - fetches <= 7, "once in 7 to 10 seconds, with one connection each"
     assert remote.fetches() - freed == 2, "one look, and one fetch of what had moved"
     assert line(remote) == []
+
+
+def test_who_polls_is_told_that_others_wait(path_remote: Remote, clones: Clones) -> None:
+    ada, bob, cy = clones(3, path_remote)
+    run(ada, path_remote, "claim", "F001")
+    with started(bob, path_remote, "claim", "F001", "--wait", "60s") as waiter:
+        until(lambda: bool(line(path_remote)), "bob waits in line")
+        os.kill(waiter.pid, signal.SIGSTOP)
+        run(ada, path_remote, "release", "F001")
+        error = json.loads(run(cy, path_remote, "claim", "F001", "--json", code=1))["error"]
+        os.kill(waiter.pid, signal.SIGCONT)
+        assert error["code"] == "held"
+        assert error["next"] == ["gitlease claim F001 --wait 15m"]
+        assert "waited longer" in error["message"]
+        assert waiter.wait(PATIENCE) == 0
 
 
 def test_who_waits_stands_in_the_ledger_for_a_person_to_read(
@@ -343,7 +358,7 @@ def test_kill_9_of_the_first_waiter_costs_one_window(path_remote: Remote, clones
             run(holder, path_remote, "release", "F001")
             began = time.monotonic()
             assert alive.wait(PATIENCE) == 0
-            assert time.monotonic() - began > waiting.WINDOW / 2, "the dead one had its turn"
+            assert time.monotonic() - began > tickets.WINDOW / 2, "the dead one had its turn"
     assert line(path_remote) == [], "and is out of the line"
 
 

@@ -47,7 +47,7 @@ class Claim(Operation):
     ``edge`` says that the task file is assigned along with it, ``assigned`` who else stands there.
     ``picked``: a pool or a run takes it from the queue, and nobody chose it for a person.
     ``ticket`` is the caller's place in the line, which the grant gives up. ``passing``: of those
-    who wait longer, so many may be passed over; None looks at nobody who waits.
+    who wait longer, so many may be passed over; None is nobody.
     """
 
     resource: Resource

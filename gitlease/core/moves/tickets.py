@@ -1,9 +1,9 @@
-"""The line of those who wait for a resource: a courtesy among waiters, never a right.
+"""The line of those who wait for a resource: a courtesy to waiters, never a right.
 
-Tickets bind only claims that ask for it (``Claim.passing``). Such a claim lets earlier tickets go
-first, in the order of ``(since, id)``, and passes them over if they do not come forward in time.
-Passed tickets leave the line, so that a dead waiter delays the others only once; one that still
-waits takes its old place again.
+A claim lets earlier tickets go first, in the order of ``(since, id)``. It passes as many over as it
+says (``Claim.passing``), because they did not come forward within a ``WINDOW`` each. Passed tickets
+leave the line, so that a dead waiter delays the others only once; one that still waits takes its
+old place again.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from gitlease.core.outcome import Event, Outcome
 from gitlease.core.resources.resource import Resource, scopes_overlap
 
 LONGEST_TICKET = 24 * 3_600_000  # milliseconds for which a place is kept without asking again
+WINDOW = 10.0  # seconds for which what is free is left to each who stands before
 SKEW = 60_000  # milliseconds by which the clock of whoever waits may be ahead
 
 
 class NotYourTurn(LeaseHeld):
-    """It could be claimed, but for ``ahead`` others who have waited for longer."""
+    """It could be claimed, but for others who have waited for longer: ``waiting`` has tickets."""
 
-    def __init__(self, message: str, *, resource: str, scope: str, ahead: int) -> None:
+    def __init__(
+        self, message: str, *, resource: str, scope: str, waiting: tuple[str, ...]
+    ) -> None:
         super().__init__(message, resource=resource, scope=scope)
-        self.ahead = ahead
+        self.waiting = waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,29 +121,27 @@ def leave(ledger: Ledger, op: LeaveTicket, moment: Moment) -> tuple[Ledger, Outc
 
 
 def give_way(ledger: Ledger, op: Claim, moment: Moment) -> None:
-    """Raise NotYourTurn where more have waited for longer than the claim wishes to pass over."""
-    if op.passing is None:
-        return
+    """Raise NotYourTurn where more have waited for longer than the claim may pass over."""
     waiting = line(ledger.tickets(op.resource), moment.now.wall_ms)
     first = _ahead(waiting, op.scope, op.actor, op.ticket)
-    if len(first) <= op.passing:
+    if len(first) <= (op.passing or 0):
         return
     who = f"{first[0].holder} has" if len(first) == 1 else f"{len(first)} others have"
     raise NotYourTurn(
         f"{op.resource} is free, but {who} waited longer for it",
         resource=op.resource.text,
         scope=op.scope,
-        ahead=len(first),
+        waiting=tuple(t.id for t in first),
     )
 
 
 def served(ledger: Ledger, op: Claim, moment: Moment) -> Ledger:
     """The line without the caller's ticket, once the claim is granted.
 
-    Those whom it passed over go as well, and what has run out. For whoever has no ticket the line
-    stays as it is, and so does the record of it.
+    Those whom it passed over go as well, and what has run out. For whoever passes nobody over and
+    has no ticket the line stays as it is, and so does the record of it.
     """
-    if op.ticket is None:
+    if op.ticket is None and op.passing is None:
         return ledger
     before = ledger.tickets(op.resource)
     waiting = line(before, moment.now.wall_ms)

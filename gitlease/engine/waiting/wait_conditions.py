@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gitlease.core.errors import GitleaseError, HeadGone, LeaseHeld
 from gitlease.core.moves.operations import Operation
-from gitlease.engine.answers import NO_TURN, Answer, Turn
+from gitlease.engine.answers import OUT_OF_LINE, Answer, Turn
 from gitlease.engine.edges import Planned
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.notices import told_by
@@ -69,7 +69,7 @@ class WaitCondition:
     def _granted(self, head: Snapshot) -> Snapshot:
         while True:
             try:
-                self._decide(head, NO_TURN)
+                self._decide(head, OUT_OF_LINE)
             except LeaseHeld as held:
                 if not self._again(held):
                     raise

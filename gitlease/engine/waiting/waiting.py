@@ -9,7 +9,7 @@
 3. What is free is first left to those who have waited longer, for a window each.
 4. An assignment that no live lease goes with does not end by waiting: that is said at once.
 5. A remote that cannot be reached for a while does not end the wait; its limit does, with one more
-   try in which nobody's turn counts.
+   try.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from gitlease.core.errors import LeaseHeld, Unavailable, UnknownOutcome, WaitTim
 from gitlease.core.expiry import free_at
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, Instant
-from gitlease.core.moves.tickets import NotYourTurn
+from gitlease.core.moves.tickets import WINDOW, NotYourTurn
 from gitlease.core.resources.resource import Resource
-from gitlease.engine.answers import Answer, Turn
+from gitlease.engine.answers import OUT_OF_LINE, Answer, Turn
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.waiting.head_watcher import HeadWatcher
 from gitlease.engine.waiting.wait_conditions import WaitCondition
@@ -36,7 +36,6 @@ LOOK_LATER = 15.0  # after the first minute, with nobody behind
 LOOK_FAR = 3.5  # for each who stands before
 LOOK_MOST = 60.0
 LOOK_TROUBLED = 30.0  # while the remote cannot be reached, at most
-WINDOW = 10.0  # seconds for which what is free is left to each who stands before: more than a LOOK
 SOON = 3.0  # what is free within so many seconds needs no ticket
 MINUTE = 60.0
 NOTHING = LONGEST * 1.0
@@ -145,12 +144,12 @@ class Waiter:
             return None
 
     def _last(self) -> Answer:
-        """The limit is reached: one more try, in which nobody's turn counts any more."""
+        """The limit is reached: one more try."""
         held = self._held
         if held is not None and not self._seconds and not isinstance(held, NotYourTurn):
             raise self._timeout(held)
         try:
-            return self._condition.attempt(Turn(self._queue.ticket), looked=False)
+            return self._condition.attempt(self._turn(), looked=False)
         except LeaseHeld as refusal:
             if refusal.by_edge:
                 raise
@@ -184,7 +183,7 @@ class Waiter:
 
     def _turn(self) -> Turn:
         if not self._condition.in_line:
-            return Turn()
+            return OUT_OF_LINE
         return Turn(self._queue.ticket, int(self._free_for() / WINDOW))
 
     # --- waiting --------------------------------------------------------------------------------
