@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from gitlease.faces import sentences
 if TYPE_CHECKING:
     from gitlease.core.edge import EdgeEdit, People, Task
     from gitlease.core.view import LeaseView
-    from gitlease.engine.answers import Answer, Taken
+    from gitlease.engine.answers import Answer, QueueReading, Taken
     from gitlease.engine.queue.order import Carry, Entry
 
 LONGEST_TITLE = 100  # of a title within a sentence
@@ -105,6 +105,37 @@ def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
         return f"{live}{sentences.until(view, now)}{part}"
     at = sentences.clock_time(view.expires_at, now)
     return f"lapsed {humanize_duration(view.expires_in)} ago at {at}{part}"
+
+
+def by_session(
+    reading: QueueReading, sessions: Collection[str]
+) -> tuple[list[Carry], list[LeaseView]]:
+    """Divide what a person carries: their own work, and what other live sessions of theirs hold.
+
+    ``sessions`` are the caller's own. A session may be alive while its lease or its process is.
+    """
+    from gitlease.engine.queue.order import Carried
+    from gitlease.runs.registry import still_runs
+
+    own, elsewhere = [], []
+    for carry in reading.carried:
+        view = None if carry.lease is None else reading.views[carry.lease.lease_id]
+        another = view is not None and view.session is not None and view.session not in sessions
+        another = another and carry.by is None
+        if view is not None and another and (carry.state is Carried.LIVE or still_runs(view)):
+            elsewhere.append(view)
+        else:
+            own.append(carry)
+    return own, elsewhere
+
+
+def held_elsewhere(view: LeaseView, now: datetime) -> str:
+    """Return whose of a person's own sessions has a lease."""
+    place = f", on {view.host}" if view.host else ""
+    since = sentences.clock_time(view.claimed_at, now)
+    if view.state == "active":
+        return f"held by your other session {view.session}{place}, since {since}"
+    return f"lapsed, but your other session {view.session}{place} still runs, since {since}"
 
 
 def was_taken(taken: Taken, now: datetime | None = None) -> str:

@@ -73,6 +73,11 @@ def has_ended(view: LeaseView) -> bool:
     return view.pid is not None and view.host == short_host() and not started_at(view.pid)
 
 
+def still_runs(view: LeaseView) -> bool:
+    """Whether this machine has a process with the number that a lease names."""
+    return view.pid is not None and view.host == short_host() and bool(started_at(view.pid))
+
+
 class ClonesRuns:
     """The runs of one layer of a clone, as the engine asks for them."""
 

@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from support.commands import run_gitlease
 from support.fences import clean_env
 from support.repos import git
 from support.tasks import task
+from support.typed import commands_in
 from support.watching import MemoryWatch
 
 from gitlease.core.errors import NotARepository, Unavailable
@@ -479,34 +479,25 @@ def test_the_start_is_told_by_the_remote_or_says_how_old_it_is(clones: Clones, n
 @pytest.mark.parametrize(
     "claim", [("F001",), ("docs/", "--layer", "team"), ("F001", "--scope", "b"), ("Z9", "--any")]
 )
-def test_what_another_session_holds_is_not_said_to_be_renewed_here(
+def test_what_another_session_holds_is_told_without_a_way_to_end_it(
     clones: Clones, claim: tuple[str, ...]
 ) -> None:
-    """A session that was cleared goes on with a new number; what it is told to type works."""
     (one,) = clones(1)
     (one / "tasks").mkdir()
     (one / "tasks" / "F001.md").write_text("---\nid: F001\nstatus: todo\n---\n# x\n")
     assert gitlease(one, "claim", "other/").returncode == 0
-    assert gitlease(one, "claim", *claim, "--session", "claude:cleared").returncode == 0
-
-    def start() -> str:
-        event = recorded("claude-session-start", one).decode()
-        return context(
-            json.loads(gitlease(one, "agent", "claude", "session-start", input=event).stdout)
-        )
-
-    text = start()
-    assert "session claude:cleared), bound to that session and not renewed by this one" in text
-    told = re.search("if session claude:cleared is over, to resume .*? here: (.*)", text)
-    assert told is not None, text
-    for line in told[1].split(" && "):
-        own = [] if "--session" in line else ["--session", SESSIONS["claude"]]
-        done = gitlease(one, *shlex.split(line)[1:], *own)
-        assert done.returncode == 0, done.stderr
-    text = start()
-    assert f"session {SESSIONS['claude']})" in text
-    assert "that session" not in text
-    assert " is over" not in text
+    assert gitlease(one, "claim", *claim, "--session", "claude:beside").returncode == 0
+    event = recorded("claude-session-start", one).decode()
+    done = gitlease(one, "agent", "claude", "session-start", input=event)
+    page = gitlease(one, "brief").stdout
+    for text in (context(json.loads(done.stdout)), page):
+        (line,) = [x for x in text.splitlines() if "claude:beside" in x]
+        assert claim[0].rstrip("/") in line
+        assert ": held by your other session claude:beside, on " in line
+        assert "you carry" not in line
+    commands = (x.split()[1] for x in commands_in(context(json.loads(done.stdout))))
+    assert set(commands) <= {"next", "list", "brief", "claim", "release"}
+    assert "claude:beside" not in " ".join(commands_in(page))
 
 
 @pytest.mark.parametrize("name", ["claude-subagent-start", "codex-subagent-start"])

@@ -115,12 +115,13 @@ def introduction(
         one_line(f"you are {workspace.identity.actor.holder}, session {session or 'none'}"),
         *(one_line(f"warning: {text}") for text in warnings[:WARNED]),
     ]
-    elsewhere = [c.lease for c in reading.carried if _is_of_another_session(c, context)]
-    carried = [_carried_line(c, reading, context, now) for c in reading.carried]
-    head += carried[:HELD] or ["you carry nothing"]
-    head += [_how_to_resume(reading.views[x.lease_id], context) for x in elsewhere[:1] if x]
-    if len(carried) > HELD:
-        head.append(f"and {len(carried) - HELD} more of yours: {typed('brief')}")
+    own, elsewhere = task_text.by_session(reading, context.family)
+    head += [_carried_line(c, reading, context, now) for c in own[:HELD]] or ["you carry nothing"]
+    for view in elsewhere[:HELD]:
+        layer = _layer(view, workspace.layer)
+        head.append(one_line(f"{view.resource}{layer}: {task_text.held_elsewhere(view, now)}"))
+    if more := len(own[HELD:]) + len(elsewhere[HELD:]):
+        head.append(f"and {more} more of yours: {typed('brief')}")
     head += [one_line(f"taken from you: {task_text.was_taken(x)}") for x in reading.taken[:LISTED]]
     head += [one_line(sentences.noted(note)) for note in reading.notes[:LISTED]]
     for entry in reading.next_up[:1]:
@@ -158,25 +159,7 @@ def _carried_line(carry: Carry, reading: QueueReading, context: AgentContext, no
     layer = "" if view is None else _layer(view, context.workspace.layer)
     title = task_text.titled(carry.task)
     how = task_text.how(carry, view, now)
-    if _is_of_another_session(carry, context):
-        how += ", bound to that session and not renewed by this one"
     return one_line(f"you carry {carry.resource}{layer}: {how}{f' ({title})' if title else ''}")
-
-
-def _is_of_another_session(carry: Carry, context: AgentContext) -> bool:
-    from gitlease.engine.queue.order import Carried
-
-    session = None if carry.lease is None else carry.lease.session
-    return carry.state is Carried.LIVE and session is not None and session not in context.family
-
-
-def _how_to_resume(view: LeaseView, context: AgentContext) -> str:
-    # parks first, so that the lease is held without a gap
-    name, part, session = word(view.resource), _part(view, context), view.session or ""
-    park = typed("park", name, *part, options=("--session", session))
-    claim = typed("claim", name, *part, *_any_option(view), options=context.options)
-    here = one_line(f"if session {session} is over, to resume {name} here")
-    return f"{here}: {park} && {claim}"
 
 
 def _part(view: LeaseView, context: AgentContext) -> list[str]:

@@ -70,16 +70,19 @@ def _show(call: Call, reading: QueueReading) -> None:
     now, actor = call.now(), call.actor
     run = f"session {actor.session}" if actor.session else "no session"
     output.line(f"you are {actor.holder or output.NOBODY}, {run}")
+    own, elsewhere = task_text.by_session(reading, [actor.session] if actor.session else [])
     carrying = [
         (
             c.resource,
             in_layer(call, v, task_text.how(c, v, now)),
             task_text.titled(c.task),
         )
-        for c in reading.carried
+        for c in own
         for v in [lease_of(c, reading)]
     ]
     _section("you carry", _aligned(carrying), CARRIED, otherwise="you carry nothing")
+    others = [f"{call.named(x)}: {task_text.held_elsewhere(x, now)}" for x in elsewhere]
+    _section("your other sessions", others, CARRIED)
     _section("taken from you", [task_text.was_taken(t, now) for t in reading.taken], TAKEN)
     _section("notes", [_noted(n, now) for n in reading.notes], NOTES)
     _section(
