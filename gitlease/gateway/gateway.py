@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 
 from gitlease.core.errors import GitleaseError, LeaseLost
 from gitlease.core.expiry import Moment, holder_has
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor, Lease, State, same_person
 from gitlease.core.moves.operations import Operation, Renew, grant_of
 from gitlease.core.resources.pattern import fold
@@ -142,19 +144,25 @@ class Gateway:
         own = [self.own(session, resource, scope) for resource in resources]
         for resource in (r for r, some in zip(resources, own, strict=True) if not some):
             renew(session, [resource], scope=scope)  # raises the reason
-        now, leases = self.clock.now().wall_ms, [lease for some in own for lease in some]
-        fresh = all(_left(x, now) >= FRESH and not x.parked for x in leases)
+        now, leases = self.clock.now(), [lease for some in own for lease in some]
+        known = [self._known(lease, now) for lease in leases]
+        fresh = all(x.left(now) >= FRESH and not x.lease.parked for x in known)
         binds = session.actor.session is not None and any(x.session is None for x in leases)
         if ttl is None and all(own) and fresh and not binds:
-            for lease in leases:
-                self._deferred.add(lease, session.actor, now)
+            for one in known:
+                self._deferred.add(one, session.actor, now)
             head = self.store.known(self.layer)
             views = session.views_in(head, leases) if head else ()
             return Answer(status="renewed", leases=views, changed=False)
         self._push_deferred(now)
         return renew(session, resources, scope=scope, ttl=ttl)
 
-    def _push_deferred(self, now: int) -> None:
+    def _known(self, lease: Lease, now: Instant) -> _SeenLease:
+        head = self.store.known(self.layer)
+        seen = head.seen(lease) if head else None
+        return _SeenLease(lease, (seen.since or seen.at) if seen else now)
+
+    def _push_deferred(self, now: Instant) -> None:
         operations = self._deferred.take(now)
         for start in range(0, len(operations), MOST - 1):
             some = operations[start : start + MOST - 1]
@@ -181,35 +189,46 @@ class Gateway:
                 return  # the remote cannot be asked now
 
 
+@dataclass(frozen=True, slots=True)
+class _SeenLease:
+    """A lease's record, and since when this gateway has seen it."""
+
+    lease: Lease
+    since: Instant
+
+    def left(self, now: Instant) -> float:
+        """The share of its time that the lease has left, by clocks of which one cannot be set."""
+        wall = self.lease.expires_at - now.wall_ms
+        boot = self.lease.duration_ms - self.since.elapsed_at_most(now)
+        return min(wall, boot) / max(1, self.lease.duration_ms)
+
+
 class _DeferredRenewals:
     """Renewals answered from the record, to be pushed along with another."""
 
     def __init__(self) -> None:
-        self._renewals: dict[str, tuple[Lease, Actor, int]] = {}  # with the time of the request
+        self._renewals: dict[
+            str, tuple[_SeenLease, Actor, Instant]
+        ] = {}  # the last: of the request
         self._lock = threading.Lock()
 
-    def add(self, lease: Lease, actor: Actor, now: int) -> None:
+    def add(self, known: _SeenLease, actor: Actor, now: Instant) -> None:
         with self._lock:
-            self._renewals[lease.lease_id] = lease, actor, now
+            self._renewals[known.lease.lease_id] = known, actor, now
             if len(self._renewals) > MOST_RENEWALS:
                 live = {x: y for x, y in self._renewals.items() if _is_live(y[0], y[2], now)}
                 self._renewals = live if len(live) <= MOST_RENEWALS else {}  # only a courtesy
 
-    def take(self, now: int) -> list[Operation]:
+    def take(self, now: Instant) -> list[Operation]:
         with self._lock:
             renewals, self._renewals = self._renewals, {}
         return [
-            Renew(id=fresh_id(), actor=actor, grants=(grant_of(lease),))
-            for lease, actor, at in renewals.values()
-            if _left(lease, now) < WORTHWHILE and _is_live(lease, at, now)
+            Renew(id=fresh_id(), actor=actor, grants=(grant_of(known.lease),))
+            for known, actor, at in renewals.values()
+            if known.left(now) < WORTHWHILE and _is_live(known, at, now)
         ]
 
 
-def _is_live(lease: Lease, at: int, now: int) -> bool:
+def _is_live(known: _SeenLease, at: Instant, now: Instant) -> bool:
     """Whether a lease has time left, and its holder asked not long ago."""
-    return _left(lease, now) > 0 and now - at < (1 - FRESH) * lease.duration_ms
-
-
-def _left(lease: Lease, now: int) -> float:
-    """The share of its time that a lease has left."""
-    return (lease.expires_at - now) / max(1, lease.duration_ms)
+    return known.left(now) > 0 and at.elapsed_at_most(now) < (1 - FRESH) * known.lease.duration_ms

@@ -185,7 +185,7 @@ class _Batch:
         for request in self._batch:
             if request.key is None:
                 self._accepted.append(request)
-            elif (before := self._keys.outcome(request.key)) is not None:
+            elif (before := self._keys.outcome(request.key, request.actor.holder)) is not None:
                 self._refused[request] = AppliedBefore(before)
             elif request.key in keys:
                 self._refused[request] = Unavailable(SAME, hints=("ask again",))

@@ -1,7 +1,10 @@
 """Idempotency keys: the ids of keyed operations, and the keys that the ledger has seen.
 
 The id of a keyed operation is the request's key and a random part. By the key any gateway finds in
-the ledger what it, or another, has done before; the random part keeps attempts apart.
+the ledger what it, or another, has done before; the random part keeps attempts apart. A key counts
+only where history shows what was done under it, in the name of the request's own holder: whoever
+else may push can guess a key, and write its id, but change nothing as that holder. A renewal that
+history no longer shows is simply made again.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from gitlease.core.frozen import replace
+from gitlease.core.lease import same_person
 from gitlease.core.ledger import RingEntry
 from gitlease.core.moves.operations import Acknowledge, Operation
 from gitlease.engine.ports import LedgerStore, Snapshot
@@ -32,16 +36,25 @@ def keyed(operations: Sequence[Operation], key: str) -> list[Operation]:
 
 
 class KnownKeys:
-    """The outcomes of a ledger's recent keyed requests."""
+    """A ledger's recent keyed requests, and their outcomes."""
 
     def __init__(self, store: LedgerStore, layer: str) -> None:
         self._store, self._layer = store, layer
         self._ledger, self._last = "", RingEntry("", 0, "")
-        self._outcomes: OrderedDict[str, str] = OrderedDict()
+        self._seen: OrderedDict[str, None] = OrderedDict()
 
-    def outcome(self, key: str) -> str | None:
-        """The outcome of the request with this key, None if unknown."""
-        return self._outcomes.get(key)
+    def outcome(self, key: str, holder: str) -> str | None:
+        """The outcome of a holder's request with this key, None if there was none."""
+        if key not in self._seen:
+            return None
+        for event in reversed(self._store.history(self._layer, EVENTS)):
+            if (
+                event.operation[:KEY] == key
+                and event.kind in OUTCOMES
+                and same_person(event.by, holder)
+            ):
+                return event.kind
+        return None
 
     def learn(self, head: Snapshot) -> None:
         """Learn the keys up to a head; those of a replaced ledger are forgotten."""
@@ -52,7 +65,7 @@ class KnownKeys:
         if header.ledger_id == self._ledger and ring[-1] == last:
             return
         if header.ledger_id != self._ledger or last not in ring:
-            self._outcomes.clear()
+            self._seen.clear()
             for event in reversed(self._store.history(self._layer, EVENTS)):
                 self._keep(event.operation, event.kind)
             last = RingEntry("", 0, "")
@@ -63,6 +76,6 @@ class KnownKeys:
 
     def _keep(self, operation: str, outcome: str) -> None:
         if len(operation) == 2 * KEY and outcome in OUTCOMES:
-            self._outcomes.setdefault(operation[:KEY], outcome)
-            while len(self._outcomes) > KEPT:
-                self._outcomes.popitem(last=False)
+            self._seen.setdefault(operation[:KEY])
+            while len(self._seen) > KEPT:
+                self._seen.popitem(last=False)

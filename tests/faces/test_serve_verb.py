@@ -188,8 +188,14 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, str], str, i
     calls: list[tuple[dict[str, str], str, int, str]] = []
 
     def serve(
-        repositories: Mapping[str, str], host: str, port: int, prog: str, names: Sequence[str]
+        repositories: Mapping[str, str],
+        host: str,
+        port: int,
+        prog: str,
+        names: Sequence[str],
+        rate: float,
     ) -> int:
+        assert rate == 1_000
         calls.append((dict(repositories), host, port, " ".join([prog, *names])))
         return 3
 

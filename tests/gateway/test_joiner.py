@@ -19,7 +19,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor
 from gitlease.core.ledger import RING_SIZE
 from gitlease.core.moves.operation_json import read_step, write_step
-from gitlease.core.moves.operations import Claim, Create, Operation
+from gitlease.core.moves.operations import Claim, Create, Operation, Release
 from gitlease.core.moves.step_record import decide
 from gitlease.core.moves.transitions import create
 from gitlease.core.policy import DEFAULT_POLICY
@@ -202,6 +202,16 @@ def test_a_request_that_is_sent_again_is_known(gate: Gate) -> None:
     with pytest.raises(AppliedBefore):
         claim(gate.session(jo, key=KEY), names)
     assert gate.remote.requests.count("push") == pushes
+
+
+def test_a_key_that_somebody_else_wrote_burns_nothing(gate: Gate) -> None:
+    """S6: who may push can guess a key, and write an id that begins with it."""
+    jo, kim = PEOPLE[:2]
+    released = Release(id=KEY + fresh_id(), actor=kim, resource=parse_resource("b"), note="x")
+    gate.asks(kim, released)
+    assert claim(gate.session(jo, key=KEY), [parse_resource("a")]).status == "claimed"
+    with pytest.raises(AppliedBefore):
+        claim(gate.session(jo, key=KEY), [parse_resource("a")])
 
 
 def test_a_key_that_landed_elsewhere_grants_nothing_anew(gate: Gate) -> None:

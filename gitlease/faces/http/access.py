@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
 from gitlease.gateway.tokens import Token
 
-RATE, BURST = 100.0, 200.0  # requests a second of a token, and how many may come at once
+RATE = 1_000  # requests a second of a token; twice as many may come at once
 REALM = 'Bearer realm="gitlease"'
 
 
@@ -65,9 +66,14 @@ class Access:
     """
 
     def __init__(
-        self, find_token: Callable[[str, int], Token | None], *, hosts: AllowedHosts
+        self,
+        find_token: Callable[[str, int], Token | None],
+        *,
+        hosts: AllowedHosts,
+        rate: float = RATE,
     ) -> None:
         self._find_token, self._hosts = find_token, hosts
+        self.rate, self.burst = rate, 2.0 * rate  # a second, and at once
         self._buckets: dict[str, tuple[float, float]] = {}
         self._lock = threading.Lock()
 
@@ -134,15 +140,17 @@ class Access:
     def _count(self, token: str) -> None:
         now = time.monotonic()
         with self._lock:
-            left, at = self._buckets.get(token, (BURST, now))
-            left = min(BURST, left + (now - at) * RATE)
-            self._buckets[token] = max(0.0, left - 1.0), now
+            left, at = self._buckets.get(token, (self.burst, now))
+            left = min(self.burst, left + (now - at) * self.rate)
+            self._buckets[token] = (left - 1.0 if left >= 1.0 else left), now
         if left < 1.0:
+            seconds = math.ceil((1.0 - left) / self.rate)
             raise Refused(
                 429,
                 "too_many_requests",
-                f"more than {RATE:g} requests a second",
-                headers={"Retry-After": "1"},
+                f"more than {self.rate:g} requests a second of one token: come again in {seconds}s",
+                "gitlease serve --rate N allows more, on the gateway's machine",
+                headers={"Retry-After": str(seconds)},
             )
 
 

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 
 from gitlease.core.errors import GitleaseError
 from gitlease.faces.http import events, fields, leases, openapi, openintent, spor
-from gitlease.faces.http.access import Access, AllowedHosts, Refused
+from gitlease.faces.http.access import RATE, Access, AllowedHosts, Refused
 from gitlease.faces.http.board import BoardPages
 from gitlease.faces.http.openapi import ApiOperation
 from gitlease.faces.http.request_handler import RequestHandler, failed
@@ -217,11 +217,16 @@ def application(apps: Mapping[str, GatewayApp]) -> Starlette:
     return made
 
 
-def gateway_app(gateway: Gateway, tokens: Tokens, *, hosts: AllowedHosts) -> GatewayApp:
-    """The application of one gateway, for callers with tokens and requests to these hosts."""
+def gateway_app(
+    gateway: Gateway, tokens: Tokens, *, hosts: AllowedHosts, rate: float = RATE
+) -> GatewayApp:
+    """The application of one gateway, for callers with tokens and requests to these hosts.
+
+    ``rate`` is the number of requests a second that a token may send.
+    """
     follower = Follower(gateway.store, gateway.layer)
     gateway.on_head = follower.notice
-    return GatewayApp(gateway, follower, Access(tokens.holder_of, hosts=hosts), tokens)
+    return GatewayApp(gateway, follower, Access(tokens.holder_of, hosts=hosts, rate=rate), tokens)
 
 
 async def _no_route(_request: Request, error: Exception) -> Response:

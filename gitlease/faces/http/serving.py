@@ -16,13 +16,14 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gitlease.core.errors import Invalid
-from gitlease.faces.http.access import AllowedHosts, is_loopback
+from gitlease.faces.http.access import RATE, AllowedHosts, is_loopback
 from gitlease.faces.http.app import application, gateway_app
 from gitlease.wiring.gateway import open_gateway, open_tokens
 
 DRAIN = 30  # seconds to answer pending requests at the end
 HEAD_SECONDS = 10.0  # for the head of a request to arrive
 MOST_CONNECTIONS = 800  # each is a file, of which a process usually may have 1,024
+MOST_IDLE_OF_PEER = 200  # connections of one address without a request; the oldest is closed
 
 
 def hosts_of(host: str, names: Sequence[str] = ()) -> AllowedHosts:
@@ -90,6 +91,15 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._expect_head()
+        peer = self._peer()
+        alike = [x for x in self.connections if isinstance(x, PatientProtocol)]
+        idle = [x for x in alike if x._peer() == peer and x._late is not None]
+        if len(idle) > MOST_IDLE_OF_PEER:
+            min(idle, key=lambda x: x._late.when() if x._late else 0.0).transport.close()
+
+    def _peer(self) -> object:
+        at = self.transport.get_extra_info("peername")
+        return at[0] if at else None
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -127,14 +137,16 @@ def serve(
     prog: str,
     *,
     names: Sequence[str] = (),
+    rate: float = RATE,
 ) -> int:
     """Serve clones, given by name and folder, until a signal; ``""`` is at the root.
 
-    ``names`` are further hosts that requests may be addressed to. Raises what opening a clone may.
+    ``names`` are further hosts that requests may be addressed to, ``rate`` the requests a second of
+    a token. Raises what opening a clone may.
     """
     sockets, hosts = listen(host, port), hosts_of(host, names)
     apps = {
-        name: gateway_app(open_gateway(folder), open_tokens(folder), hosts=hosts)
+        name: gateway_app(open_gateway(folder), open_tokens(folder), hosts=hosts, rate=rate)
         for name, folder in repositories.items()
     }
     server = server_of(application(apps), host, port)

@@ -14,7 +14,7 @@ from support.remotes import Remote
 from support.running import Desk, until
 
 from gitlease.core.errors import Invalid
-from gitlease.faces.http import access, board, events
+from gitlease.faces.http import board, events
 from gitlease.gateway.tokens import COOKIE_LASTS, LINK_LASTS, Token, Tokens
 from gitlease.wiring.gateway import open_tokens
 
@@ -186,10 +186,9 @@ def test_a_stream_begins_with_what_is_known_where_the_remote_is_away(
 
 
 def test_guesses_of_links_have_a_rate_and_write_nothing(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    served: Served,
 ) -> None:
-    monkeypatch.setattr(access, "RATE", 0.0)
-    monkeypatch.setattr(access, "BURST", 2.0)
+    served.app._access.rate, served.app._access.burst = 1e-6, 2.0
     kept = served.folder / ".git" / "gitlease" / "serve" / "tokens.json"
     link(served)
     before = kept.stat().st_mtime_ns, kept.stat().st_ino

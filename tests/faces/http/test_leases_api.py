@@ -19,7 +19,6 @@ from support.remotes import Remote
 from support.running import Desk, until
 
 from gitlease.faces.codes import CODES
-from gitlease.faces.http import access
 from gitlease.faces.http.request_handler import MOST_BYTES, PROBLEM
 
 
@@ -260,15 +259,12 @@ def test_other_sites_and_other_names_are_turned_away(jo: httpx.Client) -> None:
     assert "access-control-allow-origin" not in jo.get("/v1/leases").headers
 
 
-def test_a_token_that_asks_too_often_is_slowed_down(
-    gate: Served, jo: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(access, "BURST", 5.0)
-    monkeypatch.setattr(access, "RATE", 1e-6)
+def test_a_token_that_asks_too_often_is_slowed_down(gate: Served, jo: httpx.Client) -> None:
+    gate.app._access.rate, gate.app._access.burst = 0.1, 5.0
     assert [jo.get("/v1/leases").status_code for _ in range(5)] == [200] * 5
     answer = jo.get("/v1/leases")
     refused(answer, 429, "too_many_requests")
-    assert answer.headers["retry-after"] == "1"
+    assert 1 <= int(answer.headers["retry-after"]) <= 10
     assert gate.ask("kim", "GET", "/v1/leases").status_code == 200, "each has a rate of its own"
 
 

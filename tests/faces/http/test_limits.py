@@ -96,6 +96,18 @@ def test_who_never_asks_to_the_end_is_hung_up_on(
             pass  # until the other side closes it
 
 
+def test_many_idle_connections_of_one_peer_keep_nobody_out(
+    gate: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MOST_IDLE_OF_PEER", 4)
+    idle = [opened(gate, b"") for _ in range(12)]
+    for connection in idle[:-4]:
+        assert connection.recv(1) == b"", "the oldest are closed"
+    assert gate.ask("jo", "GET", "/v1/leases").status_code == 200
+    for connection in idle:
+        connection.close()
+
+
 def test_who_has_asked_is_not_hung_up_on(gate: Served) -> None:
     gate.ask("jo", "GET", "/v1/leases").raise_for_status()
     (connection,) = gate.server.server_state.connections
@@ -105,11 +117,8 @@ def test_who_has_asked_is_not_hung_up_on(gate: Served) -> None:
     assert gate.server.server_state.connections == {connection}
 
 
-def test_guesses_share_one_rate_and_take_nobody_elses(
-    gate: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(access, "RATE", 0.0)
-    monkeypatch.setattr(access, "BURST", 3.0)
+def test_guesses_share_one_rate_and_take_nobody_elses(gate: Served) -> None:
+    gate.app._access.rate, gate.app._access.burst = 1e-6, 3.0
     with httpx.Client(base_url=gate.url, trust_env=False) as stranger:
         found = [
             stranger.get("/v1/leases", headers={"Authorization": f"Bearer glt_{n}"}).status_code

@@ -15,7 +15,6 @@ from support.gateway import Served, serving
 from support.remotes import Servers, open_remote
 from support.repos import make_clone
 
-from gitlease.faces.http import access
 from gitlease.faces.http.app import OPERATIONS
 from gitlease.faces.http.openapi import ApiOperation
 
@@ -37,7 +36,6 @@ def gate(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator
         pytest.MonkeyPatch.context() as patch,
         open_remote("path", folder / "remote", servers=servers) as remote,
     ):
-        patch.setattr(access, "BURST", 1e9)
         for name, value in remote.env.items():
             patch.setenv(name, value)
         clone = make_clone(remote, folder / "clone", "gate@example.com", "Gate")

@@ -148,6 +148,21 @@ def test_a_lapsed_lease_is_reclaimed_only_where_that_is_asked(
     assert body["holder"]["by"] == KIM
 
 
+def test_a_heartbeat_is_pushed_by_a_clock_that_cannot_be_set(
+    jo: httpx.Client, project: Served, manual_clock: ManualClock
+) -> None:
+    """S3: by the wall clock, set back, the lease would look fresh until it is lost."""
+    do(jo, "claim")
+    manual_clock.advance(60)
+    before = project.pushes()
+    do(jo, "renew")
+    assert project.pushes() == before, "it is fresh"
+    manual_clock.skew(-3_600)
+    manual_clock.advance(400)
+    assert leased(do(jo, "renew"), "renewed")
+    assert project.pushes() == before + 1
+
+
 def test_a_lapsed_task_that_is_asked_for_by_name_is_taken_over(
     jo: httpx.Client, kim: httpx.Client, manual_clock: ManualClock
 ) -> None:

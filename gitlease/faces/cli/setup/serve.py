@@ -35,6 +35,13 @@ def read_port(text: str) -> int:
     return int(text)
 
 
+def read_rate(text: str) -> int:
+    """Return requests a second. UsageError if it is not a whole number of them."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text) >= 1):
+        raise UsageError(f"invalid rate {shown(text)}: expected 1-999999 requests a second")
+    return int(text)
+
+
 def read_host(text: str) -> str:
     """Return a name or an address to listen on. UsageError if it cannot be one."""
     if not re.fullmatch(r"[A-Za-z0-9.:_%-]{1,253}", text):
@@ -109,6 +116,12 @@ it, for any address; --allow-host adds the names they use.""",
     help="Also answer requests for this name, for example from a proxy; repeatable.",
 )
 @option(
+    "--rate",
+    metavar="N",
+    type=read_rate,
+    help="The requests a second that each token may send (default: 1000).",
+)
+@option(
     "--repo",
     metavar="NAME=DIR",
     multiple=True,
@@ -126,18 +139,20 @@ def serve_verb(
     host: str | None,
     port: int | None,
     names: Sequence[str],
+    rate: int | None,
     repo: Sequence[str],
 ) -> int | None:
     if part is not None and action is None:
         raise UsageError(f"token needs one of {', '.join(ACTIONS)}")
     of_add = {"--name": name, "--scopes": scopes, "--expires": expires}
     of_server = {"--host": host, "--port": port, "--repo": repo, "--allow-host": names}
+    of_server |= {"--rate": rate}
     if part is not None:
         refuse_options(of_server, f"token {action}")
     if action != "add":
         refuse_options(of_add, f"token {action}" if part else "serve")
     if part is None or action is None:
-        return _serve(call, host or HOST, port or PORT, names, repo)
+        return _serve(call, host or HOST, port or PORT, names, rate, repo)
     if (who is None) != (action == "list"):
         needs = {"add": "needs an EMAIL", "list": "takes no more words"}
         raise UsageError(f"token {action} {needs.get(action, 'needs an ID or a NAME')}")
@@ -150,7 +165,9 @@ def serve_verb(
     return None
 
 
-def _serve(call: Call, host: str, port: int, names: Sequence[str], repo: Sequence[str]) -> int:
+def _serve(
+    call: Call, host: str, port: int, names: Sequence[str], rate: int | None, repo: Sequence[str]
+) -> int:
     from importlib.util import find_spec
 
     elsewhere = {"--layer": call.layer, "--local": call.local, "--remote": call.remote}
@@ -160,7 +177,7 @@ def _serve(call: Call, host: str, port: int, names: Sequence[str], repo: Sequenc
         raise Invalid(
             f"serve needs {' and '.join(missing)}, which is not installed", hints=(EXTRA,)
         )
-    from gitlease.faces.http.access import is_loopback
+    from gitlease.faces.http.access import RATE, is_loopback
 
     if not is_loopback(host):
         output.warn(
@@ -172,7 +189,7 @@ def _serve(call: Call, host: str, port: int, names: Sequence[str], repo: Sequenc
     from gitlease.faces.http.serving import serve
 
     gc.enable()  # this may last for months
-    return serve(found, host, port, call.prog, names=names)
+    return serve(found, host, port, call.prog, names=names, rate=rate or RATE)
 
 
 def _repositories(call: Call, repo: Sequence[str]) -> dict[str, str]:
