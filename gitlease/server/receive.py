@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError
@@ -27,9 +28,14 @@ from gitlease.server.ledger import judge_ledger
 from gitlease.server.lines import MAX_LEDGERS, RefMove, is_ledger, layer_of, read_moves, split
 from gitlease.server.objects import bounded_memory, open_pushed
 from gitlease.server.refs import heads_of, read_refs
+from gitlease.settings.schema import FILE
 from gitlease.settings.server import BLOCK, ServerSettings, project_settings, server_settings
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.records import HEADER_FILE
+
+if TYPE_CHECKING:
+    from gitlease.server.work import WorkGuard
+    from gitlease.settings.sources import Settings
 
 SHOWN = 10  # findings that are printed
 HELD, FAULT = "held", "fault"
@@ -103,6 +109,7 @@ class _Push:
         self._environ, self._now = environ, now_ms
         self._objects: GitObjects | None = None
         self.warnings: list[str] = []
+        # Who could bring settings along could unguard what they touch: those before count as well.
         self._project, self._problem = project_settings(repository)
         # The project may have moved its ledgers since the hook was installed.
         prefixes = list(dict.fromkeys((settings.prefix, self._project.ref_prefix)))
@@ -163,19 +170,30 @@ class _Push:
         if self._problem:
             self.warnings.append(f"{self._problem}: tasks are looked for in the default places")
         after = {move.ref: move.new for move in self._ledgers}
-        layers = (GLOBAL_LAYER, self._project.layer)
-        heads = heads_of(self._refs, layers, self._prefixes, after)
+        moved = [
+            x for x in self._work if self._refs.main and self._refs.moved(x.ref) == self._refs.main
+        ]
+        each = [self._project]
+        for move in moved:
+            settings, problem = project_settings(self._repository, move.new)
+            self.warnings += [f"{problem}: it would be without settings"] if problem else []
+            each.append(settings)
+        layers = dict.fromkeys((GLOBAL_LAYER, *(settings.layer for settings in each)))
+        prefixes = dict.fromkeys((*self._prefixes, *(settings.ref_prefix for settings in each)))
+        heads = heads_of(self._refs, list(layers), list(prefixes), after)
         if not heads:
             return
         guard = WorkGuard(
             self._repository,
-            self._project,
+            [settings.tasks for settings in each],
             self._opened(),
             heads,
             self._refs,
             pusher=self._worker(),
             now_ms=self._now,
         )
+        for move in moved:
+            yield from self._check_settings(guard, each[0], each[1 + moved.index(move)], move)
         findings = guard.check(self._work)
         self.warnings += guard.warnings
         lines = []
@@ -195,6 +213,21 @@ class _Push:
         if len(lines) > SHOWN:
             more = len(lines) - SHOWN
             yield Refusal("", HELD, f"and {more if len(lines) < FINDINGS else 'many'} more")
+
+    def _check_settings(
+        self, guard: WorkGuard, before: Settings, after: Settings, move: RefMove
+    ) -> Iterator[Refusal]:
+        # Settings that take the guard from a live lease of another come when it has ended.
+        lost = guard.unguarded(before.tasks, after.tasks, move.new)
+        if before.layer not in (after.layer, GLOBAL_LAYER):
+            lost += [x for x in guard.others(before.layer) if x not in lost]
+        if after.ref_prefix != before.ref_prefix and before.ref_prefix != self._settings.prefix:
+            lost += [x for x in guard.others() if x not in lost]
+        hints = ("change the settings when it has ended",)
+        for lease in lost[:SHOWN]:
+            until = rfc3339(lease.expires_at)
+            line = f"{FILE} would no longer guard {lease.resource}, of {lease.holder} until {until}"
+            yield Refusal(move.ref, "settings", line, hints)
 
     def _refusals(self, judge: Callable[[], Iterable[Refusal]], ref: str) -> list[Refusal]:
         try:

@@ -22,17 +22,22 @@ from gitlease.core.resources.resource import parse_resource
 from gitlease.core.trailers import Named
 from gitlease.git.changes import committed
 from gitlease.git.changes_push import lost_commits
-from gitlease.git.changes_raw import Changed, paths_between
-from gitlease.git.objects import GitObjects
+from gitlease.git.changes_raw import NO_RENAMES, Changed, differs, paths_between, read
+from gitlease.git.objects import TREE, GitObjects, object_id
 from gitlease.git.query import ask, ask_line
 from gitlease.git.repository import Repository
 from gitlease.git.rev_range import rev_range
-from gitlease.guard.changes_tasks import TaskTouched, task_status_changes, touched
+from gitlease.guard.changes_tasks import (
+    TaskParser,
+    TaskTouched,
+    task_status_changes,
+    touched,
+)
 from gitlease.guard.rules import GuardFinding, Severity, Touched, Viewpoint, names_grant
 from gitlease.server.changes import changes_of
 from gitlease.server.lines import RefMove
 from gitlease.server.refs import ServerRefs
-from gitlease.settings.sources import Settings
+from gitlease.settings.sources import Tasks
 from gitlease.store.tree import LEASE_FOLDERS, GitRecords, read_ledger
 
 MAX_COMMITS = 10_000
@@ -71,7 +76,7 @@ class WorkGuard:
     def __init__(
         self,
         repository: Repository,
-        settings: Settings,
+        tasks: Sequence[Tasks],
         objects: GitObjects,
         heads: Sequence[tuple[str, str]],
         refs: ServerRefs,
@@ -79,12 +84,14 @@ class WorkGuard:
         pusher: Pusher,
         now_ms: int,
     ) -> None:
-        self._repository, self._settings = repository, settings
-        self._objects = objects
+        self._repository, self._objects = repository, objects
+        each = [one for n, one in enumerate(tasks) if one not in tasks[:n]]
+        self._parsers = [(one, TaskParser(one)) for one in each]
         self._refs = refs
         self._ledgers = [(layer, read_ledger(objects, oid)) for layer, oid in heads]
         self._holders = pusher.holders or ()
-        self._now = now_ms
+        self._pusher = Actor(holder=self._holders[0] if self._holders else "")
+        self._moment = Moment(now=_instant(now_ms), seen=_written)
         self.warnings: dict[str, None] = {}
         self._blocking: dict[tuple[str, str], GuardFinding] = {}
         self._warned: dict[tuple[str, str], GuardFinding] = {}
@@ -142,7 +149,7 @@ class WorkGuard:
             return []
         from gitlease.guard.commit_facts import CommitReader
 
-        reader = CommitReader(self._repository, self._settings.tasks)
+        reader = CommitReader(self._repository, self._parsers[0][0])
         layers = {layer for layer, _ in self._ledgers}
         groups: dict[tuple[int, frozenset[Named]], list[str]] = {}
         for number, group in enumerate(landing):
@@ -171,24 +178,60 @@ class WorkGuard:
             raise _Enough
 
     def _touched(self, changed: Sequence[Changed]) -> list[Touched]:
-        tasks, objects = self._settings.tasks, self._objects
         named: list[TaskTouched] = []
         for start in range(0, len(changed), TASKS_AT_ONCE):
             some = changed[start : start + TASKS_AT_ONCE]
-            named += (found := task_status_changes(self._repository, tasks, some, objects))
-            self._tasks += len(found)
+            for parsed in self._parsers:
+                named += (found := self._tasks_of(some, *parsed))
+                self._tasks += len(found)
             if self._tasks > MAX_TASKS:
                 raise _unjudged(f"more than {MAX_TASKS} task files cannot be judged")
         paths = self._group.paths
         return [x for x in touched(changed, named) if paths is None or x.path in paths]
 
+    def _tasks_of(
+        self, changed: Sequence[Changed], tasks: Tasks, parser: TaskParser
+    ) -> list[TaskTouched]:
+        return task_status_changes(self._repository, tasks, changed, self._objects, parser)
+
+    def others(self, layer: str = "") -> list[Lease]:
+        """The live leases of others in a layer, or in all of them."""
+        return [
+            x
+            for name, ledger in self._ledgers
+            if layer in ("", name)
+            for x in ledger.every_lease()
+            if self._blocks(ledger, x)
+        ]
+
+    def unguarded(self, before: Tasks, after: Tasks, commit: str) -> list[Lease]:
+        """The live leases of others whose task's file is one by ``before`` only, in a commit."""
+        if before == after or not commit or not self.others():
+            return []
+        empty, _ = object_id(TREE, b"", len(commit) // 2)
+        every = list(read(differs(self._repository, empty, commit, NO_RENAMES)))
+        names = []
+        for tasks in (before, after):
+            found = self._tasks_of(every, tasks, TaskParser(tasks))
+            if len(found) > MAX_TASKS:
+                raise _unjudged(f"more than {MAX_TASKS} task files cannot be judged")
+            names.append({x.path: x.names for x in found})
+        lost = {
+            name for path, some in names[0].items() for name in some - names[1].get(path, set())
+        }
+        return [x for x in self.others() if x.resource.key in lost]
+
+    def _blocks(self, ledger: Ledger, lease: Lease) -> bool:
+        if not self._theirs(lease):
+            return False
+        view = Viewpoint(self._pusher, ledger.header.policy, self._moment)
+        return view.severity(lease) is Severity.BLOCK
+
     def _judged(self, some: Sequence[Touched]) -> Iterator[GuardFinding]:
-        pusher = Actor(holder=self._holders[0] if self._holders else "")
         for layer, ledger in self._ledgers:
             leases = (x for x in self._leases(ledger, some) if not self._is_own(layer, x))
             while chunk := list(islice(leases, LEASES_AT_ONCE)):
-                moment = Moment(now=_instant(self._now), seen=_written)
-                view = Viewpoint(pusher, ledger.header.policy, moment)
+                view = Viewpoint(self._pusher, ledger.header.policy, self._moment)
                 yield from view.judge(some, chunk)
 
     def _leases(self, ledger: Ledger, some: Sequence[Touched]) -> Iterator[Lease]:

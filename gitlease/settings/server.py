@@ -139,13 +139,13 @@ def _identity(word: str) -> str:
         raise Invalid(f"git config {IDENTITY_KEY}: {error.message}") from None
 
 
-def project_settings(repository: Repository) -> tuple[Settings, str]:
-    """What the project's own file says at HEAD; why it cannot be used, ``""`` where it can.
+def project_settings(repository: Repository, at: str = "HEAD") -> tuple[Settings, str]:
+    """The settings in the project's own file at a commit (``""``: none), and why they are unusable.
 
     Raises Invalid where git does not answer.
     """
     usual = {name: Found(key.default, BUILT_IN) for name, key in KEYS.items()}
-    commit = ask_line(repository, "rev-parse", "-q", "--verify", "HEAD^{commit}")
+    commit = at and ask_line(repository, "rev-parse", "-q", "--verify", f"{at}^{{commit}}")
     try:
         found = committed_settings(repository, commit) if commit else {}
         return settings_of(usual | found), ""

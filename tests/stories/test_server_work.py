@@ -443,6 +443,41 @@ def test_a_layer_of_the_project_is_guarded_too(jo: User, kim: User) -> None:
     held(push(kim), "src/api/login.py")
 
 
+SETTINGS = {
+    "files": "tasks: {files: ['todo/**/*.md']}\n",
+    "fields": "tasks: {fields: {id: ticket}}\n",
+    "broken": "tasks: [\n",
+    "gone": None,
+}
+
+
+@pytest.mark.parametrize("how", SETTINGS)
+def test_settings_take_the_guard_from_no_live_lease(jo: User, kim: User, how: str) -> None:
+    """S7: neither at once, nor in two pushes."""
+    if how in ("gone", "broken"):
+        kim.put(".gitlease.yaml", "tasks: {files: ['work/**/*.md']}\n")
+        kim.git("mv", "tasks", "work")
+        kim.git("commit", "-q", "-m", "settings")
+        lands(push(kim))
+        jo.git("pull", "-q")
+    folder = "work" if how in ("gone", "broken") else "tasks"
+    jo.claim("F002")
+    text = SETTINGS[how]
+    if text is None:
+        kim.git("rm", "-q", ".gitlease.yaml")
+    else:
+        kim.put(".gitlease.yaml", text)
+    kim.git("commit", "-q", "-m", "settings")
+    done = push(kim)
+    assert done.returncode == 1, done.stderr
+    assert "refused refs/heads/main (settings): .gitlease.yaml would no longer guard" in done.stderr
+    assert "F002" in done.stderr
+    kim.saves(f"{folder}/F002.md")
+    held(push(kim, "HEAD:topic"), f"{folder}/F002.md")
+    jo.release("F002")
+    lands(push(kim))
+
+
 @pytest.mark.slow
 def test_settings_that_cannot_be_read_are_pointed_out(jo: User, kim: User) -> None:
     jo.claim("src/api/")
