@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 WAITS = (1, 2, 5, 15)  # minutes of a wait that a refusal suggests: the first that is enough
 MINUTE = timedelta(minutes=1)
+AGENT_WAIT = 120  # seconds that agents' shell tools give a command by default
 Steps = dict[str, str]
 """Commands with their purposes."""
 
@@ -167,7 +168,10 @@ def _time_to_wait(call: Call, error: GitleaseError) -> str:
     free = max(x.expires_at for x in error.views) if known is None else moment_of(known)
     left = free - call.now()
     minutes = -(-left // MINUTE)
-    return format_duration(next((x for x in WAITS if x >= minutes), minutes) * 60)
+    seconds = next((x for x in WAITS if x >= minutes), minutes) * 60
+    if call.for_agent:
+        seconds = min(seconds, AGENT_WAIT)
+    return format_duration(seconds)
 
 
 def advice(call: Call, error: GitleaseError) -> Sequence[str]:

@@ -51,9 +51,9 @@ def common_dir_of(git_dir: str) -> str:
 
 
 def has_traces(common_dir: str) -> bool:
-    """Whether any command of gitlease has left private state in a clone."""
+    """Whether any command of gitlease has left private state in a clone, if only its folder."""
     with contextlib.suppress(OSError):
-        return any(name != ASKED for name in os.listdir(os.path.join(common_dir, "gitlease")))
+        return os.listdir(os.path.join(common_dir, "gitlease")) != [ASKED]
     return False
 
 
@@ -83,6 +83,7 @@ def note_asked(common_dir: str, *, answered: bool) -> None:
             replace_file(file, b"no ledger\n", dated=asked_at)
         else:
             os.unlink(file)
+            os.rmdir(os.path.dirname(file))
 
 
 def _root_around(folder: str) -> str | None:

@@ -95,8 +95,10 @@ class Seats:
             guard_mode=self.mode,
             landing_release="never",
             guard_offline=self.offline,
+            guard_timeout=5,
             tasks=SimpleNamespace(files=("tasks/**/*.md",)),
         )
+        space.again = lambda **_: space
         actor = space.identity.actor
         folder = str(self.root / ".git" / "gitlease")
         space.inbox = InboxFolder(folder, actor.holder, actor.session)
@@ -228,7 +230,7 @@ def test_what_another_holds_is_not_edited(desks: tuple[Desk, Seats], name: str) 
     for part in ("session build-7 on laptop", "branch main", "until 12:15:00Z", "rate limits"):
         assert part in why
     assert why.count("\n") == (2 if host == "codex" else 1)  # both sides of a rename
-    assert "gitlease next; to wait until it is free: gitlease claim /src/auth --wait 15m" in why
+    assert "gitlease next; to wait until it is free: gitlease claim /src/auth --wait 2m" in why
     assert "takeover" not in why
     assert "revoke" not in why
 
@@ -272,7 +274,7 @@ def test_the_file_of_a_claimed_task_is_its_holders(desks: tuple[Desk, Seats]) ->
     data = json.dumps({"cwd": str(seats.root), "tool_input": tool}).encode()
     why = denied("claude", seats.send("claude-before-edit", data)[0])
     assert "lease of F001" in why
-    assert "gitlease claim F001 --wait 15m" in why
+    assert "gitlease claim F001 --wait 2m" in why
 
 
 def test_links_count_where_they_lead_to(desks: tuple[Desk, Seats], tmp_path: Path) -> None:
@@ -326,7 +328,7 @@ def test_a_command_repeats_the_session_where_the_terminal_does_not_know_it(
     ada.ok("claim", "src/")
     seats.options = ("--session", "cursor:c0a80101")
     why = denied("cursor", seats.send("cursor-before-edit")[0])
-    assert "gitlease claim /src --wait 15m --session cursor:c0a80101" in why
+    assert "gitlease claim /src --wait 2m --session cursor:c0a80101" in why
 
 
 # --- faults let edits through -------------------------------------------------------------------
@@ -578,7 +580,7 @@ def test_what_was_lost_is_told_once(desks: tuple[Desk, Seats], name: str) -> Non
     amy, seats = desks
     host, _ = words(name)
     own = SESSIONS[host]
-    (seats.root / ".git" / "gitlease" / "state").mkdir(parents=True)
+    (seats.root / ".git" / "gitlease").mkdir(parents=True)
     seats.desk.ok("claim", "a/", "--session", own)
     amy.clock.advance(100_000)
     answer, _ = seats.send(name)
@@ -599,7 +601,7 @@ def test_what_is_left_to_the_background_is_answered_at_once(
     started: list[list[str]] = []
     monkeypatch.setattr(detached, "start_detached", lambda words, cwd: started.append(words))
     gitlease_folder = seats.root / ".git" / "gitlease"
-    (gitlease_folder / "state").mkdir(parents=True)
+    gitlease_folder.mkdir(parents=True)
     host, word = words(name)
     if word == "after-tool":
         seats.desk.ok("claim", "src/", "--session", SESSIONS[host])
@@ -700,6 +702,9 @@ def test_the_verb_installs_shows_and_uninstalls(clones: Clones) -> None:
     assert "hint: Codex skips new and changed hooks until they are trusted" in told.stderr
     gitlease(one, "agent", "codex", "uninstall")
     assert git(one, "status", "--porcelain") == ""
+    for verb in ("agent", "mcp"):
+        words = (verb, *(("codex", "status") if verb == "agent" else ("status", "codex")))
+        assert gitlease(one, *words).returncode == 1
     for odd in (("emacs", "install"), ("claude", "--fly"), ("claude", "install", "now")):
         assert gitlease(one, "agent", *odd).returncode == 2
 

@@ -23,6 +23,7 @@ LONGEST_CONTEXT = 2_400  # characters: about 600 tokens
 LONGEST_LINE = 240
 LONGEST_PATH = 120
 LISTED = 5
+WAIT = "2m"  # within what hosts give a shell command by default
 HELD = 5  # own leases listed at the start
 WARNED = 3
 
@@ -79,7 +80,7 @@ def denial(found: Sequence[Blocked], now: datetime, context: AgentContext) -> st
     """Return why an edit is denied, and what to do meanwhile."""
     view, options = found[0].view, context.options
     wait = typed(
-        *("claim", word(view.resource), "--wait", "15m", *_part(view, context), *_any_option(view)),
+        *("claim", word(view.resource), "--wait", WAIT, *_part(view, context), *_any_option(view)),
         options=options,
     )
     free = typed("next", options=options)

@@ -12,7 +12,7 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import moment_of
 from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
-from gitlease.core.resources.resource import WHOLE, reads_as_name
+from gitlease.core.resources.resource import WHOLE, Resource, reads_as_name
 from gitlease.core.view import LeaseView
 from gitlease.engine import claim, end, govern, hold
 from gitlease.engine.answers import Answer, ClaimOptions
@@ -121,7 +121,7 @@ def _renew(caller: ToolCaller, values: Values) -> ToolAnswer:
 
 
 def _extend(caller: ToolCaller, values: Values) -> ToolAnswer:
-    resource = caller.resource(values["resource"])
+    resource = _only(caller, values)
     answer = hold.extend(caller.ledger, resource, values["duration"], scope=values.get("scope"))
     capped = {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
     warning = ("capped to the maximum of the ledger's policy",)
@@ -232,10 +232,18 @@ def _wait(caller: ToolCaller, values: Values) -> ToolAnswer:
 
 
 def _note(caller: ToolCaller, values: Values) -> ToolAnswer:
-    resource = caller.resource(values["resource"])
+    resource = _only(caller, values)
     answer = govern.note(caller.ledger, resource, values["text"])
     line = f"left a note on {resource}"
     return ToolAnswer(body=wire.changed(answer), lines=[line], warnings=answer.warnings)
+
+
+def _only(caller: ToolCaller, values: Values) -> Resource:
+    """The resource of a tool that takes one."""
+    words = values["resources"]
+    if len(words) != 1:
+        raise UsageError("this takes one resource at a time", hints=("call it for each",))
+    return caller.resource(words[0])
 
 
 def _held(view: LeaseView, now: datetime) -> str:
@@ -272,7 +280,6 @@ def _flag(about: str) -> RequestField:
 SCOPE = RequestField(fields.SCOPE.read, {"type": "string"}, "A part of the work.")
 TTL = _duration("15m, 2h or seconds.")
 RESOURCES = _words("")
-RESOURCE = RequestField(fields.read_text, {"type": "string"}, "", required=True)
 REASON = _text("Shown to others.", limit=MAX_REASON)
 
 TOOLS: Mapping[str, LeaseTool] = {
@@ -310,7 +317,7 @@ TOOLS: Mapping[str, LeaseTool] = {
             name="extend",
             about="Stretch a lease to at least this long from now, for a known pause.",
             fields={
-                "resource": RESOURCE,
+                "resources": RESOURCES,
                 "duration": _duration("", required=True),
                 "scope": SCOPE,
             },
@@ -361,7 +368,7 @@ TOOLS: Mapping[str, LeaseTool] = {
             name="note",
             about="Leave a note for the next holder of a resource.",
             fields={
-                "resource": RESOURCE,
+                "resources": RESOURCES,
                 "text": _text("", limit=MAX_NOTE, lines=True, required=True),
             },
             act=_note,

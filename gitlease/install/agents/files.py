@@ -6,10 +6,12 @@ its indentation, but spaces inside lines and escaped letters do not stay.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 from collections import Counter
+from collections.abc import Iterable
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
@@ -18,7 +20,16 @@ from gitlease.git.repository import Repository
 from gitlease.guard.places import has_traces
 from gitlease.install.agents.hosts import HOSTS, Host, Json, entries, with_ours, without_ours
 from gitlease.install.agents.json_member import PLAIN, parse_json
-from gitlease.install.agents.place import MAX_BYTES, AgentFile, FileDone, read, write
+from gitlease.install.agents.place import (
+    MAX_BYTES,
+    AgentFile,
+    FileDone,
+    drop_aside,
+    keep_aside,
+    read,
+    read_aside,
+    write,
+)
 from gitlease.settings.schema import FILE
 
 
@@ -34,26 +45,45 @@ class Installed:
 
 
 def install(host: Host, place: AgentFile, *, keep: bool) -> FileDone:
-    """Write our entries, and drop those of older versions. Idempotent. Invalid for a bad file."""
-    before = read(place) or b""
+    """Write our entries, and drop those of older versions. Idempotent. Invalid for a bad file.
+
+    A file that was there is kept in ``place.aside``, for the day on which ours are removed.
+    """
+    there = read(place)
+    before = there or b""
     data = _parse(place, before)
     wanted = with_ours(host, data, keep=keep)
     if wanted == data:
         return FileDone(place.name, "unchanged")
+    if there is not None and place.aside and not any(entries(data)):
+        keep_aside(place, there)
     write(place, _render(place, wanted, before))
     kept = not before.strip() or _render(place, data, before) == before
     return FileDone(place.name, "written", () if kept else (f"the layout of {place.name} changed",))
 
 
-def uninstall(host: Host, place: AgentFile) -> FileDone:
-    """Remove our entries, and the file if it has nothing else."""
+def uninstall(host: Host, place: AgentFile, earlier: Iterable[bytes] = ()) -> FileDone:
+    """Remove our entries, and the file if it has nothing else and was not there before.
+
+    ``earlier`` are versions of the file. The one from before our entries is put back to the byte,
+    unless others have changed something since.
+    """
     before = read(place) or b""
     data = _parse(place, before)
     if not any(entries(data)):
         return FileDone(place.name, "absent")
     rest = without_ours(data)
-    empty = rest == {} or (host.flat and rest == {"version": 1})
+    aside = read_aside(place)
+    for version in (*([] if aside is None else [aside]), *earlier):
+        with contextlib.suppress(Invalid):
+            known = _parse(place, version)
+            if not any(entries(known)) and without_ours(with_ours(host, known, keep=False)) == rest:
+                write(place, version, empty=True)
+                drop_aside(place)
+                return FileDone(place.name, "removed")
+    empty = aside is None and (rest == {} or (host.flat and rest == {"version": 1}))
     write(place, b"" if empty else _render(place, rest, before))
+    drop_aside(place)
     return FileDone(place.name, "removed")
 
 
@@ -76,6 +106,15 @@ def is_installed(host: str, root: str) -> bool:
     """Whether the hooks of a host are in its file of this work tree. False if in doubt."""
     name = os.path.join(root, HOSTS[host].folder, HOSTS[host].file)
     return any(entries(load_json(name, MAX_BYTES)))
+
+
+def switched_off(host: Host, files: Iterable[AgentFile]) -> str:
+    """The file that switches all hooks of a host off, ``""`` for none."""
+    for place in files if host.off_switch else ():
+        data = load_json(place.file, MAX_BYTES)
+        if isinstance(data, dict) and data.get(host.off_switch) is True:
+            return place.name
+    return ""
 
 
 def is_used(repository: Repository) -> bool:

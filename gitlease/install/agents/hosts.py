@@ -52,6 +52,7 @@ class Host:
     hooks: tuple[Hook, ...]
     flat: bool = False
     hints: tuple[str, ...] = ()
+    off_switch: str = ""  # the key that switches all hooks off
 
     def command(self, hook: Hook, *, keep: bool) -> str:
         ends = hook.word in ("session-end", "subagent-stop")
@@ -86,6 +87,7 @@ HOSTS: Mapping[str, Host] = {
             "CLAUDE_CONFIG_DIR",
             _hooks(EDITS, SHELL),
             hints=("Claude Code reads CLAUDE.md; for AGENTS.md write @AGENTS.md into it",),
+            off_switch="disableAllHooks",
         ),
         Host(
             "codex",

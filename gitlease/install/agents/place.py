@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 
 from gitlease.core.errors import Invalid
-from gitlease.core.frozen import dataclass
-from gitlease.git.files import read_regular
+from gitlease.core.frozen import dataclass, replace
+from gitlease.git.files import read_regular, read_small
 from gitlease.git.repository import Repository
 from gitlease.install.agents.hosts import Host
 from gitlease.install.managed_text import mode_of, written_aside
@@ -19,10 +19,14 @@ AGENTS_MD = "AGENTS.md"
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """A file that may have our section: its name for people, and its real path."""
+    """A file that may have our section: its name for people, and its real path.
+
+    ``aside`` is where the file from before our section is kept, ``""`` for nowhere.
+    """
 
     name: str
     file: str
+    aside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,13 @@ def place_of(
     """The host's file of hooks: the person's own, or that of the work tree. Invalid without one."""
     if user:
         file = os.path.join(os.path.abspath(host.user_folder(environ)), host.file)
-        return AgentFile(file, os.path.realpath(file))
-    return inside(repository, os.path.join(host.folder, host.file))
+        real = os.path.realpath(file)
+        return AgentFile(file, real, f"{real}.before-gitlease")
+    place = inside(repository, os.path.join(host.folder, host.file))
+    if repository is None:
+        return place
+    aside = os.path.join(repository.common_dir, "gitlease", "before", f"{host.name}-{host.file}")
+    return replace(place, aside=aside)
 
 
 def inside(repository: Repository | None, name: str) -> AgentFile:
@@ -74,11 +83,34 @@ def read(place: AgentFile, *, most: int = MAX_BYTES) -> bytes | None:
     return data
 
 
-def write(place: AgentFile, data: bytes) -> None:
-    """Write a file; without data remove it, and its folder if that is empty then."""
+def keep_aside(place: AgentFile, data: bytes) -> None:
+    """Keep a file as it is before our section comes into it."""
+    try:
+        os.makedirs(os.path.dirname(place.aside), exist_ok=True)
+        with written_aside(place.aside, data, mode=0o600):
+            pass
+    except OSError as error:
+        raise Invalid(f"{place.aside} cannot be written: {error.strerror}") from None
+
+
+def read_aside(place: AgentFile) -> bytes | None:
+    return read_small(place.aside, MAX_BYTES) if place.aside else None
+
+
+def drop_aside(place: AgentFile) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(place.aside)
+        os.rmdir(os.path.dirname(place.aside))
+
+
+def write(place: AgentFile, data: bytes, *, empty: bool = False) -> None:
+    """Write a file; without data remove it, and its folder if that is empty then.
+
+    ``empty``: a file without data is one, too.
+    """
     folder = os.path.dirname(place.file)
     try:
-        if data:
+        if data or empty:
             os.makedirs(folder, exist_ok=True)
             with written_aside(place.file, data, mode=mode_of(place.file)):
                 pass
@@ -87,6 +119,8 @@ def write(place: AgentFile, data: bytes) -> None:
     except OSError as error:
         raise Invalid(f"{place.name} cannot be written: {error.strerror}") from None
     home = os.path.realpath(os.path.expanduser("~"))
-    if not data and os.path.dirname(place.name) and folder != home:  # nor the work tree's root
+    if (
+        not (data or empty) and os.path.dirname(place.name) and folder != home
+    ):  # nor the work tree's root
         with contextlib.suppress(OSError):
             os.rmdir(folder)

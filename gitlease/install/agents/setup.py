@@ -6,15 +6,18 @@ import contextlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
 
 from gitlease.core.errors import NotARepository
 from gitlease.core.frozen import dataclass
+from gitlease.git.query import ask
 from gitlease.git.repository import Repository, discover
 from gitlease.install.agents import files as agent_files
 from gitlease.install.agents.files import Installed
-from gitlease.install.agents.hosts import HOSTS
+from gitlease.install.agents.hosts import HOSTS, Host
 from gitlease.install.agents.place import (
     AGENTS_MD,
+    MAX_BYTES,
     AgentFile,
     FileDone,
     inside,
@@ -31,16 +34,22 @@ from gitlease.install.agents.servers import (
 )
 from gitlease.install.managed_text import find_marked, swap
 
+MOST_VERSIONS = 20  # of a file that are looked at for the one without our hooks
+
 
 @dataclass(frozen=True, slots=True)
 class AgentSetup:
-    """The results for a host's files, and the hooks that are there now."""
+    """The results for a host's files, and the hooks that are there now.
+
+    ``is_off``: a setting of the host switches all hooks off.
+    """
 
     done: tuple[FileDone, ...]
     state: Installed
     program: str | None
     warnings: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    is_off: bool = False
 
 
 def set_up_agent(
@@ -56,7 +65,8 @@ def set_up_agent(
     if action == "install":
         done.append(agent_files.install(known, place, keep=keep))
     elif action == "uninstall":
-        done.append(agent_files.uninstall(known, place))
+        earlier = _committed(repository, place) if repository is not None and not user else ()
+        done.append(agent_files.uninstall(known, place, earlier))
     if repository is not None and not user:
         if action == "install":  # a mark that gitlease is used here, for linked work trees too
             with contextlib.suppress(OSError):
@@ -71,11 +81,36 @@ def set_up_agent(
     state, program = agent_files.status(known, place), shutil.which("gitlease")
     warnings = [note for one in done for note in one.notes]
     warnings += [state.problem] if state.problem else []
+    off = agent_files.switched_off(known, _settings_files(known, repository, place))
+    if off:
+        warnings.append(f"{off} switches all hooks of {known.title} off ({known.off_switch})")
     hints: tuple[str, ...] = ()
     if state.events:
         hints = known.hints
         warnings += [] if program else ["gitlease is not on PATH: the hooks do nothing"]
-    return AgentSetup(tuple(done), state, program, tuple(warnings), hints)
+    return AgentSetup(tuple(done), state, program, tuple(warnings), hints, bool(off))
+
+
+def _settings_files(
+    host: Host, repository: Repository | None, place: AgentFile
+) -> Iterator[AgentFile]:
+    """The files of settings that hold together with one: the local and the person's own."""
+    yield place
+    if repository is not None and repository.toplevel is not None:
+        for name in (host.file, f"{os.path.splitext(host.file)[0]}.local.json"):
+            name = os.path.join(host.folder, name)
+            yield AgentFile(name, os.path.join(repository.toplevel, name))
+    own = os.path.join(host.user_folder(os.environ), host.file)
+    yield AgentFile(own, own)
+
+
+def _committed(repository: Repository, place: AgentFile) -> Iterator[bytes]:
+    """The committed versions of a file, the newest first."""
+    words = (f"--max-count={MOST_VERSIONS}", "--format=%H", "HEAD", "--", f":(top){place.name}")
+    for commit in ask(repository, "log", *words).out.decode("ascii", "replace").split():
+        asked = ask(repository, "cat-file", "blob", f"{commit}:{place.name}")
+        if asked.code == 0 and len(asked.out) <= MAX_BYTES:
+            yield asked.out
 
 
 @dataclass(frozen=True, slots=True)

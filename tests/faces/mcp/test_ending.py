@@ -110,7 +110,7 @@ def test_what_the_person_went_on_with_elsewhere_stays(
     desk.document("renew", "renewed")
     elsewhere.document("extend", "extended", "1h")
     assert wire.call("renew", resources="kept-up")["ok"]
-    assert wire.call("extend", resource="kept-up", duration="1h")["ok"]
+    assert wire.call("extend", resources="kept-up", duration="1h")["ok"]
     assert wire.end() == 0
     assert sorted(desk.live()) == ["claimed", "extended", "renewed"]
     elsewhere.clear()

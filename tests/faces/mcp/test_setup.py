@@ -40,7 +40,7 @@ def write_program(folder: Path, line: str) -> None:
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_is_installed_is_started_and_answers(desk: Desk, host: str) -> None:
-    assert not desk.document("mcp", "status", host)["installed"]
+    assert not desk.document("mcp", "status", host, expect=1)["installed"]
     assert desk.document("mcp", "install", host)["what"] == "written"
     found = desk.document("mcp", "status", host)
     assert (found["installed"], found["tools"]) == (True, list(TOOLS))

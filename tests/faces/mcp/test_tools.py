@@ -120,7 +120,8 @@ def test_a_refusal_is_the_document_of_the_command_line(
         ("release", {"resources": "a", "done": True, "note": "x"}, "a note is for the next"),
         ("next", {"ttl": "5m"}, "ttl needs claim"),
         ("wait", {"resources": "a", "timeout": "2m"}, "timeout is at most 50s"),
-        ("note", {"resource": "a"}, "note lacks text"),
+        ("note", {"resources": "a"}, "note lacks text"),
+        ("extend", {"resources": ["a", "b"], "duration": "5m"}, "one resource at a time"),
         ("renew", {"scope": "login"}, "scope needs resources"),
     ],
 )
@@ -176,7 +177,7 @@ def test_tasks_are_handed_out_assigned_and_finished(tools: ToolClient, jo: Path)
 def test_a_note_is_there_for_the_next_holder(tools: ToolClient, kim: gitlease.Leases) -> None:
     tools.document("claim", resources="F001")
     tools.document("release", resources="F001", note="tests are red")
-    assert tools.document("note", resource="F001", text="see the log")["status"] == "noted"
+    assert tools.document("note", resources="F001", text="see the log")["status"] == "noted"
     kim.claim("F001")
     kim.release("F001")
     assert "tests are red" in tools.text("claim", resources="F001")

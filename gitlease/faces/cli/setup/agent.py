@@ -10,10 +10,12 @@ from gitlease.core.errors import UsageError
 from gitlease.faces.agents.handling import ACTIONS, HOSTS, is_event, run
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.verb import flag, verb
+from gitlease.faces.codes import Violations
 
 if TYPE_CHECKING:
     from gitlease.faces import wire
     from gitlease.faces.cli.call import Call
+    from gitlease.install.agents.files import Installed
 
 
 @verb(
@@ -32,8 +34,9 @@ is best effort: only the literal command is read.
 install edits the host's file in the work tree, for you to commit, or with --user your own file, for
 all repositories. The file is rewritten as JSON with all other content: order and indentation stay,
 but spacing within lines and the spelling of letters (\\u00fc) and numbers may change. uninstall
-removes our entries. It removes the section of AGENTS.md with the last host. ACTION may also be an
-event, for the hooks themselves: JSON on standard input, a decision on standard output, exit 0.""",
+removes our entries, and restores the file byte for byte if nobody changed it since. It removes the
+section of AGENTS.md with the last host. ACTION may also be an event, for the hooks themselves: JSON
+on standard input, a decision on standard output, exit 0.""",
     examples=(
         "gitlease agent claude install",
         "gitlease agent codex install --keep     # leases outlast the session until they expire",
@@ -41,8 +44,9 @@ event, for the hooks themselves: JSON on standard input, a decision on standard 
         "gitlease agent claude status --user",
         "gitlease agent claude uninstall",
     ),
-    exits=(2, 7, 128),
-    done="done, or there was nothing to do",
+    exits=(1, 2, 7, 128),
+    done="done, or there was nothing to do; for status: the hooks are installed",
+    no=("violations",),
     session=False,
 )
 @click.argument("host", metavar="HOST", shell_complete=types.one_of(*HOSTS))
@@ -90,8 +94,22 @@ def agent_verb(
         "keeps_leases": state.keep,
         "program": setup.program,
     }
+    if action == "status" and (not body["installed"] or setup.is_off):
+        again = ["--user"] if user else []
+        hints = () if setup.is_off else (call.typed("agent", host, "install", options=again),)
+        error = Violations(_not_live(state, off=setup.is_off), hints=(*setup.hints, *hints))
+        error.warnings = setup.warnings
+        return call.fail(error, body, show=lambda: _show(body))
     call.answer(body, warnings=setup.warnings, hints=setup.hints, show=lambda: _show(body))
     return None
+
+
+def _not_live(state: Installed, *, off: bool) -> str:
+    if off:
+        return "the hooks are switched off"
+    if state.events:
+        return f"{state.file} lacks hooks: {', '.join(dict.fromkeys(state.missing))}"
+    return f"{state.file} has no hooks of gitlease"
 
 
 def _show(body: wire.Document) -> None:

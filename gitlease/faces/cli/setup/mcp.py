@@ -14,6 +14,7 @@ from gitlease.core.errors import GitleaseError, Invalid, UsageError, shown
 from gitlease.faces.agents.handling import ACTIONS, HOSTS
 from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import flag, refuse_options, verb
+from gitlease.faces.codes import Violations
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -52,7 +53,8 @@ names those that git's ssh needs.""",
         "gitlease mcp status claude",
         "gitlease mcp uninstall cursor",
     ),
-    exits=(2, 5, 7, 128),
+    exits=(1, 2, 5, 7, 128),
+    no=("violations",),
     session=False,
 )
 @click.argument(
@@ -72,8 +74,7 @@ def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) ->
     if action is not None:
         if host is None:
             raise UsageError(f"{action} needs one of {', '.join(HOSTS)}")
-        _set_up(call, action, host, user=user)
-        return None
+        return _set_up(call, action, host, user=user)
     if user:
         raise UsageError("--user needs install, uninstall or status")
     if call.json:
@@ -96,7 +97,7 @@ def _check_package() -> None:
         raise Invalid("mcp needs the Python package mcp, which is not installed", hints=(EXTRA,))
 
 
-def _set_up(call: Call, action: str, host: str, *, user: bool) -> None:
+def _set_up(call: Call, action: str, host: str, *, user: bool) -> int | None:
     from gitlease.install.agents.setup import set_up_server
 
     if action != "uninstall":
@@ -118,12 +119,12 @@ def _set_up(call: Call, action: str, host: str, *, user: bool) -> None:
     hints = (HINTS[host],) if there and action == "install" else ()
     steps = {"install": "status", "status": None if there else "install"}.get(action)
     own = ["--user"] if user else []
-    call.answer(
-        body,
-        hints=hints,
-        next_steps=[call.typed("mcp", steps, host, options=own)] if steps else [],
-        show=lambda: _show(body),
-    )
+    typed = [call.typed("mcp", steps, host, options=own)] if steps else []
+    if action == "status" and not there:
+        error = Violations(f"{setup.file} has no gitlease server", hints=tuple(typed))
+        return call.fail(error, body, show=lambda: None)
+    call.answer(body, hints=hints, next_steps=typed, show=lambda: _show(body))
+    return None
 
 
 def _tools(setup: ServerSetup, server: Registered) -> tuple[str, ...]:
@@ -157,5 +158,3 @@ def _show(body: dict[str, Any]) -> None:
     elif body["installed"]:
         output.line(f"{body['file']} starts it: {' '.join(body['starts'])}")
         output.line(f"it answers, with the tools {', '.join(body['tools'])}")
-    else:
-        output.line(f"{body['file']} has no gitlease server")
