@@ -32,7 +32,8 @@ class Task:
 
     ``paths`` are patterns relative to the root. ``file`` is relative to the root, and ``line`` is
     that of the assigned field (or the first line), for messages. ``exempt``: a label or a field
-    says that its claims are never called stale.
+    says that its claims are never called stale. ``outdated`` has the names in the file whose
+    assignment the ledger ended since; they are not among the assigned.
     """
 
     resource: Resource
@@ -47,6 +48,7 @@ class Task:
     created: str = ""
     line: int = 1
     exempt: bool = False
+    outdated: tuple[str, ...] = ()
 
     @property
     def is_done(self) -> bool:

@@ -55,13 +55,14 @@ class Planned:
     """One resource of a command, with its task, if it is one, and the edit of the task's file.
 
     ``others`` are the assignees in the file if the caller is not among them, ``mine`` the caller's
-    names there.
+    names there, and ``outdated`` names of others that a claim removes on the way.
     """
 
     resource: Resource
     task: Task | None = None
     others: tuple[Assignee, ...] = ()
     mine: tuple[str, ...] = ()
+    outdated: tuple[str, ...] = ()
     edit: EdgeEdit = field(default_factory=EdgeEdit)
     message: str = ""
 
@@ -72,7 +73,8 @@ class Planned:
     @property
     def alone(self) -> Planned:
         """The same plan, with all other names removed from the file."""
-        return replace(self, edit=replace(self.edit, remove=tuple(a.name for a in self.others)))
+        names = (*(a.name for a in self.others), *self.outdated)
+        return replace(self, edit=replace(self.edit, remove=names))
 
     @property
     def change(self) -> TaskChange | None:
@@ -100,6 +102,20 @@ class Edges:
 
     def __init__(self, files: TaskFiles, rules: EdgeRules, *, holder: str) -> None:
         self.files, self.rules, self.holder = files, rules, holder
+        self.outranked: Callable[[Task, str | None], tuple[str, ...]] = lambda _task, _ref: ()
+        """The names in a task's file whose assignment the ledger ended since."""
+
+    def read(self, ref: str | None = None) -> TaskList:
+        """The tasks of the work tree, or of a ref, without assignments that the ledger outranks."""
+        found = self.files.read(ref)
+        return replace(found, tasks=tuple(self._current(task, ref) for task in found.tasks))
+
+    def _current(self, task: Task, ref: str | None = None) -> Task:
+        gone = self.outranked(task, ref) if task.assigned else ()
+        if not gone:
+            return task
+        kept = tuple(name for name in task.assigned if name not in gone)
+        return replace(task, assigned=kept, outdated=gone)
 
     # --- planning: before the ledger is asked -------------------------------------------------
 
@@ -137,8 +153,8 @@ class Edges:
         ``again``: even if the work tree has the edge already, since a commit may lack it.
         """
         people, name = self.rules.people, self.rules.people.name_of(self.holder)
-        mine = tuple(n for n in task.assigned if people.is_mine(n, self.holder))
-        others = people.others(task.assigned, self.holder)
+        mine, outdated = self._mine(task)
+        others = () if mine else people.others(task.assigned, self.holder)
         if task.is_done and status is None:
             status = self.rules.word(Progress.TODO)
         kept = mine[0] if mine and again else None
@@ -147,8 +163,9 @@ class Edges:
             task=task,
             others=others,
             mine=mine,
+            outdated=outdated,
             edit=EdgeEdit(
-                remove=tuple(a.name for a in others) if takeover else (),
+                remove=(*(a.name for a in others if takeover), *outdated),
                 add=kept if mine else name,
                 status=status,
             ),
@@ -280,9 +297,10 @@ class Edges:
         if task is None:
             return Planned(resource=resource)
         people = self.rules.people
-        mine = tuple(n for n in task.assigned if people.is_mine(n, self.holder))
+        mine, _ = self._mine(task)
         done = f"finish {task.resource}" if status else f"unassign {task.resource}"
-        alone = task.progress is Progress.IN_PROGRESS and mine == task.assigned != ()
+        alone = task.progress is Progress.IN_PROGRESS and bool(mine)
+        alone = alone and set(mine) >= {*task.assigned, *task.outdated}
         resets = alone and status is None and not keep_status
         if resets and self.files.was_moved(task, _assignment_prefix(task)):
             status = self.rules.word(Progress.TODO)
@@ -295,10 +313,16 @@ class Edges:
             message=done,
         )
 
+    def _mine(self, task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The caller's names in a task's file, and the outdated names of others."""
+        is_mine = self.rules.people.is_mine
+        mine = (n for n in (*task.assigned, *task.outdated) if is_mine(n, self.holder))
+        return tuple(mine), tuple(n for n in task.outdated if not is_mine(n, self.holder))
+
     def _known(self, resources: Sequence[Resource], *, always: bool = False) -> _Known:
         names = any(not r.is_path for r in resources)
         found = self.files.read() if names or always else TaskList()
-        return _Known(found, self.requires_tasks(found))
+        return _Known(found, self.requires_tasks(found), self._current)
 
 
 def _assignment_prefix(task: Task) -> str:
@@ -340,9 +364,11 @@ def _number(task: Task) -> str:
 class _Known:
     found: TaskList
     required: bool
+    current: Callable[[Task], Task]
 
     def task(self, resource: Resource, *, lenient: bool = False) -> Task | None:
-        return find_task(self.found, resource, lenient=lenient)
+        task = find_task(self.found, resource, lenient=lenient)
+        return task and self.current(task)
 
     def unknown(self, resource: Resource, *, any_name: bool = False) -> NotFound:
         """The refusal of a name that is not a task, with similar ones."""

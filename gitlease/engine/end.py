@@ -44,9 +44,10 @@ def release(
     another person has the lease.
     """
     wanted = several(resources)
+    planned: list[Planned] = []
 
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
-        planned = session.edges.plan_end(wanted, keep_status=keep_status)
+        planned[:] = session.edges.plan_end(wanted, keep_status=keep_status)
         return [
             Release(
                 id=fresh_id(),
@@ -60,12 +61,34 @@ def release(
         ], planned
 
     try:
-        return change_with_edges(session, "release", plan, goal=ENDED, commit=commit)
+        answer = change_with_edges(session, "release", plan, goal=ENDED, commit=commit)
+        return replace(answer, warnings=(*answer.warnings, *_still_named(session, planned)))
     except LeaseHeld as refusal:
         retired = _retire_edge(session, wanted, refusal, commit) if note is None else None
         if retired is None:
             raise
         return retired
+
+
+def _still_named(session: LedgerSession, planned: Sequence[Planned]) -> tuple[str, ...]:
+    """Warnings about committed task files that still assign what was released to the caller."""
+    edges, warnings = session.edges, []
+    wanted = {p.resource.key for p in planned if p.task is not None}
+    for ref in reversed(edges.files.branches()) if wanted else ():
+        try:
+            tasks = edges.files.read(ref).tasks
+        except GitleaseError:  # no commit yet, say
+            continue
+        for task in tasks:
+            mine = any(edges.rules.people.is_mine(name, edges.holder) for name in task.assigned)
+            if mine and task.resource.key in wanted:
+                wanted.discard(task.resource.key)
+                where = "the last commit" if ref == "HEAD" else ref.removeprefix("refs/remotes/")
+                warnings.append(
+                    f"{task.file} in {where} still names you: commit and push the change, or use "
+                    "--commit; the release counts nevertheless"
+                )
+    return tuple(warnings)
 
 
 def release_all(

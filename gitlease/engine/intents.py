@@ -183,7 +183,8 @@ def decided(
     if isinstance(op, Claim | Pick):
         # Edges of others that stay although the caller holds the lease: then none is added.
         add = None if outcome.assigned else edit.add
-        return replace(planned, edit=replace(edit, remove=outcome.unassigned, add=add))
+        gone = (*outcome.unassigned, *planned.outdated)
+        return replace(planned, edit=replace(edit, remove=gone, add=add))
     leases = ledger.leases_of(planned.resource) if planned.task else []
     if any(x.state is State.ACTIVE and x.edge and x.same_holder(op.actor) for x in leases):
         return replace(planned, edit=EdgeEdit())  # another scope is held: still one's work

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 from gitlease.core.errors import GitleaseError, HeadGone, NotFound
 from gitlease.core.expiry import Moment
@@ -40,6 +41,9 @@ from gitlease.engine.transaction import (
     fresh_id,
     views_of,
 )
+
+if TYPE_CHECKING:
+    from gitlease.engine.assignment import Decisions
 
 T = TypeVar("T")
 
@@ -85,6 +89,7 @@ class LedgerSession:
         self.look_for_life, self.landed = look_for_life, landed
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
         self.edges, self.inbox = edges, inbox
+        edges.outranked = lambda task, ref: self.decisions.outranked(task, ref)
         self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
         self.dice = dice or random.SystemRandom()
         self.intents, self.carry = Intents(self.edges), carry
@@ -98,6 +103,13 @@ class LedgerSession:
             carry=carry,
         )
         self._settled: Settled | None = None
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """What the ledger decided last about holders and tasks."""
+        from gitlease.engine.assignment import Decisions  # most commands meet no assigned task
+
+        return Decisions(self)
 
     # --- read -----------------------------------------------------------------------------------
 

@@ -393,6 +393,16 @@ class TaskFiles(Protocol):
     def read(self, ref: str | None = None) -> TaskList:
         """Every task of the work tree, or of a ref. Raises NotFound for an unknown ref."""
 
+    def branches(self) -> Sequence[str]:
+        """The refs whose task files count beside the work tree: HEAD, and the default branch of
+        the remote as it was last fetched."""
+
+    def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
+        """When the file of a task, in the work tree or at a ref, began to name somebody, in ms.
+
+        None if nobody can tell.
+        """
+
     def was_moved(self, task: Task, message: str) -> bool:
         """Whether a claim put this task in progress, here or in a commit whose message begins with
         ``message``. False if it was in progress before, or if git cannot tell.

@@ -65,10 +65,11 @@ def change_with_edges(
     goal: str,
     commit: bool | None,
     checked: bool = False,
+    again: bool = False,
 ) -> Answer:
     """Carry out a step of the ledger and its task file edits: both, or none.
 
-    ``checked``: the plan is known to be writable.
+    ``checked``: the plan is known to be writable. ``again``: it was planned once more already.
     """
     session.settle()
     operations, planned = plan()
@@ -86,6 +87,12 @@ def change_with_edges(
         else:
             intents.forget(intent)
         if isinstance(refusal, LeaseHeld) and refusal.whose and not refusal.conflicts:
+            # The plan may be older than what the ledger decided about an assignee since.
+            session.decisions.deepen()
+            if not again and [p.others for p in plan()[1]] != [p.others for p in planned]:
+                return change_with_edges(
+                    session, what, plan, goal=goal, commit=commit, checked=checked, again=True
+                )
             refusal.hints += says_so(planned, refusal.resource)
         raise
     outcomes = {o.operation: o for o in step.applied.outcomes}

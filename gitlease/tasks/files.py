@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -33,14 +33,23 @@ class GitTaskFiles:
     """The task files of one work tree (none in a bare repository) and of its repository's refs.
 
     ``folder`` is for caches and a lock, ``journal`` for the intents; both are made when needed.
+    ``main`` gives the ref of the remote's default branch.
     """
 
-    def __init__(self, repository: Repository, tasks: Tasks, *, folder: str, journal: str) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        tasks: Tasks,
+        *,
+        folder: str,
+        journal: str,
+        main: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._repository = repository
         self._tasks = tasks
         self._folder = folder
         self._wanted = Wanted(tasks)
-        self._intents = journal
+        self._intents, self._main = journal, main
 
     # What a command without task files has no use for is imported when there are some.
 
@@ -81,6 +90,15 @@ class GitTaskFiles:
         if not self.exist():
             return TaskList(nothing=why_no_task(self._tasks))
         return self._reader.read(WorkTree(root, self._wanted), _tree_name(root))
+
+    def branches(self) -> Sequence[str]:
+        main = self._main()
+        return ("HEAD",) if main is None else ("HEAD", main)
+
+    def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
+        from gitlease.tasks.since import assigned_since
+
+        return assigned_since(self._repository, task, name, ref)
 
     def was_moved(self, task: Task, message: str) -> bool:
         from gitlease.tasks.moved import was_moved, was_set

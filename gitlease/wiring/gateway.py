@@ -69,6 +69,12 @@ class _ReadOnly:
             known = self._read = now, self._files.read()
         return known[1]
 
+    def branches(self) -> Sequence[str]:
+        return self._files.branches()
+
+    def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
+        return self._files.assigned_since(task, name, ref)
+
     def was_moved(self, task: Task, message: str) -> bool:
         return False
 

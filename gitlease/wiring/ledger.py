@@ -99,7 +99,14 @@ class LedgerPlace:
             self.settings.tasks,
             folder=os.path.join(self.private, "tasks"),
             journal=os.path.join(self.state(layer), "edges"),
+            main=self.main_branch,
         )
+
+    def main_branch(self) -> str | None:
+        """The ref of the remote's default branch as it was last fetched, if there is one."""
+        from gitlease.git.remote_branches import main_branch
+
+        return main_branch(self.repository, remotes_of_work(self.location, self.repository))
 
     def inbox(self, actor: Actor) -> InboxFolder:
         """The messages of background work for an actor."""

@@ -157,9 +157,7 @@ class Workspace:
 
     def main_branch(self) -> str | None:
         """The main branch of the remote as this clone knows it: a full ref."""
-        from gitlease.git.remote_branches import main_branch
-
-        return main_branch(self.repository, remotes_of_work(self.location, self.repository))
+        return self.place.main_branch()
 
     def note_run(self, run_id: str) -> None:
         """Note for other sessions that this process runs something in the work tree."""

@@ -241,3 +241,39 @@ def test_files_that_cannot_be_edited_leave_the_ledger_as_it_was(story: Story) ->
         git(story.one, "reset", "-q", "--hard", "start")
         git(story.one, "clean", "-qfdx", "-e", ".git")
     assert LeaseService(story.at(story.one).ledger).read().leases == ()
+
+
+# --- the ledger outranks older files --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", ["clone", "another clone"])
+def test_a_release_returns_a_task_whose_edge_is_committed(
+    story: Story, clones: Clones, door: str
+) -> None:
+    one = LeaseService(story.at(story.one).ledger)
+    one.claim([F001], ClaimOptions(commit=True))
+    git(story.one, "push", "-q", "origin", "HEAD:main")
+    git(story.two, "pull", "-q", "origin", "main")
+    story.clock.advance(5)
+    elsewhere = story.one if door == "clone" else clones(1)[0]
+    git(elsewhere, "config", "user.email", ONE)
+    released = LeaseService(story.at(elsewhere).ledger).release([F001])
+    assert ("still names you" in str(released.warnings)) is (door == "clone")
+    (entry,) = story.at(story.two).queue.queue().entries
+    assert (entry.claimable, entry.task.assigned, entry.task.outdated) == (True, (), (ONE,))
+    assert LeaseService(story.at(story.two).ledger).claim([F001]).status == "claimed"
+    assert story.assigned(story.two) == (TWO,)
+
+
+def test_a_newer_commit_assigns_in_spite_of_a_release(story: Story) -> None:
+    one = LeaseService(story.at(story.one).ledger)
+    one.claim([F001])
+    one.release([F001])
+    story.clock.advance(5)
+    text = TASK.replace("assigned: []", f"assigned: [{ONE}]")
+    commit_file(story.two, "tasks/F001.md", text, "assign")
+    at = f"@{story.clock.now().wall_ms // 1000} +0000"
+    git(story.two, "commit", "-q", "--amend", "--no-edit", f"--date={at}")
+    with pytest.raises(LeaseHeld) as refused:
+        LeaseService(story.at(story.two).ledger).claim([F001])
+    assert refused.value.holder == ONE

@@ -30,6 +30,12 @@ class NoTaskFiles:
     def read(self, ref: str | None = None) -> TaskList:
         return TaskList()
 
+    def branches(self) -> Sequence[str]:
+        return ()
+
+    def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
+        return None
+
     def was_moved(self, task: Task, message: str) -> bool:
         return False
 

@@ -39,6 +39,7 @@ class MemoryTasks:
     rules: EdgeRules = field(default_factory=EdgeRules)
     killed_at: str | None = None
     steps: list[str] = field(default_factory=list)
+    since: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, *tasks: Task) -> MemoryTasks:
@@ -57,6 +58,12 @@ class MemoryTasks:
 
     def read(self, ref: str | None = None) -> TaskList:
         return TaskList(tuple(self.tasks.values()), self.problems)
+
+    def branches(self) -> Sequence[str]:
+        return ()
+
+    def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
+        return self.since.get(name)
 
     def was_moved(self, task: Task, message: str) -> bool:
         return True

@@ -233,7 +233,7 @@ class StaleService:
 
     def _board(self, scene: _Scene) -> tuple[Board, Sequence[TaskProblem]]:
         edges = self._service.edges
-        listed = edges.files.read()
+        listed = edges.read()
         board = Board(
             tasks={task.resource.key: task for task in listed.tasks},
             records=scene.records,

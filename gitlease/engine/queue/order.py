@@ -181,8 +181,10 @@ def carrying(tasks: Sequence[Task], around: Surroundings) -> list[Carry]:
     for task in tasks:
         if task.is_done:
             continue
+        leases = held.get(task.resource.key, ())
+        if _finished(leases, around) is not None:
+            continue
         if any(people.is_mine(name, holder) for name in task.assigned):
-            leases = held.get(task.resource.key, ())
             found[task.resource.key] = _carry(task, leases, around)
     by_key = {t.resource.key: t for t in tasks}
     for lease in around.leases:

@@ -69,12 +69,12 @@ class TaskQueue:
         One connection, or none with ``cached``. NotFound for an unknown ref.
         """
         look = self._session.look(cached=cached)  # first: it may finish what was left undone
-        return self._reading(self._edges.files.read(ref), look)
+        return self._reading(self._edges.read(ref), look)
 
     def mine(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """Like ``queue``, with what is carried in the other layers too."""
         look = self._session.look(cached=cached)
-        reading = self._reading(self._edges.files.read(ref), look)
+        reading = self._reading(self._edges.read(ref), look)
         others, said = self._looks(cached=cached)
         return self._with_others(reading, others, said)
 
@@ -108,7 +108,7 @@ class TaskQueue:
         if resource.is_path and ref is None:
             return FoundTask()
         try:
-            found = self._edges.files.read(ref)
+            found = self._edges.read(ref)
             task = find_task(found, resource)
         except Invalid as error:
             return FoundTask(warnings=(error.message,))
@@ -143,7 +143,7 @@ class TaskQueue:
     def _claim_next(
         self, options: ClaimOptions, skip: frozenset[str], *, last: bool = False
     ) -> tuple[Answer, Task]:
-        tasks = self._edges.files.read()
+        tasks = self._edges.read()
         look = self._session.known_look() or self._session.look()
         reading = _without(self._reading(tasks, look), skip)
         waiting = [entry.task for entry in reading.next_up]
@@ -214,7 +214,7 @@ class TaskQueue:
         said: tuple[str, ...],
         ref: str | None,
     ) -> QueueReading:
-        reading = self._reading(self._edges.files.read(ref), look)
+        reading = self._reading(self._edges.read(ref), look)
         taken, notes = self._recent_losses(look, reading.carried), _notes(look, reading)
         reading = self._with_others(reading, others, said)
         held: list[LeaseView] = []
