@@ -23,6 +23,7 @@ from gitlease.core.errors import (
     Invalid,
     LeaseHeld,
     NotFound,
+    NothingLeft,
     PolicyRefused,
     Unavailable,
 )
@@ -161,6 +162,7 @@ class PoolTaker:
         self._tidied: set[str] = set()
         self._looked_behind: float | None = None
         self._passed_over: dict[str, float] = {}
+        self._taken: set[str] = set()
         self.stranded: dict[str, str] = {}
 
     def take(self, skip: Collection[str]) -> Job | None:
@@ -171,12 +173,17 @@ class PoolTaker:
         now = time.monotonic()
         again = (name for name, at in self._passed_over.items() if now - at < AGAIN)
         skip = frozenset((*skip, *again))
-        if self._base is not None:
-            return self._take_in_worktree(skip, self._base)
-        self._look_behind()
-        place = in_a_run(self._place, KIND, always=True)
-        options = replace(self._request.options, picked=True)
-        answer, task = place.queue.claim_next(options, skip=skip)
+        try:
+            if self._base is not None:
+                return self._take_in_worktree(skip, self._base)
+            self._look_behind()
+            place = in_a_run(self._place, KIND, always=True)
+            options = replace(self._request.options, picked=True)
+            answer, task = place.queue.claim_next(options, skip=skip)
+        except NothingLeft as nothing:
+            for text in nothing.warnings:
+                self._warn_once(text)
+            raise
         return self._start(place, answer, task, self._request.run, lambda: None)
 
     def _take_in_worktree(self, skip: frozenset[str], base: str) -> Job | None:
@@ -248,10 +255,10 @@ class PoolTaker:
 
     def _look_behind(self) -> None:
         """Say how many commits of the main branch this checkout lacks, at most once a minute."""
-        now, ref = time.monotonic(), self._place.main_branch()
+        now = time.monotonic()
         if self._looked_behind is not None and now - self._looked_behind < AGAIN:
             return
-        self._looked_behind = now
+        self._looked_behind, ref = now, self._place.main_branch()
         if ref is None or (source := tracked(self._place.repository, ref)) is None:
             return
         with contextlib.suppress(GitleaseError):  # the ledger says whether the remote is away
@@ -265,19 +272,24 @@ class PoolTaker:
 
     def count_left(self) -> int:
         """Count the tasks that are not done; ``stranded`` gets those that nobody works on."""
-        reading = self._place.queue.queue(ref=self._base, cached=True)
+        try:
+            reading = self._place.queue.queue(ref=self._base, cached=True)
+        except GitleaseError:  # nothing is known, since nothing was ever claimed
+            reading = self._place.queue.queue(ref=self._base)
         left = 0
         for entry in reading.entries:
             name, lease = entry.task.resource.text, entry.lease
             view = reading.views.get(lease.lease_id) if lease is not None else None
             if name in self.stranded or entry.why_not in (WhyNot.DONE, WhyNot.STATUS):
                 continue
-            if entry.claimable or view is None or view.state == "active":
+            if entry.claimable and name not in self._taken:  # a warning has said why
+                self.stranded[name] = "it could not be claimed here"
+            elif entry.claimable or view is None or view.state == "active":
                 left += 1
-                continue
-            # A lease that has run out, and its edge or its margin still keeps the task.
-            self.stranded[name] = f"the lease of {view.holder} has expired"
-            self._warn_once(f"{name} is stranded: {self.stranded[name]}, and nobody works on it")
+            else:  # its edge, or the margin of time, still keeps the task
+                why = f"the lease of {view.holder} has expired, and nobody works on it"
+                self.stranded[name] = why
+                self._warn_once(f"{name} is stranded: {why}")
         return left
 
     def _start(
@@ -312,6 +324,7 @@ class PoolTaker:
             self._pass_over(name, refusal)
             return None
         self.stranded.pop(name, None)
+        self._taken.add(name)
         return PoolJob(command, record, clean_up, self._request.limit)
 
     def _warn_once(self, text: str) -> None:

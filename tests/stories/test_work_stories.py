@@ -331,6 +331,14 @@ def test_poisoned_trees_stop_no_other_task(jo: Desk) -> None:
     assert (folder / "F03" / "kept").read_text() == "mine"
 
 
+def test_tasks_that_a_checkout_cannot_take_are_stranded(jo: Desk) -> None:
+    (jo.clone / ".git" / "MERGE_HEAD").write_text(git(jo.clone, "rev-parse", "HEAD"))
+    done = jo.ask("work", "--commit", "--json", "--", "true")
+    assert (done.returncode, len(lines(done)[-1]["stranded"])) == (1, 5)
+    said = [x["message"] for x in lines(done) if x["event"] == "warning"]
+    assert "passed over: a merge is in progress: an edge cannot be committed on its own" in said
+
+
 def test_pool_fetches_its_base_before_each_task(path_remote: Remote, clones: Clones) -> None:
     made = clones(2)
     with_tasks(made, path_remote, 2)

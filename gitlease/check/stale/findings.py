@@ -173,7 +173,7 @@ def _of_record(
             return None  # it lapsed so lately that its edge may still be on its way here
         lapsed = f"lapsed {board.ago(lease.expires_at)}"
         message = f"the lease of {lease.holder} on {lease.resource}{scope} {lapsed}"
-        said = "it still keeps the task assigned to its holder" if lease.edge else ""
+        said = "it still keeps the task assigned to its holder" if lease.edge_stays else ""
         return _finding(LAPSED_LEASE, message, record, board, task, said)
     if task is None:
         return None
