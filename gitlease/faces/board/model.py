@@ -177,13 +177,15 @@ class _Rows:
             waits_for=tuple(map(plain, entry.waits_for)),
         )
         waiting = self._waiting(task.resource, WHOLE)
-        held = replace(row, section=Section.HELD, waiting=waiting)
         if task.assigned:
+            held = replace(row, section=Section.HELD, waiting=waiting)
             return replace(held, holder=", ".join(self._assignees(task)))
         if why is WhyNot.HELD and entry.lease is not None:
             lease = entry.lease
             return replace(
-                held,
+                row,
+                section=Section.BLOCKED,
+                waiting=waiting,
                 holder=plain(lease.holder),
                 ends=lease.expires_at,
                 lasts=lease.duration_ms,

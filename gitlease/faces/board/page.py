@@ -21,6 +21,7 @@ from gitlease.faces.board.shapes import BoardRow, BoardView, NewsItem, OpenedRes
 SHOWN = 500  # rows of a section
 ABOUT = {
     Section.HELD: "leased, or assigned to somebody",
+    Section.BLOCKED: "somebody else's lease covers its paths",
     Section.PARKED: "kept for a later session of its holder",
     Section.EXPIRED: "expired without being released",
     Section.ABANDONED: "expired so long ago that the assignment no longer counts",

@@ -22,7 +22,7 @@ _HAPPENED = {
     "waiting": "joined the wait queue",
     "left": "left the wait queue",
 }
-RUNNING = (Section.HELD, Section.PARKED)  # their leases count down
+RUNNING = (Section.HELD, Section.BLOCKED, Section.PARKED)  # their leases count down
 _TAKEN = frozenset({"displaced", "revoked", "retired"})
 
 

@@ -84,10 +84,12 @@ class BoardScreen:
         else:
             chosen = self._chosen()
             parts = board_parts(board, width, selected=chosen)
+            if len(parts) > room or sum(len([*part.draw()]) for part in parts) > room:
+                parts = board_parts(board, width, selected=chosen, dense=True)
             if brief:
                 parts.append(BoardPart("", news.copy))
                 news = []
-            shown = self._window(parts, chosen, room)
+            shown = self._window(parts, chosen, room, width)
         filled = [plain_line("", width)] * (room - len(shown))
         return [*head, *shown, *filled, *news, *foot][:height]
 
@@ -105,9 +107,12 @@ class BoardScreen:
         keys = [row.key for row in self._rows()]
         return self._selected if self._selected in keys else "".join(keys[:1])
 
-    def _window(self, parts: Sequence[BoardPart], key: str, room: int) -> list[Text]:
-        # The lines that fit, including the selected row; only visible parts are drawn.
+    def _window(self, parts: Sequence[BoardPart], key: str, room: int, width: int) -> list[Text]:
+        # The lines that fit, including the selected row; only visible parts are drawn. If some do
+        # not fit, the last line counts their rows.
         drawn = cache(lambda at: [*parts[at].draw()])
+        whole = len(parts) <= room and sum(len(drawn(at)) for at in range(len(parts))) <= room
+        room = room if whole or room < 3 else room - 1
 
         def first_before(end: int) -> int:
             at, left = end, room
@@ -121,10 +126,14 @@ class BoardScreen:
         top = 0 if chosen == rows[0] else min(self._top, first_before(len(parts)))
         self._top = min(chosen, max(top, first_before(end)))
         lines: list[Text] = []
+        hidden = sum(at < self._top for at in rows)
         for at in range(self._top, len(parts)):
             if len(lines) < room:
                 lines += drawn(at)
-        return lines[:room]
+            elif parts[at].key:
+                hidden += 1
+        lines = lines[:room]
+        return [*lines, plain_line(f"  {hidden} more", width, style="dim")] if hidden else lines
 
     def _foot(self) -> str:
         if self._typing:

@@ -12,9 +12,13 @@ from gitlease.core.resources.resource import WHOLE, Resource
 
 
 class Section(Enum):
-    """The state of a task or lease. ABANDONED: expired so long ago that it is free."""
+    """The state of a task or lease. BLOCKED: another's lease of a path covers a path of the task.
+
+    ABANDONED: expired so long ago that it is free.
+    """
 
     HELD = "held"
+    BLOCKED = "blocked"
     PARKED = "parked"
     EXPIRED = "expired"
     ABANDONED = "abandoned"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 STYLES = {
     Section.HELD: "yellow",
+    Section.BLOCKED: "bright_black",
     Section.PARKED: "cyan",
     Section.EXPIRED: "red",
     Section.ABANDONED: "magenta",
@@ -76,8 +77,13 @@ def columns_for(board: BoardView, width: int) -> Columns:
     return Columns(width=width, bar=bar, gap=left - sum(widths.values()), **widths)
 
 
-def board_parts(board: BoardView, width: int, *, selected: str = "") -> list[BoardPart]:
-    """The rows by section; the one whose key is ``selected`` is marked."""
+def board_parts(
+    board: BoardView, width: int, *, selected: str = "", dense: bool = False
+) -> list[BoardPart]:
+    """The rows by section; the one whose key is ``selected`` is marked.
+
+    ``dense``: each row is a single line, and what does not fit into it is left out.
+    """
     columns, parts = columns_for(board, width), list[BoardPart]()
     for section in Section:
         rows = board.section(section)
@@ -85,9 +91,13 @@ def board_parts(board: BoardView, width: int, *, selected: str = "") -> list[Boa
             parts.append(BoardPart("", partial(_section_lines, section, len(rows), width)))
         for row in rows:
             draw = partial(_row_lines, row, columns, board.now, marked=row.key == selected)
-            parts.append(BoardPart(row.key, draw))
+            parts.append(BoardPart(row.key, partial(_first, draw) if dense else draw))
     nothing = plain_line("  no lease and no open task to show", width, style="dim")
     return parts or [BoardPart("", lambda: [nothing])]
+
+
+def _first(draw: Callable[[], Iterable[Text]]) -> list[Text]:
+    return [*draw()][:1]
 
 
 def board_lines(board: BoardView, width: int) -> Iterator[Text]:

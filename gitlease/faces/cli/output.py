@@ -128,26 +128,41 @@ def table(headings: Sequence[str], rows: Sequence[Row], *, otherwise: str = "") 
     used = [i for i, _ in enumerate(headings) if any(row.cells[i] for row in rows)]
     names = [headings[i] for i in used]
     cells = [[" ".join(clean(row.cells[i]).split()) for i in used] for row in rows]
-    widths = [max(map(_width, column)) for column in zip(names, *cells, strict=True)]
-    if not on_terminal():
-        for texts in (names, *cells):
-            print(_aligned(texts, widths))
-        return
-    fitting = _fitting(names, widths, columns())
-    if fitting is None:
+    laid_out = table_lines(names, cells, columns() if on_terminal() else None)
+    if not laid_out:
         for texts in cells:
             _block(list(zip(map(str.lower, names), texts, strict=True)))
             print()
-        return
-    from rich.text import Text
+    elif not on_terminal():
+        for lines in laid_out:
+            print("\n".join(lines))
+    else:
+        from rich.text import Text
 
-    wide = console()
-    wide.print(Text(_aligned(names, fitting), style="bold"), soft_wrap=True)
-    for row, texts in zip(rows, cells, strict=True):
-        parts = [_cell(*cell) for cell in zip(names, texts, fitting, strict=True)]
-        for number in range(max(map(len, parts))):
-            part = [lines[number] if number < len(lines) else "" for lines in parts]
-            wide.print(_linked(Text(_aligned(part, fitting), style=row.style)), soft_wrap=True)
+        wide, styles = console(), ["bold", *(row.style for row in rows)]
+        for style, lines in zip(styles, laid_out, strict=True):
+            for text in lines:
+                wide.print(_linked(Text(text, style=style)), soft_wrap=True)
+
+
+def table_lines(
+    names: Sequence[str], rows: Sequence[Sequence[str]], most: int | None
+) -> list[list[str]]:
+    """Return the lines of a table's head and of each row, in at most so many columns.
+
+    None: as wide as it is. Empty if the columns that never give way are too wide.
+    """
+    widths = [max(map(_width, column)) for column in zip(names, *rows, strict=True)]
+    fitting = widths if most is None else _fitting(names, widths, most)
+    if fitting is None:
+        return []
+    laid_out = []
+    for texts in (names, *rows):
+        cells = [_cell(*cell) for cell in zip(names, texts, fitting, strict=True)]
+        height = max(map(len, cells))
+        padded = [[*lines, *[""] * (height - len(lines))] for lines in cells]
+        laid_out.append([_aligned(part, fitting) for part in zip(*padded, strict=True)])
+    return laid_out
 
 
 def _aligned(texts: Sequence[str], widths: Sequence[int]) -> str:

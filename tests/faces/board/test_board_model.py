@@ -91,7 +91,8 @@ def test_everything_stands_in_its_section_in_its_order() -> None:
     ada, _ = busy()
     board = board_of(ada)
     assert {x: names(board, x) for x in Section} == {
-        Section.HELD: ["F001", "own", "F003", "src/auth/**", "F004"],
+        Section.HELD: ["F001", "own", "src/auth/**", "F004"],
+        Section.BLOCKED: ["F003"],
         Section.PARKED: ["F009"],
         Section.EXPIRED: ["quick"],
         Section.ABANDONED: ["F008"],
@@ -102,6 +103,7 @@ def test_everything_stands_in_its_section_in_its_order() -> None:
     assert (rows["F001"].host, rows["F001"].branch) == ("desktop", "topic")
     assert [x.holder for x in rows["F001"].waiting] == ["kim+F001@example.com"]
     assert rows["F003"].through == "src/auth/**"
+    assert rows["F003"].section is Section.BLOCKED
     assert (rows["F004"].holder, rows["F004"].ends) == ("pat@example.com", None)
     assert rows["F002"].waits_for == ("F001",)
     assert [x.name for x in board.rows if x.mine] == ["own", "F008"]
@@ -159,7 +161,7 @@ def test_the_news_tell_what_was_taken_released_and_lost() -> None:
 def test_a_filter_wants_every_word() -> None:
     ada, _ = busy()
     board = board_of(ada)
-    assert [x.name for x in matching(board, "BOB held").rows] == ["F001", "F003", "src/auth/**"]
+    assert [x.name for x in matching(board, "BOB held").rows] == ["F001", "src/auth/**"]
     assert [x.name for x in matching(board, "kim+F001").rows] == ["F001"]
     assert not matching(board, "nobody-at-all").rows
     assert {x.name for x in matching(board, "src").news} == {"src/auth/**"}
@@ -190,7 +192,16 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_told(width: int) -> None:
     said = [line.plain for line in lines]
     assert max(map(cell_len, said)) <= width
     text = " ".join(" ".join(said).split())
-    for told in ("HELD 5", "PARKED 1", "EXPIRED 1", "ABANDONED 1", "FREE 2", "assigned", "left"):
+    for told in (
+        "HELD 4",
+        "BLOCKED 1",
+        "PARKED 1",
+        "EXPIRED 1",
+        "ABANDONED 1",
+        "FREE 2",
+        "assigned",
+        "left",
+    ):
         assert told in text
     if width >= 60:
         for told in ("bob@example.com", "rate limits", "build-7", "kim+F001@example.com", "日本語"):

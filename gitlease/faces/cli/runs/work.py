@@ -22,7 +22,7 @@ from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.runs.pool import FAILED, LOST, MOST_JOBS, Job, PoolEvent, PoolLimits
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.text import Text
 
     from gitlease.faces.cli.call import Call
     from gitlease.runs.work import PoolRequest
@@ -228,19 +228,20 @@ class _Reporter:
     def pause(self, seconds: float, running: Sequence[Job]) -> None:
         if self._live is not None and time.monotonic() - self._drawn >= REFRESH:
             self._drawn = time.monotonic()
-            self._live.update(_table(running), refresh=True)
+            self._live.update(_panel(running), refresh=True)
         time.sleep(seconds)
 
 
-def _table(running: Sequence[Job]) -> Table:
-    from rich.table import Table
+def _panel(running: Sequence[Job]) -> Text:
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("TASK", "FOR", "SESSION", "LOG"):
-        table.add_column(heading, no_wrap=True, overflow="ellipsis")
+    rows = []
     for job in running:
         age = humanize_duration(int(time.monotonic() - job.began))
-        cells = (job.name, age, job.record.session, job.record.log)
-        table.add_row(*(Text(clean(cell)) for cell in cells))
-    return table
+        rows.append([clean(x) for x in (job.name, age, job.record.session, job.record.log)])
+    head, width = ("TASK", "FOR", "SESSION", "LOG"), output.columns()
+    laid_out = output.table_lines(head, rows, width)
+    if not laid_out:  # a narrow terminal
+        laid_out = output.table_lines(head[:2], [row[:2] for row in rows], width)
+    text = "\n".join(line for lines in laid_out for line in lines)
+    return Text(text, no_wrap=True, overflow="ellipsis")

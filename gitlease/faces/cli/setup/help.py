@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -127,11 +126,12 @@ def _show(text: str, *, page: bool) -> None:
         from rich.markdown import Markdown
 
         from gitlease.runs.child import show_in_pager
+        from gitlease.runs.terminal import is_talked_to
 
         console = output.console()
         with console.capture() as capture:
             console.print(Markdown(text, hyperlinks=False))
-        if not sys.stdout.isatty() or not show_in_pager(capture.get()):
+        if not is_talked_to() or not show_in_pager(capture.get()):
             print(capture.get(), end="")
     else:
         print(text.rstrip("\n"))
