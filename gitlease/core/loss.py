@@ -187,6 +187,18 @@ ENDINGS = {
 }
 
 
+def lost_in(event: Event) -> LeaseLost:
+    """The error for a lease that others ended by this event."""
+    loss = ENDINGS[event.kind]
+    return LeaseLost(
+        f"you no longer hold {event.resource}: {_reason_text(loss, event.by)}",
+        resource=event.resource,
+        scope=event.scope,
+        holder=event.by,
+        loss=loss,
+    )
+
+
 def ending(events: Iterable[Event], token: int) -> tuple[Loss, str] | None:
     """How the grant of a token ended, and who ended it; None if the events do not tell."""
     for event in events:

@@ -10,6 +10,8 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import State, same_person
 from gitlease.core.moves.operations import Complete, Operation, Release, Retire, Retirement
 from gitlease.core.moves.retiring import RETIRED
+from gitlease.core.outcome import Event
+from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.answers import (
     MAX_RESOURCES,
@@ -26,6 +28,9 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Written
 from gitlease.engine.stepping import change_with_edges, in_every
 from gitlease.engine.transaction import fresh_id
+
+HISTORY = 1_000  # events in which a lost lease is looked for
+TAKEN = frozenset({"displaced", "revoked", "retired"})
 
 
 def release(
@@ -65,6 +70,8 @@ def release(
         return replace(answer, warnings=(*answer.warnings, *_still_named(session, planned)))
     except LeaseHeld as refusal:
         retired = _retire_edge(session, wanted, refusal, commit) if note is None else None
+        if retired is None and note is None:
+            retired = _ended_before(session, wanted, refusal)
         if retired is None:
             raise
         return retired
@@ -143,6 +150,29 @@ def _retire_edge(
     return Answer(
         status="released", edge="removed", written=written, changed=False, warnings=warnings
     )
+
+
+def _ended_before(
+    session: LedgerSession, wanted: Sequence[Resource], refusal: LeaseHeld
+) -> Answer | None:
+    # Whoever's lease was ended by others may release it as often as they like.
+    who = refusal.views[0].holder if refusal.views else refusal.whose
+    if len(wanted) != 1 or who is None or same_person(who, session.actor.holder):
+        return None
+    if taken_from(session, wanted[0]) is None:
+        return None
+    said = f"nothing to release: {who} has {wanted[0]} now"
+    return Answer(status="released", changed=False, warnings=(*refusal.warnings, said))
+
+
+def taken_from(session: LedgerSession, resource: Resource) -> Event | None:
+    """The event by which others ended the caller's last lease of a resource; None if none did."""
+    for event in session.store.history(session.layer, HISTORY):
+        if fold(event.resource or "") == resource.key and same_person(
+            event.holder or "", session.actor.holder
+        ):
+            return event if event.kind in TAKEN else None
+    return None
 
 
 def _write_without_ledger(

@@ -42,6 +42,7 @@ WAYS: dict[str, tuple[Callable[[Ledger, Leases], Any], gitlease.Loss]] = {
     "revoked": (lambda _ledger, bob: bob.revoke("F001", reason="x"), Loss.REVOKED),
     "lapsed": (lapse, Loss.EXPIRED),
     "taken and given back": (come_and_go, Loss.TAKEN_OVER),
+    "taken over": (retire, Loss.TAKEN_OVER),
     "released": (lambda ledger, _: again(ledger).release("F001"), Loss.RELEASED_ELSEWHERE),
     "done": (lambda ledger, _: again(ledger).done("F001", any=True), Loss.RELEASED_ELSEWHERE),
     "parked": (lambda ledger, _: again(ledger).park("F001"), Loss.RELEASED_ELSEWHERE),
@@ -98,14 +99,27 @@ def test_what_another_holds_is_told_as_his(ledger: Ledger) -> None:
     with pytest.raises(gitlease.LeaseLost) as lost:
         ada.fence("F001", 1)
     assert (lost.value.loss, lost.value.holder) == (Loss.TAKEN_OVER, BOB)
-    with pytest.raises(gitlease.NotHolder) as other:
+    with pytest.raises(gitlease.LeaseLost) as other:
         ada.renew("F001")
-    assert other.value.holder == BOB
+    assert (other.value.loss, other.value.holder) == (Loss.TAKEN_OVER, BOB)
+    with pytest.raises(gitlease.NotHolder):
+        ledger.open("eve@example.com").renew("F001")
     bob.release("F001")
     assert ada.claim("F001").token == 3
     with pytest.raises(gitlease.LeaseLost) as own:
         ada.fence("F001", 1)
     assert own.value.loss is Loss.RELEASED_ELSEWHERE
+
+
+def test_a_release_after_a_takeover_is_idempotent(ledger: Ledger) -> None:
+    ada, bob = again(ledger), ledger.open(BOB)
+    ada.claim("F001")
+    retire(ledger, bob)
+    for _ in range(3):
+        ada.release("F001")
+    assert bob.renew("F001").mine
+    with pytest.raises(gitlease.LeaseHeld):
+        ledger.open("eve@example.com").release("F001")
 
 
 def test_a_later_loss_is_not_explained_by_an_earlier_one(ledger: Ledger) -> None:

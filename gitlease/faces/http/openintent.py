@@ -183,7 +183,12 @@ def renew(asked: CompatRequest) -> CompatAnswer:
 
 
 def release(asked: CompatRequest) -> CompatAnswer:
-    found = _found(asked)
+    try:
+        found = _found(asked)
+    except NotFound:
+        if end.taken_from(_session(asked), _resource(asked)) is None:
+            raise
+        return 200, {"message": "Lease ended before", "id": asked.path["lease"]}
     end.release(_session(asked), [found.resource], scope=found.scope, commit=False)
     return 200, {"message": "Lease released", "id": found.lease_id}
 

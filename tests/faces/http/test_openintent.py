@@ -306,13 +306,15 @@ def test_an_expired_lease_is_told_and_never_renewed(
 def test_a_lapsed_lease_of_a_task_is_no_conflict(
     project: Served, manual_clock: ManualClock
 ) -> None:
-    take(project, "one", duration_seconds=60).raise_for_status()
+    first = take(project, "one", duration_seconds=60).json()
     manual_clock.advance(61)
     within_the_margin = take(project, "two", person="kim")
     assert within_the_margin.status_code == 409
     assert "existing_lease" not in within_the_margin.json()
     manual_clock.advance(61)
     assert take(project, "two", person="kim").json()["agent_id"] == "two"
+    ended = ask(project, "one", "DELETE", f"/v1/intents/task-api/leases/{first['id']}")
+    assert ended.status_code == 200
 
 
 def test_the_own_second_agent_is_named(project: Served) -> None:

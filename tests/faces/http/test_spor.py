@@ -172,6 +172,9 @@ def test_a_lapsed_task_that_is_asked_for_by_name_is_taken_over(
     assert leased(answer, "taken_over")["by"] == KIM
     assert answer.json()["taken_over_from"] == JO
     refused(do(jo, "claim"), 409, "conflict")
+    for _ in range(2):
+        assert done(do(jo, "release"), "released")["edge"] == "skipped"
+        assert jo.delete("/v1/leases/task-api").status_code == 200
     assert leased(do(jo, "claim", "task-ui"), "claimed")
     manual_clock.advance(1_000)
     answer = do(kim, "status", "task-ui", status="active")
