@@ -120,7 +120,7 @@ class Desk:
             settings=SimpleNamespace(
                 table=lambda: self.settings, landing_release="never", warnings=()
             ),
-            location=SimpleNamespace(name=None, url=None),
+            location=SimpleNamespace(name=None, url=None, ways=None),
             identity=Identity(
                 actor,
                 "git config (local: .git/config) user.email",
