@@ -116,6 +116,7 @@ class Desk:
                 toplevel=self.toplevel,
                 common_dir="/nowhere",
                 remote_names=tuple,
+                config=SimpleNamespace(get=lambda key: None),
             ),
             settings=SimpleNamespace(
                 table=lambda: self.settings, landing_release="never", warnings=()

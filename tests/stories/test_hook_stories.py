@@ -795,3 +795,16 @@ def test_git_dir_in_the_environment_does_not_mislead_the_heartbeat(
     done = pair.jo.run("commit", "-qm", "work", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     until(lambda: renewals(pair) == 1, "the lease is renewed")
+
+
+# --- another tool takes the hooks -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", [("claim", "x", "--any"), ("brief",)])
+def test_hooks_that_died_are_told_once(pair: Pair, verb: tuple[str, ...]) -> None:
+    dead = "core.hooksPath is .husky/_"
+    assert dead not in pair.jo.gitlease(*verb).stderr
+    pair.jo.git("config", "core.hooksPath", ".husky/_")
+    assert [dead in pair.jo.gitlease(*verb).stderr for _ in range(2)] == [True, False]
+    pair.jo.git("config", "core.hooksPath", ".git/hooks")
+    assert "core.hooksPath" not in pair.jo.gitlease(*verb).stderr

@@ -270,6 +270,17 @@ class Call:
         output.hint([f"{step}  # {uses[step]}" if step in uses else step for step in next_steps])
         output.hint(hints)
 
+    def warn_of_dead_hooks(self) -> None:
+        """Warn once if another folder of hooks has replaced the one that has ours."""
+        repository = self.workspace.repository
+        path = repository.config.get("core.hooksPath")
+        if path:
+            from gitlease.install.hooks.status import warn_once
+
+            if warning := warn_once(repository, path):
+                install = self.typed("hooks", "install")
+                self.warnings.append(f"{warning} (see {self.typed('hooks', 'status')}, {install})")
+
     def end_landed(self) -> None:
         """Complete the caller's leases of tasks that are done on the main branch."""
         from gitlease.engine.landing import settle_landed

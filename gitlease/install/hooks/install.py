@@ -42,6 +42,7 @@ from gitlease.install.hooks.shims import (
     SectionForm,
     find_section,
 )
+from gitlease.install.hooks.status import HOOKS_PATH
 from gitlease.install.hooks.write import HookChange, Plan, carry_out
 
 REMOVED = (*HOOKS, FORMER_HOOK)
@@ -68,6 +69,8 @@ def install(
         plan = replace(plan, changes=changes, where=place.where)
     former = _former_hook(place, repository)
     if not dry_run:
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(place.private, HOOKS_PATH))
         carry_out(place, former)
         carry_out(place, plan)
     told = f"{FORMER_HOOK}: gitlease no longer uses this hook"

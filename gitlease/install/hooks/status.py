@@ -7,13 +7,16 @@ hook alone. A gitlease that is probed only answers.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Sequence
 
+from gitlease.core.errors import Invalid, shown
 from gitlease.core.frozen import dataclass
+from gitlease.git.files import replace_file
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
 from gitlease.install.hooks.managers import (
@@ -48,6 +51,7 @@ from gitlease.install.hooks.shims import (
 )
 
 OWN_WAY = "your own hook"
+HOOKS_PATH = "hooks-path"  # in the private folder: the value that was looked at
 NO_PROGRAM = "it finds no gitlease to start"
 _ANSWER = re.compile(rf"^{ANSWER} ([a-z-]+) v(\d+) ?(.*)$", re.MULTILINE)
 
@@ -75,6 +79,25 @@ def hook_states(repository: Repository) -> tuple[HookState, ...]:
     """The state of every hook that gitlease uses."""
     place = find_place(repository)
     return tuple(_state(place, name) for name in HOOKS)
+
+
+def warn_once(repository: Repository, hooks_path: str) -> str:
+    """Say that git's hooks no longer call us since ``core.hooksPath`` is set; once for each value.
+
+    ``""`` if they do, were never installed, or somebody was told already.
+    """
+    private = os.path.join(repository.common_dir, "gitlease")
+    told = os.path.join(private, HOOKS_PATH)
+    value = os.fsencode(hooks_path)
+    if not os.path.exists(os.path.join(private, PROGRAM)) or read_file(told) == value:
+        return ""
+    with contextlib.suppress(OSError, Invalid):
+        replace_file(told, value)
+        if not _state(find_place(repository), "pre-commit").live:
+            return (
+                f"core.hooksPath is {shown(hooks_path)}, and git no longer calls gitlease's hooks"
+            )
+    return ""
 
 
 def _state(place: HookPlace, name: str) -> HookState:

@@ -165,6 +165,7 @@ def answer_claim(
     from gitlease.faces import wire
 
     call.warnings += _warn_of_short_ttl(call, answer)
+    call.warn_of_dead_hooks()
     call.answer_verb(
         answer,
         wire.claimed(answer) | (more or {}),

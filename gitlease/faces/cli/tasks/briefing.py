@@ -46,6 +46,7 @@ def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
         call.end_landed()
     reading = call.queue.brief(ref=ref, cached=cached)
     waits = open_dependencies(reading)
+    call.warn_of_dead_hooks()
     body = {
         "holder": call.actor.holder,
         "session": call.actor.session,
