@@ -75,7 +75,7 @@ def _check_tasks(session: LedgerSession) -> None:
 
 
 def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool = False) -> Reading:
-    """Accept the remote's ledger; makes one if there is none.
+    """Accept the remote's ledger; makes one if there is none, and proves that it may be written.
 
     Another past of the known ledger is accepted only with ``rolled_back``; its tokens then continue
     above those seen. ``another`` accepts a ledger in the place of the one that the repository's
@@ -83,9 +83,9 @@ def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool 
     """
     known = session.store.known(session.layer)
     head = session.store.confirm(session.layer, rolled_back=rolled_back, another=another)
-    if head.ledger is None:
-        change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])
-    elif known is not None and known.ledger is not None:
+    # An empty step, even where the ledger is there: a remote may let read who may not write.
+    change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])
+    if head.ledger is not None and known is not None and known.ledger is not None:
         before, after = known.ledger.header, head.ledger.header
         if before.ledger_id == after.ledger_id and after.token < before.token:
             _restore(session, above=before.token)

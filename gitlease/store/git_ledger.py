@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.core.errors import Invalid, Unavailable
+from gitlease.core.errors import Invalid, Unavailable, shown
+from gitlease.core.frozen import replace
 from gitlease.core.ledger import Ledger
 from gitlease.core.outcome import Event
-from gitlease.engine.ports import Change, Clock
+from gitlease.engine.ports import Cause, Change, Clock
 from gitlease.git.files import Unreadable
 from gitlease.store import history
 from gitlease.store.admission import Admission, Peeks, RemoteFacts
@@ -275,13 +277,31 @@ class GitRefs:
         path = self._stores.of(moves[0].new).path
         if work is None:
             try:
-                return push_refs(self._remote, path, named, timeout=self._limit)
+                pushed = push_refs(self._remote, path, named, timeout=self._limit)
+                return replace(pushed, hints=pushed.hints or self._ref_hints(moves, pushed))
             except OtherFormat as other:  # nothing was sent: it can be made anew in that format
                 self._stores.switch()
                 raise CacheDamaged(other.message) from None
         from gitlease.store.work_push import push_work
 
         return push_work(work, named, objects=os.path.join(path, "objects"))
+
+    def _ref_hints(self, moves: Sequence[Move], pushed: Pushed) -> tuple[str, ...]:
+        """The way out where a remote refuses to make a ref of this name."""
+        if pushed.cause is not Cause.REFUSED or any(move.expected for move in moves):
+            return ()
+        if taken := re.search(r"'(refs/[^\s']+)' exists; cannot create", pushed.detail):
+            return (
+                f"{shown(taken[1])} on the remote leaves no room for {self._prefix}/…: rename it, "
+                "or set another lease.ref_prefix in .gitlease.yaml, such as refs/heads/leases",
+            )
+        if "[remote rejected]" not in pushed.detail or self._prefix.startswith("refs/heads/"):
+            return ()
+        return (
+            "if this host accepts only branches and tags, set lease: {ref_prefix: "
+            "refs/heads/gitlease} in .gitlease.yaml, for everyone",
+            "in this clone alone: gitlease config lease.ref_prefix refs/heads/gitlease",
+        )
 
     def remote_refs(self, work: WorkPush) -> Mapping[str, str]:
         from gitlease.store.work_push import remote_refs

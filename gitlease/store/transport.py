@@ -262,7 +262,7 @@ def _cause(result: GitResult, notes: str, said: Sequence[str]) -> Cause:
     words = " ".join([notes, *said])
     if "stale info" in notes or "fetch first" in notes or notes.startswith("[up to date]"):
         return Cause.MOVED
-    if re.search(_BUSY, words):
+    if re.search(_BUSY, words) and "exists; cannot create" not in words:
         return Cause.BUSY
     if "[remote rejected]" in notes or "[rejected]" in notes:
         return Cause.REFUSED

@@ -195,3 +195,50 @@ def test_reading_needs_no_email(clones: Clones, path_remote: Remote) -> None:
     for verb in ("list --mine", "queue --mine", "next --claim", "claim F001", "whoami"):
         refused = run_gitlease((*verb.split(), "--json"), one)
         assert (refused.returncode, json.loads(refused.stdout)["error"]["code"]) == (7, "invalid")
+
+
+def hook(bare: Path, name: str, script: str) -> None:
+    (bare / "hooks").mkdir(exist_ok=True)
+    (bare / "hooks" / name).write_text(f"#!/bin/sh\n{script}\n")
+    (bare / "hooks" / name).chmod(0o755)
+
+
+def denied(cwd: Path, *argv: str) -> list[str]:
+    """Run a command that the remote must refuse; return its hints."""
+    done = run_gitlease((*argv, "--json"), cwd)
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["code"]) == (4, "denied"), done
+    return [*error.get("hints", ()), *error["next"]]
+
+
+@pytest.mark.parametrize("way", ["hook", "hidden"])
+def test_refusal_of_our_refs_names_their_prefix(
+    clones: Clones, path_remote: Remote, way: str
+) -> None:
+    (one,) = clones(1)
+    if way == "hidden":
+        git(path_remote.bare, "config", "transfer.hideRefs", "refs/gitlease")
+    else:
+        hook(path_remote.bare, "update", "case $1 in refs/heads/*|refs/tags/*) ;; *) exit 1;; esac")
+    for argv in (("claim", "F001"), ("init",)):
+        hints = denied(one, *argv)
+        assert any("lease: {ref_prefix: refs/heads/gitlease}" in hint for hint in hints)
+        assert not (one / ".gitlease.yaml").exists()
+    (typed,) = (x for x in hints if "gitlease config lease.ref_prefix" in x)
+    gitlease(one, *typed.partition(": gitlease ")[2].split())
+    gitlease(one, "claim", "F001")
+
+
+def test_branch_in_the_way_of_the_ledger_is_named(clones: Clones, path_remote: Remote) -> None:
+    (one,) = clones(1)
+    git(one, "push", "-q", "origin", "HEAD:refs/heads/gitlease")
+    git(one, "config", "lease.refPrefix", "refs/heads/gitlease")
+    assert denied(one, "claim", "F001")[0].startswith("refs/heads/gitlease on the remote ")
+
+
+def test_init_proves_that_it_may_write(clones: Clones, path_remote: Remote) -> None:
+    one, two = clones(2)
+    gitlease(one, "init")
+    gitlease(two, "list")
+    hook(path_remote.bare, "pre-receive", "exit 1")
+    denied(two, "init")

@@ -65,6 +65,9 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool, new_led
     if new_ledger and (undo_rollback or accept_rollback):
         raise UsageError("--new-ledger cannot be combined with the choice of a history")
     workspace = call.workspace
+    reading, warnings = _confirmed(
+        call, undo=undo_rollback, accept=accept_rollback, another=new_ledger
+    )
     written = write_default_settings(workspace.repository, partial(_accepted, call))
     path, suggested = written if written else (None, None)
     seen = tasks_seen(workspace)
@@ -72,9 +75,6 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool, new_led
     found = suggested if suggested and suggested.folder else None
     recognised = _recognised(found.files, found.folder or "") if found else None
     tasks = seen.has_tasks
-    reading, warnings = _confirmed(
-        call, undo=undo_rollback, accept=accept_rollback, another=new_ledger
-    )
     recorded, unrecorded = record_ledger(workspace, reading.ledger_id if reading else None)
     body: wire.Document = {
         "settings_file": path,
