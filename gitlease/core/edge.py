@@ -33,7 +33,8 @@ class Task:
     ``paths`` are patterns relative to the root. ``file`` is relative to the root, and ``line`` is
     that of the assigned field (or the first line), for messages. ``exempt``: a label or a field
     says that its claims are never called stale. ``outdated`` has the names in the file whose
-    assignment the ledger ended since; they are not among the assigned.
+    assignment the ledger ended since; they are not among the assigned. ``records`` has the names
+    of those to whom the ledger's records assign it.
     """
 
     resource: Resource
@@ -49,6 +50,13 @@ class Task:
     line: int = 1
     exempt: bool = False
     outdated: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+
+    @property
+    def everyone(self) -> dict[str, str]:
+        """Everyone to whom it is assigned, and where that stands: record, file, or both."""
+        files = {name: "both" if name in self.records else "file" for name in self.assigned}
+        return files | {name: "record" for name in self.records if name not in files}
 
     @property
     def is_done(self) -> bool:

@@ -65,9 +65,10 @@ class Answer:
     """The result of a verb. ``refused`` has the errors of single leases.
 
     ``bound`` are the ids of leases that its session bound for a time. ``displaced`` has the leases
-    that were taken over, ``unassigned`` the names whose edges were; ``written`` the task file
-    edits, ``notes`` those left for the next holder. ``at`` is the instant from which its leases
-    count, if the ledger was changed.
+    that were taken over, ``unassigned`` the names whose edges were. ``edge_in`` says where the
+    caller's edge stands now: in the ledger's ``record``, a ``file``, or both. ``written`` has the
+    task file edits, ``notes`` those left for the next holder. ``at`` is the instant from which its
+    leases count, if the ledger was changed.
     """
 
     status: str
@@ -76,6 +77,7 @@ class Answer:
     displaced: tuple[LeaseView, ...] = ()
     unassigned: tuple[str, ...] = ()
     edge: str = "none"
+    edge_in: tuple[str, ...] = ()
     written: tuple[Written, ...] = ()
     notes: tuple[Note, ...] = ()
     refused: tuple[GitleaseError, ...] = ()
@@ -175,6 +177,7 @@ def joined(one: Answer, other: Answer) -> Answer:
         other,
         leases=one.leases + other.leases,
         edge=other.edge if one.edge == "none" else one.edge,
+        edge_in=tuple(dict.fromkeys((*one.edge_in, *other.edge_in))),
         written=one.written + other.written,
         refused=one.refused + other.refused,
         capped_to_max=one.capped_to_max or other.capped_to_max,

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.core.edge import Assignee, People, Task, printable
+from gitlease.core.errors import Invalid
 from gitlease.core.expiry import Moment
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.outcome import Event
 from gitlease.core.policy import Policy
@@ -33,10 +34,12 @@ class Assigned:
     """A person to whom a task is assigned: the holder if one is known, else the file's name.
 
     ``places``: ``record`` if the ledger's record of a claim says so, ``file`` if a task file does.
+    ``spelt`` is the name as it stands in the file, or would.
     """
 
     name: str
     places: tuple[str, ...]
+    spelt: str
 
 
 def assigned_to(
@@ -63,8 +66,23 @@ def assigned_to(
             holders.remove(known)
         mapped = people.holders_of(name)
         shown = known or (mapped[0] if len(mapped) == 1 else printable(name))
-        found.append(Assigned(shown, (FILE,) if known is None else (RECORD, FILE)))
-    return (*found, *(Assigned(holder, (RECORD,)) for holder in holders))
+        found.append(Assigned(shown, (FILE,) if known is None else (RECORD, FILE), name))
+    return (*found, *(Assigned(x, (RECORD,), _spelt(people, x)) for x in holders))
+
+
+def _spelt(people: People, holder: str) -> str:
+    try:
+        return people.name_of(holder)
+    except Invalid:  # the map gives that name to somebody else
+        return holder
+
+
+def with_records(
+    task: Task, records: Iterable[Lease], people: People, policy: Policy, moment: Moment
+) -> Task:
+    """The task with the names of those to whom the ledger's records assign it."""
+    found = assigned_to(task, records, people, policy, moment)
+    return replace(task, records=tuple(x.spelt for x in found if RECORD in x.places))
 
 
 class Decisions:

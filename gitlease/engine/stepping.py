@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.core.frozen import replace
+from gitlease.core.lease import State
 from gitlease.core.ledger import Note
 from gitlease.core.moves.operations import Bind, Claim, Operation, Pick
 from gitlease.core.resources.resource import Resource
@@ -104,10 +105,26 @@ def change_with_edges(
     answer = _answer(session, step, operations, said + unwritten)
     return replace(
         answer,
-        edge=edge_word(final, written),
+        edge=(word := edge_word(final, written)),
+        edge_in=_edge_in(session, step, final, word),
         written=written,
         warnings=answer.warnings + left_to_others(final, outcomes.values()),
     )
+
+
+def _edge_in(
+    session: LedgerSession, step: Step, planned: Sequence[Planned], word: str
+) -> tuple[str, ...]:
+    ledger, actor = step.applied.ledger, session.actor
+    leases = (x for o in step.applied.outcomes for x in o.leases)
+    wanted = {p.resource for p in planned} | {x.resource for x in leases}
+    records = (
+        x.edge and x.state is State.ACTIVE and x.same_holder(actor)
+        for resource in wanted
+        for x in ledger.leases_of(resource)
+    )
+    places = (("record", any(records)), ("file", word in ("added", "kept")))
+    return tuple(place for place, stands in places if stands)
 
 
 def _answer(

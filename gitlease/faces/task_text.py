@@ -156,7 +156,7 @@ def facts(task: Task, waits_for: Sequence[str]) -> list[tuple[str, str]]:
     return [
         ("title", one_line(task.title)),
         ("status", one_line(task.status)),
-        ("assigned", listed(task.assigned)),
+        ("assigned", listed(task.everyone)),
         ("priority", one_line(task.priority)),
         ("waits_for", listed(waits_for)),
         ("file", path(task.file)),

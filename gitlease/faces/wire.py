@@ -49,7 +49,10 @@ def changed(answer: Answer) -> Document:
 
 
 def ended(answer: Answer) -> Document:
-    """Return the body of a verb that may change task files, listed in ``edges``."""
+    """Return the body of a verb that may change task files, listed in ``edges``.
+
+    ``edge_in`` is where the caller's assignment stands now: in the ledger's record, a file, both.
+    """
     edges = [
         {
             "resource": w.change.resource.text,
@@ -59,7 +62,8 @@ def ended(answer: Answer) -> Document:
         }
         for w in answer.written
     ]
-    return {"status": answer.status, "edge": answer.edge, "edges": edges} | _leases(answer.leases)
+    head: Document = {"status": answer.status, "edge": answer.edge}
+    return head | {"edge_in": list(answer.edge_in), "edges": edges} | _leases(answer.leases)
 
 
 def claimed(answer: Answer) -> Document:
@@ -197,14 +201,16 @@ def task(found: Task | None, *, resource: str = "", waits_for: Sequence[str] = (
     """Return a task, or the same fields for a ``resource`` without a task file.
 
     ``waits_for`` has its open dependencies. ``status`` is the word in the file, ``progress`` its
-    meaning: ``todo``, ``in_progress``, ``done`` or ``other``.
+    meaning: ``todo``, ``in_progress``, ``done`` or ``other``. ``assigned_in`` says where each
+    assignment stands: ``record``, ``file`` or ``both``.
     """
     return {
         "resource": found.resource.text if found else resource,
         "title": found.title if found else None,
         "status": found.status if found else None,
         "progress": found.progress.value if found else None,
-        "assigned": list(found.assigned) if found else [],
+        "assigned": list(found.everyone) if found else [],
+        "assigned_in": found.everyone if found else {},
         "priority": found.priority if found else None,
         "depends_on": list(found.depends_on) if found else [],
         "waits_for": list(waits_for),

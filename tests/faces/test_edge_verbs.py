@@ -66,7 +66,8 @@ def test_whether_edges_are_committed_is_as_asked_else_as_the_settings_say() -> N
 
 def test_the_edges_of_a_claim_are_in_its_answer(ada: Desk) -> None:
     document = ada.ok("claim", "F001", "deploy-prod", "--any", "--commit", "--json").json
-    assert list(document)[3:6] == ["status", "edge", "edges"]
+    assert list(document)[3:7] == ["status", "edge", "edge_in", "edges"]
+    assert document["edge_in"] == ["record", "file"]
     assert document["edge"] == "added"
     assert document["edges"] == [
         {

@@ -18,8 +18,8 @@ from gitlease.engine.ports import TaskProblem
 ADA, BOB = "ada@example.com", "bob@example.com"
 RULES = EdgeRules(people=People({ADA: "@ada", BOB: "@bob"}))
 TASK = [
-    *("resource", "title", "status", "progress", "assigned", "priority", "depends_on"),
-    *("waits_for", "paths", "created", "file"),
+    *("resource", "title", "status", "progress", "assigned", "assigned_in", "priority"),
+    *("depends_on", "waits_for", "paths", "created", "file"),
 ]
 ENTRY = [*TASK, "claimable", "why_not", "who", "lease"]
 CARRIED = [*TASK, "state", "taken_over_by", "lease"]
@@ -102,6 +102,7 @@ def test_the_tasks_of_the_queue_as_json(desks: tuple[Desk, Desk]) -> None:
         "status": "",
         "progress": "todo",
         "assigned": [],
+        "assigned_in": {},
         "priority": "high",
         "depends_on": ["F002", "F009"],
         "waits_for": ["F002", "F009"],
@@ -272,7 +273,7 @@ def test_next_with_claim_takes_it_and_answers_as_claim_does(desks: tuple[Desk, D
     ]
     assert "hint: gitlease done F003" in ran.err
     document = bob.ok("next", "--claim", "--json").json
-    fields = ["status", "edge", "edges", "leases", "lease", "notes", "task"]
+    fields = ["status", "edge", "edge_in", "edges", "leases", "lease", "notes", "task"]
     assert list(document) == [*HEAD, *fields, *TAIL]
     assert (document["status"], document["edge"]) == ("claimed", "added")
     assert list(document["task"]) == TASK
@@ -457,8 +458,9 @@ def test_show_tells_the_task_before_its_lease(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     bob.ok("claim", "F001", "--ttl", "10m")
     ran = ada.ok("show", "f001", terminal=True)
-    assert ran.out.splitlines()[:8] == [
+    assert ran.out.splitlines()[:9] == [
         "title       Rate limits",
+        "assigned    @bob",
         "priority    high",
         "waits_for   F002, F009",
         "file        tasks/F001.md",
@@ -468,6 +470,7 @@ def test_show_tells_the_task_before_its_lease(desks: tuple[Desk, Desk]) -> None:
         "holder      bob@example.com",
     ]
     document = ada.ok("show", "F001", "--json").json
+    assert document["task"]["assigned_in"] == {"@bob": "record"}, "this clone's file lacks it"
     assert list(document) == [*HEAD, "leases", "task", "notes", "waiting", *TAIL]
     assert list(document["task"]) == TASK
     assert document["task"]["waits_for"] == ["F002", "F009"]

@@ -29,7 +29,7 @@ ERROR = [
     *("expires_in", "free_at", "lease", "conflicts", "hints", "next"),
 ]
 CHANGED = ["schema", "ok", "command", "status", "edge", "leases", "lease"]
-ENDED = ["schema", "ok", "command", "status", "edge", "edges", "leases", "lease"]
+ENDED = ["schema", "ok", "command", "status", "edge", "edge_in", "edges", "leases", "lease"]
 TAIL = ["warnings", "next"]
 VIEW = LeaseView(
     resource="F001",

@@ -11,7 +11,7 @@ from gitlease.core.errors import GitleaseError, Invalid, NothingLeft, shown
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import State, same_person
+from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.ledger import Note
 from gitlease.core.moves.picking import ParkedMeanwhile
 from gitlease.core.outcome import Event
@@ -20,6 +20,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, ClaimOptions, FoundTask, QueueReading, Taken
+from gitlease.engine.assignment import with_records
 from gitlease.engine.claim import pick
 from gitlease.engine.edges import Planned, find_task, without_numbers
 from gitlease.engine.ledger_session import LedgerSession, Look
@@ -115,6 +116,7 @@ class TaskQueue:
         if task is None:
             return FoundTask()
         look = self._session.known_look()
+        (task,) = self._with_records([task], look)
         entry = entry_of(task, found.tasks, self._around(look))
         if look is None or entry.lease is None:
             return FoundTask(entry)
@@ -284,6 +286,21 @@ class TaskQueue:
             was_taken=lambda key: any(taken == key for taken, _ in losses()),
         )
 
+    def _with_records(self, tasks: Sequence[Task], look: Look | None) -> list[Task]:
+        if look is None:
+            return list(tasks)
+        held: dict[str, list[Lease]] = {}
+        for lease in look.leases:
+            if lease.edge:
+                held.setdefault(lease.resource.key, []).append(lease)
+        people, policy, moment = self._edges.rules.people, look.policy, look.moment
+        return [
+            with_records(task, records, people, policy, moment)
+            if (records := held.get(task.resource.key))
+            else task
+            for task in tasks
+        ]
+
     def _losses(self) -> Mapping[tuple[str, str], Event]:
         session, holder = self._session, self._session.actor.holder
         last: dict[tuple[str, str], Event] = {}
@@ -299,8 +316,9 @@ class TaskQueue:
     def _reading(self, tasks: TaskList, look: Look) -> QueueReading:
         found = tasks if look.policy.issues is Issues.NONE else without_numbers(tasks)
         around = self._around(look)
-        entries = survey(found.tasks, around)
-        carried = carrying(found.tasks, around)
+        shown = self._with_records(found.tasks, look)
+        entries = survey(shown, around)
+        carried = carrying(shown, around)
         leases = {
             x.lease_id: x for part in (entries, carried) for e in part if (x := e.lease) is not None
         }

@@ -138,7 +138,7 @@ def _columns(task: Task | None, waits_for: Sequence[str]) -> tuple[str, ...]:
     return (
         task_text.one_line(task.status),
         task_text.one_line(task.priority),
-        task_text.listed(task.assigned),
+        task_text.listed(task.everyone),
         task_text.listed(waits_for),
         task_text.one_line(task.title),
     )
