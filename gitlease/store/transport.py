@@ -38,6 +38,10 @@ _SETTINGS = {
     "protocol.ext.allow": "never",
 }
 
+_OWN_TRANSPORTS = frozenset({"file", "git", "http", "https", "ssh", "git+ssh", "ssh+git"})
+_DEBUG = {"GIT_TRANSPORT_HELPER_DEBUG": "1"}
+# A helper that compares, or that has git itself speak to the other end.
+_COMPARES = r"(?m)-> option cas .*\n(?:.* Waiting.*\n)*.*<- ok$|Smart transport connection ready"
 # What git says, told apart; compiled only when something went wrong.
 _ABSENT = r"(?im)^fatal: couldn't find remote ref "
 _BUSY = (
@@ -73,11 +77,13 @@ class OtherFormat(Invalid):
 class Remote:
     """A place to push to and fetch from, as git understands it: a URL or a path.
 
-    ``settings`` are further git settings, ``folder`` is what relative paths are relative to.
+    ``settings`` are further git settings, ``folder`` is what relative paths are relative to, and
+    ``effective`` the URL as git's settings rewrite it.
     """
 
     url: str
     folder: str
+    effective: str = ""
     settings: tuple[tuple[str, str], ...] = ()
     upload_pack: str | None = None
     receive_pack: str | None = None
@@ -149,6 +155,19 @@ def push_refs(
             raise Invalid(f"refusing to push {new!r}: it is not a commit id")
     args += ["--", remote.url, *(f"{new}:{ref}" for ref, _, new in moves)]
     far = is_far(remote.url)
+    ours = [ref for ref, _, _ in moves]
+    if helper := helper_of(remote.effective or remote.url):
+        tried = _run_on_store(remote, store, [args[0], "--dry-run", *args[1:]], timeout, env=_DEBUG)
+        if not re.search(_COMPARES, tried.err):
+            read = read_push(tried, ours, timeout, far=True)
+            if read.cause is Cause.MOVED:
+                return read
+            raise Invalid(
+                f"the transport {helper} does not compare and swap: of two claims both could win",
+                hints=(
+                    "reach the repository by ssh, https or a path: git config lease.remote URL",
+                ),
+            )
     trace = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"} if far else None
     result = _run_on_store(remote, store, args, timeout, env=trace)
     if result.code and not result.timed_out and nothing_came(result.out):
@@ -156,7 +175,18 @@ def push_refs(
             raise _other_format(detail_of(result.err.splitlines(), result, timeout))
         if _blames_store(result, store):
             raise CacheDamaged("this clone's copy of the ledger is damaged")
-    return read_push(result, [ref for ref, _, _ in moves], timeout, far=far)
+    pushed = read_push(result, ours, timeout, far=far)
+    # What a helper says of its own push is read back before it is believed.
+    return replace(pushed, clean=False, sent=True) if helper else pushed
+
+
+def helper_of(url: str) -> str:
+    """The program by which git reaches a URL over a transport that is not its own; ``""`` if none.
+
+    What git itself speaks is compared by the receiving git; a helper may leave that out.
+    """
+    found = re.match(r"([A-Za-z0-9][A-Za-z0-9+.-]*)(::|://)", url)
+    return "" if found is None or found[1].lower() in _OWN_TRANSPORTS else found[1]
 
 
 def is_far(url: str) -> bool:

@@ -246,6 +246,7 @@ class LedgerPlace:
         return Remote(
             url=url,
             folder=repository.toplevel or repository.git_dir,
+            effective=repository.ways_to(url).writes[0],
             settings=tuple(settings),
             upload_pack=config.get(f"remote.{name}.uploadpack") if name else None,
             receive_pack=config.get(f"remote.{name}.receivepack") if name else None,
