@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -23,6 +24,7 @@ def main() -> None:
         status = _status(sys.argv[1:], prog)
     except SystemExit as leaving:
         status = int(leaving.code or 0)
+    atexit._run_exitfuncs()  # temporary folders go
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

@@ -42,6 +42,19 @@ def at_present() -> str | None:
     return now[0] if now else None
 
 
+_SENT: list[str] = []
+
+
+def note_sent(what: str) -> None:
+    """Note that this process is about to send a change to a remote."""
+    _SENT[:] = [what]
+
+
+def may_have_sent() -> bool:
+    """Whether a change may have left this process."""
+    return bool(_SENT)
+
+
 class Clock(Protocol):
     """Both clocks of this machine."""
 

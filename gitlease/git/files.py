@@ -154,9 +154,36 @@ def drop_leftovers(folder: str) -> None:
                 os.unlink(entry.path)
 
 
-def cannot_keep(path: str, error: OSError) -> Invalid:
+_TEMPORARY: list[str] = []
+
+
+def make_temporary() -> str:
+    """A temporary folder, which goes when this process ends. Raises OSError."""
+    import atexit
+    import tempfile
+
+    if not _TEMPORARY:
+        atexit.register(drop_temporary)
+    _TEMPORARY.append(tempfile.mkdtemp(prefix="gitlease-"))
+    return _TEMPORARY[-1]
+
+
+def drop_temporary() -> None:
+    """Remove the temporary folders of this process."""
+    import shutil
+
+    while _TEMPORARY:
+        shutil.rmtree(_TEMPORARY.pop(), ignore_errors=True)
+
+
+class CannotKeep(Invalid):
+    """Private state cannot be written; nothing was sent."""
+
+
+def cannot_keep(path: str, error: OSError) -> CannotKeep:
     """The refusal where private state cannot be written."""
-    return Invalid(
-        f"gitlease cannot keep its state in {path}: {error.strerror}",
+    file = os.fsdecode(error.filename) if error.filename else path
+    return CannotKeep(
+        f"gitlease cannot write its state to {file}: {error.strerror}; nothing was sent",
         hints=("it needs to write below the clone's git directory",),
     )

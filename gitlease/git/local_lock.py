@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+"""The errors of a file system that has no locks."""
 
 
 @contextmanager
@@ -32,7 +37,8 @@ def exclusive(path: str, *, timeout: float, shared: bool = False) -> Iterator[bo
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         yield _try(lambda: fcntl.flock(descriptor, kind | fcntl.LOCK_NB), timeout)
     finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child that was forked meanwhile has it as well
+        with contextlib.suppress(OSError):  # a child that was forked meanwhile has it as well
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 
@@ -41,7 +47,9 @@ def _try(take: object, timeout: float) -> bool:
     while True:
         try:
             take()  # type: ignore[operator]
-        except OSError:
+        except OSError as error:
+            if error.errno in NO_LOCKS:
+                return False
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.005)

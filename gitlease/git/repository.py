@@ -317,6 +317,11 @@ def _nowhere(named: str) -> NotARepository:
 def _refusal(asked: GitResult, start: str) -> NotARepository | Invalid:
     if asked.timed_out:
         return Invalid(f"git did not answer within {TIMEOUT:g} s about {start!r}")
+    try:
+        os.getcwd()
+    except OSError:
+        hint = "cd into a folder that is there"
+        return NotARepository("the current folder does not exist any more", hints=(hint,))
     if not os.environ.get("GIT_DIR") and (named := _git_dir_that_is_gone(start)) is not None:
         return _nowhere(named)
     said = [line.strip() for line in asked.err.splitlines() if line.strip()]

@@ -14,7 +14,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.ledger import Ledger
 from gitlease.core.outcome import Event
 from gitlease.engine.ports import Cause, Change, Clock
-from gitlease.git.files import Unreadable
+from gitlease.git.files import CannotKeep, Unreadable, cannot_keep
 from gitlease.store import history
 from gitlease.store.admission import Admission, Peeks, RemoteFacts
 from gitlease.store.damage import CacheDamaged
@@ -120,7 +120,7 @@ class GitRefs:
         except FileNotFoundError:  # another process has made the store anew
             raise CacheDamaged("the ledger's store was replaced") from None
         except OSError as error:
-            raise Invalid(f"the ledger's objects cannot be written: {error}") from None
+            raise cannot_keep(store.path, error) from None
 
     def replaceable(self, version: str) -> bool:
         return history.is_renewal(self._objects(version), version)
@@ -166,6 +166,17 @@ class GitRefs:
 
     def fetch(self, layer: str, *, first: bool = False) -> str | None:
         """The commit id at the ref, with its objects fetched; None when there is no ref."""
+        try:
+            return self._fetched_in_its_format(layer, first=first)
+        except CannotKeep:
+            if not self._stores.move_aside():
+                raise
+        except CacheDamaged:
+            if self._stores.usual.unwritable() is None or not self._stores.move_aside():
+                raise
+        return self._fetched_in_its_format(layer, first=True)
+
+    def _fetched_in_its_format(self, layer: str, *, first: bool) -> str | None:
         fetch = self._first_fetched if first else self._fetched
         try:
             return fetch(layer)

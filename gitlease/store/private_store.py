@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from gitlease.git.files import cannot_keep, read_small, replace_file
+from gitlease.git.files import cannot_keep, make_temporary, read_small, replace_file
 from gitlease.git.local_lock import exclusive
 from gitlease.git.query import is_id
 from gitlease.git.run import clean_environment
@@ -41,6 +41,7 @@ _FORMATS = {
     SHA256: {"version": 1, "extensions": "[extensions]\n\tobjectFormat = sha256\n"},
 }
 REBUILD_PATIENCE = 5.0
+PROBE = 65_536  # bytes that are written to see whether any can be
 TIDY_AFTER = 86_400  # seconds after which unreachable objects leave
 TIDY_AGAIN = 3_600  # and after which a busy gateway's many files are packed
 MANY = 25_600  # objects in files of their own, each of which takes a block of the disk
@@ -149,11 +150,11 @@ class PrivateStore:
         replace_file(file, f"{id}\n".encode())
 
     def ready(self) -> None:
-        """See that there is a store, for git to run in; nothing of it is opened."""
+        """See that there is a store, for git to run in; no object of it is opened."""
         make_folder(os.path.dirname(self.path))
         if os.path.lexists(self.path) and not _is_plain(self.path):
             self.rebuild()
-        make_bare(self.path, self._id_bytes)
+        self._open()
 
     @property
     def _lock(self) -> str:
@@ -211,8 +212,25 @@ class PrivateStore:
         finally:
             self.reopen()
 
+    def unwritable(self) -> OSError | None:
+        """Why no object can be written into the store; None if one can."""
+        aside = os.path.join(self.path, "objects", f"tmp_obj_{os.urandom(8).hex()}")
+        try:
+            try:
+                with open(aside, "xb") as file:
+                    file.write(bytes(PROBE))
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(aside)
+        except OSError as error:
+            return error
+        return None
+
     def _open(self) -> None:
-        make_bare(self.path, self._id_bytes)
+        try:
+            make_bare(self.path, self._id_bytes)
+        except OSError as error:
+            raise cannot_keep(self.path, error) from None
         self._close()
         with contextlib.suppress(OSError):
             self._folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -276,11 +294,27 @@ class PrivateStores:
 
         That is for a remote which turned out to have these.
         """
+        self._temporary = ""
         paths = [os.path.join(folder, name) for name in PRIVATE_STORES]
         self._stores = {n: PrivateStore(x, n) for n, x in zip((SHA1, SHA256), paths, strict=True)}
         self._marker, self._given = marker, id_bytes
         other = marker is not None and os.path.lexists(marker)
         self._id_bytes = SHA1 + SHA256 - id_bytes if other else id_bytes
+
+    def move_aside(self) -> bool:
+        """Read on in a temporary folder, where the clone's own cannot be written; once.
+
+        What is fetched there is gone with this process; what is written still needs the clone's.
+        """
+        if self._temporary:
+            return False
+        try:
+            self._temporary = make_temporary()
+        except OSError:
+            return False
+        names = zip((SHA1, SHA256), PRIVATE_STORES, strict=True)
+        self._stores = {n: PrivateStore(os.path.join(self._temporary, x), n) for n, x in names}
+        return True
 
     @property
     def usual(self) -> PrivateStore:

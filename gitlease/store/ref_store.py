@@ -21,7 +21,16 @@ from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.outcome import Event
 from gitlease.core.policy import History
 from gitlease.core.resources.resource import GLOBAL_LAYER
-from gitlease.engine.ports import Cause, Change, LedgerStep, Pending, Prepared, Snapshot, Swapped
+from gitlease.engine.ports import (
+    Cause,
+    Change,
+    LedgerStep,
+    Pending,
+    Prepared,
+    Snapshot,
+    Swapped,
+    note_sent,
+)
 from gitlease.store.admission import Admission, NotProven
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.heads import Heads
@@ -349,6 +358,7 @@ class RefLedgerStore:
             Move(layer, prepared.replaces(layer), prepared.versions[layer])
             for layer in prepared.changes
         ]
+        note_sent("a change of the ledger")
         try:
             pushed = self._refs.push(moves, work)
         except (Invalid, CacheDamaged) as error:

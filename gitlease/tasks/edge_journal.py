@@ -19,6 +19,7 @@ from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.moves.operation_json import plain, typed
 from gitlease.engine.ports import Intent
 from gitlease.git.files import LEFT_OVER, cannot_keep, drop_leftovers, load_json, store_json
+from gitlease.git.local_lock import NO_LOCKS
 from gitlease.store.private_store import make_folder
 from gitlease.tasks.scan import printable
 from gitlease.tasks.write import segments_of
@@ -135,6 +136,11 @@ class EdgeJournal:
             except BlockingIOError:
                 os.close(lock)
                 return None
+            except OSError as error:
+                if error.errno in NO_LOCKS:  # then any process may finish what another began
+                    return lock
+                os.close(lock)
+                raise
             except BaseException:
                 os.close(lock)
                 raise

@@ -352,5 +352,5 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "gitlease").write_text("")
     tokens = Tokens(str(tmp_path / "gitlease" / "serve"))
     assert tokens.listed() == []
-    with pytest.raises(Invalid, match="cannot keep its state in"):
+    with pytest.raises(Invalid, match="cannot write its state to"):
         add(tokens)

@@ -1229,7 +1229,7 @@ def test_files_of_killed_processes_leave_in_time(clone: Clone) -> None:
 def test_a_state_folder_that_cannot_be_used_is_told(clone: Clone) -> None:
     state = clone.root / ".git/gitlease"
     state.touch()
-    with pytest.raises(Invalid, match="cannot keep its state"):
+    with pytest.raises(Invalid, match="cannot write its state"):
         clone.commit()
     state.unlink()
     (state / "edge-commit.lock").mkdir(parents=True)

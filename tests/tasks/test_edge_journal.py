@@ -328,14 +328,18 @@ def test_files_left_half_written_go_after_an_hour(folder: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     put(tmp_path, "file", "")
-    with pytest.raises(Invalid, match=r"^gitlease cannot keep its state in .*: Not a directory$"):
+    with pytest.raises(
+        Invalid, match=r"^gitlease cannot write its state to .*: Not a directory; nothing"
+    ):
         journal(tmp_path / "file" / "edges").intend(intent_of())
 
 
 def test_a_place_that_is_taken_is_said_and_nothing_is_held(folder: Path) -> None:
     (folder / "op-1.json").mkdir(parents=True)
     mine = journal(folder)
-    with pytest.raises(Invalid, match=r"^gitlease cannot keep its state in .*: Is a directory$"):
+    with pytest.raises(
+        Invalid, match=r"^gitlease cannot write its state to .*: Is a directory; nothing"
+    ):
         mine.intend(intent_of())
     assert in_folder(folder) == ["op-1.json"]
     (folder / "op-1.json").rmdir()

@@ -377,7 +377,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(root: Path) -> None:
 
 def test_a_place_for_private_state_that_is_none_is_said(root: Path, tmp_path: Path) -> None:
     put(tmp_path, "file", "")
-    with pytest.raises(Invalid, match=r"^gitlease cannot keep its state in "):
+    with pytest.raises(Invalid, match=r"^gitlease cannot write its state to "):
         open_files(root, state=tmp_path / "file").write([change_of(FILE)], commit=False)
 
 

@@ -216,13 +216,15 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
         output.forget_stdout()
         return BROKEN_PIPE
     except OSError as error:
+        from gitlease.engine.ports import may_have_sent
         from gitlease.faces.codes import INTERNAL, exit_of
 
         output.forget_stdout()
         # Without a file name, the error concerns our own output.
         subject = os.fsdecode(error.filename or "the answer could not be written")
+        sent = "the command may have taken effect" if may_have_sent() else "nothing was sent"
         with contextlib.suppress(OSError, ValueError):
-            output.aside(f"{subject}: {error.strerror}; the command may have taken effect")
+            output.aside(f"{subject}: {error.strerror}; {sent}")
         return exit_of(INTERNAL)
     except Exception as error:
         from gitlease.faces.cli import refusals
