@@ -67,9 +67,11 @@ class Key:
         return without_password(value) if self.read is read_remote else value
 
     def problem(self, value: Any) -> str | None:
-        """What is wrong with a mapping as a whole."""
+        """What is wrong with a value in the file as a whole."""
         if self.members == FIELDS:
             return _clash_of_fields(value)
+        if self.read is read_ref_prefix:
+            return _hides_work(value)
         return _clash_of_words(value) if self.form is Form.LISTS else None
 
 
@@ -165,6 +167,7 @@ def read_ledger_id(text: str, what: str) -> str:
 # The rules of git-check-ref-format for each part.
 _PART = r"(?!\.)(?:(?!\.\.|@\{)[^\x00-\x20\x7f~^:?*\[\\/])+(?<!\.)(?<!\.lock)"
 _REF_PREFIX = re.compile(rf"refs(?:/{_PART})+")
+_LEDGERS = re.compile(r"gitlease|(?<![a-z])leases?(?![a-z])")  # but not releases
 _SHARED = frozenset({"refs/heads", "refs/tags", "refs/remotes", "refs/notes"})
 
 
@@ -181,6 +184,17 @@ def read_ref_prefix(text: str, what: str) -> str:
             hints=(f"write it like {text}/gitlease",),
         )
     return text
+
+
+def _hides_work(prefix: str) -> str | None:
+    # Whoever can commit the file could call people's branches a ledger, which no guard looks at.
+    shared = next((x for x in _SHARED if prefix.lower().startswith(f"{x}/")), None)
+    if shared is None or _LEDGERS.search(prefix.rpartition("/")[2].lower()):
+        return None
+    return (
+        f"{prefix} may be where people work: below {shared} the last part of its name must have "
+        f"gitlease, lease or leases in it, as in {shared}/gitlease; git config may set any other"
+    )
 
 
 def read_pattern(text: str, what: str) -> str:

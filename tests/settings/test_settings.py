@@ -304,7 +304,7 @@ def test_session_in_git_configuration_is_known(repo: Path) -> None:
     [
         "refs/gitlease",
         "refs/heads/gitlease",
-        "refs/heads/a.b/c-d",
+        "refs/heads/a.b/leases",
         "refs/größe",
         "refs/a@b",
         "refs/a{b",
@@ -329,6 +329,15 @@ def test_bad_ref_prefix(text: str) -> None:
     error = refused(f'lease: {{ref_prefix: "{text}"}}')
     assert "lease.ref_prefix" in error.message
     assert "refs/gitlease" in error.hints[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["refs/heads/feature", "refs/heads/release", "refs/Heads/main", "refs/tags/leases/v1"]
+)
+def test_ref_prefix_of_branches_is_refused_in_file_only(repo: Path, text: str) -> None:
+    assert refused(f"lease: {{ref_prefix: {text}}}").message.startswith(".gitlease.yaml:1: lease.")
+    git(repo, "config", "lease.refPrefix", text)
+    assert load(repo).ref_prefix == text
 
 
 @pytest.mark.parametrize("text", ["refs/heads", "refs/tags", "refs/remotes"])

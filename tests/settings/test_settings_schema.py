@@ -157,6 +157,7 @@ schema: 2, guard: {mode: on}
 """
 # What spans several values, or is a sum: the reader alone says so.
 READER_ALONE = """
+lease: {ref_prefix: refs/heads/feature}
 lease: {ttl: 3651d}
 tasks: {fields: {id: x, status: x}}
 tasks: {statuses: {todo: [x], done: [x]}}
