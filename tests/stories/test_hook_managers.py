@@ -429,6 +429,7 @@ def test_pre_commit(repo: HookRepo) -> None:
     state = hook_states(discover(str(repo.root)))[0]
     assert (state.live, state.proven, state.way) == (True, False, "pre-commit")
     hook.unlink()
+    repo.hooks.rmdir()
     take_out(repo)
     assert_untouched(before, snapshot(repo.root))
     file.write_bytes(config + b"\n# - id: no\n#\n- id: gitlease-guard\n")
@@ -488,6 +489,15 @@ def test_a_hook_that_a_manager_moved_is_removed(repo: HookRepo, moved: str) -> N
     assert [x for x in repo.hooks.rglob("*") if x.is_file() and b"gitlease" in x.read_bytes()] == []
     assert (repo.hooks / moved.format("commit-msg")).read_bytes() == PYTHON
     assert not python.exists()
+
+
+def test_a_chain_that_pre_commit_moved_still_goes_on(repo: HookRepo) -> None:
+    repo.write(".git/hooks/pre-commit", PYTHON)
+    put_in(repo)
+    hook = (repo.hooks / "pre-commit").rename(repo.hooks / "pre-commit.legacy")
+    env = clean_env(repo.env)
+    subprocess.run([hook], cwd=repo.root, env=env, stdin=subprocess.DEVNULL, check=True)
+    assert repo.calls() == ["pre-commit ", "mine"]
 
 
 def test_a_hook_that_pre_commit_moved_is_live(

@@ -278,6 +278,7 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
     reading = workspace.queue.known_brief()
     warnings = (
         *([fresh.offline] if fresh.offline else []),  # first, because it affects the rest
+        *_dead_hooks(context),
         *landed,
         *workspace.inbox.take(),
         *fresh.warnings,
@@ -290,6 +291,16 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
         context, reading, now=_now(context), subagent=bool(event.agent_id), warnings=warnings
     )
     return Reply(context=text)
+
+
+def _dead_hooks(context: AgentContext) -> list[str]:
+    repository = context.workspace.repository
+    path = repository.config.get("core.hooksPath")
+    if not path:
+        return []
+    from gitlease.install.hooks.status import warn_once
+
+    return [warning] if (warning := warn_once(repository, path)) else []
 
 
 def _after_tool(event: AgentEvent, system: _System) -> Reply:

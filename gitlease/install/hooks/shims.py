@@ -28,6 +28,7 @@ CHECKED = {
     "pre-push": "push",
 }
 SHEBANG = b"#!/bin/sh\n"
+LEGACY = ".legacy"  # pre-commit's suffix of the hooks that it replaces, and runs before its own
 ASIDE = ".before-gitlease"  # suffix of a hook that is not a shell script, and was set aside
 READS_INPUT = ("pre-push",)
 PROBE, SKIP = "GITLEASE_PROBE", "GITLEASE_SKIP"
@@ -63,7 +64,8 @@ def section(name: str, form: SectionForm) -> bytes:
     if name in READS_INPUT and form is not SectionForm.FILE:
         begin, end = _KEEP_INPUT, f"{end}\n{_GIVE_INPUT}"
     if form is SectionForm.CHAIN:
-        end += f'\n[ ! -x "$0{ASIDE}" ] || exec "$0{ASIDE}" "$@"'
+        aside = f"${{0%{LEGACY}}}{ASIDE}"  # where it is, whoever moved this file
+        end += f'\n[ ! -x "{aside}" ] || exec "{aside}" "$@"'
     lines = [f"# BEGIN gitlease {name} v{VERSION} {form.value}: see `gitlease hooks --help`"]
     lines += [begin, *_body(name), end, f"# END gitlease {name}"]
     return ("\n".join(lines) + "\n").encode()

@@ -22,7 +22,6 @@ from gitlease.git.run import run_git
 from gitlease.install.hooks.managers import (
     LEFTHOOK_MADE,
     LEFTHOOK_SNIPPET,
-    LEGACY,
     PRE_COMMIT_MADE,
     is_lefthook_call,
     lefthook_hooks,
@@ -44,6 +43,7 @@ from gitlease.install.hooks.plan import manager_install
 from gitlease.install.hooks.shims import (
     ANSWER,
     HOOKS,
+    LEGACY,
     PROBE,
     SKIP,
     find_section,
