@@ -49,7 +49,7 @@ from gitlease.core.resources.resource import parse_resource  # noqa: E402
 from gitlease.engine import transaction  # noqa: E402
 
 T = TypeVar("T")
-HOLDS = ("claim", "renew", "extend", "bind", "claim as the person")
+HOLDS = ("claim", "pick", "renew", "extend", "bind", "claim as the person")
 LONG_AFTER = 1_000_000  # seconds after which nothing that was granted counts any more
 
 

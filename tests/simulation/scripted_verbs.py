@@ -60,6 +60,11 @@ def _claim(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> A
     return service.claim([what], ClaimOptions(ttl=ttl, reopen=True))
 
 
+def _pick(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> Answer:
+    """Claim it as a pool does: its edge ends with the lease."""
+    return service.claim([what], ClaimOptions(ttl=ttl, reopen=True, picked=True))
+
+
 def _person(service: LeaseService) -> LeaseService:
     """The same clone, as its person without a session."""
     session = service.session
@@ -109,6 +114,7 @@ def _push(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> No
 
 VERBS: dict[str, Callable[[LeaseService, Remote, Resource, int], object]] = {
     "claim": _claim,
+    "pick": _pick,
     "claim for two": _claim_for_two,
     "claim as the person": lambda service, *given: _claim(_person(service), *given),
     "bind": _bind,

@@ -99,6 +99,14 @@ def worlds(clients: int, operations: int) -> list[World]:
             actors=RUNS,
             silences=0,
         ),
+        world(
+            "picked",
+            "pick, renew, pick, claim",
+            "pick, pick, claim, renew",
+            resources="T001 T001 T001",
+            instants=(0, 12, 24),
+            crashes=0,
+        ),
         world("abandoned", "claim, renew, note, claim", "note, claim, note, claim", **a_day),
         world(
             "ended", "claim, end, note, claim", "note, claim, end, claim", actors=SESSIONS, **a_day
