@@ -19,7 +19,8 @@ from gitlease.core.moves.operations import Operation, Renew, grant_of
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import Answer
-from gitlease.engine.edges import EdgeRules, Edges
+from gitlease.engine.assignment import Assigned, assigned_to
+from gitlease.engine.edges import EdgeRules, Edges, find_task
 from gitlease.engine.hold import renew
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles
@@ -96,6 +97,20 @@ class Gateway:
         """The live leases of a resource that the caller may act on."""
         found = self.held(session.actor.holder, resource, scope)
         return [x for x in found if x.answers_to(session.actor)]
+
+    def assigned_in(self, session: LedgerSession, resource: Resource) -> tuple[str, ...]:
+        """The places that assign a task to the caller now: ``record``, ``file``, both or none."""
+        found = self.assignees(session, resource)
+        return next((x.places for x in found if same_person(x.name, session.actor.holder)), ())
+
+    def assignees(self, session: LedgerSession, resource: Resource) -> tuple[Assigned, ...]:
+        """Everyone to whom a task is assigned, by the known ledger and its task file."""
+        look, people = session.known_look(), self.rules.people
+        if look is None or look.head.ledger is None:
+            return ()
+        task = find_task(session.edges.read(), resource, lenient=True)
+        records = look.head.ledger.leases_of(task.resource if task else resource)
+        return assigned_to(task, records, people, look.policy, look.moment)
 
     def held(self, holder: str, resource: Resource, scope: str | None = None) -> list[Lease]:
         """A person's live leases of a resource."""

@@ -58,8 +58,9 @@ def _claimed(request: ApiRequest, resources: Sequence[Resource], *, new: bool) -
         CLAIMED | RENEWED,
         options.scope,
     )
-    status = 201 if answer.status in ("claimed", "taken_over") else 200
-    return status, *_document("claim", wire.claimed(answer), answer)
+    status = 201 if answer.status in CLAIMED else 200
+    body = wire.claimed(answer) | _edge(request, session, resources, answer)
+    return status, *_document("claim", body, answer)
 
 
 def patch_lease(request: ApiRequest) -> ApiAnswer:
@@ -120,8 +121,10 @@ def delete_lease(request: ApiRequest) -> ApiAnswer:
             return end.complete(session, resource, scope=scope)
         return end.release(session, [resource], scope=scope, note=values.get("note"))
 
+    before = request.gateway.assigned_in(session, resource)
     answer = _once(request, session, [resource], act, expected)
-    return 200, *_document(command, wire.ended(answer), answer)
+    body = wire.ended(answer) | _edge(request, session, [resource], answer, bool(before))
+    return 200, *_document(command, body, answer)
 
 
 def get_lease(request: ApiRequest) -> ApiAnswer:
@@ -283,6 +286,27 @@ def _session(request: ApiRequest) -> LedgerSession:
 def _check_token(request: ApiRequest, session: LedgerSession, resource: Resource) -> None:
     if (token := request.token) is not None:
         request.gateway.check_token(session, resource, token, request.values.get("scope"))
+
+
+def _edge(
+    request: ApiRequest,
+    session: LedgerSession,
+    resources: Sequence[Resource],
+    answer: Answer,
+    before: bool = False,
+) -> wire.Document:
+    """The outcome for the assignments, which a gateway keeps in the ledger, and where they stand.
+
+    Of several resources, the first that is assigned counts. ``before``: it was before an end.
+    """
+    found = (request.gateway.assigned_in(session, x) for x in resources if not x.is_path)
+    places = next((x for x in found if x), ())
+    edge = "kept" if places else "none"
+    if places and answer.status in CLAIMED and answer.changed:
+        edge = "added"
+    elif not places and answer.status in RELEASED | COMPLETED:
+        edge = "removed" if before else "none"
+    return {"edge": edge, "edge_in": list(places)}
 
 
 def _check_held(request: ApiRequest, resource: Resource) -> None:

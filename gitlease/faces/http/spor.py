@@ -121,12 +121,13 @@ def release_node(asked: CompatRequest) -> CompatAnswer:
     assigned = {x.lease_id for x in (ledger.leases_of(node) if ledger else ()) if x.edge}
     answer = end.release(_session(asked, node), [node], commit=False)
     retired = any(x.lease_id in assigned for x in answer.leases)
+    places = asked.gateway.assigned_in(asked.session(), node)
     return 200, {
         "ok": True,
         "status": "released",
         "node_id": node.key,
-        "edge": "removed" if retired else "skipped",
-    }
+        "edge": "removed" if retired and not places else "skipped",
+    } | ({"edge_in": list(places)} if places else {})
 
 
 def reserve_node(asked: CompatRequest) -> CompatAnswer:

@@ -15,6 +15,7 @@ from gitlease.core.lease import State, same_person
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, name_resource
 from gitlease.core.view import LeaseView
+from gitlease.engine.queue.order import WhyNot
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.engine.reading import read_leases
 from gitlease.faces.codes import http_of
@@ -53,12 +54,15 @@ def get_node(asked: CompatRequest) -> CompatAnswer:
     word = task.status if task else ""
     if done and not (task and task.is_done):
         word = rules.word(Progress.DONE)
+    assignees = asked.gateway.assignees(session, node)
     front = {
         "id": node.key,
         "type": "task",
         "title": " ".join((task.title if task else "").split()) or node.text,
         "status": word or rules.word(Progress.TODO),
     }
+    if assignees:
+        front["assigned"] = ", ".join(x.name for x in assignees)
     raw = "".join(f"{name}: {value}\n" for name, value in front.items())
     document = {"id": node.key, "raw": f"---\n{raw}---\n", "frontmatter": front, "inert": done}
     return 200, document | {"lease": lease(live) if live else None}
@@ -67,10 +71,10 @@ def get_node(asked: CompatRequest) -> CompatAnswer:
 def get_queue(asked: CompatRequest) -> CompatAnswer:
     """The claimable tasks, best first; with ``assignee`` the tasks of that person."""
     reading = TaskQueue(asked.session(), list).queue()
-    who = asked.query.get("assignee")
-    if who in (None, ""):
+    who, people = asked.query.get("assignee") or "", asked.gateway.rules.people
+    if not who:
         found = [(x.task.resource, x.task.title, x.lease) for x in reading.next_up]
-    elif who == "me" or same_person(who or "", asked.caller.email):
+    elif who == "me" or same_person(who, asked.caller.email):
         found = [
             (name_resource(x.resource), x.task.title if x.task else "", x.lease)
             for x in reading.carried
@@ -80,7 +84,11 @@ def get_queue(asked: CompatRequest) -> CompatAnswer:
         found = [
             (x.task.resource, x.task.title, x.lease)
             for x in reading.entries
-            if x.lease is not None and same_person(x.lease.holder, who or "")
+            if x.why_not is not WhyNot.DONE
+            and (
+                any(people.is_mine(name, who) for name in x.task.everyone)
+                or (x.lease is not None and same_person(x.lease.holder, who))
+            )
         ]
     views = reading.views
     items = [

@@ -323,6 +323,7 @@ def test_a_node_is_shown_as_a_document(jo: httpx.Client, names: Served) -> None:
         "type: task",
         "title: Limit the rates",
         "status: todo",
+        "assigned: jo@example.com",
         "---",
     ]
     assert node["frontmatter"] == {
@@ -330,6 +331,7 @@ def test_a_node_is_shown_as_a_document(jo: httpx.Client, names: Served) -> None:
         "type": "task",
         "title": "Limit the rates",
         "status": "todo",
+        "assigned": JO,
     }
     assert (node["inert"], node["lease"]["by"]) == (False, JO)
     old = jo.get("/v1/nodes/task-old").json()
@@ -466,3 +468,41 @@ def test_spors_own_command_line_works_unmodified(project: Served, tmp_path: Path
     assert "no such node: nothing" in spor("kim", "claim", "nothing").stderr
     note = spor("kim", "set-status", "task-api", "active").stderr
     assert f"not claimed (conflict, held by {JO})" in note
+
+
+# --- who is assigned ------------------------------------------------------------------------------
+
+
+def ids(who: httpx.Client, assignee: str) -> list[str]:
+    items = who.get("/v1/queue", params={"assignee": assignee}).json()["items"]
+    return sorted(x["id"] for x in items)
+
+
+def test_everybody_sees_the_tasks_of_a_person_alike(
+    jo: httpx.Client, kim: httpx.Client, project: Served, manual_clock: ManualClock
+) -> None:
+    do(jo, "claim")
+    do(jo, "claim", "task-ui")
+    manual_clock.advance(1_000)  # they stay assigned
+    assert ids(jo, "me") == ids(kim, JO) == ["task-api", "task-ui"]
+    assert ids(kim, "me") == ids(jo, KIM) == ["task-kims"]
+    node = kim.get("/v1/nodes/task-api").json()
+    assert node["frontmatter"]["assigned"] == JO
+    shown = Desk(project.folder).document("show", "task-api")["task"]
+    assert shown["assigned_in"] == {JO: "record"}
+    tasks = {x["resource"]: x for x in kim.get("/v1/tasks").json()["tasks"]}
+    assert tasks["task-api"]["assigned_in"] == {JO: "record"}
+    assert tasks["task-kims"]["assigned_in"] == {KIM: "file"}
+    assert jo.delete("/v1/leases/task-api", params={"done": "true"}).status_code == 200
+    assert ids(jo, "me") == ids(kim, JO) == ["task-ui"]
+
+
+def test_rest_tells_what_became_of_an_assignment(jo: httpx.Client, kim: httpx.Client) -> None:
+    claimed = jo.put("/v1/leases/task-api").json()
+    assert (claimed["edge"], claimed["edge_in"]) == ("added", ["record"])
+    assert jo.put("/v1/leases/task-api").json()["edge"] == "kept"
+    released = jo.delete("/v1/leases/task-api").json()
+    assert (released["edge"], released["edge_in"]) == ("removed", [])
+    assert jo.delete("/v1/leases/task-api").json()["edge"] == "none"
+    both = kim.put("/v1/leases/task-kims").json()
+    assert (both["edge"], both["edge_in"]) == ("added", ["record", "file"])
