@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # findings that are printed
 HELD, FAULT = "held", "fault"
+LOOKS = 5  # judgements of one push, while the ledgers change
 FETCH = "fetch, and push again"
+AGAIN = "push again"
 UNJUDGED = "the server's administrator has to repair gitlease there: it accepts nothing unjudged"
 
 
@@ -78,18 +80,35 @@ def receive(
     with bounded_memory():
         repository = discover(directory)
         settings = server_settings(repository)
-        blocks = settings.mode == BLOCK
-        try:
-            push = _Push(repository, settings, read_moves(data), environ, clock.now().wall_ms)
-        except Illegal as refused:
-            return PushVerdict(blocks, (_refusal("", refused),))
-        # A refused push leaves the ledgers as they are: the rest need not be judged.
-        refusals = push.stale()
-        if not refusals or not blocks:
-            refusals += push.judge_ledgers()
-        if not refusals or not blocks:
-            refusals += push.judge_work()
-        return PushVerdict(bool(refusals) and blocks, tuple(refusals), tuple(push.warnings))
+        for _ in range(LOOKS):
+            verdict, is_current = _judge(repository, settings, data, environ, clock)
+            if verdict.blocked or is_current():
+                return verdict
+        refusals = (Refusal("", "stale", "the ledgers keep changing while it is judged", (AGAIN,)),)
+        return PushVerdict(settings.mode == BLOCK, refusals, verdict.warnings)
+
+
+def _judge(
+    repository: Repository,
+    settings: ServerSettings,
+    data: bytes,
+    environ: Mapping[str, str],
+    clock: Clock,
+) -> tuple[PushVerdict, Callable[[], bool]]:
+    """One judgement, and a look whether the ledgers are still those that it rests on."""
+    blocks = settings.mode == BLOCK
+    try:
+        push = _Push(repository, settings, read_moves(data), environ, clock.now().wall_ms)
+    except Illegal as refused:
+        return PushVerdict(blocks, (_refusal("", refused),)), lambda: True
+    # A refused push leaves the ledgers as they are: the rest need not be judged.
+    refusals = push.stale()
+    if not refusals or not blocks:
+        refusals += push.judge_ledgers()
+    if not refusals or not blocks:
+        refusals += push.judge_work()
+    verdict = PushVerdict(bool(refusals) and blocks, tuple(refusals), tuple(push.warnings))
+    return verdict, push.is_current
 
 
 def _refusal(ref: str, refused: Illegal) -> Refusal:
@@ -109,6 +128,7 @@ class _Push:
         self._environ, self._now = environ, now_ms
         self._objects: GitObjects | None = None
         self.warnings: list[str] = []
+        self._rests_on: list[str] = []  # the refs of ledgers by which work is judged
         # Who could bring settings along could unguard what they touch: those before count as well.
         self._project, self._problem = project_settings(repository)
         # The project may have moved its ledgers since the hook was installed.
@@ -158,6 +178,13 @@ class _Push:
             return []  # without an identity nobody can tell whose work it is
         return self._refusals(self._judge_work, "")
 
+    def is_current(self) -> bool:
+        """Whether no ledger moved since the work was judged by it."""
+        if not self._rests_on:
+            return True
+        now = read_refs(self._repository, self._told, list(self._prefixes))
+        return all(now.now(ref) == self._refs.now(ref) for ref in self._rests_on)
+
     def _judge_ledger(self, move: RefMove) -> tuple[()]:
         prefix = next(x for x in self._prefixes if is_ledger(move.ref, x))
         layer_of(move.ref, prefix)
@@ -180,6 +207,7 @@ class _Push:
             each.append(settings)
         layers = dict.fromkeys((GLOBAL_LAYER, *(settings.layer for settings in each)))
         prefixes = dict.fromkeys((*self._prefixes, *(settings.ref_prefix for settings in each)))
+        self._rests_on = [f"{prefix}/{layer}" for prefix in prefixes for layer in layers]
         heads = heads_of(self._refs, list(layers), list(prefixes), after)
         if not heads:
             return

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from support.hooked import CODE, Done, task_text
 from support.remotes import Servers
 from support.repos import git
-from support.served import Host, User, serve
+from support.served import REF, Host, User, serve
+
+from gitlease.git.system_clock import SystemClock
+from gitlease.guard.rules import GuardFinding
+from gitlease.server.lines import RefMove
+from gitlease.server.receive import receive
+from gitlease.server.work import WorkGuard
 
 pytestmark = [pytest.mark.sampled(3)]
 
@@ -442,6 +448,48 @@ def test_a_layer_of_the_project_is_guarded_too(jo: User, kim: User) -> None:
     lands(push(kim))
     kim.saves("src/api/login.py")
     held(push(kim), "src/api/login.py")
+
+
+def test_another_hook_opens_no_window(jo: User, kim: User, host: Host) -> None:
+    """S5: ours judges after it, by the ledger as it is then."""
+    jo.claim("F002")
+    before = host.tip()
+    jo.claim("src/api/")
+    claimed = host.tip()
+    git(host.bare, "update-ref", REF, before)
+    hook = host.bare / "hooks" / "pre-receive"
+    hook.write_text(f"#!/bin/sh\nexec env -u GIT_QUARANTINE_PATH git update-ref {REF} {claimed}\n")
+    hook.chmod(0o755)
+    host.install()
+    kim.saves("src/api/login.py")
+    held(push(kim), "src/api/login.py")
+
+
+def test_a_claim_that_lands_during_the_judgement_counts(
+    jo: User, kim: User, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jo.claim("F002")
+    before = host.tip()
+    jo.claim("src/api/")
+    claimed = host.tip()
+    kim.saves("src/web/more.py")
+    lands(push(kim, "HEAD:topic"))
+    kim.saves("src/api/login.py")
+    git(host.bare, "fetch", "-q", str(kim.root), "HEAD")
+    git(host.bare, "update-ref", REF, before)
+    check = WorkGuard.check
+
+    def slow(guard: WorkGuard, moves: Sequence[RefMove]) -> list[GuardFinding]:
+        found = check(guard, moves)
+        git(host.bare, "update-ref", REF, claimed)
+        return found
+
+    monkeypatch.setattr(WorkGuard, "check", slow)
+    line = f"{host.tip('refs/heads/topic')} {kim.head()} refs/heads/topic\n"
+    who = {"GL_USER": "kim"}
+    told = receive(line.encode(), environ=who, clock=SystemClock(), directory=str(host.bare))
+    assert told.blocked
+    assert [x.rule for x in told.refusals] == ["held"]
 
 
 SETTINGS = {

@@ -13,14 +13,17 @@ from enum import Enum
 
 from gitlease.core.frozen import dataclass
 
-VERSION = 3
+VERSION = 4
 NAME = "pre-receive"
 ASIDE_FOLDER = "gitlease.d"  # has the hook that was there before, under its own name
 ACCEPTED, REFUSED = 0, 9  # exit codes of gitlease; any other means that it has not judged
 
 
 class HookForm(Enum):
-    """The form of our hook: alone, before a hook set aside, or one of a folder of hooks."""
+    """The form of our hook: alone, after a hook set aside, or one of a folder of hooks.
+
+    It judges last: while another hook runs, somebody may claim what the push touches.
+    """
 
     FILE = "file"
     CHAIN = "chain"
@@ -84,7 +87,7 @@ p=@PROGRAM@
 [ -f "$p" ] && [ -x "$p" ] || p=gitlease
 command -v "$p" >/dev/null 2>&1 || p=
 if [ -n "${GITLEASE_PROBE-}" ]; then echo "gitlease-probe pre-receive v@VERSION@ $p" >&2; exit 1; fi
-@READ@s=127
+@READ@@CHAIN@s=127
 if [ -n "$p" ]; then
   @JUDGE@
   s=$?
@@ -103,10 +106,10 @@ case $s in
     echo "gitlease: warning: $why, so this push is not checked" >&2
     ;;
 esac
-@CHAIN@exit 0
+exit 0
 """
 _JUDGE = '"$p" server-hook pre-receive'
-# The hook behind ours needs the input as well: it is read whole, and passed on with a mark at its
+# The hook before ours needs the input as well: it is read whole, and passed on with a mark at its
 # end, since the process that passes it on may be killed.
 _READ = """\
 in=$(cat) || { echo "gitlease: refused (fault): what is pushed cannot be read" >&2; exit 1; }
@@ -116,7 +119,6 @@ _JUDGE_COPY = 'give end | "$p" server-hook pre-receive end'
 _CHAIN = """\
 before=$(dirname -- "$0")/gitlease.d/pre-receive
 if [ -x "$before" ]; then
-  give | "$before" "$@"
-  exit $?
+  give | "$before" "$@" || exit $?
 fi
 """

@@ -24,14 +24,17 @@ from gitlease.settings.server import (
     GATEWAY_KEY,
     HOLDER,
     IDENTITY_KEY,
+    KNOWN_VARIABLES,
     MODE_KEY,
     PREFIX_KEY,
     TRUSTED,
     project_settings,
     read_variable,
+    server_settings,
 )
 
-PART = "gitlease"  # its name in a folder of hooks
+PART = "zz-gitlease"  # its name in a folder of hooks, which hosts call in their order
+OLD_PART = "gitlease"  # its name there up to version 3
 
 # A script that calls a folder of hooks, as Gitea's, Forgejo's and Bitbucket's do.
 _CALLS_FOLDER = re.compile(
@@ -132,9 +135,32 @@ def install_server(
     try:
         new = shim(place.form, program if program is not None else own_program() or "")
         _write(place, new, changes, notes)
+        _drop_old_part(place, changes)
     except OSError as error:
         raise Invalid(f"{place.hook} cannot be written: {error.strerror}") from None
     return ServerDone(find_server_place(repository), tuple(changes), tuple(notes))
+
+
+def check_identity(
+    repository: Repository, given: str | None, *, gateways: Sequence[str], no_identity: bool
+) -> None:
+    """Raise UsageError unless it is known, or deliberately not known, who pushes."""
+    find_server_place(repository)
+    identity = given or server_settings(repository).identity
+    if no_identity and identity:
+        raise UsageError(
+            f"--no-identity, but {identity} names who pushes",
+            hints=(f"to forget it, on the server: git config --unset {IDENTITY_KEY}",),
+        )
+    if not (identity or no_identity or gateways):
+        raise UsageError(
+            "without an identity anyone may push over what another holds",
+            hints=(
+                "name the variable that says who pushes, --identity VARIABLE: "
+                + ", ".join(KNOWN_VARIABLES),
+                "on a host that has none: --no-identity checks ledgers, but not commits",
+            ),
+        )
 
 
 def uninstall_server(repository: Repository) -> ServerDone:
@@ -152,6 +178,7 @@ def uninstall_server(repository: Repository) -> ServerDone:
                 os.unlink(place.hook)
                 changes.append(f"removed {place.hook}")
             _drop_folder(place.hook)
+        _drop_old_part(place, changes)
     except OSError as error:
         raise Invalid(f"{place.hook} cannot be removed: {error.strerror}") from None
     for key in (MODE_KEY, IDENTITY_KEY):
@@ -178,9 +205,18 @@ def _write(place: ServerPlace, new: bytes, changes: list[str], notes: list[str])
     if others:
         if not os.access(aside, os.X_OK):
             notes.append(f"{hook} was not executable: it is kept, and not called")
-        changes.append(f"set {hook} aside as {aside}: it is called after ours")
+        changes.append(f"set {hook} aside as {aside}: it is called before ours")
         notes.append(f"{NAME} is called from another folder now: check it if it uses $0")
     changes.append(f"wrote {hook}")
+
+
+def _drop_old_part(place: ServerPlace, changes: list[str]) -> None:
+    old = os.path.join(os.path.dirname(place.hook), OLD_PART)
+    data = read_file(old) if place.form is HookForm.PART else None
+    if data is not None and find_shim(data) is not None:
+        os.unlink(old)
+        changes.append(f"removed {old}")
+        _drop_folder(place.hook)
 
 
 # A relative link leads to the same file from one folder further down with this before it.

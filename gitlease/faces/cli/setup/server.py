@@ -35,23 +35,23 @@ holds are refused. --mode warn accepts everything, and reports what it would hav
 (GitLab), GITEA_PUSHER_NAME, GITHUB_USER_LOGIN, GL_USER (gitolite), REMOTE_USER (a web server), or
 any other that no client can set. If the name is not an email address, map it in the repository's
 configuration: git config gitlease.USER.holder EMAIL. Without --identity, the hook cannot check who
-changes a ledger, and does not judge commits.
+changes a ledger, and does not judge commits: --no-identity says that this is meant.
 
 --gateway names a user, in terms of this variable, who pushes for a gateway (gitlease serve). Such a
 push may carry the operations of several people, each judged as their own. Operations reserved for
 admins pass only if the gateway itself is an admin of the ledger. The given names replace the
 earlier list; git config --unset-all gitlease.gateways clears it.
 
-An existing hook is kept. It is called after ours with the same input and under its own name, but
-from the folder hooks/gitlease.d (this matters if it looks for files beside $0). uninstall restores
-it byte for byte. If the host calls all hooks in a folder (Gitea's pre-receive.d, GitLab's
-custom_hooks), ours is added there. If gitlease fails or is missing, every push is refused in mode
-block, and accepted with a warning in mode warn. Run install again after an upgrade: this renews the
-hook and changes no settings.""",
+An existing hook is kept. It is called before ours, which judges last, with the same input and under
+its own name, but from the folder hooks/gitlease.d (this matters if it looks for files beside $0).
+uninstall restores it byte for byte. If the host calls all hooks in a folder (Gitea's pre-receive.d,
+GitLab's custom_hooks), ours is added there as the last, zz-gitlease. If gitlease fails or is
+missing, every push is refused in mode block, and accepted with a warning in mode warn. Run install
+again after an upgrade: this renews the hook and changes no settings.""",
     examples=(
         "gitlease server install --identity GL_USER /srv/git/project.git",
         "gitlease server install --identity GL_USER --gateway leases /srv/git/project.git",
-        "gitlease server install --mode warn /srv/git/project.git",
+        "gitlease server install --no-identity --mode warn /srv/git/project.git",
         "gitlease server status /srv/git/project.git",
         "gitlease server uninstall /srv/git/project.git",
     ),
@@ -69,6 +69,7 @@ hook and changes no settings.""",
     help="Refuse pushes, or only warn (default: block).",
 )
 @option("--identity", metavar="VARIABLE", help="The variable that names who pushes.")
+@option("--no-identity", is_flag=True, help="Install although nobody can tell who pushes.")
 @option(
     "--gateway",
     multiple=True,
@@ -82,20 +83,27 @@ def server_verb(
     folder: str,
     mode: str | None,
     identity: str | None,
+    no_identity: bool,
     gateway: Sequence[str],
 ) -> int | None:
-    from gitlease.install.server.install import install_server, uninstall_server
+    from gitlease.install.server.install import (
+        check_identity,
+        install_server,
+        uninstall_server,
+    )
     from gitlease.install.server.status import server_state
     from gitlease.wiring.server import find_bare
 
     if action != "install":
-        refuse_options({"--mode": mode, "--identity": identity, "--gateway": gateway}, action)
+        given = {"--mode": mode, "--identity": identity, "--gateway": gateway}
+        refuse_options(given | {"--no-identity": no_identity or None}, action)
     place = find_bare(os.path.join(call.directory or ".", folder))
     if action == "status":
         return _show(call, server_state(place), folder)
     if action == "uninstall":
         _answer(call, uninstall_server(place), action)
         return None
+    check_identity(place, identity, gateways=gateway, no_identity=no_identity)
     done = install_server(place, mode=mode, identity=identity, gateways=gateway or None)
     _answer(call, done, action, server_state(find_bare(place.common_dir)), folder)
     return None
@@ -151,7 +159,7 @@ def _warnings(state: ServerState) -> list[str]:
         warnings.append("the host calls the hook itself, which cannot be tested from here")
     if state.installed and state.settings.identity is None:
         warnings.append(
-            "without --identity the hook cannot see who pushes: anyone can act for someone else, "
+            "without an identity the hook cannot see who pushes: anyone can act for someone else, "
             "and commits are not judged"
         )
     return warnings
