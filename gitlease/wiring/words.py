@@ -41,7 +41,13 @@ def resource_here(workspace: Workspace, word: str) -> Resource:
     """
     repository = workspace.repository
     checked = _checked(repository, word, path=False)
-    found = parse_resource(checked, folder=repository.folder, root=repository.toplevel)
+    try:
+        found = parse_resource(checked, folder=repository.folder, root=repository.toplevel)
+    except UsageError as error:
+        # A task may have such an id: then its file is what has to change.
+        problems = () if checked.isascii() else workspace.ledger.edges.files.read().problems
+        error.hints = (*(p.message for p in problems if checked in p.message), *error.hints)
+        raise
     _refuse_submodule(repository, found)
     return issue_resource(found, _issues(workspace)) if reads_as_issue(found.text) else found
 

@@ -242,3 +242,14 @@ def test_init_proves_that_it_may_write(clones: Clones, path_remote: Remote) -> N
     gitlease(two, "list")
     hook(path_remote.bare, "pre-receive", "exit 1")
     denied(two, "init")
+
+
+def test_task_with_an_id_outside_ascii_is_named_with_its_file(
+    clones: Clones, path_remote: Remote
+) -> None:
+    (one,) = clones(1)
+    put(one, "tasks/a.md", "---\nid: Ä-1\n---\n")
+    assert "tasks/a.md:2: " in ask(one, "queue")["warnings"][0]
+    refused = run_gitlease(("claim", "Ä-1", "--json"), one)
+    assert refused.returncode == 2
+    assert json.loads(refused.stdout)["error"]["hints"][0].startswith("tasks/a.md:2: ")
