@@ -146,20 +146,16 @@ def run_out(session: LedgerSession, left: Mapping[str, LeaseView]) -> Answer:
     """End some of the caller's leases; ``left`` has them by id, as the caller left them.
 
     Tasks stay assigned, the rest is released. A lease that was parked or bound to another session
-    stays, and so does one without a session that was renewed since, by the remote's state.
+    stays.
     """
 
     def is_as_left(lease: Lease) -> bool:
         was = left.get(lease.lease_id)
-        if was is None or lease.parked or lease.session != was.session:
-            return False
-        return was.session is not None or lease.renewals == was.renewals
+        return was is not None and not lease.parked and lease.session == was.session
 
     def as_left(look: Look) -> list[Lease]:
         return [x for x in look.leases if is_as_left(x)]
 
-    if any(was.session is None for was in left.values()):
-        session.look()
     end = RunOut(id="", actor=session.actor, grants=())
     nothing = Answer(status=RUN_OUT, changed=False)
     return _end_all(session, end, as_left, nothing, True, None)

@@ -92,6 +92,27 @@ def git_dirs_of(common_dir: str) -> list[str]:
     return git_dirs
 
 
+def sessions_of(common_dir: str, host: str, process: tuple[int, str], *, now: float) -> set[str]:
+    """The live sessions of agents in a process, by the notes of every work tree of a clone."""
+    return {
+        present.session
+        for present in _agents(common_dir, host, now)
+        if process[1] and (present.pid, present.started) == process
+    }
+
+
+def is_noted(common_dir: str, host: str, session: str, *, now: float) -> bool:
+    """Whether an agent that speaks as this session is live in any work tree of a clone."""
+    return any(present.session == session for present in _agents(common_dir, host, now))
+
+
+def _agents(common_dir: str, host: str, now: float) -> Iterator[Present]:
+    for git_dir in git_dirs_of(common_dir):
+        for _, present, seen in _notes(git_dir):
+            if present and present.by != RUN and _is_live(present, host, now - seen):
+                yield present
+
+
 def is_alone(git_dir: str, key: str) -> bool:
     """Whether there is no note of anybody else: found out without reading any."""
     own = os.path.basename(_note(git_dir, key))

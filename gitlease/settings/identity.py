@@ -26,6 +26,7 @@ AGENTS = (
     ("cursor", "CURSOR_TRACE_ID"),
 )
 AGENT_DIGITS = 8
+CONVERSATIONS = "conversations.json"  # in a clone's private state: which continue which
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,8 @@ def _session(
         return _checked(entry.value, git_source(entry))
     for agent, variable in AGENTS:
         if number := environ.get(variable):
-            return _checked(f"{agent}:{short_number(agent, number)}", f"environment {variable}")
+            session, source = _checked(agent_session(agent, number), f"environment {variable}")
+            return _continued(repository, session), source
     if repository.worktree:
         name = "".join(c if c.isprintable() else "_" for c in repository.worktree)[:100]
         return f"worktree:{name}-{repository.clone_id}", f"linked worktree {shown(name)}"
@@ -143,6 +145,19 @@ def _checked(session: str, source: str) -> tuple[str, str]:
         return read_session(session, source), source
     except UsageError as error:
         raise Invalid(error.message) from None
+
+
+def _continued(repository: Repository, session: str) -> str:
+    if not os.path.exists(os.path.join(repository.common_dir, "gitlease", CONVERSATIONS)):
+        return session
+    from gitlease.settings.conversations import continued
+
+    return continued(repository.common_dir, session)
+
+
+def agent_session(agent: str, number: str) -> str:
+    """The session of an agent's conversation that continues no other."""
+    return f"{agent}:{short_number(agent, number)}"
 
 
 def short_number(agent: str, number: str) -> str:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass
+from gitlease.core.instant import MS
 from gitlease.engine.ports import Clock
 from gitlease.git.repository import Repository, discover
-from gitlease.settings.identity import AGENTS, VARIABLE, resolve_identity, short_number
+from gitlease.settings.identity import (
+    AGENTS,
+    VARIABLE,
+    agent_session,
+    here,
+    resolve_identity,
+    short_number,
+)
 from gitlease.settings.schema import read_session
 from gitlease.wiring.workspace import Workspace, open_workspace, own_process
 
@@ -123,10 +132,72 @@ def open_for_tools(
     return open_workspace(directory or environ.get(PROJECT) or ".", environ=environ)
 
 
+def begin_conversation(
+    common_dir: str, host: str, session_id: str, *, clears: bool, now: float
+) -> None:
+    """Note that a conversation of this process's host begins; ``clears``: after ``/clear``."""
+    from gitlease.git.processes import working_parent
+    from gitlease.settings.conversations import begin, has_any
+
+    if has_any(common_dir):
+        session = agent_session(host, _plain(session_id))
+        begin(common_dir, session, working_parent(), clears=clears, now=now)
+
+
+def end_conversation(context: AgentContext, host: str, session_id: str, *, now: float) -> str:
+    """Note that a conversation ended that another may continue; return its own session."""
+    from gitlease.git.processes import working_parent
+    from gitlease.settings.conversations import end
+
+    session = agent_session(host, _plain(session_id))
+    end(context.workspace.repository.common_dir, session, working_parent(), now=now)
+    return session
+
+
+def wait_for_successor() -> None:
+    """Sleep for as long as another conversation may continue one that ended."""
+    from gitlease.settings.conversations import PENDING_FOR
+
+    time.sleep(PENDING_FOR)
+
+
+def is_pending(workspace: Workspace, session: str, number: str) -> bool:
+    """Whether a conversation that ended a minute ago has not been continued; ends it if so."""
+    from gitlease.guard.presence import is_noted
+    from gitlease.settings.conversations import take_effect
+
+    common, now = workspace.repository.common_dir, workspace.ledger.clock.now().wall_ms / MS
+    pending = take_effect(common, number)
+    return pending and not is_noted(common, here(0) or "", session, now=now)
+
+
+def in_session_of_host(workspace: Workspace, own: str) -> Workspace:
+    """The workspace in the session that a tool server belongs to.
+
+    A server that is told no session, or one whose conversation has ended, joins the only live
+    session of its host process. Where there is not exactly one it keeps what it was told, else it
+    has a session of its own, ``own``.
+    """
+    from gitlease.git.processes import working_parent
+    from gitlease.guard.presence import sessions_of
+    from gitlease.settings.conversations import has_ended
+
+    identity, common = workspace.identity, workspace.repository.common_dir
+    session, process = identity.actor.session, working_parent()
+    by_agent = identity.session_source in {f"environment {variable}" for _, variable in AGENTS}
+    if session is not None and not (by_agent and has_ended(common, session, process)):
+        return workspace
+    now = workspace.ledger.clock.now().wall_ms / MS
+    live = sessions_of(common, here(0) or "", process, now=now)
+    if len(live) == 1:
+        return workspace.again(run=live.pop())
+    return workspace if session is not None else workspace.again(run=own, pid=os.getpid())
+
+
 def session_of_thread(thread: str) -> str | None:
     """The session of a Codex thread, if it has one."""
     number = _plain(thread)
-    return f"codex:{short_number('codex', number)}" if number else None
+    return agent_session("codex", number) if number else None
 
 
 def passed_on(names: Iterable[str], *, environ: Mapping[str, str] | None = None) -> dict[str, str]:

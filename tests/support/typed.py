@@ -117,6 +117,7 @@ class Agent:
     at: Typist
     session: str = "5b1f0c2e-0000"
     host: str = "claude"
+    later: list[tuple[list[str], str]] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -145,6 +146,18 @@ class Agent:
         """What it is told after a tool that edits nothing."""
         return self.sends("after-tool")
 
+    def a_minute_later(self) -> None:
+        """Let the ends take effect that waited for a conversation that continues them."""
+        self.at.clock.advance(61)
+        while self.later:
+            words, cwd = self.later.pop()
+
+            def opened(_: str, *, session: str, at: str = cwd) -> Workspace:
+                env, clock = self.at.env, self.at.clock
+                return open_workspace(at, session=session, environ=env, clock=clock)
+
+            background.release_pending(words, opened)
+
     def edits(self, path: str) -> str:
         """What it is told before it edits a file."""
         return self.sends("before-edit", tool_input={"file_path": str(self.at.clone / path)})
@@ -158,6 +171,9 @@ class Agent:
 
         if words[2] == handling.LOOK:
             background.look(opened, cwd)
+            return True
+        if words[2] == handling.END_LATER:
+            self.later.append((list(words[3:]), cwd))
             return True
         act = background.renew if words[2] == handling.RENEW else background.release
         act(words[3:], opened)

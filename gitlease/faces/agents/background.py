@@ -18,14 +18,17 @@ MOST_SESSIONS = 50
 
 def in_background(command: str, sessions: Sequence[str]) -> int:
     """Renew or end the leases of these sessions, or fetch the ledgers. Always 0."""
-    from gitlease.faces.agents.handling import LOOK, RENEW
-    from gitlease.wiring.agents import open_workspace, own_process
+    from gitlease.faces.agents.handling import END_LATER, LOOK, RENEW
+    from gitlease.wiring.agents import open_workspace, own_process, wait_for_successor
 
     own_process()
     # Nobody reads errors here; the next hook or command reports them.
     with contextlib.suppress(GitleaseError):
         if command == LOOK:
             look(open_workspace)
+        elif command == END_LATER:
+            wait_for_successor()
+            release_pending(sessions, open_workspace)
         else:
             (renew if command == RENEW else release)(sessions, open_workspace)
     return 0
@@ -49,6 +52,15 @@ def renew(sessions: Sequence[str], opener: Opener) -> None:
         workspace = opener(".", session=session)
         renewable = workspace.guard.renewable([session], workspace.carried.ids())
         beat(workspace, workspace.guard, renewable)
+
+
+def release_pending(words: Sequence[str], opener: Opener) -> None:
+    """End the session of a conversation that no other has continued; ``words``: it, and its own."""
+    from gitlease.wiring.agents import is_pending
+
+    session, number = words
+    if is_pending(opener(".", session=session), session, number):
+        release([session], opener)
 
 
 def release(sessions: Sequence[str], opener: Opener) -> None:

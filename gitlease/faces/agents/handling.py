@@ -31,7 +31,9 @@ ACTIONS = ("install", "uninstall", "status")  # typed by people in place of an e
 EVENTS = {kind.value: kind for kind in EventKind}
 # The commands of the background process.
 RENEW, RELEASE, LOOK = "renew-now", "release-now", "look-now"
-WORDS = frozenset({*EVENTS, RENEW, RELEASE, LOOK})
+END_LATER = "end-later"
+BACKGROUND = (RENEW, RELEASE, LOOK, END_LATER)
+WORDS = frozenset({*EVENTS, *BACKGROUND})
 LOOK_INTERVAL = 10  # seconds after which an event has the ledger fetched in the background
 CHECK_INTERVAL = 300  # seconds; the longest time between two checks of a session's leases
 CONTINUING = frozenset({"clear", "resume", "compact"})  # reasons that do not end the work
@@ -64,7 +66,7 @@ def _is_typed() -> bool:
 def run(argv: Sequence[str], *, stdin: BinaryIO | None = None) -> int:
     """Handle one event: JSON on standard input, a decision on standard output. Always 0."""
     try:
-        if _is_known(argv) and argv[1] in (RENEW, RELEASE, LOOK):
+        if _is_known(argv) and argv[1] in BACKGROUND:
             from gitlease.faces.agents.background import in_background
 
             return in_background(argv[1], argv[2:])
@@ -169,6 +171,7 @@ class _System:
 def _reply(event: AgentEvent, system: _System, *, keep: bool) -> Reply:
     if event.kind is EventKind.SESSION_START:
         fresh_clone.ask(event, system.start, system.now())
+        shared.begin(event, system.now())
     shared.note(event, system.opener, system.now())
     reply = _handled(event, system, keep=keep)
     if event.kind.asks or event.kind is EventKind.AFTER_TOOL:
@@ -339,13 +342,16 @@ def _beat(event: AgentEvent, context: AgentContext, system: _System) -> float:
 
 
 def _end(event: AgentEvent, system: _System) -> None:
-    if event.kind is EventKind.SESSION_END and event.reason in CONTINUING:
-        return
     if event.kind is EventKind.SUBAGENT_STOP and not event.agent_id:
         return
     context = context_of(event, system.opener)
     if context is not None and context.session:
         words = ["agent", event.by, RELEASE, context.session]
+        if event.kind is EventKind.SESSION_END and event.reason in CONTINUING:
+            from gitlease.wiring.agents import end_conversation
+
+            number = end_conversation(context, event.by, event.session_id, now=system.now())
+            words = ["agent", event.by, END_LATER, context.session, number]
         system.start(words, cwd=event.cwd or ".")
 
 

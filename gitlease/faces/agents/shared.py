@@ -52,6 +52,18 @@ def note(event: AgentEvent, opener: Opener, now: float) -> None:
         note_agent(git_dir, _key(event), actor, context.family, by=event.by, now=now)
 
 
+def begin(event: AgentEvent, now: float) -> None:
+    """Let a conversation that follows another in the same host process continue its session."""
+    from gitlease.guard.places import find_common_dir, has_traces
+
+    common = find_common_dir(event.cwd or ".")
+    if common is not None and event.session_id and has_traces(common):
+        from gitlease.wiring.agents import begin_conversation
+
+        clears = event.reason == "clear"
+        begin_conversation(common, event.by, event.session_id, clears=clears, now=now)
+
+
 def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
     """Refuse a command that discards the work of other sessions in the same work tree.
 

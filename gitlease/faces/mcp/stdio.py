@@ -18,10 +18,16 @@ from mcp.server.stdio import stdio_server
 from gitlease.core.errors import Unavailable
 from gitlease.core.view import LeaseView
 from gitlease.engine.sessions import run_out
+from gitlease.engine.transaction import fresh_id
 from gitlease.faces.mcp.callers import CloneCaller, thread_of
 from gitlease.faces.mcp.server import LeaseServer
 from gitlease.runs.holding import at_the_end, waking_clock
-from gitlease.wiring.agents import Workspace, is_ended_by_hook, open_for_tools
+from gitlease.wiring.agents import (
+    Workspace,
+    in_session_of_host,
+    is_ended_by_hook,
+    open_for_tools,
+)
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PATIENCE = 10.0  # seconds to wait at the end for calls under way
@@ -38,6 +44,7 @@ class CloneBackend:
 
     def __init__(self, directory: str | None = None, *, opener: Opener = open_for_tools) -> None:
         self._directory, self._opener = directory, opener
+        self._own = f"mcp-{fresh_id()[:12]}"  # its session if its host names none
         self._grants: dict[str, dict[str, LeaseView]] = {}
         self._calls, self._idle = 0, threading.Condition()
         self._waits: set[threading.Event] = set()
@@ -49,9 +56,12 @@ class CloneBackend:
     ) -> Iterator[CloneCaller]:
         with self._counted(woken):
             thread = thread_of(meta)
-            workspace = self._opener(self._directory, thread=thread)
+            workspace = self._open(thread)
             workspace = workspace.again(clock=waking_clock(workspace, woken))
             yield CloneCaller(workspace, self._grants.setdefault(thread, {}))
+
+    def _open(self, thread: str) -> Workspace:
+        return in_session_of_host(self._opener(self._directory, thread=thread), self._own)
 
     @contextlib.contextmanager
     def _counted(self, woken: threading.Event) -> Iterator[None]:
@@ -80,8 +90,8 @@ class CloneBackend:
     def close(self) -> None:
         """Refuse new calls, end waits, and let the leases claimed here expire now.
 
-        Tasks stay assigned. A lease without a session stays if it was renewed elsewhere since, and
-        all do if a hook of the agent handles the end of its session. A failure is only logged.
+        Tasks stay assigned. Where a hook of the agent handles the end of its session, only what was
+        claimed in a session of this server's own ends. A failure is only logged.
         """
         with self._idle:
             if self._closing:
@@ -94,8 +104,10 @@ class CloneBackend:
             if not grants:
                 continue
             try:
-                workspace = self._opener(self._directory, thread=thread)
-                if not is_ended_by_hook(workspace, thread=thread):
+                workspace = self._open(thread)
+                if is_ended_by_hook(workspace, thread=thread):
+                    grants = {x: view for x, view in grants.items() if view.session == self._own}
+                if grants:
                     run_out(at_the_end(workspace, grants), grants)
             except Exception as error:  # the other threads' leases must still be handled
                 logging.getLogger("gitlease").warning("leases will expire by themselves: %s", error)
