@@ -41,7 +41,7 @@ STALE_EDGE = CheckRule(
     " than stale.after",
 )
 LAPSED_LEASE = CheckRule(
-    "lapsed-lease", WARNING, "a lease ran out, and nobody cleaned it up or took it over"
+    "lapsed-lease", WARNING, "a lease lapsed, and nobody cleaned it up or took it over"
 )
 LEASE_ON_DONE = CheckRule("lease-on-done", WARNING, "a task is done, and a lease of it is left")
 LEASE_ON_GONE = CheckRule(

@@ -83,9 +83,9 @@ def _reason_text(loss: Loss, by: str | None) -> str:
     return {
         Loss.TAKEN_OVER: f"{who} took it over",
         Loss.REVOKED: f"{who} revoked it",
-        Loss.EXPIRED: "it ran out before it was renewed",
+        Loss.EXPIRED: "it expired before it was renewed",
         Loss.RELEASED_ELSEWHERE: "it was ended elsewhere",
-        Loss.UNREACHABLE: "it could not be renewed before it ran out",
+        Loss.UNREACHABLE: "it could not be renewed before it expired",
     }[loss]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gitlease.core.edge import Progress
 from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, NotFound, UsageError
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import State, same_person
+from gitlease.core.lease import State, place, same_person
 from gitlease.core.moves.operations import Complete, Operation, Release, Retire, Retirement
 from gitlease.core.moves.retiring import RETIRED
 from gitlease.core.outcome import Event
@@ -67,7 +67,8 @@ def release(
 
     try:
         answer = change_with_edges(session, "release", plan, goal=ENDED, commit=commit)
-        return replace(answer, warnings=(*answer.warnings, *_still_named(session, planned)))
+        warnings = (*_of_another_run(session, answer), *_still_named(session, planned))
+        return replace(answer, warnings=(*answer.warnings, *warnings))
     except LeaseHeld as refusal:
         retired = _retire_edge(session, wanted, refusal, commit) if note is None else None
         if retired is None and note is None:
@@ -75,6 +76,20 @@ def release(
         if retired is None:
             raise
         return retired
+
+
+def _of_another_run(session: LedgerSession, answer: Answer) -> tuple[str, ...]:
+    """Say whose lease was ended, if another session of the same holder claimed it elsewhere.
+
+    A holder is asserted by git's settings, so it may be anybody's doing.
+    """
+    actor = session.actor
+    host = place(actor.host)[0]
+    return tuple(
+        f"{x.resource} was claimed by session {x.session} of {x.holder} on {x.host}"
+        for x in answer.leases
+        if x.session not in (None, actor.session) and x.host not in (None, host)
+    )
 
 
 def _still_named(session: LedgerSession, planned: Sequence[Planned]) -> tuple[str, ...]:
@@ -245,6 +260,7 @@ def complete(
 
     goal = COMPLETED if whole else PART
     answer = change_with_edges(session, "done", plan, goal=goal, commit=commit)
+    answer = replace(answer, warnings=(*answer.warnings, *_of_another_run(session, answer)))
     task = planned[0].task
     if task is None or task.is_done or any(w.change.edit.status for w in answer.written):
         return answer

@@ -49,7 +49,7 @@ def told(notice: Notice) -> str:
 
 _DONE = {
     "taken_over": "taken over",
-    "replaced": "replaced, after it had run out,",
+    "replaced": "replaced, after it had lapsed,",
     "run_out": "ended with its session",
 }
 
@@ -76,7 +76,7 @@ def unreadable_line(ledger: Ledger, resource: Resource) -> tuple[str, ...]:
 
 BECAME = {
     Fate.APPLIED: "had reached the remote",
-    Fate.LOST: "did not reach the remote, and no longer can",
+    Fate.LOST: "did not reach the remote, and has no effect",
     Fate.UNKNOWN: "is too old to tell its outcome",
     Fate.UNDECIDED: "has not reached the remote so far, and cannot once the ledger changes",
 }

@@ -44,7 +44,8 @@ def sentence(event: PoolEvent) -> str:
         return "no task is left to claim; waiting" if idle else f"{event.message}; still trying"
     record, name = event.job.record, event.job.name
     if event.kind == "left_alone":
-        return f"{name} is skipped from now on, after {event.failures} failures"
+        failures = "1 failure" if event.failures == 1 else f"{event.failures} failures"
+        return f"{name} is skipped from now on, after {failures}"
     if event.end is None:
         return f"{name} started, session {record.session}, log {record.log}"
     said = f"{name} {IN_WORDS[event.end.outcome]} after {humanize_duration(_age(event))}"

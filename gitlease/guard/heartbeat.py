@@ -73,4 +73,4 @@ def ran_out(lease: Lease, layer: str, default_layer: str, *, age: int | None = N
         known = f"by what this clone knew {humanize_duration(age)} ago"
         when += f", {known} (the remote could not be asked)"
     again = shlex.join(words)
-    return f"your lease of {lease.resource} ran out at {when}; to go on with it: {again}"
+    return f"your lease of {lease.resource} expired at {when}; to go on with it: {again}"

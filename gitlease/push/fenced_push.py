@@ -106,8 +106,9 @@ class FencedPush:
         found = next((x for x in leases if x.token == token), None)
         if found is not None and _is_live(found, moment):
             return session.views_in(head, [found], moment)[0], warnings
+        held = "is not held" if found is None else "is no longer held"
         refusal = LeaseLost(
-            f"{resource} is not held with token {token} any more: {_present_state(found, live)}",
+            f"{resource} {held} with token {token}: {_present_state(found, live)}",
             resource=resource.text,
             scope=scope,
             loss=_loss_of(found, live, session.actor),
@@ -241,7 +242,7 @@ def _is_live(lease: LeaseRecord, moment: Moment) -> bool:
 
 def _present_state(found: LeaseRecord | None, live: Sequence[LeaseRecord]) -> str:
     if found is not None:
-        ended = "it is parked" if found.parked else "it ran out"
+        ended = "it is parked" if found.parked else "it expired"
         return ended if found.state is State.ACTIVE else f"it is {found.state.value}"
     return f"{live[0].holder} has it with token {live[0].token}" if live else "nobody holds it"
 
@@ -255,7 +256,7 @@ def _loss_of(found: LeaseRecord | None, live: Sequence[LeaseRecord], actor: Acto
 
 def _late(leases: Sequence[Lease]) -> tuple[str, ...]:
     return tuple(
-        f"your lease of {x.resource} ran out during the push; the push has landed"
+        f"your lease of {x.resource} expired during the push; the push has landed"
         for x in leases
         if x.state != "active"
     )

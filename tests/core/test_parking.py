@@ -311,7 +311,7 @@ def test_neither_renew_nor_extend_touches_it(who: Actor) -> None:
 
 
 def test_what_has_lapsed_is_not_called_parked() -> None:
-    with pytest.raises(LeaseLost, match="ran out"):
+    with pytest.raises(LeaseLost, match="expired"):
         apply(parked(), [renew(JO)], moment(LIVE + HOUR + 1))
 
 

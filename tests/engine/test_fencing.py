@@ -251,7 +251,7 @@ def test_a_lease_that_was_taken_over_before_refuses_the_work(world: World) -> No
 
 def test_a_lease_that_ran_out_refuses_the_work_though_nobody_has_it(world: World) -> None:
     lapse(world)
-    assert "ran out" in refused(world, LeaseLost).message
+    assert "expired" in refused(world, LeaseLost).message
 
 
 def test_a_lease_that_was_taken_over_and_given_back_is_lost_all_the_same(world: World) -> None:
@@ -478,7 +478,7 @@ def test_work_that_lands_after_its_lease_ran_out_has_landed(world: World) -> Non
     answer = world.push(JO)
     assert world.main == "commit-1"
     assert answer.leases[0].state == "expired"
-    assert any("ran out during the push" in text for text in answer.warnings)
+    assert any("expired during the push" in text for text in answer.warnings)
 
 
 def test_a_late_push_of_a_holder_that_lost_its_lease_never_lands(world: World) -> None:
@@ -562,9 +562,9 @@ def test_a_token_of_another_grant_is_lost(world: World) -> None:
 
 def test_a_token_whose_time_is_over_is_lost_though_nobody_may_take_it_yet(world: World) -> None:
     world.clock.advance(TTL)
-    with pytest.raises(LeaseLost, match="it ran out"):
+    with pytest.raises(LeaseLost, match="it expired"):
         fence(world, JO, 1)
-    with pytest.raises(LeaseLost, match="it ran out"):
+    with pytest.raises(LeaseLost, match="it expired"):
         fence(world, KIM, 1)
 
 

@@ -572,7 +572,7 @@ def test_the_background_renews_and_releases_only_what_is_bound_to_the_session(
     assert bob.store.asked == asked
 
 
-RAN_OUT = "your lease of path:a ran out at "
+RAN_OUT = "your lease of path:a expired at "
 
 
 @pytest.mark.parametrize("name", names("after-tool", "before-edit", "session-start"))

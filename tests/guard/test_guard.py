@@ -254,7 +254,7 @@ def test_what_ran_out_or_is_another_persons_now_is_told_once(world: World) -> No
     assert world.watch.idle.clear_until == now + TTL  # a shim must not pass over its end
     world.clock.advance(31)
     (said,) = world.guard().check([LOGIN]).warnings
-    assert said.startswith(f"your lease of {SRC} ran out at ")
+    assert said.startswith(f"your lease of {SRC} expired at ")
     assert said.endswith(f"gitlease claim '/{SRC}'")
     assert world.guard().check([LOGIN]).warnings == ()
     world.clock.advance(LAPSED)

@@ -214,7 +214,7 @@ def test_a_loss_is_told_at_the_next_event_whatever_it_is(
     two.kim.ok("list")  # another terminal learns of it, and is told of another run's loss
     paths = {"tool_input": {"file_path": str(two.kim.clone / "README")}}
     said = agent.sends(event, **paths)
-    assert ("revoked by jo@example.com" if how else "your lease of deploy ran out") in said
+    assert ("revoked by jo@example.com" if how else "your lease of deploy expired") in said
     for command in commands_in(said):
         if " claim " in command:
             two.kim.ok(command.removeprefix("gitlease "), env=agent.terminal)
@@ -263,13 +263,13 @@ ENDINGS = [
     ),
     (
         "claim F001",
-        "was replaced, after it had run out, by kim@example.com",
-        "it ran out before it was renewed",
+        "was replaced, after it had lapsed, by kim@example.com",
+        "it expired before it was renewed",
     ),
     (
         "claim F001 --session s2",
-        "was replaced, after it had run out, by",
-        "it ran out before it was renewed",
+        "was replaced, after it had lapsed, by",
+        "it expired before it was renewed",
     ),
 ]
 

@@ -14,7 +14,7 @@ from support.running import Desk, until
 pytestmark = [pytest.mark.sampled(2)]
 
 SO_FAR = "has not reached the remote so far"
-NO_LONGER = "did not reach the remote, and no longer can"
+NO_LONGER = "did not reach the remote, and has no effect"
 HOOK = """#!/bin/sh
 test -e {0}/open && exit 0
 touch {0}/asked

@@ -62,7 +62,7 @@ def test_renewals_and_losses_are_logged(gitlease_ledger: MemoryLedger, waited: A
     gitlease_ledger.failing = gitlease.Unavailable("no route to host")
     gitlease_ledger.advance(minutes=7)
     assert away.come.wait(LONG)
-    lost = waited("F001 was lost: it could not be renewed before it ran out")
+    lost = waited("F001 was lost: it could not be renewed before it expired")
     gitlease_ledger.advance(minutes=15)
     assert lost.come.wait(LONG)
     assert (renewed.said, away.said, lost.said) == ("DEBUG", "INFO", "WARNING")

@@ -56,7 +56,7 @@ def test_a_claim_that_nobody_works_on_is_found_with_who_and_since_when(story: St
     assert (finding.rule.id, finding.holder, finding.file) == ("stale-edge", KIM, "tasks/F001.md")
     assert finding.message.startswith("F001 is assigned to w2@example.com, who has not worked on")
     assert finding.evidence == (
-        "2027-01-15T08:15:00Z: the last lease ran out",
+        "2027-01-15T08:15:00Z: the last lease expired",
         f"2027-01-15T08:00:00Z: assigned in {made[:10]}",
     )
     text = (story.jo / "tasks/F001.md").read_text().splitlines()

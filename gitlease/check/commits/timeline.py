@@ -26,7 +26,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, parse_resource, scopes_overlap
 from gitlease.store.history_reader import GRANTS, HistoryStep, LedgerHistory
 
-RAN_OUT, GONE, NOW = "ran out", "gone", ""
+RAN_OUT, GONE, NOW = "expired", "gone", ""
 ENDS: Mapping[str, str] = {
     "released": "released",
     "completed": "completed",

@@ -197,7 +197,7 @@ def _finding(
     where = [f"session {lease.session}"] if lease.session else []
     where += [f"on {lease.place[0]}"] if lease.host else []
     where += [f"branch {lease.branch}"] if lease.branch else []
-    state = "ran out at" if record.lapsed else "claimed at"
+    state = "expired at" if record.lapsed else "claimed at"
     facts = [said, f"{state} {rfc3339(since)}, token {lease.token}", ", ".join(where)]
     facts += [f"reason: {lease.reason}"] if lease.reason else []
     return Finding(

@@ -150,7 +150,7 @@ class Signs:
         """
         key, name, stands_for = edge.task.resource.key, edge.name, self._persons.stands_for
         found = [
-            Sign(self._past(x.lease.expires_at), "the last lease ran out")
+            Sign(self._past(x.lease.expires_at), "the last lease expired")
             for x in self._records.get(key, ())
             if x.lapsed and stands_for(name, x.lease.holder)
         ]

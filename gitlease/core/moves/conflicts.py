@@ -221,7 +221,11 @@ def _through_paths(op: Claim, lease: Lease) -> str:
     pair = overlaps(op.resource, op.paths if own is None else (own, *op.paths), lease)
     if pair is None or pair == (own, lease.resource.pattern):
         return ""
-    return f"{op.resource}: {pair[0]} overlaps {pair[1]} of {lease.resource}, which"
+    theirs = f"{pair[1]} of {lease.resource}" if pair[1] != lease.resource.pattern else pair[1]
+    if pair[0] == pair[1]:
+        return f"{op.resource} covers {theirs}, which"
+    ours = op.resource if pair[0] == own else f"{pair[0]} of {op.resource}"
+    return f"{ours} overlaps {theirs}, which"
 
 
 def _until(edges: Sequence[Lease], policy: Policy) -> tuple[str, ...]:

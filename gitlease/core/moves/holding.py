@@ -257,7 +257,7 @@ def _lost(resource: Resource, scope: str | None, left: tuple[Lease, ...]) -> Lea
     elif left[0].state is State.COMPLETED:
         why = f"completed by {left[0].holder}"
     else:
-        why = f"the lease of {left[0].holder} ran out"
+        why = f"the lease of {left[0].holder} expired"
     return LeaseLost(
         f"you do not hold {resource}; {why}",
         resource=resource.text,

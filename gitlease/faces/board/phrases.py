@@ -18,7 +18,7 @@ _HAPPENED = {
     "completed": "done",
     "run_out": "session ended",
     "noted": "note",
-    "lapsed": "ran out",
+    "lapsed": "lapsed",
     "waiting": "joined the wait queue",
     "left": "left the wait queue",
 }

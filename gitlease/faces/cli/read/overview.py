@@ -150,6 +150,7 @@ def whoami_verb(call: Call) -> None:
         rows = [("holder", actor.holder, sources["holder"])]
         if actor.session:
             rows.append(("session", actor.session, sources["session"]))
-        output.facts([(name, f"{value}  ({source})") for name, value, source in rows])
+        facts = [(name, f"{value} ({source})") for name, value, source in rows]
+        output.facts(facts if actor.session else [*facts, ("session", "none")])
 
     call.answer(body, show=show)

@@ -48,7 +48,7 @@ def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int | None:
 
     def show() -> None:
         if dry_run:
-            output.line("would do:")
+            output.line("nothing was changed; without --dry-run:")
         output.lines(found.done or ["gitlease is not installed in this clone"])
         for text in stays:
             output.whole(text)
