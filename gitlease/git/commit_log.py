@@ -21,7 +21,7 @@ SECONDS = 120.0  # for one call of git
 # Numbers come first, where no address can displace them.
 _HEAD = "%H%x1f%at%x1f%ct%x1f%P%x1f%ae%x1f%aE%x1f%ce%x1f%cE%x1f"
 _CO_AUTHORS = "%(trailers:key=Co-authored-by,valueonly,separator=%x1e)"
-_QUIET = ("--root", "--no-notes", "--no-show-signature", "--encoding=UTF-8")
+_QUIET = ("--root", "--no-notes", "--no-show-signature", "--encoding=none")
 # Against settings of the user's, and with pathspecs as they are.
 _PLAIN = ("-c", "log.diffMerges=separate", "-c", "log.follow=false")
 PATHS = {f"GIT_{kind}_PATHSPECS": "0" for kind in ("LITERAL", "GLOB", "NOGLOB", "ICASE")}

@@ -17,6 +17,8 @@ from gitlease.git.run import GitResult, run_git
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 MAX_WORDS = 500  # ids in the arguments of one process
 AT_LENGTH = {"GIT_FLUSH": "0"}  # a log would be written, and read, commit by commit
+# Commits as they are: git would re-encode ids and addresses, too, from whatever a header claims.
+_AS_WRITTEN = ("-c", "i18n.logOutputEncoding=")
 OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
 
 _DENIED = (
@@ -65,7 +67,7 @@ def ask(
         where.append(f"--work-tree={repository.toplevel}")
     return run_git(
         # A daemon that watches files is for its user to start.
-        ("--no-replace-objects", "-c", "core.fsmonitor=false", *where, *words),
+        ("--no-replace-objects", "-c", "core.fsmonitor=false", *_AS_WRITTEN, *where, *words),
         cwd=repository.toplevel or repository.git_dir,
         timeout=timeout,
         env={**OFFLINE, **AT_LENGTH, **(env or {})},

@@ -12,7 +12,8 @@ from gitlease.git.repository import Repository
 
 IDS_AT_ONCE = 500  # in the arguments of one process
 
-_FORM = ("--format=%H%x00%ae%x00%ce", "--encoding=UTF-8")
+# Not re-encoded: git would take all of a commit, ids and addresses too, for what its header says.
+_FORM = ("--format=%H%x00%ae%x00%ce", "--encoding=none")
 
 
 class RangeCommit(NamedTuple):

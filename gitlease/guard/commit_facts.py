@@ -154,7 +154,7 @@ class CommitReader:
         found = {}
         for start in range(0, len(commits), COMMITS_AT_ONCE):
             some = commits[start : start + COMMITS_AT_ONCE]
-            words = ("log", *_QUIET, "--encoding=UTF-8", f"--format=tformat:{_FORMAT}")
+            words = ("log", *_QUIET, "--encoding=none", f"--format=tformat:{_FORMAT}")
             with commits_as_words(some) as (named, source):
                 fields = self._ask(*words, *named, "--", source=source).split(b"\0")
             for at in range(0, len(fields) - _WIDTH + 1, _WIDTH):

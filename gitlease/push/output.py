@@ -22,6 +22,7 @@ _WRONG = (
     r"|options? .* cannot be used together.*|unknown (?:option|switch) .*|no such remote.*)$"
 )
 _SUBMODULES = "submodule paths contain changes"
+_NO_GIT_SERVER = "git-http-push failed"  # after a portal's page in the place of an old server
 _NOT_ATOMIC = "does not support --atomic"
 _BY_GIT = (
     "error: failed to push",
@@ -77,7 +78,11 @@ def failure(result: GitResult, seconds: float) -> GitleaseError:
     if _NOT_ATOMIC in result.err:
         return Denied(
             "the remote cannot update several refs at once, so work and lease cannot move together",
-            hints=("its receive.advertiseAtomic is off, or its git is too old",),
+            hints=(
+                "its receive.advertiseAtomic is off, or its git is too old",
+                "instead, renew the lease just before git push: gitlease renew --all && git push; "
+                "if the lease is lost in between, nothing stops that push",
+            ),
         )
     wrong = re.search(_WRONG, result.err)
     if wrong is not None:
@@ -94,6 +99,8 @@ def failure(result: GitResult, seconds: float) -> GitleaseError:
     unable = UNABLE.search(result.err)
     if unable is not None:
         return Denied(f"the remote {unable[1]}")
+    if result.code == 1 and _NO_GIT_SERVER in result.err:
+        return Unavailable("the remote cannot be reached: what answers at its URL is no git server")
     if result.code == 1:
         return Denied("a pre-push hook of this repository stopped the push")
     if denies(result.err):

@@ -27,6 +27,7 @@ from gitlease.store.transport import (
     TIME_LIMIT,
     OtherFormat,
     Remote,
+    any_refs,
     fetch_ref,
     is_far,
     peek_refs,
@@ -167,7 +168,12 @@ class GitRefs:
     def fetch(self, layer: str, *, first: bool = False) -> str | None:
         """The commit id at the ref, with its objects fetched; None when there is no ref."""
         try:
-            return self._fetched_in_its_format(layer, first=first)
+            version = self._fetched_in_its_format(layer, first=first)
+            if version is None and not first and self._answers_nothing():
+                raise Unavailable(
+                    "the remote cannot be reached: what answers at its URL shows no refs at all"
+                )
+            return version
         except CannotKeep:
             if not self._stores.move_aside():
                 raise
@@ -175,6 +181,13 @@ class GitRefs:
             if self._stores.usual.unwritable() is None or not self._stores.move_aside():
                 raise
         return self._fetched_in_its_format(layer, first=True)
+
+    def _answers_nothing(self) -> bool:
+        """Whether a portal's page may stand in the place of a server: it has no refs."""
+        url = self._remote.effective or self._remote.url
+        if not url.lower().startswith(("http://", "https://")):
+            return False
+        return not any_refs(self._remote, self._stores.usual.path, timeout=self._limit)
 
     def _fetched_in_its_format(self, layer: str, *, first: bool) -> str | None:
         fetch = self._first_fetched if first else self._fetched

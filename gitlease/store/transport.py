@@ -114,6 +114,15 @@ def fetch_into(
     return _run_on_store(remote, store, args, timeout)
 
 
+def any_refs(remote: Remote, store: str, *, timeout: float) -> bool:
+    """Whether a remote shows any ref. Raises Unavailable, Denied or Invalid."""
+    words = ["ls-remote", "--quiet", "--end-of-options", remote.url]
+    result = _run_on_store(remote, store, words, timeout)
+    if result.code or result.timed_out:
+        raise _fetch_error(result, store, timeout)
+    return bool(result.out)
+
+
 def peek_refs(remote: Remote, store: str, refs: Sequence[str], *, timeout: float) -> dict[str, str]:
     """The object ids that refs have now, of those that the remote has. Sends no objects.
 

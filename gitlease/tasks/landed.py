@@ -85,7 +85,7 @@ def merged(repository: Repository, main: str, layer: str, leases: Sequence[Lease
 
 
 def _named_by_commits_since(repository: Repository, since: int, *refs: str) -> list[Named] | None:
-    words = (f"--max-age={since // MS}", f"--max-count={MOST + 1}", "--encoding=UTF-8")
+    words = (f"--max-age={since // MS}", f"--max-count={MOST + 1}", "--encoding=none")
     said = ask(repository, "rev-list", *words, "--format=%x00%B", *refs, "--")
     text = said.out.decode("utf-8", "replace")
     if said.code != 0 or said.timed_out or text.count("\0") > MOST:

@@ -74,7 +74,7 @@ def was_moved(repository: Repository, files: TaskFiles, task: Task, message: str
 def _commits_that_changed_file(
     repository: Repository, task: Task, but: Sequence[str] = ()
 ) -> list[tuple[str, str]] | None:
-    words = ("rev-list", f"--max-count={MOST}", "--encoding=UTF-8", "--format=%x00%H%x00%B%x00")
+    words = ("rev-list", f"--max-count={MOST}", "--encoding=none", "--format=%x00%H%x00%B%x00")
     said = ask(repository, *words, "HEAD", *but, "--", f":(top,literal){task.file}")
     if said.code != 0 or said.timed_out:
         return None

@@ -31,7 +31,7 @@ SECONDS = 60.0  # for git alone
 _LOG = (
     *("-c", "trailer.separators=:", "log", "--sparse", "--full-history", "--topo-order"),
     *("--reverse", "-c", "--combined-all-paths", "--no-show-signature", "--no-notes"),
-    *("--encoding=UTF-8", f"--max-count={MAX_HISTORY + 1}", *FORM, *NO_RENAMES),
+    *("--encoding=none", f"--max-count={MAX_HISTORY + 1}", *FORM, *NO_RENAMES),
     f"--format=%H %P%n%ae%n%ce%n%(trailers:key={KEY.decode()},valueonly,unfold)",
 )
 

@@ -1,0 +1,56 @@
+"""A page of a captive portal in the place of the remote: unreachable, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from support.ledgers import door
+from support.remotes import Remote
+from support.repos import commit_file, git
+from support.running import Desk
+
+from gitlease.core.errors import Unavailable
+
+PAGE = b"<html>please log in</html>"
+
+
+class Page(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(PAGE)))
+        self.end_headers()
+        self.wfile.write(PAGE)
+
+    do_POST = do_GET
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def portal() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/x.git"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_portal_is_no_other_ledger_and_no_hook(
+    clones: Callable[..., list[Path]], path_remote: Remote, portal: str
+) -> None:
+    (ada,) = clones(1)
+    door(ada).claim("src/")
+    commit_file(ada, "src/a", "a")
+    git(ada, "remote", "set-url", "origin", portal)
+    with pytest.raises(Unavailable):
+        door(ada).list()
+    error = Desk(ada).document("push", "origin", "HEAD:main", expect=5)["error"]
+    assert error["code"] == "unavailable"
