@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -20,6 +20,7 @@ from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.stepping import change, change_with_edges, in_every
 from gitlease.engine.transaction import fresh_id
 
+EVENTS_SEARCHED = 500  # for who claimed what a session renewed
 AT_ONCE = 128  # leases that one step ends: the audit trail has a line for each
 
 
@@ -142,11 +143,14 @@ def end_session(
     )
 
 
-def run_out(session: LedgerSession, left: Mapping[str, LeaseView]) -> Answer:
+def run_out(
+    session: LedgerSession, left: Mapping[str, LeaseView], renewed: Collection[str] = ()
+) -> Answer:
     """End some of the caller's leases; ``left`` has them by id, as the caller left them.
 
     Tasks stay assigned, the rest is released. A lease that was parked or bound to another session
-    stays.
+    stays. ``renewed`` are the ids of leases that stay, too, but are given back if renewing bound
+    what the person had claimed without a session.
     """
 
     def is_as_left(lease: Lease) -> bool:
@@ -154,7 +158,8 @@ def run_out(session: LedgerSession, left: Mapping[str, LeaseView]) -> Answer:
         return was is not None and not lease.parked and lease.session == was.session
 
     def as_left(look: Look) -> list[Lease]:
-        return [x for x in look.leases if is_as_left(x)]
+        bound = _bound_for_a_time(session, [x for x in look.leases if x.lease_id in renewed])
+        return [x for x in look.leases if is_as_left(x) or x in bound]
 
     end = RunOut(id="", actor=session.actor, grants=())
     nothing = Answer(status=RUN_OUT, changed=False)
@@ -229,8 +234,12 @@ def _end_all(
         if left:
             tried |= {x.lease_id for x in left}
             try:
-                some = [*map(grant_of, left)]
-                done = joined(done, _end(session, replace(end, id=fresh_id()), some, commit))
+                if isinstance(end, RunOut) and (bound := _bound_for_a_time(session, left)):
+                    left = [x for x in left if x not in bound]
+                    done = joined(done, _give_back_bound(session, bound))
+                if left:
+                    some = [*map(grant_of, left)]
+                    done = joined(done, _end(session, replace(end, id=fresh_id()), some, commit))
             except GitleaseError as error:
                 if not done.changed:
                     raise
@@ -242,6 +251,33 @@ def _end_all(
             look = session.look()
             done = replace(done, warnings=done.warnings + look.warnings)
         fresh = True
+
+
+def _bound_for_a_time(session: LedgerSession, leases: Sequence[Lease]) -> list[Lease]:
+    """Those of some leases that their person claimed without the session that has them now."""
+    renewed = [x for x in leases if x.renewals and x.session is not None]
+    if not renewed:
+        return []
+    tokens = {x.token for x in renewed}
+    try:
+        events = [*session.store.history(session.layer, EVENTS_SEARCHED)]
+    except GitleaseError:
+        return []
+    unbound = {x.token for x in events if x.token in tokens and x.session is None}
+    return [x for x in renewed if x.token in unbound]
+
+
+def _give_back_bound(session: LedgerSession, leases: Sequence[Lease]) -> Answer:
+    # Each in the name of the session that has it: the caller may be one that it works for.
+    operations = [
+        Unbind(
+            id=fresh_id(),
+            actor=replace(session.actor, session=lease.session),
+            grants=(grant_of(lease),),
+        )
+        for lease in leases
+    ]
+    return change(session, "session end", operations)
 
 
 def sessions(layers: Sequence[LedgerSession], *, cached: bool = False) -> SessionsReading:

@@ -101,11 +101,14 @@ def thread_of(meta: Mapping[str, Any]) -> str:
 class CloneCaller:
     """A person with a clone: paths are those of its work tree, and claims edit its task files.
 
-    ``grants`` collects the leases claimed here, by id, in their latest state.
+    ``grants`` collects the leases claimed here, by id, in their latest state, and ``renewed`` the
+    ids of other leases that were renewed here.
     """
 
-    def __init__(self, workspace: Workspace, grants: dict[str, LeaseView]) -> None:
-        self._workspace, self._grants = workspace, grants
+    def __init__(
+        self, workspace: Workspace, grants: dict[str, LeaseView], renewed: set[str]
+    ) -> None:
+        self._workspace, self._grants, self._renewed = workspace, grants, renewed
         self._before = workspace.ledger.untold()  # a refused renewal marks them as told
 
     @property
@@ -137,6 +140,8 @@ class CloneCaller:
         for view in answer.leases:
             if not view.renewals or view.lease_id in self._grants:
                 self._grants[view.lease_id] = view
+            elif view.session is not None:
+                self._renewed.add(view.lease_id)
 
     def follow(self, tell: Callable[[], None]) -> None:
         for _ in Watcher(self.ledger, on_begin=lambda _head: tell()).events():

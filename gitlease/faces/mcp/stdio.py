@@ -46,6 +46,7 @@ class CloneBackend:
         self._directory, self._opener = directory, opener
         self._own = f"mcp-{fresh_id()[:12]}"  # its session if its host names none
         self._grants: dict[str, dict[str, LeaseView]] = {}
+        self._renewed: dict[str, set[str]] = {}
         self._calls, self._idle = 0, threading.Condition()
         self._waits: set[threading.Event] = set()
         self._closing = False
@@ -58,7 +59,8 @@ class CloneBackend:
             thread = thread_of(meta)
             workspace = self._open(thread)
             workspace = workspace.again(clock=waking_clock(workspace, woken))
-            yield CloneCaller(workspace, self._grants.setdefault(thread, {}))
+            renewed = self._renewed.setdefault(thread, set())
+            yield CloneCaller(workspace, self._grants.setdefault(thread, {}), renewed)
 
     def _open(self, thread: str) -> Workspace:
         return in_session_of_host(self._opener(self._directory, thread=thread), self._own)
@@ -101,14 +103,16 @@ class CloneBackend:
                 woken.set()
             self._idle.wait_for(lambda: not self._calls, PATIENCE)
         for thread, grants in self._grants.items():
-            if not grants:
+            renewed = self._renewed.get(thread, set())
+            if not grants and not renewed:
                 continue
             try:
                 workspace = self._open(thread)
                 if is_ended_by_hook(workspace, thread=thread):
                     grants = {x: view for x, view in grants.items() if view.session == self._own}
-                if grants:
-                    run_out(at_the_end(workspace, grants), grants)
+                    renewed = set()
+                if grants or renewed:
+                    run_out(at_the_end(workspace, {*grants, *renewed}), grants, renewed)
             except Exception as error:  # the other threads' leases must still be handled
                 logging.getLogger("gitlease").warning("leases will expire by themselves: %s", error)
 

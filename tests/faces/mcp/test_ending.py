@@ -96,6 +96,24 @@ def test_it_drops_what_it_claimed_and_keeps_the_edges(
     assert "jo@example.com" in file.read_text(), "the task stays assigned"
 
 
+@pytest.mark.parametrize("by", ["server", "agent"])
+def test_what_a_session_bound_by_renewing_is_the_persons_again_at_its_end(
+    desk: Desk, by: str
+) -> None:
+    write_task(desk)
+    desk.document("claim", "F001")
+    if by == "server":
+        wire = Wire(desk, GITLEASE_SESSION="build-7")
+        assert wire.call("renew", resources="F001")["lease"]["session"] == "build-7"
+        assert wire.end() == 0
+    else:
+        desk.document("renew", "F001", "--session", "build-7")
+        desk.document("session", "end", "build-7")
+    (lease,) = desk.document("show", "F001")["leases"]
+    assert (lease["session"], lease["state"]) == (None, "active")
+    assert desk.document("renew", "F001")["status"] == "renewed"
+
+
 def test_what_has_a_session_ends_with_it_however_it_was_renewed(desk: Desk) -> None:
     wire = Wire(desk, GITLEASE_SESSION="build-7")
     wire.call("claim", resources="F001", any=True)
