@@ -108,6 +108,12 @@ class Decisions:
             if (since := files.assigned_since(task, name, ref)) is not None and since <= at
         )
 
+    def own_at(self, task: Task) -> int | None:
+        """When the ledger last granted the caller a task, or took it back, in milliseconds."""
+        holder = self._session.actor.holder
+        own = (x for x in self._of(task.resource.key) if same_person(x.holder or "", holder))
+        return next((x.at for x in own if x.kind in (*GRANTED, "released")), None)
+
     def _ended(self, task: Task, name: str) -> int | None:
         people = self._session.edges.rules.people
         assignee = Assignee(name, people.holders_of(name), people.handles)

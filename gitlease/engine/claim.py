@@ -256,7 +256,7 @@ def _claim_of(
         abandoned=abandoned,
         reopen=options.reopen,
         new=options.new,
-        edge=planned.task is not None,
+        edge=(planned.task or planned.away) is not None,
         assigned=planned.others,
         ticket=turn.ticket,
         passing=turn.passing,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from gitlease.core.edge import Assignee, EdgeEdit, People, Progress, Task
+from gitlease.core.edge import Assignee, EdgeEdit, People, Progress, Task, same_name
 from gitlease.core.errors import Invalid, NotFound, PolicyRefused, shown
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.policy import reads_as_issue
@@ -55,7 +55,9 @@ class Planned:
     """One resource of a command, with its task, if it is one, and the edit of the task's file.
 
     ``others`` are the assignees in the file if the caller is not among them, ``mine`` the caller's
-    names there, and ``outdated`` names of others that a claim removes on the way.
+    names there, and ``outdated`` names of others that a claim removes on the way. ``away`` is the
+    task on a branch where the work tree lacks it, and ``branch`` what names ``others``, if it is
+    not the work tree.
     """
 
     resource: Resource
@@ -65,10 +67,13 @@ class Planned:
     outdated: tuple[str, ...] = ()
     edit: EdgeEdit = field(default_factory=EdgeEdit)
     message: str = ""
+    away: Task | None = None
+    branch: str = ""
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return self.task.paths if self.task else ()
+        task = self.task or self.away
+        return task.paths if task else ()
 
     @property
     def alone(self) -> Planned:
@@ -91,9 +96,10 @@ def changes_of(planned: Iterable[Planned]) -> list[TaskChange]:
 def says_so(planned: Iterable[Planned], resource: str | None) -> tuple[str, ...]:
     """Hints at the task file that assigns a task to others: this clone may be out of date."""
     return tuple(
-        f"{p.task.file} says so in this clone; if it is out of date: git pull"
+        f"{task.file} says so {f'on {p.branch}' if p.branch else 'in this clone'}; if it is out of"
+        f" date: git {'fetch' if p.branch else 'pull'}"
         for p in planned
-        if p.task is not None and p.resource.text == resource
+        if (task := p.task or p.away) is not None and p.resource.text == resource
     )
 
 
@@ -104,6 +110,8 @@ class Edges:
         self.files, self.rules, self.holder = files, rules, holder
         self.outranked: Callable[[Task, str | None], tuple[str, ...]] = lambda _task, _ref: ()
         """The names in a task's file whose assignment the ledger ended since."""
+        self.own_decision: Callable[[Task], int | None] = lambda _task: None
+        """When the ledger last granted the caller a task, or took it back, in milliseconds."""
 
     def read(self, ref: str | None = None) -> TaskList:
         """The tasks of the work tree, or of a ref, without assignments that the ledger outranks."""
@@ -134,11 +142,17 @@ class Edges:
         again = self.recorded(options.commit)
         for resource in resources:
             task = known.task(resource, lenient=options.any_name)
+            away = self._elsewhere(resource, known)
+            if not options.reopen:
+                self._check_open_elsewhere(away)
             if task is not None:
                 self._check_open(task, options.reopen)
-                planned.append(
-                    self.claim_of(task, takeover=options.takeover, status=status(task), again=again)
+                plan = self.claim_of(
+                    task, takeover=options.takeover, status=status(task), again=again
                 )
+                planned.append(self._with_elsewhere(plan, away))
+            elif away:
+                planned.append(self._with_elsewhere(Planned(resource=resource), away))
             elif known.required and not resource.is_path and not options.any_name:
                 raise known.unknown(resource, any_name=True)
             else:
@@ -174,7 +188,7 @@ class Edges:
 
     def is_unknown(self, planned: Planned) -> bool:
         """Whether names must be tasks here and this one is not."""
-        if planned.task is not None or planned.resource.is_path:
+        if planned.task or planned.away or planned.resource.is_path:
             return False
         return self.requires_tasks(self.files.read())
 
@@ -200,13 +214,15 @@ class Edges:
         had moved it.
         """
         known = self._known(resources)
-        return [self._ended(r, known, status, keep_status) for r in resources]
+        plans = [self._ended(r, known, status, keep_status) for r in resources]
+        return [self._with_elsewhere(p, self._elsewhere(p.resource, known)) for p in plans]
 
     def unknown(self, resources: Sequence[Resource]) -> dict[Resource, NotFound]:
         """The refusals of names that resemble a task but are not one, if names must be tasks."""
         known = self._known(resources)
         names = [r for r in resources if known.required and not r.is_path]
         others = [r for r in names if known.task(r, lenient=True) is None]
+        others = [r for r in others if not self._elsewhere(r, known)]
         refused = {r: known.unknown(r) for r in others}
         return {r: refusal for r, refusal in refused.items() if refusal.hints}
 
@@ -263,6 +279,54 @@ class Edges:
     def recorded(self, commit: bool | None) -> bool:
         """Whether edges are recorded as a commit: the option, else the setting."""
         return self.rules.commit if commit is None else commit
+
+    def _elsewhere(self, resource: Resource, known: _Known) -> list[tuple[str, Task]]:
+        """A task as branches have it: the default one, and HEAD if the work tree lacks it.
+
+        Absence in a work tree proves nothing: it may be sparse, or behind. Nothing is asked where
+        the project has no tasks here, and what the caller did since is not called into question.
+        """
+        if resource.is_path or not (known.required or self.files.is_sparse()):
+            return []
+        here = known.task(resource, lenient=True)
+        found = []
+        for ref in self.files.branches():
+            if ref == "HEAD" and here is not None:
+                continue
+            try:
+                task = find_task(self.files.read(ref), resource, lenient=True)
+            except (Invalid, NotFound):  # no commit yet, or a file that only a branch has broken
+                continue
+            if task is not None and not self._is_older(task, ref):
+                found.append((ref, self._current(task, ref)))
+        return found
+
+    def _is_older(self, task: Task, ref: str) -> bool:
+        at = self.own_decision(task)
+        since = None if at is None else self.files.assigned_since(task, "", ref)
+        return at is not None and since is not None and since <= at
+
+    def _check_open_elsewhere(self, away: Sequence[tuple[str, Task]]) -> None:
+        for ref, task in away:
+            if task.is_done:
+                raise PolicyRefused(
+                    f"{task.resource} is done, says {task.file} on {_branch(ref)}",
+                    resource=task.resource.text,
+                    hints=("to claim a finished task again, use --reopen",),
+                )
+
+    def _with_elsewhere(self, planned: Planned, away: Sequence[tuple[str, Task]]) -> Planned:
+        """The plan with the assignees that branches name: two other assignees both protect."""
+        if not away:
+            return planned
+        others, branch = list(planned.others), planned.branch
+        for ref, task in away:
+            for one in () if task.is_done else self.rules.people.others(task.assigned, self.holder):
+                if not any(same_name(one.name, known.name) for known in others):
+                    others.append(one)
+                    branch = branch or _branch(ref)
+        lacks = away[0][1] if planned.task is None else None
+        return replace(planned, others=tuple(others), away=lacks, branch=branch)
 
     def _check_open(self, task: Task, reopen: bool) -> None:
         if task.progress is Progress.OTHER:
@@ -323,6 +387,10 @@ class Edges:
         names = any(not r.is_path for r in resources)
         found = self.files.read() if names or always else TaskList()
         return _Known(found, self.requires_tasks(found), self._current)
+
+
+def _branch(ref: str) -> str:
+    return ref.removeprefix("refs/remotes/")
 
 
 def _assignment_prefix(task: Task) -> str:

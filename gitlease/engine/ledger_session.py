@@ -90,6 +90,7 @@ class LedgerSession:
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
         self.edges, self.inbox = edges, inbox
         edges.outranked = lambda task, ref: self.decisions.outranked(task, ref)
+        edges.own_decision = lambda task: self.decisions.own_at(task)
         self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
         self.dice = dice or random.SystemRandom()
         self.intents, self.carry = Intents(self.edges), carry

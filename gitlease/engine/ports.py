@@ -413,8 +413,11 @@ class TaskFiles(Protocol):
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         """When the file of a task, in the work tree or at a ref, began to name somebody, in ms.
 
-        None if nobody can tell.
+        None if nobody can tell. Without a name: when the file changed last.
         """
+
+    def is_sparse(self) -> bool:
+        """Whether the work tree may lack files of its own commit."""
 
     def was_moved(self, task: Task, message: str) -> bool:
         """Whether a claim put this task in progress, here or in a commit whose message begins with

@@ -15,7 +15,7 @@ from gitlease.core.frozen import replace
 from gitlease.engine.ports import Intent, TaskChange, TaskList, Written
 from gitlease.git.files import drop_leftovers
 from gitlease.git.local_lock import exclusive
-from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.git.repository import TIMEOUT, Repository, is_on
 from gitlease.git.run import run_git
 from gitlease.settings.sources import Tasks
 from gitlease.store.private_store import make_folder
@@ -94,6 +94,9 @@ class GitTaskFiles:
     def branches(self) -> Sequence[str]:
         main = self._main()
         return ("HEAD",) if main is None else ("HEAD", main)
+
+    def is_sparse(self) -> bool:
+        return is_on(self._repository.config.get("core.sparsecheckout"))
 
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         from gitlease.tasks.since import assigned_since

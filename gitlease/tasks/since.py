@@ -22,7 +22,8 @@ def assigned_since(repository: Repository, task: Task, name: str, ref: str | Non
             root = repository.toplevel or ""
             return os.stat(os.path.join(root, task.file)).st_mtime_ns // 1_000_000
         return None
-    words = ("log", "-1", "--format=%at", f"-S{name}", "--no-textconv", "--end-of-options", commit)
+    search = (f"-S{name}", "--no-textconv") if name else ()
+    words = ("log", "-1", "--format=%at", *search, "--end-of-options", commit)
     said = ask(repository, *words, "--", file)
     text = said.out.decode("ascii", "replace").strip()
     return int(text) * MS if said.code == 0 and text.isdigit() else None

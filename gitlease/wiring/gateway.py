@@ -72,6 +72,9 @@ class _ReadOnly:
     def branches(self) -> Sequence[str]:
         return self._files.branches()
 
+    def is_sparse(self) -> bool:
+        return self._files.is_sparse()
+
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         return self._files.assigned_since(task, name, ref)
 

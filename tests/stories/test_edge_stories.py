@@ -11,7 +11,7 @@ from support.remotes import Remote
 from support.repos import commit_file, git, run_git
 from support.service import LeaseService
 
-from gitlease.core.errors import Invalid, LeaseHeld, NotFound
+from gitlease.core.errors import Invalid, LeaseHeld, NotFound, PolicyRefused
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine import claim
 from gitlease.engine.answers import ClaimOptions
@@ -277,3 +277,29 @@ def test_a_newer_commit_assigns_in_spite_of_a_release(story: Story) -> None:
     with pytest.raises(LeaseHeld) as refused:
         LeaseService(story.at(story.two).ledger).claim([F001])
     assert refused.value.holder == ONE
+
+
+def test_a_branch_protects_what_the_checkout_lacks(story: Story) -> None:
+    """A sparse work tree, and a task of the fetched main that this branch never had."""
+    one, two = story.one, story.two
+    git(two, "sparse-checkout", "set", "src")
+    for number, (status, who) in enumerate((("todo", ONE), ("done", "")), start=2):
+        text = TASK.replace("F001", f"F00{number}").replace("status: todo", f"status: {status}")
+        commit_file(one, f"tasks/F00{number}.md", text.replace("[]", f"[{who}]"), "a task")
+    git(one, "push", "-q", "origin", "HEAD:main")
+    git(two, "fetch", "-q", "origin")
+    service = LeaseService(story.at(two).ledger)
+    assert service.claim([F001]).edge_in == ("record",)
+    assigned, done = map(parse_resource, ("F002", "F003"))
+    anything = ClaimOptions(any_name=True)
+    with pytest.raises(LeaseHeld) as refused:
+        service.claim([assigned], anything)
+    assert (refused.value.holder, "origin/main" in refused.value.hints[0]) == (ONE, True)
+    with pytest.raises(LeaseHeld):
+        service.complete(assigned, any_name=True)
+    with pytest.raises(PolicyRefused, match="origin/main"):
+        service.claim([done], anything)
+    assert service.claim([done], ClaimOptions(reopen=True)).status == "claimed"
+    assert service.claim([done]).status == "renewed", "the ledger's record is newer"
+    taken = ClaimOptions(takeover=True, reason="away")
+    assert service.claim([assigned], taken).status == "taken_over"

@@ -33,6 +33,9 @@ class NoTaskFiles:
     def branches(self) -> Sequence[str]:
         return ()
 
+    def is_sparse(self) -> bool:
+        return False
+
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         return None
 

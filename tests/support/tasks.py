@@ -62,6 +62,9 @@ class MemoryTasks:
     def branches(self) -> Sequence[str]:
         return ()
 
+    def is_sparse(self) -> bool:
+        return False
+
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         return self.since.get(name)
 
