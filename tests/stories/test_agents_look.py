@@ -79,3 +79,13 @@ def test_a_displaced_agent_is_told_at_its_next_event_but_one(ada: Typist, edits:
     ada.ok("revoke F001 --reason urgent")
     answers = [agent.edits("a") if edits else agent.uses_a_tool() for _ in range(2)]
     assert "F001" in answers[1]
+
+
+@pytest.mark.parametrize("is_agent", [True, False])
+def test_waits_suggested_to_an_agent_fit_its_shell(ada: Typist, is_agent: bool) -> None:
+    ada.ok("claim deploy --any --ttl 30m")
+    agent = fresh(ada)
+    refused = agent.at.types("claim deploy --any", env=agent.terminal if is_agent else {})
+    waits = [x for x in refused.hints if "--timeout" in x or "--wait" in x]
+    assert waits
+    assert all((" 2m" in x) == is_agent for x in waits), waits
