@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands import run_gitlease
+from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import git
+from support.terminals import all_written
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKLOG = ROOT.parent / "shared" / "data" / "backlog-md"
@@ -253,3 +258,20 @@ def test_task_with_an_id_outside_ascii_is_named_with_its_file(
     refused = run_gitlease(("claim", "Ä-1", "--json"), one)
     assert refused.returncode == 2
     assert json.loads(refused.stdout)["error"]["hints"][0].startswith("tasks/a.md:2: ")
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_a_person_is_asked_whether_the_settings_fit(
+    clones: Clones, path_remote: Remote, answer: str
+) -> None:
+    (one,) = clones(1)
+    put(one, "todo/fix.md", "---\ntitle: x\n---\n")
+    master, slave = pty.openpty()
+    env = clean_env({"PYTHONPATH": str(ROOT), "TERM": "dumb", "COLUMNS": "100"})
+    command = [sys.executable, "-m", "gitlease", "init"]
+    with subprocess.Popen(command, cwd=one, env=env, stdin=slave, stdout=slave, stderr=slave):
+        os.close(slave)
+        os.write(master, f"{answer}\n".encode())
+        shown = all_written(master)
+    assert "id: {file: stem}" in shown
+    assert len(ask(one, "queue")["tasks"]) == (answer == "y")

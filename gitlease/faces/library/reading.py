@@ -197,17 +197,18 @@ def init(
     """
     if undo_rollback and accept_rollback:
         raise UsageError("undo_rollback and accept_rollback exclude each other")
-    written = write_default_settings(self._workspace.repository)
-    warnings, reading = written[1].warnings if written else (), None
+    reading = None
     try:
         if undo_rollback:
             reading = govern.undo_rollback(self._ledger)
         else:
             reading = govern.confirm(self._ledger, rolled_back=accept_rollback, another=new_ledger)
-        _, unrecorded = record_ledger(self._workspace, reading.ledger_id)
-        self.warnings = (*warnings, *reading.warnings, *unrecorded)
+        warnings = reading.warnings
     except Unavailable as error:
-        self.warnings = (*warnings, error.message)
+        warnings = (error.message,)
+    written = write_default_settings(self._workspace.repository)
+    _, unrecorded = record_ledger(self._workspace, reading.ledger_id if reading else None)
+    self.warnings = (*(written[1].warnings if written else ()), *warnings, *unrecorded)
     return InitResult(
         settings_file=written[0] if written else None,
         place=self._ledger.store.place,
