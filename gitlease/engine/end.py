@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gitlease.core.edge import Progress
 from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, NotFound, UsageError
+from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import State, place, same_person
 from gitlease.core.moves.operations import Complete, Operation, Release, Retire, Retirement
@@ -16,6 +17,7 @@ from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.answers import (
     MAX_RESOURCES,
     Answer,
+    ClaimOptions,
     joined,
     several,
     staying,
@@ -283,8 +285,24 @@ def set_status(
         id=fresh_id(), actor=session.actor, resource=planned.resource, assigned=planned.others
     )
     _, said = session.read(lambda head: session.transaction.decided(head, [ask]))
+    if edges.rules.progress(word) is Progress.OTHER and _is_picked(session, planned.resource):
+        from gitlease.engine import claim
+
+        # Handed on for a review, say: a lapse no longer puts it back into the queue.
+        claim.claim(session, [planned.resource], ClaimOptions(commit=False))
     written = _write_without_ledger(session, planned, resource, commit)
     return Answer(status="set", written=written, changed=bool(written), warnings=said)
+
+
+def _is_picked(session: LedgerSession, resource: Resource) -> bool:
+    """Whether the caller holds it as picked from the queue, by this clone's copy of the ledger."""
+    look = session.known_look()
+    if look is None or look.head.ledger is None:
+        return False
+    return any(
+        x.picked and x.answers_to(session.actor) and holder_has(x, look.moment)
+        for x in look.head.ledger.leases_of(resource)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from gitlease.core.duration import format_duration
 from gitlease.core.errors import LeaseLost
-from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import replace
 from gitlease.core.loss import lost_by
 from gitlease.core.moves.holding import of_session
@@ -62,17 +61,6 @@ def tell_longer(answer: Answer, ttl: int | None) -> Answer:
         return answer
     text = f"{', '.join(longer)}: not shortened to {format_duration(ttl)}, a renewal never does so"
     return replace(answer, warnings=(*answer.warnings, text))
-
-
-def is_picked(session: LedgerSession, resource: Resource) -> bool:
-    """Whether the caller holds it as picked from the queue, by this clone's copy of the ledger."""
-    look = session.known_look()
-    if look is None or look.head.ledger is None:
-        return False
-    return any(
-        x.picked and x.answers_to(session.actor) and holder_has(x, look.moment)
-        for x in look.head.ledger.leases_of(resource)
-    )
 
 
 def renew_all(layers: Sequence[LedgerSession], *, ttl: int | None = None) -> Answer:

@@ -10,7 +10,7 @@ from gitlease.core.edge import Progress, printable
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.pattern import fold
-from gitlease.engine import claim, end, hold
+from gitlease.engine import claim, end
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
@@ -62,11 +62,7 @@ def set_status(
     if status.progress is Progress.DONE:
         service.edges.task(resource)
         return end.complete(service, resource, commit=commit, status=status.word)
-    answer = end.set_status(service, resource, status.word, commit=commit)
-    if status.progress is Progress.OTHER and hold.is_picked(service, resource):
-        # Handed on for a review, say: a lapse no longer puts it back into the queue.
-        claim.claim(service, [resource], ClaimOptions(any_name=True, commit=False))
-    return answer
+    return end.set_status(service, resource, status.word, commit=commit)
 
 
 def _exactly(text: str, words: Iterable[str]) -> str | None:

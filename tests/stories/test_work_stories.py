@@ -267,6 +267,19 @@ def test_task_of_a_dead_machine_goes_back_to_the_queue(path_remote: Remote, clon
         assert [(x["resource"], x["what"]) for x in told] == [("F01", "taken_over")]
 
 
+def test_task_handed_on_for_review_stays_its_holders(jo: Desk) -> None:
+    text = TASK.format(name="F06").replace("todo", "review")
+    commit_file(jo.clone, "tasks/F06.md", text, "one in review")
+    gitlease = " ".join(jo.words())
+    show = f"{gitlease} --json list"
+    script = f"{show}; {gitlease} set F01 review >/dev/null; {show}"
+    ran = jo.ask("run", "--next", "--", "sh", "-c", script)
+    assert ran.returncode == 0, ran
+    picked, kept = (json.loads(line)["leases"][0] for line in ran.stdout.splitlines())
+    assert (picked["token"], picked["assigned"]) == (kept["token"], kept["assigned"]) == (1, True)
+    assert (picked["free_at"] is None, kept["free_at"] is None) == (False, True)
+
+
 # --- linked work trees ---------------------------------------------------------------------------
 
 
