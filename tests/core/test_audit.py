@@ -275,6 +275,8 @@ def carried_out_again(before: Ledger | None, decided: Decided, off_ms: int) -> A
     line = write_step(decided.record)
     record = read_step(line)
     assert record == decided.record
+    if any(isinstance(operation, Restore) for operation in record.operations):
+        return record.carried_out(before or empty())  # not as often as it is played here
     holder = record.operations[0].actor.holder
     return judge(before, record, pusher=pusher(holder), now_ms=record.at + off_ms)
 
@@ -329,6 +331,40 @@ def test_a_step_is_its_pushers_own() -> None:
     assert refused(both) == "identity"
     nobody = claim(replace(KIM, holder=" "), "F009")
     assert refused(replace(record, operations=(nobody,)), who=pusher(" ")) == "identity"
+
+
+def test_a_step_as_by_a_gateway_is_a_gateways() -> None:
+    record = replace(step(BASE, claim(KIM, "F009")), gateway="gate@example.com")
+    assert refused(record, who=pusher(KIM.holder)) == "identity"
+
+
+def test_a_grant_has_a_nonce_of_its_own() -> None:
+    (theirs,) = BASE.leases_of(parse_resource("F001"))
+    stolen = replace(claim(KIM, "F009"), lease_id=theirs.lease_id)
+    assert refused(step(BASE, stolen)) == "nonce"
+    twice = (claim(KIM, "F008"), replace(claim(KIM, "F009"), lease_id="n"))
+    both = (replace(twice[0], lease_id="n"), twice[1])
+    assert refused(step(BASE, *both)) == "nonce"
+
+
+def test_an_epoch_is_begun_by_who_may_and_one_at_a_time() -> None:
+    """S4: nobody uses them up."""
+    above = BASE.header.token + 1
+    asked = Restore(id=fresh(), actor=KIM, above=above)
+    legal(step(BASE, asked))
+    assert refused(step(BASE, asked, replace(asked, id=fresh(), above=10**12 + 1))) == "restore"
+    after = as_stored(decide(BASE, [asked], moment(LIVE)).applied.ledger)
+    again = replace(asked, id=fresh(), above=10**12 + 1)
+    assert refused(step(after, again), before=after) == "restore"
+    ruled = holding(lease(holder=KIM), policy=Policy(admins=(JO.holder,)))
+    assert refused(step(ruled, asked), before=ruled) == "restore"
+    legal(step(ruled, replace(asked, actor=JO)), before=ruled)
+
+
+def test_the_id_of_a_gateways_request_comes_from_a_gateway() -> None:
+    record = step(BASE, replace(claim(KIM, "F009"), id="0" * 40))
+    assert refused(record) == "operation-id"
+    legal(record, who=GATE)
 
 
 GATE = Pusher(("gate@example.com",), "gate", gateway=True)

@@ -472,7 +472,8 @@ def random_life(book: Book, seed: int) -> None:
         if not decided.applied.changed:
             return
         book.write(decided, replacing=True)
-        if not (instead and decided.applied.only_renews):
+        many = any(isinstance(operation, Restore) for operation in operations)
+        if not many and not (instead and decided.applied.only_renews):
             at, known = decided.record.at, Pusher((who.holder,), who.holder)
             judge_step(objects, before, book.tip, known, at)
 

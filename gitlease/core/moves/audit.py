@@ -8,6 +8,7 @@ say: who pushes it, and how late it is by its own clock.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import ClassVar
 
 from gitlease.core.edge import printable
@@ -16,7 +17,15 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, rfc3339
 from gitlease.core.lease import same_person
 from gitlease.core.ledger import Ledger
-from gitlease.core.moves.operations import Create, DropRecord, Revoke, SetPolicy
+from gitlease.core.moves.operations import (
+    Claim,
+    Complete,
+    Create,
+    DropRecord,
+    Restore,
+    Revoke,
+    SetPolicy,
+)
 from gitlease.core.moves.step_record import StepRecord
 from gitlease.core.moves.transitions import Applied, create
 from gitlease.core.outcome import Outcome
@@ -24,6 +33,8 @@ from gitlease.core.policy import DEFAULT_POLICY, Policy
 
 LEAST_SKEW = 10  # seconds that a push may take on its way, whatever the policy allows for clocks
 GOVERNANCE = (Revoke, SetPolicy, DropRecord)  # what only a ledger's admins may
+KEYED = 40  # characters of an operation's id with a key
+NONCES = 2_000  # records that are searched for the nonce of a new grant
 NEWER = "a newer gitlease than the server's may have written it: then upgrade the server's"
 
 
@@ -63,9 +74,11 @@ def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: 
     ``before`` is None where the ledger is made, ``now_ms`` the wall clock of whoever judges.
     """
     _check_writer(record, pusher)
+    _check_ids(record, pusher)
     base = _made(record) if before is None else before
     _check_clock(base, record.at, now_ms)
     _check_governance(base, record, pusher)
+    _check_restores(base, record)
     try:
         applied = record.carried_out(base)
     except GitleaseError as refusal:
@@ -74,6 +87,7 @@ def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: 
         raise refused(applied) or Illegal(
             "nothing", "it changes nothing: an empty step is not a move"
         )
+    _check_nonces(base, record)
     _check_takeovers(applied, record, now_ms)
     return applied
 
@@ -107,10 +121,45 @@ def _check_writer(record: StepRecord, pusher: Pusher) -> None:
             raise Illegal(
                 "identity", f"it is of {printable(writer)} and of {printable(holder)} in one step"
             )
+        if not pusher.gateway and record.gateway is not None:
+            raise Illegal("identity", f"it is brought as by a gateway, and {pusher.known} is none")
         if not pusher.gateway and not pusher.may_be(holder):
             raise Illegal(
                 "identity", f"it is written as {printable(holder)}, and {pusher.known} pushes it"
             )
+
+
+def _check_ids(record: StepRecord, pusher: Pusher) -> None:
+    # An id with a key of a request is as long as two random ones: gateways look for those.
+    keyed = any(len(operation.id) == KEYED for operation in record.operations)
+    if keyed and pusher.holders is not None and not pusher.gateway:
+        raise Illegal(
+            "operation-id",
+            f"it has the id of a gateway's request, and {pusher.known} is no gateway",
+            hints=("on the server: gitlease server install --gateway USER",),
+        )
+
+
+def _check_nonces(base: Ledger, record: StepRecord) -> None:
+    nonces = [x.lease_id for x in record.operations if isinstance(x, Claim | Complete)]
+    if not nonces:
+        return
+    known = {x.lease_id for x in islice(base.every_lease(), NONCES)}
+    if len(set(nonces)) < len(nonces) or not known.isdisjoint(nonces):
+        raise Illegal("nonce", "a grant needs a lease id of its own, and this is another's")
+
+
+def _check_restores(base: Ledger, record: StepRecord) -> None:
+    # Each begins an epoch, of which there are not endlessly many.
+    asked = [x for x in record.operations if isinstance(x, Restore)]
+    if not asked:
+        return
+    policy = base.header.policy
+    if policy.admins and not all(policy.is_admin(x.actor.holder) for x in asked):
+        raise Illegal("restore", "only an admin of the ledger may begin an epoch")
+    lately = any(entry.outcome == "restored" for entry in base.header.ring)
+    if len(asked) > 1 or lately:
+        raise Illegal("restore", "an epoch was begun just now: there is one at a time")
 
 
 def _check_governance(base: Ledger, record: StepRecord, pusher: Pusher) -> None:
