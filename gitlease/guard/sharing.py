@@ -12,6 +12,8 @@ from gitlease.git.processes import started_at, working_parent
 from gitlease.git.repository import Repository
 from gitlease.git.worktrees import free_worktree
 from gitlease.guard import presence
+from gitlease.guard.known_clones import note_clone
+from gitlease.guard.places import common_dir_of
 from gitlease.guard.presence import RUN, Present, git_dirs_of
 from gitlease.settings.identity import here
 
@@ -57,6 +59,7 @@ def note_agent(
     pid, started = working_parent()
     present = _present(actor, by, now, names, pid, started)
     presence.arrive(git_dir, key, present, now=now)
+    note_clone(key, common_dir_of(git_dir))
 
 
 def note_run(repository: Repository, number: str, actor: Actor, *, now: float) -> None:

@@ -116,6 +116,12 @@ def has_ledger(directory: str, *, environ: Mapping[str, str] | None = None) -> b
 
 
 PROJECT = "CLAUDE_PROJECT_DIR"  # Claude Code's project, wherever it starts a server
+PROJECTS = (PROJECT, "CURSOR_PROJECT_DIR")
+
+
+def projects() -> list[str]:
+    """The folders of the host's project, as far as it names them."""
+    return [folder for name in PROJECTS if (folder := os.environ.get(name, ""))]
 
 
 def open_for_tools(

@@ -84,6 +84,27 @@ def test_conversations_side_by_side_stay_apart(jo: Typist) -> None:
     assert jo.ok("whoami --json", env=after.terminal).json["session"] == after.name
 
 
+@pytest.mark.parametrize("known_by", ["project", "runtime folder"])
+def test_the_end_in_a_removed_work_tree_ends_the_session(
+    jo: Typist, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known_by: str
+) -> None:
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
+    if known_by == "project":
+        monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(jo.clone))
+    else:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    linked = tmp_path / "linked"
+    git(jo.clone, "worktree", "add", "-q", "-b", "side", str(linked))
+    agent = Agent(jo, session=OLD)
+    agent.sends("session-start", source="startup", cwd=str(linked))
+    jo.ok("claim docs/", env=agent.terminal)
+    git(jo.clone, "worktree", "remove", "--force", str(linked))
+    agent.sends("session-end", reason="other", cwd=str(linked))
+    assert set(held(jo)) == {"warm-up"}
+
+
 PROCESS = (7, "100")
 
 

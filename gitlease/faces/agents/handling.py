@@ -169,11 +169,17 @@ class _System:
 
 
 def _reply(event: AgentEvent, system: _System, *, keep: bool) -> Reply:
+    if event.kind in (EventKind.SESSION_END, EventKind.SUBAGENT_STOP):
+        for place in shared.where_it_ends(event):
+            shared.note(place, system.opener, system.now())
+            if not keep:
+                _end(place, system)
+        return Reply()
     if event.kind is EventKind.SESSION_START:
         fresh_clone.ask(event, system.start, system.now())
         shared.begin(event, system.now())
     shared.note(event, system.opener, system.now())
-    reply = _handled(event, system, keep=keep)
+    reply = _handled(event, system)
     if event.kind.asks or event.kind is EventKind.AFTER_TOOL:
         _look_again(event, system)
     return reply
@@ -189,18 +195,14 @@ def _look_again(event: AgentEvent, system: _System) -> None:
         system.start(["agent", event.by, LOOK], cwd=event.cwd or ".")
 
 
-def _handled(event: AgentEvent, system: _System, *, keep: bool) -> Reply:
+def _handled(event: AgentEvent, system: _System) -> Reply:
     if event.kind is EventKind.BEFORE_EDIT:
         return _before_edit(event, system)
     if event.kind is EventKind.BEFORE_SHELL:
         return shared.before_shell(event, system.opener, system.now())
     if event.kind in (EventKind.SESSION_START, EventKind.SUBAGENT_START):
         return _start(event, system.opener)
-    if event.kind is EventKind.AFTER_TOOL:
-        return _after_tool(event, system)
-    if not keep:
-        _end(event, system)
-    return Reply()
+    return _after_tool(event, system)
 
 
 def _before_edit(event: AgentEvent, system: _System) -> Reply:

@@ -25,6 +25,30 @@ def context_of(event: AgentEvent, opener: Opener) -> AgentContext | None:
     return opener(cwd, host=event.by, session_id=event.session_id, agent_id=event.agent_id)
 
 
+def where_it_ends(event: AgentEvent) -> list[AgentEvent]:
+    """The event of an end, in the clones that it concerns.
+
+    If its own folder is gone, as with a removed work tree, that is the host's project, else the
+    clones in which the session was seen.
+    """
+    from gitlease.guard.known_clones import clones_of, forget_clones
+    from gitlease.guard.places import find_common_dir
+
+    here = event.cwd or "."
+    places = [here] if os.path.isdir(here) and find_common_dir(here) is not None else []
+    if not places:
+        from gitlease.wiring.agents import projects
+
+        places = [x for x in projects() if os.path.isdir(x) and find_common_dir(x) is not None][:1]
+        # Of a clone's main work tree, or of one without.
+        known = (x.removesuffix(f"{os.sep}.git") for x in clones_of(_key(event)))
+        found = {find_common_dir(x) for x in places}
+        places += [x for x in known if find_common_dir(x) not in found]
+    if event.kind is EventKind.SESSION_END:
+        forget_clones(_key(event))
+    return [replace(event, cwd=place) for place in places]
+
+
 def note(event: AgentEvent, opener: Opener, now: float) -> None:
     """Record the work tree of a session (including its sub-agents), or its end.
 
