@@ -267,7 +267,15 @@ def complete(
     if task is None or task.is_done or any(w.change.edit.status for w in answer.written):
         return answer
     why = "others still work on it" if whole else f"only scope {scope} is finished"
+    if whole and not _others_hold(session, planned[0].resource):
+        why = "task files are not written here"
     return replace(answer, warnings=(*answer.warnings, f"the status in {task.file} stays: {why}"))
+
+
+def _others_hold(session: LedgerSession, resource: Resource) -> bool:
+    look = session.known_look()
+    records = look.head.ledger.leases_of(resource) if look and look.head.ledger else []
+    return any(x.state is State.ACTIVE for x in records)
 
 
 def set_status(

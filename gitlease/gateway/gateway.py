@@ -54,6 +54,7 @@ class Gateway:
     ) -> None:
         self.layer, self.clock, self.rules, self.files = layer, clock, rules, files
         self.store = SharedStore(store, clock)
+        self.check_room: Callable[[], None] = lambda: None  # raises OSError without room to write
         self.on_head: Callable[[Snapshot], None] = lambda _head: None
         self._ttl, self._ttl_is_default = default_ttl, ttl_is_default
         self.joiner = Joiner(store, clock=clock, actor=actor, layer=layer, on_step=self._stepped)
@@ -64,6 +65,11 @@ class Gateway:
         other = copy.copy(self)
         other.store = self.store.since_now()
         return other
+
+    def check_ready(self) -> None:
+        """Raise GitleaseError or OSError if requests cannot be carried out now."""
+        self.check_room()
+        self.store.fetch(self.layer)
 
     def session(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 
 from gitlease.core.edge import Task
@@ -19,6 +20,8 @@ from gitlease.settings.sources import load_settings, resolve_remote
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.wiring.ledger import LedgerPlace
 from gitlease.wiring.workspace import edge_rules
+
+ROOM = 64 * 1024  # bytes that must be free: more than a step writes
 
 
 def open_gateway(
@@ -37,7 +40,7 @@ def open_gateway(
     settings = load_settings(repository, environ=environ, flags={"layer": layer})
     identity = resolve_identity(repository, environ=environ, session_flag=None, no_session=True)
     place = LedgerPlace(repository, settings, resolve_remote(settings, repository))
-    return Gateway(
+    made = Gateway(
         place.store(clock, time_limit=TIME_LIMIT),
         clock=clock,
         actor=identity.actor,
@@ -47,6 +50,17 @@ def open_gateway(
         default_ttl=settings.ttl,
         ttl_is_default=settings.ttl_is_default,
     )
+    made.check_room = lambda: _check_room(os.path.join(repository.common_dir, "gitlease"))
+    return made
+
+
+def _check_room(folder: str) -> None:
+    # A full disk shows in what is written, not in the file's creation.
+    os.makedirs(folder, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(ROOM))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def open_tokens(directory: str = ".") -> Tokens:

@@ -114,10 +114,15 @@ def _check_expected(
         and not x.same_holder(op.actor)
         and not same_person(x.holder, expected)
     ]
+    failed = f"expected {expected}, but "
     if others:
-        raise held_error(op.resource, op.scope, others, policy, moment)
+        what = f"{failed}{op.resource}"
+        raise held_error(op.resource, op.scope, others, policy, moment, what=what)
     if strangers := tuple(a for a in named if not a.is_holder(expected)):
-        raise assigned_error(op.resource, op.scope, strangers)
+        refusal = assigned_error(op.resource, op.scope, strangers)
+        refusal.message = failed + refusal.message
+        refusal.args = (refusal.message,)
+        raise refusal
 
 
 def _check_paths(paths: tuple[str, ...]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 
-from gitlease.core.errors import GitleaseError
+from gitlease.core.errors import GitleaseError, Rollback
 from gitlease.faces.http import events, fields, leases, openapi, openintent, spor
 from gitlease.faces.http.access import RATE, Access, AllowedHosts, Refused
 from gitlease.faces.http.board import BoardPages
@@ -115,14 +115,17 @@ class GatewayApp:
 
         return checked
 
-    async def is_ready(self) -> bool:
-        """Whether the remote answers."""
+    async def trouble(self) -> str:
+        """The reason why it cannot answer requests now; empty if it can."""
         try:
-            store, layer = self.gateway.store, self.gateway.layer
-            await anyio.to_thread.run_sync(lambda: store.fetch(layer))
+            await anyio.to_thread.run_sync(self.gateway.check_ready)
+        except Rollback:
+            return "the remote has an older or another ledger than this gateway knows"
         except GitleaseError:
-            return False
-        return True
+            return "the remote cannot be reached"
+        except OSError as error:
+            return f"this gateway cannot write to its clone: {error.strerror or 'unknown'}"
+        return ""
 
     async def _metrics(self, _request: Request) -> Response:
         gateway, counts = self.gateway, sorted(self.handler.counts.items())
@@ -175,9 +178,8 @@ def about(apps: Sequence[GatewayApp], below: Sequence[str] = ("",)) -> list[Base
         return PlainTextResponse("ok\n")
 
     async def readyz(_request: Request) -> Response:
-        if all([await app.is_ready() for app in apps]):
-            return PlainTextResponse("ok\n")
-        return PlainTextResponse("the remote cannot be reached\n", status_code=503)
+        found = [text for app in apps if (text := await app.trouble())]
+        return PlainTextResponse(f"{found[0]}\n" if found else "ok\n", 503 if found else 200)
 
     public = {"/openapi.json": document, "/healthz": healthz, "/readyz": readyz}
     return [Route(path, apps[0].public(answer)) for path, answer in public.items()]

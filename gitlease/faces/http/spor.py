@@ -1,9 +1,9 @@
 """Spor's endpoints, so that its own command line and hooks work against a gateway unmodified.
 
-A node is a task, or any name where the project does not require tasks. To renew, extend and
+A node is a task, or any name where the project does not require tasks. To extend and
 reserve, a person's token acts in the session that has the lease, whichever one a request names; so
-does a claim that names none. A claim that names a session is bound to it, and another session of
-the person is refused; the nonce of a dispatch counts as its session.
+does a claim or a renewal that names none. A claim that names a session is bound to it, and another
+session of the person is refused, to renew as well; the nonce of a dispatch counts as its session.
 
 An assignment is kept in the ledger and ends with the lease: task files are read, never written.
 """
@@ -95,6 +95,7 @@ def renew_node(asked: CompatRequest) -> CompatAnswer:
         raise UsageError("reclaim must be true or false")
     session = _session(asked, node)
     try:
+        _check_session(asked, node)
         answer = _renewed(asked, session, node)
     except LeaseLost:
         if not reclaim:
@@ -228,6 +229,18 @@ def _session(asked: CompatRequest, node: Resource) -> LedgerSession:
     named = asked.text("session", limit=MAX_SESSION)
     holding = [x.session for x in asked.held(node) if x.session is not None]
     return asked.session(holding[0] if holding and named not in holding else named)
+
+
+def _check_session(asked: CompatRequest, node: Resource) -> None:
+    """Raise NotHolder for another session than the one that a lease is bound to.
+
+    A dispatch is none: the run that it launches has a session of its own.
+    """
+    named = asked.text("session", limit=MAX_SESSION)
+    bound = [x.session for x in asked.held(node) if x.session is not None]
+    if named is None or not bound or named in bound or bound[0].startswith(DISPATCH):
+        return
+    hold.renew(asked.session(named), [node])
 
 
 def _renewed(asked: CompatRequest, session: LedgerSession, node: Resource) -> Answer:

@@ -13,8 +13,9 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 from support.gateway import LONG, Served, serving
-from support.ledgers import tip
+from support.ledgers import REF, tip
 from support.remotes import Remote
+from support.repos import git
 from support.running import until
 
 import gitlease
@@ -213,3 +214,26 @@ def test_an_answer_without_a_length_has_an_end_too(monkeypatch: pytest.MonkeyPat
         port = listening.getsockname()[1]
         with pytest.raises(gitlease.Unavailable, match="larger than"):
             gitlease.connect(f"http://127.0.0.1:{port}", token="glt_x").list()
+
+
+def test_it_is_not_ready_after_a_rollback_or_with_a_full_disk(
+    gate: Served, path_remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ready() -> tuple[int, str]:
+        answer = httpx.get(f"{gate.url}/readyz", trust_env=False)
+        return answer.status_code, answer.text
+
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    gate.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
+    before = tip(path_remote.bare)
+    gate.ask("jo", "PUT", "/v1/leases/b").raise_for_status()
+    assert ready() == (200, "ok\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(gate.app.gateway, "check_room", full)
+        assert ready()[0] == 503
+        assert "No space left" in ready()[1]
+    git(path_remote.bare, "update-ref", REF, before)
+    assert ready()[0] == 503
+    assert "older" in ready()[1]

@@ -202,8 +202,9 @@ def test_any_session_of_a_person_renews_and_one_that_claims_keeps_others_out(
     do(jo, "claim")
     bound = leased(do(jo, "renew", session="run-1"), "renewed")
     assert bound["session"] == "run-1", "an unbound one becomes the run's, also when it is fresh"
-    for session in ({"session": "run-2"}, {}):
-        assert leased(do(jo, "renew", **session), "renewed")["session"] == "run-1"
+    other = refused(do(jo, "renew", session="run-2"), 409, "lease_lost")
+    assert "your own session run-1" in other["error"]["message"]
+    assert leased(do(jo, "renew"), "renewed")["session"] == "run-1"
     assert leased(do(jo, "claim"), "renewed")["session"] == "run-1"
     assert leased(do(jo, "extend", ms=10_000_000), "extended")["session"] == "run-1"
     body = refused(do(jo, "claim", session="run-2"), 409, "conflict")
@@ -495,6 +496,25 @@ def test_everybody_sees_the_tasks_of_a_person_alike(
     assert tasks["task-kims"]["assigned_in"] == {KIM: "file"}
     assert jo.delete("/v1/leases/task-api", params={"done": "true"}).status_code == 200
     assert ids(jo, "me") == ids(kim, JO) == ["task-ui"]
+
+
+def test_done_by_rest_does_not_speak_of_others_who_are_not_there(jo: httpx.Client) -> None:
+    jo.put("/v1/leases/task-api").raise_for_status()
+    done = jo.delete("/v1/leases/task-api", params={"done": "true"}).json()
+    assert done["warnings"] == [
+        "the status in tasks/task-api.md stays: task files are not written here"
+    ]
+
+
+def test_a_wrong_expectation_of_the_holder_is_told_as_such(
+    jo: httpx.Client, kim: httpx.Client, manual_clock: ManualClock
+) -> None:
+    jo.put("/v1/leases/task-api").raise_for_status()
+    manual_clock.advance(1_000)
+    terms = {"takeover": True, "reason": "x", "expect_holder": "lee@example.com"}
+    answer = kim.put("/v1/leases/task-api", json=terms)
+    assert answer.status_code == 409
+    assert answer.json()["message"].startswith("expected lee@example.com, but task-api is")
 
 
 def test_rest_tells_what_became_of_an_assignment(jo: httpx.Client, kim: httpx.Client) -> None:
