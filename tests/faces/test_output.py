@@ -243,3 +243,12 @@ def test_a_narrow_encoding_spells_out_what_it_cannot_show(
     output.line("größe")
     sys.stdout.flush()
     assert raw.getvalue() == b"gr\\xf6\\xdfe\n"
+
+
+def test_name_is_no_command_of_a_job(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    told = ada.ok("claim", "::stop-commands::x", "--any")
+    shown = ada.ok("show", "::stop-commands::x")
+    listed = ada.ok("list")
+    for text in (told.out, told.err, shown.out, shown.err, listed.out):
+        assert not [line for line in text.splitlines() if line.lstrip().startswith("::")]

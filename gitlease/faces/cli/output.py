@@ -79,7 +79,7 @@ def line(text: str) -> None:
 
 def whole(text: str) -> None:
     """Print a line of the answer that is meant to be copied, without folding it."""
-    print(clean(text))
+    print(_tamed(clean(text)))
 
 
 def lines(texts: Iterable[str]) -> None:
@@ -99,7 +99,14 @@ def aside(text: str, style: str = "", *, whole: bool = False) -> None:
 
 def _paragraph(text: str) -> str:
     # indented, so that no line of somebody's note can pass for a hint
-    return clean(text).replace("\n", "\n  ")
+    return _tamed(clean(text)).replace("\n", "\n  ")
+
+
+def _tamed(text: str) -> str:
+    # A job at GitHub takes what begins a line like that for a command, and a name may.
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return text
+    return re.sub(r"(?m)^(?=\s*::)", "- ", text.replace("##[", "## ["))
 
 
 def warn(warnings: Sequence[str]) -> None:
@@ -135,7 +142,7 @@ def table(headings: Sequence[str], rows: Sequence[Row], *, otherwise: str = "") 
             print()
     elif not on_terminal():
         for lines in laid_out:
-            print("\n".join(lines))
+            print("\n".join(map(_tamed, lines)))
     else:
         from rich.text import Text
 
