@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -186,9 +187,17 @@ def read_fields(
     return {x: fields[x].read(value, x) for x, value in data.items() if value is not None}
 
 
+# Where things lie on the gateway's machine is nobody's business.
+_LOCAL_PATH = r"(?<![^\s'\"(=])(?:file://)?/([^\s'\"(),;:/]+)/[^\s'\"(),;]*[^\s'\"(),;:.]"
+
+
 def own_words(text: str) -> str:
-    """A message with fields instead of the command line's options."""
-    return with_arguments(text, on='"{}": true')
+    """A message with fields instead of the command line's options, and without local paths."""
+    return re.sub(_LOCAL_PATH, _hidden, with_arguments(text, on='"{}": true'))
+
+
+def _hidden(path: re.Match[str]) -> str:
+    return "(a local path)" if os.path.lexists(f"/{path[1]}") else path[0]
 
 
 def own_hints(hints: Iterable[str], known: Collection[str]) -> list[str]:

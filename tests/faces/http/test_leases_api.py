@@ -509,3 +509,12 @@ def test_what_happened_while_nobody_listened_is_told(gate: Served, jo: httpx.Cli
     told: list[str] = []
     follower.listen(lambda x: told.append(x.event.resource or "" if x.event else ""), (1, 0))()
     assert told == ["b"]
+
+
+def test_refusals_hide_where_the_remote_lies(
+    jo: httpx.Client, gate: Served, path_remote: Remote
+) -> None:
+    path_remote.bare.rename(path_remote.bare.with_name("gone.git"))
+    answer = jo.put("/v1/leases/F001", json={})
+    assert answer.status_code >= 400, answer.text
+    assert str(path_remote.bare.parent) not in answer.text
