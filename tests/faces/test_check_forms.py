@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -496,6 +497,24 @@ def test_what_the_action_retires_it_pushes_too(tmp_path: Path) -> None:
     assert "could not be pushed" in check.stdout
 
 
+def test_the_action_gets_what_a_shallow_and_sparse_checkout_lacks(tmp_path: Path) -> None:
+    seat = stale_seat(tmp_path, "stale: {after: 1d}\n")
+    (seat.root / "more").write_text("x")
+    git(seat.root, "add", "more")
+    git(seat.root, "commit", "-qm", "more")
+    git(seat.root, "push", "-q", "origin", "main")
+    shutil.rmtree(seat.root)
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{seat.bare}", str(seat.root))
+    git(seat.root, "sparse-checkout", "set", "--no-cone", "/.gitlease.yaml")
+    done = seat.run("check", "--stale")
+    assert done.returncode == 7
+    assert "sparse-checkout disable" in done.stderr + done.stdout
+    *_, check = steps(seat, tmp_path / "a", install="false", stale="true")
+    assert check.returncode == 1, check.stdout + check.stderr
+    assert "stale-edge" in check.stdout
+    assert git(seat.root, "rev-parse", "--is-shallow-repository") == "false"
+
+
 @pytest.mark.parametrize(
     ("words", "most"),
     [(("--stale",), 8), (("HEAD~1..HEAD",), 10), (("--stale", "HEAD~1..HEAD"), 14)],
@@ -588,7 +607,7 @@ def test_a_pull_request_does_not_bring_the_policy_by_which_it_retires(tmp_path: 
 def test_the_action_installs_the_very_gitlease_that_it_came_with(
     seat: Seat, tmp_path: Path
 ) -> None:
-    install, check = steps(seat, tmp_path, range="origin/main..origin/main")
+    install, *_, check = steps(seat, tmp_path, range="origin/main..origin/main")
     place = tmp_path / "temp" / "gitlease"
     assert (install.returncode, install.stderr) == (0, "")
     assert install.stdout.splitlines() == [

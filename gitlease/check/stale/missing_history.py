@@ -23,7 +23,7 @@ from gitlease.tasks.scan import Wanted
 SHOWN = 5  # names in a sentence
 SHALLOW = Lack(
     "this clone is shallow",
-    "git fetch --unshallow gets the rest; in a workflow, fetch-depth: 0",
+    "git fetch --unshallow gets the rest; in a workflow, add to actions/checkout `fetch-depth: 0`",
 )
 
 
