@@ -161,13 +161,17 @@ def commits_behind(repository: Repository, ref: str) -> int:
 def main_branch(repository: Repository, names: Iterable[str]) -> str | None:
     """The main branch of the first of these remotes that has one here, by its full name here.
 
-    That is the remote's default branch, else one with a usual name.
+    That is the remote's default branch, else one with a usual name, else the only branch: a remote
+    that was added by hand has no default branch here.
     """
     for name in names:
         place = f"refs/remotes/{name}/"
         usual = [place + branch for branch in _USUAL]
         found = {ref: symref for _, ref, symref in _listed(repository, [f"{place}HEAD", *usual])}
         named = found.get(f"{place}HEAD") or next((ref for ref in usual if ref in found), None)
+        if named is None:
+            every = [ref for _, ref, symref in _listed(repository, [place]) if not symref]
+            named = every[0] if len(every) == 1 else None
         if named is not None:
             return named
     return None

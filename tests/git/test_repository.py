@@ -407,3 +407,20 @@ def test_short_host(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, short in (("laptop.lan", "laptop"), ("box", "box"), ("", None), ("a\x07", None)):
         monkeypatch.setattr(os, "uname", lambda name=name: named(name))
         assert repository.short_host() == short
+
+
+def test_main_branch_is_the_only_one_of_a_remote_added_by_hand(tmp_path: Path) -> None:
+    from gitlease.git.remote_branches import main_branch
+
+    there, here = tmp_path / "there", tmp_path / "here"
+    git(tmp_path, "init", "-q", "-b", "trunk", str(there))
+    git(there, "-c", "user.email=a@b", "-c", "user.name=a", "commit", "-q", "--allow-empty", "-mx")
+    git(tmp_path, "init", "-q", str(here))
+    git(here, "remote", "add", "origin", str(there))
+    git(here, "fetch", "-q", "origin")
+    git(here, "remote", "set-head", "-d", "origin")
+    assert main_branch(discover(str(here)), ["origin"]) == "refs/remotes/origin/trunk"
+    git(there, "branch", "other")
+    git(here, "fetch", "-q", "origin")
+    git(here, "remote", "set-head", "-d", "origin")
+    assert main_branch(discover(str(here)), ["origin"]) is None
