@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import threading
 from collections.abc import Hashable, Iterator, Mapping
@@ -16,7 +17,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from gitlease import __version__
-from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable
+from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable, UsageError
 from gitlease.faces.http.fields import read_fields
 from gitlease.faces.mcp.callers import Backend
 from gitlease.faces.mcp.resources import LeaseResources
@@ -131,6 +132,7 @@ class LeaseServer:
     ) -> types.CallToolResult:
         values, meta = dict[str, Any](), dict[str, Any](asked.meta or {})
         try:
+            _check_encodes(arguments)
             values = read_fields(dict(arguments), tool.fields, what=tool.name, ignored=())
             with self._backend.caller(meta, asked.request, woken, writes=tool.writes) as caller:
                 try:
@@ -147,6 +149,14 @@ class LeaseServer:
             logging.getLogger("gitlease").exception("%s", tool.name)
             message = "a bug in gitlease: see the server's standard error"
             raise MCPError(types.INTERNAL_ERROR, message) from None
+
+
+def _check_encodes(arguments: Mapping[str, Any]) -> None:
+    """Raise UsageError for a lone surrogate, which no answer could repeat."""
+    try:
+        json.dumps(dict(arguments), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise UsageError("the arguments have a lone surrogate") from None
 
 
 async def _notice_leaving(woken: threading.Event) -> None:

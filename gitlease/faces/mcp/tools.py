@@ -202,7 +202,8 @@ def _status(caller: ToolCaller, values: Values) -> ToolAnswer:
         if resource is not None:
             body["notes"] = [*body.get("notes", ()), *map(wire.note, reading.notes)]
             body["waiting"] = [*body.get("waiting", ()), *wire.waiting(reading.waiting)]
-            lines += [f"{resource} is free"] if not any(x.is_current(now) for x in live) else []
+            kept = (x.is_current(now) or (x.state == "expired" and x.assigned) for x in live)
+            lines += [f"{resource} is free"] if not any(kept) else []
             lines += [sentences.noted(note, now) for note in reading.notes]
     body["leases"] = [wire.lease(view) for view in found.values()]
     lines = [_described(view, now) for view in found.values()] + lines

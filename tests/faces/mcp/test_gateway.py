@@ -21,9 +21,11 @@ from support.repos import git
 from support.running import LONG, until
 from support.tools import ERAS, Era, ToolClient, over_http
 
+from gitlease.core.errors import UsageError
 from gitlease.faces.http import events
 from gitlease.faces.http.request_handler import WAITS_OF_TOKEN
 from gitlease.faces.mcp.resources import BOARD
+from gitlease.faces.mcp.server import _check_encodes
 from gitlease.faces.mcp.tools import LONGEST_WAIT
 from gitlease.wiring.gateway import open_tokens
 
@@ -111,6 +113,11 @@ def test_two_clients_of_one_token_are_two_workers(gate: Served, era: Era) -> Non
             for tool in ("renew", "release"):
                 assert not other.document(tool, resources="F001")["ok"]
             assert other.document("status", mine=True)["leases"] == []
+
+
+def test_a_lone_surrogate_is_answered() -> None:
+    with pytest.raises(UsageError, match="surrogate"):
+        _check_encodes({"resources": ["a\ud800"]})
 
 
 def test_a_session_that_ends_lets_its_leases_go(gate: Served) -> None:
