@@ -62,7 +62,7 @@ class Key:
 
     def show(self, value: Any) -> Any:
         """The value as people write it, and without secrets."""
-        if self.read is read_duration:
+        if self.read is read_duration and value is not None:
             return format_duration(value)
         return without_password(value) if self.read is read_remote else value
 
@@ -262,6 +262,7 @@ _ALL = (
     Key("guard.timeout", read_duration, 5),
     Key("guard.offline", choice("block", "warn", "off"), "warn", git="lease.guardOffline"),
     Key("stale.after", read_duration, 7 * 86_400),
+    Key("stale.grace", read_duration, None),
     Key("stale.release", read_boolean, False),
     Key("stale.exempt", read_text, "no-stale"),
     Key("landing.release", choice("done", "merged", "never"), "done"),

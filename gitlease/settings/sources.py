@@ -73,6 +73,7 @@ class Settings:
     guard_timeout: int
     guard_offline: str
     stale_after: int
+    stale_grace: int | None
     stale_release: bool
     stale_exempt: str
     landing_release: str
@@ -153,6 +154,7 @@ def settings_of(found: dict[str, Found]) -> Settings:
         guard_timeout=value["guard.timeout"],
         guard_offline=value["guard.offline"],
         stale_after=value["stale.after"],
+        stale_grace=value["stale.grace"],
         stale_release=value["stale.release"],
         stale_exempt=value["stale.exempt"],
         landing_release=value["landing.release"],

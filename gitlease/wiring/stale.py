@@ -38,7 +38,11 @@ def open_staleness(
             remotes=remotes_of_work(workspace.location, repository),
             given=is_ci(environ),
         ),
-        StaleRules(after=settings.stale_after, release=settings.stale_release),
+        StaleRules(
+            after=settings.stale_after,
+            grace=settings.stale_grace,
+            release=settings.stale_release,
+        ),
         layers=[] if local else [GLOBAL_LAYER],
     )
 

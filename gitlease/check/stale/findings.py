@@ -175,8 +175,9 @@ def _of_record(
         message = f"the lease of {lease.holder} on {lease.resource}{scope} {lapsed}"
         said = "it still keeps the task assigned to its holder" if lease.edge_stays else ""
         return _finding(LAPSED_LEASE, message, record, board, task, said)
-    if task is None:
-        return None
+    grace = lease.ttl if board.rules.grace is None else board.rules.grace
+    if task is None or board.now - lease.claimed_at <= grace * MS:
+        return None  # its edge is not pushed yet
     if past is not None and (not past.whole or past.assigns_somewhere(board.persons, lease.holder)):
         return None  # it may be on a branch that is not here
     message = f"{has}, but {printable(task.file)} does not name them"

@@ -27,12 +27,15 @@ SHORT = 10  # digits of a commit's id in messages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleRules:
-    """The project's settings for stale claims. ``after`` in seconds.
+    """The project's settings for stale claims. ``after`` and ``grace`` in seconds.
+
+    ``grace``: how long after a claim its edge may still be on its way; None: the lease's TTL.
 
     ``release``: anybody may retire the stale claims of others. ``required``: a name must be a task.
     """
 
     after: int = 7 * 86_400
+    grace: int | None = None
     release: bool = False
     required: bool = False
 
