@@ -5,6 +5,7 @@ What gitlease does not use is passed over. Places are characters of ``Document.t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,6 +15,11 @@ from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_yaml
 from gitlease.tasks.front_matter import Front, find_front, is_yaml, looks_like_fields
 
 MAX_DEPTH = 40
+# Backlog.md writes `assignee: @jo` and `assignee: [@jo]`, which is no YAML: as its own parser does,
+# such a handle is read as if it were quoted. The character in its place keeps every place.
+_UNQUOTED = re.compile(r"(?m)^((?:assignee|reporter):[ \t]*)((?:\[.*?)?@.*)$")
+_AT = re.compile(r"(?<![^\s\[,])@")
+_STAND_IN = "\ue000"
 
 
 class FieldForm(Enum):
@@ -94,7 +100,7 @@ def read_document(
     if front is None:
         return None
     try:
-        root, end = read_yaml(front.text, max_depth=MAX_DEPTH + 1)
+        root, end = read_yaml(_UNQUOTED.sub(_without_at, front.text), max_depth=MAX_DEPTH + 1)
     except BadYaml as error:
         if not is_yaml(file) and not looks_like_fields(data[front.begin : front.end]):
             return None
@@ -116,6 +122,14 @@ def read_document(
         elif key.text == "<<" and not key.style:
             _hide(document, key, "merge keys are not supported")
     return document
+
+
+def _without_at(line: re.Match[str]) -> str:
+    return line[1] + _AT.sub(_STAND_IN, line[2])
+
+
+def _with_at(node: Node) -> Node:
+    return node._replace(text=node.text.replace(_STAND_IN, "@"))
 
 
 def outline(document: Document, without: Collection[str]) -> list[object]:
@@ -151,14 +165,14 @@ def _take(document: Document, key: Node, value: Node, number: int) -> None:
 def _values(document: Document, value: Node) -> tuple[FieldForm, list[Node]]:
     _check_plain(document, value)
     if value.shape is Shape.TEXT:
-        return FieldForm.SCALAR, [value]
+        return FieldForm.SCALAR, [_with_at(value)]
     if value.shape is not Shape.LIST:
         return FieldForm.OTHER, []
     items = []
     for item in value.nodes:
         if item.shape is Shape.TEXT:
             _check_plain(document, item)
-            items.append(item)
+            items.append(_with_at(item))
         else:
             document.fault(item.start, "an entry must be a single value")
     return FieldForm.FLOW if value.flow else FieldForm.BLOCK, items

@@ -722,3 +722,16 @@ def test_every_real_file_can_be_taken_over_and_finished() -> None:
         assert found.assigned == ("new@example.com",)
         assert found.progress is Progress.IN_PROGRESS
         assert others(found) == others(before)
+
+
+@pytest.mark.parametrize("value", ["[@bob]", "@bob", "[@bob, @cy]"])
+def test_unquoted_handles_of_backlog_are_read_and_written_back(value: str) -> None:
+    text = f"---\nid: BACK-7\nassignee: {value}\nstatus: To Do\n---\nAsk @bob.\n"
+    file = "backlog/tasks/back-7.md"
+    found = read_task(text.encode(), file=file, tasks=AS_BACKLOG)
+    assert found is not None
+    assert found.assigned == (("@bob", "@cy") if "cy" in value else ("@bob",))
+    added = edited(text, EdgeEdit(add="@ada"), file, AS_BACKLOG)
+    assert b"@bob" in added.splitlines()[2]
+    assert added.replace(added.splitlines()[2], f"assignee: {value}".encode()) == text.encode()
+    assert edited(added, EdgeEdit(remove=("@ada",)), file, AS_BACKLOG).count(b"@bob") == 2
