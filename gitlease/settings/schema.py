@@ -261,6 +261,7 @@ _ALL = (
     Key("guard.max_age", read_duration, 60, git="lease.guardMaxAge"),
     Key("guard.timeout", read_duration, 5),
     Key("guard.offline", choice("block", "warn", "off"), "warn", git="lease.guardOffline"),
+    Key("mcp.keep", read_duration, 3_600),
     Key("stale.after", read_duration, 7 * 86_400),
     Key("stale.grace", read_duration, None),
     Key("stale.release", read_boolean, False),

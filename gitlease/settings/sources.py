@@ -72,6 +72,7 @@ class Settings:
     guard_max_age: int
     guard_timeout: int
     guard_offline: str
+    mcp_keep: int
     stale_after: int
     stale_grace: int | None
     stale_release: bool
@@ -153,6 +154,7 @@ def settings_of(found: dict[str, Found]) -> Settings:
         guard_max_age=value["guard.max_age"],
         guard_timeout=value["guard.timeout"],
         guard_offline=value["guard.offline"],
+        mcp_keep=value["mcp.keep"],
         stale_after=value["stale.after"],
         stale_grace=value["stale.grace"],
         stale_release=value["stale.release"],

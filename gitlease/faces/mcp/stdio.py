@@ -15,12 +15,16 @@ import anyio
 from anyio.abc import TaskStatus
 from mcp.server.stdio import stdio_server
 
+from gitlease.core.duration import format_duration
 from gitlease.core.errors import Unavailable
+from gitlease.core.instant import MS, Instant
 from gitlease.core.view import LeaseView
 from gitlease.engine.sessions import run_out
 from gitlease.engine.transaction import fresh_id
 from gitlease.faces.mcp.callers import CloneCaller, thread_of
 from gitlease.faces.mcp.server import LeaseServer
+from gitlease.guard.heartbeat import renew_known, retry_interval
+from gitlease.guard.rules import renew_at
 from gitlease.runs.holding import at_the_end, waking_clock
 from gitlease.wiring.agents import (
     Workspace,
@@ -30,6 +34,7 @@ from gitlease.wiring.agents import (
 )
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+TEND_EVERY = 3.0  # seconds between two looks at the leases
 PATIENCE = 10.0  # seconds to wait at the end for calls under way
 
 Opener = Callable[..., Workspace]
@@ -47,6 +52,8 @@ class CloneBackend:
         self._own = f"mcp-{fresh_id()[:12]}"  # its session if its host names none
         self._grants: dict[str, dict[str, LeaseView]] = {}
         self._renewed: dict[str, set[str]] = {}
+        self._last_call: Instant | None = None
+        self._next_try = 0  # by the boot clock
         self._calls, self._idle = 0, threading.Condition()
         self._waits: set[threading.Event] = set()
         self._closing = False
@@ -58,6 +65,7 @@ class CloneBackend:
         with self._counted(woken):
             thread = thread_of(meta)
             workspace = self._open(thread)
+            self._last_call = workspace.ledger.clock.now()
             workspace = workspace.again(clock=waking_clock(workspace, woken))
             renewed = self._renewed.setdefault(thread, set())
             yield CloneCaller(workspace, self._grants.setdefault(thread, {}), renewed)
@@ -89,6 +97,51 @@ class CloneBackend:
     def listening(self, _request: Any) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
+    def tend(self) -> None:
+        """Renew what is due of the leases claimed here, where no hooks of the agent do it.
+
+        They are let go once no tool has been called for ``mcp.keep``.
+        """
+        for thread, grants in list(self._grants.items()):
+            left = dict(grants)
+            if not left:
+                continue
+            workspace = self._open(thread)
+            if is_ended_by_hook(workspace, thread=thread):
+                continue
+            now, last = workspace.ledger.clock.now(), self._last_call or Instant(0, 0, "")
+            if last.elapsed_at_most(now) > workspace.settings.mcp_keep * MS:
+                ended = run_out(at_the_end(workspace, left), left)
+                grants.clear()
+                keep = format_duration(workspace.settings.mcp_keep)
+                workspace.inbox.leave(
+                    [f"{x.resource}: let go, no tool was called for {keep}" for x in ended.leases]
+                )
+            elif now.boot_ms >= self._next_try:
+                self._renew_due(workspace, left, now)
+
+    def _renew_due(self, workspace: Workspace, left: Mapping[str, LeaseView], now: Instant) -> None:
+        look = workspace.ledger.known_look()
+        held = [
+            x
+            for x in (look.leases if look is not None else ())
+            if x.lease_id in left and x.session == left[x.lease_id].session
+            if not x.parked and x.expires_at > now.wall_ms
+        ]
+        if any(renew_at(x) <= now.wall_ms for x in held):
+            self._next_try = now.boot_ms + retry_interval(held) * MS
+            workspace.inbox.leave(renew_known(workspace.ledger, held))
+
+    def tend_until_closed(self) -> None:
+        """Tend to the leases from time to time, until the server is closed."""
+        while not self._closing:
+            try:
+                self.tend()
+            except Exception as error:  # it is tried again
+                logging.getLogger("gitlease").warning("leases were not renewed: %s", error)
+            with self._idle:
+                self._idle.wait_for(lambda: self._closing, TEND_EVERY)
+
     def close(self) -> None:
         """Refuse new calls, end waits, and let the leases claimed here expire now.
 
@@ -99,6 +152,7 @@ class CloneBackend:
             if self._closing:
                 return
             self._closing = True
+            self._idle.notify_all()
             for woken in self._waits:
                 woken.set()
             self._idle.wait_for(lambda: not self._calls, PATIENCE)
@@ -120,6 +174,7 @@ class CloneBackend:
 def serve(directory: str | None = None) -> int:
     """Serve until the input ends or a signal comes; the exit status."""
     backend = CloneBackend(directory)
+    threading.Thread(target=backend.tend_until_closed, daemon=True).start()
     anyio.run(_serve, backend)
     return 0
 
