@@ -12,7 +12,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import LeaseKey, place
 from gitlease.core.moves.operations import Bind, Claim, Operation, Pick
-from gitlease.core.moves.tickets import WINDOW, NotYourTurn, line
+from gitlease.core.moves.tickets import WINDOW, NotYourTurn, line, may_pass
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.answers import NO_TURN, Answer, ClaimOptions, Turn, several
 from gitlease.engine.edges import Planned
@@ -184,7 +184,7 @@ def _may_pass(session: LedgerSession, resource: str, waiting: Sequence[str]) -> 
     if since is None:
         session.store.shown(session.layer, [f"{name} {now}"])
         return 0
-    return int((now - since) / (WINDOW * MS))
+    return may_pass((now - since) / MS)
 
 
 def _passing_known(session: LedgerSession, wanted: Claim) -> int | None:

@@ -97,7 +97,7 @@ class Admission:
                 self._mismatch(recorded, shown),
                 hints=(
                     NAME_REMOTE,
-                    "a fork or a copy that wants a ledger of its own: gitlease init --new-ledger",
+                    "a fork or a copy that wants a ledger of its own: `gitlease init --new-ledger`",
                 ),
             )
 

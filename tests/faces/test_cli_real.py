@@ -154,7 +154,7 @@ def test_a_token_of_what_one_parked_is_told_with_how_to_resume_it(clones: Clones
     ran = gitlease(one, "fence", "F001", parked)
     assert (ran.returncode, ran.stderr) == (
         3,
-        f"F001 is not held with token {parked} any more: it is parked\n"
+        f"F001 is no longer held with token {parked}: it is parked\n"
         "hint: claim a parked lease to resume it; it gets a new token\n"
         "hint: gitlease claim F001 --scope parser\n",
     )
@@ -171,7 +171,7 @@ def test_no_claim_is_offered_of_what_is_completed(clones: Clones) -> None:
     token = ask(one, "claim", "F001")["lease"]["token"]
     gitlease(one, "done", "F001")
     said = gitlease(one, "fence", "F001", str(token)).stderr
-    assert said == f"F001 is not held with token {token} any more: it is completed\n"
+    assert said == f"F001 is no longer held with token {token}: it is completed\n"
 
 
 def test_the_policy_of_the_ledger_is_everyones(clones: Clones) -> None:

@@ -208,7 +208,18 @@ def test_the_end_of_a_session_gives_back_what_it_holds(ada: Desk) -> None:
 def test_the_end_of_a_session_answers_programs(ada: Desk) -> None:
     ada.ok("claim", "F001", "--session", "build-7")
     document = ada.ok("session", "end", "build-7", "--release", "--json").json
-    ended = ["schema", "ok", "command", "session", "status", "edge", "edges", "leases", "lease"]
+    ended = [
+        "schema",
+        "ok",
+        "command",
+        "session",
+        "status",
+        "edge",
+        "edge_in",
+        "edges",
+        "leases",
+        "lease",
+    ]
     assert list(document) == [*ended, *TAIL]
     assert (document["session"], document["status"], document["edge"]) == (
         "build-7",
@@ -263,7 +274,7 @@ def test_the_end_of_all_sessions_answers_programs(ada: Desk) -> None:
     ada.ok("claim", "F001", "--session", "build-7")
     ada.ok("claim", "F002", "--session", "night")
     document = ada.ok("session", "end", "--all", "--park=2h", "--json").json
-    ended = ["schema", "ok", "command", "sessions", "status", "edge", "edges", "leases"]
+    ended = ["schema", "ok", "command", "sessions", "status", "edge", "edge_in", "edges", "leases"]
     assert [x for x in document if x in ended] == ended
     assert document["sessions"] == [
         {"session": "build-7", "leases": 1},

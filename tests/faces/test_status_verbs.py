@@ -148,7 +148,15 @@ def test_any_other_status_is_set_alone(ada: Desk) -> None:
     again = ada.ok("set", "F001", "In Review")
     assert again.out == "the status in tasks/F001.md is In Review already\n"
     document = ada.ok("set", "F001", "todo", "--json").json
-    assert list(document)[3:] == ["status", "edge", "edges", "leases", "warnings", "next"]
+    assert list(document)[3:] == [
+        "status",
+        "edge",
+        "edge_in",
+        "edges",
+        "leases",
+        "warnings",
+        "next",
+    ]
     assert (document["status"], document["edge"], document["leases"]) == ("set", "none", [])
     assert [edge["changed"] for edge in document["edges"]] == [True]
 

@@ -28,7 +28,7 @@ def test_people_share_a_ledger_and_time_passes_by_hand(gitlease_ledger: MemoryLe
     assert held.value.holder == ADA
     gitlease_ledger.advance(minutes=16, seconds=1)
     assert bob.claim("F001").token == 2
-    with pytest.raises(gitlease.NotHolder):
+    with pytest.raises(gitlease.LeaseLost):
         ada.renew("F001")
     with pytest.raises(gitlease.UsageError, match="backwards"):
         gitlease_ledger.advance(seconds=-1)

@@ -21,6 +21,9 @@ from gitlease.core.resources.resource import Resource, scopes_overlap
 
 LONGEST_TICKET = 24 * 3_600_000  # milliseconds for which a place is kept without asking again
 WINDOW = 10.0  # seconds for which what is free is left to each who stands before
+LONGEST_COURTESY = (
+    60.0  # seconds after which a line that nobody comes forward from keeps nobody out
+)
 SKEW = 60_000  # milliseconds by which the clock of whoever waits may be ahead
 
 
@@ -44,6 +47,11 @@ class Place:
     ahead: int
     behind: int
     kept: bool
+
+
+def may_pass(free_for: float) -> int:
+    """How many waiters may be passed over once a resource was left to them for so many seconds."""
+    return TICKETS_KEPT if free_for >= LONGEST_COURTESY else int(free_for / WINDOW)
 
 
 def line(tickets: Iterable[Ticket], now_ms: int) -> tuple[Ticket, ...]:

@@ -21,7 +21,7 @@ from gitlease.core.errors import LeaseHeld, Unavailable, UnknownOutcome, WaitTim
 from gitlease.core.expiry import free_at
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, Instant
-from gitlease.core.moves.tickets import WINDOW, NotYourTurn
+from gitlease.core.moves.tickets import LONGEST_COURTESY, WINDOW, NotYourTurn, may_pass
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import OUT_OF_LINE, Answer, Turn
 from gitlease.engine.ledger_session import LedgerSession
@@ -184,7 +184,7 @@ class Waiter:
     def _turn(self) -> Turn:
         if not self._condition.in_line:
             return OUT_OF_LINE
-        return Turn(self._queue.ticket, int(self._free_for() / WINDOW))
+        return Turn(self._queue.ticket, may_pass(self._free_for()))
 
     # --- waiting --------------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class Waiter:
         if self._trouble is not None:
             return NOTHING  # first the remote must answer again
         if isinstance(self._held, NotYourTurn):
-            return max(0.0, self._ahead * WINDOW - self._free_for()) + 0.01
+            return max(0.0, min(self._ahead * WINDOW, LONGEST_COURTESY) - self._free_for()) + 0.01
         wait = self._free_in()
         if wait <= 0:
             return NOTHING  # the clocks disagree: looking more often does not help

@@ -29,6 +29,7 @@ _CALLS = {
     "`gitlease session list`": "`leases.sessions()`",
     "`gitlease config --ledger admins`": '`leases.config("admins", …, ledger=True)`',
     "`gitlease config --ledger`": "`leases.config(ledger=True)`",
+    "`gitlease init --new-ledger`": "`leases.init(new_ledger=True)`",
     "--set-upstream": "upstream=True",
     "gitlease config lease.remote NAME": 'leases.config("lease.remote", NAME)',
 }
