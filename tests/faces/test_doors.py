@@ -207,12 +207,13 @@ def people(
         opened, era = TOOLS[request.param]
         with opened(made[0], era) as first_tools, opened(made[1], era) as second_tools:
             yield ToolDoor(first_tools), ToolDoor(second_tools)
-    elif request.param in AT_MCP:
+    elif request.param in AT_MCP:  # the newest protocol has no sessions of its own
         with serving(made[2]) as gate:
-            opened_for = partial(over_http, gate.url, era=AT_MCP[request.param])
+            era = AT_MCP[request.param]
+            opened_for = partial(over_http, gate.url, era=era, **{"Gitlease-Session": "run-7"})
             with (
-                opened_for(token=gate.secret("jo"), **RUN) as first_tools,
-                opened_for(token=gate.secret("kim"), **RUN) as second_tools,
+                opened_for(token=gate.secret("jo")) as first_tools,
+                opened_for(token=gate.secret("kim")) as second_tools,
             ):
                 yield ToolDoor(first_tools), ToolDoor(second_tools)
     else:
@@ -227,7 +228,6 @@ def _through(gate: Served, kind: str, name: str) -> Door:
 
 
 JO, KIM = "jo@example.com", "kim@example.com"
-RUN = {"Gitlease-Session": "run-7"}  # the newest protocol has no sessions of its own
 
 
 def test_the_same_becomes_of_leases_at_every_door(people: tuple[Door, Door]) -> None:
