@@ -186,7 +186,7 @@ def test_a_request_during_a_look_shares_the_next_one(ledger: Ledger) -> None:
         assert go_on.wait(30)
         return heads
 
-    ledger.store.inner.peek = peek  # type: ignore[method-assign, assignment]
+    ledger.store.inner.peek = peek  # type: ignore[method-assign]
     seen: list[int] = []
 
     def ask() -> None:
