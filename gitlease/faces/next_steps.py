@@ -165,7 +165,12 @@ def _is_assigned(call: Call, error: GitleaseError) -> bool:
 
 def _time_to_wait(call: Call, error: GitleaseError) -> str:
     known = error.free_at_ms
-    free = max(x.expires_at for x in error.views) if known is None else moment_of(known)
+    if known is None:  # an edge follows: the wait ends when the lease has lapsed
+        policy = call.ledger.known_policy()
+        margin = timedelta(seconds=policy.skew if policy else 0)
+        free = max(view.expires_at for view in error.views) + margin
+    else:
+        free = moment_of(known)
     left = free - call.now()
     minutes = -(-left // MINUTE)
     seconds = next((x for x in WAITS if x >= minutes), minutes) * 60
