@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Lease
+from gitlease.core.lease import Lease, State
 from gitlease.core.ledger import MAX_STEP, TICKETS_KEPT, Note, Ticket
 from gitlease.core.moves.operations import Operation
 from gitlease.core.outcome import Event
@@ -96,10 +96,35 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndedLease:
+    """A lease that was released or revoked, as far as the audit trail knows it.
+
+    Times in ms by the writers' clocks; ``claimed_at`` is None if its grant is too long ago.
+    """
+
+    resource: str
+    scope: str
+    layer: str
+    holder: str
+    session: str | None
+    token: int
+    state: State
+    claimed_at: int | None
+    ended_at: int
+    by: str
+    reason: str | None
+    mine: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The result of a reading verb. ``waiting`` is the line, in its order."""
+    """The result of a reading verb. ``waiting`` is the line, in its order.
+
+    ``ended`` has what was released or revoked lately, newest first.
+    """
 
     leases: tuple[LeaseView, ...] = ()
+    ended: tuple[EndedLease, ...] = ()
     notes: tuple[Note, ...] = ()
     waiting: tuple[Ticket, ...] = ()
     events: tuple[Event, ...] = ()

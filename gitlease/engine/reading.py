@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
-from gitlease.core.lease import Lease, State
+from gitlease.core.instant import MS
+from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.conflicts import only_edge, rivals_of
 from gitlease.core.moves.tickets import line
@@ -14,21 +15,28 @@ from gitlease.core.outcome import Event
 from gitlease.core.relation import Relation, relation
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource
-from gitlease.engine.answers import Reading
+from gitlease.engine.answers import EndedLease, Reading
 from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.notices import of_damage, unreadable_line
 from gitlease.engine.ports import Snapshot
 
 WHOLE_HISTORY = 100_000
+LOOKED_BACK = 1_000  # events that are read for leases that ended
+ENDS = {"released": State.RELEASED, "revoked": State.REVOKED}
+GRANTS = frozenset({"claimed", "taken_over"})
 
 
 def read_leases(
-    session: LedgerSession, *, resource: Resource | None = None, cached: bool = False
+    session: LedgerSession,
+    *,
+    resource: Resource | None = None,
+    ended: bool = False,
+    cached: bool = False,
 ) -> Reading:
     """The leases of the ledger, or of one resource, as this actor sees them.
 
-    ``cached`` answers from this clone's copy, with its age. Raises Invalid if the one resource
-    asked for has a damaged record.
+    ``ended`` adds those that were released or revoked lately. ``cached`` answers from this clone's
+    copy, with its age. Raises Invalid if the one resource asked for has a damaged record.
     """
 
     def ask(head: Snapshot) -> Reading:
@@ -45,6 +53,7 @@ def read_leases(
         header = ledger.header
         return replace(
             found,
+            ended=_ended(session, head, ledger, resource) if ended else (),
             policy=header.policy,
             ledger_id=header.ledger_id,
             revision=header.revision,
@@ -74,6 +83,39 @@ def _of_resource(
         notes=ledger.notes(resource),
         waiting=line(ledger.tickets(resource), session.clock.now().wall_ms),
         warnings=unreadable_line(ledger, resource),
+    )
+
+
+def _ended(
+    session: LedgerSession, head: Snapshot, ledger: Ledger, resource: Resource | None
+) -> tuple[EndedLease, ...]:
+    # Without a connection: this clone's copy of the history reaches back far enough.
+    since = session.clock.now().wall_ms - head.policy.keep_completed * MS
+    wanted = None if resource is None else fold(ledger.spelt(resource).text)
+    events = [
+        x
+        for x in session.store.history(session.layer, LOOKED_BACK)
+        if x.token is not None and x.resource and wanted in (None, fold(x.resource))
+    ]
+    granted = {(fold(x.resource or ""), x.token): x.at for x in events if x.kind in GRANTS}
+    actor = session.actor
+    return tuple(
+        EndedLease(
+            resource=x.resource,
+            scope=x.scope or WHOLE,
+            layer=session.layer,
+            holder=x.holder,
+            session=x.session,
+            token=x.token,
+            state=ENDS[x.kind],
+            claimed_at=granted.get((fold(x.resource), x.token)),
+            ended_at=x.at,
+            by=x.by,
+            reason=x.reason,
+            mine=same_person(x.holder, actor.holder) and x.session in (None, actor.session),
+        )
+        for x in events
+        if x.kind in ENDS and x.at > since and x.resource and x.holder and x.token is not None
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gitlease.core.ledger import Note, Ticket
     from gitlease.core.loss import Lost
     from gitlease.core.view import LeaseView
+    from gitlease.engine.answers import EndedLease
     from gitlease.engine.waiting.watching import WatchEvent
     from gitlease.guard.sharing import SharedTree
 
@@ -218,6 +219,18 @@ def happened(event: WatchEvent, now: datetime) -> str:
     verb = "of" if event.kind in ("lapsed", "revoked") else "by"
     left = f" {until(view, now)}" if _runs(view) else ""
     return f"{line} {verb} {whose(view)}{left}{quoted(view.reason)}"
+
+
+def ended(one: EndedLease, now: datetime) -> str:
+    """Return how a lease ended: ``released by jo@example.com (session build-7) at 10:15:00Z``."""
+    words = [f"scope {one.scope}"] if one.scope != WHOLE else []
+    words += [f"session {one.session}"] if one.session else []
+    whose = f"{one.holder} ({', '.join(words)})" if words else one.holder
+    at = clock_time(instant.moment_of(one.ended_at), now)
+    why = quoted(one.reason)
+    if one.by == one.holder:
+        return f"{one.state.value} by {whose} at {at}{why}"
+    return f"{one.state.value} from {whose} by {one.by} at {at}{why}"
 
 
 def stopping(why: Lost | str | None) -> str:

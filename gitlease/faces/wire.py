@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gitlease.core.outcome import Event
     from gitlease.core.view import LeaseView
     from gitlease.core.work_push import WorkRef
-    from gitlease.engine.answers import Answer, Taken
+    from gitlease.engine.answers import Answer, EndedLease, Taken
     from gitlease.engine.queue.order import Carry, Entry
     from gitlease.engine.waiting.watching import WatchEvent
     from gitlease.faces.board.shapes import BoardRow, BoardView
@@ -194,6 +194,30 @@ def lease(view: LeaseView) -> Document:
         "mine": view.mine,
         "assigned": view.assigned,
         "parked": view.parked,
+    }
+
+
+def ended_lease(one: EndedLease) -> Document:
+    """Return a lease that was released or revoked; what the audit trail does not tell is None."""
+    unknown = ("ttl_seconds", "renewed_at", "expires_at", "expires_in", "free_at", "renewals")
+    return {
+        "resource": one.resource,
+        "scope": one.scope,
+        "layer": one.layer,
+        "holder": one.holder,
+        "session": one.session,
+        "lease_id": None,
+        "token": one.token,
+        "state": one.state.value,
+        "claimed_at": None if one.claimed_at is None else rfc3339(one.claimed_at),
+        "ended_at": rfc3339(one.ended_at),
+        "ended_by": one.by,
+        **dict.fromkeys(unknown),
+        **dict.fromkeys(("paths", "host", "branch")),
+        "reason": one.reason,
+        "mine": one.mine,
+        "assigned": False,
+        "parked": False,
     }
 
 

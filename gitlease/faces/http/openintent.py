@@ -35,12 +35,13 @@ from gitlease.core.errors import (
     UsageError,
     shown,
 )
+from gitlease.core.instant import moment_of
 from gitlease.core.lease import Lease, State
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, name_resource, parse_scope, reads_as_name
 from gitlease.core.view import LeaseView
 from gitlease.engine import end
-from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.answers import ClaimOptions, EndedLease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.reading import read_leases
 from gitlease.faces.codes import http_of
@@ -194,18 +195,18 @@ def release(asked: CompatRequest) -> CompatAnswer:
 
 
 def list_leases(asked: CompatRequest) -> CompatAnswer:
-    """The leases of an intent that were not ended; ``expired`` ones among them."""
+    """The leases of an intent, with expired ones, and for a while with those that ended."""
     resource = _resource(asked)
     asked.task(resource, given=_title_of(resource) is not None)
-    views = read_leases(_session(asked), resource=resource).leases
-    return 200, {"leases": [lease(x) for x in views if x.state != State.COMPLETED.value]}
+    reading = read_leases(_session(asked), resource=resource, ended=True)
+    return 200, {"leases": [*map(lease, reading.leases), *map(_ended, reading.ended)]}
 
 
 # --- shapes -------------------------------------------------------------------------------------
 
 
 def lease(view: LeaseView) -> dict[str, Any]:
-    since = _naive(view.claimed_at)
+    since, done = _naive(view.claimed_at), view.state == State.COMPLETED.value
     return {
         "id": view.lease_id,
         "intent_id": view.resource,
@@ -216,6 +217,25 @@ def lease(view: LeaseView) -> dict[str, Any]:
         "created_at": since,
         "acquired_at": since,
         "expires_at": _naive(view.expires_at),
+        "released_at": _naive(view.renewed_at) if done else None,
+    }
+
+
+def _ended(one: EndedLease) -> dict[str, Any]:
+    # The audit trail has no ids of leases. The SDK wants a time of expiry: that of its end.
+    since = None if one.claimed_at is None else _naive(moment_of(one.claimed_at))
+    until = _naive(moment_of(one.ended_at))
+    return {
+        "id": None,
+        "intent_id": one.resource,
+        "agent_id": one.session or one.holder,
+        "holder": one.holder,
+        "scope": one.scope,
+        "status": one.state.value,
+        "created_at": since,
+        "acquired_at": since,
+        "expires_at": until,
+        "released_at": until,
     }
 
 

@@ -32,6 +32,7 @@ LEASE = {
     "created_at",
     "acquired_at",
     "expires_at",
+    "released_at",
 }
 JO = "jo@example.com"
 ROOTS = ("/api/v1", "/v1")
@@ -107,14 +108,16 @@ def test_the_sdk_leases_what_it_created(agent: Callable[..., Any], project: Serv
     }
 
     one.release_lease(intent.id, lease.id)
-    assert [x.id for x in two.get_leases(intent.id)] == [other.id]
+    open, ended = two.get_leases(intent.id)
+    assert (open.id, ended.status) == (other.id, sdk.LeaseStatus.RELEASED)
+    assert (ended.agent_id, ended.scope, ended.is_active) == ("worker-1", "research", False)
     with pytest.raises(sdk.NotFoundError):
         one.renew_lease(intent.id, lease.id)
     with pytest.raises(sdk.NotFoundError):
         one.release_lease(intent.id, lease.id)
     with one.lease(intent.id, "research") as held:
         assert held.is_active
-    assert [x.id for x in one.get_leases(intent.id)] == [other.id]
+    assert [x.id for x in one.get_leases(intent.id) if x.is_active] == [other.id]
 
 
 def test_the_sdk_works_on_tasks(agent: Callable[..., Any]) -> None:
@@ -158,7 +161,7 @@ def test_the_asynchronous_sdk_does_the_same(agent: Callable[..., Any]) -> None:
             assert renewed.expires_at > lease.expires_at
             assert [x.id for x in await two.get_leases(intent.id)] == [lease.id]
             await one.release_lease(intent.id, lease.id)
-            assert await two.get_leases(intent.id) == []
+            assert [x.is_active for x in await two.get_leases(intent.id)] == [False]
             with pytest.raises(sdk.NotFoundError):
                 await two.get_intent("nothing")
 
@@ -338,7 +341,9 @@ def test_finished_work_is_told_as_such(project: Served) -> None:
     project.ask("jo", "DELETE", "/v1/leases/task-api", params={"done": "true"})
     intent = ask(project, "one", "GET", "/v1/intents/task-api").json()
     assert intent["status"] == "completed"
-    assert ask(project, "one", "GET", "/v1/intents/task-api/leases").json() == {"leases": []}
+    (ended,) = ask(project, "one", "GET", "/v1/intents/task-api/leases").json()["leases"]
+    assert ended["status"] == "released"
+    assert ended["released_at"]
     refused(take(project, "one", scope="*"), 422, "policy")
 
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from gitlease.core.outcome import Event
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
-    from gitlease.engine.answers import Reading
+    from gitlease.engine.answers import EndedLease, Reading
     from gitlease.faces.cli.call import Call
 
 MINE, MY_OTHER, THEIRS = "mine", "my-other-session", "theirs"
 
 
-def whose(view: LeaseView, actor: Actor) -> str:
+def whose(view: LeaseView | EndedLease, actor: Actor) -> str:
     """Return whether a lease is mine, of another session of mine, or theirs."""
     if view.mine:
         return MINE
@@ -69,7 +69,8 @@ def check_names(call: Call, resources: Sequence[Resource]) -> None:
     "list",
     """List the leases of the ledger, and whose they are.
 
-Lapsed and ended leases are hidden unless you use --all.""",
+Lapsed and ended leases are hidden unless you use --all, which also lists what was released or
+revoked lately.""",
     examples=(
         "gitlease list",
         "gitlease list --mine",
@@ -81,7 +82,7 @@ Lapsed and ended leases are hidden unless you use --all.""",
     cached=True,
 )
 @flag("--mine", help="Only leases of this session.")
-@flag("--all", help="Include lapsed and completed leases.")
+@flag("--all", help="Include lapsed, completed, released and revoked leases.")
 def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
     from gitlease.engine.reading import read_leases
 
@@ -90,21 +91,26 @@ def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
     call.anonymous = not mine
     if not cached:
         call.end_landed()
-    reading, now = read_leases(call.ledger, cached=cached), call.now()
+    reading, now = read_leases(call.ledger, ended=all, cached=cached), call.now()
     check_layer(call, reading)
     shown = [view for view in reading.leases if all or view.is_current(now)]
     views = [view for view in shown if view.mine or not mine]
+    ended = [one for one in reading.ended if one.mine or not mine]
+    body = {"leases": [wire.lease(view) for view in views]}
     call.answer(
-        {"leases": [wire.lease(view) for view in views]},
+        body | ({"ended": [wire.ended_lease(one) for one in ended]} if all else {}),
         warnings=reading.warnings,
         views=views,
-        show=lambda: _show_list(call, views, now),
+        show=lambda: _show_list(call, views, ended, now),
     )
 
 
-def _show_list(call: Call, views: Sequence[LeaseView], now: datetime) -> None:
+def _show_list(
+    call: Call, views: Sequence[LeaseView], ended: Sequence[EndedLease], now: datetime
+) -> None:
     headings = "WHOSE RESOURCE SCOPE HOLDER SESSION STATE EXPIRES WHERE REASON"
     rows = [_row(view, call.actor, now) for view in views]
+    rows += [_ended_row(one, call.actor, now) for one in ended]
     output.table(headings.split(), rows, otherwise="no leases")
 
 
@@ -122,6 +128,13 @@ def _row(view: LeaseView, actor: Actor, now: datetime) -> Row:
         cells=(ours, covered, scope, view.holder, session, state, left, place, reason),
         style="dim" if view.state != "active" else {MINE: "green", THEIRS: "yellow"}.get(ours, ""),
     )
+
+
+def _ended_row(one: EndedLease, actor: Actor, now: datetime) -> Row:
+    ago = f"{sentences.glance(max(0, int(now.timestamp()) - one.ended_at // 1_000))} ago"
+    scope = "" if one.scope == WHOLE else one.scope
+    cells = (whose(one, actor), one.resource, scope, one.holder, one.session or "")
+    return Row(cells=(*cells, one.state.value, ago, "", one.reason or ""), style="dim")
 
 
 @verb(

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from gitlease.engine.answers import FoundTask
     from gitlease.faces.cli.call import Call
 
+ENDED_SHOWN = 3  # lines for people; JSON has all of them
+
 
 @verb(
     "show",
-    """Show one resource: its holder, where, until when and why, its notes, and who waits for it.
+    """Show one resource: its holder, where, until when and why, its notes, who waits for it, and
+which of its leases were released or revoked lately.
 
 For a task, this includes the title, status and assignees from its task file. It also succeeds if
 the resource is free: read the output, or the state in the JSON.""",
@@ -48,10 +51,11 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
     chosen = (("--ref", ref), ("--scope", scope))
     given = [word for name, value in chosen if value is not None for word in (name, value)]
     call.cached = call.typed("show", resource, options=["--cached", *given])
-    reading = read_leases(call.ledger, resource=resource, cached=cached)
+    reading = read_leases(call.ledger, resource=resource, ended=True, cached=cached)
     found = call.queue.find(resource, ref=ref)
     views = [view for view in reading.leases if scopes_overlap(view.scope, part)]
     tickets = [ticket for ticket in reading.waiting if scopes_overlap(ticket.scope, part)]
+    ended = [one for one in reading.ended if scopes_overlap(one.scope, part)]
     entry = found.entry
     alone = entry is not None and entry.why_not is WhyNot.ASSIGNED  # nothing but the edge is left
     who = entry.who if entry is not None and alone else None
@@ -61,6 +65,7 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
         "task": wire.task(entry.task, waits_for=entry.waits_for) if entry else None,
         "notes": [wire.note(note) for note in reading.notes],
         "waiting": wire.waiting(tickets),
+        "ended": [wire.ended_lease(one) for one in ended],
     }
 
     def show() -> None:
@@ -77,6 +82,7 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
         output.lines(sentences.noted(note, call.now()) for note in reading.notes)
         for place, ticket in enumerate(tickets, start=1):
             output.line(sentences.in_line(place, ticket, call.now()))
+        output.lines(sentences.ended(one, call.now()) for one in ended[:ENDED_SHOWN])
 
     call.answer(body, warnings=(*reading.warnings, *found.warnings), views=views, show=show)
 
