@@ -89,8 +89,7 @@ def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool 
         before, after = known.ledger.header, head.ledger.header
         if before.ledger_id == after.ledger_id and after.token < before.token:
             _restore(session, above=before.token)
-    if another:
-        session.store.accept(session.store.known(session.layer) or head)
+    session.store.accept(session.store.known(session.layer) or head, another=another)
     # Others have to see what is written, before it is called ready.
     if not session.store.admit(session.store.known(session.layer) or head, grants=True):
         change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])

@@ -232,8 +232,11 @@ class LedgerStore(Protocol):
         """Accept the remote's ledger; another past of the known one only if ``rolled_back``, and
         one that the repository's settings do not record only if ``another``."""
 
-    def accept(self, head: Snapshot) -> None:
-        """Use a ledger in this clone in the place of the recorded one."""
+    def accept(self, head: Snapshot, *, another: bool) -> None:
+        """Use a ledger in this clone beside those of other remotes.
+
+        ``another``: also in the place of the recorded one.
+        """
 
     def doubt(self, head: Snapshot) -> str:
         """Why this may not be the ledger that everybody reads, as far as is known without a

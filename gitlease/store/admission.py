@@ -6,7 +6,7 @@ its own: whoever writes to one that others do not read would be the second holde
 
 1. where git pushes to several places one by one, or where its settings leave the place open;
 2. on any ledger but the one whose id the repository's settings record;
-3. by making a ledger beside that of another remote;
+3. beside the ledger of another remote, unless the settings record or name one;
 4. where the URL for pushes is not the one that others fetch from, until a change that was written
    to the one has been seen at the other.
 
@@ -35,7 +35,7 @@ PATIENCE = 10.0  # seconds in which a change has to be seen where others fetch
 PAUSE = 0.5
 YOUNG = 5_000  # milliseconds for which the recorded id is not read anew
 MAX_BYTES = 4_096
-PROOF, OWN, BESIDE = "proof.json", "own-ledger.json", "beside.json"
+PROOF, OWN, BESIDE, ALONE = "proof.json", "own-ledger.json", "beside.json", "alone.json"
 NAME_REMOTE = "name the remote whose ledger everybody uses: git config lease.remote NAME-OR-URL"
 
 
@@ -101,13 +101,18 @@ class Admission:
                 ),
             )
 
-    def accept(self, head: Snapshot) -> None:
-        """Let this clone use a ledger in the place of the recorded one."""
+    def accept(self, head: Snapshot, *, another: bool) -> None:
+        """Let this clone use a ledger beside those of other remotes.
+
+        ``another``: also in the place of the recorded one.
+        """
         recorded, shown = self.recorded(), self._shown(head)
-        if recorded is not None and shown not in (None, recorded):
+        if another and recorded is not None and shown not in (None, recorded):
             folder = self._heads.state(GLOBAL_LAYER).path
             os.makedirs(folder, exist_ok=True)
             store_json(os.path.join(folder, OWN), [recorded, shown])
+        if head.ledger is not None:
+            self._keep_alone(head, head.ledger.header.ledger_id)
 
     def check(self, head: Snapshot, fetch: Callable[[str], Snapshot], *, grants: bool) -> str:
         """Raise why nothing may be granted on a head; return what to tell of it, or ``""``.
@@ -123,6 +128,8 @@ class Admission:
                 self.check_recorded(head)
             else:
                 self._check_beside(head, recorded, fetch)
+        elif head.ledger is not None:
+            self._check_alone(head, head.ledger.header.ledger_id)
         told = self._made_beside(head.layer) if head.ledger is None else ""
         if grants and self._facts.fetch is not None:
             self._prove(self._facts.fetch, head)
@@ -193,6 +200,47 @@ class Admission:
             return ""
         names = ", ".join(name for name, _ in others)
         return f"made the first ledger of layer {layer} on {self._place}; there is none on {names}"
+
+    def _check_alone(self, head: Snapshot, known: str) -> None:
+        """Refuse a ledger beside which another remote has one of its own. Asked once."""
+        others = self._facts.others()
+        file, here = self._alone(head, known, others)
+        if not others or load_json(file, MAX_BYTES) == here:
+            return
+        for name, remote in others:
+            if self._id_at(remote, head) not in (None, known):
+                raise Invalid(
+                    f"{name} has another ledger of this repository than {self._place}",
+                    hints=(
+                        f"use that one: git config lease.remote {name}",
+                        "use this one, and record it for everybody: gitlease init",
+                    ),
+                )
+        self._keep_alone(head, known)
+
+    def _keep_alone(self, head: Snapshot, known: str) -> None:
+        if others := self._facts.others():
+            file, here = self._alone(head, known, others)
+            with contextlib.suppress(OSError):
+                os.makedirs(os.path.dirname(file), exist_ok=True)
+                store_json(file, here)
+
+    def _alone(
+        self, head: Snapshot, known: str, others: Sequence[tuple[str, Remote]]
+    ) -> tuple[str, list[str]]:
+        file = os.path.join(self._heads.state(head.layer).path, ALONE)
+        return file, [self._facts.ends[1], known, *sorted(name for name, _ in others)]
+
+    def _id_at(self, remote: Remote, head: Snapshot) -> str | None:
+        """The id of the ledger at another remote; None if it has none, or does not answer."""
+        try:
+            version = self._peeks.peek(remote, head.layer)
+            if version in (None, head.version):
+                return None
+            read = self._peeks.fetch(remote, head.layer) or version
+            return self._heads.read(read).header.ledger_id
+        except GitleaseError:
+            return None
 
     # --- a URL for pushes beside that for fetches -------------------------------------------------
 

@@ -54,7 +54,7 @@ class MemoryStore:
     def confirm(self, layer: str, *, rolled_back: bool = False, another: bool = False) -> Snapshot:
         return self.fetch(layer)
 
-    def accept(self, head: Snapshot) -> None:
+    def accept(self, head: Snapshot, *, another: bool) -> None:
         """There is no other ledger."""
 
     def doubt(self, head: Snapshot) -> str:

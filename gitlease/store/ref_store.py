@@ -207,9 +207,9 @@ class RefLedgerStore:
         ledger = self._with_repairs(lambda: self._heads.read(version)) if version else None
         return Snapshot(layer, version or "", ledger, self._heads.clock.now())
 
-    def accept(self, head: Snapshot) -> None:
+    def accept(self, head: Snapshot, *, another: bool) -> None:
         if self._admission is not None:
-            self._admission.accept(head)
+            self._admission.accept(head, another=another)
 
     def doubt(self, head: Snapshot) -> str:
         return "" if self._admission is None else self._admission.doubt(head)

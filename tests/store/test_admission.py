@@ -320,6 +320,19 @@ def test_no_ledger_is_made_beside_that_of_another_remote(
     assert door(cy, remote="origin").claim("F001").mine
 
 
+def test_two_remotes_with_a_ledger_each_grant_nothing_until_one_is_chosen(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    ada, bob = clones(2)
+    door(bob).claim("F001")
+    door(bob, remote=str(fork)).claim("F002")
+    git(ada, "remote", "rename", "origin", "upstream")
+    git(ada, "remote", "add", "origin", str(fork))
+    assert "upstream" in refused(door(ada)).hints[0]
+    door(ada).init()
+    assert door(ada).claim("F003").mine
+
+
 def test_first_ledger_among_remotes_is_told(
     clones: Clones, path_remote: Remote, fork: Path, tmp_path: Path
 ) -> None:
