@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import stat
 import time
 import zlib
@@ -12,11 +13,17 @@ from typing import Any, BinaryIO
 
 from gitlease.core.errors import Invalid
 
+PUBLIC = 0o666  # the mode of a file for whomever the umask and the clone allow
 LEFT_OVER = 3600  # seconds after which nobody still writes a temporary file
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 CACHE = ".cache"
 STAMP, WORD = ".stamp", ".word"
 _AGES = {".tmp": LEFT_OVER, CACHE: 90 * 86_400, STAMP: 30 * 86_400, WORD: 30 * 86_400}
+
+
+_SHARED: dict[str, int] = {}
+"""The git directories that ``core.sharedRepository`` shares, each with the bits that it gives."""
+_EXACT = 1 << 15  # the bits replace those that the umask leaves, instead of adding to them
 
 
 class Unreadable(Exception):
@@ -124,17 +131,20 @@ def replace_file(
     *,
     dated: int | None = None,
     aside: str | None = None,
-    mode: int = 0o666,
+    mode: int = PUBLIC,
 ) -> None:
     """Write a file ``aside`` and move it into place: a kill leaves the old or the new one.
 
     ``dated`` is when it shall seem to be from, in nanoseconds since the epoch; ``mode`` are its
-    permissions, as far as the umask leaves them. Raises OSError.
+    permissions, as far as the umask leaves them, and as ``share`` changes the usual ones. Raises
+    OSError.
     """
     temporary = aside or f"{file}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     try:
         with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as opened:
             opened.write(data)
+            if mode == PUBLIC:
+                share(temporary, opened.fileno())
         if dated is not None:
             os.utime(temporary, ns=(dated, dated))
         os.replace(temporary, file)
@@ -142,6 +152,64 @@ def replace_file(
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def share_clone(common_dir: str, setting: str | None) -> None:
+    """Give files below a git directory the modes that ``core.sharedRepository`` asks for."""
+    if bits := _shared_bits(setting or ""):
+        _SHARED[common_dir] = bits
+        share(os.path.join(common_dir, "gitlease"))
+    else:
+        _SHARED.pop(common_dir, None)
+
+
+def _shared_bits(setting: str) -> int:
+    word = setting.lower()
+    if word in ("group", "true", "yes", "on", "1"):
+        return 0o660
+    if word in ("all", "world", "everybody", "2"):
+        return 0o664
+    mode = int(word, 8) if re.fullmatch("[0-7]{1,5}", word) else 0
+    return (mode & 0o666) | _EXACT if mode & 0o600 == 0o600 else 0  # git refuses others
+
+
+def sharing_of(path: str) -> str:
+    """The value of ``core.sharedRepository`` for a repository of ours; ``""`` for none."""
+    bits = _bits_below(path)
+    return f"0{bits & 0o666:o}" if bits & _EXACT else {0o660: "group", 0o664: "all"}.get(bits, "")
+
+
+def _bits_below(path: str) -> int:
+    return next((bits for top, bits in _SHARED.items() if path.startswith(f"{top}/")), 0)
+
+
+def share(path: str, opened: int | None = None) -> None:
+    """Change the mode of a new file or folder, perhaps ``opened``, as git does for its own."""
+    if not (bits := _bits_below(path)):
+        return
+    with contextlib.suppress(OSError):  # it is another's, who has shared it
+        place = path if opened is None else opened
+        before = os.stat(place).st_mode
+        mode = (0 if bits & _EXACT else stat.S_IMODE(before)) | (bits & 0o666)
+        if stat.S_ISDIR(before):
+            mode |= (mode & 0o444) >> 2 | stat.S_ISGID
+        if mode != stat.S_IMODE(before):
+            os.chmod(place, mode)
+
+
+def make_folders(folder: str, mode: int = 0o777) -> None:
+    """Make a folder with those above it, shared as the clone is. Raises OSError."""
+    if os.path.isdir(folder):
+        return
+    if not os.path.lexists(above := os.path.dirname(folder)):
+        make_folders(above)
+    try:
+        os.mkdir(folder, mode)
+    except FileExistsError:
+        if not os.path.isdir(folder):
+            raise
+    else:
+        share(folder)
 
 
 def drop_leftovers(folder: str) -> None:

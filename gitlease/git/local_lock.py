@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gitlease.git.files import share
+
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 """The errors of a file system that has no locks."""
 
@@ -33,6 +35,7 @@ def exclusive(path: str, *, timeout: float, shared: bool = False) -> Iterator[bo
     except OSError:
         yield False
         return
+    share(path, descriptor)
     try:
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         yield _try(lambda: fcntl.flock(descriptor, kind | fcntl.LOCK_NB), timeout)

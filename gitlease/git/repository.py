@@ -7,9 +7,11 @@ import time
 
 from gitlease.core.errors import Invalid, NotARepository
 from gitlease.core.frozen import dataclass, field
+from gitlease.git.files import share_clone
 from gitlease.git.run import GitResult, run_git
 
 TIMEOUT = 10.0
+SHARED = "core.sharedrepository"
 LIVE_RUNS = "alive"  # the folder, in a clone's private state, with the records of live runs
 TRUE = frozenset({"true", "yes", "on", "1"})  # as git reads a setting
 
@@ -256,6 +258,10 @@ def discover(start: str) -> Repository:
     elif bare == "false" and inside == "true":
         raise _inside(git_dir, toplevel)
     parent, name = os.path.split(git_dir)
+    config = _read_config(start)
+    # As git, which takes the setting from the clone's own file alone.
+    shared = [x.value for x in config.entries if x.key == SHARED and x.scope == "local"]
+    share_clone(common_dir, shared[-1] if shared else None)
     return Repository(
         common_dir=common_dir,
         git_dir=git_dir,
@@ -263,7 +269,7 @@ def discover(start: str) -> Repository:
         folder="" if toplevel is None else prefix.rstrip("/"),
         worktree=name if parent == os.path.join(common_dir, "worktrees") else None,
         object_format=object_format,
-        config=_read_config(start),
+        config=config,
     )
 
 

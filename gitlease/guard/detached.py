@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import STAMP, drop_leftovers, replace_file
+from gitlease.git.files import STAMP, drop_leftovers, make_folders, replace_file
 from gitlease.guard.idle_marker import NS
 from gitlease.guard.inbox import FOLDER
 from gitlease.store.state import KNOWN_FILE
@@ -85,10 +85,9 @@ def is_due(state: MarkerState, name: str, *, every: int, now: float | None = Non
     if 0 <= now - last < every:
         return False
     with contextlib.suppress(OSError):
-        os.makedirs(folder, exist_ok=True)
+        make_folders(folder)
         drop_leftovers(folder)
-        with open(stamp, "ab"):
-            os.utime(stamp, (now, now))
+        replace_file(stamp, b"", dated=int(now * NS))
     return True
 
 
@@ -106,7 +105,7 @@ def postpone_check(state: MarkerState, name: str, *, at: float) -> None:
     """Have nobody look under that name until then, while no head moves."""
     stamp = _stamp(state, name)
     with contextlib.suppress(OSError):
-        os.makedirs(os.path.dirname(stamp), exist_ok=True)
+        make_folders(os.path.dirname(stamp))
         drop_leftovers(os.path.dirname(stamp))
         replace_file(stamp, os.fsencode(f"{state.heads}\n"), dated=int(at * NS))
 

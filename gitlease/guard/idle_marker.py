@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import replace_file
+from gitlease.git.files import make_folders, replace_file
 from gitlease.git.repository import Repository
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def write_idle_marker(folder: str, idle: IdleMarker, origin: Origin, *, now: int
     dated = max(origin.read_at - SETTLED_NS, 0)
     since = os.path.join(folder, SINCE)
     try:
-        os.makedirs(folder, exist_ok=True)
+        make_folders(folder)
         _write(since, (), dated)
         # Where a shell cannot date it anew, no marker is younger.
         _write(os.path.join(folder, NOW), (), (now + 2 * LONGEST) * NS)

@@ -12,6 +12,7 @@ from gitlease.git.files import (
     WORD,
     drop_leftovers,
     load_json,
+    make_folders,
     read_regular,
     replace_file,
     store_json,
@@ -45,7 +46,7 @@ class InboxFolder:
         for text in texts[:MOST]:
             name = f"{time.time_ns():020d}-{os.urandom(4).hex()}{WORD}"
             with contextlib.suppress(OSError):
-                os.makedirs(folder, exist_ok=True)
+                make_folders(folder)
                 data = text[:LONGEST].encode("utf-8", "replace")
                 replace_file(os.path.join(folder, name), data)
         if texts:
@@ -112,7 +113,7 @@ class CarriedFolder:
         new = [x for x in dict.fromkeys(lease_ids) if x not in known]
         if new:
             with contextlib.suppress(OSError):
-                os.makedirs(self._folder, exist_ok=True)
+                make_folders(self._folder)
                 drop_leftovers(self._folder)
                 store_json(self._file, [*known, *new][-MOST_CARRIED:])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from gitlease.git.files import read_small, replace_file
+from gitlease.git.files import make_folders, read_small, replace_file
 
 LONGEST_POINTER = 8_192
 NS = 1_000_000_000
@@ -64,7 +64,7 @@ def ask_is_due(common_dir: str, *, every: int, now: float) -> bool:
         if 0 <= now - os.stat(file).st_mtime < every:
             return False
     with contextlib.suppress(OSError):
-        os.makedirs(os.path.dirname(file), exist_ok=True)
+        make_folders(os.path.dirname(file))
         replace_file(file, b"asking\n", dated=int(now * NS))
     return True
 

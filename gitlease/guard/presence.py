@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import drop_leftovers, load_json, store_json
+from gitlease.git.files import drop_leftovers, load_json, make_folders, store_json
 from gitlease.git.processes import still_runs, working_parent
 
 FOLDER = os.path.join("gitlease", "present")
@@ -51,7 +51,7 @@ def arrive(git_dir: str, key: str, present: Present, *, now: float) -> None:
 
     folder = os.path.join(git_dir, FOLDER)
     with contextlib.suppress(OSError):
-        os.makedirs(folder, exist_ok=True)
+        make_folders(folder)
         drop_leftovers(folder)
         for file, other, seen in _notes(git_dir):
             if other is None or not _is_live(other, present.host, now - seen):

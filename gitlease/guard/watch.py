@@ -19,7 +19,7 @@ from gitlease.core.lease_rows import SHAPE, LeaseRows
 from gitlease.core.ledger import Notice
 from gitlease.core.policy import Policy
 from gitlease.engine.ports import Clock
-from gitlease.git.files import load_json, load_text, store_json, store_text
+from gitlease.git.files import load_json, load_text, make_folders, store_json, store_text
 from gitlease.guard.idle_marker import Origin, drop_idle_marker, write_idle_marker
 from gitlease.guard.ports import CachedLedger, IdleMarker, Unreachable
 from gitlease.store.state import StateFolder
@@ -96,7 +96,7 @@ class WatchFolder:
     def save(self, watched: CachedLedger) -> None:
         folder = self._state(watched.layer)
         with contextlib.suppress(OSError):
-            os.makedirs(folder, exist_ok=True)
+            make_folders(folder)
             text = "".join(f"{row}\n" for row in watched.leases.rows)
             form = f"{FORM} {watched.version}"
             check = store_text(os.path.join(folder, ROWS), text, form=form)
@@ -151,7 +151,7 @@ class WatchFolder:
                 os.unlink(self._failure)
             return
         with contextlib.suppress(OSError):
-            os.makedirs(self._state(""), exist_ok=True)
+            make_folders(self._state(""))
             short = replace(failure, message=failure.message[:LONGEST_MESSAGE])
             store_json(self._failure, to_json(short))
 

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from gitlease.git.files import share
 from gitlease.runs.child import on_parent_death
 
 LONGEST_WORD = 65_536
@@ -30,6 +31,7 @@ def go_on_alone(
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     opened = os.open(log, flags, 0o600)
+    share(log, opened)
     receive, send = os.pipe()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):

@@ -18,7 +18,14 @@ from gitlease.core.errors import LeaseHeld, NotFound
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, parse_resource
-from gitlease.git.files import drop_leftovers, load_json, open_regular, store_json
+from gitlease.git.files import (
+    drop_leftovers,
+    load_json,
+    make_folders,
+    open_regular,
+    share,
+    store_json,
+)
 from gitlease.git.local_lock import exclusive
 from gitlease.git.processes import group_is_left, numbered_in, started_at, still_runs
 
@@ -100,12 +107,13 @@ class RunsFolder:
         file = os.path.join(self._folder, number + BRIEF)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         with open(os.open(file, flags, 0o600), "w", encoding="utf-8") as opened:
+            share(file, opened.fileno())
             opened.write(text)
         return file
 
     def make(self) -> None:
         """Make the folder. Raises OSError."""
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        make_folders(self._folder, 0o700)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -300,5 +308,6 @@ def _shorten(log: str) -> None:
         rest = opened.read(LONGEST_LOG).partition(b"\n")[2]
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(handle, "wb") as opened_anew:
+        share(temporary, handle)
         opened_anew.write(CUT % (size - len(rest)) + rest)
     os.replace(temporary, log)

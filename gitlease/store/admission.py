@@ -25,7 +25,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
 from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.ports import Snapshot
-from gitlease.git.files import load_json, store_json
+from gitlease.git.files import load_json, make_folders, store_json
 from gitlease.store.heads import Heads
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Admission:
         recorded, shown = self.recorded(), self._shown(head)
         if another and recorded is not None and shown not in (None, recorded):
             folder = self._heads.state(GLOBAL_LAYER).path
-            os.makedirs(folder, exist_ok=True)
+            make_folders(folder)
             store_json(os.path.join(folder, OWN), [recorded, shown])
         if head.ledger is not None:
             self._keep_alone(head, head.ledger.header.ledger_id)
@@ -261,7 +261,7 @@ class Admission:
             why = f"a change of the ledger was not seen there within {PATIENCE:g} s"
             raise self._unlike(head, why)
         try:
-            os.makedirs(os.path.dirname(proof), exist_ok=True)
+            make_folders(os.path.dirname(proof))
             store_json(proof, [*self._facts.ends, known])
         except OSError:
             return  # it is proven again the next time

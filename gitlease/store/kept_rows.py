@@ -15,7 +15,7 @@ from typing import Protocol
 from gitlease.core.errors import Invalid
 from gitlease.core.lease import Lease, State
 from gitlease.core.lease_rows import SHAPE, row_of
-from gitlease.git.files import load_text, store_text
+from gitlease.git.files import load_text, make_folders, store_text
 from gitlease.git.objects import EXECUTABLE, FILE, FOLDER, TreeEntry
 from gitlease.git.query import is_id
 from gitlease.store.fields import BadRecord
@@ -64,7 +64,7 @@ def kept_rows(tree: Tree, top: str, kept: str) -> list[tuple[str, str]] | None:
         return None
     if changed or len(found) != len(known):
         with contextlib.suppress(OSError):
-            os.makedirs(kept, exist_ok=True)
+            make_folders(kept)
             text = "".join(f"{_FOLDER}{fan} {lines}" for fan, lines in found.items())
             if len(text) < MAX_BYTES // 4:  # whatever its letters: more would not be read again
                 store_text(file_of_rows(kept, top), text, form=f"{FORM} {top}")

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Mapping
 from functools import cached_property
 
-from gitlease.git.files import open_regular, replace_file
+from gitlease.git.files import open_regular, replace_file, share
 from gitlease.git.objects import (
     Absent,
     GitObjects,
@@ -57,13 +57,14 @@ class LooseObjects:
         """Add an object; returns its id. Raises OSError."""
         id, whole = object_id(kind, data, self._id_bytes)
         file = self._file(id)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # or it is another user's
             if os.stat(file).st_size:  # an empty one is what a loss of power leaves
                 os.utime(file)  # or the next gc might let go of it
                 return id
         folder = os.path.dirname(file)
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)
+            share(folder)
         aside = os.path.join(folder, f"tmp_obj_{os.urandom(8).hex()}")  # which git tidies up
         replace_file(file, zlib.compress(whole, _LEVEL), aside=aside)
         return id

@@ -14,7 +14,14 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from gitlease.git.files import cannot_keep, make_temporary, read_small, replace_file
+from gitlease.git.files import (
+    cannot_keep,
+    make_folders,
+    make_temporary,
+    read_small,
+    replace_file,
+    sharing_of,
+)
 from gitlease.git.local_lock import exclusive
 from gitlease.git.query import is_id
 from gitlease.git.run import clean_environment
@@ -27,7 +34,7 @@ CONFIG = """\
 \tfilemode = true
 \tbare = true
 \tlogAllRefUpdates = false
-{extensions}[gc]
+{shared}{extensions}[gc]
 \tauto = 0
 [maintenance]
 \tauto = false
@@ -65,17 +72,21 @@ def make_bare(path: str, id_bytes: int = SHA1) -> None:
 
     aside = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     for folder in _FOLDERS:
-        os.makedirs(os.path.join(aside, folder))
-    with open(os.path.join(aside, "HEAD"), "w", encoding="ascii") as file:
-        file.write("ref: refs/heads/main\n")
-    with open(os.path.join(aside, "config"), "w", encoding="ascii") as file:
-        file.write(CONFIG.format_map(_FORMATS[id_bytes]))
+        make_folders(os.path.join(aside, folder))
+    replace_file(os.path.join(aside, "HEAD"), b"ref: refs/heads/main\n")
+    replace_file(os.path.join(aside, "config"), _config(path, id_bytes))
     if _take_place(aside, path):
         return
     if not os.path.isfile(os.path.join(path, "config")):
         remove(path)  # something that is no repository is in the way
         _take_place(aside, path)
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def _config(path: str, id_bytes: int) -> bytes:
+    shared = sharing_of(path)
+    line = f"\tsharedRepository = {shared}\n" if shared else ""
+    return CONFIG.format(shared=line, **_FORMATS[id_bytes]).encode()
 
 
 def _take_place(aside: str, path: str) -> bool:
@@ -123,7 +134,7 @@ class PrivateStore:
         return self._objects
 
     def _is_usable_by_git(self) -> bool:
-        expected = CONFIG.format_map(_FORMATS[self._id_bytes]).encode()
+        expected = _config(self.path, self._id_bytes)
         return (
             read_small(os.path.join(self.path, "config"), 2 * len(expected)) == expected
             and os.path.isfile(os.path.join(self.path, "HEAD"))
@@ -146,7 +157,7 @@ class PrivateStore:
         if id is None:
             os.unlink(file)
             return
-        os.makedirs(os.path.dirname(file), exist_ok=True)
+        make_folders(os.path.dirname(file))
         replace_file(file, f"{id}\n".encode())
 
     def ready(self) -> None:
@@ -252,8 +263,8 @@ class PrivateStore:
             if age < TIDY_AGAIN or (age < TIDY_AFTER and not self._has_many_files()):
                 return
         except OSError:
-            with contextlib.suppress(OSError), open(marker, "w", encoding="ascii"):
-                pass
+            with contextlib.suppress(OSError):
+                replace_file(marker, b"")
             return
         with contextlib.suppress(OSError):
             os.utime(marker)
@@ -331,7 +342,7 @@ class PrivateStores:
         self._id_bytes = SHA1 + SHA256 - self._id_bytes
         with contextlib.suppress(OSError):  # or it is found out anew
             if self._marker is not None and self._id_bytes != self._given:
-                os.makedirs(os.path.dirname(self._marker), exist_ok=True)
+                make_folders(os.path.dirname(self._marker))
                 replace_file(self._marker, b"")
             elif self._marker is not None:
                 os.unlink(self._marker)
@@ -370,6 +381,6 @@ def _is_plain(path: str, name: str = "") -> bool:
 def make_folder(folder: str) -> None:
     """Make a folder for private state; Invalid where that is not allowed."""
     try:
-        os.makedirs(folder, exist_ok=True)
+        make_folders(folder)
     except OSError as error:
         raise cannot_keep(folder, error) from None

@@ -20,7 +20,14 @@ from gitlease.core.expiry import Sighting
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
 from gitlease.engine.ports import Change, Pending, Prepared
-from gitlease.git.files import cannot_keep, drop_leftovers, load_json, read_small, store_json
+from gitlease.git.files import (
+    cannot_keep,
+    drop_leftovers,
+    load_json,
+    make_folders,
+    read_small,
+    store_json,
+)
 from gitlease.git.local_lock import exclusive
 
 LOCK_PATIENCE = 5.0
@@ -116,7 +123,7 @@ class StateFolder:
     def save(self, known: Known) -> None:
         """Remember; never less than what another process has seen meanwhile."""
         with contextlib.suppress(OSError):  # what is won must not fail for want of a cache
-            os.makedirs(self.path, exist_ok=True)
+            make_folders(self.path)
             with exclusive(os.path.join(self.path, "lock"), timeout=LOCK_PATIENCE):
                 drop_leftovers(self.path)
                 there = self.load()
@@ -128,7 +135,7 @@ class StateFolder:
     def turn(self, seconds: float) -> contextlib.AbstractContextManager[object]:
         """Wait until no other process of this clone changes the ledger, so long at most."""
         with contextlib.suppress(OSError):
-            os.makedirs(self.path, exist_ok=True)
+            make_folders(self.path)
         return exclusive(os.path.join(self.path, "turn.lock"), timeout=seconds)
 
     def mark(self) -> str:
@@ -152,7 +159,7 @@ class StateFolder:
         now = list(dict.fromkeys([*before, *notices]))
         if now != before:
             with contextlib.suppress(OSError):
-                os.makedirs(self.path, exist_ok=True)
+                make_folders(self.path)
                 store_json(file, now[-SHOWN_KEPT:])
         return frozenset(before)
 
@@ -174,7 +181,7 @@ class StateFolder:
             "decision": pending.decision,
         }
         try:
-            os.makedirs(os.path.join(self.path, "pending"), exist_ok=True)
+            make_folders(os.path.join(self.path, "pending"))
             store_json(self._pending_file(pending), value)
             if abandoned:
                 _busy.pop(pending.operations[0], None)

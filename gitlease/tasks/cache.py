@@ -20,7 +20,7 @@ from gitlease.core.frozen import non_defaults
 from gitlease.core.resources import pattern, resource
 from gitlease.core.resources.resource import name_resource
 from gitlease.engine.ports import TaskProblem
-from gitlease.git.files import load_json, store_json
+from gitlease.git.files import load_json, make_folders, store_json
 from gitlease.settings.sources import Tasks
 from gitlease.tasks.scan import MAX_PATH, FoundFile, printable
 from gitlease.tasks.text import Value
@@ -91,7 +91,7 @@ class TaskCache:
         self._rows = kept | {key: self._rows[key] for key in used}  # the last used come last
         value = {"format": FORMAT, "purpose": self._purpose, "rows": self._rows}
         with contextlib.suppress(OSError):
-            os.makedirs(os.path.dirname(self._file), exist_ok=True)
+            make_folders(os.path.dirname(self._file))
             store_json(self._file, value)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.moves.operation_json import plain, typed
 from gitlease.engine.ports import Intent
-from gitlease.git.files import LEFT_OVER, cannot_keep, drop_leftovers, load_json, store_json
+from gitlease.git.files import LEFT_OVER, cannot_keep, drop_leftovers, load_json, share, store_json
 from gitlease.git.local_lock import NO_LOCKS
 from gitlease.store.private_store import make_folder
 from gitlease.tasks.scan import printable
@@ -129,6 +129,7 @@ class EdgeJournal:
         path, flags = self._lock(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         while True:
             lock = os.open(path, flags, 0o600)
+            share(path, lock)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_still_at(lock, path):

@@ -13,6 +13,7 @@ from gitlease.engine.ports import Clock, Intent, TaskChange, TaskFiles, TaskList
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.session import YOUNG
 from gitlease.gateway.tokens import Tokens
+from gitlease.git.files import make_folders
 from gitlease.git.repository import discover
 from gitlease.git.system_clock import SystemClock
 from gitlease.settings.identity import resolve_identity
@@ -56,7 +57,7 @@ def open_gateway(
 
 def _check_room(folder: str) -> None:
     # A full disk shows in what is written, not in the file's creation.
-    os.makedirs(folder, exist_ok=True)
+    make_folders(folder)
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(bytes(ROOM))
         file.flush()

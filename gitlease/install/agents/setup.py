@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from gitlease.core.errors import NotARepository
 from gitlease.core.frozen import dataclass
+from gitlease.git.files import make_folders
 from gitlease.git.query import ask
 from gitlease.git.repository import Repository, discover
 from gitlease.install.agents import files as agent_files
@@ -70,7 +71,7 @@ def set_up_agent(
     if repository is not None and not user:
         if action == "install":  # a mark that gitlease is used here, for linked work trees too
             with contextlib.suppress(OSError):
-                os.makedirs(os.path.join(repository.common_dir, "gitlease"), exist_ok=True)
+                make_folders(os.path.join(repository.common_dir, "gitlease"))
         if action == "install" and section:
             done.append(write_section(inside(repository, AGENTS_MD)))
         elif action == "uninstall":

@@ -1,0 +1,65 @@
+"""Files of gitlease in a clone that a group shares have the modes that git gives its own."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.ledgers import door
+from support.repos import common_dir, git
+
+Clones = Callable[..., list[Path]]
+
+
+@pytest.fixture(autouse=True)
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def modes(private: Path) -> tuple[set[int], set[int], int]:
+    """The modes of folders and files below a folder, and that of a lock."""
+    every = [x for x in private.rglob("*") if not x.name.endswith(".lock") and x.name != "lock"]
+    folders = {stat.S_IMODE(x.stat().st_mode) for x in (private, *every) if x.is_dir()}
+    files = {stat.S_IMODE(x.stat().st_mode) for x in every if x.is_file()}
+    return folders, files, stat.S_IMODE((private / "store.git.lock").stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("setting", "folder", "file", "lock", "line"),
+    [
+        ("", 0o755, 0o644, 0o600, b""),
+        ("umask", 0o755, 0o644, 0o600, b""),
+        ("group", 0o2775, 0o664, 0o660, b"\tsharedRepository = group\n"),
+        ("1", 0o2775, 0o664, 0o660, b"\tsharedRepository = group\n"),
+        ("world", 0o2775, 0o664, 0o664, b"\tsharedRepository = all\n"),
+        ("0640", 0o2750, 0o640, 0o640, b"\tsharedRepository = 0640\n"),
+    ],
+)
+def test_shared_clone_files_have_its_modes(
+    clones: Clones, setting: str, folder: int, file: int, lock: int, line: bytes
+) -> None:
+    [clone] = clones(1)
+    if setting:
+        git(clone, "config", "core.sharedRepository", setting)
+    leases = door(clone)
+    leases.claim("F001", any=True)
+    leases.release("F001")
+    private = Path(common_dir(clone)) / "gitlease"
+    folders, files, lock_mode = modes(private)
+    assert (folders, files, lock_mode) == ({folder}, {file}, lock)
+    config = (private / "store.git" / "config").read_bytes()
+    assert (line in config, b"sharedRepository" in config) == (True, bool(line))
+
+
+def test_setting_elsewhere_shares_nothing(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+    [clone] = clones(1)
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.sharedRepository")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "world")
+    door(clone).claim("F001", any=True)
+    assert modes(Path(common_dir(clone)) / "gitlease")[0] == {0o755}
