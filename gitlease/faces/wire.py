@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gitlease.core.outcome import Event
     from gitlease.core.view import LeaseView
     from gitlease.core.work_push import WorkRef
-    from gitlease.engine.answers import Answer, EndedLease, Taken
+    from gitlease.engine.answers import Answer, EndedLease, QueueReading, Taken
     from gitlease.engine.queue.order import Carry, Entry
     from gitlease.engine.waiting.watching import WatchEvent
     from gitlease.faces.board.shapes import BoardRow, BoardView
@@ -263,6 +263,15 @@ def carry(
         "taken_over_by": found.by,
         "lease": lease(views[found.lease.lease_id]) if found.lease else None,
     }
+
+
+def carried(reading: QueueReading) -> list[Document]:
+    """Return what a person carries, in its order."""
+    waits = {e.task.resource.key: e.waits_for for e in reading.entries}
+    return [
+        carry(x, reading.views, waits_for=waits.get(x.task.resource.key, ()) if x.task else ())
+        for x in reading.carried
+    ]
 
 
 def taken(found: Taken) -> Document:

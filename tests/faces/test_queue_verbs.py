@@ -471,7 +471,7 @@ def test_show_tells_the_task_before_its_lease(desks: tuple[Desk, Desk]) -> None:
     ]
     document = ada.ok("show", "F001", "--json").json
     assert document["task"]["assigned_in"] == {"@bob": "record"}, "this clone's file lacks it"
-    assert list(document) == [*HEAD, "leases", "task", "notes", "waiting", *TAIL]
+    assert list(document) == [*HEAD, "leases", "task", "notes", "waiting", "ended", *TAIL]
     assert list(document["task"]) == TASK
     assert document["task"]["waits_for"] == ["F002", "F009"]
 

@@ -51,7 +51,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         writes=True,
     ),
     ApiOperation("POST", "/v1/check", "check", leases.check_paths, fields.CHECK),
-    ApiOperation("GET", "/v1/tasks", "tasks", leases.list_tasks, {}),
+    ApiOperation("GET", "/v1/tasks", "tasks", leases.list_tasks, fields.TASKS),
     ApiOperation(
         "POST", "/v1/tasks:next", "next", leases.next_task, fields.NEXT, grants=True, writes=True
     ),

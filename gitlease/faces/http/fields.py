@@ -164,6 +164,10 @@ LIST: Mapping[str, RequestField] = {
     "cursor": text("The next_cursor of the page before."),
     "limit": text("The most to return: 1 to 1000 (200)."),
 }
+TASKS: Mapping[str, RequestField] = {
+    "mine": text("true: what the caller carries instead, with the state of each lease."),
+    "session": SESSION,
+}
 HISTORY: Mapping[str, RequestField] = {"limit": text("The most events to return: 1 to 1000 (100).")}
 
 

@@ -195,9 +195,13 @@ def check_paths(request: ApiRequest) -> ApiAnswer:
 
 
 def list_tasks(request: ApiRequest) -> ApiAnswer:
-    """List open tasks, whether each may be claimed, and why not."""
-    reading = TaskQueue(_session(request), lambda: []).queue()
-    body = {"tasks": [wire.entry(x, reading.views) for x in reading.entries]}
+    """List open tasks, whether each may be claimed, and why not; or what the caller carries."""
+    mine, queue = request.values.get("mine", "false"), TaskQueue(_session(request), lambda: [])
+    if mine not in ("true", "false"):
+        raise UsageError("mine must be true or false")
+    reading = queue.mine() if mine == "true" else queue.queue()
+    entries = [wire.entry(x, reading.views) for x in reading.entries]
+    body = {"tasks": wire.carried(reading) if mine == "true" else entries}
     return 200, wire.success("queue", body=body, warnings=reading.warnings), {}
 
 

@@ -207,6 +207,13 @@ def _status(caller: ToolCaller, values: Values) -> ToolAnswer:
             lines += [sentences.noted(note, now) for note in reading.notes]
     body["leases"] = [wire.lease(view) for view in found.values()]
     lines = [_described(view, now) for view in found.values()] + lines
+    if mine and "resources" not in values:
+        known = caller.queue.mine(cached=True)  # what was read just now
+        body["carrying"] = wire.carried(known)
+        for one in known.carried:
+            view = None if one.lease is None else known.views[one.lease.lease_id]
+            if view is None or view.lease_id not in found:
+                lines.append(f"you carry {one.resource}: {task_text.how(one, view, now)}")
     lines = lines or ["you hold nothing" if mine else "nothing is leased"]
     return ToolAnswer(body=body, lines=lines, warnings=tuple(dict.fromkeys(warnings)))
 
@@ -349,7 +356,7 @@ TOOLS: Mapping[str, LeaseTool] = {
             about="Who holds what, until when; of these resources or of all.",
             fields={
                 "resources": _words("", required=False),
-                "mine": _flag("Only what you hold."),
+                "mine": _flag("What you hold and are assigned."),
             },
             act=_status,
             writes=False,

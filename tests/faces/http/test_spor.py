@@ -494,6 +494,12 @@ def test_everybody_sees_the_tasks_of_a_person_alike(
     tasks = {x["resource"]: x for x in kim.get("/v1/tasks").json()["tasks"]}
     assert tasks["task-api"]["assigned_in"] == {JO: "record"}
     assert tasks["task-kims"]["assigned_in"] == {KIM: "file"}
+    own = jo.get("/v1/tasks", params={"mine": "true"}).json()["tasks"]
+    assert [(x["resource"], x["state"]) for x in own] == [
+        ("task-api", "lapsed"),
+        ("task-ui", "lapsed"),
+    ]
+    assert jo.get("/v1/tasks", params={"mine": "1"}).status_code == 400
     assert jo.delete("/v1/leases/task-api", params={"done": "true"}).status_code == 200
     assert ids(jo, "me") == ids(kim, JO) == ["task-ui"]
 

@@ -67,6 +67,9 @@ def test_the_board_and_what_is_ones_own(opened: Opened, pair: list[Path], era: E
         assert [str(x.uri) for x in listed] == [BOARD, MINE]
         assert [x["resource"] for x in read(client, BOARD)["leases"]] == ["F001", "F002"]
         assert [x["resource"] for x in read(client, MINE)["leases"]] == ["F001"]
+        assert [(x["resource"], x["state"]) for x in read(client, MINE)["carrying"]] == [
+            ("F001", "live")
+        ]
         with pytest.raises(MCPError, match="unknown resource 'lease://else'; known resources"):
             read(client, "lease://else")
 

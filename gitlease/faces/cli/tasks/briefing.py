@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gitlease.engine.queue.order import Carried
 from gitlease.faces import next_steps, sentences, task_text, wire
 from gitlease.faces.cli import output
-from gitlease.faces.cli.tasks.queue import carried_document, in_layer, lease_of, open_dependencies
+from gitlease.faces.cli.tasks.queue import in_layer, lease_of
 from gitlease.faces.cli.verb import READING_EXITS, ref_option, verb
 
 if TYPE_CHECKING:
@@ -45,12 +45,11 @@ def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
     if not cached:
         call.end_landed()
     reading = call.queue.brief(ref=ref, cached=cached)
-    waits = open_dependencies(reading)
     call.warn_of_dead_hooks()
     body = {
         "holder": call.actor.holder,
         "session": call.actor.session,
-        "carrying": [carried_document(c, reading, waits) for c in reading.carried],
+        "carrying": wire.carried(reading),
         "taken": [wire.taken(t) for t in reading.taken],
         "notes": [wire.note(n) for n in reading.notes],
         "next_tasks": [wire.entry(e, reading.views) for e in reading.next_up[:NEXT]],

@@ -60,7 +60,7 @@ def queue_verb(call: Call, *, mine: bool, all: bool, ref: str | None, cached: bo
     reading, now = read(ref=ref, cached=cached), call.now()
     if mine:
         waits = open_dependencies(reading)
-        tasks = [carried_document(c, reading, waits) for c in reading.carried]
+        tasks = wire.carried(reading)
         rows = [_own_row(call, c, reading, waits, now) for c in reading.carried]
         headings: Sequence[str] = OWN_HEADINGS
         nothing = "you carry nothing"
@@ -88,14 +88,6 @@ def lease_of(found: Entry | Carry, reading: QueueReading) -> LeaseView | None:
 def open_dependencies(reading: QueueReading) -> dict[str, tuple[str, ...]]:
     """Return the open dependencies of each task, by its folded name."""
     return {e.task.resource.key: e.waits_for for e in reading.entries}
-
-
-def carried_document(
-    found: Carry, reading: QueueReading, waits: Mapping[str, Sequence[str]]
-) -> wire.Document:
-    """Return a carried task or lease as JSON."""
-    waits_for = waits.get(found.task.resource.key, ()) if found.task else ()
-    return wire.carry(found, reading.views, waits_for=waits_for)
 
 
 def _row(entry: Entry, reading: QueueReading, now: datetime) -> Row:
