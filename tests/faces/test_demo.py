@@ -38,7 +38,7 @@ SAID = (
     "F001 is held by ada@example.com",
     "src/auth/login.py is held by ada@example.com",
     "capped to the ledger's maximum of 8h",
-    "taken over from ada@example.com",
+    "claimed after the lapsed lease of ada@example.com",
     "src/pay is held by bob@example.com",
     "src/pay/card.py falls under src/pay, held by bob@example.com",
     "released F001",

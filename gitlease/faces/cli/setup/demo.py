@@ -171,7 +171,7 @@ class Stage:
     """Watch two workers, ada and bob, who share a remote in a temporary folder.
 
 Each takes a task. They collide, and a commit in a folder that ada holds is refused. A lease is
-renewed, extended up to the maximum, expires and is taken over; a late renewal and a push are
+renewed, extended up to the maximum, lapses and is claimed by bob; a late renewal and a push are
 refused, and a task is handed over. Finally you see the records in the ref. All commands are real,
 and the demo fails if one of them does not end as expected. Your own repository is not touched. On a
 terminal the demo pauses for reading, and takes about a minute.""",

@@ -69,9 +69,9 @@ ada$ gitlease extend F001 12h
 ada$ gitlease claim src/pay/ --ttl 6s
 + src/pay/card.py def refund(): ...
 ada$ git commit -q -a -m 'pay by card'
-# bob waits until the lease expires, and takes it over
+# bob waits until the lease has lapsed, and claims it
 bob$ gitlease claim src/pay/ --wait 20s
-= 0 taken over from ada@example.com
+= 0 claimed after the lapsed lease of ada@example.com
 # ada comes back too late: her lease is lost
 ada$ gitlease renew src/pay/
 = 3 held by bob@example.com
@@ -80,7 +80,7 @@ ada$ gitlease push
 = 1 src/pay/card.py falls under src/pay, held by bob@example.com
 # ada's work now
 ada$ gitlease brief
-= 0 taken over by bob@example.com
+= 0 by bob@example.com
 # ada hands her task over
 ada$ gitlease release F001 --note 'tests are red'
 = 0 released F001
