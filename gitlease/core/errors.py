@@ -175,9 +175,13 @@ class HeadGone(Unavailable):
 
 
 class PolicyRefused(GitleaseError):
-    """The ledger's policy says no: TTL limits, completed work, or a right only admins have."""
+    """The ledger's policy says no: TTL limits, completed work, or a right only admins have.
+
+    ``by_setting``: what it refuses is a TTL that was not asked for, but set.
+    """
 
     code = "policy"
+    by_setting = False
 
 
 class Invalid(GitleaseError):

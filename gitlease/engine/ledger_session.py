@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from gitlease.core.errors import GitleaseError, HeadGone, NotFound
+from gitlease.core.errors import GitleaseError, HeadGone, NotFound, PolicyRefused
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
@@ -76,6 +76,7 @@ class LedgerSession:
         inbox: Inbox,
         default_ttl: int,
         ttl_is_default: bool,
+        ttl_source: str = "",
         patience: float = PATIENCE,
         dice: random.Random | None = None,
         look_for_life: LookForLife | None = None,
@@ -84,7 +85,9 @@ class LedgerSession:
         runs: Runs | None = None,
         run_tokens: frozenset[int] = frozenset(),
     ) -> None:
-        """``run_tokens`` are those of the run that this process works below, in its session."""
+        """``ttl_source`` says where the default TTL is set. ``run_tokens`` are those of the run
+        that this process works below, in its session.
+        """
         self._runs, self._run_tokens = runs, run_tokens
         self.look_for_life, self.landed = look_for_life, landed
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
@@ -92,6 +95,7 @@ class LedgerSession:
         edges.outranked = lambda task, ref: self.decisions.outranked(task, ref)
         edges.own_decision = lambda task: self.decisions.own_at(task)
         self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
+        self._ttl_source = ttl_source
         self.dice = dice or random.SystemRandom()
         self.intents, self.carry = Intents(self.edges), carry
         self.transaction = Transaction(
@@ -230,6 +234,9 @@ class LedgerSession:
                 batch, together=together, what=named(what, operations)
             )
         except GitleaseError as refusal:
+            if isinstance(refusal, PolicyRefused) and refusal.by_setting and self._ttl_source:
+                refusal.message = f"{self._ttl_source}: {refusal.message}"
+                refusal.args = (refusal.message,)
             known = self.store.known(self.layer)
             after = self.came_of(settled, known) + self.news(known)
             refusal.warnings = self.store.warnings + said + after

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gitlease.core import instant
 from gitlease.core.duration import humanize_duration
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE
+from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError
@@ -56,12 +56,14 @@ def whose(view: LeaseView) -> str:
 def where(view: LeaseView, *, asked: str | None = None, short: bool = False) -> str:
     """Return session, host and branch as `` (…)``, or an empty text.
 
-    Includes the lease's own name if another one was ``asked`` for; ``short`` omits host and branch.
+    Includes the lease's own name if another one was ``asked`` for, and a layer that is not the
+    usual one; ``short`` omits layer, host and branch.
     """
     words = []
     if asked is not None and fold(view.resource) != fold(asked):
         words.append(f"lease of {view.resource}")
     words += [f"scope {view.scope}"] if view.scope != WHOLE else []
+    words += [f"layer {view.layer}"] if view.layer != GLOBAL_LAYER and not short else []
     run = [f"session {view.session}"] if view.session else []
     run += [f"on {view.host}"] if view.host and not short else []
     words += [" ".join(run)] if run else []

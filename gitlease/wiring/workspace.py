@@ -255,6 +255,7 @@ def _assemble(
         inbox=place.inbox(actor),
         default_ttl=settings.ttl,
         ttl_is_default=settings.ttl_is_default,
+        ttl_source=settings.found["lease.ttl"].source,
         patience=patience,
         look_for_life=look_for_life,
         landed=landed,

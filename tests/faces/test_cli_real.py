@@ -350,3 +350,13 @@ def test_a_broken_task_file_is_a_warning_to_readers_and_an_error_to_its_claim(
         (warning,) = ask(one, *verb)["warnings"]
         assert warning.startswith("tasks/F002.md:")
     assert ask(one, "claim", "F001")["edge"] == "added"
+
+
+def test_a_ttl_beyond_the_limits_names_the_setting_that_asked_for_it(clones: Clones) -> None:
+    (one,) = clones(1)
+    env = {"GITLEASE_TTL": "5d"}
+    for words in (("claim", "F001"), ("run", "F001", "--", "true")):
+        ran = gitlease(one, *words, env=env)
+        assert ran.stderr.startswith("environment GITLEASE_TTL: ttl 5d is outside"), ran
+    by_flag = gitlease(one, "claim", "F001", "--ttl", "4d", env=env)
+    assert (by_flag.returncode, by_flag.stderr[:6]) == (6, "ttl 4d")

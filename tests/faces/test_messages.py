@@ -17,11 +17,27 @@ from gitlease.faces.cli import app
 def test_a_claim_teaches() -> None:
     ada, _ = make_desks()
     ran = ada.ok("claim", "F001")
-    assert ran.out == "claimed F001 until 12:15:00Z, expires in 15m, token 1\n"
+    assert (
+        ran.out == "claimed F001 until 12:15:00Z, expires in 15m, token 1, holder ada@example.com\n"
+    )
     assert ran.err == (
         "hint: gitlease renew F001  # keep it while you work\n"
         "hint: gitlease release F001  # when you stop before that\n"
     )
+
+
+def test_a_claim_shows_the_id_of_its_lease_on_request() -> None:
+    ada, _ = make_desks()
+    ran = ada.ok("claim", "F001", "-v")
+    (lease,) = ada.ok("list", "--json").json["leases"]
+    assert ran.out.endswith(f", holder ada@example.com, lease {lease['lease_id']}\n")
+
+
+def test_a_refusal_names_a_layer_that_is_not_the_usual_one() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001", "--layer", "nightly")
+    where = "F001 is held by ada@example.com (layer nightly, on laptop"
+    assert bob.run("claim", "F001", "--layer", "nightly").err.startswith(where)
 
 
 def test_a_claim_of_ones_own_says_that_it_renewed() -> None:

@@ -267,7 +267,7 @@ def test_next_with_claim_takes_it_and_answers_as_claim_does(desks: tuple[Desk, D
     ada, bob = desks
     ran = ada.ok("next", "--claim", "--ttl", "30m", "--reason", "search", "--commit")
     assert ran.out.splitlines() == [
-        "claimed F003 until 12:30:00Z, expires in 30m, token 1",
+        "claimed F003 until 12:30:00Z, expires in 30m, token 1, holder ada@example.com",
         "assigned tasks/F003.md to @ada, committed as 0000000",
         "Search, in tasks/F003.md",
     ]

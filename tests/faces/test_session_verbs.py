@@ -54,7 +54,7 @@ def test_parking_says_until_when_and_how_to_go_on(ada: Desk) -> None:
     assert ran.out == "F002 is parked until 13:30:00Z, expires in 1h 30m\n"
     assert ran.err == ("hint: gitlease claim F002  # resume it, in any of your sessions\n")
     again = ada.ok("claim", "F002", "--session", "build-8")
-    assert again.out.startswith("claimed F002 until 12:15:00Z, expires in 15m, token 2\n")
+    assert again.out.startswith("claimed F002 until 12:15:00Z, expires in 15m, token 2, holder ")
 
 
 def test_parking_answers_programs(ada: Desk) -> None:

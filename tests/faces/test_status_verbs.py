@@ -38,7 +38,7 @@ def ada(desks: tuple[Desk, Desk]) -> Desk:
 def test_start_claims_and_sets_the_status(ada: Desk) -> None:
     ran = ada.ok("start", "F001", "--ttl", "30m")
     assert ran.out == (
-        "claimed F001 until 12:30:00Z, expires in 30m, token 1\n"
+        "claimed F001 until 12:30:00Z, expires in 30m, token 1, holder ada@example.com\n"
         "assigned tasks/F001.md to ada@example.com and set it to In Progress: commit it\n"
     )
     assert "hint: gitlease done F001" in ran.err
@@ -115,7 +115,7 @@ def test_the_words_of_a_status(ada: Desk, said: str, written: str) -> None:
 def test_a_status_that_means_in_progress_claims(ada: Desk) -> None:
     ran = ada.ok("set", "F001", "doing", "--ttl", "1h", "--reason", "limits")
     assert ran.out == (
-        "claimed F001 until 13:00:00Z, expires in 1h, token 1\n"
+        "claimed F001 until 13:00:00Z, expires in 1h, token 1, holder ada@example.com\n"
         "assigned tasks/F001.md to ada@example.com and set it to doing: commit it\n"
     )
     assert ada.ok("list", "--json").json["leases"][0]["reason"] == "limits"

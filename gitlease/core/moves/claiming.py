@@ -138,7 +138,11 @@ def _check_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
 def granted_ttl(op: Claim, policy: Policy, resource: Resource | None) -> int:
     """The TTL of a claim, in seconds. A configured default is held to the limits like an option."""
     asked = op.ttl if op.ttl is not None or op.default_fits else op.default_ttl
-    return fit_ttl(asked, op.default_ttl, policy, resource)
+    try:
+        return fit_ttl(asked, op.default_ttl, policy, resource)
+    except PolicyRefused as refusal:
+        refusal.by_setting = op.ttl is None
+        raise
 
 
 def fit_ttl(asked: int | None, default: int, policy: Policy, resource: Resource | None) -> int:

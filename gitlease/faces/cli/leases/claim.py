@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gitlease.faces.cli.leases import claiming
-from gitlease.faces.cli.verb import LEASE_EXITS, resources_argument, verb
+from gitlease.faces.cli.verb import LEASE_EXITS, option, resources_argument, verb
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -50,8 +50,15 @@ their assignment, but never a live lease.""",
 @claiming.any_option
 @claiming.new_option
 @claiming.commit_option
+@option("-v", "verbose", is_flag=True, help="Also print the id of each lease.")
 def claim_verb(
-    call: Call, /, *, words: tuple[str, ...], paths: tuple[str, ...], **options: Any
+    call: Call,
+    /,
+    *,
+    words: tuple[str, ...],
+    paths: tuple[str, ...],
+    verbose: bool,
+    **options: Any,
 ) -> None:
     from gitlease.engine import claim
 
@@ -66,4 +73,4 @@ def claim_verb(
         wait=request.wait,
         on_wait=claiming.report_waiting(call, request.wait),
     )
-    claiming.answer_claim(call, answer, scope=request.scope)
+    claiming.answer_claim(call, answer, scope=request.scope, verbose=verbose)

@@ -160,8 +160,12 @@ def answer_claim(
     scope: str | None,
     more: dict[str, object] | None = None,
     also: Sequence[str] = (),
+    verbose: bool = False,
 ) -> None:
-    """Answer a claim, with ``more`` keys in the JSON and ``also`` these lines for people."""
+    """Answer a claim, with ``more`` keys in the JSON and ``also`` these lines for people.
+
+    ``verbose`` shows people the ids of the leases.
+    """
     from gitlease.faces import wire
 
     call.warnings += _warn_of_short_ttl(call, answer)
@@ -170,7 +174,7 @@ def answer_claim(
         answer,
         wire.claimed(answer) | (more or {}),
         next_steps=next_steps.after_claim(call, answer.leases, scope),
-        show=lambda: show_claimed(call, answer, also),
+        show=lambda: show_claimed(call, answer, also, verbose=verbose),
     )
 
 
@@ -190,13 +194,16 @@ def _warn_of_short_ttl(call: Call, answer: Answer) -> list[str]:
     ]
 
 
-def show_claimed(call: Call, answer: Answer, also: Sequence[str] = ()) -> None:
+def show_claimed(
+    call: Call, answer: Answer, also: Sequence[str] = (), *, verbose: bool = False
+) -> None:
     """Print the claimed leases, their former holders, edited files and notes."""
     now = call.now()
     for view in answer.leases:
         verb = "renewed your own" if view.renewals else "claimed"
-        left = f"{sentences.until(view, now)}, token {view.token}"
-        output.line(f"{verb} {sentences.named(view)} {left}")
+        left = f"{sentences.until(view, now)}, token {view.token}, holder {view.holder}"
+        id = f", lease {view.lease_id}" if verbose else ""
+        output.line(f"{verb} {sentences.named(view)} {left}{id}")
     for old in answer.displaced:
         output.line(f"{sentences.displaced(old)}{sentences.quoted(old.reason)}")
     if answer.written or answer.unassigned:
