@@ -71,8 +71,8 @@ def test_start_of_what_another_holds_hints_to_the_same_start_waiting(
     assert (ran.code, ran.json["error"]["next"]) == (
         1,
         [
-            "gitlease wait F001 --timeout 15m --scope parser",
-            "gitlease start F001 --wait 15m --scope parser --reason why",
+            "gitlease wait F001 --timeout 16m --scope parser",
+            "gitlease start F001 --wait 16m --scope parser --reason why",
         ],
     )
     waited = bob.run("set", "F001", "doing", "--wait", "5s")
