@@ -703,7 +703,7 @@ def test_a_push_that_lands_a_task_ends_its_lease(pair: Pair) -> None:
     goes_on(pair.jo.run("push", "-q"))
     until(lambda: pair.leases()["F001"].state == "completed", "the lease is completed")
     pair.kim.claim("src/api/")
-    until(lambda: any(pair.jo.private.rglob("inbox/*")), "jo will read of it")
+    until(lambda: any(pair.jo.private.rglob("words/*")), "jo will read of it")
     assert "F001 is done on origin/main" in pair.jo.gitlease("whoami").stderr + (
         pair.jo.gitlease("list").stderr
     )

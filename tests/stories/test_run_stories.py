@@ -489,7 +489,7 @@ def test_a_remote_that_stays_away_ends_the_command_before_the_lease(
     assert run.wait(LONG) == 125
     assert not lives(child)
     assert run.stderr is not None
-    assert "could not be renewed before it ran out" in run.stderr.read()
+    assert "could not be renewed before it expired" in run.stderr.read()
     if how == "gone":
         away.rename(bare)
     else:

@@ -124,7 +124,7 @@ def files(ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
     if head.startswith("/"):
         return []  # from the root of the repository, which a shell does not know
     try:
-        with os.scandir(os.path.join(ctx.find_root().obj.directory, head)) as entries:
+        with os.scandir(os.path.join(ctx.find_root().obj.directory, head) or ".") as entries:
             shown = [e for e in entries if e.name.startswith(name) and e.name != ".git"]
             return sorted(f"{prefix}{head}{e.name}{'/' if e.is_dir() else ''}" for e in shown)
     except OSError:
