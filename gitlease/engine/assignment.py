@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RECORD, FILE = "record", "file"
 GRANTED = frozenset({"claimed", "taken_over"})
-ENDED = frozenset({"released", "completed", "displaced"})
+ENDED = frozenset({"released", "completed", "displaced", "retired"})
 LOOKED_BACK = 5_000  # events of the audit trail that are read for decisions
 
 

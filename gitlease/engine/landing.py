@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Lease
 from gitlease.core.relation import Relation, relation
-from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE
+from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE, Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import MAX_RESOURCES, Answer
-from gitlease.engine.ledger_session import LedgerSession, Look
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import Snapshot
 
 OWN = (Relation.MINE, Relation.PARKED, Relation.MINE_LAPSED)
 NOTHING = Answer(status="completed", changed=False)
 
 
-def complete_landed(session: LedgerSession, *, ended: str | None = None) -> Answer:
+def complete_landed(
+    session: LedgerSession,
+    resources: Sequence[Resource] | None = None,
+    *,
+    ended: str | None = None,
+) -> Answer:
     """Complete the caller's leases of landed tasks, lapsed ones too; no task file changes.
+
+    ``resources``: only leases of these, without reading the records of all others.
 
     The remote is asked only if something has landed, by this clone's copy: first whether the very
     same leases are still there. A lease that ended meanwhile is among ``refused``; more leases than
     one step carries are left for the next time. ``ended`` is as in LandedWork.
     """
-    known = session.known_look()
-    own = _own_leases(session, known) if session.landed and known else []
+    own = _own_leases(session, resources) if session.landed is not None else []
     landed, branch = session.landed(own, ended=ended) if session.landed and own else ((), "")
     if not landed:
         return NOTHING
@@ -35,7 +42,7 @@ def complete_landed(session: LedgerSession, *, ended: str | None = None) -> Answ
     from gitlease.engine.transaction import fresh_id
 
     look, ids = session.look(), {lease.lease_id for lease in landed}
-    still = [x for x in _own_leases(session, look) if x.lease_id in ids][:MAX_RESOURCES]
+    still = [x for x in _own(session, look.head, look.leases) if x.lease_id in ids][:MAX_RESOURCES]
     if not still:
         return replace(NOTHING, warnings=look.warnings)
     operations = [
@@ -55,10 +62,15 @@ def complete_landed(session: LedgerSession, *, ended: str | None = None) -> Answ
     return replace(answer, warnings=warnings)
 
 
-def settle_landed(session: LedgerSession, *, ended: str | None = None) -> Answer:
+def settle_landed(
+    session: LedgerSession,
+    resources: Sequence[Resource] | None = None,
+    *,
+    ended: str | None = None,
+) -> Answer:
     """Complete landed leases before another verb; a failure is left for the next time."""
     try:
-        answer = complete_landed(session, ended=ended)
+        answer = complete_landed(session, resources, ended=ended)
     except GitleaseError as error:
         answer = replace(NOTHING, warnings=error.warnings)
     usual = session.store.warnings  # of the place itself, nothing new
@@ -83,12 +95,25 @@ def landed_for_others(session: LedgerSession, conflicts: Sequence[Lease]) -> tup
     )
 
 
-def _own_leases(session: LedgerSession, look: Look) -> list[Lease]:
+def _own_leases(session: LedgerSession, resources: Sequence[Resource] | None) -> list[Lease]:
+    """The caller's leases of tasks in this clone's copy."""
+    if resources is None:
+        known = session.known_look()
+        return [] if known is None else _own(session, known.head, known.leases)
+    head = session.store.known(session.layer)
+    if head is None or head.ledger is None:
+        return []
+    leases = [lease for resource in resources for lease in head.ledger.leases_of(resource)]
+    return _own(session, head, leases)
+
+
+def _own(session: LedgerSession, head: Snapshot, leases: Iterable[Lease]) -> list[Lease]:
+    moment = session.moment(head)
     return [
         lease
-        for lease in look.leases
+        for lease in leases
         if lease.edge  # only a task file can say that it is done
-        and relation(lease, session.actor, look.policy, look.moment) in OWN
+        and relation(lease, session.actor, head.policy, moment) in OWN
     ]
 
 

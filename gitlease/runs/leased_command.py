@@ -241,7 +241,9 @@ class LeasedCommand:
         if not granted:
             return ()
         ledger = at_the_end(self.place, {grant.lease_id for grant in granted})
-        landed = settle_landed(ledger, ended=ledger.actor.session)  # the command pushed it itself
+        landed = settle_landed(
+            ledger, [x.resource for x in granted], ended=ledger.actor.session
+        )  # the command pushed it itself
         ids = {lease.lease_id for lease in landed.leases}
         granted = [grant for grant in granted if grant.lease_id not in ids]
         if not granted:

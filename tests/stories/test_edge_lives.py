@@ -219,7 +219,7 @@ def test_scopes_of_a_task_share_its_paths_and_the_last_of_them_finishes_it(
     touched = [Touched("src/api/ui.py")]
     assert story.at(story.jo).guard.check(touched, strict=True).findings == ()
     overlap = refused(story, story.kim, scope="help", paths=("docs",))
-    assert overlap.message == f"F001: docs overlaps docs/ui of F001, which is held by {JO}"
+    assert overlap.message == f"docs of F001 overlaps docs/ui of F001, which is held by {JO}"
 
     first = service(story, story.kim).complete(F001, scope="parser" if named else None)
     assert [(x.scope, x.state) for x in first.leases] == [("parser", "completed")]
@@ -242,10 +242,10 @@ def test_a_conflict_through_paths_names_both(story: Story) -> None:
     claim(story, story.kim)
     held = refused(story, story.jo, "F002", paths=("src/**/limits.py",))
     assert held.message == (
-        f"F002: src/**/limits.py overlaps src/api of F001, which is held by {KIM}"
+        f"src/**/limits.py of F002 overlaps src/api of F001, which is held by {KIM}"
     )
     assert refused(story, story.jo, "src/api/x.py").message == (
-        f"src/api/x.py: src/api/x.py overlaps src/api of F001, which is held by {KIM}"
+        f"src/api/x.py overlaps src/api of F001, which is held by {KIM}"
     )
 
 

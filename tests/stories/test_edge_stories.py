@@ -121,7 +121,7 @@ def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_men
     git(story.two, "commit", "-qam", "merge: both work on it")
     assert LeaseService(story.at(story.two).ledger).claim([F001]).edge == "kept"
     assert LeaseService(story.at(story.two).ledger).release([F001]).edge == "removed"
-    assert story.assigned(story.two) == (ONE,)
+    assert story.assigned(story.two) == (), "w1's assignment ended with the takeover"
 
 
 def test_edges_of_different_tasks_merge(story: Story) -> None:
@@ -258,7 +258,7 @@ def test_a_release_returns_a_task_whose_edge_is_committed(
     elsewhere = story.one if door == "clone" else clones(1)[0]
     git(elsewhere, "config", "user.email", ONE)
     released = LeaseService(story.at(elsewhere).ledger).release([F001])
-    assert ("still names you" in str(released.warnings)) is (door == "clone")
+    assert "still names you" in str(released.warnings)
     (entry,) = story.at(story.two).queue.queue().entries
     assert (entry.claimable, entry.task.assigned, entry.task.outdated) == (True, (), (ONE,))
     assert LeaseService(story.at(story.two).ledger).claim([F001]).status == "claimed"

@@ -178,7 +178,7 @@ def test_who_wants_it_for_itself_is_refused_what_its_person_holds(
         assert refused["error"]["code"] == "held"
         assert refused["error"]["next"] == ["gitlease show F001"], "nobody waits for themselves"
         said = where.ask("claim", "F001", "--new").stderr
-        assert "hint: it is your own lease: gitlease release F001\n" in said
+        assert "hint: it is your own lease: gitlease renew F001\n" in said
 
 
 def test_the_next_task_is_never_one_that_its_person_holds(three: tuple[Desk, Desk, Desk]) -> None:

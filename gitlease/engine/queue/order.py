@@ -186,6 +186,11 @@ def carrying(tasks: Sequence[Task], around: Surroundings) -> list[Carry]:
             continue
         if any(people.is_mine(name, holder) for name in task.assigned):
             found[task.resource.key] = _carry(task, leases, around)
+        elif any(people.is_mine(name, holder) for name in task.outdated):
+            # The file here still names a holder from whom it was taken: they should learn of it.
+            carry = _carry(task, leases, around)
+            if carry.state is Carried.TAKEN_OVER:
+                found[task.resource.key] = carry
     by_key = {t.resource.key: t for t in tasks}
     for lease in around.leases:
         own = lease.state is State.ACTIVE and lease.same_holder(around.actor)
