@@ -126,7 +126,7 @@ class HookWorktree:
         new = dict.fromkeys(x for push in pushes for x in push.every if x not in known.on_main)
         bring = [x for x in new if not known.has(x)]
         there = known.anywhere.intersection(bring)
-        differs = self._differs(pushes) if there else None
+        differs = self._differs([x for x in pushes if there.intersection(x.every)])
         return tuple(
             PushedCommit(
                 tuple(t for t in x.touched if t.path in differs)
@@ -139,10 +139,11 @@ class HookWorktree:
         )
 
     def _differs(self, pushes: Sequence[Push]) -> frozenset[str] | None:
-        # The paths that a push changes where it lands; None if the remote's state is not here.
-        moved = [x for x in pushes if x.remote_oid and x.again]
+        # The paths that pushes change where they land; None if the remote's state is not here.
+        if not all(push.remote_oid for push in pushes):
+            return None
         with contextlib.suppress(Invalid):
-            each = (paths_between(self._repository, x.remote_oid, x.local_oid) for x in moved)
+            each = (paths_between(self._repository, x.remote_oid, x.local_oid) for x in pushes)
             return frozenset().union(*each)
         return None
 

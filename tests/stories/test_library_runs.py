@@ -133,7 +133,7 @@ thread.join()
 
 def test_a_lost_lease_stops_the_command_and_is_raised(jo: Desk) -> None:
     code = """
-own = [sys.executable, "-m", "gitlease", "release", "F01"]
+own = [sys.executable, "-m", "gitlease", "release", "F01", "--no-session"]
 import shlex
 refused(gitlease.LeaseLost, leases.run, ["sh", "-c", shlex.join(own) + "; sleep 60"], "F01")
 print(leases.warnings)

@@ -129,7 +129,7 @@ def test_a_repository_is_set_up(clone: Path, path_remote: Remote) -> None:
     assert made.settings_file == str(clone / ".gitlease.yaml")
     assert (made.layer, made.revision, made.place) == ("global", 1, leases.status().place)
     again = leases.init()
-    assert (again.settings_file, again.id, again.revision) == (None, made.id, 1)
+    assert (again.settings_file, again.id, again.revision) == (None, made.id, 2)
     with pytest.raises(gitlease.UsageError, match="exclude each other"):
         leases.init(undo_rollback=True, accept_rollback=True)
     git(clone, "remote", "set-url", "origin", str(clone / "nowhere"))

@@ -50,7 +50,6 @@ from gitlease.core.moves.operations import (
     Park,
     Release,
     Renew,
-    Restore,
     Retire,
     Retirement,
     RunOut,
@@ -298,9 +297,6 @@ LEGAL: dict[str, Callable[[Forge], Draft]] = {
         base=f.write(f.honest(wait_for("F103"))),
     ),
     "barrier": lambda f: f.honest(barrier()),
-    "going on after a rollback": lambda f: f.honest(
-        Restore(id=fresh(), actor=KIM, above=f.ledger().header.token + 9)
-    ),
     "step of which a part was refused": some_refused,
     "several steps": several_steps,
     "new ledger": lambda f: f.first(claim()),
