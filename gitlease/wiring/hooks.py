@@ -55,15 +55,13 @@ class HookContext:
             return False
         return self._start("beat")
 
-    def look_for_landed(self, *, after_push: bool = False) -> bool:
-        """Start a process that completes leases of landed tasks, if this run holds a task.
+    def look_for_landed(self) -> bool:
+        """Start a process that completes leases of tasks that this push lands, if any are held.
 
-        Git has no hook for the end of a push, so the process waits for git itself ``after_push``.
+        Git has no hook for the end of a push, so the process waits for git itself.
         """
         if not any(lease.edge for _, lease in self.guard.renewable()):
             return False
-        if not after_push:
-            return self._start("landed")
         from gitlease.git.processes import pushing_git
 
         pid, started = pushing_git()

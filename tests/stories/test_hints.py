@@ -17,7 +17,7 @@ STORIES = (
     *("holder_stories", "hook_stories", "hook_commits"),
 )
 LONG = 3_600  # seconds
-VERBS = {"claim", "dispatch", "done", "next", "queue", "release", "renew", "show", "wait"}
+VERBS = {"claim", "dispatch", "done", "next", "release", "renew", "show", "wait"}
 
 
 @pytest.mark.slow

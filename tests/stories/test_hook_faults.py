@@ -386,11 +386,13 @@ def test_what_is_damaged_here_is_made_anew_and_the_guard_still_guards(
     assert jo.commit("free.txt") == (0, [])
 
 
-def test_a_file_in_the_place_of_our_folder_stops_nothing(jo: Hooked) -> None:
+def test_a_file_in_the_place_of_our_folder_stops_only_what_is_held(jo: Hooked, kim: Path) -> None:
     shutil.rmtree(jo.own, ignore_errors=True)
     jo.own.write_text("x")
+    assert jo.commit("free.txt") == (0, [])
+    claim(kim, "src/auth/**")
     status, said = jo.commit()
-    assert (status, len(said)) == (0, 1), said
+    assert (status, len(said)) == (1, 2), said
 
 
 @HINDERED

@@ -714,13 +714,3 @@ def test_a_push_of_another_branch_ends_nothing(pair: Pair) -> None:
     goes_on(pair.jo.run("push", "-q", "origin", "HEAD:refs/heads/topic"))
     pair.jo.gitlease("hook", "landed")
     assert pair.leases()["F001"].state == "active"
-
-
-def test_a_pull_that_brings_the_work_ends_the_lease(pair: Pair) -> None:
-    finish(pair)
-    goes_on(pair.jo.run("push", "-q", "origin", "HEAD:refs/heads/topic"))
-    pair.kim.git("fetch", "-q", "origin", "topic")
-    pair.kim.git("push", "-q", "--no-verify", "origin", "FETCH_HEAD:main")
-    pair.jo.git("reset", "-q", "--hard", "HEAD~1")
-    goes_on(pair.jo.run("pull", "-q", "--no-rebase", "origin", "main"))
-    until(lambda: pair.leases()["F001"].state == "completed", "the lease is completed")

@@ -123,7 +123,7 @@ def pre_push(context: HookContext, args: Sequence[str]) -> int:
     report(context, decision, "push")
     if decision.blocked:
         return BLOCKED
-    context.look_for_landed(after_push=True)
+    context.look_for_landed()
     return 0
 
 
@@ -142,13 +142,6 @@ def post(context: HookContext, args: Sequence[str]) -> int:
         report_inbox(context)
     context.guard.refresh()
     context.start_beat()
-    return 0
-
-
-def post_merge(context: HookContext, args: Sequence[str]) -> int:
-    """Do so, and complete leases of tasks that a pull has brought as done."""
-    post(context, args)
-    context.look_for_landed()
     return 0
 
 
@@ -187,7 +180,7 @@ HOOKS: dict[str, Callable[[HookContext, Sequence[str]], int]] = {
     "commit-msg": commit_msg,
     "post-commit": post,
     "post-checkout": post,
-    "post-merge": post_merge,
+    "post-merge": post,
     "post-rewrite": post,
     "pre-push": pre_push,
 }
