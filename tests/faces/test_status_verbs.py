@@ -78,7 +78,7 @@ def test_start_of_what_another_holds_hints_to_the_same_start_waiting(
     waited = bob.run("set", "F001", "doing", "--wait", "5s")
     assert waited.code == 1
     assert "waiting up to 5s: F001 is held by ada@example.com" in waited.err
-    assert "hint: gitlease set F001 doing --wait 15m\n" in waited.err
+    assert "hint: gitlease set F001 doing --wait 16m\n" in waited.err
 
 
 def test_start_needs_a_task(ada: Desk) -> None:

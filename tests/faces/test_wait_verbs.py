@@ -311,7 +311,8 @@ def test_show_tells_who_waits_in_order(desks: tuple[Desk, Desk]) -> None:
         }
     ]
     assert list(shown[1]) == [
-        *("schema", "ok", "command", "leases", "task", "notes", "waiting", "warnings", "next"),
+        *("schema", "ok", "command", "leases", "task", "notes", "waiting", "ended"),
+        *("warnings", "next"),
     ]
     assert shown[2].splitlines()[-1] == line
     assert ada.ok("show", "F001", "--json").json["waiting"] == []
