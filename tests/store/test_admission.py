@@ -393,3 +393,16 @@ def test_command_line_says_how_to_go_on(clones: Clones, path_remote: Remote, for
     assert desk.document("status")["ledger"]["written_to"] == str(fork)
     assert desk.document("init", "--new-ledger")["ledger"]["recorded"]
     assert desk.document("claim", "F001")["status"] == "claimed"
+
+
+def test_init_writes_nothing_where_several_urls_would_get_it(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    ada = clones(1)[0]
+    for url in (str(fork), path_remote.url):
+        git(ada, "remote", "set-url", "--add", "--push", "origin", url)
+    with pytest.raises(Invalid):
+        door(ada).init()
+    assert not refs(fork)
+    git(ada, "config", "lease.remote", path_remote.url)  # as the hint says
+    assert door(ada).claim("F001").mine
