@@ -50,6 +50,7 @@ from gitlease.core.moves.operations import (
     Park,
     Release,
     Renew,
+    Restore,
     Retire,
     Retirement,
     RunOut,
@@ -297,6 +298,9 @@ LEGAL: dict[str, Callable[[Forge], Draft]] = {
         base=f.write(f.honest(wait_for("F103"))),
     ),
     "barrier": lambda f: f.honest(barrier()),
+    "an admin's going on after a rollback": lambda f: f.honest(
+        Restore(id=fresh(), actor=JO, above=f.ledger().header.token + 9), actor=JO
+    ),
     "step of which a part was refused": some_refused,
     "several steps": several_steps,
     "new ledger": lambda f: f.first(claim()),
