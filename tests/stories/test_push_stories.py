@@ -753,9 +753,10 @@ def test_where_git_is_told_to_push_instead_the_ledger_must_be_the_same(stage: St
     way.symlink_to(stage.remote.bare)
     stage.jo.git("config", f"url.{other}.pushInsteadOf", stage.remote.url)
     stage.jo.commits("docs/guide.md")
-    for name in ("origin", stage.remote.url):
-        with pytest.raises((AnotherLedger, UsageError)):  # the ledger is where git pushes
-            stage.jo.push(name, "main")
+    with pytest.raises(AnotherLedger, match="there is none at origin"):
+        stage.jo.push("origin", "main")  # the ledger is proven where git pushes
+    with pytest.raises(UsageError, match="the ledger is on origin, but this would push to"):
+        stage.jo.push(stage.remote.url, "main")
     assert tip(other, MAIN) == stage.main
     stage.jo.git("config", "--unset", f"url.{other}.pushInsteadOf")
     stage.jo.git("config", f"url.{way}.pushInsteadOf", stage.remote.url)
