@@ -483,8 +483,9 @@ def test_what_the_action_retires_it_pushes_too(tmp_path: Path) -> None:
     assert "is only in this clone: push it" in check.stderr
     shown = git(seat.bare, "show", "main:tasks/S1.md")
     assert "assigned: []" in shown
-    # A push that is refused fails the step.
-    (seat.root / "tasks/S1.md").write_text(TASK)
+    # A push that is refused fails the step. (What the ledger retired outranks an older edge of S1.)
+    (seat.root / "tasks/S2.md").write_text(TASK.replace("S1", "S2"))
+    git(seat.root, "add", ".")
     then = {"GIT_AUTHOR_DATE": "@1600000000 +0000", "GIT_COMMITTER_DATE": "@1600000000 +0000"}
     git(seat.root, "commit", "-qam", "again", env=then)
     git(seat.root, "push", "-q", "origin", "main")
