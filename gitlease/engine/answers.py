@@ -20,7 +20,6 @@ from gitlease.engine.ports import Written
 if TYPE_CHECKING:
     from gitlease.engine.queue.order import Carry, Entry
 
-STAYS = "stays: it belongs to a running command"
 MAX_RESOURCES = MAX_STEP  # of one command, which is one step
 
 
@@ -67,8 +66,9 @@ class Answer:
     ``bound`` are the ids of leases that its session bound for a time. ``displaced`` has the leases
     that were taken over, ``unassigned`` the names whose edges were. ``edge_in`` says where the
     caller's edge stands now: in the ledger's ``record``, a ``file``, or both. ``written`` has the
-    task file edits, ``notes`` those left for the next holder. ``at`` is the instant from which its
-    leases count, if the ledger was changed.
+    task file edits, ``notes`` those left for the next holder. ``stays`` names what an implicit end
+    left to running commands. ``at`` is the instant from which its leases count, if the ledger was
+    changed.
     """
 
     status: str
@@ -85,14 +85,14 @@ class Answer:
     max_ttl_seconds: int = 0
     max_park_seconds: int = 0
     changed: bool = True
+    stays: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     at: Instant | None = None
 
     @property
     def found_nothing(self) -> bool:
         """Whether there was nothing to end."""
-        stays = any(STAYS in text for text in self.warnings)
-        return not self.leases and not self.refused and not stays
+        return not self.leases and not self.refused and not self.stays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +207,7 @@ def joined(one: Answer, other: Answer) -> Answer:
         refused=one.refused + other.refused,
         capped_to_max=one.capped_to_max or other.capped_to_max,
         changed=one.changed or other.changed,
+        stays=tuple(dict.fromkeys(one.stays + other.stays)),
         warnings=tuple(dict.fromkeys(one.warnings + other.warnings)),
     )
 
@@ -219,9 +220,15 @@ def stopped(done: Answer, error: GitleaseError) -> Answer:
     )
 
 
-def staying(leases: Sequence[Lease]) -> tuple[str, ...]:
-    """Warnings about leases that an implicit end leaves to their runs."""
-    return tuple(f"{x.resource} {STAYS}" for x in leases)
+def leave_to_runs(answer: Answer, leases: Sequence[Lease]) -> Answer:
+    """The answer, with a warning for each lease that an implicit end leaves to its run."""
+    names = [str(lease.resource) for lease in leases]
+    messages = (f"{name} stays: it belongs to a running command" for name in names)
+    return replace(
+        answer,
+        stays=tuple(dict.fromkeys((*answer.stays, *names))),
+        warnings=tuple(dict.fromkeys((*answer.warnings, *messages))),
+    )
 
 
 def several(resources: Sequence[Resource], *, besides: int = 0) -> tuple[Resource, ...]:

@@ -19,8 +19,8 @@ from gitlease.engine.answers import (
     Answer,
     ClaimOptions,
     joined,
+    leave_to_runs,
     several,
-    staying,
     stopped,
 )
 from gitlease.engine.edges import Planned, changes_of
@@ -132,7 +132,7 @@ def release_all(
         look = session.look()
         mine = [x for x in look.leases if x.state is State.ACTIVE and x.answers_to(session.actor)]
         kept = session.of_live_runs(mine)
-        answer = Answer(status="released", changed=False, warnings=staying(kept))
+        answer = leave_to_runs(Answer(status="released", changed=False), kept)
         names = {x.resource for x in kept}  # the scopes of a resource are released together
         wanted = list(dict.fromkeys(x.resource for x in mine if x.resource not in names))
         for start in range(0, len(wanted), MAX_RESOURCES):

@@ -13,7 +13,7 @@ from gitlease.core.moves.operations import Extend, Grant, Renew
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import Answer, joined, several
-from gitlease.engine.landing import settle_landed
+from gitlease.engine.landing import settle_landed, settle_named
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.stepping import change, in_every
 from gitlease.engine.transaction import fresh_id
@@ -31,7 +31,7 @@ def renew(
     Raises LeaseLost or NotHolder if none of them can be renewed.
     """
     wanted = several(resources)
-    landed = _of(settle_landed(session, wanted), wanted, scope)
+    landed = _of(settle_named(session, wanted), wanted, scope)
     finished = {fold(view.resource) for view in landed.leases}
     operations = [
         Renew(id=fresh_id(), actor=session.actor, resource=r, scope=scope, ttl=ttl)
@@ -113,7 +113,7 @@ def extend(
 
     A lease of a landed task is completed instead.
     """
-    landed = _of(settle_landed(session, [resource]), [resource], scope)
+    landed = _of(settle_named(session, [resource]), [resource], scope)
     if landed.leases:
         return landed
     op = Extend(id=fresh_id(), actor=session.actor, resource=resource, seconds=seconds, scope=scope)

@@ -20,20 +20,25 @@ NOTHING = Answer(status="completed", changed=False)
 
 def complete_landed(
     session: LedgerSession,
-    resources: Sequence[Resource] | None = None,
+    leases: Iterable[Lease] | None = None,
     *,
     ended: str | None = None,
 ) -> Answer:
     """Complete the caller's leases of landed tasks, lapsed ones too; no task file changes.
 
-    ``resources``: only leases of these, without reading the records of all others.
+    ``leases``: only of these; None: of all in this clone's copy.
 
     The remote is asked only if something has landed, by this clone's copy: first whether the very
     same leases are still there. A lease that ended meanwhile is among ``refused``; more leases than
     one step carries are left for the next time. ``ended`` is as in LandedWork.
     """
-    own = _own_leases(session, resources) if session.landed is not None else []
-    landed, branch = session.landed(own, ended=ended) if session.landed and own else ((), "")
+    head = session.store.known(session.layer)
+    if session.landed is None or head is None or head.ledger is None:
+        return NOTHING
+    if leases is None:  # without reading the records of everybody else
+        leases = head.ledger.live()[0].of_person(session.actor.holder)
+    own = _own(session, head, leases)
+    landed, branch = session.landed(own, ended=ended) if own else ((), "")
     if not landed:
         return NOTHING
     # Not at the top: readers come here too, and change nothing as a rule.
@@ -64,17 +69,43 @@ def complete_landed(
 
 def settle_landed(
     session: LedgerSession,
-    resources: Sequence[Resource] | None = None,
+    leases: Iterable[Lease] | None = None,
     *,
     ended: str | None = None,
 ) -> Answer:
     """Complete landed leases before another verb; a failure is left for the next time."""
     try:
-        answer = complete_landed(session, resources, ended=ended)
+        answer = complete_landed(session, leases, ended=ended)
     except GitleaseError as error:
         answer = replace(NOTHING, warnings=error.warnings)
     usual = session.store.warnings  # of the place itself, nothing new
     return replace(answer, warnings=tuple(x for x in answer.warnings if x not in usual))
+
+
+def settle_named(
+    session: LedgerSession, resources: Iterable[Resource], *, ended: str | None = None
+) -> Answer:
+    """Do so for leases of these resources."""
+    try:
+        head = session.store.known(session.layer)
+        ledger = head.ledger if head is not None else None
+        leases = [x for r in resources for x in ledger.leases_of(r)] if ledger else []
+    except GitleaseError:  # a damaged record, which the verb itself reports
+        return NOTHING
+    return settle_landed(session, leases, ended=ended)
+
+
+def settle_for_reader(layers: Sequence[LedgerSession]) -> tuple[str, ...]:
+    """Do so before a verb that reads every record anyway, in these layers; return messages."""
+    messages: list[str] = []
+    for session in layers:
+        try:
+            look = session.known_look()
+        except GitleaseError:  # the verb itself reports it
+            continue
+        if look is not None:
+            messages += settle_landed(session, look.leases).warnings
+    return tuple(messages)
 
 
 def landed_for_others(session: LedgerSession, conflicts: Sequence[Lease]) -> tuple[str, ...]:
@@ -93,18 +124,6 @@ def landed_for_others(session: LedgerSession, conflicts: Sequence[Lease]) -> tup
         f"{lease.resource} is done on {branch}; {lease.holder}'s clone has not seen it yet"
         for lease in landed
     )
-
-
-def _own_leases(session: LedgerSession, resources: Sequence[Resource] | None) -> list[Lease]:
-    """The caller's leases of tasks in this clone's copy."""
-    if resources is None:
-        known = session.known_look()
-        return [] if known is None else _own(session, known.head, known.leases)
-    head = session.store.known(session.layer)
-    if head is None or head.ledger is None:
-        return []
-    leases = [lease for resource in resources for lease in head.ledger.leases_of(resource)]
-    return _own(session, head, leases)
 
 
 def _own(session: LedgerSession, head: Snapshot, leases: Iterable[Lease]) -> list[Lease]:

@@ -14,7 +14,7 @@ from gitlease.core.moves.operations import EndSession, Grant, Park, RunOut, Unbi
 from gitlease.core.moves.parking import PARKED, RELEASED, RUN_OUT
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
-from gitlease.engine.answers import Answer, joined, several, staying, stopped
+from gitlease.engine.answers import Answer, joined, leave_to_runs, several, stopped
 from gitlease.engine.intents import ENDED
 from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.stepping import change, change_with_edges, in_every
@@ -229,7 +229,7 @@ def _end_all(
         found = [] if look is None else select(look)
         if kept := session.of_live_runs(found) if spares else []:
             found = [x for x in found if x not in kept]
-            done = replace(done, warnings=tuple(dict.fromkeys((*done.warnings, *staying(kept)))))
+            done = leave_to_runs(done, kept)
         left = [x for x in found if _is_own(session, x) and x.lease_id not in tried][:AT_ONCE]
         if left:
             tried |= {x.lease_id for x in left}

@@ -20,7 +20,7 @@ from gitlease.core.resources.resource import Resource, word_anywhere
 from gitlease.engine import end
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
-from gitlease.engine.landing import settle_landed
+from gitlease.engine.landing import settle_named
 from gitlease.engine.sessions import give_back, run_out, unbind
 from gitlease.git.query import without_secrets
 from gitlease.git.repository import TIMEOUT
@@ -241,7 +241,7 @@ class LeasedCommand:
         if not granted:
             return ()
         ledger = at_the_end(self.place, {grant.lease_id for grant in granted})
-        landed = settle_landed(
+        landed = settle_named(
             ledger, [x.resource for x in granted], ended=ledger.actor.session
         )  # the command pushed it itself
         ids = {lease.lease_id for lease in landed.leases}

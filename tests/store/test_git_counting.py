@@ -34,6 +34,7 @@ from support.workers import Workers
 
 from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, Rollback, Unavailable
 from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.landing import settle_landed
 from gitlease.faces.library.leases import Leases
 from gitlease.store import transport, tree
 
@@ -1028,3 +1029,25 @@ def test_the_record_in_the_ref_is_readable_by_a_person(path_remote: Remote, clon
     assert "resource: F001" in text
     assert 'reason: "rate limits: no, really"' in text
     assert parse_resource("F001").text in git(path_remote.bare, "log", "-1", "--format=%s", REF)
+
+
+def test_landed_work_is_looked_for_among_own_leases(
+    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow(path_remote.bare, 10_000)
+    jo, kim = clones(2)
+    leases = door(jo)
+    leases.claim("F001")
+    settle_landed(leases._ledger)
+    door(kim).claim("F002")
+    leases.renew("F001")
+    read = []
+    real = tree.read_file
+
+    def counting(objects: Any, entry: Any, limit: int) -> bytes:
+        read.append(entry)
+        return real(objects, entry, limit)
+
+    monkeypatch.setattr(tree, "read_file", counting)
+    settle_landed(leases._ledger)
+    assert len(read) < 40

@@ -283,10 +283,9 @@ class Call:
 
     def end_landed(self) -> None:
         """Complete the caller's leases of tasks that are done on the main branch."""
-        from gitlease.engine.landing import settle_landed
+        from gitlease.engine.landing import settle_for_reader
 
-        for space in self.workspace.in_use:
-            self.warnings += settle_landed(space.ledger).warnings
+        self.warnings += settle_for_reader([space.ledger for space in self.workspace.in_use])
 
     def note_carried(self, views: Iterable[LeaseView]) -> None:
         """Record which of the person's own leases this session uses or was shown."""
