@@ -34,7 +34,8 @@ class Task:
     that of the assigned field (or the first line), for messages. ``exempt``: a label or a field
     says that its claims are never called stale. ``outdated`` has the names in the file whose
     assignment the ledger ended since; they are not among the assigned. ``records`` has the names
-    of those to whom the ledger's records assign it.
+    of those to whom the ledger's records assign it. ``ref``: what has it where the work tree lacks
+    it (a branch, or the index).
     """
 
     resource: Resource
@@ -51,6 +52,7 @@ class Task:
     exempt: bool = False
     outdated: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
+    ref: str = ""
 
     @property
     def everyone(self) -> dict[str, str]:

@@ -17,7 +17,7 @@ from gitlease.core.policy import reads_as_issue
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.ports import TaskChange, TaskFiles, TaskList, TaskProblem
+from gitlease.engine.ports import INDEX, TaskChange, TaskFiles, TaskList, TaskProblem
 
 T = TypeVar("T", bound=Hashable)
 NEAR = 3  # suggestions for an unknown name
@@ -118,6 +118,46 @@ class Edges:
         found = self.files.read(ref)
         return replace(found, tasks=tuple(self._current(task, ref) for task in found.tasks))
 
+    def everywhere(self) -> TaskList:
+        """The tasks of the work tree, and what the index, HEAD and the default branch add to them.
+
+        A task is that of the first place that has it. Done, or assigned to others, on the default
+        branch counts as it does here, unless the ledger has a newer record of the caller's own.
+        """
+        found = self.files.read()
+        tasks = {t.resource.key: self._current(t) for t in found.tasks}
+        broken = {key for problem in found.problems for key in problem.keys}
+        for ref, listed in self.files.elsewhere(found):
+            for task in listed.tasks:
+                key = task.resource.key
+                if key not in tasks and key not in broken:
+                    tasks[key] = self._away(task, ref)
+                elif key in tasks and _is_branch(ref):
+                    tasks[key] = self._joined(tasks[key], task, ref)
+        return replace(found, tasks=tuple(tasks.values()), nothing="" if tasks else found.nothing)
+
+    def _away(self, task: Task, ref: str) -> Task:
+        task = replace(self._current(task, ref), ref=ref)
+        if not self._is_older(task, ref):
+            return task
+        others = tuple(x.name for x in self.rules.people.others(task.assigned, self.holder))
+        kept = tuple(x for x in task.assigned if x not in others)
+        progress = Progress.TODO if task.is_done else task.progress
+        return replace(task, assigned=kept, outdated=(*task.outdated, *others), progress=progress)
+
+    def _joined(self, here: Task, there: Task, ref: str) -> Task:
+        there = self._current(there, ref)
+        people, holder = self.rules.people, self.holder
+        others = [x.name for x in people.others(there.assigned, holder) if not there.is_done]
+        others = [x for x in others if not any(same_name(x, y) for y in here.assigned)]
+        finished = there.is_done and not here.is_done
+        if not (others or finished) or self._is_older(there, ref):
+            return here
+        if finished:
+            return replace(here, progress=Progress.DONE, status=there.status)
+        kept = [x for x in here.assigned if not people.is_mine(x, holder)]
+        return replace(here, assigned=(*kept, *others))
+
     def _current(self, task: Task, ref: str | None = None) -> Task:
         gone = self.outranked(task, ref) if task.assigned else ()
         if not gone:
@@ -142,7 +182,7 @@ class Edges:
         again = self.recorded(options.commit)
         for resource in resources:
             task = known.task(resource, lenient=options.any_name)
-            away = self._elsewhere(resource, known)
+            away = self._elsewhere(resource, task)
             if not options.reopen:
                 self._check_open_elsewhere(away)
             if task is not None:
@@ -215,14 +255,16 @@ class Edges:
         """
         known = self._known(resources)
         plans = [self._ended(r, known, status, keep_status) for r in resources]
-        return [self._with_elsewhere(p, self._elsewhere(p.resource, known)) for p in plans]
+        if status is None:
+            return plans  # what is released protects nobody
+        return [self._with_elsewhere(p, self._elsewhere(p.resource, p.task)) for p in plans]
 
     def unknown(self, resources: Sequence[Resource]) -> dict[Resource, NotFound]:
         """The refusals of names that resemble a task but are not one, if names must be tasks."""
         known = self._known(resources)
         names = [r for r in resources if known.required and not r.is_path]
         others = [r for r in names if known.task(r, lenient=True) is None]
-        others = [r for r in others if not self._elsewhere(r, known)]
+        others = [r for r in others if not self._elsewhere(r, None)]
         refused = {r: known.unknown(r) for r in others}
         return {r: refusal for r, refusal in refused.items() if refusal.hints}
 
@@ -280,18 +322,15 @@ class Edges:
         """Whether edges are recorded as a commit: the option, else the setting."""
         return self.rules.commit if commit is None else commit
 
-    def _elsewhere(self, resource: Resource, known: _Known) -> list[tuple[str, Task]]:
-        """A task as branches have it: the default one, and HEAD if the work tree lacks it.
+    def _elsewhere(self, resource: Resource, here: Task | None) -> list[tuple[str, Task]]:
+        """A task as the default branch has it, and the index and HEAD if the work tree lacks it.
 
-        Absence in a work tree proves nothing: it may be sparse, or behind. Nothing is asked where
-        the project has no tasks here, and what the caller did since is not called into question.
+        Absence in a work tree proves nothing: it may be sparse, or behind. What the caller did
+        since is not called into question.
         """
-        if resource.is_path or not (known.required or self.files.is_sparse()):
-            return []
-        here = known.task(resource, lenient=True)
         found = []
-        for ref in self.files.branches():
-            if ref == "HEAD" and here is not None:
+        for ref in () if resource.is_path else self.files.places():
+            if here is not None and not _is_branch(ref):
                 continue
             try:
                 task = find_task(self.files.read(ref), resource, lenient=True)
@@ -310,7 +349,7 @@ class Edges:
         for ref, task in away:
             if task.is_done:
                 raise PolicyRefused(
-                    f"{task.resource} is done, says {task.file} on {_branch(ref)}",
+                    f"{task.resource} is done, says {task.file} on {place_of(ref)}",
                     resource=task.resource.text,
                     hints=("to claim a finished task again, use --reopen",),
                 )
@@ -324,7 +363,7 @@ class Edges:
             for one in () if task.is_done else self.rules.people.others(task.assigned, self.holder):
                 if not any(same_name(one.name, known.name) for known in others):
                     others.append(one)
-                    branch = branch or _branch(ref)
+                    branch = branch or place_of(ref)
         lacks = away[0][1] if planned.task is None else None
         return replace(planned, others=tuple(others), away=lacks, branch=branch)
 
@@ -389,8 +428,13 @@ class Edges:
         return _Known(found, self.requires_tasks(found), self._current)
 
 
-def _branch(ref: str) -> str:
-    return ref.removeprefix("refs/remotes/")
+def _is_branch(ref: str) -> bool:
+    return ref not in (INDEX, "HEAD")
+
+
+def place_of(ref: str) -> str:
+    """A place of task files beside the work tree, as messages name it."""
+    return "the index" if ref == INDEX else ref.removeprefix("refs/remotes/")
 
 
 def _assignment_prefix(task: Task) -> str:

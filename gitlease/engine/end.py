@@ -27,7 +27,7 @@ from gitlease.engine.edges import Planned, changes_of
 from gitlease.engine.intents import COMPLETED, ENDED, PART
 from gitlease.engine.intents import RETIRED as GOAL
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Written
+from gitlease.engine.ports import INDEX, Written
 from gitlease.engine.stepping import change_with_edges, in_every
 from gitlease.engine.transaction import fresh_id
 
@@ -98,7 +98,8 @@ def _still_named(session: LedgerSession, planned: Sequence[Planned]) -> tuple[st
     """Warnings about committed task files that still assign what was released to the caller."""
     edges, warnings = session.edges, []
     wanted = {p.resource.key for p in planned if p.task is not None}
-    for ref in reversed(edges.files.branches()) if wanted else ():
+    places = reversed(edges.files.places()) if wanted else ()
+    for ref in (x for x in places if x != INDEX):
         try:
             tasks = edges.files.read(ref).tasks
         except GitleaseError:  # no commit yet, say

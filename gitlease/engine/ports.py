@@ -400,6 +400,9 @@ class LandedWork(Protocol):
         ...
 
 
+INDEX = ":"  # the name of the index among refs
+
+
 class TaskFiles(Protocol):
     """The task files of one work tree, and of any ref of its repository.
 
@@ -409,18 +412,21 @@ class TaskFiles(Protocol):
     def read(self, ref: str | None = None) -> TaskList:
         """Every task of the work tree, or of a ref. Raises NotFound for an unknown ref."""
 
-    def branches(self) -> Sequence[str]:
-        """The refs whose task files count beside the work tree: HEAD, and the default branch of
-        the remote as it was last fetched."""
+    def places(self) -> Sequence[str]:
+        """What else has task files that count, to be read like refs: the index, HEAD, and the
+        default branch of the remote as it was last fetched. Nothing without a work tree."""
+
+    def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
+        """The tasks of these places that the work tree, whose tasks are ``here``, may lack.
+
+        Of the default branch also those that HEAD has otherwise.
+        """
 
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         """When the file of a task, in the work tree or at a ref, began to name somebody, in ms.
 
         None if nobody can tell. Without a name: when the file changed last.
         """
-
-    def is_sparse(self) -> bool:
-        """Whether the work tree may lack files of its own commit."""
 
     def was_moved(self, task: Task, message: str) -> bool:
         """Whether a claim put this task in progress, here or in a commit whose message begins with

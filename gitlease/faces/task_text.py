@@ -70,6 +70,7 @@ def unassigned(answer: Answer, people: People) -> list[str]:
 
 def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
     """Return why a task cannot be claimed, or that it is parked. ``view`` is its lease."""
+    from gitlease.engine.edges import place_of
     from gitlease.engine.queue.order import WhyNot
 
     task = entry.task
@@ -81,6 +82,8 @@ def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
         return "done" if task.is_done or view is None else f"completed by {view.holder}"
     if entry.why_not is WhyNot.STATUS:
         return f"status {printable(task.status.strip())} is not in tasks.statuses"
+    if entry.why_not is WhyNot.ELSEWHERE:
+        return f"not in this checkout, but in {place_of(task.ref)}"
     if entry.why_not is WhyNot.ASSIGNED or view is None:
         return f"assigned to {entry.who}"
     if entry.why_not is WhyNot.YOURS:

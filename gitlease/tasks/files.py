@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
-from gitlease.engine.ports import Intent, TaskChange, TaskList, Written
+from gitlease.engine.ports import INDEX, Intent, TaskChange, TaskList, Written
 from gitlease.git.files import drop_leftovers
 from gitlease.git.local_lock import exclusive
 from gitlease.git.repository import TIMEOUT, Repository, is_on
@@ -82,8 +82,10 @@ class GitTaskFiles:
     def read(self, ref: str | None = None) -> TaskList:
         root = self._repository.toplevel
         if ref is not None:
-            from gitlease.tasks.tree import RefTree
+            from gitlease.tasks.tree import IndexTree, RefTree
 
+            if ref == INDEX:
+                return self._reader.read(IndexTree(self._repository, self._wanted), "refs")
             return self._reader.read(RefTree(self._repository, ref, self._wanted), "refs")
         if root is None:
             return TaskList()
@@ -91,17 +93,54 @@ class GitTaskFiles:
             return TaskList(nothing=why_no_task(self._tasks))
         return self._reader.read(WorkTree(root, self._wanted), _tree_name(root))
 
-    def branches(self) -> Sequence[str]:
+    def places(self) -> Sequence[str]:
+        if self._repository.toplevel is None or not self._may_be_elsewhere():
+            return ()
         main = self._main()
-        return ("HEAD",) if main is None else ("HEAD", main)
+        return (INDEX, "HEAD") if main is None else (INDEX, "HEAD", main)
 
-    def is_sparse(self) -> bool:
+    def _may_be_elsewhere(self) -> bool:
+        # Where nothing here is a task, one look at folders spares the rest.
+        if self._is_sparse() or self.exist():
+            return True
+        from gitlease.git.query import OFFLINE
+
+        folders = self._wanted.folders()
+        if not all(folders):
+            return True
+        repository = self._repository
+        branches = [f"refs/remotes/{x}/" for x in repository.remote_names()]
+        places = ["HEAD", *(x + y for x in branches for y in ("HEAD", "main", "master"))]
+        asked = "".join(f"{x}:{y}\n" for x in places for y in folders if "\n" not in x + y)
+        words = (f"--git-dir={repository.git_dir}", "cat-file", "--batch-check=%(objecttype)")
+        said = run_git(
+            words,
+            cwd=repository.git_dir,
+            timeout=TIMEOUT,
+            env=OFFLINE,
+            repository=True,
+            words=asked,
+        )
+        lines = said.out.splitlines()
+        return said.code != 0 or b"tree" in lines or b"blob" in lines
+
+    def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
+        if self._repository.toplevel is None:
+            return ()
+        from gitlease.tasks.elsewhere import tasks_elsewhere
+
+        main, sparse = self._main(), self._is_sparse()
+        return tasks_elsewhere(
+            self._repository, self._reader, self._wanted, here, main, sparse=sparse
+        )
+
+    def _is_sparse(self) -> bool:
         return is_on(self._repository.config.get("core.sparsecheckout"))
 
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         from gitlease.tasks.since import assigned_since
 
-        return assigned_since(self._repository, task, name, ref)
+        return assigned_since(self._repository, task, name, None if ref == INDEX else ref)
 
     def was_moved(self, task: Task, message: str) -> bool:
         from gitlease.tasks.moved import was_moved, was_set

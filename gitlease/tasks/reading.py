@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gitlease.core.edge import Task
 from gitlease.core.frozen import replace
@@ -27,16 +27,23 @@ class TaskReader:
         self._folder = folder
         self._caches: dict[str, TaskCache] = {}
 
-    def read(self, place: TaskPlace, name: str) -> TaskList:
-        """Every task of a place; ``name`` is that of its cache. Raises Invalid for too many."""
-        with doing("reading task files"):
-            return self._read(place, self._cache(name))
+    def read(
+        self, place: TaskPlace, name: str, only: Iterable[FoundFile] | None = None
+    ) -> TaskList:
+        """Every task of a place, or those of some finds; ``name`` is that of its cache.
 
-    def _read(self, place: TaskPlace, cache: TaskCache) -> TaskList:
+        Raises Invalid for too many.
+        """
+        with doing("reading task files"):
+            return self._read(place, self._cache(name), only)
+
+    def _read(
+        self, place: TaskPlace, cache: TaskCache, only: Iterable[FoundFile] | None
+    ) -> TaskList:
         values: dict[str, Value] = {}
         links: list[FoundFile] = []
         problems: list[TaskProblem] = []
-        for found in walk(place, cache):
+        for found in walk(place, cache) if only is None else only:
             if found.kind is FileKind.PROBLEM:
                 problems.append(problem_of(found.path, found.message))
             elif found.kind is FileKind.LINK:

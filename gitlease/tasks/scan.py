@@ -12,6 +12,7 @@ import time
 from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import cache
+from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
 
 from gitlease.core.errors import Invalid, UsageError, shown
@@ -101,6 +102,10 @@ class Wanted:
         self._done = tuple(_rule(text, done=True) for text in tasks.completed)
         self.rules: Rules = files + self._done
 
+    def folders(self) -> list[str]:
+        """The folders with the task files, as written: ``""`` where they may lie in any."""
+        return [_literal(rule.pattern.text) for rule in self.rules]
+
     def covers(self, path: str) -> bool:
         """Whether a file is called a task file, and is none of our own half-written ones."""
         own = path.rpartition("/")[2].startswith(OWN)
@@ -116,6 +121,11 @@ class Wanted:
             f"{printable(text)} in tasks.files covers more than {MAX_FILES} files",
             hints=("name the folder of the task files in .gitlease.yaml",),
         )
+
+
+def _literal(text: str) -> str:
+    kept = takewhile(lambda x: not any(c in x for c in "*?[\\"), text.strip("/").split("/"))
+    return "/".join(kept)
 
 
 @cache

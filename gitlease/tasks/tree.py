@@ -10,6 +10,7 @@ import contextlib
 import os
 import posixpath
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid, NotFound, shown
 from gitlease.git.files import Unreadable
@@ -25,6 +26,9 @@ from gitlease.git.query import ask
 from gitlease.git.repository import Repository
 from gitlease.tasks.scan import MAX_BYTES, Content, FileKind, FoundFile, Listed, Wanted
 
+if TYPE_CHECKING:
+    import pygit2
+
 MAX_TREE = 16 * 1024 * 1024  # bytes of one folder
 MAX_ENTRIES = 2_000_000  # of all folders: the same one may lie in many places
 MAX_LINK = 4096
@@ -37,17 +41,20 @@ class RefTree:
 
     def __init__(self, repository: Repository, ref: str, wanted: Wanted) -> None:
         self.wanted = wanted
-        self._objects, root = _objects_and_root(repository, ref)
-        self._folders, self._files, self._entries = {"": root}, dict[str, str](), 0
+        self._objects, self.root = _objects_and_root(repository, ref)
+        self._folders, self._files, self._entries = {"": self.root}, dict[str, str](), 0
 
     def entries(self, folder: str) -> Iterator[Listed]:
-        tree = read_tree(self._objects, self._folders[folder], MAX_TREE)
+        tree = self._tree(folder)
         self._entries += len(tree)
         if self._entries > MAX_ENTRIES:
             raise Invalid(f"there are more than {MAX_ENTRIES} files and folders to look at")
         return (
             self._listed(folder, entry) for entry in tree if not _is_impossible_name(entry.name)
         )
+
+    def _tree(self, folder: str) -> list[TreeEntry]:
+        return read_tree(self._objects, self._folders[folder], MAX_TREE)
 
     def _listed(self, folder: str, entry: TreeEntry) -> Listed:
         path = f"{folder}/{entry.name}" if folder else entry.name
@@ -74,6 +81,34 @@ class RefTree:
         return None, b""
 
 
+class IndexTree(RefTree):
+    """The files of the index, in which a sparse checkout has what its work tree lacks."""
+
+    def __init__(self, repository: Repository, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self._objects = _objects(repository)[0]
+        self._files, self._folders, self._entries = dict[str, str](), dict[str, str](), 0
+        self._trees: dict[str, dict[str, TreeEntry]] = {}
+        heads = ["/".join(rule.pattern.head) for rule in wanted.rules]
+        places = [f":(top,icase,literal){x}" for x in heads] if all(heads) else []
+        said = ask(repository, "ls-files", "-s", "-z", "--", *places)
+        for line in said.out.split(b"\0")[:-1] if said.code == 0 else ():
+            about, _, path = line.partition(b"\t")
+            mode, oid, stage = about.decode().split()
+            if stage in ("0", "2"):  # of an unmerged file, one's own side
+                self._add(os.fsdecode(path), TreeEntry("", int(mode, 8), oid))
+
+    def _add(self, path: str, entry: TreeEntry) -> None:
+        folder, _, name = path.rpartition("/")
+        self._trees.setdefault(folder, {})[name] = entry._replace(name=name)
+        if folder and folder not in self._folders:
+            self._folders[folder] = ""
+            self._add(folder, TreeEntry("", _TREE, ""))
+
+    def _tree(self, folder: str) -> list[TreeEntry]:
+        return list(self._trees.get(folder, {}).values())
+
+
 def _is_impossible_name(name: str) -> bool:
     return name in ("", ".", "..") or "/" in name or name.lower() == ".git"
 
@@ -81,22 +116,29 @@ def _is_impossible_name(name: str) -> bool:
 def _objects_and_root(repository: Repository, ref: str) -> tuple[GitObjects, str]:
     if not ref or ref.startswith("-") or not ref.isprintable():
         raise _no_ref(ref)
-    from gitlease.git.libgit2 import open_bare
-
-    repo = open_bare(repository.git_dir)
-    if repo is None:  # a format of objects or refs that only git knows
+    objects, repo = _objects(repository)
+    if repo is None:
         words = ("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}^{{tree}}")
         said = ask(repository, *words)
         if said.code != 0:
             raise _no_ref(ref)
-        return BatchObjects(repository), said.out.decode().strip()
+        return objects, said.out.decode().strip()
     import pygit2
 
     try:
         commit = repo.revparse_single(f"{ref}^{{commit}}").peel(pygit2.Commit)
-        return LibraryObjects(repo), str(commit.tree_id)
+        return objects, str(commit.tree_id)
     except (pygit2.GitError, KeyError, ValueError):
         raise _no_ref(ref) from None
+
+
+def _objects(repository: Repository) -> tuple[GitObjects, pygit2.Repository | None]:
+    from gitlease.git.libgit2 import open_bare
+
+    repo = open_bare(repository.git_dir)
+    if repo is None:  # a format of objects or refs that only git knows
+        return BatchObjects(repository), None
+    return LibraryObjects(repo), repo
 
 
 def _no_ref(ref: str) -> NotFound:

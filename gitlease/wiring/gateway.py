@@ -84,11 +84,11 @@ class _ReadOnly:
             known = self._read = now, self._files.read()
         return known[1]
 
-    def branches(self) -> Sequence[str]:
-        return self._files.branches()
+    def places(self) -> Sequence[str]:
+        return self._files.places()
 
-    def is_sparse(self) -> bool:
-        return self._files.is_sparse()
+    def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
+        return self._files.elsewhere(here)
 
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         return self._files.assigned_since(task, name, ref)

@@ -11,11 +11,11 @@ from support.remotes import Remote
 from support.repos import commit_file, git, run_git
 from support.service import LeaseService
 
-from gitlease.core.errors import Invalid, LeaseHeld, NotFound, PolicyRefused
+from gitlease.core.errors import Invalid, LeaseHeld, NotFound, NothingLeft, PolicyRefused
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine import claim
 from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.queue.order import Carried
+from gitlease.engine.queue.order import Carried, WhyNot
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 F001 = parse_resource("F001")
@@ -189,7 +189,8 @@ def test_a_ref_is_read_without_a_checkout(story: Story) -> None:
     git(story.two, "switch", "-qc", "elsewhere")
     git(story.two, "rm", "-q", "tasks/F001.md")
     git(story.two, "commit", "-qm", "no tasks here")
-    assert story.at(story.two).queue.queue().entries == ()
+    (entry,) = story.at(story.two).queue.queue().entries
+    assert (entry.why_not, entry.task.ref) == (WhyNot.ELSEWHERE, "refs/remotes/origin/main")
     (entry,) = story.at(story.two).queue.queue(ref="origin/main").entries
     assert entry.task.title == "rate limits"
     with pytest.raises(NotFound, match="nowhere"):
@@ -303,3 +304,55 @@ def test_a_branch_protects_what_the_checkout_lacks(story: Story) -> None:
     assert service.claim([done]).status == "renewed", "the ledger's record is newer"
     taken = ClaimOptions(takeover=True, reason="away")
     assert service.claim([assigned], taken).status == "taken_over"
+
+
+def test_what_only_main_says_counts_in_every_view(story: Story) -> None:
+    """A stale checkout, one that is sparse, and one without any task."""
+    one, two = story.one, story.two
+    done, theirs, new = (parse_resource(name) for name in ("F001", "F002", "F003"))
+    text = TASK.replace("F001", "F002")
+    commit_file(one, "tasks/F002.md", text, "a task")
+    git(one, "push", "-q", "origin", "HEAD:main")
+    git(two, "pull", "-q", "origin", "main")
+    commit_file(one, "tasks/F002.md", text.replace("[]", f"[{ONE}]"), "assign")
+    commit_file(one, "tasks/F001.md", TASK.replace("status: todo", "status: done"), "finish")
+    commit_file(one, "tasks/F003.md", TASK.replace("F001", "F003"), "a new task")
+    git(one, "push", "-q", "origin", "HEAD:main")
+    git(two, "fetch", "-q", "origin")
+
+    def states() -> dict[str, WhyNot | None]:
+        return {str(x.task.resource): x.why_not for x in story.at(two).queue.queue().entries}
+
+    expected = {"F001": WhyNot.DONE, "F002": WhyNot.ASSIGNED, "F003": WhyNot.ELSEWHERE}
+    assert states() == expected
+    with pytest.raises(NothingLeft):
+        story.at(two).queue.claim_next(ClaimOptions())
+    git(two, "sparse-checkout", "set", "src")
+    assert states() == expected
+    git(two, "sparse-checkout", "disable")
+    git(two, "switch", "-q", "--orphan", "bare")
+    assert states() == expected
+    entry = story.at(two).queue.find(theirs).entry
+    assert entry is not None
+    assert (entry.task.ref, entry.who) == ("refs/remotes/origin/main", ONE)
+    service = LeaseService(story.at(two).ledger)
+    with pytest.raises(PolicyRefused):
+        service.claim([done])
+    with pytest.raises(LeaseHeld):
+        service.claim([theirs])
+    assert service.claim([new]).edge_in == ("record",)
+    assert states() == expected | {"F003": WhyNot.YOURS}
+
+
+def test_a_task_that_only_the_index_has(story: Story) -> None:
+    clone = story.one
+    path = clone / "tasks/F002.md"
+    path.write_text(TASK.replace("F001", "F002").replace("[]", f"[{TWO}]"), encoding="utf-8")
+    git(clone, "add", "tasks")
+    path.unlink()
+    (clone / "tasks/F001.md").unlink()
+    states = {str(x.task.resource): x.why_not for x in story.at(clone).queue.queue().entries}
+    assert states == {"F001": WhyNot.ELSEWHERE, "F002": WhyNot.ASSIGNED}
+    with pytest.raises(LeaseHeld) as refused:
+        LeaseService(story.at(clone).ledger).claim([parse_resource("F002")])
+    assert "the index" in refused.value.hints[0]

@@ -30,11 +30,11 @@ class NoTaskFiles:
     def read(self, ref: str | None = None) -> TaskList:
         return TaskList()
 
-    def branches(self) -> Sequence[str]:
+    def places(self) -> Sequence[str]:
         return ()
 
-    def is_sparse(self) -> bool:
-        return False
+    def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
+        return ()
 
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         return None

@@ -59,11 +59,11 @@ class MemoryTasks:
     def read(self, ref: str | None = None) -> TaskList:
         return TaskList(tuple(self.tasks.values()), self.problems)
 
-    def branches(self) -> Sequence[str]:
+    def places(self) -> Sequence[str]:
         return ()
 
-    def is_sparse(self) -> bool:
-        return False
+    def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
+        return ()
 
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         return self.since.get(name)

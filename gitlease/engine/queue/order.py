@@ -44,6 +44,7 @@ class WhyNot(Enum):
     ASSIGNED = "assigned"
     HELD = "held"
     YOURS = "yours"
+    ELSEWHERE = "elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,7 @@ _WHY = {
     WhyNot.ASSIGNED: "assigned to others",
     WhyNot.HELD: "held",
     WhyNot.YOURS: "yours already",
+    WhyNot.ELSEWHERE: "not in this checkout",
 }
 
 
@@ -216,6 +218,8 @@ def _entry(
     around: Surroundings,
 ) -> Entry:
     why, who, lease = _why_not(task, leases, pathy, around)
+    if why is None and task.ref:  # no command could read it, nor an edit be written
+        why, lease = WhyNot.ELSEWHERE, None
     how = None if why is not None or lease is None else around.relation(lease)
     parked, abandoned = how is Relation.PARKED, how is Relation.THEIRS_ABANDONED
     waits = () if task.is_done else tuple(d for d in task.depends_on if fold(d) not in done)

@@ -70,12 +70,12 @@ class TaskQueue:
         One connection, or none with ``cached``. NotFound for an unknown ref.
         """
         look = self._session.look(cached=cached)  # first: it may finish what was left undone
-        return self._reading(self._edges.read(ref), look)
+        return self._reading(self._tasks(ref), look)
 
     def mine(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """Like ``queue``, with what is carried in the other layers too."""
         look = self._session.look(cached=cached)
-        reading = self._reading(self._edges.read(ref), look)
+        reading = self._reading(self._tasks(ref), look)
         others, said = self._looks(cached=cached)
         return self._with_others(reading, others, said)
 
@@ -109,7 +109,7 @@ class TaskQueue:
         if resource.is_path and ref is None:
             return FoundTask()
         try:
-            found = self._edges.read(ref)
+            found = self._tasks(ref)
             task = find_task(found, resource)
         except Invalid as error:
             return FoundTask(warnings=(error.message,))
@@ -145,7 +145,7 @@ class TaskQueue:
     def _claim_next(
         self, options: ClaimOptions, skip: frozenset[str], *, last: bool = False
     ) -> tuple[Answer, Task]:
-        tasks = self._edges.read()
+        tasks = self._tasks()
         look = self._session.known_look() or self._session.look()
         reading = _without(self._reading(tasks, look), skip)
         waiting = [entry.task for entry in reading.next_up]
@@ -154,7 +154,8 @@ class TaskQueue:
         among = frozenset(
             t.resource.key
             for t in tasks.tasks
-            if not (last or t.is_done or t.progress is Progress.OTHER or t.resource.key in skip)
+            if not (last or t.is_done or t.progress is Progress.OTHER or t.ref)
+            and t.resource.key not in skip
         )
         passed: tuple[str, ...] = ()
         for some in _chunks(reading.next_up):
@@ -200,6 +201,9 @@ class TaskQueue:
 
     # --- how ----------------------------------------------------------------------------------
 
+    def _tasks(self, ref: str | None = None) -> TaskList:
+        return self._edges.everywhere() if ref is None else self._edges.read(ref)
+
     def _looks(self, *, cached: bool) -> tuple[list[tuple[LedgerSession, Look]], tuple[str, ...]]:
         looks, said = [], []
         for session in self._others():
@@ -216,7 +220,7 @@ class TaskQueue:
         said: tuple[str, ...],
         ref: str | None,
     ) -> QueueReading:
-        reading = self._reading(self._edges.read(ref), look)
+        reading = self._reading(self._tasks(ref), look)
         taken, notes = self._recent_losses(look, reading.carried), _notes(look, reading)
         reading = self._with_others(reading, others, said)
         held: list[LeaseView] = []

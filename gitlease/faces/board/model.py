@@ -97,7 +97,7 @@ class _Rows:
 
     def __init__(self, session: LedgerSession, look: Look) -> None:
         self._look, self._now = look, look.moment.now.wall_ms
-        found = session.edges.read()
+        found = session.edges.everywhere()
         if look.policy.issues is not Issues.NONE:
             found = without_numbers(found)
         self._people: People = session.edges.rules.people
