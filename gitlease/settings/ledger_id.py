@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from gitlease.core.errors import GitleaseError
 from gitlease.git.files import read_small, replace_file
@@ -19,7 +19,9 @@ from gitlease.settings.schema import FILE, LEDGER
 MAX_BYTES = 256 * 1024
 MAX_OUT = 8 * MAX_BYTES
 _ID = r"[0-9A-Za-z-]{1,64}"
-# In any form of YAML that people write; the whole file is parsed where it is edited.
+# As gitlease writes it, which spares the import of a parser.
+_OWN = re.compile(rb"(?m)^lease:(?: \{|[ \t]*\n +)ledger: (" + _ID.encode() + rb")(?:$|[,}])")
+# Where the line of an id may be, in a file that is edited, or that cannot be parsed.
 _LINE = re.compile(rb"(?m)^[^#\n]*?\bledger['\"]?[ \t]*:[ \t]*['\"]?(" + _ID.encode() + rb")\b")
 _LEASE = re.compile(r"(?m)^lease:[ \t]*(?:#.*)?$")
 _FLOW = re.compile(r"(?m)^lease:[ \t]*\{[ \t]*")
@@ -46,8 +48,32 @@ def recorded_id(repository: Repository, remotes: Iterable[str]) -> str | None:
         words=asked,
         on_out=take,
     )
-    found = _LINE.search(b"".join(out))  # they come in the order in which they were asked for
-    return found[1].decode() if found else None
+    return next((x for data in _files_in(b"".join(out)) if (x := _id_in(data)) is not None), None)
+
+
+def _files_in(out: bytes) -> Iterator[bytes]:
+    """The files in git's answer, in the order in which they were asked for."""
+    while out:
+        head, _, out = out.partition(b"\n")
+        size = head.rpartition(b" ")[2]
+        if size.isdigit():
+            yield out[: int(size)]
+            out = out[int(size) + 1 :]
+
+
+def _id_in(data: bytes) -> str | None:
+    if found := _OWN.search(data):
+        return found[1].decode()
+    if len(data) > MAX_BYTES or not (b"ledger" in data or b"\\" in data):
+        return None
+    from gitlease.settings.parse import parse_settings
+
+    try:
+        setting = parse_settings(data).get(LEDGER)
+    except GitleaseError:  # what it says of other settings must not hide the id
+        found = _LINE.search(data)
+        return found[1].decode() if found else None
+    return None if setting is None else str(setting.value)
 
 
 def record_id(repository: Repository, id: str) -> bool:

@@ -403,13 +403,14 @@ class RefLedgerStore:
     def _read_back(self, prepared: Prepared, pushed: Pushed, work: WorkPush | None) -> Swapped:
         heads: dict[str, Snapshot] = {}
         fates = set()
+        sent = pushed.sent or bool(_operations(prepared) & self._sent)
         for layer, change in prepared.changes.items():
             try:
                 heads[layer] = self._heads.credit(change, self.fetch(layer))
                 there = self._refs.remote_refs(work) if work is not None and pushed.sent else {}
             except (Unavailable, Denied) as error:
-                detail = f"{pushed.detail}; {error.message}"
-                return Swapped(fate=Fate.UNKNOWN, cause=Cause.UNREACHABLE, detail=detail)
+                detail, fate = f"{pushed.detail}; {error.message}", Fate.UNKNOWN
+                return Swapped(fate=fate, cause=Cause.UNREACHABLE, sent=sent, detail=detail)
             except Rollback as error:
                 if pushed.cause is not Cause.MOVED:
                     said = f"the push was refused: {pushed.detail}"
@@ -419,7 +420,6 @@ class RefLedgerStore:
         # The refs move together or not at all; what one of them knows holds for all.
         order = (Fate.APPLIED, Fate.UNKNOWN, Fate.LOST, Fate.UNDECIDED)
         fate = next(f for f in order if f in fates)
-        sent = pushed.sent or bool(_operations(prepared) & self._sent)
         if fate is Fate.UNKNOWN and not sent:
             fate = Fate.LOST  # git itself saw that the ref had moved on, and sent nothing
         if fate is Fate.APPLIED and work is not None and there and work.is_undone(there):

@@ -59,6 +59,8 @@ _NO_REPOSITORY = "does not appear to be a git repository"
 _OTHER_FORMAT = (  # the last of an empty repository
     r"(?i)mismatched algorithms|object.format|hash algorithm|unexpected capabilities\^\{\}"
 )
+# A portal's page, say: before it sends anything, git asks whether files can be locked there.
+_NO_SERVER = "no DAV locking support on "
 _STORE = (
     r"(?im)^(?:fatal|error): (?:not a git repository|bad object|bad config|loose object .* corrupt"
     r"|unable to read|unknown repository extension|cannot read |object file .* is empty"
@@ -256,6 +258,8 @@ def read_push(
     sent = _was_sent(trace) if far else _NO_REPOSITORY not in result.err or bool(flags)
     if flags and all(note == _STALE for _, note in flags.values()):
         sent = False  # git itself saw that the ref is not what was expected, before it sent
+    if _NO_SERVER in result.err and not result.timed_out and not flags:
+        sent, detail = False, "what answers at its URL is no git server that takes pushes"
     cause = _cause(result, notes, said)
     printed = _printed_by_server(said)
     pushed = Pushed(

@@ -300,6 +300,55 @@ def test_the_id_is_added_to_any_settings_file(
     assert (ada / ".gitlease.yaml").read_bytes() == written
 
 
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        ("lease:\n  ledger: abc-1\n", "abc-1"),
+        ("lease: {ledger: abc-1, ttl: 20m}\n", "abc-1"),
+        (
+            "lease: # ours\n  # one of many\n  ttl: 20m\n\n  'ledger' :\n    'abc-1' # here\n",
+            "abc-1",
+        ),
+        ("lease:\n  ledger: >-\n    abc-1\n", "abc-1"),
+        ('"lease": {"l\\x65dger": "abc\\x2d1"}\n', "abc-1"),
+        ("tasks:\n  fields: {status: ledger}\n", None),
+        ("# lease: {ledger: abc-1}\nlease:\n  ttl: 20m # ledger: abc-1\n", None),
+        ("lease:\n  ledger: abc-1\n  colour: [\n", "abc-1"),
+        ("tasks: {colour: red}\nlease:\n  ttl: 20m\n  ledger: abc-1\n", "abc-1"),
+    ],
+)
+def test_recorded_id_is_read_by_the_rules_of_yaml(
+    clones: Clones, path_remote: Remote, text: str, id: str | None
+) -> None:
+    from gitlease.settings.ledger_id import recorded_id
+
+    (ada,) = clones(1)
+    commit_file(ada, ".gitlease.yaml", text)
+    assert recorded_id(discover(str(ada)), ["origin"]) == id
+
+
+def test_fenced_push_trusts_no_other_ledger_than_the_recorded(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    from support.running import Desk
+
+    ada, bob, cy = clones(3)
+    recorded = record(ada, door(ada))
+    for clone in (bob, cy):
+        git(clone, "pull", "-q")
+    door(bob, remote=str(fork)).init(new_ledger=True)  # somebody of the fork, with its own file
+    door(bob, remote=str(fork)).claim("src/")
+    git(cy, "remote", "set-url", "origin", str(fork))
+    commit_file(cy, "src/a", "a")
+    answer = Desk(cy).document("push", "origin", "HEAD:refs/heads/topic")
+    assert (answer["status"], answer["leases"]) == ("pushed", [])
+    assert any(recorded in x for x in answer["warnings"])
+    commit_file(cy, "src/b", "b")
+    words = ("push", "--require", "src/", "origin", "HEAD:refs/heads/topic")
+    error = Desk(cy).document(*words, expect=7)["error"]
+    assert recorded in error["message"]
+
+
 # --- a new ledger beside others -------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ class Page(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(PAGE)
 
-    do_POST = do_GET
+    do_POST = do_PROPFIND = do_GET
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -54,3 +54,17 @@ def test_portal_is_no_other_ledger_and_no_hook(
         door(ada).list()
     error = Desk(ada).document("push", "origin", "HEAD:main", expect=5)["error"]
     assert error["code"] == "unavailable"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_claim_at_a_portal_is_plainly_unreachable(
+    clones: Callable[..., list[Path]], path_remote: Remote, portal: str, known: bool
+) -> None:
+    (ada,) = clones(1)
+    if known:
+        door(ada).claim("src/")
+    git(ada, "remote", "set-url", "origin", portal)
+    error = Desk(ada).document("claim", "docs/", expect=5)["error"]
+    assert error["code"] == "unavailable", "nothing can have landed"
+    git(ada, "remote", "set-url", "origin", path_remote.url)
+    assert Desk(ada).document("claim", "docs/")["status"] == "claimed"
