@@ -104,6 +104,7 @@ def end_session(
     *,
     below: bool = False,
     known: bool = False,
+    spared: Collection[str] = (),
     release: bool = False,
     park: bool = False,
     seconds: int | None = None,
@@ -118,8 +119,9 @@ def end_session(
 
     One push a layer, and another for each further ``AT_ONCE`` leases; none if nothing is held,
     which is no error. ``below`` includes the sessions named ``SESSION/…``, which work for it.
-    ``known``: end only what this clone knows of. A lease that cannot be ended, for example because
-    its task file cannot be edited, is among ``refused``, and so is the error of a further step.
+    ``known``: end only what this clone knows of. ``spared`` are the ids of leases that stay. A
+    lease that cannot be ended, for example because its task file cannot be edited, is among
+    ``refused``, and so is the error of a further step.
     Raises UsageError without a session.
     """
     actor = layers[0].actor
@@ -135,7 +137,7 @@ def end_session(
     end: EndSession | RunOut = RunOut(id="", actor=actor, grants=(), note=note)
     if park or release:
         end = EndSession(id="", actor=actor, grants=(), park=park, seconds=seconds, note=note)
-    select = partial(_bound, session=name, below=below, live=park)
+    select = partial(_bound, session=name, below=below, live=park, spared=spared)
     nothing = Answer(status=status, changed=False)
     spares = name == actor.session
     return in_every(
@@ -321,11 +323,14 @@ def _end(
     return replace(answer, refused=refused + answer.refused)
 
 
-def _bound(look: Look, *, session: str, below: bool, live: bool) -> list[Lease]:
+def _bound(
+    look: Look, *, session: str, below: bool, live: bool, spared: Collection[str]
+) -> list[Lease]:
     return [
         x
         for x in look.leases
         if x.session is not None
         and (x.session == session or (below and x.session.startswith(f"{session}/")))
         and (not live or holder_has(x, look.moment))
+        and x.lease_id not in spared
     ]

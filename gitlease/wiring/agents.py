@@ -69,7 +69,9 @@ def open_for_agent(
     )
     workspace = open_workspace(directory, session=found.own, environ=environ, clock=clock)
     options = ("--session", found.own) if found.own and found.own != found.typed else ()
-    return AgentContext(workspace, found.own, found.family, options)
+    now = workspace.ledger.clock.now().wall_ms / MS
+    family = found.family | _of_tool_servers(repository, found.family, now)
+    return AgentContext(workspace, found.own, family, options)
 
 
 SETTINGS_IN = ("HEAD", "refs/remotes/origin/HEAD")  # commits that may have the tracked settings
@@ -177,27 +179,124 @@ def is_pending(workspace: Workspace, session: str, number: str) -> bool:
     return pending and not is_noted(common, here(0) or "", session, now=now)
 
 
-def in_session_of_host(workspace: Workspace, own: str) -> Workspace:
-    """The workspace in the session that a tool server belongs to.
+@dataclass(frozen=True, slots=True)
+class ToolSession:
+    """A workspace in the session that a tool server speaks in; ``told``: its host named one."""
 
-    A server that is told no session, or one whose conversation has ended, joins the only live
-    session of its host process. Where there is not exactly one it keeps what it was told, else it
-    has a session of its own, ``own``.
+    workspace: Workspace
+    told: bool
+
+
+def in_session_of_host(workspace: Workspace, own: str, *, before: str | None) -> ToolSession:
+    """The workspace in the session that a tool server speaks in: ``guard/tool_servers.py``.
+
+    ``own`` is its own session, and ``before`` that of its last call.
     """
     from gitlease.git.processes import working_parent
     from gitlease.guard.presence import sessions_of
+
+    session = workspace.identity.actor.session
+    told = session is not None
+    if told and not _has_ended(workspace):
+        return ToolSession(workspace, told)
+    now = workspace.ledger.clock.now().wall_ms / MS
+    live = sessions_of(workspace.repository.common_dir, here(0) or "", working_parent(), now=now)
+    if before is not None and before in live:
+        session = before
+    elif len(live) == 1:
+        session = live.pop()
+    elif told:
+        return ToolSession(workspace, told)
+    else:
+        session = own
+    pid = os.getpid() if session == own else 0
+    return ToolSession(workspace.again(run=session, pid=pid), told)
+
+
+def _has_ended(workspace: Workspace) -> bool:
+    """Whether the conversation that a host named to its tool server has ended."""
+    from gitlease.git.processes import working_parent
     from gitlease.settings.conversations import has_ended
 
     identity, common = workspace.identity, workspace.repository.common_dir
-    session, process = identity.actor.session, working_parent()
     by_agent = identity.session_source in {f"environment {variable}" for _, variable in AGENTS}
-    if session is not None and not (by_agent and has_ended(common, session, process)):
-        return workspace
+    session = identity.actor.session
+    return session is not None and by_agent and has_ended(common, session, working_parent())
+
+
+def note_tool_server(workspace: Workspace, leases: Mapping[str, str], *, told: bool) -> None:
+    """Note what this tool server holds, by lease and session, for the hooks of its host."""
+    from gitlease.git.processes import started_at, working_parent
+    from gitlease.guard.tool_servers import ToolServer, note_server
+
+    (host_pid, host_started), pid = working_parent(), os.getpid()
+    server = ToolServer(
+        machine=here(0) or "",
+        pid=pid,
+        started=started_at(pid),
+        host_pid=host_pid,
+        host_started=host_started,
+        told=told,
+        leases=leases,
+    )
+    note_server(workspace.repository.common_dir, server)
+
+
+def _of_tool_servers(repository: Repository, family: frozenset[str], now: float) -> frozenset[str]:
+    """The sessions of the tool servers in a host process whose only conversation this one is."""
+    from gitlease.git.processes import working_parent
+    from gitlease.guard.presence import sessions_of
+    from gitlease.guard.tool_servers import FOLDER, live_servers
+
+    common, machine = repository.common_dir, here(0) or ""
+    if not os.path.isdir(os.path.join(common, FOLDER)):
+        return frozenset()
+    process = working_parent()
+    servers = [x for x in live_servers(common, machine) if process[1] and x.host == process]
+    if not servers or sessions_of(common, machine, process, now=now) - family:
+        return frozenset()
+    return frozenset(x for server in servers for x in server.leases.values())
+
+
+def left_to_servers(
+    workspace: Workspace, session: str, *, goes_on: bool, patience: float = 0.0
+) -> frozenset[str]:
+    """The leases of a session that its end leaves to tool servers: ``guard/tool_servers.py``.
+
+    ``goes_on``: the host ended the conversation to go on with another. The servers are given
+    ``patience`` seconds to end, as with their host.
+    """
+    from gitlease.git.processes import still_runs, wait_for_end
+    from gitlease.guard.presence import sessions_of
+    from gitlease.guard.tool_servers import live_servers
+
+    common, machine = workspace.repository.common_dir, here(0) or ""
     now = workspace.ledger.clock.now().wall_ms / MS
-    live = sessions_of(common, here(0) or "", process, now=now)
-    if len(live) == 1:
-        return workspace.again(run=live.pop())
-    return workspace if session is not None else workspace.again(run=own, pid=os.getpid())
+    kept = set[str]()
+    for server in live_servers(common, machine):
+        leases = {x for x, name in server.leases.items() if name == session}
+        if not leases or (server.told and not goes_on):
+            continue
+        if sessions_of(common, machine, server.host, now=now) - {session}:
+            wait_for_end(server.pid, server.started, seconds=patience)
+            kept |= leases if still_runs(server.pid, server.started) else set()
+    return frozenset(kept)
+
+
+def is_left_to_hooks(workspace: Workspace, session: str | None, *, thread: str = "") -> bool:
+    """Whether the hooks of a live conversation renew and end what a tool server has in a session.
+
+    ``workspace`` is that of the server, in the session that its host named.
+    """
+    from gitlease.guard.presence import is_noted
+
+    if session is None:
+        return False
+    now = workspace.ledger.clock.now().wall_ms / MS
+    if is_noted(workspace.repository.common_dir, here(0) or "", session, now=now):
+        return True
+    named = session == workspace.actor.session and not _has_ended(workspace)
+    return named and is_ended_by_hook(workspace, thread=thread)
 
 
 def session_of_thread(thread: str) -> str | None:

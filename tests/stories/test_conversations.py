@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.clock import ManualClock
@@ -161,12 +163,30 @@ class Server:
         while (answer := json.loads(self.process.stdout.readline())).get("id") != number:
             pass
         return answer["result"]
+    def call(self, tool, **arguments):
+        answer = self.ask(2, "tools/call", {"name": tool, "arguments": arguments})
+        return answer["structuredContent"]
     def claim(self, name):
-        arguments = {"resources": [name], "any": True}
-        answer = self.ask(2, "tools/call", {"name": "claim", "arguments": arguments})
-        body = answer["structuredContent"]
+        body = self.call("claim", resources=[name], any=True)
         return body["lease"]["session"] if body["ok"] else body["error"]["code"]
+    def keeps(self, name):
+        bodies = [self.call("claim", resources=[name], any=True), self.call("renew"),
+            self.call("renew", resources=name),
+            self.call("extend", resources=name, duration="20m")]
+        mine = [x["resource"] for x in self.call("status", mine=True)["leases"]]
+        return [*(x.get("status") or x["error"]["code"] for x in bodies), name in mine]
+    def ends(self, name):
+        return self.call("release", resources=[name])["status"]
+def edit(number, path):
+    data = {"session_id": number, "cwd": os.getcwd(),
+        "tool_name": "Edit", "tool_input": {"file_path": os.path.abspath(path)}}
+    words = [sys.executable, "-m", "gitlease", "agent", "claude", "before-edit"]
+    done = subprocess.run(words, input=json.dumps(data), text=True, env=env, capture_output=True)
+    return "deny" if '"deny"' in done.stdout else done.stdout + done.stderr
+def show(*values):
+    print(json.dumps(values))
 """
+KEPT = ["renewed", "renewed", "renewed", "extended", True]
 
 
 @pytest.fixture
@@ -179,7 +199,7 @@ def desk(clones: Clones, path_remote: Remote) -> Iterator[Desk]:
     made.clear()
 
 
-def play(desk: Desk, script: str, **env: str) -> list[object]:
+def play(desk: Desk, script: str, **env: str) -> list[Any]:
     """What a host prints, a JSON value a line."""
     words = [sys.executable, "-c", f"{HOST}\n{script}", desk.env["PYTHONPATH"], json.dumps(env)]
     process = desk.started(words)
@@ -211,9 +231,87 @@ print(json.dumps([one.claim("T1")[:4], two.claim("T1")]))
 hook("session-start", "{OLD}", source="startup")
 print(json.dumps(one.claim("T2")))
 hook("session-start", "{NEW}", source="startup")
-print(json.dumps(one.claim("T3")[:4]))
+print(json.dumps(one.claim("T3")))
 """
-    alone, joined, apart = play(desk, script)
+    alone, joined, stays = play(desk, script)
     assert alone == ["mcp-", "held"], "two servers are two workers"
     assert joined == "claude:11111111"
-    assert apart == "mcp-", "of two live sessions neither is known to be its own"
+    assert stays == joined, "while it lives"
+
+
+def test_a_tool_server_joins_the_conversation_of_a_fresh_clone(desk: Desk) -> None:
+    shutil.rmtree(desk.clone / ".git" / "gitlease")
+    (desk.clone / ".gitlease.yaml").touch()
+    script = f"""
+hook("session-start", "{OLD}", source="startup")
+print(json.dumps(Server().claim("T1")))
+"""
+    assert play(desk, script) == ["claude:11111111"]
+
+
+@pytest.mark.parametrize("before", ["nobody", "one", "two"])
+def test_a_tool_server_keeps_its_leases_whoever_begins_beside_it(desk: Desk, before: str) -> None:
+    """Told no session, it would join another one, or none, from then on."""
+    script = f"""
+if {before != "nobody"}:
+    hook("session-start", "{OLD}", source="startup")
+if {before == "two"}:
+    hook("session-start", "{OTHER}", source="startup")
+server = Server()
+show(server.claim("T1")[:6], server.claim("src/"))
+if {before == "two"}:
+    hook("session-end", "{OTHER}", reason="other")
+else:
+    hook("session-start", "{NEW}", source="startup")
+show(server.keeps("T1"), Server().claim("T1"))
+show(edit("{OLD if before == "two" else NEW}", "src/a.py"), server.ends("T1"))
+show(server.claim("T2"), server.ends("src/"), server.ends("T2"))
+"""
+    claimed, kept, after, later = play(desk, script)
+    session = "claude" if before == "one" else "mcp-"
+    assert str(claimed[0]).startswith(session), claimed
+    assert kept == [KEPT, "held"]
+    denied = "deny" if before == "one" else ""
+    assert after == [denied, "released"], "who is alone in the host process works under them"
+    session = "claude:22222222" if before == "nobody" else "claude:11111111"
+    assert later == [session, "released", "released"], "it joins the only one for what is new"
+
+
+def test_the_end_of_a_conversation_leaves_what_a_shared_tool_server_holds(desk: Desk) -> None:
+    """The server joined it, and then another began in the host: either may use the server."""
+    script = f"""
+hook("session-start", "{OLD}", source="startup")
+server = Server()
+show(server.claim("T1"), server.claim("src/"))
+hook("session-start", "{NEW}", source="startup")
+hook("session-end", "{OLD}", reason="other")
+show(server.claim("T2"), server.keeps("T1"))
+words = [sys.executable, "-c", "from gitlease.faces.agents import background as b; "
+    "b.PATIENCE = 0; b.in_background('release-now', ['claude:11111111'])"]
+subprocess.run(words, env=env)
+show(server.keeps("T1"), edit("{NEW}", "src/a.py"))
+server.process.stdin.close()
+server.process.wait()
+"""
+    joined, kept, after = play(desk, script)
+    assert joined == ["claude:11111111"] * 2
+    assert kept == ["claude:22222222", KEPT], "it follows for what it claims next"
+    assert after == [KEPT, ""]
+    live = {x["resource"]: x["session"] for x in desk.document("list")["leases"]}
+    assert live == {"warm-up": None, "T2": "claude:22222222"}, "the server ended last"
+
+
+def test_a_tool_server_uses_what_it_claimed_before_its_host_went_on(desk: Desk) -> None:
+    script = f"""
+hook("session-start", "{OLD}", source="startup")
+server = Server()
+show(server.claim("T1"), server.claim("src/"))
+hook("session-end", "{OLD}", reason="resume")
+hook("session-start", "{NEW}", source="resume")
+show(server.claim("T2"), server.keeps("T1"), edit("{NEW}", "src/a.py"))
+show(server.call("release", resources=["T1", "T2"])["status"])
+"""
+    joined, after, (ended,) = play(desk, script, CLAUDE_CODE_SESSION_ID=OLD)
+    assert joined == ["claude:11111111"] * 2
+    assert after == ["claude:22222222", KEPT, ""]
+    assert ended == "released"

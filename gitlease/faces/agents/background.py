@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Opener = Callable[..., "Workspace"]
 
 MOST_SESSIONS = 50
+PATIENCE = 10.0  # seconds for the tool server of a conversation to end with it
 
 
 def in_background(command: str, sessions: Sequence[str]) -> int:
@@ -60,14 +61,23 @@ def release_pending(words: Sequence[str], opener: Opener) -> None:
 
     session, number = words
     if is_pending(opener(".", session=session), session, number):
-        release([session], opener)
+        release([session], opener, goes_on=True)
 
 
-def release(sessions: Sequence[str], opener: Opener) -> None:
-    """End the leases of each session and its sub-agents, in every layer; tasks stay assigned."""
+def release(sessions: Sequence[str], opener: Opener, *, goes_on: bool = False) -> None:
+    """End the leases of each session and its sub-agents, in every layer; tasks stay assigned.
+
+    What a tool server goes on with stays. ``goes_on`` is as in ``left_to_servers``.
+    """
     from gitlease.engine.sessions import end_session
+    from gitlease.wiring.agents import left_to_servers
 
     for session in sessions[:MOST_SESSIONS]:
         workspace = opener(".", session=session)
-        end_session([space.ledger for space in workspace.in_use], below=True, known=True)
+        ledgers = [space.ledger for space in workspace.in_use]
+        spared = left_to_servers(workspace, session, goes_on=goes_on)
+        end_session(ledgers, below=True, known=True, spared=spared)
+        if spared:  # by servers that may be about to end
+            spared = left_to_servers(workspace, session, goes_on=goes_on, patience=PATIENCE)
+            end_session(ledgers, below=True, known=True, spared=spared)
         workspace.guard.refresh()

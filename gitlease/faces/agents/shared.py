@@ -63,9 +63,9 @@ def note(event: AgentEvent, opener: Opener, now: float) -> None:
     if event.kind is EventKind.SESSION_END:
         presence.leave(common, _key(event))
         return
-    if not places.has_traces(common):
-        return
     fresh = event.kind is EventKind.SESSION_START  # a resumed session has a new process
+    if not fresh and not places.has_traces(common):
+        return
     if not fresh and presence.touch(git_dir, _key(event), now=now):
         return
     context = context_of(replace(event, agent_id=""), opener)

@@ -10,14 +10,17 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gitlease.core.errors import LeaseLost
+from gitlease.core.errors import LeaseHeld, LeaseLost
+from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import replace
 from gitlease.core.loss import explained
+from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, parse_resource, path_resource
-from gitlease.engine import hold
+from gitlease.engine import claim, hold
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue.queueing import TaskQueue
+from gitlease.engine.stepping import in_every
 from gitlease.engine.waiting.watching import Watcher
 from gitlease.wiring.words import check_claim, path_here, resource_here
 
@@ -35,6 +38,8 @@ Check = Callable[[], None]
 ClaimPlan = tuple[tuple[Resource, ...], ClaimOptions, tuple[str, ...]]
 """The resources of a claim, its options, and warnings."""
 
+LedgerPart = tuple[LedgerSession, list[Resource]]
+
 
 class ToolCaller(Protocol):
     """A person, in one session, as the tools see them."""
@@ -49,6 +54,15 @@ class ToolCaller(Protocol):
 
     def plan(self, words: Sequence[str], paths: Sequence[str], options: ClaimOptions) -> ClaimPlan:
         """A claim of these words that covers these paths. Raises UsageError."""
+
+    def by_ledger(self, resources: Sequence[Resource]) -> Sequence[LedgerPart]:
+        """The resources, each with the ledger in the session in which the caller has it."""
+
+    def own(self, view: LeaseView) -> LeaseView:
+        """The lease as the caller's, if it is."""
+
+    def claim(self, resources: Sequence[Resource], options: ClaimOptions) -> Answer:
+        """Claim these resources, all or none."""
 
     def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
         """Renew these leases, or all of the caller's session."""
@@ -98,17 +112,30 @@ def thread_of(meta: Mapping[str, Any]) -> str:
     return thread if isinstance(thread, str) else ""
 
 
+def held_by(workspace: Workspace, grants: Mapping[str, LeaseView]) -> dict[str, str]:
+    """The sessions of those of some leases that are live, as far as this clone knows, by id."""
+    look = workspace.ledger.known_look() if grants else None
+    if look is None:
+        return {}
+    known = {x.lease_id: x.session for x in look.leases if holder_has(x, look.moment)}
+    named = {x: view.session for x, view in grants.items() if view.session is not None}
+    return {x: session for x, session in named.items() if session == known.get(x)}
+
+
 class CloneCaller:
     """A person with a clone: paths are those of its work tree, and claims edit its task files.
 
     ``grants`` collects the leases claimed here, by id, in their latest state, and ``renewed`` the
-    ids of other leases that were renewed here.
+    ids of other leases that were renewed here. What was claimed before the host went on to another
+    conversation stays the caller's, in the session that has it.
     """
 
     def __init__(
         self, workspace: Workspace, grants: dict[str, LeaseView], renewed: set[str]
     ) -> None:
         self._workspace, self._grants, self._renewed = workspace, grants, renewed
+        held = held_by(workspace, grants)
+        self._earlier = {x: name for x, name in held.items() if name != workspace.actor.session}
         self._before = workspace.ledger.untold()  # a refused renewal marks them as told
 
     @property
@@ -128,10 +155,42 @@ class CloneCaller:
         warnings = check_claim(self._workspace, wanted, covered, any_name=options.any_name)
         return wanted, _covering(options, covered), warnings
 
+    def by_ledger(self, resources: Sequence[Resource]) -> Sequence[LedgerPart]:
+        names = {fold(self._grants[x].resource): name for x, name in self._earlier.items()}
+        parts: dict[str | None, list[Resource]] = {}
+        for resource in resources:
+            parts.setdefault(names.get(fold(resource.text)), []).append(resource)
+        return [(self._in(name).ledger, some) for name, some in parts.items()]
+
+    def _in(self, session: str | None) -> Workspace:
+        """The workspace in an earlier session; None: the present one."""
+        return self._workspace if session is None else self._workspace.again(run=session)
+
+    def own(self, view: LeaseView) -> LeaseView:
+        return replace(view, mine=True) if view.lease_id in self._earlier else view
+
+    def claim(self, resources: Sequence[Resource], options: ClaimOptions) -> Answer:
+        try:
+            return claim.claim(self.ledger, resources, options)
+        except LeaseHeld as held:
+            sessions = {self._earlier.get(view.lease_id) for view in held.views}
+            if len(sessions) != 1 or (session := sessions.pop()) is None:
+                raise
+        return claim.claim(self._in(session).ledger, resources, options)
+
     def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
         if not resources:
-            return hold.renew_all([x.ledger for x in self._workspace.in_use], ttl=ttl)
-        return hold.renew(self.ledger, resources, scope=scope, ttl=ttl)
+            spaces = [self._in(x) for x in (None, *sorted({*self._earlier.values()}))]
+            return hold.renew_all([x.ledger for space in spaces for x in space.in_use], ttl=ttl)
+        parts = self.by_ledger(resources)
+        if len(parts) == 1:
+            return hold.renew(parts[0][0], resources, scope=scope, ttl=ttl)
+        named = {id(ledger): some for ledger, some in parts}
+        return in_every(
+            [ledger for ledger, _ in parts],
+            "renewed",
+            lambda ledger: hold.renew(ledger, named[id(ledger)], scope=scope, ttl=ttl),
+        )
 
     def explained(self, lost: LeaseLost) -> LeaseLost:
         return explained(lost, (*self._before, *self.ledger.untold()))
@@ -167,6 +226,15 @@ class GatewayCaller:
         new = options.new or self.ledger.actor.session is None
         options = replace(_covering(options, covered), commit=False, new=new)
         return tuple(map(self.resource, words)), options, ()
+
+    def by_ledger(self, resources: Sequence[Resource]) -> Sequence[LedgerPart]:
+        return [(self.ledger, [*resources])]
+
+    def own(self, view: LeaseView) -> LeaseView:
+        return view
+
+    def claim(self, resources: Sequence[Resource], options: ClaimOptions) -> Answer:
+        return claim.claim(self.ledger, resources, options)
 
     def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
         if not resources:

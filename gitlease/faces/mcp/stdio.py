@@ -21,7 +21,7 @@ from gitlease.core.instant import MS, Instant
 from gitlease.core.view import LeaseView
 from gitlease.engine.sessions import run_out
 from gitlease.engine.transaction import fresh_id
-from gitlease.faces.mcp.callers import CloneCaller, thread_of
+from gitlease.faces.mcp.callers import CloneCaller, held_by, thread_of
 from gitlease.faces.mcp.server import LeaseServer
 from gitlease.guard.heartbeat import renew_known, retry_interval
 from gitlease.guard.rules import renew_at
@@ -29,7 +29,8 @@ from gitlease.runs.holding import at_the_end, waking_clock
 from gitlease.wiring.agents import (
     Workspace,
     in_session_of_host,
-    is_ended_by_hook,
+    is_left_to_hooks,
+    note_tool_server,
     open_for_tools,
 )
 
@@ -50,6 +51,8 @@ class CloneBackend:
     def __init__(self, directory: str | None = None, *, opener: Opener = open_for_tools) -> None:
         self._directory, self._opener = directory, opener
         self._own = f"mcp-{fresh_id()[:12]}"  # its session if its host names none
+        self._session: dict[str, str | None] = {}  # of the last call
+        self._noted: Mapping[str, str] = {}
         self._grants: dict[str, dict[str, LeaseView]] = {}
         self._renewed: dict[str, set[str]] = {}
         self._last_call: Instant | None = None
@@ -64,14 +67,30 @@ class CloneBackend:
     ) -> Iterator[CloneCaller]:
         with self._counted(woken):
             thread = thread_of(meta)
-            workspace = self._open(thread)
-            self._last_call = workspace.ledger.clock.now()
-            workspace = workspace.again(clock=waking_clock(workspace, woken))
-            renewed = self._renewed.setdefault(thread, set())
-            yield CloneCaller(workspace, self._grants.setdefault(thread, {}), renewed)
+            opened, told = self._open(thread)
+            self._last_call = opened.ledger.clock.now()
+            workspace = opened.again(clock=waking_clock(opened, woken))
+            grants = self._grants.setdefault(thread, {})
+            try:
+                yield CloneCaller(workspace, grants, self._renewed.setdefault(thread, set()))
+            finally:
+                if grants or self._noted:
+                    self._note(opened, told=told)
 
-    def _open(self, thread: str) -> Workspace:
-        return in_session_of_host(self._opener(self._directory, thread=thread), self._own)
+    def _open(self, thread: str) -> tuple[Workspace, bool]:
+        """The clone in the session that the thread speaks in, and whether the host named one."""
+        opened = self._opener(self._directory, thread=thread)
+        found = in_session_of_host(opened, self._own, before=self._session.get(thread))
+        self._session[thread] = found.workspace.actor.session
+        return found.workspace, found.told
+
+    def _note(self, workspace: Workspace, *, told: bool) -> None:
+        """Note what is held for the hooks of the host, if it has changed."""
+        every = {x: view for grants in list(self._grants.values()) for x, view in grants.items()}
+        held = held_by(workspace, every)
+        if held != self._noted:
+            self._noted = held
+            note_tool_server(workspace, held, told=told)
 
     @contextlib.contextmanager
     def _counted(self, woken: threading.Event) -> Iterator[None]:
@@ -103,22 +122,30 @@ class CloneBackend:
         They are let go once no tool has been called for ``mcp.keep``.
         """
         for thread, grants in list(self._grants.items()):
-            left = dict(grants)
+            left = self._own_to_end(thread, grants)
             if not left:
                 continue
-            workspace = self._open(thread)
-            if is_ended_by_hook(workspace, thread=thread):
-                continue
+            workspace, _ = self._open(thread)
             now, last = workspace.ledger.clock.now(), self._last_call or Instant(0, 0, "")
             if last.elapsed_at_most(now) > workspace.settings.mcp_keep * MS:
                 ended = run_out(at_the_end(workspace, left), left)
-                grants.clear()
+                for lease_id in left:
+                    grants.pop(lease_id, None)
                 keep = format_duration(workspace.settings.mcp_keep)
                 workspace.inbox.leave(
                     [f"{x.resource}: let go, no tool was called for {keep}" for x in ended.leases]
                 )
             elif now.boot_ms >= self._next_try:
                 self._renew_due(workspace, left, now)
+
+    def _own_to_end(self, thread: str, grants: Mapping[str, LeaseView]) -> dict[str, LeaseView]:
+        """Those of some leases that this server has to renew and to end, not the host's hooks."""
+        if not grants:
+            return {}
+        opened = self._opener(self._directory, thread=thread)
+        sessions = {view.session for view in grants.values()}
+        hooked = {x for x in sessions if is_left_to_hooks(opened, x, thread=thread)}
+        return {x: view for x, view in grants.items() if view.session not in hooked}
 
     def _renew_due(self, workspace: Workspace, left: Mapping[str, LeaseView], now: Instant) -> None:
         look = workspace.ledger.known_look()
@@ -145,8 +172,8 @@ class CloneBackend:
     def close(self) -> None:
         """Refuse new calls, end waits, and let the leases claimed here expire now.
 
-        Tasks stay assigned. Where a hook of the agent handles the end of its session, only what was
-        claimed in a session of this server's own ends. A failure is only logged.
+        Tasks stay assigned. What the hooks of a live conversation will end stays. A failure is only
+        logged.
         """
         with self._idle:
             if self._closing:
@@ -161,12 +188,13 @@ class CloneBackend:
             if not grants and not renewed:
                 continue
             try:
-                workspace = self._open(thread)
-                if is_ended_by_hook(workspace, thread=thread):
-                    grants = {x: view for x, view in grants.items() if view.session == self._own}
+                workspace, told = self._open(thread)
+                left = self._own_to_end(thread, grants)
+                if is_left_to_hooks(workspace, workspace.actor.session, thread=thread):
                     renewed = set()
-                if grants or renewed:
-                    run_out(at_the_end(workspace, {*grants, *renewed}), grants, renewed)
+                if left or renewed:
+                    run_out(at_the_end(workspace, {*left, *renewed}), left, renewed)
+                note_tool_server(workspace, {}, told=told)
             except Exception as error:  # the other threads' leases must still be handled
                 logging.getLogger("gitlease").warning("leases will expire by themselves: %s", error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import reduce
 from typing import Any
 
 from gitlease.core.duration import format_duration
@@ -15,7 +16,7 @@ from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
 from gitlease.core.resources.resource import WHOLE, Resource, reads_as_name
 from gitlease.core.view import LeaseView
 from gitlease.engine import claim, end, govern, hold
-from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.answers import Answer, ClaimOptions, joined
 from gitlease.engine.reading import read_leases
 from gitlease.faces import sentences, task_text, wire
 from gitlease.faces.http import fields
@@ -79,7 +80,7 @@ def now_of(caller: ToolCaller) -> datetime:
 def _claim(caller: ToolCaller, values: Values) -> ToolAnswer:
     words, paths = values["resources"], values.get("paths", ())
     resources, options, warnings = caller.plan(words, paths, fields.claim_options(values))
-    return _claimed(caller, claim.claim(caller.ledger, resources, options), warnings)
+    return _claimed(caller, caller.claim(resources, options), warnings)
 
 
 def _claimed(
@@ -121,8 +122,8 @@ def _renew(caller: ToolCaller, values: Values) -> ToolAnswer:
 
 
 def _extend(caller: ToolCaller, values: Values) -> ToolAnswer:
-    resource = _only(caller, values)
-    answer = hold.extend(caller.ledger, resource, values["duration"], scope=values.get("scope"))
+    ((ledger, (resource,)),) = caller.by_ledger([_only(caller, values)])
+    answer = hold.extend(ledger, resource, values["duration"], scope=values.get("scope"))
     capped = {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
     warning = ("capped to the maximum of the ledger's policy",)
     return _changed(caller, "extended", answer, capped, warning if answer.capped_to_max else ())
@@ -154,14 +155,15 @@ def _changed(
 def _release(caller: ToolCaller, values: Values) -> ToolAnswer:
     scope, note, words = values.get("scope"), values.get("note"), values["resources"]
     resources = [caller.resource(word) for word in words]
+    parts = caller.by_ledger(resources)
     if not values.get("done", False):
-        answer = end.release(caller.ledger, resources, scope=scope, note=note)
-        return _ended(answer, f"released {', '.join(words)}")
+        done = [end.release(ledger, some, scope=scope, note=note) for ledger, some in parts]
+        return _ended(reduce(joined, done), f"released {', '.join(words)}")
     if note is not None:
         raise UsageError("note and done exclude each other: a note is for the next holder")
     if len(resources) != 1:
         raise UsageError("done finishes one resource at a time", hints=("call release for each",))
-    answer = end.complete(caller.ledger, resources[0], scope=scope)
+    answer = end.complete(parts[0][0], resources[0], scope=scope)
     return _ended(answer, f"finished {words[0]}")
 
 
@@ -196,7 +198,8 @@ def _status(caller: ToolCaller, values: Values) -> ToolAnswer:
     for word in values.get("resources", (None,)):
         resource = None if word is None else caller.resource(word)
         reading = read_leases(caller.ledger, resource=resource)
-        live = [x for x in reading.leases if x.is_current(now) or resource is not None]
+        leases = map(caller.own, reading.leases)
+        live = [x for x in leases if x.is_current(now) or resource is not None]
         found |= {x.lease_id: x for x in live if x.mine or not mine}
         warnings += reading.warnings
         if resource is not None:
