@@ -106,7 +106,14 @@ class MemoryLedger:
         """
         from unittest.mock import patch
 
-        def opened(directory: str = ".", *, remote: object, local: object, **given: Any) -> Any:
+        def opened(
+            directory: str = ".",
+            *,
+            remote: object,
+            local: object,
+            anonymous: bool = False,
+            **given: Any,
+        ) -> Any:
             return self._opened(holder, **given | {"environ": given.get("environ") or {}})
 
         place = "gitlease.faces.library"

@@ -206,7 +206,8 @@ class Edges:
 
         ``again``: even if the work tree has the edge already, since a commit may lack it.
         """
-        people, name = self.rules.people, self.rules.people.name_of(self.holder)
+        # Without a holder nothing is written: this only shows whether the file can be edited.
+        people, name = self.rules.people, self.rules.people.name_of(self.holder or "nobody")
         mine, outdated = self._mine(task)
         others = () if mine else people.others(task.assigned, self.holder)
         if task.is_done and status is None:

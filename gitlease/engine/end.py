@@ -286,6 +286,7 @@ def set_status(
 
     Raises LeaseHeld if the task is another's, as a release would.
     """
+    session.check_holder()
     session.settle()
     edges = session.edges
     planned = edges.status_of(edges.task(resource), word)

@@ -84,10 +84,12 @@ class LedgerSession:
         carry: CarryOut | None = None,
         runs: Runs | None = None,
         run_tokens: frozenset[int] = frozenset(),
+        no_holder: GitleaseError | None = None,
     ) -> None:
         """``ttl_source`` says where the default TTL is set. ``run_tokens`` are those of the run
-        that this process works below, in its session.
+        that this process works below, in its session. ``no_holder`` refuses every change.
         """
+        self._no_holder = no_holder
         self._runs, self._run_tokens = runs, run_tokens
         self.look_for_life, self.landed = look_for_life, landed
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
@@ -217,6 +219,11 @@ class LedgerSession:
 
     # --- step -----------------------------------------------------------------------------------
 
+    def check_holder(self) -> None:
+        """Raise Invalid where nobody is known to hold what would be claimed or changed."""
+        if self._no_holder is not None:
+            raise self._no_holder
+
     def step(
         self, what: str, operations: Sequence[Operation], *, together: bool = True
     ) -> tuple[Step, tuple[str, ...]]:
@@ -224,6 +231,7 @@ class LedgerSession:
 
         A refusal carries the warnings itself.
         """
+        self.check_holder()
         self.settle()
         settled, self._settled = self._settled or Settled(), None
         known = self.store.known(self.layer)

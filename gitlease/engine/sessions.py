@@ -124,6 +124,7 @@ def end_session(
     ``refused``, and so is the error of a further step.
     Raises UsageError without a session.
     """
+    layers[0].check_holder()
     actor = layers[0].actor
     if name is not None:
         check_text(name, what="the session", limit=MAX_WORD)

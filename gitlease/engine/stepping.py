@@ -72,6 +72,7 @@ def change_with_edges(
 
     ``checked``: the plan is known to be writable. ``again``: it was planned once more already.
     """
+    session.check_holder()
     session.settle()
     operations, planned = plan()
     edges, intents = session.edges, session.intents

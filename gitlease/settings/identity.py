@@ -35,6 +35,7 @@ class Identity:
 
     ``below_agent``: a coding agent started this process, by its variables.
     ``run_tokens`` are those of the run that this process works below, in the same session.
+    ``no_holder`` is the refusal of whatever needs a holder, where git names none.
     """
 
     actor: Actor
@@ -42,6 +43,7 @@ class Identity:
     session_source: str
     below_agent: bool = False
     run_tokens: frozenset[int] = frozenset()
+    no_holder: Invalid | None = None
 
     @property
     def is_agent(self) -> bool:
@@ -63,12 +65,13 @@ def resolve_identity(
     Raises Invalid without a usable email, unless ``anonymous``, and UsageError for a bad
     ``--session``.
     """
+    no_holder = None
     try:
         holder, holder_source = _holder(repository)
-    except Invalid:
+    except Invalid as error:
         if not anonymous:
             raise
-        holder, holder_source = "", "none"
+        holder, holder_source, no_holder = "", "none", error
     session, session_source = _session(repository, environ, session_flag or None, no_session)
     branch, leader = repository.branch(), os.getsid(0)  # 0: outside of this container
     return Identity(
@@ -83,6 +86,7 @@ def resolve_identity(
         session_source=session_source,
         below_agent=any(environ.get(variable) for _, variable in AGENTS),
         run_tokens=_run_tokens(environ) if session == environ.get(VARIABLE) else frozenset(),
+        no_holder=no_holder,
     )
 
 

@@ -129,7 +129,7 @@ def projects() -> list[str]:
 def open_for_tools(
     directory: str | None, *, thread: str = "", environ: Mapping[str, str] | None = None
 ) -> Workspace:
-    """Open the repository for one call of a tool. Asks no remote.
+    """Open the repository for one call of a tool. Asks no remote, and no ``user.email`` to read.
 
     ``thread`` is the calling Codex thread, if known: it speaks as commands typed in its terminal.
     Raises what ``open_workspace`` raises.
@@ -137,7 +137,8 @@ def open_for_tools(
     environ = os.environ if environ is None else environ
     if thread:
         environ = {**environ, dict(AGENTS)["codex"]: _plain(thread)}
-    return open_workspace(directory or environ.get(PROJECT) or ".", environ=environ)
+    folder = directory or environ.get(PROJECT) or "."
+    return open_workspace(folder, environ=environ, anonymous=True)
 
 
 def begin_conversation(

@@ -261,6 +261,7 @@ def _assemble(
         landed=landed,
         runs=_Runs(place.repository, layer, clock),
         run_tokens=identity.run_tokens,
+        no_holder=identity.no_holder,
     )
     workspace = Workspace(
         place=place,

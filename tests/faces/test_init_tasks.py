@@ -19,6 +19,8 @@ from support.remotes import Remote
 from support.repos import git
 from support.terminals import all_written
 
+import gitlease as library
+
 ROOT = Path(__file__).resolve().parents[2]
 BACKLOG = ROOT.parent / "shared" / "data" / "backlog-md"
 Clones = Callable[..., list[Path]]
@@ -192,14 +194,40 @@ def test_reading_needs_no_email(clones: Clones, path_remote: Remote) -> None:
     put(one, "tasks/F001.md", "---\nid: F001\n---\n")
     gitlease(one, "claim", "F002", "--any")
     git(one, "config", "--unset", "user.email")
-    for verb in ("list", "queue", "status", "brief", "log", "verify", "show F002"):
+    reading = ("list", "queue", "status", "brief", "log", "verify", "show F002", "whoami", "next")
+    for verb in (*reading, "session list"):
         gitlease(one, *verb.split())
         gitlease(one, *verb.split(), "--json")
     gitlease(one, "wait", "F003", "--any")
     gitlease(one, "board", "--once")
-    for verb in ("list --mine", "queue --mine", "next --claim", "claim F001", "whoami"):
+    for verb in ("list --mine", "queue --mine", "next --claim", "claim F001", "session end x"):
         refused = run_gitlease((*verb.split(), "--json"), one)
         assert (refused.returncode, json.loads(refused.stdout)["error"]["code"]) == (7, "invalid")
+    leases = library.open(one)
+    assert leases.whoami().holder == ""
+    assert leases.next_task().resource.text == "F001"
+    assert [x.claimable for x in leases.queue()] == [True]
+    assert [x.resource for x in leases.list()] == ["F002"]
+    assert leases.sessions() == ()
+    writing: list[Callable[[], object]] = [
+        lambda: leases.claim("F001"),
+        lambda: leases.release("F001"),
+        lambda: leases.set_status("F001", "ready"),
+        lambda: leases.note("F001", "x"),
+        leases.claim_next,
+        leases.renew_all,
+        leases.init,
+        leases.push,
+        lambda: leases.end_session("x"),
+        lambda: leases.list(mine=True),
+        lambda: leases.config("ttl_max", "9h", ledger=True),
+        lambda: library.hold("F001", directory=one).__enter__(),
+        lambda: library.run(["true"], "F001", directory=one),
+    ]
+    for write in writing:
+        with pytest.raises(library.GitleaseError, match=r"no user\.email"):
+            write()
+    assert git(one, "status", "--porcelain") == "?? tasks/"
 
 
 def hook(bare: Path, name: str, script: str) -> None:

@@ -26,7 +26,8 @@ DONE = "done"
 # Verbs without the progress line: they report themselves, or share the terminal with a command.
 SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", "serve", "board"})
 READING = frozenset(
-    ("list", "queue", "status", "brief", "show", "log", "board", "wait", "watch", "verify")
+    {"list", "queue", "status", "brief", "show", "log", "board", "wait", "watch", "verify"}
+    | {"whoami"}  # as do `next` without --claim, and `session list`
 )
 HELD = ("held", "wait_timeout")
 

@@ -63,7 +63,7 @@ class AsyncLeases:
 
     @property
     def holder(self) -> str:
-        """The person who claims: git's ``user.email``."""
+        """The person who claims: git's ``user.email``; empty if there is none."""
         return self._opened.holder
 
     @property

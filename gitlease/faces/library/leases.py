@@ -67,7 +67,8 @@ class Leases:
         self.warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        who = self.holder if self.session is None else f"{self.holder}, session {self.session}"
+        holder = self.holder or "nobody"
+        who = holder if self.session is None else f"{holder}, session {self.session}"
         name = type(self).__name__
         return f"<{name} of {who}: layer {self._ledger.layer} on {self._ledger.store.place}>"
 
@@ -79,7 +80,7 @@ class Leases:
 
     @property
     def holder(self) -> str:
-        """The person who claims: git's ``user.email``."""
+        """The person who claims: git's ``user.email``; empty if there is none."""
         return self._workspace.identity.actor.holder
 
     @property
@@ -278,6 +279,7 @@ class Leases:
         server. Raises LeaseLost, NotHolder, LeaseHeld if the commits touch what another holds,
         Denied (with ``refs``) if the remote refuses, Unavailable and UnknownOutcome.
         """
+        self._ledger.check_holder()
         chosen = {"force": force, "tags": tags, "delete": delete, "push_option": tuple(options)}
         request = push_request(remote, refspecs, chosen, upstream=upstream, hooks=hooks)
         required = [self._resource(word) for word in to_list(require, "require")]

@@ -52,9 +52,11 @@ def open(
 ) -> Leases:
     """Open the leases of the repository around ``directory``, without contacting the remote.
 
-    Raises NotARepository, and Invalid for bad settings or a missing ``user.email``.
+    Raises NotARepository, and Invalid for bad settings. Without a ``user.email`` it only reads.
     """
-    opener = partial(open_workspace, layer=layer, local=local, remote=remote, environ=environ)
+    opener = partial(
+        open_workspace, layer=layer, local=local, remote=remote, environ=environ, anonymous=True
+    )
     return Leases(opener(to_folder(directory), session=session), layer=layer, open_at=opener)
 
 

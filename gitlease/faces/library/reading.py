@@ -116,6 +116,8 @@ def list(
     self: OpenLeases, *, mine: bool = False, all: bool = False, cached: bool = False
 ) -> tuple[Lease, ...]:
     """The live leases; ``all`` adds expired and completed ones, ``mine`` leaves out others'."""
+    if mine:
+        self._ledger.check_holder()
     reading = self._noted(read_leases(self._ledger, cached=cached))
     return tuple(x for x in reading.leases if (all or x.state == "active") and (x.mine or not mine))
 
@@ -197,6 +199,7 @@ def init(
     """
     if undo_rollback and accept_rollback:
         raise UsageError("undo_rollback and accept_rollback exclude each other")
+    self._ledger.check_holder()
     reading = None
     try:
         if undo_rollback:

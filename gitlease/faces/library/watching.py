@@ -53,6 +53,7 @@ def on_assignment(
     nor claims of tasks assigned before, nor names written into a task file by hand, which the
     ledger does not have. The function is called as for ``on_available``.
     """
+    self._ledger.check_holder()
     opened = _opener(self._workspace)
     if function is not None:
         return Subscription(function, opened)

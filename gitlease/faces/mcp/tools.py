@@ -192,6 +192,8 @@ def _next(caller: ToolCaller, values: Values) -> ToolAnswer:
 
 def _status(caller: ToolCaller, values: Values) -> ToolAnswer:
     mine, now = values.get("mine", False), now_of(caller)
+    if mine:
+        caller.ledger.check_holder()
     found, lines = dict[str, LeaseView](), list[str]()
     body: wire.Document = {"leases": []}
     warnings: list[str] = []

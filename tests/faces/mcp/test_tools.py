@@ -214,6 +214,24 @@ def test_calls_at_the_same_time_are_all_answered(tools: ToolClient) -> None:
     assert sorted(x["resource"] for x in held) == names
 
 
+def test_reading_needs_no_email(tools: ToolClient, jo: Path) -> None:
+    write_task(jo, "F001")
+    git(jo, "config", "--unset", "user.email")
+    assert tools.document("status")["leases"] == []
+    assert tools.text("next").startswith("F001")
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("claim", {"resources": "F001"}),
+        ("next", {"claim": True}),
+        ("renew", {}),
+        ("note", {"resources": "F001", "text": "x"}),
+        ("release", {"resources": "F001"}),
+        ("status", {"mine": True}),
+    ]
+    for tool, arguments in calls:
+        error = tools.document(tool, **arguments)["error"]
+        assert (error["code"], "user.email" in error["message"]) == ("invalid", True)
+
+
 # --- waiting --------------------------------------------------------------------------------------
 
 

@@ -147,10 +147,10 @@ def whoami_verb(call: Call) -> None:
     body = {"holder": actor.holder, "session": actor.session, "sources": sources}
 
     def show() -> None:
-        rows = [("holder", actor.holder, sources["holder"])]
-        if actor.session:
-            rows.append(("session", actor.session, sources["session"]))
-        facts = [(name, f"{value} ({source})") for name, value, source in rows]
-        output.facts(facts if actor.session else [*facts, ("session", "none")])
+        known = (("holder", actor.holder), ("session", actor.session))
+        facts = [(name, f"{x} ({sources[name]})" if x else "none") for name, x in known]
+        output.facts(facts)
 
-    call.answer(body, show=show)
+    absent = identity.no_holder
+    warnings, hints = ([absent.message], absent.hints) if absent else ([], ())
+    call.answer(body, warnings=warnings, next_steps=hints, show=show)

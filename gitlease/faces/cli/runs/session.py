@@ -90,6 +90,7 @@ def session_verb(
         )
         if wrong := next((word for word, given in ending if given is not None), None):
             raise UsageError(f"{wrong} cannot be combined with list")
+        call.anonymous = True
         _list(call, cached=cached)
         return None
     if cached:

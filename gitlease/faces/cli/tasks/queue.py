@@ -169,6 +169,7 @@ def next_verb(
     ref: str | None,
     cached: bool,
 ) -> None:
+    call.anonymous = not claim
     if claim:
         if ref is not None:
             raise UsageError("--claim changes the work tree: it cannot be combined with --ref")
