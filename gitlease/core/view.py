@@ -22,11 +22,12 @@ class LeaseView:
     """A lease with what follows from the clock: state, time left, and whether it is the caller's.
 
     Times are aware UTC datetimes. ``expires_in`` is whole seconds rounded down, negative when
-    past. ``free_at`` is when others may take it; None once it has ended, and where an edge keeps
-    them out. ``assigned``: the task is its holder's by an edge as well, and stays so when it
-    lapses. ``skewed`` says that its times lie in the future: a clock is wrong. ``parked``: it is
-    kept for a later session of its holder, and none renews it. ``pid`` leads the terminal session
-    on ``host``, or is the run's own. ``capped``: it was to be extended beyond the policy's maximum.
+    past. ``lapses_at`` is when it stops blocking others, who allow for clocks that differ; None
+    once it has ended. ``free_at`` is the same time, but None where an edge keeps them out still.
+    ``assigned``: the task is its holder's by an edge as well, and stays so when it lapses.
+    ``skewed`` says that its times lie in the future: a clock is wrong. ``parked``: it is kept for
+    a later session of its holder, and none renews it. ``pid`` leads the terminal session on
+    ``host``, or is the run's own. ``capped``: it was to be extended beyond the policy's maximum.
     """
 
     resource: str
@@ -54,6 +55,7 @@ class LeaseView:
     parked: bool = False
     pid: int | None = None
     capped: bool = False
+    lapses_at: datetime | None = None
 
     @property
     def seconds_left(self) -> float:
@@ -61,10 +63,13 @@ class LeaseView:
         return float(max(0, self.expires_in))
 
     def is_current(self, now: datetime) -> bool:
-        """Whether it stands in anyone's way still: not ended, not lapsed."""
-        if self.state == "active":
-            return True
-        return self.state == "expired" and self.free_at is not None and self.free_at >= now
+        """Whether it still stands in anyone's way: not ended, not lapsed."""
+        return self.state == "active" or self.is_lapsing(now)
+
+    def is_lapsing(self, now: datetime) -> bool:
+        """Whether it has expired for its holder, and still counts for everybody else."""
+        over = self.state == "expired" or (self.state == "active" and self.expires_in <= 0)
+        return over and self.lapses_at is not None and self.lapses_at >= now
 
     def __repr__(self) -> str:
         part = "" if self.scope == WHOLE else f"/{self.scope}"
@@ -86,6 +91,7 @@ def view_lease(
     """The view of a record for this caller."""
     mine = lease.answers_to(actor)
     active = lease.state is State.ACTIVE
+    lapses_at = moment_of(free_at(lease, policy, moment)) if active else None
     return LeaseView(
         resource=lease.resource.text,
         scope=lease.scope,
@@ -100,9 +106,8 @@ def view_lease(
         renewed_at=moment_of(lease.renewed_at),
         expires_at=moment_of(lease.expires_at),
         expires_in=(lease.expires_at - moment.now.wall_ms) // MS,
-        free_at=moment_of(free_at(lease, policy, moment))
-        if active and not lease.edge_stays
-        else None,
+        free_at=None if lease.edge_stays else lapses_at,
+        lapses_at=lapses_at,
         renewals=lease.renewals,
         paths=lease.paths,
         reason=lease.reason,

@@ -105,16 +105,18 @@ def after_brief(call: Call, reading: QueueReading) -> Steps:
 def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     """Return commands that are safe to run as printed."""
     code, resource, layer = error.code, error.resource, error.layer
-    waits = code in ("held", "wait_timeout") and error.views and not _by_edge(call, error)
+    waits = code in ("held", "wait_timeout") and error.views and not error.by_edge
     waits = waits and not _is_ones_own(call, error.views[0])
     if isinstance(error, LeaseHeld) and error.waiting and call.retry is not None:
         return [call.retry(format_duration(WAITS[-1] * 60))]  # to wait in line, behind those who do
     if waits and call.retry is not None:
-        time = _time_to_wait(call, error)
-        steps = [call.retry(time)]
+        time, steps = _time_to_wait(call, error), list[str]()
         if call.command != "wait" and resource is not None:  # first the one that claims nothing
             options = ["--timeout", time, *scoped(error.scope)]
-            steps.insert(0, call.typed("wait", resource, options=options))
+            steps.append(call.typed("wait", resource, options=options))
+        # Of a task that stays assigned, no wait of a claim can succeed.
+        if call.command == "wait" or error.free_at_ms is not None:
+            steps.append(call.retry(time))
         return steps
     if resource is not None and code in ("held", "not_holder", "unknown_outcome", "wait_timeout"):
         return [call.typed("show", resource, layer=layer)]
@@ -166,9 +168,7 @@ def _is_assigned(call: Call, error: GitleaseError) -> bool:
 def _time_to_wait(call: Call, error: GitleaseError) -> str:
     known = error.free_at_ms
     if known is None:  # an edge follows: the wait ends when the lease has lapsed
-        policy = call.ledger.known_policy()
-        margin = timedelta(seconds=policy.skew if policy else 0)
-        free = max(view.expires_at for view in error.views) + margin
+        free = max(view.lapses_at or view.expires_at for view in error.views)
     else:
         free = moment_of(known)
     left = free - call.now()

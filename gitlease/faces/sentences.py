@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from gitlease.core import instant
@@ -29,11 +29,14 @@ def rfc3339(at: datetime) -> str:
     return instant.utc_text(at)
 
 
-def clock_time(at: datetime, now: datetime) -> str:
+def clock_time(at: datetime, now: datetime, *, round_up: bool = False) -> str:
     """Format the time of day in UTC, with the date unless it is today, and the local time.
 
-    The local time is added if ``now`` is not in UTC.
+    The local time is added if ``now`` is not in UTC. ``round_up``: to the next second, for times
+    from which on something is allowed.
     """
+    if round_up and at.microsecond:
+        at = at.replace(microsecond=0) + timedelta(seconds=1)
     today = at.date() == now.astimezone(UTC).date()
     return (at.strftime("%H:%M:%SZ") if today else rfc3339(at)) + _here(at, now)
 
@@ -111,38 +114,43 @@ def until(view: LeaseView, now: datetime, *, short: bool = False) -> str:
         return f"completed at {clock_time(view.renewed_at, now)}"
     if view.state in ("released", "revoked"):
         return view.state
-    ago = f"expired {humanize_duration(view.expires_in)} ago at {at}"
-    if view.assigned and view.free_at is None:
-        return f"{ago}, still assigned to its holder"
-    return f"{ago}, {_free(view.free_at, now)}" if view.free_at else ago
+    if view.is_lapsing(now):
+        return f"expired at {at}, {lapsing(view, now)}"
+    after = "still assigned to its holder" if edge_stays(view) else "free for others"
+    return f"expired {humanize_duration(view.expires_in)} ago at {at}, {after}"
+
+
+def lasts(view: LeaseView, now: datetime, *, short: bool = False) -> str:
+    """Return ``until`` as it follows a holder: `` until 10:15:00Z``, ``, expired at 10:15:00Z``."""
+    return (" " if _runs(view) else ", ") + until(view, now, short=short)
+
+
+def lapsing(view: LeaseView, now: datetime) -> str:
+    """Return until when a lease that has expired still blocks others."""
+    at = clock_time(view.lapses_at or view.expires_at, now, round_up=True)
+    return f"blocks others until {at}" if edge_stays(view) else f"free from {at}"
+
+
+def edge_stays(view: LeaseView) -> bool:
+    """Return whether the task stays its holder's once the lease has lapsed."""
+    return view.assigned and view.free_at is None
 
 
 def displaced(view: LeaseView) -> str:
     """Return whose lease a claim displaced: taken over with its edge, or only after its lapse."""
-    how = (
-        "taken over from"
-        if view.assigned and view.free_at is None
-        else "claimed after the lapsed lease of"
-    )
+    how = "taken over from" if edge_stays(view) else "claimed after the lapsed lease of"
     return f"{how} {whose(view)}"
 
 
-def afterwards(view: LeaseView) -> str:
-    """Return what comes after a live lease of an assigned task, or an empty text."""
-    stays = view.assigned and view.free_at is None and _runs(view)
+def afterwards(view: LeaseView, now: datetime) -> str:
+    """Return what comes after the lease of an assigned task that still blocks others, or ``""``."""
+    stays = edge_stays(view) and view.is_current(now)
     return f"; then still assigned to {view.holder}" if stays else ""
 
 
 def glance(seconds: int) -> str:
     """Format a time left, rounded to minutes from a minute on."""
     return humanize_duration((seconds + 30) // 60 * 60 if seconds >= 60 else seconds)
-
-
-def _free(at: datetime, now: datetime) -> str:
-    left = (at - now).total_seconds()
-    if left < 0:
-        return "free for others"
-    return f"free for others at {clock_time(at, now)}, in {humanize_duration(int(left) + 1)}"
 
 
 def quoted(reason: str | None) -> str:
@@ -159,10 +167,10 @@ def refusal(error: GitleaseError, now: datetime) -> str:
     if error.by_edge:
         line += f", last held until {clock_time(view.expires_at, now)}"
     else:
-        line += " " + until(view, now) if _runs(view) else ", " + until(view, now)
+        line += lasts(view, now)
         # What protects a task's name is no reason to wait for its paths.
         if error.resource is not None and fold(error.resource) == fold(view.resource):
-            line += afterwards(view)
+            line += afterwards(view, now)
     more = len(error.views) - 1
     return line + quoted(view.reason) + (f" (and {more} more)" if more else "")
 
@@ -170,8 +178,7 @@ def refusal(error: GitleaseError, now: datetime) -> str:
 def held(path: str, view: LeaseView, now: datetime) -> str:
     """Return the predicate that a file is held: holder, place, time and reason."""
     holder = view.holder + where(view, asked=path)
-    link = " " if _runs(view) else ", "
-    return f"is held by {holder}{link}{until(view, now)}{quoted(view.reason)}"
+    return f"is held by {holder}{lasts(view, now)}{quoted(view.reason)}"
 
 
 def _runs(view: LeaseView) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gitlease.engine.queue.order import Carry, Entry
 
 LONGEST_TITLE = 100  # of a title within a sentence
+NAMED = 3  # files
 SHORT_ID = 7  # digits of a commit
 
 
@@ -89,7 +90,7 @@ def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
     if entry.why_not is WhyNot.YOURS:
         return f"yours, live {sentences.until(view, now, short=True)}"
     part = sentences.where(view, asked=task.resource.text, short=True)
-    return f"held by {view.holder}{part} {sentences.until(view, now, short=True)}"
+    return f"held by {view.holder}{part}{sentences.lasts(view, now, short=True)}"
 
 
 def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
@@ -101,8 +102,7 @@ def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
     part = sentences.where(view, short=True)
     if carry.state in (Carried.TAKEN_OVER, Carried.THEIRS):
         how = "taken over" if carry.state is Carried.TAKEN_OVER else "held"
-        left = sentences.until(view, now, short=True)
-        return f"{how} by {view.holder}{part}{' ' if left.startswith('until') else ', '}{left}"
+        return f"{how} by {view.holder}{part}{sentences.lasts(view, now, short=True)}"
     if carry.state in (Carried.LIVE, Carried.PARKED):
         live = "live " if carry.state is Carried.LIVE else ""
         return f"{live}{sentences.until(view, now)}{part}"
@@ -170,6 +170,18 @@ def titled(task: Task | None) -> str:
     """Return the title in one line, truncated."""
     title = one_line(task.title) if task else ""
     return title if len(title) <= LONGEST_TITLE else title[:LONGEST_TITLE] + "…"
+
+
+def headed(files: Sequence[str]) -> list[str]:
+    """Return a warning about files that have a heading alone, if there are any."""
+    if not files:
+        return []
+    named = ", ".join(files[:NAMED]) + (", …" if len(files) > NAMED else "")
+    many = "1 file has" if len(files) == 1 else f"{len(files)} files have"
+    return [
+        f"{many} a heading and no front matter, so they are no tasks: {named}; a task begins with "
+        "the lines ---, id: ABC-1, status: todo and ---"
+    ]
 
 
 def waiting(waits_for: Sequence[str]) -> str:

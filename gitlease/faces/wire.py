@@ -194,6 +194,7 @@ def lease(view: LeaseView) -> Document:
         "mine": view.mine,
         "assigned": view.assigned,
         "parked": view.parked,
+        "lapses_at": None if view.lapses_at is None else seconds(view.lapses_at, round_up=True),
     }
 
 
@@ -218,6 +219,7 @@ def ended_lease(one: EndedLease) -> Document:
         "mine": one.mine,
         "assigned": False,
         "parked": False,
+        "lapses_at": None,
     }
 
 
@@ -367,7 +369,9 @@ def board_row(row: BoardRow) -> Document:
         "branch": row.branch or None,
         "reason": row.reason or None,
         "ends_at": None if row.ends is None else rfc3339(row.ends),
-        "free_at": None if row.free is None else rfc3339(row.free, round_up=True),
+        "free_at": None
+        if row.lapses is None or row.assigned
+        else rfc3339(row.lapses, round_up=True),
         "mine": row.mine,
         "waiting": [x.holder for x in row.waiting],
         "waits_for": list(row.waits_for),

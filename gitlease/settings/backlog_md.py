@@ -38,7 +38,8 @@ class SuggestedSettings:
     """The text of a settings file for a project.
 
     If Backlog.md was recognised, ``folder`` has its tasks, ``files`` of them. ``proposed`` are the
-    settings that other task files brought in.
+    settings that other task files brought in, and ``headed`` the files in folders of tasks that
+    have a heading and no front matter, so that they cannot be tasks.
     """
 
     text: str
@@ -46,6 +47,12 @@ class SuggestedSettings:
     files: int = 0
     warnings: tuple[str, ...] = ()
     proposed: tuple[str, ...] = ()
+    headed: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether it differs from the default settings."""
+        return bool(self.proposed or self.folder)
 
 
 def suggest_settings(repository: Repository) -> SuggestedSettings:

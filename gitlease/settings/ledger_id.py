@@ -24,6 +24,7 @@ _OWN = re.compile(rb"(?m)^lease:(?: \{|[ \t]*\n +)ledger: (" + _ID.encode() + rb
 # Where the line of an id may be, in a file that is edited, or that cannot be parsed.
 _LINE = re.compile(rb"(?m)^[^#\n]*?\bledger['\"]?[ \t]*:[ \t]*['\"]?(" + _ID.encode() + rb")\b")
 _LEASE = re.compile(r"(?m)^lease:[ \t]*(?:#.*)?$")
+COMMENTED = "#lease:\n"
 _FLOW = re.compile(r"(?m)^lease:[ \t]*\{[ \t]*")
 
 
@@ -119,6 +120,8 @@ def _with_id(text: str, id: str) -> str:
         rest = text[flow.end() :]
         comma = "" if rest.startswith("}") else ", "
         return f"{text[: flow.end()]}ledger: {id}{comma}{rest}"
+    about = "# The ledger's id: no lease is granted on another one."
+    if COMMENTED in text:  # as a new file has it: uncommented later, no key may stand twice
+        return text.replace(COMMENTED, f"{about}\nlease:\n  ledger: {id}\n", 1)
     end = "" if not text or text.endswith("\n") else "\n"
-    about = "# The id of the repository's ledger: no lease is granted on another one."
     return f"{text}{end}\n{about}\nlease:\n  ledger: {id}\n"

@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gitlease.core.edge import printable
 from gitlease.core.errors import Invalid, UsageError
+from gitlease.core.frozen import replace
 from gitlease.core.resources.pattern import escape, fold
 from gitlease.core.resources.resource import name_resource
 from gitlease.git.files import read_regular
@@ -83,7 +85,9 @@ def fitting_settings(repository: Repository) -> SuggestedSettings:
     suggested = suggest_settings(repository)
     if suggested.folder is not None or suggested.warnings or repository.toplevel is None:
         return suggested
-    values = _values(_samples(repository, repository.toplevel))
+    samples, headed = _samples(repository, repository.toplevel)
+    suggested = replace(suggested, headed=tuple(headed))
+    values = _values(samples)
     if not values:
         return suggested
     text = settings_yaml(values, about=("As in the task files that are here.",))
@@ -91,17 +95,18 @@ def fitting_settings(repository: Repository) -> SuggestedSettings:
         parse_settings(text.encode())
     except (Invalid, UnicodeEncodeError):
         return suggested
-    return SuggestedSettings(text, proposed=tuple(values))
+    return replace(suggested, text=text, proposed=tuple(values))
 
 
-def _samples(repository: Repository, root: str) -> list[_Sample]:
+def _samples(repository: Repository, root: str) -> tuple[list[_Sample], list[str]]:
+    # The files that look like tasks, and those of their folders that have nothing but a heading.
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--")
     wanted = [f":(icase)*{ending}" for ending in ENDINGS]
     said = run_git([*words, *wanted], cwd=root, timeout=TIMEOUT, repository=True)
     paths = [os.fsdecode(x) for x in sorted(set(said.out.split(b"\0"))) if x]
     named = {path: folder for path in paths if (folder := _named_folder(path)) is not None}
     paths.sort(key=lambda path: path not in named)
-    found: list[_Sample] = []
+    found, headed = list[_Sample](), list[str]()
     elsewhere: dict[str, list[_Sample | None]] = {}
     for path in paths[:MAX_FILES]:
         folder, name = posixpath.split(path)
@@ -109,6 +114,8 @@ def _samples(repository: Repository, root: str) -> list[_Sample]:
             continue
         fields = _fields(root, path)
         if fields is None:
+            if path in named and not is_yaml(path) and _has_heading_alone(root, path):
+                headed.append(printable(path))
             continue
         roles = {role for role in MARKS if _key_of(role, fields)}
         if path in named:
@@ -123,7 +130,15 @@ def _samples(repository: Repository, root: str) -> list[_Sample]:
         good_ones = [sample for sample in samples if sample is not None]
         if len(good_ones) > max(1, len(samples) // 2):
             found += good_ones
-    return found
+    return found, headed
+
+
+def _has_heading_alone(root: str, path: str) -> bool:
+    try:
+        data = read_regular(os.path.join(root, path), MAX_BYTES)
+        return data is not None and find_front(data, path) is None and data.startswith(b"# ")
+    except (Invalid, OSError):
+        return False
 
 
 def _fields(root: str, path: str) -> dict[str, list[str]] | None:

@@ -147,13 +147,12 @@ def _rule(text: str, *, done: bool) -> PatternRule:
 def why_no_task(tasks: Tasks, others: Sequence[str] = ()) -> str:
     """Say where tasks were looked for, and why the files that are there are none."""
     where, name = ", ".join(tasks.files), tasks.fields.get("id", "id")
-    hint = "gitlease init finds tasks in other places and words"
     if not others:
-        return f"no task files found (looked in {where}); {hint}"
+        return f"no task files found (looked in {where})"
     lacks = "front matter" if name == FILE_STEM else f"the field {shown(name)} in front matter"
     named = ", ".join(others[:NAMED]) + (", …" if len(others) > NAMED else "")
     many = "1 file" if len(others) == 1 else f"{len(others)} files"
-    return f"no tasks: {many} in {where}, without {lacks}: {named}; {hint}"
+    return f"no tasks: {many} in {where}, without {lacks}: {named}"
 
 
 class Listed(NamedTuple):

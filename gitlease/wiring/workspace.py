@@ -348,7 +348,7 @@ def write_default_settings(
 
     suggested = fitting_settings(repository)
     if suggested.proposed and not accept(suggested):
-        suggested = SuggestedSettings(default_yaml())
+        suggested = SuggestedSettings(default_yaml(), headed=suggested.headed)
     try:
         with open(path, "x", encoding="utf-8") as file:
             file.write(suggested.text)
@@ -360,7 +360,7 @@ def write_default_settings(
 
 
 def proposed_settings(workspace: Workspace) -> SuggestedSettings | None:
-    """What would fit the task files, where the settings file says nothing about tasks."""
+    """Settings for the task files that are there, if the settings file says nothing about tasks."""
     from gitlease.tasks.propose import fitting_settings
 
     if workspace.repository.toplevel is None or any(
@@ -368,8 +368,7 @@ def proposed_settings(workspace: Workspace) -> SuggestedSettings | None:
         for name, found in workspace.settings.found.items()
     ):
         return None
-    suggested = fitting_settings(workspace.repository)
-    return suggested if suggested.proposed or suggested.folder else None
+    return fitting_settings(workspace.repository)
 
 
 def tasks_seen(workspace: Workspace) -> TaskList:

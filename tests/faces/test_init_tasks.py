@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from support.repos import git
 from support.terminals import all_written
 
 import gitlease as library
+from gitlease.settings.parse import parse_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKLOG = ROOT.parent / "shared" / "data" / "backlog-md"
@@ -303,3 +305,31 @@ def test_a_person_is_asked_whether_the_settings_fit(
         shown = all_written(master)
     assert "id: {file: stem}" in shown
     assert len(ask(one, "queue")["tasks"]) == (answer == "y")
+
+
+def test_uncommented_lines_of_the_written_file_are_valid_settings(
+    clones: Clones, path_remote: Remote
+) -> None:
+    (one,) = clones(1)
+    put(one, "todo/1.md", "---\nticket: ABC-1\nstate: wip\n---\n")
+    gitlease(one, "init")
+    text = (one / ".gitlease.yaml").read_text()
+    whole = re.sub(r"(?m)^#(?=\S|  )", "", text)
+    found = parse_settings(whole.encode())
+    assert {"lease.ledger", "lease.ttl", "tasks.fields", "landing.release"} <= found.keys()
+    assert parse_settings(text.encode()).keys() < found.keys()
+
+
+def test_files_with_a_heading_alone_are_said_to_be_no_tasks(
+    clones: Clones, path_remote: Remote
+) -> None:
+    (one,) = clones(1)
+    for number in (1, 2):
+        put(one, f"todo/{number}-thing.md", f"# ABC-{number} Do it\n\nText\n")
+    before, init, after = ask(one, "queue"), ask(one, "init"), ask(one, "queue")
+    for answer in (before, init, after):
+        assert "todo/1-thing.md" in answer["warnings"][-1]
+    assert not [step for step in (*before["next"], *after["next"]) if "init" in step]
+    put(one, "todo/3.md", "---\nticket: ABC-3\n---\n")
+    assert ask(one, "queue")["next"] == ["gitlease init"]
+    assert "id: ticket" in gitlease(one, "init").stdout

@@ -117,14 +117,39 @@ def test_further_conflicts_have_a_line_each() -> None:
     )
 
 
-def test_a_lease_that_ran_out_but_is_nobody_elses_yet_says_when_it_will_be() -> None:
-    ada, bob = make_desks()
-    ada.ok("claim", "F001")
+def test_expired_lease_until_its_lapse_has_one_time_in_every_view() -> None:
+    ada, bob = make_desks(task("T-1"))
+    ada.ok("claim", "deploy", "--any")
+    ada.ok("claim", "T-1")
     bob.clock.advance(920)
-    assert bob.run("claim", "F001").err.splitlines()[0] == (
-        "F001 is held by ada@example.com (on laptop, branch main), expired 20s ago at 12:15:00Z, "
-        "free for others at 12:16:00Z, in 41s"
-    )
+    free, kept = "free from 12:16:00Z", "blocks others until 12:16:00Z"
+    for verb in (["claim", "--any"], ["release"], ["renew"], ["wait", "--timeout", "10s"]):
+        assert free in bob.run(verb[0], "deploy", *verb[1:]).err
+        refused = bob.run(verb[0], "T-1", *verb[1:])
+        assert f"{kept}; then still assigned to ada@example.com" in refused.err
+        assert not any("claim T-1" in line for line in refused.err.splitlines()), "cannot succeed"
+    for view in (["list"], ["status"], ["board", "--once"]):
+        assert free in bob.ok(*view).out
+        assert kept.replace("others ", "") in bob.ok(*view).out.replace("others ", "")
+    assert free in bob.ok("show", "deploy").out
+    assert kept in bob.ok("show", "T-1").out
+    assert kept in bob.ok("queue", "--all").out
+    leases = {x["resource"]: x for x in bob.ok("list", "--json").json["leases"]}
+    times = {name: (x["state"], x["free_at"], x["lapses_at"]) for name, x in leases.items()}
+    at = "2026-11-20T12:16:00Z"
+    assert times == {"deploy": ("expired", at, at), "T-1": ("expired", None, at)}
+    bob.clock.advance(60)
+    assert not bob.ok("list", "--json").json["leases"]
+
+
+def test_refusal_of_a_live_assigned_task_hints_what_can_succeed() -> None:
+    ada, bob = make_desks(task("T-1"))
+    ada.ok("claim", "T-1")
+    for typed in (["claim", "T-1"], ["run", "T-1", "--", "true"], ["set", "T-1", "done"]):
+        assert "--wait" not in bob.run(*typed).err
+    assert bob.run("claim", "T-1", "--json").json["error"]["next"] == [
+        "gitlease wait T-1 --timeout 16m"
+    ]
 
 
 def test_the_date_is_shown_when_it_is_not_today() -> None:

@@ -196,7 +196,7 @@ def test_status(ada: Desk) -> None:
 def test_what_has_expired_is_counted_apart(ada: Desk) -> None:
     ada.clock.advance(15 * 60 + 5)
     told = ada.ok("status", terminal=True).out
-    assert "leases  1 live, 2 expired, 2 yours (1 in this session)\n" in told
+    assert "leases   1 live, 2 expired, 2 yours (1 in this session)\n" in told
 
 
 def test_the_log_since_a_time(ada: Desk) -> None:

@@ -23,6 +23,7 @@ LEASE = [
     *("resource", "scope", "layer", "holder", "session", "lease_id", "token", "state"),
     *("ttl_seconds", "claimed_at", "renewed_at", "expires_at", "expires_in", "free_at"),
     *("renewals", "paths", "reason", "host", "branch", "mine", "assigned", "parked"),
+    "lapses_at",
 ]
 ERROR = [
     *("code", "exit", "message", "resource", "scope", "holder", "session", "expires_at"),
@@ -46,6 +47,7 @@ VIEW = LeaseView(
     expires_at=datetime(2026, 11, 20, 10, 15, 0, 999_000, UTC),
     expires_in=612,
     free_at=datetime(2026, 11, 20, 10, 16, 0, 1_000, UTC),
+    lapses_at=datetime(2026, 11, 20, 10, 16, 0, 1_000, UTC),
     renewals=2,
     paths=("src/auth/",),
     reason="rate limits",
@@ -81,6 +83,7 @@ def test_a_lease() -> None:
         "mine": False,
         "assigned": False,
         "parked": False,
+        "lapses_at": "2026-11-20T10:16:01Z",
     }
 
 

@@ -29,7 +29,8 @@ def two(path_remote: Remote, clones: Callable[..., list[Path]]) -> list[Path]:
 
 
 def live(clone: Path) -> dict[str, str]:
-    return {lease.resource: lease.holder for lease in gitlease.open(clone).list()}
+    leases = gitlease.open(clone).list()
+    return {lease.resource: lease.holder for lease in leases if lease.state == "active"}
 
 
 class Gate:

@@ -23,7 +23,7 @@ CLIENTS, ROUNDS = 16, 3
 def live(clone: Path, remote: Remote) -> dict[str, str]:
     """What is held, and by whom, as another clone reads it."""
     leases = Desk(clone, env=remote.env).document("list")["leases"]
-    return {x["resource"]: x["holder"] for x in leases}
+    return {x["resource"]: x["holder"] for x in leases if x["state"] == "active"}
 
 
 def _has(told: dict[str, str], many: int) -> bool:

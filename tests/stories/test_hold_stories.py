@@ -51,7 +51,7 @@ def until(true: Callable[[], Any], what: str) -> None:
 
 def live(clone: Path) -> list[gitlease.Lease]:
     with gitlease.open(str(clone)) as leases:
-        return list(leases.list())
+        return [x for x in leases.list() if x.state == "active"]
 
 
 @pytest.fixture(autouse=True)

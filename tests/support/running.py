@@ -99,7 +99,8 @@ class Desk:
 
     def live(self) -> list[str]:
         """The live leases of the ledger, as fresh as can be."""
-        return [x["resource"] for x in self.document("list")["leases"]]
+        leases = self.document("list")["leases"]
+        return [x["resource"] for x in leases if x["state"] == "active"]
 
     def processes(self) -> dict[int, str]:
         """Everything that was started here and still runs: its words by its number."""

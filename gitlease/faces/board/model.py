@@ -145,7 +145,6 @@ class _Rows:
             section = Section.ABANDONED
         else:
             section, moment = Section.EXPIRED, self._look.moment
-        free = None if moment is None or lease.edge_stays else free_at(lease, policy, moment)
         return BoardRow(
             section=section,
             resource=lease.resource,
@@ -159,7 +158,8 @@ class _Rows:
             scope=lease.scope,
             ends=lease.expires_at,
             lasts=lease.duration_ms,
-            free=free,
+            lapses=None if moment is None else free_at(lease, policy, moment),
+            assigned=lease.edge_stays,
             mine=view.mine,
             waiting=self._waiting(lease.resource, lease.scope),
         )

@@ -94,12 +94,11 @@ def details(row: BoardRow, now: int) -> list[str]:
     """The other facts of a row, the most important first."""
     texts = [waiting_words(row.waiting), f'"{row.reason}"' if row.reason else ""]
     if row.section is Section.EXPIRED:
-        if row.free is None:
-            texts.insert(0, "still assigned")
-        elif row.free > now:
-            texts.insert(0, f"free for others at {time_of_day(row.free, round_up=True)}")
-        else:
-            texts.insert(0, "free to take")
+        after = "still assigned" if row.assigned else "free to take"
+        if row.lapses is not None and row.lapses > now:
+            at = time_of_day(row.lapses, round_up=True)
+            after = f"blocks until {at}, then {after}" if row.assigned else f"free from {at}"
+        texts.insert(0, after)
     if row.through:
         texts.insert(0, f"covered by the lease of {row.through}")
     if row.waits_for:

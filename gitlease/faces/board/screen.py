@@ -84,8 +84,6 @@ class BoardScreen:
         else:
             chosen = self._chosen()
             parts = board_parts(board, width, selected=chosen)
-            if len(parts) > room or sum(len([*part.draw()]) for part in parts) > room:
-                parts = board_parts(board, width, selected=chosen, dense=True)
             if brief:
                 parts.append(BoardPart("", news.copy))
                 news = []

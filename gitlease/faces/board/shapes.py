@@ -29,8 +29,8 @@ class Section(Enum):
 class BoardRow:
     """A lease, or a task without one. Texts are empty where there is nothing to show.
 
-    ``ends`` is the lease's expiry; ``free`` is when others may take an expired one, None if an
-    assignment protects it. ``mine``: the viewer may act on it.
+    ``ends`` is the lease's expiry; ``lapses`` is when an expired one stops blocking others. If it
+    is ``assigned``, the task stays its holder's then. ``mine``: the viewer may act on it.
     """
 
     section: Section
@@ -45,7 +45,8 @@ class BoardRow:
     scope: str = WHOLE
     ends: int | None = None
     lasts: int = 0
-    free: int | None = None
+    lapses: int | None = None
+    assigned: bool = False
     mine: bool = False
     through: str = ""
     waiting: tuple[Ticket, ...] = ()

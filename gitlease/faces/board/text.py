@@ -24,15 +24,14 @@ STYLES = {
 }
 TIME = 13  # columns of "59m 59s left", and a blank
 BAR = 8
-# Columns below which a part is moved to a line of its own.
-LEAST = {"name": 12, "holder": 24, "title": 16, "where": 20, "why": 24}
-MOST_LINES = 3  # of details below a row
+# Columns below which a part is left out; it stands in the opened resource.
+LEAST = {"name": 12, "holder": 24, "why": 24, "title": 16, "where": 20}
 PLAINER = str.maketrans("━─›·…▏↑↓", "=->|~|^v")
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The widths of the parts of a row; 0: shown below the row instead."""
+    """The widths of the parts of a row; 0: left out."""
 
     width: int
     name: int
@@ -65,9 +64,9 @@ def columns_for(board: BoardView, width: int) -> Columns:
     wanted = {
         "name": max(8, widest(x.name for x in board.rows)),
         "holder": widest(map(_who, rows)),
+        "why": widest(" · ".join(phrases.details(x, board.now)) for x in rows),
         "title": widest(x.title for x in rows),
         "where": widest(map(phrases.where_words, rows)),
-        "why": widest(" · ".join(phrases.details(x, board.now)) for x in rows),
     }
     for number in range(len(wanted), 1, -1):
         shares = _shares(dict([*wanted.items()][:number]), left)
@@ -77,27 +76,18 @@ def columns_for(board: BoardView, width: int) -> Columns:
     return Columns(width=width, bar=bar, gap=left - sum(widths.values()), **widths)
 
 
-def board_parts(
-    board: BoardView, width: int, *, selected: str = "", dense: bool = False
-) -> list[BoardPart]:
-    """The rows by section; the one whose key is ``selected`` is marked.
-
-    ``dense``: each row is a single line, and what does not fit into it is left out.
-    """
+def board_parts(board: BoardView, width: int, *, selected: str = "") -> list[BoardPart]:
+    """The rows by section, one line each; the one whose key is ``selected`` is marked."""
     columns, parts = columns_for(board, width), list[BoardPart]()
     for section in Section:
         rows = board.section(section)
         if rows:
             parts.append(BoardPart("", partial(_section_lines, section, len(rows), width)))
         for row in rows:
-            draw = partial(_row_lines, row, columns, board.now, marked=row.key == selected)
-            parts.append(BoardPart(row.key, partial(_first, draw) if dense else draw))
+            draw = partial(_row_line, row, columns, board.now, marked=row.key == selected)
+            parts.append(BoardPart(row.key, draw))
     nothing = plain_line("  no lease and no open task to show", width, style="dim")
     return parts or [BoardPart("", lambda: [nothing])]
-
-
-def _first(draw: Callable[[], Iterable[Text]]) -> list[Text]:
-    return [*draw()][:1]
 
 
 def board_lines(board: BoardView, width: int) -> Iterator[Text]:
@@ -221,12 +211,10 @@ def _section_lines(section: Section, rows: int, width: int) -> Iterator[Text]:
     yield plain_line(head, width, style=f"bold {STYLES[section]}")
 
 
-def _row_lines(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> Iterator[Text]:
-    from rich.cells import cell_len
+def _row_line(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> Iterator[Text]:
     from rich.text import Text
 
-    text, below = Text("› " if marked else "  "), list[str]()
-
+    text = Text("› " if marked else "  ")
     text.append_text(_fitted(row.name, columns.name, style=f"bold {STYLES[row.section]}"))
     why = " · ".join(phrases.details(row, now))
     if row.section is Section.FREE:
@@ -235,13 +223,8 @@ def _row_lines(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> It
     else:
         text.append_text(_fitted(row.title, columns.title))
         text.append_text(_fitted(_who(row), columns.holder, style="green" if row.mine else ""))
-        where = phrases.where_words(row)
-        for line, width, style in ((where, columns.where, "dim"), (why, columns.why, "")):
-            fits = cell_len(line) < width
-            text.append_text(_fitted(line if fits else "", width, style=style))
-            below = below if fits else [line, *below]
-        if not columns.title:
-            below = [plain_line(row.title, columns.width - 6).plain, *below]
+        text.append_text(_fitted(phrases.where_words(row), columns.where, style="dim"))
+        text.append_text(_fitted(why, columns.why))
         text.append(" " * columns.gap)
         if columns.bar:
             text.append(f"{_bar(row, now, columns.bar)} ", style=STYLES[row.section])
@@ -250,12 +233,6 @@ def _row_lines(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> It
         text.stylize("reverse")
     text.truncate(columns.width)
     yield text
-    more = " · ".join(x for x in below if x)
-    lines = _folded(more, columns.width, 4, 4, style="dim") if more else []
-    if len(lines) > MOST_LINES:
-        lines[MOST_LINES - 1].truncate(columns.width - 1)
-        lines[MOST_LINES - 1].append("…")
-    yield from lines[:MOST_LINES]
 
 
 def _who(row: BoardRow) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from gitlease.core.errors import GitleaseError, LeaseLost, NotHolder, UsageError
+from gitlease.core.instant import moment_of
 from gitlease.core.loss import explained, lost_in
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
@@ -20,6 +21,7 @@ C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
 _STRINGS = ("str", "str | None")
 T = TypeVar("T")
+ANOTHER_DAY = moment_of(0)  # as seen from it, times have their dates
 
 # Command-line options in messages and hints: switches, and options with a value.
 _SWITCHES = "any|reopen|cached|local|takeover|new|undo-rollback|accept-rollback"
@@ -71,14 +73,10 @@ def _text(error: GitleaseError) -> str:
     text = error.message + sentences.where(view, asked=error.resource)
     if error.by_edge:
         text += f", last held until {sentences.rfc3339(view.expires_at)}"
-    elif view.state == "active":
-        text += f"{' parked' if view.parked else ''} until {sentences.rfc3339(view.expires_at)}"
+    elif view.state in ("active", "expired"):
+        text += sentences.lasts(view, ANOTHER_DAY, short=True)
         if error.resource is not None and fold(error.resource) == fold(view.resource):
-            text += sentences.afterwards(view)
-    elif view.state == "expired":
-        text += f", expired at {sentences.rfc3339(view.expires_at)}"
-        free = view.free_at and sentences.rfc3339(view.free_at)
-        text += f", free for others at {free}" if free else ""
+            text += sentences.afterwards(view, ANOTHER_DAY)
     return text + sentences.quoted(view.reason)
 
 

@@ -119,7 +119,12 @@ def test_what_is_seen_changes_at_the_time_that_the_board_says() -> None:
         seen.append((board.rows[0].section, *phrases.details(board.rows[0], board.now)))
         ada.clock.advance((board.changes_at - ada.clock.wall_ms) / 1000)
         board = board_of(ada)
-    assert list(dict.fromkeys(seen)) == [(Section.HELD,), (Section.EXPIRED, "still assigned")]
+    blocking = "blocks until 12:16:00Z, then still assigned"
+    assert list(dict.fromkeys(seen)) == [
+        (Section.HELD,),
+        (Section.EXPIRED, blocking),
+        (Section.EXPIRED, "still assigned"),
+    ]
     assert names(board, Section.ABANDONED) == ["F001"]
 
 
@@ -130,10 +135,10 @@ def test_what_ran_out_says_when_others_may_take_it() -> None:
     ada.clock.advance(11)
     (row,) = board_of(bob).rows
     assert row.section is Section.EXPIRED
-    assert row.free is not None
-    free = f"free for others at {phrases.time_of_day(row.free, round_up=True)}"
+    assert row.lapses is not None
+    free = f"free from {phrases.time_of_day(row.lapses, round_up=True)}"
     assert phrases.details(row, ada.clock.wall_ms) == [free]
-    assert phrases.details(row, row.free) == ["free to take"]
+    assert phrases.details(row, row.lapses) == ["free to take"]
 
 
 def test_the_news_tell_what_was_taken_released_and_lost() -> None:
@@ -184,10 +189,13 @@ def test_what_is_opened_has_notes_and_history_and_tells_nobody_their_news() -> N
 
 
 @pytest.mark.parametrize("width", [40, 60, 79, 80, 100, 130, 160, 200])
-def test_no_line_is_wider_than_the_terminal_and_all_is_told(width: int) -> None:
+def test_each_row_is_one_line_of_the_terminals_width(width: int) -> None:
     ada, _ = busy()
     board = board_of(ada)
-    lines = [*head_lines(board, width, state="live"), *board_lines(board, width)]
+    lines = [*board_lines(board, width)]
+    heads = sum(bool(board.section(section)) for section in Section)
+    assert len(lines) == len(board.rows) + 2 * heads
+    lines += head_lines(board, width, state="live")
     lines += news_lines(board.news, width)
     said = [line.plain for line in lines]
     assert max(map(cell_len, said)) <= width
@@ -203,10 +211,9 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_told(width: int) -> None:
         "left",
     ):
         assert told in text
-    if width >= 60:
-        for told in ("bob@example.com", "rate limits", "build-7", "kim+F001@example.com", "日本語"):
+    if width >= 100:
+        for told in ("bob@example.com", "rate", "日本語", "ada@example.com (you)"):
             assert told in text
-        assert "ada@example.com (you)" in text
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -334,13 +341,13 @@ def test_a_small_screen_has_the_news_below_the_last_row() -> None:
 
 def test_only_rows_in_sight_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     ada, _ = make_desks(*(task(f"F{n:03}", title=f"Task {n}") for n in range(500)))
-    board, drawn, draw = board_of(ada), list[str](), board_text._row_lines
+    board, drawn, draw = board_of(ada), list[str](), board_text._row_line
 
     def counted(row: BoardRow, *rest: Any, **more: Any) -> Any:
         drawn.append(row.name)
         return draw(row, *rest, **more)
 
-    monkeypatch.setattr(board_text, "_row_lines", counted)
+    monkeypatch.setattr(board_text, "_row_line", counted)
     screen = screen_of(board)
     for key in ("g", "G", "page up", "/", "t", "enter"):
         screen.press(key)
@@ -357,13 +364,12 @@ def test_one_long_text_leaves_room_for_others(width: int) -> None:
     lines = [x.plain for x in board_lines(board_of(ada), width)]
     rows = [x for x in lines if x.startswith("  F")]
     assert all("bob@example.com" in x and x.endswith("15m 00s left") for x in rows)
-    assert [line.count("long ") > 2 for line in rows] == [False, True]
-    text = " ".join(" ".join(lines).split())
-    for told in ("Rate limits", '"urgent"', '"why not"', "session build-7 on desktop"):
-        assert told in text
+    if width >= 100:
+        assert [line.count("long ") > 2 for line in rows] == [False, True]
+        assert "Rate limits" in rows[0]
+        assert all('"' in x for x in rows)
     if width == 200:
-        assert len(lines) == len(rows) + 2
-        assert all('"' in x and "on desktop" in x for x in rows)
+        assert all("on desktop" in x for x in rows)
 
 
 # --- times ------------------------------------------------------------------------------------

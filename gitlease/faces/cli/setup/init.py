@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitlease.core.errors import Unavailable, UsageError
+from gitlease.faces import task_text
 from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import flag, verb
 
@@ -74,7 +75,7 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool, new_led
     proposed = None if written or seen.has_tasks else proposed_settings(workspace)
     found = suggested if suggested and suggested.folder else None
     recognised = _recognised(found.files, found.folder or "") if found else None
-    tasks = seen.has_tasks
+    tasks, fit = seen.has_tasks, suggested or proposed
     recorded, unrecorded = record_ledger(workspace, reading.ledger_id if reading else None)
     body: wire.Document = {
         "settings_file": path,
@@ -97,6 +98,7 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool, new_led
         warnings=(
             *(suggested.warnings if suggested else ()),
             *_doubts(seen),
+            *(task_text.headed(fit.headed) if fit and not tasks else ()),
             *warnings,
             *unrecorded,
         ),
@@ -205,7 +207,7 @@ def _show(
         output.line(f"{FILE} exists and {wrote}")
     if call.workspace.repository.toplevel is not None:
         output.line(_counted(seen))
-    if proposed is not None:
+    if proposed is not None and proposed.fits:
         _show_proposal(f"to have tasks here, add to {FILE}:", proposed)
     if reading is not None:
         ledger = call.ledger
@@ -232,7 +234,7 @@ def _counted(seen: TaskList) -> str:
         named = ", ".join(seen.others[:NAMED]) + (", …" if len(seen.others) > NAMED else "")
         parts.append(f"{_files(len(seen.others))} without an id: {named}")
     elif seen.nothing and not seen.problems:
-        parts = [seen.nothing.partition("; gitlease init")[0]]
+        parts = [seen.nothing]
     return "; ".join(parts)
 
 

@@ -69,11 +69,24 @@ def queue_verb(call: Call, *, mine: bool, all: bool, ref: str | None, cached: bo
         tasks = [wire.entry(e, reading.views) for e in shown] if call.json else []
         rows = [] if call.json else [_row(e, reading, now) for e in shown]
         headings, nothing = HEADINGS, "there are no tasks" if all else "nothing to claim"
+    steps, headed = ({}, []) if mine or reading.entries else _without_tasks(call)
     call.answer(
         {"tasks": tasks},
-        warnings=reading.warnings,
+        warnings=[*reading.warnings, *headed],
+        next_steps=steps,
         show=lambda: output.table(headings, rows, otherwise=nothing),
     )
+
+
+def _without_tasks(call: Call) -> tuple[dict[str, str], list[str]]:
+    """Return what helps if there are no tasks: init, if it has a proposal, and a warning."""
+    from gitlease.wiring.workspace import proposed_settings
+
+    proposed = proposed_settings(call.workspace)
+    if proposed is None:
+        return {}, []
+    steps = {call.typed("init"): "see settings that fit the files here"} if proposed.fits else {}
+    return steps, task_text.headed(proposed.headed)
 
 
 def _from(ref: str | None) -> list[str]:
