@@ -7,8 +7,12 @@ that differ from the expected ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from gitlease.core.edge import printable
 from gitlease.core.errors import Invalid
+from gitlease.core.ledger import Ledger
 from gitlease.core.moves.audit import NEWER, Illegal, Pusher, judge, refused
 from gitlease.core.moves.operation_json import BadStep, read_step
 from gitlease.core.moves.step_record import StepRecord
@@ -48,15 +52,29 @@ RULES = {
 
 def judge_step(objects: GitObjects, before: str, version: str, pusher: Pusher, now_ms: int) -> None:
     """Raise Illegal unless a commit is a legal step after another (``""``: the first)."""
+    repeat_step(objects, before, version, partial(judge, pusher=pusher, now_ms=now_ms))
+
+
+def repeat_step(
+    objects: GitObjects,
+    before: str,
+    version: str,
+    carry_out: Callable[[Ledger | None, StepRecord], Applied],
+) -> tuple[StepRecord, Applied]:
+    """Carry a step out again, and compare its commit with the result. Raises Illegal if it differs.
+
+    The ledger's damage raises Invalid.
+    """
     commit = commit_at(objects, version)
-    record = _record(commit.message)
+    record = step_record(commit.message)
     ledger = read_ledger(objects, before) if before else None
-    applied = judge(ledger, record, pusher=pusher, now_ms=now_ms)
+    applied = carry_out(ledger, record)
     base = commit_at(objects, before).tree_id if before else None
     _check_tree(objects, base, commit.tree_id, applied)
     expected = commit_bytes(applied, record, commit.tree_id, commit.parent_ids)
     if objects.read(version, COMMIT, MAX_COMMIT) != expected:
         raise Illegal("commit", "its commit does not describe its changes", hints=(NEWER,))
+    return record, applied
 
 
 def commit_at(objects: GitObjects, version: str) -> LedgerCommit:
@@ -67,7 +85,8 @@ def commit_at(objects: GitObjects, version: str) -> LedgerCommit:
     return found
 
 
-def _record(message: str) -> StepRecord:
+def step_record(message: str) -> StepRecord:
+    """The operations that a commit's message names. Raises Illegal if it does not."""
     line = operations_line(message)
     if line is None:
         raise Illegal(

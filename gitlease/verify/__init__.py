@@ -1,1 +1,1 @@
-"""An independent check of a ledger's history: it shares no rule with what wrote it."""
+"""The verification of a ledger's history."""

@@ -1,4 +1,4 @@
-"""The composition root of the independent check: a history to check, and nobody in particular."""
+"""The composition root of ``verify``: a history to check, and nobody in particular."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from gitlease.git.system_clock import SystemClock
 from gitlease.settings.sources import Location, load_settings, resolve_remote
 from gitlease.store.private_store import PRIVATE_STORES
 from gitlease.store.transport import TIME_LIMIT
-from gitlease.verify.checker import NoLedger, Verified, verify
-from gitlease.verify.form import UnknownFormat
+from gitlease.verify.replay import NoLedger, Verified, verify
 from gitlease.wiring.ledger import LedgerPlace
 
 
@@ -37,12 +36,9 @@ class LedgerVersion:
         this gitlease knows.
         """
         try:
-            return verify(self.repository, self.tip, self._sampled(tips))
+            return verify(self.repository, self.tip, self._sampled(tips), environ=os.environ)
         except NoLedger as error:
             raise Invalid(f"{self.shown} holds no ledger: {error}") from None
-        except UnknownFormat as error:
-            hint = "upgrade gitlease: pip install --upgrade gitlease"
-            raise Invalid(str(error), hints=(hint,)) from None
 
     def _sampled(self, tips: Sequence[str]) -> list[str]:
         found = []

@@ -372,7 +372,8 @@ GATE = Pusher(("gate@example.com",), "gate", gateway=True)
 
 def test_a_gateway_brings_what_others_ask_for() -> None:
     record = step(BASE, claim(KIM, "F009"), note(JO, "hello"), renew(KIM, "F002"))
-    legal(record, who=GATE)
+    assert refused(record, who=GATE) == "identity"
+    legal(record.brought_by("gate@example.com"), who=GATE)
     assert refused(record, who=replace(GATE, gateway=False)) == "identity"
     nobody = replace(record, operations=(claim(replace(KIM, holder=" "), "F009"),))
     assert refused(nobody, who=GATE) == "identity"
@@ -402,7 +403,9 @@ def test_each_takeover_of_a_joined_step_is_judged_by_its_own_taker() -> None:
     long_ago = Sighting(at=at(-100_000), changed=True)
     for seconds, fine in ((TTL - 100, False), (TTL, True)):
         asked = [note(JO, "hello", "F007"), claim(KIM)]
-        record = decide(observed, asked, moment(seconds, seen=long_ago)).record
+        record = decide(observed, asked, moment(seconds, seen=long_ago)).record.brought_by(
+            "gate@example.com"
+        )
         if fine:
             legal(record, who=GATE, seconds=seconds, before=observed)
         else:

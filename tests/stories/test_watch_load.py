@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from checker.checker import verify
+from checker.state import JudgedStep
 from support.ledgers import REF
 from support.remotes import Remote
 from support.repos import git
@@ -18,8 +20,6 @@ import gitlease
 from gitlease.core.instant import MS
 from gitlease.engine.waiting.watching import Watcher, WatchEvent
 from gitlease.git.repository import discover
-from gitlease.verify.checker import verify
-from gitlease.verify.state import JudgedStep
 
 Clones = Callable[..., list[Path]]
 Told = tuple[str, str, int | None, int]

@@ -21,11 +21,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from checker.checker import Verified, verify
+from checker.form import LeaseRecord, fold, person, resource_key
+from checker.state import BrokenRule, JudgedStep
+
 from gitlease.git.repository import discover
 from gitlease.git.rev_range import commit_ids
-from gitlease.verify.checker import Verified, verify
-from gitlease.verify.form import LeaseRecord, fold, person, resource_key
-from gitlease.verify.state import BrokenRule, JudgedStep
 
 OPEN = ("unknown_outcome",)  # of these, and of calls that were killed, either may be true
 GRANTED = ("claimed", "taken_over")

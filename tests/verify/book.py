@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pygit2
+from checker.checker import Verified, verify
 from core.values import empty
 
 from gitlease.core.expiry import Moment
@@ -18,7 +20,7 @@ from gitlease.git.repository import discover
 from gitlease.store.private_store import make_bare
 from gitlease.store.tree import read_ledger
 from gitlease.store.tree_writer import write_step
-from gitlease.verify.checker import Verified, verify
+from gitlease.verify import replay
 
 
 class Book:
@@ -56,7 +58,19 @@ class Book:
         self.write(replace(decided, applied=applied))
 
     def check(self, *tips: str) -> Verified:
-        return verify(discover(str(self.path)), self.tip, tips)
+        """What the independent checker finds; the product's replay must agree."""
+        repository = discover(str(self.path))
+        found, replayed = verify(repository, self.tip, tips), self.replay(*tips)
+        assert {x.commit for x in replayed.broken} == {x.commit for x in found.broken}, replayed
+        if not found.unjudged and not found.broken:
+            counted = ("revision", "commits", "decisions")
+            assert [getattr(replayed, x) for x in counted] == [getattr(found, x) for x in counted]
+        assert replayed.hidden == found.hidden
+        assert found.broken or found.unjudged or replayed.leases >= found.leases
+        return found
+
+    def replay(self, *tips: str) -> replay.Verified:
+        return replay.verify(discover(str(self.path)), self.tip, tips, environ=os.environ)
 
     def broken(self) -> list[str]:
         """The rules that the last commit breaks; those before it break none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,6 +12,8 @@ from typing import Any
 
 import pygit2
 import pytest
+from checker.checker import NoLedger, verify
+from checker.form import UnknownFormat
 from core.test_audit import PEOPLE, Eyes, Player
 from core.values import (
     JO,
@@ -46,8 +49,7 @@ from gitlease.git.repository import discover
 from gitlease.server.step import judge_step
 from gitlease.store.records import write_header, write_lease
 from gitlease.store.tree import read_ledger
-from gitlease.verify.checker import NoLedger, verify
-from gitlease.verify.form import UnknownFormat
+from gitlease.verify import replay
 
 # What only a server sees: who pushes, its own clock, its other refs, and how it makes a ledger.
 BEYOND_HISTORY = {
@@ -234,6 +236,13 @@ def test_what_is_illegal_is_found_with_its_rule(forge: Forge, name: str) -> None
     seen = [tip] if RULES[name] == "rewound" else []
     found = verify(discover(str(forge.path)), bad.new, seen)
     assert RULES[name] in {one.rule for one in found.broken}, found.broken
+    try:
+        replayed = replay.verify(discover(str(forge.path)), bad.new, seen, environ=os.environ)
+    except replay.NoLedger:
+        assert name == "new_ledger_with_a_policy_that_is_none"
+        return
+    assert replayed.broken
+    assert {one.commit for one in replayed.broken} <= {one.commit for one in found.broken}
     assert all(one.message.isprintable() for one in found.broken)
     known = set(git(forge.path, "rev-list", tip).split()) - {tip}
     assert not known & {one.commit for one in found.broken}
@@ -288,13 +297,14 @@ def test_paths_of_a_lapsed_edge_are_free_and_were_taken_before(
         book.step(claim(JO, name, edge=True, paths=(f"{name}/",)), when=moment())
     late = moment(TTL + SKEW + 1)
     book.step(claim(KIM, "T-1/a.py"), when=late)
+    assert book.broken() == []
     assert {str(x.resource) for x in book.ledger.every_lease()} == {"T-1", "T-2", "T-1/a.py"}
 
     monkeypatch.setattr(conflicts, "only_edge", lambda *_: False)  # as older clients
     taken = claim(KIM, "T-9", paths=("T-2/a.py",), takeover=True, reason="now")
     book.step(taken, when=late)
     assert not book.ledger.leases_of(parse_resource("T-2"))
-    assert book.broken() == []
+    assert verify(discover(str(book.path)), book.tip).broken == ()
 
 
 def test_a_takeover_takes_from_whom_it_expects(book: Book) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from checker.paths import any_overlap, overlap
 
 from gitlease.core.resources import pattern
-from gitlease.verify.paths import any_overlap, overlap
 
 PIECES = ("a", "b", "*", "**", "?", "[ab]", "[!a]", "/")
 PATTERNS = sorted(

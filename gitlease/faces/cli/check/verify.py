@@ -1,4 +1,4 @@
-"""``verify``: check a ledger's history by rules that share no code with its writers."""
+"""``verify``: carry out a ledger's history once more, by the rules of its writers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import click
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import option, verb
 from gitlease.faces.codes import Violations, exit_of
-from gitlease.verify.state import several
+from gitlease.verify.replay import several
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
-    from gitlease.verify.checker import Verified
+    from gitlease.verify.replay import Verified
     from gitlease.wiring.verify import LedgerVersion
 
 EXITS = (1, 2, 4, 5, 7, 128)
@@ -22,19 +22,18 @@ SHOWN = 20  # violations printed for people
 
 @verb(
     "verify",
-    """Check a ledger's whole history, commit by commit, independently of the code that wrote it.
+    """Replay a ledger's whole history, and compare each commit with what its operations come to.
 
-The configured ledger is fetched and read from its first commit. Its records, and the operations
-that its commits name, must keep the promises of leases: one holder at a time for a resource and
-scope, and for overlapping paths (exclusive); no grant over a lease of someone else before it lapsed
-(lapse), except by its holder or an admin (holder, admin, takeover); tokens that only grow and are
-granted once (token); a revision that grows by one per decision (revision); a chain of digests
-(digest); no operation applied twice (operation-twice); no change without an operation
-(unexplained). These rules share no code with those that decide claims.
+The configured ledger is fetched and read from its first commit. Every commit names its operations:
+they are carried out once more on the state before it, by the rules that decide claims and that the
+server's hook uses, and must come to the same bytes. So one who writes to the ref without gitlease
+is found: a grant over somebody's lease, a token used twice, a record or a policy that changed
+without an operation, a past that was rewritten. A mistake in those rules is not found.
 
-Where later renewals replaced earlier ones, the decisions are judged, and the final renewal.
-Anything that cannot be judged is listed: under the policy's rule `observed`, only the new holder
-knows how long it had waited. Times are those of the writers' clocks.
+Where later renewals replaced earlier ones, the decisions are replayed, and the final renewal must
+be one of the leases that were there. Anything that cannot be judged is listed: under the policy's
+rule `observed`, only the new holder knows how long it had waited. Who pushed a commit is not known.
+Times are those of the writers' clocks.
 
 REF is a branch, ref or commit of this repository that holds a ledger, or a commit of the ledger
 known to this clone; nothing is fetched then. --tip names a commit that someone saw at the ledger's

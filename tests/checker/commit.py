@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gitlease.verify.form import person, resource_key
+from checker.form import person, resource_key
 
 MAX_OPERATIONS = 64
 OPERATIONS = "operations: "

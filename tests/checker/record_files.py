@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gitlease.verify.form import BadForm, LeaseRecord, lease_path, read_lease
-from gitlease.verify.state import JudgedStep, Key, LeaseTable, about
-from gitlease.verify.tree_reader import FileChange
+from checker.form import BadForm, LeaseRecord, lease_path, read_lease
+from checker.state import JudgedStep, Key, LeaseTable, about
+from checker.tree_reader import FileChange
 
 
 class RecordFiles:

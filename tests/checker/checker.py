@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from checker.commit import BadOperations, DeclaredStep, StepCommit, read_operations
+from checker.endings import check_end
+from checker.form import BadForm, LeaseRecord, LedgerHeader, read_header
+from checker.grants import check_exclusive, check_grant
+from checker.header_rules import check_header, check_message
+from checker.listing_rules import ListingFile, check_listings
+from checker.record_files import RecordFiles
+from checker.renewals import check_renewal
+from checker.state import BrokenRule, JudgedStep, about, several
+from checker.tips import SampledTips
+from checker.tree_reader import LEASES, TreeStep, first_parents, read_steps
 from gitlease.git.repository import Repository
-from gitlease.verify.commit import BadOperations, DeclaredStep, StepCommit, read_operations
-from gitlease.verify.endings import check_end
-from gitlease.verify.form import BadForm, LeaseRecord, LedgerHeader, read_header
-from gitlease.verify.grants import check_exclusive, check_grant
-from gitlease.verify.header_rules import check_header, check_message
-from gitlease.verify.listing_rules import ListingFile, check_listings
-from gitlease.verify.record_files import RecordFiles
-from gitlease.verify.renewals import check_renewal
-from gitlease.verify.state import BrokenRule, JudgedStep, about, several
-from gitlease.verify.tips import SampledTips
-from gitlease.verify.tree_reader import LEASES, TreeStep, first_parents, read_steps
 
 MAX_BROKEN = 1_000  # broken rules: after so many the check stops
 

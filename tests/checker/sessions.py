@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gitlease.verify.commit import NamedOperation
-from gitlease.verify.form import LeaseRecord, fold, resource_key
-from gitlease.verify.state import JudgedStep
+from checker.commit import NamedOperation
+from checker.form import LeaseRecord, fold, resource_key
+from checker.state import JudgedStep
 
 REBINDS = ("Bind", "Unbind", "RunOut")  # they renew nothing, so their records are known exactly
 _NAMES_GRANTS = ("EndSession", "Unbind", "RunOut")

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
-from gitlease.verify.form import fold
+from checker.form import fold
 
 Ranges = tuple[tuple[int, int], ...]  # of character codes, both ends included, ascending
 

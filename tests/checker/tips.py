@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gitlease.git.objects import BLOB, COMMIT, TREE, read_objects, read_tree
-from gitlease.git.repository import Repository
-from gitlease.verify.commit import StepCommit, read_commit
-from gitlease.verify.form import BadForm, LedgerHeader, read_header
-from gitlease.verify.state import BrokenRule, JudgedStep
-from gitlease.verify.tree_reader import (
+from checker.commit import StepCommit, read_commit
+from checker.form import BadForm, LedgerHeader, read_header
+from checker.state import BrokenRule, JudgedStep
+from checker.tree_reader import (
     HEADER,
     MAX_COMMIT,
     MAX_FOLDER,
@@ -20,6 +18,8 @@ from gitlease.verify.tree_reader import (
     SECONDS,
     ReadyObject,
 )
+from gitlease.git.objects import BLOB, COMMIT, TREE, read_objects, read_tree
+from gitlease.git.repository import Repository
 
 _Seen = tuple[StepCommit, LedgerHeader]
 

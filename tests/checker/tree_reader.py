@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from checker.commit import StepCommit, read_commit
 from gitlease.git.files import Unreadable
 from gitlease.git.objects import (
     BLOB,
@@ -25,7 +26,6 @@ from gitlease.git.objects import (
 )
 from gitlease.git.query import Pieces, ask, refusal
 from gitlease.git.repository import Repository
-from gitlease.verify.commit import StepCommit, read_commit
 
 SECONDS = 600.0  # for one answer of git
 AT_ONCE = 128  # commits that are read together

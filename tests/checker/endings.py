@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gitlease.verify.commit import NamedOperation
-from gitlease.verify.form import LeaseRecord, fold, own_pattern, person
-from gitlease.verify.paths import any_overlap
-from gitlease.verify.sessions import may_speak, stood_before
-from gitlease.verify.state import MS, JudgedStep, about, scopes_meet
+from checker.commit import NamedOperation
+from checker.form import LeaseRecord, fold, own_pattern, person
+from checker.paths import any_overlap
+from checker.sessions import may_speak, stood_before
+from checker.state import MS, JudgedStep, about, scopes_meet
 
 # Objections to an operation that would explain an end, the most specific first.
 _ORDER = ("lapse", "takeover", "reopen", "holder", "unexplained")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from gitlease.verify.commit import NamedOperation
-from gitlease.verify.endings import ended_by
-from gitlease.verify.form import LeaseRecord, fold
-from gitlease.verify.sessions import stood_before
-from gitlease.verify.state import MS, JudgedStep, LeaseTable, about
+from checker.commit import NamedOperation
+from checker.endings import ended_by
+from checker.form import LeaseRecord, fold
+from checker.sessions import stood_before
+from checker.state import MS, JudgedStep, LeaseTable, about
 
 
 def check_grant(step: JudgedStep, old: LeaseRecord | None, new: LeaseRecord) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from gitlease.verify.commit import OUTCOMES, DeclaredStep, NamedOperation, StepCommit
-from gitlease.verify.form import (
+from checker.commit import OUTCOMES, DeclaredStep, NamedOperation, StepCommit
+from checker.form import (
     WHOLE,
     Allowance,
     LeaseRecord,
@@ -15,7 +15,7 @@ from gitlease.verify.form import (
     own_pattern,
     person,
 )
-from gitlease.verify.paths import any_overlap
+from checker.paths import any_overlap
 
 MS = 1_000
 Key = tuple[str, str]

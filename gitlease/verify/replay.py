@@ -1,0 +1,325 @@
+"""Verifies a ledger's history: carries out every step again, and compares it with what was written.
+
+Each step is judged as a server's hook would have judged its push, without what only a server
+knows: who pushed, and when by its own clock. The rules are those of the writers, so this finds who
+bypasses gitlease, not a mistake in gitlease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from gitlease.core.errors import GitleaseError
+from gitlease.core.instant import MS
+from gitlease.core.ledger import MAX_STEP, Ledger
+from gitlease.core.moves.audit import Illegal, repeat
+from gitlease.core.moves.operations import Claim, Complete
+from gitlease.core.moves.step_record import StepRecord
+from gitlease.core.moves.transitions import Applied
+from gitlease.core.outcome import Outcome
+from gitlease.core.policy import History, Rule
+from gitlease.git.objects import GitObjects
+from gitlease.git.query import Pieces, ask, refusal
+from gitlease.git.repository import Repository
+from gitlease.server.step import repeat_step, step_record
+from gitlease.store.damage import CacheDamaged
+from gitlease.store.fields import BadRecord
+from gitlease.store.history import RENEWAL, LedgerCommit, is_renewal, read_commit
+from gitlease.store.loose_objects import LooseObjects
+from gitlease.store.records import HEADER_FILE, MAX_HEADER, MAX_RECORD, write_lease
+from gitlease.store.tree import GitRecords, changed_records, read_ledger
+
+MAX_BROKEN = 1_000  # broken rules: after so many the check stops
+SECONDS = 600.0  # for one answer of git
+_LEFT_OPEN = (HEADER_FILE, "leases", "paths", "notices", "waiting")  # what renewals may change
+
+
+class NoLedger(Exception):
+    """A commit holds no ledger; the text says what is there instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRule:
+    """A rule that a commit breaks: its name, and a sentence."""
+
+    commit: str
+    rule: str
+    message: str
+
+
+@dataclass(slots=True)
+class Verified:
+    """The result of a check. ``unjudged`` are sentences about what could not be judged.
+
+    ``revision`` is that of the tip, ``hidden`` the number of renewals that were replaced.
+    """
+
+    tip: str
+    ledger_id: str = ""
+    revision: int = 0
+    commits: int = 0
+    decisions: int = 0
+    hidden: int = 0
+    leases: int = 0
+    unjudged: tuple[str, ...] = ()
+    broken: tuple[BrokenRule, ...] = ()
+
+
+def verify(
+    repository: Repository,
+    tip: str,
+    tips: Iterable[str] = (),
+    *,
+    environ: Mapping[str, str],
+) -> Verified:
+    """Check the history of a ledger up to the commit ``tip`` (a full id).
+
+    ``tips`` are full ids of commits that were at its ref at other times. Raises NoLedger, and
+    Invalid for a newer format and if git does not answer.
+    """
+    id_bytes = 32 if repository.object_format == "sha256" else 20
+    objects = LooseObjects(repository.common_dir, id_bytes, environ)
+    commits = _first_parents(repository, tip)
+    if not commits:
+        raise NoLedger(f"{tip} is not a commit")
+    replay = _Replay(objects, tip)
+    for version in commits:
+        if not replay.take(version) or len(replay.broken) >= MAX_BROKEN:
+            return replay.result()
+    known = set(commits)
+    for seen in dict.fromkeys(tips):
+        if seen not in known:
+            replay.check_seen(seen, commits)
+    return replay.result()
+
+
+def _first_parents(repository: Repository, tip: str) -> list[str]:
+    # The oldest first. A clone with a part of a history begins where git says that it does.
+    found: list[str] = []
+    pieces = Pieces(b"\n", lambda line: found.append(line.decode("ascii", "replace")))
+    words = ("rev-list", "--first-parent", "--reverse", tip, "--")
+    listed = ask(repository, *words, timeout=SECONDS, on_out=pieces.more)
+    if listed.code != 0 or listed.timed_out:
+        raise refusal(listed, "the history cannot be read")
+    return found
+
+
+class _Replay:
+    """Goes through a history step by step, and keeps what was found on the way."""
+
+    def __init__(self, objects: GitObjects, tip: str) -> None:
+        self.broken: list[BrokenRule] = []
+        self._objects, self._found = objects, Verified(tip)
+        self._before = ""
+        self._ledger: Ledger | None = None
+        self._operations, self._nonces = set[str](), set[str]()
+        self._cut = False
+        self._wordless = self._by_others_clock = self._gone = 0
+
+    def result(self) -> Verified:
+        found, why = self._found, list[str]()
+        if found.hidden:
+            message = several(found.hidden, "renewal")
+            why.append(f"{message} replaced by later ones: of those only the result is judged")
+        if self._wordless:
+            message = several(self._wordless, "commit")
+            why.append(f"{message} of format 1, which names no operations")
+        if self._by_others_clock:
+            message = several(self._by_others_clock, "takeover")
+            why.append(
+                f"{message} by a clock that only its writer knows: it may have been too early"
+            )
+        if self._cut:
+            why.append("this clone has only part of the history: what was before is not judged")
+        if self._gone:
+            why.append(
+                f"nothing is left of {several(self._gone, 'sampled tip')} in this repository"
+            )
+        found.unjudged, found.broken = tuple(why), tuple(self.broken[:MAX_BROKEN])
+        return found
+
+    def take(self, version: str) -> bool:
+        """Judge the next commit; False if it cannot be read, and so nothing after it."""
+        found, before = self._found, self._ledger
+        found.commits += 1
+        commit = read_commit(self._objects, version)
+        if commit is None:
+            self._breaks(version, "commit", "it cannot be read as a step of a ledger")
+            return False
+        ledger = self._read(commit)
+        if ledger is None:
+            return False
+        try:
+            self._judge(commit, before, ledger)
+        except Illegal as error:
+            self._breaks(version, error.rule, error.message)
+        except (GitleaseError, CacheDamaged) as damage:
+            self._breaks(version, "damaged", str(damage))
+        self._before, self._ledger = version, ledger
+        found.ledger_id, found.revision = ledger.header.ledger_id, ledger.header.revision
+        found.decisions += not commit.message.rstrip().endswith(f"\n{RENEWAL}")
+        return True
+
+    def _read(self, commit: LedgerCommit) -> Ledger | None:
+        try:
+            ledger = read_ledger(self._objects, commit.id)
+        except (GitleaseError, CacheDamaged) as error:
+            if isinstance(error, GitleaseError) and error.hints:
+                raise  # a newer format: nothing is wrong with it
+            if self._ledger is None:
+                raise NoLedger(f"the commit {commit.id}: {error}") from None
+            self._breaks(commit.id, "header", str(error))
+            return None
+        return ledger
+
+    def _judge(self, commit: LedgerCommit, before: Ledger | None, ledger: Ledger) -> None:
+        header = ledger.header
+        if len(commit.parent_ids) > 1:
+            raise Illegal("merge", "a step of a ledger has one parent, and this is a merge")
+        if before is None and commit.parent_ids:
+            self._cut = True
+            return
+        old = before.header if before is not None else None
+        if old is not None and header.format < old.format:
+            raise Illegal("format", f"the format falls from {old.format} to {header.format}")
+        if self._wordless == self._found.commits - 1:
+            data = _records(ledger).read(HEADER_FILE, MAX_HEADER) or b""
+            if data.startswith(b"format: 1\n"):
+                self._wordless += 1
+                return
+        gap = header.revision - old.revision - 1 if old is not None else 0
+        if before is not None and gap > 0 and is_renewal(self._objects, commit.id):
+            self._found.hidden += gap
+            record = step_record(commit.message)
+            _check_replaced(record, commit, before, ledger)
+            self._take_ids([x.id for x in record.operations])
+            return
+        record, applied = repeat_step(self._objects, self._before, commit.id, repeat)
+        self._take_ids([x.id for x in record.operations])
+        self._take_grants(record, applied)
+
+    def _take_ids(self, ids: Sequence[str]) -> None:
+        for id in ids:
+            if id in self._operations:
+                raise Illegal("operation-twice", f"the operation {id[:64]} was applied before")
+            self._operations.add(id)
+
+    def _take_grants(self, record: StepRecord, applied: Applied) -> None:
+        policy = applied.ledger.header.policy
+        for operation, outcome in zip(record.operations, applied.results, strict=True):
+            if not isinstance(outcome, Outcome):
+                continue
+            if isinstance(operation, Claim | Complete):
+                nonce = operation.lease_id
+                granted = any(lease.lease_id == nonce for lease in outcome.leases)
+                self._found.leases += granted
+                if granted and nonce in self._nonces:
+                    raise Illegal("nonce", f"{operation.resource} has the nonce of another grant")
+                self._nonces.add(nonce)
+            for lease in outcome.displaced:
+                if not lease.same_holder(operation.actor) and outcome.status != "revoked":
+                    margins = policy.margins.widest(lease.margins)
+                    ahead = lease.renewed_at > record.at + margins.skew * MS
+                    self._by_others_clock += margins.rule is Rule.OBSERVED or ahead
+
+    def check_seen(self, tip: str, commits: Sequence[str]) -> None:
+        """Check a commit that was at the ref: only a renewal may be gone, for a later one."""
+        seen = read_commit(self._objects, tip)
+        if seen is None:
+            self._gone += 1
+            return
+        if is_renewal(self._objects, tip) and seen.parent_ids[0] in commits:
+            after = commits.index(seen.parent_ids[0]) + 1
+            if after < len(commits) and self._replaces(commits[after], tip):
+                return
+        self._breaks(tip, "rewound", "it was at the ref, but is no longer in the history")
+
+    def _replaces(self, version: str, tip: str) -> bool:
+        if not is_renewal(self._objects, version):
+            return False
+        try:
+            now, then = (read_ledger(self._objects, x).header for x in (version, tip))
+        except (GitleaseError, CacheDamaged):
+            return False
+        mine = [entry.operation for entry in then.ring if entry.revision == then.revision]
+        reaches = bool(now.ring) and now.ring[0].revision <= then.revision
+        kept = not reaches or all(now.entry(id) is not None for id in mine)
+        return now.revision > then.revision and kept
+
+    def _breaks(self, commit: str, rule: str, message: str) -> None:
+        self.broken.append(BrokenRule(commit, rule, message))
+
+
+def _check_replaced(
+    record: StepRecord, commit: LedgerCommit, before: Ledger, after: Ledger
+) -> None:
+    """Check what no renewal may change: those before this one were replaced, and are not known."""
+    old, new = before.header, after.header
+    if old.policy.history is not History.REPLACE:
+        raise Illegal("revision", "renewals are missing, and by the ledger's policy they append")
+    fixed = ("ledger_id", "epoch", "sequence", "policy", "digest", "format")
+    if changed := next((key for key in fixed if getattr(old, key) != getattr(new, key)), ""):
+        raise Illegal("header", f"a renewal changes the {changed} of the ledger")
+    kept = [entry for entry in new.ring if entry.revision <= old.revision]
+    later = [entry for entry in new.ring if entry.revision > old.revision]
+    revisions = [entry.revision for entry in later]
+    mine = [entry.operation for entry in later if entry.revision == new.revision]
+    in_order = revisions == sorted(revisions) and kept == list(
+        old.ring[len(old.ring) - len(kept) :]
+    )
+    if not in_order or mine != [x.id for x in record.operations]:
+        raise Illegal("ring", "the ring is not the one before with renewals added")
+    if commit.time != record.at // MS:
+        raise Illegal("commit", "the time of the commit is not that of its step")
+    _check_tree(before, after)
+    reaches = bool(new.ring) and new.ring[0].revision <= old.revision + 1
+    known = {entry.operation for entry in later} if reaches else None
+    most = (new.revision - old.revision) * MAX_STEP
+    for file, was_there in changed_records(before, after):
+        if not was_there:
+            raise Illegal("record", f"{ascii(file)[:160]} is not of a lease that was there before")
+        _check_renewed(file, before, after, most, known)
+
+
+def _check_tree(before: Ledger, after: Ledger) -> None:
+    was, now = (_records(x).entries("") for x in (before, after))
+    for name in sorted(was.keys() | now.keys()):
+        if name not in _LEFT_OPEN and was.get(name) != now.get(name):
+            raise Illegal("unexplained", f"{ascii(name)[:80]} changes in a renewal")
+
+
+def _check_renewed(
+    file: str, before: Ledger, after: Ledger, most: int, known: set[str] | None
+) -> None:
+    try:
+        old, new = _records(before).read_at(file), _records(after).read_at(file)
+        data = _records(after).read(file, MAX_RECORD)
+    except BadRecord as error:
+        raise Illegal("record", f"a renewal changes {ascii(file)[:160]}: {error}") from None
+    policy = after.header.policy
+    fits = {
+        "operation": known is None or new.operation in known,
+        "renewed_at": new.renewed_at >= old.renewed_at,
+        "expires_at": 0 < new.duration_ms <= max(policy.ttl_max * MS, old.duration_ms),
+        "renewals": 0 < new.renewals - old.renewals <= most,
+        "ttl": new.ttl == old.ttl or policy.ttl_min <= new.ttl <= policy.ttl_max,
+        "margins": old.margins.widest(new.margins) == new.margins,
+        "edge": new.edge or not old.edge,
+    }
+    was, now = vars(old), vars(new)
+    wrong = [key for key in was if was[key] != now[key] and not fits.get(key, False)]
+    if not wrong and data != write_lease(new):
+        wrong = ["form"]
+    if wrong:
+        raise Illegal("record", f"the {wrong[0]} of {new.resource} changes in a renewal")
+
+
+def _records(ledger: Ledger) -> GitRecords:
+    return cast(GitRecords, ledger.records)
+
+
+def several(number: int, what: str) -> str:
+    """A number of things, in words."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
