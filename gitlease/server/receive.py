@@ -247,10 +247,10 @@ class _Push:
     ) -> Iterator[Refusal]:
         # Settings that take the guard from a live lease of another come when it has ended.
         lost = guard.unguarded(before.tasks, after.tasks, move.new)
-        if before.layer not in (after.layer, GLOBAL_LAYER):
-            lost += [x for x in guard.others(before.layer) if x not in lost]
-        if after.ref_prefix != before.ref_prefix and before.ref_prefix != self._settings.prefix:
+        if after.ref_prefix != before.ref_prefix:
             lost += [x for x in guard.others() if x not in lost]
+        elif after.layer != before.layer:
+            lost += [x for x in guard.others(before.layer) if x not in lost]
         hints = ("change the settings when it has ended",)
         for lease in lost[:SHOWN]:
             until = rfc3339(lease.expires_at)

@@ -205,7 +205,7 @@ class WorkGuard:
         ]
 
     def unguarded(self, before: Tasks, after: Tasks, commit: str) -> list[Lease]:
-        """The live leases of others whose task's file is one by ``before`` only, in a commit."""
+        """The live leases of others whose task a commit has, or has open, by ``before`` only."""
         if before == after or not commit or not self.others():
             return []
         empty, _ = object_id(TREE, b"", len(commit) // 2)
@@ -215,10 +215,10 @@ class WorkGuard:
             found = self._tasks_of(every, tasks, TaskParser(tasks))
             if len(found) > MAX_TASKS:
                 raise _unjudged(f"more than {MAX_TASKS} task files cannot be judged")
-            names.append({x.path: x.names for x in found})
-        lost = {
-            name for path, some in names[0].items() for name in some - names[1].get(path, set())
-        }
+            done = {(x.path, x.after.resource.key) for x in found if x.after and x.after.is_done}
+            each = {(x.path, name) for x in found for name in x.names}
+            names.append((each, each - done))
+        lost = {name for was, now in zip(*names, strict=True) for _, name in was - now}
         return [x for x in self.others() if x.resource.key in lost]
 
     def _blocks(self, ledger: Ledger, lease: Lease) -> bool:

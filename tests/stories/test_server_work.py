@@ -495,6 +495,10 @@ def test_a_claim_that_lands_during_the_judgement_counts(
 SETTINGS = {
     "files": "tasks: {files: ['todo/**/*.md']}\n",
     "fields": "tasks: {fields: {id: ticket}}\n",
+    "completed": "tasks: {completed: [tasks/]}\n",
+    "statuses": "tasks: {statuses: {todo: [a], in_progress: [b], done: [todo, in-progress]}}\n",
+    "prefix": "lease: {ref_prefix: refs/other}\n",
+    "layer": "lease: {layer: other}\n",
     "broken": "tasks: [\n",
     "gone": None,
 }
