@@ -228,7 +228,9 @@ def complete(
 
     if resource.is_path:
         raise UsageError(
-            f"{resource} is a path, and only tasks are done: release it", resource=resource.text
+            f"{resource} is a path, and only tasks are done: release it",
+            resource=resource.text,
+            scope=scope,
         )
 
     def is_new(plan: Planned) -> bool:
@@ -248,6 +250,7 @@ def complete(
             raise NotFound(
                 f"{resource} is not a task, and only tasks are done: release it",
                 resource=resource.text,
+                scope=scope,
                 hints=("to use a name that is not a task, add --any",),
             )
         op = Complete(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from faces.fake import Desk, make_desks
 from support.tasks import task
@@ -229,3 +231,14 @@ def test_a_broken_task_file_names_file_and_line(ada: Desk) -> None:
     ran = ada.run("claim", "F009")
     assert (ran.code, ran.err.splitlines()[0]) == (7, message)
     assert "hint: fix tasks/F009.md, or exclude" in ran.err
+
+
+@pytest.mark.parametrize("name", ["path:src", "src/*.py", "deploy"])
+def test_done_of_no_task_names_the_release_to_type(name: str) -> None:
+    ada, _ = make_desks(task("F001"))
+    ada.ok("claim", name, "--any")
+    refused = ada.run("done", name)
+    hints = [x.removeprefix("hint: ") for x in refused.err.splitlines() if x.startswith("hint: ")]
+    assert hints[0].startswith("gitlease release ")
+    released = ada.ok(*shlex.split(hints[0])[1:], "--json").json
+    assert [x["resource"] for x in released["leases"]] == [name]

@@ -50,7 +50,8 @@ def _tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None, stat
         output.aside(text)
     if not call.json:
         output.warn(warnings)
-    output.hint([*error.hints, *next_steps.advice(call, error), *steps])
+    hints = [*error.hints, *next_steps.advice(call, error)]
+    output.hint([*steps, *hints] if error.code == "not_found" else [*hints, *steps])
     return status
 
 
