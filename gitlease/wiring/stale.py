@@ -29,6 +29,7 @@ def open_staleness(
     """
     repository, settings = workspace.repository, workspace.settings
     local = workspace.location.url is None
+    grace = settings.ttl if settings.stale_grace is None else settings.stale_grace
     return StaleService(
         workspace.ledger,
         GitActivity(
@@ -39,7 +40,7 @@ def open_staleness(
             given=is_ci(environ),
         ),
         StaleRules(
-            after=settings.stale_after,
+            after=max(settings.stale_after, grace),
             grace=settings.stale_grace,
             release=settings.stale_release,
         ),

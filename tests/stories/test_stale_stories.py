@@ -140,6 +140,41 @@ def test_an_edge_that_nobody_ever_claimed_counts_from_its_commit(story: Story) -
     ]
 
 
+def test_edge_without_lease_counts_from_one_ttl_after_its_commit(story: Story) -> None:
+    story.put(story.jo, ".gitlease.yaml", "stale: {after: 10s}\n")
+    story.put(story.jo, "tasks/F002.md", task_text("F002", JO))
+    story.commit(story.jo, "mine, without a claim")
+    for seconds, known in ((0, []), (890, []), (20, ["stale-edge F002", "no-ledger None"])):
+        story.clock.advance(seconds)
+        found = [x for x in words(story.find()) if known or x != "no-ledger None"]
+        assert found == known
+
+
+def test_nightly_check_of_normal_work_finds_nothing(story: Story) -> None:
+    kim, jo = (LeaseService(story.at(x).ledger) for x in (story.kim, story.jo))
+    story.put(story.jo, ".gitlease.yaml", "stale: {after: 10s}\n")
+    nightly = story.kim.parent / "nightly"
+
+    def found() -> list[str]:
+        if not nightly.exists():
+            git(story.kim.parent, "clone", "-q", story.remote.url, str(nightly))
+        git(nightly, "pull", "-q")
+        git(nightly, "config", "user.email", "ci@example.com")
+        return words(story.find(nightly))
+
+    kim.claim([F001])  # the edit of its file is neither committed nor pushed
+    assert found() == []
+    jo.claim([parse_resource("F002")], ClaimOptions(commit=True))
+    story.send(story.jo)
+    assert found() == []
+    jo.complete(parse_resource("F002"))
+    assert found() == []
+    story.commit(story.jo, "done", "-a")
+    story.send(story.jo)
+    kim.release([F001])
+    assert found() == []
+
+
 def test_a_label_or_field_keeps_a_task_out_of_it(story: Story) -> None:
     story.put(story.jo, "tasks/F002.md", task_text("F002", JO, more="labels: [no-stale]\n"))
     story.put(story.jo, "tasks/F003.md", task_text("F003", JO, more="no-stale: until june\n"))

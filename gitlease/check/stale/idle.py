@@ -30,7 +30,6 @@ class StaleRules:
     """The project's settings for stale claims. ``after`` and ``grace`` in seconds.
 
     ``grace``: how long after a claim its edge may still be on its way; None: the lease's TTL.
-
     ``release``: anybody may retire the stale claims of others. ``required``: a name must be a task.
     """
 
