@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitlease.core.errors import Denied, Unavailable
+from gitlease.git.files import make_folders, read_small, replace_file
 from gitlease.git.query import ask, denies, detail_of, is_id, without_secrets
 from gitlease.git.repository import Repository
 from gitlease.git.rev_range import commit_ids
@@ -15,6 +17,11 @@ from gitlease.git.run import run_git
 SECONDS = 5.0  # for the remote to list its branches
 MAX_FETCHED = 1024 * 1024
 FETCH = 600.0  # seconds for a branch to be fetched
+
+ASK_EVERY = 3_600  # seconds between two questions for a remote's default branch
+LONGEST = 4_096  # bytes of the name of a branch
+NOTES = os.path.join("gitlease", "main-branches")  # what remotes answered
+NS = 1_000_000_000
 
 HEADS = "refs/heads/"
 
@@ -120,11 +127,18 @@ def main_branches(repository: Repository, names: Iterable[str]) -> dict[str, lis
     found: dict[str, list[str]] = {branch: [] for branch in _USUAL}
     places = {f"refs/remotes/{name}/": name for name in names}
     refs = [f"{place}{branch}" for place in places for branch in (*_USUAL, "HEAD")]
+    headless = set(places)
     for oid, ref, symref in _listed(repository, refs):
         for place in places:
             named = symref or ref
             if ref.startswith(place) and named.startswith(place):
                 found.setdefault(named.removeprefix(place), []).append(oid)
+                headless.discard(place if ref == f"{place}HEAD" else "")
+    for place in headless:
+        ref, oid = _main_of(repository, places[place]) or ("", "")
+        if branch := ref.removeprefix(place):
+            known = found.setdefault(branch, [])
+            known += [oid] if oid not in known else []
     return found
 
 
@@ -161,17 +175,61 @@ def commits_behind(repository: Repository, ref: str) -> int:
 def main_branch(repository: Repository, names: Iterable[str]) -> str | None:
     """The main branch of the first of these remotes that has one here, by its full name here.
 
-    That is the remote's default branch, else one with a usual name, else the only branch: a remote
-    that was added by hand has no default branch here.
+    That is the remote's default branch as git or ``ask_main_branch`` noted it, else one with a
+    usual name, else the only branch: a remote that was added by hand has no default branch here.
     """
+    found = (_main_of(repository, name) for name in names)
+    return next((ref for ref, _ in filter(None, found)), None)
+
+
+def _main_of(repository: Repository, name: str) -> tuple[str, str] | None:
+    """The main branch of a remote by its full name here, and its commit."""
+    place = f"refs/remotes/{name}/"
+    configured = repository.config.get("init.defaultBranch")
+    likely = [_noted(repository, name), *_USUAL, configured or ""]
+    refs = [f"{place}{branch}" for branch in likely if branch]
+    listed = _listed(repository, [f"{place}HEAD", *refs])
+    found = {ref: (symref or ref, oid) for oid, ref, symref in listed}
+    named = next((found[x] for x in (f"{place}HEAD", *refs) if x in found), None)
+    if named is None:
+        every = [(ref, oid) for oid, ref, symref in _listed(repository, [place]) if not symref]
+        named = every[0] if len(every) == 1 else None
+    return named
+
+
+def ask_main_branch(repository: Repository, names: Iterable[str], *, now: float) -> str | None:
+    """Ask these remotes for their default branches where none is known here, and note the answers.
+
+    A remote is asked once an hour at most. The main branch as ``main_branch`` has it then.
+    """
+    names = list(names)
+    if (known := main_branch(repository, names)) is not None:
+        return known
     for name in names:
-        place = f"refs/remotes/{name}/"
-        usual = [place + branch for branch in _USUAL]
-        found = {ref: symref for _, ref, symref in _listed(repository, [f"{place}HEAD", *usual])}
-        named = found.get(f"{place}HEAD") or next((ref for ref in usual if ref in found), None)
-        if named is None:
-            every = [ref for _, ref, symref in _listed(repository, [place]) if not symref]
-            named = every[0] if len(every) == 1 else None
-        if named is not None:
-            return named
-    return None
+        file = _note_of(repository, name)
+        with contextlib.suppress(OSError):
+            if 0 <= now - os.stat(file).st_mtime < ASK_EVERY:
+                continue
+        words = (f"--git-dir={repository.git_dir}", "ls-remote", "--quiet", "--symref", "--")
+        folder, env = repository.toplevel or repository.git_dir, {"GIT_TERMINAL_PROMPT": "0"}
+        place = (name, "HEAD")
+        said = run_git((*words, *place), cwd=folder, timeout=SECONDS, env=env, repository=True)
+        symref = re.match(rb"ref: refs/heads/([^\t\n]+)\tHEAD\n", said.out)
+        with contextlib.suppress(OSError):
+            make_folders(os.path.dirname(file))
+            replace_file(file, symref[1] if symref else b"", dated=int(now * NS))
+    return main_branch(repository, names)
+
+
+def _noted(repository: Repository, name: str) -> str:
+    if not os.path.isdir(os.path.join(repository.common_dir, NOTES)):
+        return ""
+    return os.fsdecode(read_small(_note_of(repository, name), LONGEST) or b"")
+
+
+def _note_of(repository: Repository, name: str) -> str:
+    # Of a remote and its URL: another repository may get the same name.
+    from hashlib import sha256
+
+    named = os.fsencode(f"{name} {repository.remote_url(name)}")
+    return os.path.join(repository.common_dir, NOTES, sha256(named).hexdigest()[:16])

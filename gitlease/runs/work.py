@@ -368,7 +368,7 @@ def work(
     request.run.check_command()
     base = request.base
     if request.worktrees and base is None:
-        base = place.main_branch()
+        base = place.learn_main_branch()
         if base is None:
             raise Invalid("no main branch of the remote is known here; name one with --base")
     left = 0

@@ -56,7 +56,7 @@ def landed_leases(
 ) -> tuple[Sequence[Lease], str]:
     """Return what LandedWork asks for; nothing if the project's ``landing.release`` is never."""
     rule = workspace.settings.landing_release
-    main = workspace.main_branch() if leases and rule != NEVER else None
+    main = workspace.learn_main_branch() if leases and rule != NEVER else None
     if main is None:
         return (), ""
     runs = alive_in(workspace)

@@ -102,11 +102,26 @@ class LedgerPlace:
             main=self.main_branch,
         )
 
-    def main_branch(self) -> str | None:
-        """The ref of the remote's default branch as it was last fetched, if there is one."""
-        from gitlease.git.remote_branches import main_branch
+    def main_branch(self, *, now: float | None = None) -> str | None:
+        """The ref of the remote's default branch as it was last fetched, if there is one.
 
-        return main_branch(self.repository, remotes_of_work(self.location, self.repository))
+        Given the time ``now``, a remote whose default branch is not known here is asked for it.
+        """
+        from gitlease.git.remote_branches import ask_main_branch, main_branch
+
+        names = remotes_of_work(self.location, self.repository)
+        if now is not None:
+            return ask_main_branch(self.repository, names, now=now)
+        return main_branch(self.repository, names)
+
+    def headless_remote(self) -> str | None:
+        """The remote whose branches are known here, while its default branch is not."""
+        from gitlease.git.remote_branches import refs_known
+
+        names = remotes_of_work(self.location, self.repository)
+        if self.main_branch() is not None:
+            return None
+        return next((name for name in names if refs_known(self.repository, [name])), None)
 
     def inbox(self, actor: Actor) -> InboxFolder:
         """The messages of background work for an actor."""

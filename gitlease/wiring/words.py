@@ -97,6 +97,17 @@ def check_claim(
     return tuple(f"{x} matches no file, here or on the main branch" for x in unmatched)
 
 
+def dead_hooks(workspace: Workspace) -> tuple[str, ...]:
+    """A warning, once, if another folder of hooks has replaced the one that has ours."""
+    repository = workspace.repository
+    path = repository.config.get("core.hooksPath")
+    if not path:
+        return ()
+    from gitlease.install.hooks.status import warn_once
+
+    return (warning,) if (warning := warn_once(repository, path)) else ()
+
+
 def _checked(repository: Repository, word: str, *, path: bool) -> str:
     """A word for the grammar. UsageError for what is outside, and for braces."""
     if not isinstance(word, str):

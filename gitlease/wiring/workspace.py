@@ -159,6 +159,10 @@ class Workspace:
         """The main branch of the remote as this clone knows it: a full ref."""
         return self.place.main_branch()
 
+    def learn_main_branch(self) -> str | None:
+        """The same; where none is known, the remote is asked for its default branch."""
+        return self.place.main_branch(now=self.ledger.clock.now().wall_ms / MS)
+
     def note_run(self, run_id: str) -> None:
         """Note for other sessions that this process runs something in the work tree."""
         from gitlease.guard.sharing import note_run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from support.repos import assert_untouched, commit_file, git, run_git, snapshot
 
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository
 from gitlease.git import repository
-from gitlease.git.repository import ConfigEntry, GitConfig, discover
+from gitlease.git.repository import ConfigEntry, GitConfig, Repository, discover
 from gitlease.git.run import GitResult
 from gitlease.git.run import run_git as run_real_git
 
@@ -409,18 +410,31 @@ def test_short_host(monkeypatch: pytest.MonkeyPatch) -> None:
         assert repository.short_host() == short
 
 
-def test_main_branch_is_the_only_one_of_a_remote_added_by_hand(tmp_path: Path) -> None:
-    from gitlease.git.remote_branches import main_branch
+def test_main_branch_of_a_remote_added_by_hand(tmp_path: Path) -> None:
+    from gitlease.git.remote_branches import ask_main_branch, main_branch, main_branches
 
     there, here = tmp_path / "there", tmp_path / "here"
+    trunk = "refs/remotes/origin/trunk"
     git(tmp_path, "init", "-q", "-b", "trunk", str(there))
     git(there, "-c", "user.email=a@b", "-c", "user.name=a", "commit", "-q", "--allow-empty", "-mx")
     git(tmp_path, "init", "-q", str(here))
     git(here, "remote", "add", "origin", str(there))
-    git(here, "fetch", "-q", "origin")
-    git(here, "remote", "set-head", "-d", "origin")
-    assert main_branch(discover(str(here)), ["origin"]) == "refs/remotes/origin/trunk"
+    fetched = partial(_fetched_without_head, here)
+    assert main_branch(fetched(), ["origin"]) == trunk, "the only one"
     git(there, "branch", "other")
+    assert main_branch(fetched(), ["origin"]) is None
+    git(here, "config", "init.defaultBranch", "trunk")
+    assert main_branch(fetched(), ["origin"]) == trunk, "as this person calls it"
+    git(here, "config", "init.defaultBranch", "main")
+    assert ask_main_branch(fetched(), ["origin"], now=9e9) == trunk, "as the remote says"
+    assert main_branch(fetched(), ["origin"]) == trunk
+    assert "trunk" in main_branches(fetched(), ["origin"])
+    git(there, "symbolic-ref", "HEAD", "refs/heads/none")
+    git(here, "remote", "set-url", "origin", f"{there}/.git")
+    assert ask_main_branch(fetched(), ["origin"], now=9e9) is None, "another remote by this name"
+
+
+def _fetched_without_head(here: Path) -> Repository:
     git(here, "fetch", "-q", "origin")
     git(here, "remote", "set-head", "-d", "origin")
-    assert main_branch(discover(str(here)), ["origin"]) is None
+    return discover(str(here))

@@ -121,6 +121,24 @@ def test_what_one_step_cannot_carry_is_completed_the_next_time(project: Project)
     assert kim.ok("brief").err.count("is done on") == 2
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["named by the remote", "by nobody"])
+def test_the_remote_is_asked_for_a_default_branch_that_is_not_known(
+    project: Project, known: bool
+) -> None:
+    kim, bare = project.kim, Path(git(project.kim.clone, "remote", "get-url", "origin").strip())
+    kim.ok("claim F001 --ttl 2h")
+    project.lands()
+    git(bare, "branch", "-m", "main", "trunk")
+    git(bare, "branch", "other", "trunk")
+    git(bare, "symbolic-ref", "HEAD", "refs/heads/trunk" if known else "refs/heads/none")
+    git(kim.clone, "fetch", "-q", "--prune", "origin")
+    git(kim.clone, "remote", "set-head", "-d", "origin")
+    status = kim.ok("status")
+    assert ("git remote set-head origin -a" in status.err) is not known
+    assert ("F001 is done on origin/trunk" in kim.ok("brief").err) is known
+    assert project.state() == [("kim", "completed" if known else "active")]
+
+
 def test_a_command_that_asks_nobody_ends_nothing(project: Project) -> None:
     project.kim.ok("claim F001 --ttl 2h")
     project.lands()

@@ -269,6 +269,7 @@ def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
 
 def _start(event: AgentEvent, opener: Opener) -> Reply:
     from gitlease.faces.agents.answers import introduction
+    from gitlease.wiring.words import dead_hooks
 
     context = context_of(event, opener)
     if context is None:
@@ -283,7 +284,7 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
     reading = workspace.queue.known_brief()
     warnings = (
         *([fresh.offline] if fresh.offline else []),  # first, because it affects the rest
-        *_dead_hooks(context),
+        *dead_hooks(workspace),
         *landed,
         *workspace.inbox.take(),
         *fresh.warnings,
@@ -296,16 +297,6 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
         context, reading, now=_now(context), subagent=bool(event.agent_id), warnings=warnings
     )
     return Reply(context=text)
-
-
-def _dead_hooks(context: AgentContext) -> list[str]:
-    repository = context.workspace.repository
-    path = repository.config.get("core.hooksPath")
-    if not path:
-        return []
-    from gitlease.install.hooks.status import warn_once
-
-    return [warning] if (warning := warn_once(repository, path)) else []
 
 
 def _after_tool(event: AgentEvent, system: _System) -> Reply:

@@ -272,14 +272,11 @@ class Call:
 
     def warn_of_dead_hooks(self) -> None:
         """Warn once if another folder of hooks has replaced the one that has ours."""
-        repository = self.workspace.repository
-        path = repository.config.get("core.hooksPath")
-        if path:
-            from gitlease.install.hooks.status import warn_once
+        from gitlease.wiring.words import dead_hooks
 
-            if warning := warn_once(repository, path):
-                install = self.typed("hooks", "install")
-                self.warnings.append(f"{warning} (see {self.typed('hooks', 'status')}, {install})")
+        for warning in dead_hooks(self.workspace):
+            install = self.typed("hooks", "install")
+            self.warnings.append(f"{warning} (see {self.typed('hooks', 'status')}, {install})")
 
     def end_landed(self) -> None:
         """Complete the caller's leases of tasks that are done on the main branch."""

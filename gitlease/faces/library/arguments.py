@@ -20,7 +20,7 @@ from gitlease.core.resources.resource import (
 from gitlease.engine.answers import Answer, ClaimOptions, QueueReading, Reading
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.sessions import SessionsReading
-from gitlease.wiring.words import check_claim, path_here, resource_here
+from gitlease.wiring.words import check_claim, dead_hooks, path_here, resource_here
 from gitlease.wiring.workspace import Workspace
 
 T = TypeVar("T")
@@ -95,7 +95,8 @@ def to_claim(
     """
     wanted = to_resources(workspace, words)
     covered = [path_resource(path) for path in terms.paths]
-    return wanted, check_claim(workspace, wanted, covered, any_name=terms.any_name)
+    warnings = check_claim(workspace, wanted, covered, any_name=terms.any_name)
+    return wanted, (*warnings, *dead_hooks(workspace))
 
 
 def to_paths(workspace: Workspace, words: Iterable[StrPath]) -> tuple[str, ...]:

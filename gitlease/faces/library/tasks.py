@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gitlease.core.edge import Task
+from gitlease.core.frozen import replace
 from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import Lease
 from gitlease.engine import claim
+from gitlease.engine.answers import Answer
 from gitlease.faces.library.arguments import (
     Duration,
     OpenLeases,
@@ -18,6 +20,7 @@ from gitlease.faces.library.arguments import (
 )
 from gitlease.faces.library.queue_types import Entry, QueueReading, briefing, entries
 from gitlease.faces.statuses import set_status as set_task_status
+from gitlease.wiring.words import dead_hooks
 
 
 def queue(self: OpenLeases, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
@@ -40,7 +43,7 @@ def claim_next(
 ) -> Lease:
     """Claim the next task atomically: two callers never get the same. Raises NothingLeft."""
     terms = to_terms(self._workspace, ttl=ttl, reason=reason, commit=commit)
-    return self._noted(self._workspace.queue.claim_next(terms)[0]).leases[0]
+    return _claimed(self, self._workspace.queue.claim_next(terms)[0])
 
 
 def brief(self: OpenLeases, *, ref: str | None = None, cached: bool = False) -> QueueReading:
@@ -80,7 +83,12 @@ def start(
         expect_holder=expect_holder,
     )
     wanted, seconds = self._resource(resource), to_seconds(wait, "wait")
-    return self._noted(claim.start(self._ledger, wanted, terms, wait=seconds)).leases[0]
+    return _claimed(self, claim.start(self._ledger, wanted, terms, wait=seconds))
+
+
+def _claimed(leases: OpenLeases, answer: Answer) -> Lease:
+    warnings = (*answer.warnings, *dead_hooks(leases._workspace))
+    return leases._noted(replace(answer, warnings=warnings)).leases[0]
 
 
 def set_status(

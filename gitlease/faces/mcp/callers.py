@@ -22,7 +22,7 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.engine.stepping import in_every
 from gitlease.engine.waiting.watching import Watcher
-from gitlease.wiring.words import check_claim, path_here, resource_here
+from gitlease.wiring.words import check_claim, dead_hooks, path_here, resource_here
 
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
@@ -70,8 +70,8 @@ class ToolCaller(Protocol):
     def explained(self, lost: LeaseLost) -> LeaseLost:
         """The refusal with the reason of the loss, if known."""
 
-    def granted(self, answer: Answer) -> None:
-        """Take note of claimed or renewed leases."""
+    def granted(self, answer: Answer) -> Sequence[str]:
+        """Take note of claimed or renewed leases, and return warnings."""
 
     def follow(self, tell: Callable[[], None]) -> None:
         """Call ``tell`` once it has begun, and then at every change of leases.
@@ -195,12 +195,13 @@ class CloneCaller:
     def explained(self, lost: LeaseLost) -> LeaseLost:
         return explained(lost, (*self._before, *self.ledger.untold()))
 
-    def granted(self, answer: Answer) -> None:
+    def granted(self, answer: Answer) -> Sequence[str]:
         for view in answer.leases:
             if not view.renewals or view.lease_id in self._grants:
                 self._grants[view.lease_id] = view
             elif view.session is not None:
                 self._renewed.add(view.lease_id)
+        return dead_hooks(self._workspace) if answer.leases else ()
 
     def follow(self, tell: Callable[[], None]) -> None:
         for _ in Watcher(self.ledger, on_begin=lambda _head: tell()).events():
@@ -244,8 +245,8 @@ class GatewayCaller:
     def explained(self, lost: LeaseLost) -> LeaseLost:
         return lost
 
-    def granted(self, answer: Answer) -> None:
-        """Nothing: a gateway does not end with its clients."""
+    def granted(self, answer: Answer) -> Sequence[str]:
+        return ()  # a gateway does not end with its clients
 
     def follow(self, tell: Callable[[], None]) -> None:
         events = queue.SimpleQueue[object]()

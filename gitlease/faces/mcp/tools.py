@@ -89,7 +89,7 @@ def _claimed(
     warnings: Sequence[str] = (),
     task: wire.Document | None = None,
 ) -> ToolAnswer:
-    caller.granted(answer)
+    warnings = (*warnings, *answer.warnings, *caller.granted(answer))
     now, lines = now_of(caller), list[str]()
     for view in answer.leases:
         done = "renewed your own" if view.renewals else "claimed"
@@ -107,9 +107,7 @@ def _claimed(
         steps.append(call_of("release", resources=names, scope=scope, done=True))
     steps.append(call_of("release", resources=names, scope=scope))
     body = ({"task": task} if task is not None else {}) | wire.claimed(answer)
-    return ToolAnswer(
-        body=body, lines=lines, warnings=(*warnings, *answer.warnings), next_steps=steps
-    )
+    return ToolAnswer(body=body, lines=lines, warnings=warnings, next_steps=steps)
 
 
 def _renew(caller: ToolCaller, values: Values) -> ToolAnswer:
@@ -136,7 +134,7 @@ def _changed(
     more: wire.Document | None = None,
     warnings: Sequence[str] = (),
 ) -> ToolAnswer:
-    caller.granted(answer)
+    warnings = (*warnings, *answer.warnings, *caller.granted(answer))
     now = now_of(caller)
     lines = [
         f"completed {view.resource}" if view.state == "completed" else f"{done} {_held(view, now)}"
@@ -148,7 +146,7 @@ def _changed(
         body=wire.changed(answer) | (more or {}),
         lines=lines,
         refused=answer.refused,
-        warnings=(*warnings, *answer.warnings),
+        warnings=warnings,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from mcp import types
 from mcp.client import Client
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
+from support.commands import run_gitlease
 from support.remotes import Remote
 from support.repos import git
 from support.running import LONG, Desk
@@ -230,6 +231,26 @@ def test_reading_needs_no_email(tools: ToolClient, jo: Path) -> None:
     for tool, arguments in calls:
         error = tools.document(tool, **arguments)["error"]
         assert (error["code"], "user.email" in error["message"]) == ("invalid", True)
+
+
+@pytest.mark.parametrize("door", ["tool", "next", "library"])
+def test_a_claim_warns_once_of_dead_hooks(tools: ToolClient, jo: Path, door: str) -> None:
+    def warnings(name: str) -> Sequence[str]:
+        if door == "library":
+            leases = gitlease.open(jo)
+            leases.claim(name)
+            return leases.warnings
+        write_task(jo, name)
+        given: dict[str, Any] = {"claim": True} if door == "next" else {"resources": name}
+        found: list[str] = tools.document("next" if door == "next" else "claim", **given)[
+            "warnings"
+        ]
+        return found
+
+    assert run_gitlease(("hooks", "install"), jo).returncode == 0
+    git(jo, "config", "core.hooksPath", ".husky/_")
+    told = [any("core.hooksPath" in x for x in warnings(name)) for name in ("F001", "F002")]
+    assert told == [True, False]
 
 
 # --- waiting --------------------------------------------------------------------------------------

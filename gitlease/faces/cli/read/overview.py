@@ -56,12 +56,26 @@ def status_verb(call: Call, *, cached: bool) -> None:
             for holder, session, count, last in active
         ],
     }
+    warnings, hints = _unknown_main(call, cached=cached)
     call.answer(
         body,
-        warnings=reading.warnings,
+        warnings=(*reading.warnings, *warnings),
+        next_steps=hints,
         views=views,
         show=lambda: _show_status(call, reading, views, active),
     )
+
+
+def _unknown_main(call: Call, *, cached: bool) -> tuple[list[str], list[str]]:
+    """Return a warning, and what to type, if it is not known which branch work lands on."""
+    if call.workspace.settings.landing_release == "never":
+        return [], []
+    if not cached:
+        call.workspace.learn_main_branch()
+    if (remote := call.workspace.place.headless_remote()) is None:
+        return [], []
+    text = f"the default branch of {remote} is not known here: landed work is not noticed"
+    return [text], [f"git remote set-head {remote} -a"]
 
 
 def _active(views: Sequence[LeaseView]) -> list[Active]:
