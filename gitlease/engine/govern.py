@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitlease.core.errors import Invalid, Rollback, UsageError
+from gitlease.core.errors import Rollback, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.moves.operations import (
     AddNote,
@@ -83,8 +83,8 @@ def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool 
     """
     known = session.store.known(session.layer)
     head = session.store.confirm(session.layer, rolled_back=rolled_back, another=another)
-    if head.ledger is None and not another and (why := session.store.doubt(head)):
-        raise Invalid(why, hints=("name the remote: git config lease.remote NAME-OR-URL",))
+    if head.ledger is None and not another and (doubt := session.store.doubt(head)) is not None:
+        raise doubt
     # An empty step, even where the ledger is there: a remote may let read who may not write.
     change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])
     if head.ledger is not None and known is not None and known.ledger is not None:

@@ -17,6 +17,7 @@ from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.resource import Resource
 
 if TYPE_CHECKING:  # hooks know ports, and have no time for the table of transitions
+    from gitlease.core.errors import Invalid
     from gitlease.core.moves.operations import Grant
     from gitlease.core.moves.step_record import Decided
     from gitlease.core.outcome import Event
@@ -238,9 +239,11 @@ class LedgerStore(Protocol):
         ``another``: also in the place of the recorded one.
         """
 
-    def doubt(self, head: Snapshot) -> str:
-        """Why this may not be the ledger that everybody reads, as far as is known without a
-        connection; ``""`` if nothing says so."""
+    def doubt(self, head: Snapshot) -> Invalid | None:
+        """Why this may not be the ledger that everybody reads, as known without a connection."""
+
+    def read_elsewhere(self, head: Snapshot) -> str:
+        """What others read in the place of a head just fetched; ``""`` if nothing else."""
 
     def admit(self, head: Snapshot, *, grants: bool) -> bool:
         """Whether a step may be written on a head: one that ``grants`` a lease, or makes a ledger.

@@ -66,6 +66,7 @@ class SharedStore:
         self.forget_pending, self.history = store.forget_pending, store.history
         self.deepen, self.steps, self.shown = store.deepen, store.steps, store.shown
         self.accept, self.doubt, self.admit = store.accept, store.doubt, store.admit
+        self.read_elsewhere = store.read_elsewhere
 
     def since_now(self) -> SharedStore:
         """The same store for one request, whose reads within a second share one look."""

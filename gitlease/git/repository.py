@@ -104,6 +104,11 @@ class Ways:
     writes: tuple[str, ...]
     stable: bool
 
+    @property
+    def ledger(self) -> str:
+        """The URL of the ledger: where git pushes; with several such, where others fetch."""
+        return self.word if len(self.writes) == 1 else self.fetch
+
 
 @dataclass(frozen=True, slots=True)
 class Repository:

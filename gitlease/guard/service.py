@@ -269,7 +269,11 @@ class GuardService:
         layer, at = head.layer, head.received
         doubt = self._store(layer).doubt(head)
         cached = CachedLedger(
-            layer=layer, version=head.version, received=at, leases=leases, doubt=doubt
+            layer=layer,
+            version=head.version,
+            received=at,
+            leases=leases,
+            doubt=doubt.message if doubt is not None else "",
         )
         if head.ledger is not None:
             cached = replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
+from gitlease.core.errors import GitleaseError, LeaseHeld
 from gitlease.core.expiry import Moment, free_at
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.moves.operations import Grant, Renew, grant_of
@@ -68,11 +68,8 @@ class PushCase:
             x: doubt for x, head in heads.items() if (doubt := self._session.store.doubt(head))
         }
         if doubts and self._require:
-            hint = (
-                "name the remote whose ledger everybody uses: git config lease.remote NAME-OR-URL"
-            )
-            raise Invalid(next(iter(doubts.values())), hints=(hint,))
-        warnings: list[str] = list(doubts.values())
+            raise next(iter(doubts.values()))
+        warnings = [doubt.message for doubt in doubts.values()]
         steps = {x: self._session.transaction.decided(heads[x], []) for x in doubts}
         heads = {layer: head for layer, head in heads.items() if layer not in doubts}
         for layer, head in heads.items():  # a lost grant is reported first

@@ -263,7 +263,8 @@ class Location:
     @property
     def fetched_elsewhere(self) -> bool:
         """Whether others read another URL than the one that is written to."""
-        return self.ways is not None and self.ways.reads != self.ways.writes[0]
+        ways = self.ways
+        return ways is not None and len(ways.writes) == 1 and ways.writes[0] != ways.reads
 
 
 def resolve_remote(settings: Settings, repository: Repository) -> Location:
@@ -299,7 +300,7 @@ def resolve_remote(settings: Settings, repository: Repository) -> Location:
 
 def _located(repository: Repository, name: str | None, word: str, explicit: bool) -> Location:
     ways = repository.ways_to(word)
-    return Location(name, ways.word, explicit, ways)
+    return Location(name, ways.ledger, explicit, ways)
 
 
 def remotes_of_work(location: Location, repository: Repository) -> tuple[str, ...]:

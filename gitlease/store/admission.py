@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import GitleaseError, Invalid, Unavailable
@@ -39,11 +40,19 @@ PROOF, OWN, BESIDE, ALONE = "proof.json", "own-ledger.json", "beside.json", "alo
 NAME_REMOTE = "name the remote whose ledger everybody uses: git config lease.remote NAME-OR-URL"
 
 
+def use_the_fetched(fetched: str) -> tuple[str, ...]:
+    """The hints where git pushes elsewhere; the remote's own name would lead there again."""
+    return (
+        f"use the repository that others fetch from: git config lease.remote {quote(fetched)}",
+        "or that of another remote: git config lease.remote NAME",
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFacts:
     """What a clone's settings say about the remote of a ledger.
 
-    ``problem`` is why nothing may be granted there, ``""`` if nothing is. ``ends`` are the
+    ``problem`` is why nothing may be granted there, and ``way_out`` has the hints. ``ends`` are the
     effective URLs for fetches and pushes, without secrets, and ``fetch`` is the remote at the
     former if they differ. ``recorded`` reads the id of the ledger in layer ``global`` from the
     repository's settings. ``others`` gives further remotes that may have a ledger, by name; none
@@ -51,6 +60,7 @@ class RemoteFacts:
     """
 
     problem: str = ""
+    way_out: tuple[str, ...] = (NAME_REMOTE,)
     ends: tuple[str, str] = ("", "")
     fetch: Remote | None = None
     recorded: Callable[[], str | None] = lambda: None
@@ -79,27 +89,44 @@ class Admission:
         self._recorded: tuple[Instant, str | None] | None = None
         self._looked: dict[str, str] = {}  # by layer: the version that was read before a proof
 
-    def doubt(self, head: Snapshot) -> str:
-        """Why this ledger is not to be relied on, as far as is known here; ``""`` if it is."""
+    def doubt(self, head: Snapshot) -> Invalid | None:
+        """Why this ledger is not to be relied on, as far as is known here."""
         if self._facts.problem:
-            return self._facts.problem
-        recorded = self.recorded()
-        if recorded is None or self._is_unknown(head):
+            return Invalid(self._facts.problem, hints=self._facts.way_out)
+        return None if self._is_unknown(head) else self._recorded_elsewhere(head)
+
+    def read_elsewhere(self, head: Snapshot) -> str:
+        """What others read in its place, where that was never proven; ``""`` if the same.
+
+        One contact, and none if it is proven.
+        """
+        if (other := self._facts.fetch) is None or self._is_proven(head):
             return ""
-        shown = self._shown(head)
-        return "" if shown in self._right(recorded) else self._mismatch(recorded, shown)
+        try:
+            there = self._peeks.peek(other, head.layer)
+            if (there or "") == head.version or self._related(other, head, there):
+                return ""
+        except GitleaseError:
+            return ""  # a claim says why
+        return self._unlike(head, there)
 
     def check_recorded(self, head: Snapshot) -> None:
         """Raise Invalid if the settings record another ledger than that of the global layer."""
+        if (error := self._recorded_elsewhere(head)) is not None:
+            raise error
+
+    def _recorded_elsewhere(self, head: Snapshot) -> Invalid | None:
         recorded, shown = self.recorded(), self._shown(head)
-        if recorded is not None and shown not in self._right(recorded):
-            raise Invalid(
-                self._mismatch(recorded, shown),
-                hints=(
-                    NAME_REMOTE,
-                    "a fork or a copy that wants a ledger of its own: `gitlease init --new-ledger`",
-                ),
-            )
+        if recorded is None or shown in self._right(recorded):
+            return None
+        there = f"has ledger {shown}" if shown else "has none"
+        return Invalid(
+            f".gitlease.yaml records the ledger {recorded}, but {self._place} {there}",
+            hints=(
+                NAME_REMOTE,
+                "a fork or a copy that wants a ledger of its own: `gitlease init --new-ledger`",
+            ),
+        )
 
     def accept(self, head: Snapshot, *, another: bool) -> None:
         """Let this clone use a ledger beside those of other remotes.
@@ -122,7 +149,7 @@ class Admission:
         if not grants and head.ledger is not None:
             return ""
         if self._facts.problem:
-            raise Invalid(self._facts.problem, hints=(NAME_REMOTE,))
+            raise Invalid(self._facts.problem, hints=self._facts.way_out)
         if (recorded := self.recorded()) is not None:
             if head.layer == GLOBAL_LAYER:
                 self.check_recorded(head)
@@ -171,10 +198,6 @@ class Admission:
         kept = load_json(file, MAX_BYTES)
         replaced = isinstance(kept, list) and len(kept) == 2 and kept[0] == recorded
         return [recorded, str(kept[1])] if replaced else [recorded]
-
-    def _mismatch(self, recorded: str, shown: str | None) -> str:
-        there = f"has ledger {shown}" if shown else "has none"
-        return f".gitlease.yaml records the ledger {recorded}, but {self._place} {there}"
 
     # --- a new ledger beside others ---------------------------------------------------------------
 
@@ -246,25 +269,34 @@ class Admission:
 
     def _prove(self, other: Remote, head: Snapshot) -> None:
         """See to it that what is written is what others read. Two contacts, once."""
-        proof = os.path.join(self._heads.state(head.layer).path, PROOF)
-        known = head.ledger.header.ledger_id if head.ledger else None
-        if known is not None and load_json(proof, MAX_BYTES) == [*self._facts.ends, known]:
+        if self._is_proven(head):
             return
+        known = head.ledger.header.ledger_id if head.ledger else None
         before = self._looked.get(head.layer)
         if before is None or known is None or before == head.version:
             there = self._peeks.peek(other, head.layer)
             if (there or "") != head.version and not self._related(other, head, there):
-                raise self._unlike(head, "another ledger is there" if there else "none is there")
+                raise self._not_seen(head, self._unlike(head, there))
             self._looked[head.layer] = head.version
             raise NotProven
         if not self._seen(other, head):
-            why = f"a change of the ledger was not seen there within {PATIENCE:g} s"
-            raise self._unlike(head, why)
+            why = f"where a change of the ledger was not seen within {PATIENCE:g} s"
+            raise self._not_seen(head, self._elsewhere(why))
+        proof = self._proof_file(head)
         try:
             make_folders(os.path.dirname(proof))
             store_json(proof, [*self._facts.ends, known])
         except OSError:
             return  # it is proven again the next time
+
+    def _proof_file(self, head: Snapshot) -> str:
+        return os.path.join(self._heads.state(head.layer).path, PROOF)
+
+    def _is_proven(self, head: Snapshot) -> bool:
+        if head.ledger is None:
+            return False
+        proven = [*self._facts.ends, head.ledger.header.ledger_id]
+        return bool(load_json(self._proof_file(head), MAX_BYTES) == proven)
 
     def _related(self, other: Remote, head: Snapshot, there: str | None) -> bool:
         if head.ledger is None or there is None:
@@ -290,13 +322,20 @@ class Admission:
                 return False
             clock.sleep(PAUSE)
 
-    def _unlike(self, head: Snapshot, why: str) -> Invalid:
+    def _unlike(self, head: Snapshot, there: str | None) -> str:
+        if there is None:
+            return self._elsewhere("which has no ledger")
+        which = "another ledger" if head.ledger is not None else "a ledger, and the former none"
+        return self._elsewhere(f"which has {which}")
+
+    def _elsewhere(self, why: str) -> str:
+        reads, writes = self._facts.ends
+        return f"git pushes to {writes}, and others fetch from {reads}, {why}"
+
+    def _not_seen(self, head: Snapshot, why: str) -> Invalid:
         if head.ledger is not None and not any(True for _ in head.ledger.every_lease()):
             self._heads.state(head.layer).forget()  # it was made for the proof alone
-        reads, writes = self._facts.ends
-        return Invalid(
-            f"git pushes to {writes}, and others fetch from {reads}: {why}", hints=(NAME_REMOTE,)
-        )
+        return Invalid(why, hints=self._facts.way_out)
 
 
 class NotProven(Exception):

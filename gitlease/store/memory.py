@@ -57,7 +57,10 @@ class MemoryStore:
     def accept(self, head: Snapshot, *, another: bool) -> None:
         """There is no other ledger."""
 
-    def doubt(self, head: Snapshot) -> str:
+    def doubt(self, head: Snapshot) -> None:
+        return None
+
+    def read_elsewhere(self, head: Snapshot) -> str:
         return ""
 
     def admit(self, head: Snapshot, *, grants: bool) -> bool:

@@ -211,8 +211,11 @@ class RefLedgerStore:
         if self._admission is not None:
             self._admission.accept(head, another=another)
 
-    def doubt(self, head: Snapshot) -> str:
-        return "" if self._admission is None else self._admission.doubt(head)
+    def doubt(self, head: Snapshot) -> Invalid | None:
+        return None if self._admission is None else self._admission.doubt(head)
+
+    def read_elsewhere(self, head: Snapshot) -> str:
+        return "" if self._admission is None else self._admission.read_elsewhere(head)
 
     def admit(self, head: Snapshot, *, grants: bool) -> bool:
         if (admission := self._admission) is None:

@@ -64,7 +64,7 @@ class LedgerPlace:
 
             repository, url = self.repository, self.location.url
             usual = repository.config.get("lease.remote") or "origin"
-            known = repository.remote_url(usual) or usual
+            known = repository.ways_to(usual).ledger
             if self.location.name != usual and url != known:
                 return "at-" + sha256(f"{url}".encode()).hexdigest()[:16]
         return "default"
@@ -207,7 +207,7 @@ class LedgerPlace:
     def _facts(self) -> RemoteFacts:
         """What the settings say about the remote; git is asked only where something is granted."""
         from gitlease.git.query import without_secrets
-        from gitlease.store.admission import RemoteFacts
+        from gitlease.store.admission import NAME_REMOTE, RemoteFacts, use_the_fetched
 
         location, repository, ways = self.location, self.repository, self.location.ways
 
@@ -225,8 +225,10 @@ class LedgerPlace:
             problem = f"{place} has several push URLs, {urls}, which git updates one by one"
         elif not ways.stable:
             problem = f"git rewrites {ends[1]}, the push URL of {place}, for fetches or once more"
+        works = repository.ways_to(ways.fetch).writes == (ways.reads,)
         return RemoteFacts(
             problem=problem,
+            way_out=use_the_fetched(without_secrets(ways.fetch)) if works else (NAME_REMOTE,),
             ends=ends,
             fetch=self.remote_at(ways.fetch, location.name) if location.fetched_elsewhere else None,
             recorded=recorded,

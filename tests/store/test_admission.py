@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def test_push_url_of_another_repository_grants_nothing(
     split(ada, path_remote, fork, how)
     if not first:
         door(bob, clock=clock).claim("F001")
-    refused(door(ada, clock=clock))
+    refused(door(ada, clock=clock), "F002")
     assert leases(fork) == 0
     assert sum(clock.naps) <= 10.5
     assert door(bob, clock=clock).claim("F001").holder == "w2@example.com"
@@ -442,6 +443,35 @@ def test_command_line_says_how_to_go_on(clones: Clones, path_remote: Remote, for
     assert desk.document("status")["ledger"]["written_to"] == str(fork)
     assert desk.document("init", "--new-ledger")["ledger"]["recorded"]
     assert desk.document("claim", "F001")["status"] == "claimed"
+
+
+def test_several_push_urls_are_read_where_others_fetch(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    ada, bob = clones(2)
+    door(bob).claim("F001")
+    from support.running import Desk
+
+    split(ada, path_remote, fork, "several")
+    git(ada, "config", "lease.remote", "origin")  # which is the same, and no way out
+    desk = Desk(ada)
+    status = desk.document("status")
+    assert status["ledger"]["written_to"] == status["ledger"]["fetched_from"] == path_remote.url
+    assert [x["resource"] for x in desk.document("list")["leases"]] == ["F001"]
+    hint = refused(door(ada), "F002").hints[0]
+    git(ada, *shlex.split(hint.partition(": git ")[2]))  # as it is typed
+    assert door(ada).claim("F002").mine
+    with pytest.raises(LeaseHeld):
+        door(bob).claim("F002")
+
+
+def test_listing_tells_that_others_read_another_ledger(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    ada, bob = clones(2)
+    door(bob).claim("F001")
+    split(ada, path_remote, fork, "pushurl")
+    assert any(path_remote.url in x for x in _warned(door(ada)))
 
 
 def test_init_writes_nothing_where_several_urls_would_get_it(

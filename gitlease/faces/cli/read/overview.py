@@ -92,7 +92,9 @@ def _ledger(call: Call, reading: Reading) -> wire.Document:
     ledger, ways = call.ledger, call.workspace.location.ways
     return {
         "place": ledger.store.place,
-        "written_to": without_secrets(ways.writes[0]) if ways else None,
+        "written_to": without_secrets(ways.writes[0] if len(ways.writes) == 1 else ways.reads)
+        if ways
+        else None,
         "fetched_from": without_secrets(ways.reads) if ways else None,
         "layer": ledger.layer,
         "id": reading.ledger_id,
