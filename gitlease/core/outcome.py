@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from gitlease.core.errors import GitleaseError
@@ -26,6 +27,28 @@ class Event(NamedTuple):
     token: int | None = None
     reason: str | None = None
     detail: str | None = None
+
+
+TAKEOVER = ("taken_over", "displaced")
+
+
+def mark_claims_after_lapse(
+    events: Sequence[Event], deliberate: Container[str]
+) -> tuple[Event, ...]:
+    """Say in the detail of a takeover that it only followed a lapse.
+
+    ``deliberate`` has the operations that were to replace an assignment. Histories tell them by
+    their operations, so the detail is not part of a commit.
+    """
+
+    def marked(event: Event) -> Event:
+        if event.kind not in TAKEOVER or event.operation in deliberate:
+            return event
+        former = [e.holder for e in events if e[:2] == ("displaced", event.operation)]
+        names = ", ".join(dict.fromkeys(name for name in former if name))
+        return event._replace(detail=f"after {names}'s lapsed")
+
+    return tuple(map(marked, events))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,8 @@ class Reading:
 class Taken:
     """A lease that others took from a holder; ``at`` in ms.
 
-    ``what`` is ``taken_over``, ``revoked``, or ``retired`` after a lapse.
+    ``what`` is ``taken_over``, ``revoked``, or ``retired`` after a lapse. ``lapsed``: what was
+    taken over was not assigned any more.
     """
 
     resource: str
@@ -147,6 +148,7 @@ class Taken:
     by: str
     at: int
     reason: str | None
+    lapsed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

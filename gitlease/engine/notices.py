@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Actor, same_person
 from gitlease.core.ledger import Damage, Fate, Ledger, Notice
+from gitlease.core.outcome import TAKEOVER
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.ports import LedgerStore, Pending, Snapshot
 
 DAMAGE_SHOWN = 10
+LOOKED_BACK = 200  # events
+CLAIMED = "claimed after its lapse"
 
 
 def unread_notices(
@@ -30,7 +33,17 @@ def unread_notices(
     if not keys:
         return []
     before = store.shown(layer, list(keys))
-    return [n for key, n in keys.items() if key not in before]
+    unread = [n for key, n in keys.items() if key not in before]
+    return [replace(n, what=CLAIMED) if _is_claim(store, layer, n) else n for n in unread]
+
+
+def _is_claim(store: LedgerStore, layer: str, notice: Notice) -> bool:
+    # A ledger tells of a claim after a lapse as of a takeover, which has a reason always.
+    if notice.what != TAKEOVER[0] or notice.reason is None:
+        return notice.what == TAKEOVER[0]
+    operation = notice.id.partition("-")[0]
+    events = store.history(layer, LOOKED_BACK)
+    return any(e.operation == operation and e.detail for e in events if e.kind in TAKEOVER)
 
 
 def is_to(notice: Notice, actor: Actor) -> bool:
@@ -40,10 +53,14 @@ def is_to(notice: Notice, actor: Actor) -> bool:
 
 def told(notice: Notice) -> str:
     """A notice as one line."""
-    done = _DONE.get(notice.what, notice.what)
     scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
     session = f" (session {notice.session})" if notice.session else ""
     why = f': "{notice.reason}"' if notice.reason else ""
+    if notice.what == CLAIMED:
+        return (
+            f"{notice.by} claimed {notice.resource}{scope}, after your lease{session} lapsed{why}"
+        )
+    done = _DONE.get(notice.what, notice.what)
     return f"your claim of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
 
 

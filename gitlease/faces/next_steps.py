@@ -105,8 +105,8 @@ def after_brief(call: Call, reading: QueueReading) -> Steps:
 def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     """Return commands that are safe to run as printed."""
     code, resource, layer = error.code, error.resource, error.layer
-    if call.command == "done" and resource is not None and code in ("usage", "not_found"):
-        return [_releasing(call, resource, scoped(error.scope))]  # only tasks are done
+    if call.release is not None and code in ("usage", "not_found"):
+        return [call.release()]  # only tasks are done
     waits = code in ("held", "wait_timeout") and error.views and not error.by_edge
     waits = waits and not _is_ones_own(call, error.views[0])
     if isinstance(error, LeaseHeld) and error.waiting and call.retry is not None:
@@ -138,18 +138,6 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     if code == "usage":
         return [" ".join(w for w in (call.prog, call.command, "--help") if w)]
     return []
-
-
-def _releasing(call: Call, name: str, options: list[str]) -> str:
-    from gitlease.core.resources.resource import parse_resource
-    from gitlease.engine.reading import is_in_ledger
-    from gitlease.wiring.words import file_called
-
-    known = is_in_ledger(call.ledger.known_look(), parse_resource(name))
-    file = None if known else file_called(call.workspace.repository, name)
-    if file is not None:
-        return call.typed("release", then=[file.word], options=options)
-    return call.typed("release", name, options=options)
 
 
 def _by_edge(call: Call, error: GitleaseError) -> bool:

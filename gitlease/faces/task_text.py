@@ -143,7 +143,7 @@ def held_elsewhere(view: LeaseView, now: datetime) -> str:
 
 def was_taken(taken: Taken, now: datetime | None = None) -> str:
     """Return a loss: resource, new holder, time and reason."""
-    done = "taken over" if taken.what == "taken_over" else taken.what
+    done = "claimed, after yours lapsed," if taken.lapsed else taken.what.replace("_", " ")
     scope = "" if taken.scope in ("", WHOLE) else f" (scope {taken.scope})"
     why = sentences.quoted(taken.reason)
     return (

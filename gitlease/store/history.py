@@ -7,6 +7,7 @@ history grows with decisions and not with time.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -16,10 +17,10 @@ from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
 from gitlease.core.moves.operation_json import BadStep, read_step, write_step
-from gitlease.core.moves.operations import MAX_NOTE
+from gitlease.core.moves.operations import MAX_NOTE, Claim
 from gitlease.core.moves.step_record import StepRecord
 from gitlease.core.moves.transitions import Applied
-from gitlease.core.outcome import Event
+from gitlease.core.outcome import TAKEOVER, Event, mark_claims_after_lapse
 from gitlease.git.files import Unreadable
 from gitlease.git.objects import COMMIT, GitObjects
 from gitlease.store.damage import CacheDamaged
@@ -197,14 +198,21 @@ def _subject(event: Event) -> str:
 
 
 def _fields(event: Event) -> dict[str, object]:
+    if event.kind in TAKEOVER:
+        event = event._replace(detail=None)  # the operations say it
     return {key: value for key, value in event._asdict().items() if value is not None}
 
 
 def events_in(message: str) -> Iterator[Event]:
     """The events that a commit's message tells, as far as they can be read."""
-    for line in message.splitlines():
-        if line.startswith("{") and (event := _event_or_none(line)):
-            yield event
+    lines = (line for line in message.splitlines() if line.startswith("{"))
+    events = [event for line in lines if (event := _event_or_none(line))]
+    if any(event.kind in TAKEOVER for event in events):
+        with contextlib.suppress(BadStep):
+            claims = read_step(operations_line(message) or "").operations
+            deliberate = {x.id for x in claims if not isinstance(x, Claim) or x.replaces_edges}
+            return iter(mark_claims_after_lapse(events, deliberate))
+    return iter(events)
 
 
 def _event_or_none(line: str) -> Event | None:

@@ -589,7 +589,7 @@ def test_a_displaced_holder_is_told_once(begun: World) -> None:
     begun.clock.advance(200)
     begun.of(KIM).claim([F001])
     (told,) = begun.of(JO).read().warnings
-    assert told == f"your claim of F001 was taken over by {KIM.holder}"
+    assert told == f"{KIM.holder} claimed F001, after your lease lapsed"
     assert begun.of(JO).read().warnings == ()
 
 
@@ -610,7 +610,7 @@ def test_a_refused_command_still_tells_what_happened(begun: World) -> None:
     with pytest.raises(NotHolder) as refused:
         begun.of(JO).renew([F001])
     said = (*refused.value.warnings, *begun.of(JO).read().warnings)
-    assert said == (f"your claim of F001 was taken over by {KIM.holder}",)
+    assert said == (f"{KIM.holder} claimed F001, after your lease lapsed",)
 
 
 def test_a_revoked_holder_is_told_why(begun: World) -> None:

@@ -142,6 +142,25 @@ def test_expired_lease_until_its_lapse_has_one_time_in_every_view() -> None:
     assert not bob.ok("list", "--json").json["leases"]
 
 
+def test_claim_after_a_lapse_is_no_takeover_in_notice_log_and_board() -> None:
+    ada, bob = make_desks(task("T-1"))
+    for name in ("plain", "reason", "T-1"):
+        ada.ok("claim", name, "--any", "--ttl", "10s")
+    bob.clock.advance(120)
+    bob.ok("claim", "plain", "--any")
+    bob.ok("claim", "reason", "--any", "--reason", "mine now")
+    bob.ok("claim", "T-1", "--takeover", "--reason", "she is away")
+    views = (ada.run("status").err, ada.ok("log").out, ada.ok("board", "--once").out)
+    events = ada.ok("log", "--json").json["events"]
+    details = {x["resource"]: x["detail"] for x in events if x["kind"] == "taken_over"}
+    lapsed = "after ada@example.com's lapsed"
+    assert details == {"plain": lapsed, "reason": lapsed, "T-1": None}
+    for view in views:
+        lines = [x for x in view.replace("_", " ").splitlines() if "taken over" in x]
+        assert [line for line in lines if "T-1" in line] == lines
+        assert lines
+
+
 def test_refusal_of_a_live_assigned_task_hints_what_can_succeed() -> None:
     ada, bob = make_desks(task("T-1"))
     ada.ok("claim", "T-1")
@@ -209,7 +228,7 @@ def test_a_displaced_holder_is_told_at_the_next_command(argv: tuple[str, ...]) -
     ada.ok("claim", "F001")
     bob.clock.advance(961)
     bob.ok("claim", "F001")
-    told = "your claim of F001 was taken over by bob@example.com"
+    told = "bob@example.com claimed F001, after your lease lapsed"
     assert told in ada.run(*argv, "--json").json["warnings"]
     assert told not in ada.ok("list").err, "once in each clone"
 

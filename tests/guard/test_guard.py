@@ -261,7 +261,7 @@ def test_what_ran_out_or_is_another_persons_now_is_told_once(world: World) -> No
     world.claims(KIM)
     world.clock.advance(61)
     (said,) = world.guard().check([LOGIN]).warnings
-    assert said == f"your claim of {SRC} was taken over by {KIM.holder}"
+    assert said == f"{KIM.holder} claimed {SRC}, after your lease lapsed"
     assert world.guard().check([LOGIN]).warnings == ()
 
 
@@ -282,7 +282,7 @@ def test_a_loss_is_told_by_the_ledger_where_that_was_not_fetched_since(
     else:
         world.clock.advance(LAPSED)
         kim.claim([parse_resource(SRC)])
-        expected = f"your claim of {SRC} was taken over by {KIM.holder}"
+        expected = f"{KIM.holder} claimed {SRC}, after your lease lapsed"
     for said in ((expected,), ()):
         guard = world.guard(in_use=(layer,))
         guard.refresh()
@@ -305,7 +305,7 @@ def test_a_loss_that_the_remote_does_not_confirm_says_how_old_it_is(world: World
     world.remote.fetches.clear()
     world.clock.advance(61)
     assert world.guard().check([]).warnings == (
-        f"your claim of {SRC} was taken over by {KIM.holder}",
+        f"{KIM.holder} claimed {SRC}, after your lease lapsed",
     )
 
 

@@ -28,7 +28,7 @@ from gitlease.core.moves.conflicts import (
 )
 from gitlease.core.moves.operations import MAX_PATHS, MAX_PATHS_LENGTH, Claim, Complete, Operation
 from gitlease.core.moves.tickets import give_way, served
-from gitlease.core.outcome import LAPSED, Event, Outcome
+from gitlease.core.outcome import LAPSED, Event, Outcome, mark_claims_after_lapse
 from gitlease.core.policy import Policy
 from gitlease.core.relation import Relation, relation
 from gitlease.core.resources.resource import WHOLE, Resource
@@ -195,7 +195,7 @@ def _renew_own(
         operation=op.id,
         status=status,
         leases=(lease,),
-        events=(event(status, op.id, now, op.actor.holder, lease), *events),
+        events=_with_details(op, event(status, op.id, now, op.actor.holder, lease), *events),
         displaced=taken,
         is_renewal=quiet,
     )
@@ -257,6 +257,10 @@ def _displace(
     return state, taken, tuple(events)
 
 
+def _with_details(op: Claim, *events: Event) -> tuple[Event, ...]:
+    return mark_claims_after_lapse(events, [op.id] if op.replaces_edges else ())
+
+
 def _grant(
     ledger: Ledger,
     op: Claim,
@@ -281,7 +285,7 @@ def _grant(
         operation=op.id,
         status=status,
         leases=(lease,),
-        events=(event(status, op.id, now, actor.holder, lease), *events),
+        events=_with_details(op, event(status, op.id, now, actor.holder, lease), *events),
         displaced=taken,
     )
     return state.put(lease), outcome

@@ -69,6 +69,11 @@ class Claim(Operation):
     expect_holder: str | None = None
     picked: bool = False
 
+    @property
+    def replaces_edges(self) -> bool:
+        """Whether it may take a task that is assigned to another."""
+        return self.takeover or self.abandoned
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick(Operation):

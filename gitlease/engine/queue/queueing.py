@@ -348,6 +348,7 @@ class TaskQueue:
                 by=event.by,
                 at=event.at,
                 reason=event.reason,
+                lapsed=event.kind == "displaced" and event.detail is not None,
             )
             for (key, _), event in self._losses().items()
             if event.at >= since and key not in back

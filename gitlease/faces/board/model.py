@@ -85,7 +85,11 @@ def open_resource(
         name=plain(resource.text),
         rows=tuple(x for x in board.rows if x.resource == resource),
         notes=notes,
-        events=history_of(session, look.head, resource, HISTORY),
+        events=tuple(
+            event
+            for event in history_of(session, look.head, resource, HISTORY)
+            if event.kind != "displaced" or not event.detail  # the claim says it
+        ),
     )
 
 
@@ -235,7 +239,7 @@ def _news(session: LedgerSession, look: Look, rows: Sequence[BoardRow]) -> tuple
         if event.kind in _TOLD:
             scope = "" if event.scope in (None, WHOLE) else f" (scope {event.scope})"
             name, what = plain(f"{event.resource}{scope}"), phrases.happened(event)
-            loss = event.kind in _LOSSES
+            loss = event.kind in _LOSSES and not event.detail
             found.append(NewsItem(event.at, what, name, phrases.by_whom(event), loss))
     now = look.moment.now.wall_ms
     for row in rows:

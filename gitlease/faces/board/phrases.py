@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import clean
 from gitlease.core.instant import rfc3339
+from gitlease.core.outcome import TAKEOVER
 from gitlease.faces.board.shapes import BoardRow, Section
 
 if TYPE_CHECKING:
@@ -33,11 +34,16 @@ def plain(text: str) -> str:
 
 def happened(event: Event) -> str:
     """An event of the audit trail, in a word or two."""
+    if event.kind in TAKEOVER and event.detail:
+        return "claimed"
     return _HAPPENED.get(event.kind, event.kind.replace("_", " "))
 
 
 def by_whom(event: Event) -> str:
     """Former holder, actor and reason: ``from jo@example.com by kim@example.com: "stuck"``."""
+    if event.kind in TAKEOVER and event.detail:
+        why = f': "{plain(event.reason)}"' if event.reason else ""
+        return f"by {plain(event.by)}, {plain(event.detail)}{why}"
     whose = f"from {plain(event.holder or 'nobody')} " if event.kind in _TAKEN else ""
     run = f" (session {plain(event.session)})" if event.session and not whose else ""
     why = plain(event.reason or event.detail or "")

@@ -56,6 +56,8 @@ class Call:
     no_session: bool = False
     retry: Callable[[str], str] | None = None
     """Makes the command that waits, for the given time, until the refused claim succeeds."""
+    release: Callable[[], str] | None = None
+    """Makes the command that gives back what is no task, and so cannot be done."""
     cached: str | None = None
     """The command that gives the same answer without asking the remote."""
     whole_queue: str | None = None

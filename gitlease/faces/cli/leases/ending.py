@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import UsageError
 from gitlease.core.resources.pattern import fold
-from gitlease.faces import sentences, task_text, wire
+from gitlease.faces import next_steps, sentences, task_text, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases.claiming import any_option, commit_option
 from gitlease.faces.cli.leases.holding import OWN_SCOPES
@@ -133,7 +133,20 @@ def done_verb(call: Call, *, word: str, any: bool, commit: bool | None, scope: s
     from gitlease.engine import end
 
     resource = call.resource(word)
+    call.release = lambda: _releasing(call, resource, scope)
     answer_done(call, end.complete(call.ledger, resource, scope=scope, commit=commit, any_name=any))
+
+
+def _releasing(call: Call, resource: Resource, scope: str | None) -> str:
+    from gitlease.engine.reading import is_in_ledger
+    from gitlease.wiring.words import file_called
+
+    known = resource.is_path or is_in_ledger(call.ledger.known_look(), resource)
+    file = None if known else file_called(call.workspace.repository, resource.text)
+    options = next_steps.scoped(scope)
+    if file is not None:
+        return call.typed("release", then=[file.word], options=options)
+    return call.typed("release", resource, options=options)
 
 
 def answer_done(call: Call, answer: Answer) -> None:

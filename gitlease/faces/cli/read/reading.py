@@ -8,6 +8,7 @@ import click
 
 from gitlease.core.errors import UsageError
 from gitlease.core.lease import same_person
+from gitlease.core.outcome import LAPSED, TAKEOVER
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
@@ -188,7 +189,14 @@ def _show_log(reading: Reading, now: datetime) -> None:
 def _event_row(event: Event, now: datetime) -> Row:
     token = "" if event.token is None else str(event.token)
     scope = "" if event.scope in (None, WHOLE) else str(event.scope)
-    why = event.reason or event.detail or ""
     kind, resource, session = event.kind, event.resource or "", event.session or ""
+    by, why = event.by, event.reason or event.detail or ""
+    if kind in TAKEOVER and event.detail:  # two events: the claim, and what it followed
+        claims = kind == TAKEOVER[0]
+        kind = "claimed" if claims else LAPSED
+        by = by if claims else event.holder or ""
+        why = ": ".join(filter(None, (event.detail, event.reason))) if claims else ""
+    elif kind == TAKEOVER[1]:
+        why = ": ".join(filter(None, (f"from {event.holder}", event.reason)))
     local = sentences.date_time(event.at, now)
-    return Row((local, kind, resource, scope, event.by, session, token, why))
+    return Row((local, kind, resource, scope, by, session, token, why))
