@@ -197,7 +197,12 @@ _LOCAL_PATH = r"(?<![^\s'\"(=])(?:file://)?/([^\s'\"(),;:/]+)/[^\s'\"(),;]*[^\s'
 
 def own_words(text: str) -> str:
     """A message with fields instead of the command line's options, and without local paths."""
-    return re.sub(_LOCAL_PATH, _hidden, with_arguments(text, on='"{}": true'))
+    return without_paths(with_arguments(text, on='"{}": true'))
+
+
+def without_paths(text: str) -> str:
+    """A message without local paths."""
+    return re.sub(_LOCAL_PATH, _hidden, text)
 
 
 def _hidden(path: re.Match[str]) -> str:

@@ -91,6 +91,9 @@ class Backend(Protocol):
         Raises Denied without the access needed, and what opening a clone may raise.
         """
 
+    def words(self, text: str) -> str:
+        """A message as the clients of this server may read it."""
+
     def sender(self, request: Any) -> Hashable:
         """Identifies the client of a request, as far as possible."""
 

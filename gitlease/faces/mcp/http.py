@@ -34,6 +34,7 @@ from gitlease.core.errors import Denied, GitleaseError, Unavailable
 from gitlease.engine.sessions import end_session
 from gitlease.faces.http.access import Refused
 from gitlease.faces.http.events import LOOK, OpenStreams
+from gitlease.faces.http.fields import without_paths
 from gitlease.faces.http.request_handler import (
     MOST_BYTES,
     SESSION_HEADER,
@@ -176,6 +177,9 @@ class GatewayBackend:
         finally:
             if client is not None and client.ended:
                 self._sessions.run_out(client)
+
+    def words(self, text: str) -> str:
+        return without_paths(text)
 
     def sender(self, request: Any) -> Hashable:
         token: Token = request.scope[CALLER]

@@ -18,6 +18,7 @@ from mcp.shared.exceptions import MCPError
 from gitlease.core.errors import GitleaseError, Unavailable
 from gitlease.faces import wire
 from gitlease.faces.mcp.callers import Backend
+from gitlease.faces.mcp.results import put_in_words
 from gitlease.faces.mcp.tools import TOOLS
 
 BOARD, MINE = "lease://board", "lease://mine"
@@ -71,9 +72,11 @@ class LeaseResources:
             ) as caller:
                 found = TOOLS["status"].act(caller, ABOUT[uri][1])
         except GitleaseError as error:
+            put_in_words(error, self._backend.words)
             refusal = wire.refusal(error, now=datetime.now(UTC))
             raise MCPError(types.INTERNAL_ERROR, refusal["message"], refusal) from None
-        return json.dumps(wire.success("status", body=found.body, warnings=found.warnings))
+        warnings = [*map(self._backend.words, found.warnings)]
+        return json.dumps(wire.success("status", body=found.body, warnings=warnings))
 
     async def listen(
         self, asked: Asked, params: types.SubscriptionsListenRequestParams

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -56,6 +56,13 @@ def refused(
         *_warnings(error.warnings),
     ]
     return _result(lines, steps, document, is_error=True)
+
+
+def put_in_words(error: GitleaseError, words: Callable[[str], str]) -> None:
+    """Change the texts of a refusal as the clients of a server may read them."""
+    error.message = words(error.message)
+    error.hints = tuple(map(words, error.hints))
+    error.warnings = tuple(map(words, error.warnings))
 
 
 def _result(

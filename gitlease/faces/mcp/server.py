@@ -18,11 +18,12 @@ from mcp.shared.exceptions import MCPError
 
 from gitlease import __version__
 from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable, UsageError
+from gitlease.core.frozen import replace
 from gitlease.faces.http.fields import read_fields
 from gitlease.faces.mcp.callers import Backend
 from gitlease.faces.mcp.resources import LeaseResources
-from gitlease.faces.mcp.results import answered, refused
-from gitlease.faces.mcp.tools import LONGEST_WAIT, TOOLS, LeaseTool
+from gitlease.faces.mcp.results import answered, put_in_words, refused
+from gitlease.faces.mcp.tools import LONGEST_WAIT, TOOLS, LeaseTool, ToolAnswer
 
 INSTRUCTIONS = """Leases say who works on what in this repository: people and agents share it.
 Claim before your first edit, with the paths you will change; renew while you work; release, with a
@@ -137,10 +138,11 @@ class LeaseServer:
             with self._backend.caller(meta, asked.request, woken, writes=tool.writes) as caller:
                 try:
                     done = tool.act(caller, values)
-                    return answered(tool.name, done, datetime.now(UTC))
+                    return answered(tool.name, self._readable(done), datetime.now(UTC))
                 except LeaseLost as lost:
                     raise caller.explained(lost) from None
         except GitleaseError as error:
+            put_in_words(error, self._backend.words)
             return refused(tool.name, error, datetime.now(UTC), values)
         except InterruptedError:
             ended = Unavailable("the wait was cancelled, or this server is being stopped")
@@ -149,6 +151,11 @@ class LeaseServer:
             logging.getLogger("gitlease").exception("%s", tool.name)
             message = "a bug in gitlease: see the server's standard error"
             raise MCPError(types.INTERNAL_ERROR, message) from None
+
+    def _readable(self, answer: ToolAnswer) -> ToolAnswer:
+        for error in answer.refused:
+            put_in_words(error, self._backend.words)
+        return replace(answer, warnings=[*map(self._backend.words, answer.warnings)])
 
 
 def _check_encodes(arguments: Mapping[str, Any]) -> None:

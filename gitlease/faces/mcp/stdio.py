@@ -107,6 +107,9 @@ class CloneBackend:
                 self._waits.discard(woken)
                 self._idle.notify_all()
 
+    def words(self, text: str) -> str:
+        return text
+
     def sender(self, _request: Any) -> None:
         return None
 

@@ -115,6 +115,18 @@ def test_two_clients_of_one_token_are_two_workers(gate: Served, era: Era) -> Non
             assert other.document("status", mine=True)["leases"] == []
 
 
+def test_answers_hide_where_the_remote_lies(gate: Served, path_remote: Remote) -> None:
+    with over_http(gate.url, gate.secret("jo")) as client:
+        client.document("claim", resources="F001")
+        path_remote.bare.rename(path_remote.bare.with_name("gone.git"))
+        for tool, arguments in (("claim", {"resources": "F002"}), ("status", {}), ("renew", {})):
+            answer = client.ask(tool, **arguments).model_dump_json()
+            assert str(path_remote.bare.parent) not in answer, tool
+        with pytest.raises(MCPError) as raised:
+            client.portal.call(client.client.read_resource, BOARD)
+        assert str(path_remote.bare.parent) not in repr(raised.value.error)
+
+
 def test_a_lone_surrogate_is_answered() -> None:
     with pytest.raises(UsageError, match="surrogate"):
         _check_encodes({"resources": ["a\ud800"]})
