@@ -69,7 +69,11 @@ def release(
 
     try:
         answer = change_with_edges(session, "release", plan, goal=ENDED, commit=commit)
-        warnings = (*_of_another_run(session, answer), *_still_named(session, planned))
+        committed = any(written.commit for written in answer.written)
+        warnings = (
+            *_of_another_run(session, answer),
+            *_still_named(session, planned, committed=committed),
+        )
         return replace(answer, warnings=(*answer.warnings, *warnings))
     except LeaseHeld as refusal:
         retired = _retire_edge(session, wanted, refusal, commit) if note is None else None
@@ -94,8 +98,13 @@ def _of_another_run(session: LedgerSession, answer: Answer) -> tuple[str, ...]:
     )
 
 
-def _still_named(session: LedgerSession, planned: Sequence[Planned]) -> tuple[str, ...]:
-    """Warnings about committed task files that still assign what was released to the caller."""
+def _still_named(
+    session: LedgerSession, planned: Sequence[Planned], *, committed: bool
+) -> tuple[str, ...]:
+    """Warnings about committed task files that still assign what was released to the caller.
+
+    ``committed``: this release committed its edits, which are not pushed yet.
+    """
     edges, warnings = session.edges, []
     wanted = {p.resource.key for p in planned if p.task is not None}
     places = reversed(edges.files.places()) if wanted else ()
@@ -109,9 +118,9 @@ def _still_named(session: LedgerSession, planned: Sequence[Planned]) -> tuple[st
             if mine and task.resource.key in wanted:
                 wanted.discard(task.resource.key)
                 where = "the last commit" if ref == "HEAD" else ref.removeprefix("refs/remotes/")
+                way = "push the commit" if committed else "commit and push the change"
                 warnings.append(
-                    f"{task.file} in {where} still names you: commit and push the change, or use "
-                    "--commit; the release counts nevertheless"
+                    f"{task.file} in {where} still names you: {way}; the release counts already"
                 )
     return tuple(warnings)
 

@@ -93,7 +93,8 @@ def test_what_a_verb_answers_is_of_public_types() -> None:
 
 
 def test_a_time_is_never_a_number_of_milliseconds() -> None:
-    times = {"at", "since", "until", "claimed_at", "renewed_at", "expires_at", "free_at"}
+    times = {"at", "since", "until", "claimed_at", "renewed_at", "expires_at"}
+    times |= {"free_at", "lapses_at"}
     for cls in CLASSES:
         if hasattr(cls, "function"):
             continue

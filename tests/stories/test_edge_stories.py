@@ -259,11 +259,19 @@ def test_a_release_returns_a_task_whose_edge_is_committed(
     elsewhere = story.one if door == "clone" else clones(1)[0]
     git(elsewhere, "config", "user.email", ONE)
     released = LeaseService(story.at(elsewhere).ledger).release([F001])
-    assert "still names you" in str(released.warnings)
+    assert "still names you: commit and push" in str(released.warnings)
     (entry,) = story.at(story.two).queue.queue().entries
     assert (entry.claimable, entry.task.assigned, entry.task.outdated) == (True, (), (ONE,))
     assert LeaseService(story.at(story.two).ledger).claim([F001]).status == "claimed"
     assert story.assigned(story.two) == (TWO,)
+
+
+def test_release_with_a_commit_asks_for_its_push_alone(story: Story) -> None:
+    one = LeaseService(story.at(story.one).ledger)
+    one.claim([F001], ClaimOptions(commit=True))
+    git(story.one, "push", "-q", "origin", "HEAD:main")
+    (warning,) = one.release([F001], commit=True).warnings
+    assert warning.startswith("tasks/F001.md in origin/main still names you: push the commit;")
 
 
 def test_a_newer_commit_assigns_in_spite_of_a_release(story: Story) -> None:

@@ -33,7 +33,7 @@ class GatewayEvent:
     id: str | None = None
 
 
-_TIMES = ("claimed_at", "renewed_at", "expires_at", "free_at")
+_TIMES = ("claimed_at", "renewed_at", "expires_at", "free_at", "lapses_at")
 
 
 def leases_of(document: Mapping[str, Any]) -> tuple[Lease, ...]:

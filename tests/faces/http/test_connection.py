@@ -25,6 +25,8 @@ def test_the_verbs_answer_with_the_librarys_types(gate: Served) -> None:
     assert isinstance(lease, gitlease.Lease)
     assert (lease.holder, lease.session, lease.ttl_seconds) == ("jo@example.com", "build-7", 600)
     assert lease.mine
+    assert lease.lapses_at == lease.free_at
+    assert lease.is_current(lease.expires_at)
     assert lease.paths == ("src/**",)
     with pytest.raises(gitlease.LeaseHeld) as held:
         kim.claim("F001")

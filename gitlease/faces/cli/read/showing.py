@@ -118,6 +118,7 @@ def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str]
         ("reason", view.reason or ""),
         ("paths", " ".join(view.paths)),
         ("token", str(view.token)),
+        ("lease_id", view.lease_id),
         ("claimed_at", wire.seconds(view.claimed_at)),
         ("time", sentences.until(view, now) + sentences.afterwards(view, now)),
     ]
