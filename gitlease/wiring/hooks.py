@@ -55,13 +55,16 @@ class HookContext:
             return False
         return self._start("beat")
 
-    def look_for_landed(self) -> bool:
-        """Start a process that completes leases of tasks that this push lands, if any are held.
+    def look_for_landed(self, *, pushed: bool = True) -> bool:
+        """Start a process that completes leases of landed tasks, if any are held.
 
-        Git has no hook for the end of a push, so the process waits for git itself.
+        ``pushed``: this push lands them. Git has no hook for its end, so the process waits for git
+        itself.
         """
         if not any(lease.edge for _, lease in self.guard.renewable()):
             return False
+        if not pushed:
+            return self._start("landed")
         from gitlease.git.processes import pushing_git
 
         pid, started = pushing_git()

@@ -797,6 +797,32 @@ def test_git_dir_in_the_environment_does_not_mislead_the_heartbeat(
     until(lambda: renewals(pair) == 1, "the lease is renewed")
 
 
+@pytest.mark.parametrize("by", ["merge", "rebase"])
+def test_a_pull_of_landed_work_ends_its_lease(pair: Pair, by: str) -> None:
+    pair.kim.claim("F002", ago=MINUTE)
+    pair.kim.git("checkout", "-q", "--", F002)
+    if by == "rebase":
+        pair.kim.saves("docs/guide.md")
+    pair.jo.put(F002, task_text("F002", status="done"))
+    skip = {"GITLEASE_SKIP": "1"}
+    pair.jo.git("commit", "-qm", "done", env=skip)
+    pair.jo.git("push", "-q", "origin", "HEAD:main", env=skip)
+    pair.calls()
+    pair.kim.git("pull", "-q", f"--{'no-rebase' if by == 'merge' else by}", "origin", "main")
+    until(lambda: pair.leases()["F002"].state == "completed", "the end of the lease")
+
+
+def test_a_pull_calls_nothing_while_nothing_is_held(pair: Pair) -> None:
+    pair.kim.gitlease("list")
+    pair.kim.run("commit", "-q", "--allow-empty", "-m", "makes the markers")
+    for pull in ("--no-rebase", "--rebase"):
+        pair.jo.saves("docs/guide.md")
+        pair.jo.git("push", "-q", "origin", "HEAD:main", env={"GITLEASE_SKIP": "1"})
+        pair.calls()
+        pair.kim.git("pull", "-q", pull, "origin", "main")
+        assert not {*pair.calls()} & {"post-merge", "post-rewrite"}
+
+
 # --- another tool takes the hooks -----------------------------------------------------------------
 
 

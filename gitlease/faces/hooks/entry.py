@@ -138,11 +138,27 @@ def _stdin_lines() -> list[str]:
 
 def post(context: HookContext, args: Sequence[str]) -> int:
     """Renew due leases in the background."""
+    _renew(context)
+    return 0
+
+
+def post_merge(context: HookContext, args: Sequence[str]) -> int:
+    """Complete leases of what a merge or a pull brought, in the background."""
+    if not _renew(context):  # a heartbeat does so, too
+        context.look_for_landed(pushed=False)
+    return 0
+
+
+def post_rewrite(context: HookContext, args: Sequence[str]) -> int:
+    """Do so after a rebase, which may be that of a pull; an amended commit brings nothing."""
+    return (post_merge if args[:1] == ["rebase"] else post)(context, args)
+
+
+def _renew(context: HookContext) -> bool:
     if not _is_hidden(context, "post-commit"):
         report_inbox(context)
     context.guard.refresh()
-    context.start_beat()
-    return 0
+    return context.start_beat()
 
 
 def landed(context: HookContext, args: Sequence[str]) -> int:
@@ -180,8 +196,8 @@ HOOKS: dict[str, Callable[[HookContext, Sequence[str]], int]] = {
     "commit-msg": commit_msg,
     "post-commit": post,
     "post-checkout": post,
-    "post-merge": post,
-    "post-rewrite": post,
+    "post-merge": post_merge,
+    "post-rewrite": post_rewrite,
     "pre-push": pre_push,
 }
 IN_BACKGROUND: dict[str, Callable[[HookContext, Sequence[str]], int]] = {

@@ -89,7 +89,7 @@ def is_current(placed: PlacedSection, name: str) -> bool:
 
 def _body(name: str) -> list[str]:
     # A push has no idle marker: it asks the remote anyway.
-    idle = "" if name == "pre-push" else _IDLE
+    idle = {"pre-push": "", "post-rewrite": _REWRITTEN + _IDLE}.get(name, _IDLE)
     return (
         (_FIND + idle + _PROGRAM + (_ASK if name in CHECKED else _TELL))
         .replace("@GIT@", _NOTHING_STAGED if _MARKERS.get(name) == COMMIT else "")
@@ -104,7 +104,13 @@ def _body(name: str) -> list[str]:
 _MARKERS = {
     **dict.fromkeys(("pre-commit", "pre-merge-commit"), COMMIT),
     **dict.fromkeys(("prepare-commit-msg", "commit-msg"), MESSAGE),
+    # What is merged may have landed: there is something to do as long as anything is held.
+    "post-merge": MESSAGE,
+    "post-rewrite": "$m",
 }
+_REWRITTEN = f"""\
+  m={ACTIVITY}; [ "${{1-}}" != rebase ] || m={MESSAGE}
+"""
 # The clone's private folder, found by shell alone: a linked work tree has the common directory two
 # levels up.
 _FIND = """\
