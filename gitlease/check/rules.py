@@ -14,6 +14,12 @@ HELD_THEN = CheckRule(
     "held-then", ERROR, "a commit touches what another person held when it was made"
 )
 HELD_NOW = CheckRule("held-now", ERROR, "a commit touches what another person holds now")
+UNPROVEN = CheckRule(
+    "held-unproven",
+    WARNING,
+    "a commit touches what its author or committer holds now, and nothing but that address, which"
+    " anybody may write, shows that the holder made it",
+)
 SUPERSEDED = CheckRule(
     "token-superseded",
     ERROR,
@@ -70,7 +76,16 @@ STALE_RULES = (
     DUPLICATE_ID,
     BAD_TASK_FILE,
 )
-COMMIT_RULES = (HELD_THEN, HELD_NOW, SUPERSEDED, UNKNOWN, NO_TRAILER, UNREADABLE, NO_LEDGER)
+COMMIT_RULES = (
+    HELD_THEN,
+    HELD_NOW,
+    UNPROVEN,
+    SUPERSEDED,
+    UNKNOWN,
+    NO_TRAILER,
+    UNREADABLE,
+    NO_LEDGER,
+)
 RULES = COMMIT_RULES + STALE_RULES
 
 

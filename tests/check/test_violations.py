@@ -237,6 +237,30 @@ def test_a_lease_that_stands_is_held_now() -> None:
     assert found(commit(-50), stands, now=HOUR) == []  # it lapsed
 
 
+@pytest.mark.parametrize(
+    ("change", "pusher", "expected"),
+    [
+        ({}, "", [("held-unproven", "warning")]),
+        ({}, JO.holder, [("held-unproven", "error")]),
+        ({}, KIM.holder, []),
+        ({"named": (Named("F001", "f001", LEASE.token),)}, JO.holder, []),
+        ({"mentioned": (Named("F001", "f001", LEASE.token),)}, "", []),  # as a squash has it
+        ({"named": (Named("F001", "f001", LEASE.token - 1),)}, "", [("held-unproven", "warning")]),
+        ({"emails": (JO.holder, KIM.holder)}, "", [("held-unproven", "warning")]),
+        ({"only_tasks": True}, JO.holder, []),
+    ],
+)
+def test_address_alone_proves_no_holder_of_a_live_lease(
+    change: dict[str, object], pusher: str, expected: object
+) -> None:
+    one = replace(commit(30, by=(KIM.holder,)), **change)  # type: ignore[arg-type]
+    pushers = Addresses().of(pusher) if pusher else frozenset[str]()
+    stands = tenure(0, 900, ended="")
+    broken = found(one, stands, now=60, pushers=pushers)
+    assert [x for x in broken if x[0] != "token-unknown"] == expected
+    assert found(replace(one, named=()), stands, now=HOUR, pushers=pushers) == [], "it lapsed"
+
+
 def test_one_finding_for_one_lease_however_many_paths_and_spans() -> None:
     one, two = tenure(0, 60), tenure(60, 120)
     same = replace(two, lease=replace(two.lease, lease_id=one.lease.lease_id))

@@ -792,6 +792,20 @@ def test_a_push_is_checked_from_where_the_branch_was(world: World) -> None:
     assert gone.commits == 0
 
 
+def test_address_of_the_holder_in_somebody_elses_push_is_found(world: World) -> None:
+    world.kim.claim("F001")
+    before = world.jo.git("rev-parse", "HEAD")
+    after = world.jo.at(MINUTE).commit("src/api/login.py", by=KIM)
+    world.pushed(world.jo)
+    clone = world.fresh().at(2 * MINUTE)
+    assert rules(clone.check("origin/main..origin/topic")) == [("held-unproven", "warning")]
+    event = {"ref": "refs/heads/topic", "before": before, "after": after, "commits": [{}]}
+    by_jo = event | {"pusher": {"name": "jo", "email": "jo@example.com"}}
+    checked = clone.check(environ=github(world, "push", by_jo))
+    assert rules(checked) == [("held-unproven", "error")]
+    assert only(checked).holder == KIM
+
+
 def test_a_forced_push_is_checked_although_its_base_is_not_in_the_clone(world: World) -> None:
     world.kim.claim("F001")
     world.jo.at(MINUTE).commit("docs/guide.md", message="old")

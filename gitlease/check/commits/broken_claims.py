@@ -1,10 +1,12 @@
 """Which claims of others commits broke: what was held when they were made, and what is held now.
 
 A commit's people are its author and its committer, and, when it comes to broken claims, the person
-who pushes it. If any of them is the holder, nothing is broken. A co-author is only a statement in
-the message, and the person who opened a pull request need not have made its commits: if only one of
-these is the holder, it is a warning, not an error. Addresses of one person count as one (see
-``Addresses``).
+who pushes it. If any of them is the holder, nothing is broken. But anybody may write an address: on
+what is held *now* a commit is its holder's by rule of the server's hook, if the holder pushed it or
+it names the present token. One that is neither is an error where somebody else is known to have
+pushed it, else a warning. A co-author is only a statement in the message, and the person who opened
+a pull request need not have made its commits: if only one of these is the holder, it is a warning,
+not an error. Addresses of one person count as one (see ``Addresses``).
 
 Which time counts, since a commit has two and neither is proven:
 
@@ -43,7 +45,7 @@ from gitlease.core.persons import Addresses
 from gitlease.core.policy import Policy
 from gitlease.core.relation import Relation, relation
 from gitlease.guard.commit_facts import SKEW, CommitFacts
-from gitlease.guard.rules import Cover, Touched
+from gitlease.guard.rules import Cover, Touched, names_grant
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +109,42 @@ class BrokenClaims:
         own = [self._tenures[n] for n in touched if self._keys[n] & people]
         best: dict[tuple[str, str], Finding] = {}
         for number, paths in touched.items():
-            if self._keys[number] & (people | self._by.pushers):
+            if self._keys[number] & self._by.pushers:
                 continue
-            found = self._judge(commit, number, paths, own)
+            if self._keys[number] & people:
+                found = self._judge_address(commit, number, paths)
+            else:
+                found = self._judge(commit, number, paths, own)
+                if found and (doubt := self._by.doubtful_help(commit, self._keys[number])):
+                    found = doubted(found, doubt)
             if found is None:
                 continue
-            if doubt := self._by.doubtful_help(commit, self._keys[number]):
-                found = doubted(found, doubt)
             tenure = self._tenures[number]
             known = best.get(key := (tenure.layer, tenure.lease.lease_id))
             if known is None or known.level.rank < found.level.rank:
                 best[key] = found
         return sorted(best.values(), key=lambda f: (-f.level.rank, f.file or "", f.resource or ""))
+
+    def _judge_address(
+        self, commit: CommitFacts, number: int, paths: Sequence[str]
+    ) -> Finding | None:
+        """Judge a commit of which only an address says that the holder made it."""
+        tenure = self._tenures[number]
+        named = (*commit.named, *commit.mentioned)
+        if commit.only_tasks:
+            return None  # such as the commits of assignments, which name no token
+        if not self._blocks_now(tenure) or names_grant(named, tenure.lease, tenure.layer):
+            return None
+        landing = self._by.landing()
+        if landing is not None and landing.isdisjoint(paths):
+            return None
+        return CommitFindings(commit).unproven(tenure, paths, pushed=bool(self._by.pushers))
+
+    def _blocks_now(self, tenure: Tenure) -> bool:
+        ledger = self._by.ledgers[tenure.layer]
+        return tenure.stands and (
+            relation(tenure.lease, NOBODY, ledger.policy, ledger.moment) is Relation.THEIRS
+        )
 
     def _concerns(self, one: Touched, number: int, people: frozenset[str]) -> bool:
         """Whether a tenure is affected by a commit's change of a path, or is its own people's."""
@@ -142,18 +168,15 @@ class BrokenClaims:
         mine = [x for x in own if x.layer == tenure.layer]
         honest = any(x.meets(made) for x in mine)
         theirs = honest or any(x.meets(commit.recorded) for x in mine)
-        how = None
-        if tenure.stands:
-            how = relation(tenure.lease, NOBODY, ledger.policy, ledger.moment)
+        still = self._blocks_now(tenure)
         if made is not None and not honest and tenure.meets(made):
-            still = how is Relation.THEIRS
             doubt = "" if still else self._doubt(commit, tenure, made, theirs=theirs)
             level = Level.WARNING if doubt else HELD_THEN.level
             return findings.held_then(tenure, paths, level=level, still=still, doubt=doubt)
-        if how is Relation.THEIRS and not self._merged_only(commit, tenure, paths, keys):
+        if still and not self._merged_only(commit, tenure, paths, keys):
             level = Level.WARNING if honest else HELD_NOW.level
             return findings.held_now(tenure, paths, level=level, honest=honest, now=now)
-        if theirs or how is Relation.THEIRS:
+        if theirs or still:
             return None
         if tenure.meets(commit.recorded):
             return findings.held_then(tenure, paths, level=Level.WARNING)

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from gitlease.check.commits.timeline import Granted, Tenure
-from gitlease.check.rules import HELD_NOW, HELD_THEN, NO_TRAILER, SUPERSEDED, UNKNOWN, UNREADABLE
+from gitlease.check.rules import (
+    HELD_NOW,
+    HELD_THEN,
+    NO_TRAILER,
+    SUPERSEDED,
+    UNKNOWN,
+    UNPROVEN,
+    UNREADABLE,
+)
 from gitlease.core.edge import printable
 from gitlease.core.finding import CheckRule, Finding, Level
 from gitlease.core.frozen import replace
@@ -70,6 +78,18 @@ class CommitFindings:
                 f", which {_who_for(tenure, 'held')} until {until}, and nobody else may take it yet"
             )
         return self._broken(HELD_NOW, tenure, paths, said, "show", level, more)
+
+    def unproven(self, tenure: Tenure, paths: Sequence[str], *, pushed: bool) -> Finding:
+        """It touches what the holder that it names holds now; ``pushed``: by somebody else."""
+        level = Level.ERROR if pushed else UNPROVEN.level
+        why = "it was pushed by somebody else and" if pushed else "it"
+        said = f", which {_who_for(tenure, 'holds')} now: {why} does not name token "
+        more = (
+            "a commit is the holder's if the holder pushed it, or by the present token in its"
+            " trailer; anybody may write an address",
+        )
+        said += str(tenure.lease.token)
+        return self._broken(UNPROVEN, tenure, paths, said, "show", level, more)
 
     def unknown(
         self, named: Named, grant: Granted | None, *, holder: bool = False, certain: bool = True
