@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitlease.core.errors import Rollback, UsageError
+from gitlease.core.errors import PolicyRefused, Rollback, UsageError
 from gitlease.core.frozen import replace
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.governance import restore_hints
 from gitlease.core.moves.operations import (
     AddNote,
     Barrier,
@@ -85,12 +87,16 @@ def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool 
     head = session.store.confirm(session.layer, rolled_back=rolled_back, another=another)
     if head.ledger is None and not another and (doubt := session.store.doubt(head)) is not None:
         raise doubt
-    # An empty step, even where the ledger is there: a remote may let read who may not write.
-    change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])
+    above = None
     if head.ledger is not None and known is not None and known.ledger is not None:
         before, after = known.ledger.header, head.ledger.header
         if before.ledger_id == after.ledger_id and after.token < before.token:
-            _restore(session, above=before.token)
+            _check_may_restore(session, head.ledger, "accept")
+            above = before.token
+    # An empty step, even where the ledger is there: a remote may let read who may not write.
+    change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])
+    if above is not None:
+        _restore(session, above=above)
     session.store.accept(session.store.known(session.layer) or head, another=another)
     # Others have to see what is written, before it is called ready.
     if not session.store.admit(session.store.known(session.layer) or head, grants=True):
@@ -112,11 +118,22 @@ def undo_rollback(session: LedgerSession) -> Reading:
         if not there.version or known is None or known.ledger is None:
             raise
         head, above = known, max(known.ledger.header.token + 1, there.token)
+        _check_may_restore(session, known.ledger)
         _restore(session, above=above, instead_of=there.version)
     else:
         if head.ledger is not None:
+            _check_may_restore(session, head.ledger)
             _restore(session, above=head.ledger.header.token + 1)
     return _confirmed(session, head)
+
+
+def _check_may_restore(session: LedgerSession, ledger: Ledger, way: str = "undo") -> None:
+    policy, holder = ledger.header.policy, session.actor.holder
+    if policy.admins and not policy.is_admin(holder):
+        raise PolicyRefused(
+            f"only the ledger's admins may {way} its rollback, and {holder} is not one of them",
+            hints=restore_hints(policy, way),
+        )
 
 
 def _restore(session: LedgerSession, *, above: int, instead_of: str | None = None) -> None:

@@ -149,6 +149,25 @@ def test_the_way_back_from_a_rollback_works_for_renewals_too(
     assert [x.renewals for x in door(eve, clock=clock).list()] == [2]
 
 
+def test_only_an_admin_undoes_a_rollback_where_there_are_admins(
+    path_remote: Remote, clones: Clones
+) -> None:
+    eve, dan = clones(2)
+    email = git(eve, "config", "user.email").strip()
+    assert cli(eve, "config", "--ledger", "admins", email).returncode == 0
+    backup = git(path_remote.bare, "rev-parse", "refs/gitlease/global").strip()
+    for folder in (eve, dan):
+        assert cli(folder, "claim", f"R-{folder.name}").returncode == 0
+    git(path_remote.bare, "update-ref", "refs/gitlease/global", backup)
+    for way in ("--undo-rollback", "--accept-rollback"):
+        refused = cli(dan, "init", way)
+        assert refused.returncode == 6, refused.stderr
+        assert f"hint: they are {email}\n" in refused.stderr
+        assert f"gitlease init {way}" in refused.stderr
+    assert cli(eve, "list").returncode == 7
+    assert cli(eve, "init", "--undo-rollback").returncode == 0
+
+
 @pytest.mark.usefixtures("path_remote")
 def test_overlapping_claims_of_one_command_are_all_held(clones: Clones) -> None:
     """Also where this clone's first contact is older than the time that is asked for."""

@@ -17,6 +17,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, rfc3339
 from gitlease.core.lease import same_person
 from gitlease.core.ledger import Ledger
+from gitlease.core.moves.governance import restore_hints
 from gitlease.core.moves.operations import (
     Claim,
     Complete,
@@ -168,7 +169,11 @@ def _check_restores(base: Ledger, record: StepRecord) -> None:
         return
     policy = base.header.policy
     if policy.admins and not all(policy.is_admin(x.actor.holder) for x in asked):
-        raise Illegal("restore", "only an admin of the ledger may begin an epoch")
+        raise Illegal(
+            "restore",
+            "only an admin of the ledger may begin an epoch",
+            hints=restore_hints(policy),
+        )
     lately = any(entry.outcome == "restored" for entry in base.header.ring)
     if len(asked) > 1 or lately:
         raise Illegal("restore", "an epoch was begun just now: there is one at a time")

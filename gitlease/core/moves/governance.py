@@ -21,7 +21,7 @@ from gitlease.core.moves.operations import (
     SetPolicy,
 )
 from gitlease.core.outcome import Event, Outcome
-from gitlease.core.policy import NO_ADMINS, admin_words, change_policy
+from gitlease.core.policy import NO_ADMINS, Policy, admin_words, change_policy
 from gitlease.core.resources.pattern import fold
 
 
@@ -130,6 +130,12 @@ def restore(ledger: Ledger, op: Restore, moment: Moment) -> tuple[Ledger, Outcom
     return ledger.with_header(header), Outcome(
         operation=op.id, status="restored", events=(said,), changed=behind
     )
+
+
+def restore_hints(policy: Policy, way: str = "undo") -> tuple[str, ...]:
+    """Who may begin an epoch, and how."""
+    command = f"`gitlease init --{way}-rollback`"
+    return ("they are " + ", ".join(policy.admins), f"one of them can do it: {command}")
 
 
 def drop_record(ledger: Ledger, op: DropRecord, moment: Moment) -> tuple[Ledger, Outcome]:

@@ -32,6 +32,8 @@ _CALLS = {
     "`gitlease config --ledger admins`": '`leases.config("admins", …, ledger=True)`',
     "`gitlease config --ledger`": "`leases.config(ledger=True)`",
     "`gitlease init --new-ledger`": "`leases.init(new_ledger=True)`",
+    "`gitlease init --undo-rollback`": "`leases.init(undo_rollback=True)`",
+    "`gitlease init --accept-rollback`": "`leases.init(accept_rollback=True)`",
     "--set-upstream": "upstream=True",
     "gitlease config lease.remote NAME": 'leases.config("lease.remote", NAME)',
 }

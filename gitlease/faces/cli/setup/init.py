@@ -44,7 +44,7 @@ others on the remote which history counts. To restore the lost one, use --undo-r
 that reports the rollback. To accept the current one, use --accept-rollback in every clone that
 reports it. With both, new fencing tokens continue above those of either history. If a server's hook
 refuses --undo-rollback, let an admin of the server reset the ref with git update-ref, and try
-again.""",
+again. Where the ledger has admins, one of them has to be the first to do either.""",
     examples=("gitlease init", "gitlease init --remote upstream"),
     exits=(2, 4, 7, 128),
     done="set up; with a warning if the remote is unreachable",
