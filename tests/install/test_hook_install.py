@@ -162,8 +162,8 @@ def test_a_hook_has_at_most_twenty_lines(name: str) -> None:
         (IdleMarker(0), {*COMMITS}),
         (IdleMarker(1), {*COMMITS}),
         (IdleMarker(LATER, 0, LATER), {*MESSAGES, *POSTS}),
-        (IdleMarker(LATER, LATER, LATER), {*MESSAGES}),
-        (IdleMarker(0, LATER, LATER), {*COMMITS, *MESSAGES}),
+        (IdleMarker(LATER, LATER, LATER), {*MESSAGES, "post-merge"}),
+        (IdleMarker(0, LATER, LATER), {*COMMITS, *MESSAGES, "post-merge"}),
     ],
 )
 def test_the_marker_says_which_hooks_start_gitlease(
