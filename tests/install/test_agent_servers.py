@@ -86,6 +86,8 @@ def test_codex_passes_variables_on_by_name_alone(repo: Path) -> None:
         json.dumps({"a": [1, {"mcpServers": 2}], "mcpServers": {"other": OTHER}, "z": "}"}),
         json.dumps({"a": 1e3, "b": '\\"{'}, indent="\t").replace("\n", "\r\n") + "\r\n",
         "\ufeff" + json.dumps({"mcpServers": {"other": OTHER}}, indent=2),
+        "",
+        "\n",
     ],
 )
 @pytest.mark.parametrize("host", ["claude", "cursor"])
@@ -93,7 +95,7 @@ def test_json_that_others_wrote_stays_to_the_byte(repo: Path, host: str, text: s
     file = put(repo, host, text)
     file.chmod(0o640)
     assert register(host, place(repo, host)).what == "written"
-    others = json.loads(text.lstrip("\ufeff")).get("mcpServers", {})
+    others = json.loads(text.lstrip("\ufeff").strip() or "{}").get("mcpServers", {})
     assert servers_in(file) == {"gitlease": {"command": "gitlease", "args": ["mcp"]}, **others}
     assert register(host, place(repo, host)).what == "unchanged"
     assert unregister(host, place(repo, host)).what == "removed"
@@ -110,6 +112,9 @@ def test_json_that_others_wrote_stays_to_the_byte(repo: Path, host: str, text: s
             "mcp_servers = {}\n", ""
         ),
         "[a]\r\nb = 1\r\n",
+        "[mcp_servers]\n",
+        "",
+        "\n",
     ],
 )
 def test_toml_that_others_wrote_stays_to_the_byte(repo: Path, text: str) -> None:

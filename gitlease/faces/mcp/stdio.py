@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import anyio
 from anyio.abc import TaskStatus
+from anyio.streams.memory import MemoryObjectSendStream
+from mcp import types
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
 
 from gitlease.core.duration import format_duration
 from gitlease.core.errors import Unavailable
@@ -216,13 +220,42 @@ async def _serve(backend: CloneBackend) -> None:
         async with anyio.create_task_group() as group:
             await group.start(_end_by_signal, backend)
             async with stdio_server() as (read, write):
-                await server.run(read, write, server.create_initialization_options())
+                send, receive = anyio.create_memory_object_stream[SessionMessage | Exception]()
+                group.start_soon(_answer_unreadable, read, write.send, send)
+                await server.run(receive, write, server.create_initialization_options())
             group.cancel_scope.cancel()
     except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         logging.getLogger("gitlease").info("the client no longer reads")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for output not written yet
     finally:
         backend.close()
+
+
+async def _answer_unreadable(
+    read: AsyncIterable[SessionMessage | Exception],
+    answer: Callable[[SessionMessage], Awaitable[None]],
+    send: MemoryObjectSendStream[SessionMessage | Exception],
+) -> None:
+    # The SDK drops a line that is no message, and its client would wait for ever.
+    async with send:
+        async for item in read:
+            if not isinstance(item, Exception):
+                await send.send(item)
+                continue
+            error = types.ErrorData(code=types.INVALID_REQUEST, message="this is no valid message")
+            refused = types.JSONRPCError(jsonrpc="2.0", id=_id_of(item), error=error)
+            await answer(SessionMessage(refused))
+
+
+def _id_of(unreadable: Exception) -> str | int | None:
+    """The id of a line that Python's JSON can read, and the SDK's cannot (a lone surrogate)."""
+    try:
+        problems = unreadable.errors()  # type: ignore[attr-defined]
+        id = json.loads(problems[0]["input"])["id"]
+        json.dumps(id, ensure_ascii=False).encode()
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        return None
+    return id if isinstance(id, str | int) else None
 
 
 async def _end_by_signal(backend: CloneBackend, *, task_status: TaskStatus[None]) -> None:

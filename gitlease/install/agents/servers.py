@@ -62,7 +62,7 @@ def server_file(
 
 def register(host: str, place: AgentFile) -> FileDone:
     """Write the server into a file. Idempotent. Invalid for a file that cannot take it."""
-    before = _text(place)
+    before, was_there = _text(place), read(place, most=MOST_BYTES) is not None
     found = registered(host, place)
     if found is not None and not found.ours:
         raise Invalid(
@@ -72,10 +72,11 @@ def register(host: str, place: AgentFile) -> FileDone:
         )
     after = before
     if host == "codex":
-        after = _with_table(place, before, there=found is not None)
+        after = _with_table(place, before, was_there=was_there, by_hand=found is not None)
+    elif found is None and before.strip():
+        after = with_member(before, SERVERS, NAME, json.dumps(ENTRY))
     elif found is None:
-        entry = json.dumps(ENTRY)
-        after = with_member(before, SERVERS, NAME, entry) if before.strip() else ALONE
+        after = f"{before}\n{ALONE}" if was_there else ALONE
     if after == before:
         return FileDone(place.name, "unchanged")
     write(place, after.encode())
@@ -83,13 +84,18 @@ def register(host: str, place: AgentFile) -> FileDone:
 
 
 def unregister(host: str, place: AgentFile) -> FileDone:
-    """Remove the server, and the file if it has nothing else."""
+    """Remove the server, and the file if it has nothing else and was not there before.
+
+    One that was there without a server has a line end before ours.
+    """
     before, found = _text(place), registered(host, place)
     if found is None or not found.ours:
         return FileDone(place.name, "absent")
     if host != "codex":
-        after = "" if before == ALONE else without_member(before, SERVERS, NAME)
-        write(place, after.encode())
+        alone = before.endswith(ALONE) and not before.removesuffix(ALONE).strip()
+        rest = before.removesuffix(ALONE) if alone else without_member(before, SERVERS, NAME)
+        after = rest.removesuffix("\n") if alone else rest
+        write(place, after.encode(), empty=rest != "")
         return FileDone(place.name, "removed")
     data = before.encode()
     marked = _marked(data)
@@ -98,14 +104,17 @@ def unregister(host: str, place: AgentFile) -> FileDone:
             f"{place.name} has [{TABLE}.{NAME}] without the lines that mark it as ours",
             hints=("remove that table by hand",),
         )
-    head = data[: marked.start()].removesuffix(b"\n").removesuffix(b"\r")
-    after = (head + data[marked.end() :]).decode()
-    if _without_ours(_parse_toml(place, before)) != _parse_toml(place, after):
+    head = data[: marked.start()]
+    after = (head.removesuffix(b"\n").removesuffix(b"\r") + data[marked.end() :]).decode()
+    rest = _parse_toml(place, after)
+    if NAME in rest.get(TABLE, {}) or _without_ours(_parse_toml(place, before)) != _without_ours(
+        rest
+    ):
         raise Invalid(
             f"{place.name} has more of [{TABLE}.{NAME}] below our lines",
             hints=("remove that by hand first, and all below our last line",),
         )
-    write(place, after.encode())
+    write(place, after.encode(), empty=head != b"")
     return FileDone(place.name, "removed")
 
 
@@ -154,15 +163,15 @@ _TABLE = (
 )
 
 
-def _with_table(place: AgentFile, before: str, *, there: bool) -> str:
+def _with_table(place: AgentFile, before: str, *, was_there: bool, by_hand: bool) -> str:
     end = "\r\n" if "\r\n" in before else "\n"
     section = "".join(line + end for line in _TABLE)
     if marked := _marked(before.encode()):
         after = swap(before.encode(), marked, section.encode()).decode()
-    elif there:
-        return before  # written by hand
+    elif by_hand:
+        return before
     else:
-        after = before + (end if before else "") + section
+        after = before + (end if was_there else "") + section
     try:
         tomllib.loads(after)
     except tomllib.TOMLDecodeError:
@@ -174,7 +183,7 @@ def _with_table(place: AgentFile, before: str, *, there: bool) -> str:
 
 
 def _without_ours(parsed: dict[str, Any]) -> dict[str, Any]:
-    servers = {x: y for x, y in parsed[TABLE].items() if x != NAME}
+    servers = {x: y for x, y in parsed.get(TABLE, {}).items() if x != NAME}
     return {x: y for x, y in parsed.items() if x != TABLE} | ({TABLE: servers} if servers else {})
 
 

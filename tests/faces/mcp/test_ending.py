@@ -82,6 +82,20 @@ def write_task(desk: Desk) -> Path:
     return file
 
 
+def test_what_is_no_message_is_answered(desk: Desk) -> None:
+    """The SDK drops such a line, and its client would wait for ever."""
+    wire = Wire(desk)
+    assert wire.process.stdin is not None
+    lone = '"tools/call", "params": {"name": "claim", "arguments": {"resources": "F001\\ud800"}}'
+    for line, id in ((f'"id": 7, "method": {lone}', 7), ('"id": 8, "method": 1', None)):
+        wire.process.stdin.write('{"jsonrpc": "2.0", ' + line + "}\n")
+        wire.process.stdin.flush()
+        answer = wire.read()
+        assert (answer["id"], answer["error"]["code"]) == (id, -32600)
+    assert wire.call("status")["ok"]
+    wire.end()
+
+
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT])
 def test_it_drops_what_it_claimed_and_keeps_the_edges(
     desk: Desk, number: signal.Signals | None
