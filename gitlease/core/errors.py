@@ -70,6 +70,8 @@ class GitleaseError(Exception):
         """``conflicts`` as the caller sees them, where the ledger was read."""
         self.warnings: tuple[str, ...] = ()
         """Further warnings for a person."""
+        self.loss: Loss | None = None
+        """Why the caller no longer has it, where that is known."""
 
     @property
     def lease(self) -> Lease | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import NamedTuple
 
 from gitlease.core.frozen import dataclass
 from gitlease.core.holder import person_key
@@ -75,7 +76,7 @@ class Lease:
         return self.edge and not self.picked
 
     @property
-    def place(self) -> Place:
+    def place(self) -> HostPlace:
         return place(self.host)
 
     @property
@@ -112,13 +113,29 @@ class Lease:
         return by and self.same_holder(actor)
 
 
-Place = tuple[str | None, int | None]
-"""A machine's name, and the process there that leads the caller's terminal session, or its run."""
+class HostPlace(NamedTuple):
+    """The machine of a caller, the process that leads its terminal session or run, and the name
+    of its linked work tree, if it is in one."""
+
+    host: str | None
+    pid: int | None
+    worktree: str | None
 
 
-def place(host: str | None) -> Place:
-    """What a record's ``host`` says: ``laptop:4711``, or ``laptop`` alone."""
-    name, colon, pid = (host or "").rpartition(":")
+def place(host: str | None) -> HostPlace:
+    """Read a record's ``host``: ``laptop``, ``laptop:4711``, with a tree ``laptop/T001:4711``."""
+    name, pid = _split_process(host or "")
+    machine, _, worktree = name.partition("/")
+    return HostPlace(machine or None, pid, worktree or None)
+
+
+def without_process(host: str | None) -> str | None:
+    """A record's ``host`` without the process."""
+    return _split_process(host or "")[0] or None
+
+
+def _split_process(host: str) -> tuple[str, int | None]:
+    name, colon, pid = host.rpartition(":")
     return (name, int(pid)) if colon and pid.isdecimal() and pid.isascii() else (host, None)
 
 

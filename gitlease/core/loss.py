@@ -69,7 +69,7 @@ class Lost:
         """The refusal to raise wherever the grant is relied on."""
         grant = self.hold.grant
         return LeaseLost(
-            f"{grant.resource} was lost: {_reason_text(self.loss, self.by)}"
+            f"{grant.resource} was lost: {reason_text(self.loss, self.by)}"
             + (f" ({self.detail})" if self.detail else ""),
             resource=grant.resource.text,
             scope=grant.scope,
@@ -78,7 +78,8 @@ class Lost:
         )
 
 
-def _reason_text(loss: Loss, by: str | None) -> str:
+def reason_text(loss: Loss, by: str | None) -> str:
+    """The reason in words, after "you no longer hold F001: "."""
     who = by or "another"
     return {
         Loss.TAKEN_OVER: f"{who} took it over",
@@ -97,7 +98,7 @@ def still_held(ledger: Ledger, grant: Grant, holder: str, moment: Moment) -> Lea
         return found
     loss = loss or Loss.RELEASED_ELSEWHERE
     raise LeaseLost(
-        f"you no longer hold {grant.resource}: {_reason_text(loss, by)}",
+        f"you no longer hold {grant.resource}: {reason_text(loss, by)}",
         resource=grant.resource.text,
         scope=grant.scope,
         conflicts=() if found is None else (found,),
@@ -112,7 +113,7 @@ def lost_by(notice: Notice) -> LeaseLost:
     loss = _TOLD[notice.what]
     why = f': "{notice.reason}"' if notice.reason else ""
     what = _ENDED.get(notice.what)
-    how = _reason_text(loss, notice.by) if what is None else f"{notice.by} {what}"
+    how = reason_text(loss, notice.by) if what is None else f"{notice.by} {what}"
     return LeaseLost(
         f"you no longer hold {notice.resource}: {how}{why}",
         resource=notice.resource,
@@ -191,7 +192,7 @@ def lost_in(event: Event) -> LeaseLost:
     """The error for a lease that others ended by this event."""
     loss = ENDINGS[event.kind]
     return LeaseLost(
-        f"you no longer hold {event.resource}: {_reason_text(loss, event.by)}",
+        f"you no longer hold {event.resource}: {reason_text(loss, event.by)}",
         resource=event.resource,
         scope=event.scope,
         holder=event.by,

@@ -27,7 +27,8 @@ class LeaseView:
     ``assigned``: the task is its holder's by an edge as well, and stays so when it lapses.
     ``skewed`` says that its times lie in the future: a clock is wrong. ``parked``: it is kept for
     a later session of its holder, and none renews it. ``pid`` leads the terminal session on
-    ``host``, or is the run's own. ``capped``: it was to be extended beyond the policy's maximum.
+    ``host``, or is the run's own, and ``worktree`` names the linked work tree of the claim.
+    ``capped``: it was to be extended beyond the policy's maximum.
     """
 
     resource: str
@@ -56,6 +57,7 @@ class LeaseView:
     pid: int | None = None
     capped: bool = False
     lapses_at: datetime | None = None
+    worktree: str | None = None
 
     @property
     def seconds_left(self) -> float:
@@ -111,8 +113,9 @@ def view_lease(
         renewals=lease.renewals,
         paths=lease.paths,
         reason=lease.reason,
-        host=lease.place[0],
-        pid=lease.place[1],
+        host=lease.place.host,
+        pid=lease.place.pid,
+        worktree=lease.place.worktree,
         branch=lease.branch,
         mine=mine,
         assigned=active and lease.edge,

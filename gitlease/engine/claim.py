@@ -278,7 +278,7 @@ def _is_chosen(session: LedgerSession, planned: Planned) -> bool:
 
 def _claimed_elsewhere(session: LedgerSession, answer: Answer) -> tuple[str, ...]:
     # Without a session, the same person may still be using it in another terminal.
-    here, pid = place(session.actor.host)
+    here, pid, _ = place(session.actor.host)
     now, said = session.clock.now().wall_ms, []
     for view in answer.leases:
         if not view.renewals or view.session is not None or view.host is None:

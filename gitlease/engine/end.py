@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitlease.core.edge import Progress
-from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, NotFound, UsageError
+from gitlease.core.errors import (
+    GitleaseError,
+    Invalid,
+    LeaseHeld,
+    LeaseLost,
+    NotFound,
+    UsageError,
+)
 from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import State, place, same_person
+from gitlease.core.loss import lost_in
 from gitlease.core.moves.operations import Complete, Operation, Release, Retire, Retirement
 from gitlease.core.moves.retiring import RETIRED
 from gitlease.core.outcome import Event
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, Resource
+from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
 from gitlease.engine.answers import (
     MAX_RESOURCES,
     Answer,
@@ -90,7 +98,7 @@ def _of_another_run(session: LedgerSession, answer: Answer) -> tuple[str, ...]:
     A holder is asserted by git's settings, so it may be anybody's doing.
     """
     actor = session.actor
-    host = place(actor.host)[0]
+    host = place(actor.host).host
     return tuple(
         f"{x.resource} was claimed by session {x.session} of {x.holder} on {x.host}"
         for x in answer.leases
@@ -200,6 +208,18 @@ def taken_from(session: LedgerSession, resource: Resource) -> Event | None:
         ):
             return event if event.kind in TAKEN else None
     return None
+
+
+def loss_of(session: LedgerSession, refusal: GitleaseError) -> LeaseLost | None:
+    """The loss behind a refusal, and who caused it; None if others ended no lease of the caller."""
+    if refusal.resource is None:
+        return None
+    event = taken_from(session, parse_resource(refusal.resource))
+    if event is None:
+        return None
+    lost = lost_in(event)
+    lost.views, lost.warnings = refusal.views, refusal.warnings
+    return lost
 
 
 def _write_without_ledger(

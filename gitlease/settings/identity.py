@@ -79,7 +79,7 @@ def resolve_identity(
             holder=holder,
             session=session,
             session_explicit=session_source in (_FLAG, _ENVIRONMENT),
-            host=here(leader),
+            host=here(leader, repository.worktree),
             branch=branch if branch and branch.isprintable() and len(branch) <= MAX_WORD else None,
         ),
         holder_source=holder_source,
@@ -90,12 +90,18 @@ def resolve_identity(
     )
 
 
-def here(pid: int) -> str | None:
-    """A process of this machine, as ``Actor.host`` has it; 0: only the machine."""
+def here(pid: int, worktree: str | None = None) -> str | None:
+    """A process of this machine, as ``Actor.host`` has it; 0: only the machine.
+
+    A linked work tree is named if its name can be recorded.
+    """
     name = short_host()
+    if name and worktree and worktree.isprintable() and len(worktree) <= MAX_TREE:
+        name = f"{name}/{worktree}"
     return f"{name}:{pid}" if name and pid else name
 
 
+MAX_TREE = 64  # characters of a work tree's name beside that of its machine
 _FLAG = "flag --session"
 _ENVIRONMENT = f"environment {VARIABLE}"
 _HINT = "git config user.email you@example.com"

@@ -141,7 +141,8 @@ class Workspace:
             actor = replace(actor, session=None, session_explicit=False)
             source = "flag --no-session"
         elif run is not None:
-            actor = replace(actor, session=run, session_explicit=False, host=here(pid))
+            host = here(pid, self.repository.worktree)
+            actor = replace(actor, session=run, session_explicit=False, host=host)
             source = "this run alone"
         elif session is not None:
             actor, source = replace(actor, session=session, session_explicit=True), "flag --session"

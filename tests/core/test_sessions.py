@@ -29,7 +29,7 @@ from core.values import (
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, NotHolder, UsageError
 from gitlease.core.expiry import Sighting
-from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.lease import Actor, Lease, State, without_process
 from gitlease.core.ledger import Ledger
 from gitlease.core.loss import Loss, still_held
 from gitlease.core.moves.operations import Bind, Grant, RunOut, Unbind
@@ -232,6 +232,23 @@ def test_a_claim_that_wants_a_new_grant_is_refused_by_ones_own_live_lease(who: A
     assert outcome.status == "claimed"
     _, outcome = step(empty(), claim(who, new=True), when=moment())
     assert outcome.status == "claimed"
+
+
+@pytest.mark.parametrize(
+    ("host", "place", "machine"),
+    [
+        (None, (None, None, None), None),
+        ("laptop", ("laptop", None, None), "laptop"),
+        ("laptop:4711", ("laptop", 4711, None), "laptop"),
+        ("laptop/T001", ("laptop", None, "T001"), "laptop/T001"),
+        ("laptop/a:b:4711", ("laptop", 4711, "a:b"), "laptop/a:b"),
+    ],
+)
+def test_a_host_names_machine_process_and_work_tree(
+    host: str | None, place: tuple[object, ...], machine: str | None
+) -> None:
+    assert replace(lease(), host=host).place == place
+    assert without_process(host) == machine
 
 
 def test_a_renewing_claim_says_where_it_was_claimed_first() -> None:

@@ -92,6 +92,17 @@ def test_renewing_everything_says_it_too(ledger: Ledger, way: str) -> None:
     assert lost.value.loss is loss
 
 
+def test_finishing_what_others_took_is_a_loss(ledger: Ledger) -> None:
+    ada = again(ledger)
+    ada.claim("F001")
+    retire(ledger, ledger.open(BOB))
+    with pytest.raises(gitlease.LeaseLost) as lost:
+        ada.done("F001", any=True)
+    assert (lost.value.loss, lost.value.holder) == (Loss.TAKEN_OVER, BOB)
+    with pytest.raises(gitlease.LeaseHeld):
+        ledger.open("eve@example.com").done("F001", any=True)
+
+
 def test_what_another_holds_is_told_as_his(ledger: Ledger) -> None:
     ada, bob = again(ledger), ledger.open(BOB)
     ada.claim("F001")

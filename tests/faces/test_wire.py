@@ -22,7 +22,8 @@ from gitlease.runs.work import PoolRan
 LEASE = [
     *("resource", "scope", "layer", "holder", "session", "lease_id", "token", "state"),
     *("ttl_seconds", "claimed_at", "renewed_at", "expires_at", "expires_in", "free_at"),
-    *("renewals", "paths", "reason", "host", "branch", "mine", "assigned", "parked"),
+    *("renewals", "paths", "reason", "host", "branch", "worktree", "mine", "assigned"),
+    "parked",
     "lapses_at",
 ]
 ERROR = [
@@ -53,6 +54,7 @@ VIEW = LeaseView(
     reason="rate limits",
     host="laptop",
     branch="main",
+    worktree="T001",
     mine=False,
 )
 
@@ -80,6 +82,7 @@ def test_a_lease() -> None:
         "reason": "rate limits",
         "host": "laptop",
         "branch": "main",
+        "worktree": "T001",
         "mine": False,
         "assigned": False,
         "parked": False,

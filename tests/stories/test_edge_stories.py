@@ -16,6 +16,7 @@ from gitlease.core.resources.resource import parse_resource
 from gitlease.engine import claim
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.queue.order import Carried, WhyNot
+from gitlease.git.repository import short_host
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 F001 = parse_resource("F001")
@@ -199,7 +200,8 @@ def test_a_ref_is_read_without_a_checkout(story: Story) -> None:
 
 def test_a_linked_work_tree_has_files_of_its_own(story: Story, tmp_path: Path) -> None:
     git(story.one, "worktree", "add", "-q", str(tmp_path / "linked"))
-    LeaseService(story.at(tmp_path / "linked").ledger).claim([F001])
+    view = LeaseService(story.at(tmp_path / "linked").ledger).claim([F001]).leases[0]
+    assert (view.worktree, view.host) == ("linked", short_host())
     assert story.assigned(tmp_path / "linked") == (ONE,)
     assert story.assigned(story.one) == ()
 

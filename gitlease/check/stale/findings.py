@@ -196,7 +196,7 @@ def _finding(
     lease = record.lease
     since = lease.expires_at if record.lapsed else lease.claimed_at
     where = [f"session {lease.session}"] if lease.session else []
-    where += [f"on {lease.place[0]}"] if lease.host else []
+    where += [f"on {lease.place.host}"] if lease.host else []
     where += [f"branch {lease.branch}"] if lease.branch else []
     state = "expired at" if record.lapsed else "claimed at"
     facts = [said, f"{state} {rfc3339(since)}, token {lease.token}", ", ".join(where)]

@@ -20,7 +20,7 @@ from __future__ import annotations
 from gitlease.core.errors import GitleaseError, Invalid, NotHolder, PolicyRefused, UsageError
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import replace
-from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.lease import Actor, Lease, State, without_process
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.claiming import event, prolonged, tell_session
 from gitlease.core.moves.conflicts import fits_session, held_error
@@ -185,7 +185,9 @@ def unbind(ledger: Ledger, op: Unbind, moment: Moment) -> tuple[Ledger, Outcome]
             policy, scope = ledger.header.policy, grant.scope
             raise held_error(grant.resource, scope, stood, policy, moment, error=NotHolder)
         # The process that had it is over, so nothing is to be found there.
-        freed.append(replace(lease, session=None, host=lease.place[0], operation=op.id))
+        freed.append(
+            replace(lease, session=None, host=without_process(lease.host), operation=op.id)
+        )
         state = state.put(freed[-1])
         events.append(event(UNBOUND, op.id, now, by, lease))
     return state, Outcome(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 
 from gitlease.core.duration import format_duration
-from gitlease.core.errors import LeaseLost, UsageError
+from gitlease.core.errors import LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.lease import State
 from gitlease.core.resources.pattern import fold
@@ -72,14 +73,15 @@ def patch_lease(request: ApiRequest) -> ApiAnswer:
     scope = values.get("scope")
     if "extend" not in values:
         return _renewed(request, session, [resource])
-    answer = _once(
-        request,
-        session,
-        [resource],
-        lambda: hold.extend(session, resource, values["extend"], scope=scope),
-        EXTENDED,
-        scope,
-    )
+    with _explained(session):
+        answer = _once(
+            request,
+            session,
+            [resource],
+            lambda: hold.extend(session, resource, values["extend"], scope=scope),
+            EXTENDED,
+            scope,
+        )
     if not answer.max_ttl_seconds:  # from the record
         answer = replace(answer, max_ttl_seconds=session.look().policy.ttl_max)
     capped = {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
@@ -95,14 +97,15 @@ def _renewed(
     request: ApiRequest, session: LedgerSession, resources: Sequence[Resource]
 ) -> ApiAnswer:
     scope, ttl = request.values.get("scope"), request.values.get("ttl")
-    answer = _once(
-        request,
-        session,
-        resources,
-        lambda: request.gateway.renew(session, resources, scope=scope, ttl=ttl),
-        RENEWED,
-        scope,
-    )
+    with _explained(session):
+        answer = _once(
+            request,
+            session,
+            resources,
+            lambda: request.gateway.renew(session, resources, scope=scope, ttl=ttl),
+            RENEWED,
+            scope,
+        )
     return 200, *_document("renew", wire.changed(answer), answer)
 
 
@@ -118,7 +121,8 @@ def delete_lease(request: ApiRequest) -> ApiAnswer:
 
     def act() -> Answer:
         if done == "true":
-            return end.complete(session, resource, scope=scope)
+            with _explained(session):
+                return end.complete(session, resource, scope=scope)
         return end.release(session, [resource], scope=scope, note=values.get("note"))
 
     before = request.gateway.assigned_in(session, resource)
@@ -287,9 +291,22 @@ def _session(request: ApiRequest) -> LedgerSession:
     return request.gateway.session(holder, request.session, key=request.key, check=request.check)
 
 
+@contextlib.contextmanager
+def _explained(session: LedgerSession) -> Iterator[None]:
+    """Have a refusal of the block say if and why the caller has lost its lease."""
+    try:
+        yield
+    except (LeaseHeld, LeaseLost, NotHolder) as refusal:
+        if lost := end.loss_of(session, refusal):
+            refusal.loss = lost.loss
+        raise
+
+
 def _check_token(request: ApiRequest, session: LedgerSession, resource: Resource) -> None:
     if (token := request.token) is not None:
-        request.gateway.check_token(session, resource, token, request.values.get("scope"))
+        scope = request.values.get("scope")
+        with _explained(session):
+            request.gateway.check_token(session, resource, token, scope)
 
 
 def _edge(
@@ -315,9 +332,11 @@ def _edge(
 
 def _check_held(request: ApiRequest, resource: Resource) -> None:
     """Raise LeaseLost unless the caller holds it under the token of ``If-Match``."""
+    session = _session(request)
     if not request.gateway.held(request.caller.email, resource, request.values.get("scope")):
-        raise LeaseLost(f"you do not hold {resource}", resource=resource.text)
-    _check_token(request, _session(request), resource)
+        with _explained(session):
+            raise LeaseLost(f"you do not hold {resource}", resource=resource.text)
+    _check_token(request, session, resource)
 
 
 def _document(

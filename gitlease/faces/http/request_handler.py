@@ -317,6 +317,8 @@ def failed(error: Failure, fields: Collection[str] = ()) -> Response:
         "fact": own_words(error.message),  # without holder, place and time
         "hints": own_hints(error.hints, fields),
     }
+    if error.loss is not None:
+        body["loss"] = error.loss.value
     if error.free_at_ms is not None:
         seconds = max(1, -(-error.free_at_ms // 1_000) - int(time.time()))
         body["retry_after"] = seconds

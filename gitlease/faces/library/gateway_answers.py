@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from gitlease.core import errors
-from gitlease.core.errors import GitleaseError, Unavailable, UnknownOutcome
+from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable, UnknownOutcome
+from gitlease.core.loss import Loss, reason_text
 from gitlease.core.view import Lease
 
 
@@ -74,13 +75,24 @@ def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -
         kind = errors.UsageError if status in (405, 413) else kind
         if changes and status in (500, 502, 504):  # sent by a proxy: it may have landed
             kind = UnknownOutcome
-    error = kind(
-        str(data.get("fact") or data.get("message") or f"the gateway answered with HTTP {status}"),
-        resource=data.get("resource"),
-        scope=data.get("scope"),
-        hints=tuple(re.sub(r'"(\w+)": true', r"\1=True", str(x)) for x in data.get("hints", ())),
-        holder=data.get("holder"),
+    fact = str(
+        data.get("fact") or data.get("message") or f"the gateway answered with HTTP {status}"
     )
+    subject: dict[str, Any] = {
+        "resource": data.get("resource"),
+        "scope": data.get("scope"),
+        "hints": tuple(re.sub(r'"(\w+)": true', r"\1=True", str(x)) for x in data.get("hints", ())),
+        "holder": data.get("holder"),
+    }
+    loss = next((x for x in Loss if x == data.get("loss")), None)
+    if loss is None:
+        error = kind(fact, **subject)
+    else:  # whoever had the lease hears from every verb that it is lost
+        if kind is not LeaseLost:
+            fact = (
+                f"you no longer hold {subject['resource']}: {reason_text(loss, data.get('holder'))}"
+            )
+        error = LeaseLost(fact, loss=loss, **subject)
     if data.get("free_at"):
         error.free_at_ms = round(datetime.fromisoformat(data["free_at"]).timestamp() * 1_000)
     error.views = tuple(lease_of(one) for one in data.get("conflicts", ()))

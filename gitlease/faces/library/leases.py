@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Self
 
-from gitlease.core.errors import LeaseLost, UsageError
+from gitlease.core.errors import LeaseHeld, LeaseLost, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.loss import Lost, explained
 from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
@@ -212,10 +212,15 @@ class Leases:
     ) -> None:
         """Finish: the lease ends completed, the task's status is done, and claims need ``reopen``.
 
-        Raises NotFound for a name in no task file and no record, unless ``any``.
+        Raises NotFound for a name in no task file and no record, unless ``any``, LeaseLost if
+        others ended your lease and one of them has it, and LeaseHeld for another's.
         """
         wanted, part = self._resource(resource), to_scope(scope)
-        self._noted(end.complete(self._ledger, wanted, scope=part, commit=commit, any_name=any))
+        try:
+            done = end.complete(self._ledger, wanted, scope=part, commit=commit, any_name=any)
+        except LeaseHeld as held:
+            raise end.loss_of(self._ledger, held) or held from None
+        self._noted(done)
 
     def revoke(
         self,

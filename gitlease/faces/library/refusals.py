@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 
 from gitlease.core.errors import GitleaseError, LeaseLost, NotHolder, UsageError
 from gitlease.core.instant import moment_of
-from gitlease.core.loss import explained, lost_in
+from gitlease.core.loss import explained
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
-from gitlease.engine.end import taken_from
-from gitlease.engine.ledger_session import LedgerSession
+from gitlease.core.resources.resource import WHOLE, word_anywhere
+from gitlease.engine.end import loss_of
 from gitlease.faces import sentences
 
 C = TypeVar("C", bound=type)
@@ -96,16 +95,6 @@ def _suggested_calls(error: GitleaseError) -> tuple[str, ...]:
     return ()
 
 
-def _as_loss(error: NotHolder, ledger: LedgerSession) -> GitleaseError:
-    # Whoever had the lease must hear from every verb that it is lost.
-    event = taken_from(ledger, parse_resource(error.resource)) if error.resource else None
-    if event is None:
-        return error
-    lost = lost_in(event)
-    lost.views, lost.warnings = error.views, error.warnings
-    return lost
-
-
 def _check_strings(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
     """Raise UsageError for anything but a string where the annotation says str."""
     signature = inspect.signature(function)
@@ -136,7 +125,7 @@ def refusing(function: F) -> F:
             raise refusal(explained(lost, ledger.untold() if ledger else ())) from None
         except NotHolder as error:
             ledger = getattr(args[0], "_ledger", None) if args else None
-            raise refusal(_as_loss(error, ledger) if ledger else error) from None
+            raise refusal((ledger and loss_of(ledger, error)) or error) from None
         except GitleaseError as error:
             raise refusal(error) from None
 

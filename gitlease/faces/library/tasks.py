@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gitlease.core.edge import Task
+from gitlease.core.edge import Progress, Task
+from gitlease.core.errors import LeaseHeld
 from gitlease.core.frozen import replace
 from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import Lease
 from gitlease.engine import claim
 from gitlease.engine.answers import Answer
+from gitlease.engine.end import loss_of
 from gitlease.faces.library.arguments import (
     Duration,
     OpenLeases,
@@ -97,7 +99,12 @@ def set_status(
     """Set a task's status: ``todo``, ``in_progress``, ``done``, or a word of the project.
 
     An in-progress status claims it, a done status finishes it; the leases concerned are returned.
-    Raises UsageError for an unknown status, and LeaseHeld for another's task.
+    Raises UsageError for an unknown status, LeaseHeld for another's task, and LeaseLost if a task
+    is to be finished whose lease others ended.
     """
-    answer = set_task_status(self._ledger, self._resource(resource), status, commit=commit)
+    try:
+        answer = set_task_status(self._ledger, self._resource(resource), status, commit=commit)
+    except LeaseHeld as held:
+        finishes = self._ledger.edges.rules.progress(status) is Progress.DONE
+        raise (finishes and loss_of(self._ledger, held)) or held from None
     return self._noted(answer).leases

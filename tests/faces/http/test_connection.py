@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from support.clock import ManualClock
 from support.gateway import LONG, Served
 from support.running import until
 from support.stubborn import Stubborn
@@ -55,6 +57,37 @@ def gitlease_but_mine(lease: gitlease.Lease, held: gitlease.LeaseHeld) -> Any:
 
     assert held.lease is not None
     return replace(lease, mine=False, expires_in=held.lease.expires_in)
+
+
+LOSING: dict[str, Callable[[gitlease.Connection], object]] = {
+    "renew": lambda jo: jo.renew("task-api"),
+    "extend": lambda jo: jo.extend("task-api", "1h"),
+    "done": lambda jo: jo.done("task-api"),
+}
+
+
+def test_every_verb_says_that_a_lease_was_taken(project: Served, manual_clock: ManualClock) -> None:
+    jo, kim = connected(project, "jo"), connected(project, "kim")
+    jo.claim("task-api")
+    assert jo.extend("task-api", "9h").capped
+    assert not jo.extend("task-api", "1m").capped
+    manual_clock.advance(seconds=9 * 3_600)
+    with pytest.raises(gitlease.LeaseLost) as lapsed:
+        jo.renew("task-api")
+    assert lapsed.value.loss is gitlease.Loss.EXPIRED
+    kim.claim("task-api", takeover=True, reason="ada is away")
+    for verb, act in LOSING.items():
+        with pytest.raises(gitlease.LeaseLost) as lost:
+            act(jo)
+        assert lost.value.loss is gitlease.Loss.TAKEN_OVER, verb
+        assert lost.value.holder == "kim@example.com"
+    awaited = gitlease.connect_async(project.url, token=project.secret("jo"))
+    with pytest.raises(gitlease.LeaseLost):
+        asyncio.run(awaited.renew("task-api"))
+    with pytest.raises(gitlease.NotHolder):
+        connected(project, "eve").renew("task-api")
+    with pytest.raises(gitlease.LeaseHeld):
+        connected(project, "eve").done("task-api")
 
 
 def test_it_is_awaited_as_well(gate: Served) -> None:

@@ -115,6 +115,7 @@ def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str]
         ("session", view.session or ""),
         ("host", view.host or ""),
         ("branch", view.branch or ""),
+        ("work tree", view.worktree or ""),
         ("reason", view.reason or ""),
         ("paths", " ".join(view.paths)),
         ("token", str(view.token)),
