@@ -14,9 +14,9 @@ from gitlease.core.errors import GitleaseError, HeadGone, NotFound, PolicyRefuse
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import Actor, Lease
+from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import MAX_STEP, Notice
-from gitlease.core.moves.operations import Acknowledge, Operation, RunOut, Unbind
+from gitlease.core.moves.operations import Acknowledge, Operation, RunOut, Unbind, grant_of
 from gitlease.core.outcome import Outcome
 from gitlease.core.policy import Policy
 from gitlease.core.view import LeaseView
@@ -26,6 +26,7 @@ from gitlease.engine.intents import Intents
 from gitlease.engine.notices import Settled, is_to, settle, told, told_by, unread_notices
 from gitlease.engine.ports import (
     Clock,
+    DeadRun,
     Inbox,
     LandedWork,
     LedgerStore,
@@ -290,8 +291,9 @@ class LedgerSession:
         for dead in self._runs.dead(self.actor) if self._runs is not None else ():
             actor, step = replace(self.actor, session=dead.session), None
             ends: list[Operation] = []
-            if dead.granted:
-                ends.append(RunOut(id=fresh_id(), actor=actor, grants=dead.granted))
+            own = [*dead.granted, *(map(grant_of, self._claimed_below(dead)) if dead.alone else ())]
+            if own:
+                ends.append(RunOut(id=fresh_id(), actor=actor, grants=tuple(own)))
             if dead.bound:
                 ends.append(Unbind(id=fresh_id(), actor=actor, grants=dead.bound))
             try:
@@ -307,6 +309,13 @@ class LedgerSession:
                 for x in freed
             ]
         return tuple(messages)
+
+    def _claimed_below(self, dead: DeadRun) -> list[Lease]:
+        known = {grant.lease_id for grant in (*dead.granted, *dead.bound)}
+        look = self.known_look()
+        own = [x for x in (look.leases if look else ()) if x.same_holder(self.actor)]
+        live = [x for x in own if x.state is State.ACTIVE and not x.parked]
+        return [x for x in live if x.session == dead.session and x.lease_id not in known]
 
     def came_of(self, settled: Settled, head: Snapshot | None) -> tuple[str, ...]:
         """Messages about open changes that the head after a step decided."""

@@ -474,11 +474,15 @@ class Inbox(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeadRun:
-    """A run of this clone whose processes are gone: what it was granted, and what it bound."""
+    """A run of this clone whose processes are gone: what it was granted, and what it bound.
+
+    ``alone``: its session was its own, and all that was claimed in it ends with it.
+    """
 
     session: str
     granted: tuple[Grant, ...]
     bound: tuple[Grant, ...]
+    alone: bool
     forget: Callable[[], None]
 
 

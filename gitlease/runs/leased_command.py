@@ -196,8 +196,7 @@ class LeasedCommand:
         if self.request.done and ended.outcome == "ended" and ended.status == 0:
             finished, warnings = self._complete()
             if finished == len(self.answer.leases):
-                forget(self.place, self.answer)
-                return finished, warnings
+                return finished, (*warnings, *self.give_back(ended.lost, hurried=ended.hurried))
         elif self.request.notes_failure and note is None and not ended.stopped and ended.exit:
             note = _failure_note(ended, log)
         warnings += self.give_back(ended.lost, hurried=ended.hurried, note=note)
@@ -220,7 +219,7 @@ class LeasedCommand:
         forget(self.place, self.answer)  # first: what follows would take it for a dead run
         try:
             with ends_orderly(), _time_limit(HURRY if hurried else 0):
-                return (*self._unbind(bound), *self._release(granted, note))
+                return (*self._unbind(bound), *self._release(granted, note), *self._end_below())
         except OutOfTime:
             why = f"the remote did not answer within {HURRY:g} seconds"
         except (KeyboardInterrupt, SystemExit):
@@ -259,6 +258,21 @@ class LeasedCommand:
                 f"the lease is over, and the edge is kept: {x.message}" for x in answer.refused
             ]
         return (*landed.warnings, *warnings)
+
+    def _end_below(self) -> tuple[str, ...]:
+        """End what the command claimed in the session of this run, which ends with it."""
+        actor, look = self.place.actor, self.place.ledger.known_look()
+        if actor.session_explicit or look is None:
+            return ()
+        own = {view.lease_id for view in self.answer.leases}
+        live = [x for x in look.leases if x.state is State.ACTIVE and not x.parked]
+        mine = [x for x in live if x.session == actor.session and x.same_holder(actor)]
+        below = [x for x in mine if x.lease_id not in own]
+        if not below:
+            return ()
+        ledger = at_the_end(self.place, {x.lease_id for x in below})
+        ended = run_out(ledger, {x.lease_id: x for x in ledger.views(look, below)})
+        return tuple(x for x in ended.warnings if x not in ledger.store.warnings)
 
     def _complete(self) -> tuple[int, tuple[str, ...]]:
         finished, warnings = self._completed_by_command(), []

@@ -53,6 +53,7 @@ def remember(place: RunPlace, answer: Answer, *, pid: int = 0, present: bool = T
         namespace=numbered_in(),
         granted=tuple(x.lease_id for x in leases if not x.renewals),
         joined=tuple(x.lease_id for x in leases if x.renewals and x.lease_id not in answer.bound),
+        alone=not place.actor.session_explicit,
     )
     runs = alive_in(place)
     with contextlib.suppress(OSError):
@@ -111,6 +112,7 @@ def _dead_run(record: RunRecord, forget: Callable[[str], None]) -> DeadRun:
         session=record.session,
         granted=granted,
         bound=tuple(x for x in grants if x.lease_id not in kept),
+        alone=record.alone,
         forget=lambda: forget(record.id),
     )
 

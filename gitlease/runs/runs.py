@@ -62,7 +62,8 @@ class RunRecord:
     ``outcome`` is None while it runs, and stays so if the runner was killed; ``message`` says more.
     ``finished`` counts its leases that ended completed. ``log`` is the file of its output.
     ``granted`` are those of its leases that it was granted itself, ``joined`` those that its
-    session held before; the others it has bound. ``namespace`` is that of the process numbers.
+    session held before; the others it has bound. ``alone``: nobody else speaks in its session.
+    ``namespace`` is that of the process numbers.
     """
 
     id: str
@@ -85,6 +86,7 @@ class RunRecord:
     namespace: str = ""
     granted: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
+    alone: bool = False
     ended_at: int | None = None
     outcome: str | None = None
     exit: int | None = None

@@ -303,6 +303,27 @@ def test_who_stops_a_run_does_not_wait_for_a_remote_that_hangs(
     desk.clear()
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_the_command_claimed_in_the_session_of_its_run_ends_with_it(
+    jo: Desk, kim: Desk, tmp_path: Path, killed: bool
+) -> None:
+    claim = f"'{sys.executable}' -m gitlease claim F002 src/ && "
+    if not killed:
+        assert jo.ask("run", "F001", "--", "sh", "-c", f"{claim} true").returncode == 0
+    else:
+        file = tmp_path / "pid"
+        words = shlex.join(sleeper(file))
+        run = jo.start("run", "F001", "--", "sh", "-c", f"{claim} exec {words}")
+        child = number_in(file)
+        run.kill()
+        run.wait(LONG)
+        until(lambda: not lives(child), "the end of the command")
+        assert jo.ask("claim", "F003").returncode == 0
+        assert jo.ask("release", "F003").returncode == 0
+    assert kim.live() == []
+    assert kim.ask("claim", "src/").returncode == 0
+
+
 # --- deaths ---------------------------------------------------------------------------------------
 
 

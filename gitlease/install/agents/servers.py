@@ -106,10 +106,9 @@ def unregister(host: str, place: AgentFile) -> FileDone:
         )
     head = data[: marked.start()]
     after = (head.removesuffix(b"\n").removesuffix(b"\r") + data[marked.end() :]).decode()
-    rest = _parse_toml(place, after)
-    if NAME in rest.get(TABLE, {}) or _without_ours(_parse_toml(place, before)) != _without_ours(
-        rest
-    ):
+    left = _parse_toml(place, after)
+    ours_left = NAME in left.get(TABLE, {})
+    if ours_left or _without_ours(_parse_toml(place, before)) != _without_ours(left):
         raise Invalid(
             f"{place.name} has more of [{TABLE}.{NAME}] below our lines",
             hints=("remove that by hand first, and all below our last line",),
