@@ -16,6 +16,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.lease import same_person
 from gitlease.core.ledger import RingEntry
 from gitlease.core.moves.operations import Acknowledge, Operation
+from gitlease.core.outcome import Event
 from gitlease.engine.ports import LedgerStore, Snapshot
 from gitlease.engine.transaction import fresh_id
 
@@ -35,6 +36,12 @@ def keyed(operations: Sequence[Operation], key: str) -> list[Operation]:
     ]
 
 
+def events_under(key: str, holder: str, store: LedgerStore, layer: str) -> list[Event]:
+    """What a holder's request with this key did, newest first, as far as history shows it."""
+    past = store.history(layer, EVENTS)
+    return [x for x in past if x.operation[:KEY] == key and same_person(x.by, holder)]
+
+
 class KnownKeys:
     """A ledger's recent keyed requests, and their outcomes."""
 
@@ -47,14 +54,8 @@ class KnownKeys:
         """The outcome of a holder's request with this key, None if there was none."""
         if key not in self._seen:
             return None
-        for event in reversed(self._store.history(self._layer, EVENTS)):
-            if (
-                event.operation[:KEY] == key
-                and event.kind in OUTCOMES
-                and same_person(event.by, holder)
-            ):
-                return event.kind
-        return None
+        past = reversed(events_under(key, holder, self._store, self._layer))
+        return next((event.kind for event in past if event.kind in OUTCOMES), None)
 
     def learn(self, head: Snapshot) -> None:
         """Learn the keys up to a head; those of a replaced ledger are forgotten."""

@@ -21,7 +21,14 @@ from gitlease.faces import wire
 from gitlease.faces.http.fields import claim_options
 from gitlease.faces.http.request_handler import ANOTHER_REQUEST, ApiAnswer, ApiRequest
 from gitlease.gateway.joiner import AppliedBefore
-from gitlease.gateway.known_keys import CLAIMED, COMPLETED, EVENTS, EXTENDED, RELEASED, RENEWED
+from gitlease.gateway.known_keys import (
+    CLAIMED,
+    COMPLETED,
+    EXTENDED,
+    RELEASED,
+    RENEWED,
+    events_under,
+)
 from gitlease.guard.rules import Severity, Touched, Viewpoint
 
 LONGEST_WAIT = 60  # seconds a claim may wait: proxies time out after that
@@ -260,8 +267,8 @@ def _once(
         return act()
     except AppliedBefore as before:
         outcome = before.outcome
-    past = session.store.history(session.layer, EVENTS)
-    events = [x for x in past if request.key is not None and x.operation.startswith(request.key)]
+    holder, key = session.actor.holder, request.key or ""
+    events = events_under(key, holder, session.store, session.layer)
     names = [x.resource for x in events if x.resource is not None]
     ledger = session.store.fetch(session.layer).ledger
     resources = tuple(ledger.spelt(x) if ledger else x for x in wanted)

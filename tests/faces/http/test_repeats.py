@@ -16,11 +16,12 @@ from support.clock import ManualClock
 from support.gateway import LONG, Served, serving
 from support.ledgers import REF, door, tip
 from support.remotes import Remote
-from support.repos import git
+from support.repos import commit_file, git
 from support.running import Desk, until
 from support.stubborn import Stubborn
 
 import gitlease
+from gitlease.engine.transaction import fresh_id
 from gitlease.faces.http import request_handler
 from gitlease.faces.http.request_handler import REMEMBERED_FOR
 from gitlease.wiring.gateway import open_gateway, open_tokens
@@ -109,6 +110,7 @@ def test_a_key_finds_its_lease_after_a_renewal(two: tuple[Served, Served]) -> No
     one.ask("jo", "PATCH", "/v1/leases/a", json={"ttl": "12m"})
     again = other.ask("jo", "PUT", "/v1/leases/a", headers=KEY)
     assert said(again) == (201, "claimed")
+    assert again.json().get("lease"), again.text
     assert again.json()["lease"]["lease_id"] == first["lease_id"]
 
 
@@ -441,3 +443,23 @@ def test_odd_events_are_said_to_be_odd(line: bytes) -> None:
 def test_a_wrong_word_is_named_before_anything_is_sent(wrong: Callable[[], object]) -> None:
     with pytest.raises(gitlease.UsageError):
         wrong()
+
+
+def test_key_that_another_holder_wrote_takes_nothing_from_the_request(
+    two: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S6: without a server's hook, who may push may write any id."""
+    one, other = two
+    for name in ("T1", "T2"):
+        commit_file(one.folder, f"tasks/{name}.md", f"---\nid: {name}\nstatus: todo\n---\n")
+    first = one.ask("jo", "POST", "/v1/tasks:next", json={"claim": True}, headers=KEY)
+    assert first.json()["lease"]["resource"] == "T1", first.text
+    key = request_handler.operation_id("jo@example.com", KEY["Idempotency-Key"])
+    with monkeypatch.context() as changed:
+        changed.setattr("gitlease.engine.claim.fresh_id", lambda: key + fresh_id())
+        door(other.folder).claim("mine", any=True)
+    with serving(one.folder) as later:  # which remembers nothing
+        later.secrets = one.secrets
+        again = later.ask("jo", "POST", "/v1/tasks:next", json={"claim": True}, headers=KEY)
+    assert again.status_code == 201, again.text
+    assert again.json()["lease"]["lease_id"] == first.json()["lease"]["lease_id"]
