@@ -113,7 +113,8 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
         return [call.retry(format_duration(WAITS[-1] * 60))]  # to wait in line, behind those who do
     if waits and call.retry is not None:
         time, steps = _time_to_wait(call, error), list[str]()
-        if call.command != "wait" and resource is not None:  # first the one that claims nothing
+        # First the one that claims nothing; it takes no paths besides those of the task itself.
+        if call.command != "wait" and resource is not None and not call.covers:
             options = ["--timeout", time, *scoped(error.scope)]
             steps.append(call.typed("wait", resource, options=options))
         # Of a task that stays assigned, no wait of a claim can succeed.

@@ -74,6 +74,12 @@ def where(view: LeaseView, *, asked: str | None = None, short: bool = False) -> 
     return f" ({', '.join(words)})" if words else ""
 
 
+def where_held(error: GitleaseError, view: LeaseView) -> str:
+    """Return ``where`` for a refusal, which may name the lease in its message already."""
+    is_named = f" of {view.resource}, which " in error.message
+    return where(view, asked=None if is_named else error.resource)
+
+
 def shared_tree(
     command: str, shared: SharedTree, now: datetime, *, stash: bool = False
 ) -> list[str]:
@@ -163,7 +169,7 @@ def refusal(error: GitleaseError, now: datetime) -> str:
     view = error.views[0] if error.views else None
     if view is None or error.code not in IN_THE_WAY:
         return error.message
-    line = error.message + where(view, asked=error.resource)
+    line = error.message + where_held(error, view)
     if error.by_edge:
         line += f", last held until {clock_time(view.expires_at, now)}"
     else:

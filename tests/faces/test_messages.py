@@ -66,7 +66,6 @@ def test_the_command_of_a_refusal_is_the_same_claim_waiting() -> None:
     asked = ("src/*/x.py", "--scope", "a b", "--ttl", "1h", "--path", "*.md", "--path", "lib/")
     ran = bob.run("-C", "sub dir", "--layer", "global", "claim", *asked, "--json")
     assert ran.json["error"]["next"] == [
-        "gitlease wait 'src/*/x.py' --timeout 16m --scope 'a b' -C 'sub dir' --layer global",
         "gitlease claim 'src/*/x.py' --wait 16m --path '*.md' --path path:lib --scope 'a b' "
         "--ttl 1h -C 'sub dir' --layer global",
     ]

@@ -357,6 +357,7 @@ def test_shells_complete_what_stands_after_a_verb(
         ("gitlease claim ta", ["tasks/"]),
         ("gitlease claim --path tasks/T", ["tasks/T7.md"]),
         ("gitlease show path:ta", ["path:tasks/"]),
+        ("gitlease -C ta", ["tasks/"]),
         ("gitlease hooks ", ["install", "status", "uninstall"]),
         ("gitlease server ", ["install", "status", "uninstall"]),
         ("gitlease serve ", ["token"]),

@@ -56,6 +56,8 @@ class Call:
     no_session: bool = False
     retry: Callable[[str], str] | None = None
     """Makes the command that waits, for the given time, until the refused claim succeeds."""
+    covers: Sequence[Resource] = ()
+    """The further paths that a claim covers."""
     release: Callable[[], str] | None = None
     """Makes the command that gives back what is no task, and so cannot be done."""
     cached: str | None = None

@@ -131,6 +131,11 @@ def files(ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
         return []
 
 
+def folders(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Complete folders."""
+    return [path for path in files(ctx, param, begun) if path.endswith("/")]
+
+
 @completed_by
 def known_layers(ctx: click.Context) -> Iterable[str]:
     """Complete the layers that this clone uses."""

@@ -217,6 +217,7 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
             multiple=True,
             expose_value=False,
             callback=_keep_folder,
+            shell_complete=types.folders,
             help="Run as if started in DIR.",
         ),
         Flag(

@@ -71,7 +71,7 @@ def _text(error: GitleaseError) -> str:
     view = error.lease
     if view is None or error.code not in sentences.IN_THE_WAY:
         return error.message
-    text = error.message + sentences.where(view, asked=error.resource)
+    text = error.message + sentences.where_held(error, view)
     if error.by_edge:
         text += f", last held until {sentences.rfc3339(view.expires_at)}"
     elif view.state in ("active", "expired"):

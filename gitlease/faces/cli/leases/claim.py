@@ -64,6 +64,7 @@ def claim_verb(
 
     request = claiming.ClaimRequest(**options)
     resources, covered = call.to_claim(words, paths, any_name=request.any)
+    call.covers = covered
     call.retry = partial(request.waiting, call, "claim", resources, covered=covered)
     claiming.expect_wait(request.wait)
     answer = claim.claim(

@@ -108,6 +108,7 @@ class RunCall:
                     f"{resource} is not a task, and only tasks are done: leave out --done",
                     resource=resource.text,
                 )
+        call.covers = covered
         again = partial(self.options.waiting, call, self._verb, resources, covered=covered)
         call.retry = lambda time: f"{again(time)} -- {shlex.join(self.request.words)}"
         wait = self.options.wait

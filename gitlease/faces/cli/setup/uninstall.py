@@ -47,9 +47,8 @@ def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int | None:
     body = {"dry_run": dry_run, "done": list(found.done), "stays": stays}
 
     def show() -> None:
-        if dry_run:
-            output.line("nothing was changed; without --dry-run:")
-        output.lines(found.done or ["gitlease is not installed in this clone"])
+        done = [f"would have {text}" for text in found.done] if dry_run else found.done
+        output.lines(done or ["gitlease is not installed in this clone"])
         for text in stays:
             output.whole(text)
 
