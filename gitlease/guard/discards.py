@@ -33,12 +33,14 @@ _HERE_DOCUMENT = r"(<<-?[ \t]*([\"']?)(\w+)\2[^\n]*\n)(?:.*?\n)?[ \t]*\3[ \t]*(?
 class Discard:
     """A command of git that throws work away, and a folder in the work tree that it does it to.
 
-    ``stash``: it uses the list of stashes, which all work trees of a clone share.
+    ``stash``: it uses the list of stashes, which all work trees of a clone share. ``removes`` is
+    the work tree that it removes, by its path from that folder, or the end of its path.
     """
 
     words: str
     folder: str
     stash: bool = False
+    removes: str = ""
 
 
 def discards(command: str, folder: str) -> Iterator[Discard]:
@@ -126,8 +128,9 @@ def _of_git(words: Sequence[str], folder: str) -> Discard | None:
         return None
     import shlex
 
-    folder = os.path.join(folder, rest[-1]) if rest[0] == "worktree" else folder
-    return Discard(shlex.join(["git", *rest]), folder, stash=rest[0] == "stash")
+    removes = _plain(rest[2:])[-1] if rest[0] == "worktree" else ""
+    line = shlex.join(["git", *rest])
+    return Discard(line, folder, stash=rest[0] == "stash", removes=removes)
 
 
 def _stash(words: Sequence[str]) -> bool:
@@ -146,8 +149,14 @@ def _read_tree(words: Sequence[str]) -> bool:
     return _has(words, "u") and _has(words, "", "--reset")
 
 
+def _checkout_index(words: Sequence[str]) -> bool:
+    return _has(words, "f", "--force")
+
+
 def _worktree(words: Sequence[str]) -> bool:
-    return words[:1] == ["remove"] and _has(words, "f", "--force") and "$" not in words[-1]
+    named = _plain(words[1:])
+    forced = words[:1] == ["remove"] and _has(words, "f", "--force")
+    return forced and len(named) == 1 and "$" not in named[0]
 
 
 def _reset(words: Sequence[str]) -> bool:
@@ -187,6 +196,12 @@ def _split(words: Sequence[str]) -> tuple[Sequence[str], bool, Sequence[str]]:
     return words[:at], at < len(words), words[at + 1 :]
 
 
+def _plain(words: Sequence[str]) -> list[str]:
+    """Those that are no options."""
+    before, _, after = _split(words)
+    return [*(word for word in before if not word.startswith("-")), *after]
+
+
 def _has(words: Sequence[str], letters: str, *names: str) -> bool:
     """Whether one of these options is given, alone or among other letters."""
     options = _split(words)[0]
@@ -205,6 +220,7 @@ VERBS: dict[str, Callable[[Sequence[str]], bool]] = {
     "switch": _switch,
     "rm": _rm,
     "read-tree": _read_tree,
+    "checkout-index": _checkout_index,
     "worktree": _worktree,
     **dict.fromkeys(("pull", "rebase", "merge"), _autostash),
 }

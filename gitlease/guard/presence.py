@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import drop_leftovers, load_json, make_folders, store_json
 from gitlease.git.processes import still_runs, working_parent
+from gitlease.guard.places import find_common_dir, first_line
 
 FOLDER = os.path.join("gitlease", "present")
 # Seconds without a sign after which a session counts as gone: twice as long as a lease lasts by
@@ -90,6 +91,16 @@ def git_dirs_of(common_dir: str) -> list[str]:
     with contextlib.suppress(OSError):
         git_dirs += [os.path.join(linked, name) for name in sorted(os.listdir(linked))]
     return git_dirs
+
+
+def work_tree_named(folder: str, name: str) -> str:
+    """The root of the linked work tree that git takes a name for: the end of a path, or a path."""
+    common = find_common_dir(folder)
+    linked = [] if common is None else git_dirs_of(common)[1:]
+    files = (os.path.join(x, first_line(os.path.join(x, "gitdir"))) for x in linked)
+    roots = (os.path.dirname(os.path.normpath(file)) for file in files)
+    found = [root for root in roots if f"/{root}".endswith(f"/{name.rstrip('/')}")]
+    return found[0] if len(found) == 1 else os.path.join(folder, name)
 
 
 def sessions_of(common_dir: str, host: str, process: tuple[int, str], *, now: float) -> set[str]:

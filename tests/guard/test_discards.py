@@ -34,6 +34,7 @@ def found(command: str, folder: str = "/r") -> list[str]:
         *("git checkout -- a.py", "git checkout main -- a.py", "git checkout a.py"),
         *("git restore a.py", "git restore -s HEAD a.py", "git rm -r src", "git rm -qf a.py"),
         *("git read-tree -u --reset HEAD", "git worktree remove --force ../b"),
+        *("git checkout-index -f -a", "git checkout-index -fa", "git worktree remove b -f"),
         *("git pull --autostash", "git pull --rebase --autostash", "git rebase --autostash main"),
         *("/usr/bin/git stash", "git -c a.b=c stash", "git --no-pager stash"),
     ],
@@ -66,6 +67,7 @@ def test_what_throws_away_is_seen(command: str) -> None:
             "git rm a.py",
             "git rm -r --cached a",
         ),
+        *("git checkout-index -a", "git checkout-index --prefix=x/ -a"),
         *("git read-tree HEAD", "git worktree remove b", "git pull --rebase", "git rebase main"),
         *(
             "git restore -p a.py",
@@ -126,5 +128,5 @@ def test_folders_are_followed() -> None:
         Discard("git -C ../b reset --hard".replace("-C ../b ", ""), "/r/sub/../b"),
     ]
     assert list(discards("git worktree remove -f ../b", "/r")) == [
-        Discard("git worktree remove -f ../b", "/r/../b")
+        Discard("git worktree remove -f ../b", "/r", removes="../b")
     ]

@@ -90,7 +90,9 @@ def test_linked_work_trees_are_apart(one: Agent, other: Agent) -> None:
     back = f"cd {one.at.clone} && git reset --hard"
     assert "claude:89abcdef" in runs(third, back, cwd=str(linked))
     assert "77777777" not in runs(one, "git reset --hard")
-    assert "77777777" in runs(one, f"git worktree remove --force {linked}")
+    for name in (str(linked), "../linked", "linked", f"{linked.parent.name}/linked"):
+        assert "77777777" in runs(one, f"git worktree remove --force {name}"), name
+        assert "77777777" in runs(one, f"git worktree remove {name} -f"), name
 
 
 @pytest.mark.parametrize("verb", ["", "push -m x", "pop", "apply", "drop", "clear"])

@@ -95,17 +95,18 @@ def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
     """
     from gitlease.guard.discards import discards
     from gitlease.guard.places import common_dir_of, find_git_dir
-    from gitlease.guard.presence import BY_PLACE, git_dirs_of, is_alone
+    from gitlease.guard.presence import BY_PLACE, git_dirs_of, is_alone, work_tree_named
 
     own_place = os.path.abspath(event.cwd or ".")
     for found in discards(event.command, own_place):
-        git_dir = find_git_dir(found.folder) if os.path.isdir(found.folder) else None
+        folder = work_tree_named(found.folder, found.removes) if found.removes else found.folder
+        git_dir = find_git_dir(folder) if os.path.isdir(folder) else None
         if git_dir is None:
             continue
         git_dirs = git_dirs_of(common_dir_of(git_dir)) if found.stash else [git_dir]
         if all(is_alone(x, _key(event)) for x in git_dirs):
             continue
-        context = context_of(replace(event, cwd=found.folder), opener)
+        context = context_of(replace(event, cwd=folder), opener)
         if context is None or (mode := context.workspace.settings.guard_mode) == "off":
             continue
         from gitlease.faces.agents.answers import one_line
