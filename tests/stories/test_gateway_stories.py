@@ -9,14 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from support.gateway import LONG, Gate, running
+from support.gateway import LONG, Gate, Served, running, serving
 from support.remotes import Remote
+from support.repos import commit_file, git
 from support.running import Desk, until
 
 import gitlease
 
+TASK = "---\nid: task-api\ntitle: rates\nstatus: todo\nassigned: []\n---\n"
 CLIENTS, ROUNDS = 16, 3
 
 
@@ -120,3 +123,48 @@ def test_two_gateways_and_four_clones_race_for_each_name(
                 asked = [pool.submit(through, x, name, start) for x in connected]
                 asked += [pool.submit(by_hand, x, name, start) for x in desks]
                 assert sum(x.result(LONG) for x in asked) == 1, name
+
+
+def _by_rest(gate: Served) -> dict[str, Any]:
+    return cast(dict[str, Any], gate.ask("w1", "DELETE", "/v1/leases/task-api").json())
+
+
+def _by_spor(gate: Served) -> dict[str, Any]:
+    answer = gate.ask("w1", "POST", "/v1/nodes/task-api/release", json={})
+    return cast(dict[str, Any], answer.json())
+
+
+def _by_openintent(gate: Served) -> dict[str, Any]:
+    leases = "/api/v1/intents/task-api/leases"
+    (lease,) = gate.ask("w1", "GET", leases).json()["leases"]
+    return cast(dict[str, Any], gate.ask("w1", "DELETE", f"{leases}/{lease['id']}").json())
+
+
+@pytest.mark.parametrize(
+    ("release", "edge"),
+    [(_by_rest, "removed"), (_by_spor, "removed"), (_by_openintent, None)],
+    ids=["rest", "spor", "openintent"],
+)
+def test_a_release_by_a_gateway_returns_a_pushed_task(
+    path_remote: Remote,
+    clones: Callable[..., list[Path]],
+    release: Callable[[Served], dict[str, Any]],
+    edge: str | None,
+) -> None:
+    (jo,) = clones(1)
+    commit_file(jo, "tasks/api.md", TASK)
+    git(jo, "push", "-q", "origin", "HEAD")
+    kim, folder = clones(2)
+    assert gitlease.open(str(jo)).claim("task-api", commit=True).assigned
+    git(jo, "push", "-q", "origin", "HEAD")
+    for clone in (kim, folder):
+        git(clone, "pull", "-q")
+    with serving(folder) as gate:
+        answer = release(gate)
+    assert answer.get("edge") == edge
+    (warning,) = answer["warnings"]
+    assert warning.startswith("tasks/api.md in origin/main still names you")
+    leases = gitlease.open(str(kim))
+    (task,) = leases.queue()
+    assert task.claimable
+    assert leases.claim("task-api").holder == "w2@example.com"

@@ -29,6 +29,7 @@ from gitlease.engine.edges import Planned, find_task
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.reading import is_in_ledger
+from gitlease.faces.http.fields import own_words
 from gitlease.faces.http.request_handler import MAX_SESSION, Failure, RequestHandler, body_of
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import Token
@@ -135,6 +136,11 @@ def claim_named(
             expect_holder=assignee,
         ),
     )
+
+
+def warnings_in(answer: Answer) -> dict[str, Any]:
+    """The ``warnings`` of an end, such as files that still assign the task; empty without any."""
+    return {"warnings": [own_words(text) for text in answer.warnings]} if answer.warnings else {}
 
 
 CompatAnswer = tuple[int, Mapping[str, Any]]  # status, body

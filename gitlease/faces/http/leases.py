@@ -132,6 +132,7 @@ def delete_lease(request: ApiRequest) -> ApiAnswer:
                 return end.complete(session, resource, scope=scope)
         return end.release(session, [resource], scope=scope, note=values.get("note"))
 
+    session.look()  # a gateway that has just begun knows nothing of the ledger
     before = request.gateway.assigned_in(session, resource)
     answer = _once(request, session, [resource], act, expected)
     body = wire.ended(answer) | _edge(request, session, [resource], answer, bool(before))

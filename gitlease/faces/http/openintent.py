@@ -46,7 +46,13 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.reading import read_leases
 from gitlease.faces.codes import http_of
 from gitlease.faces.http.access import Refused
-from gitlease.faces.http.compat import CompatAnswer, CompatRequest, claim_named, compat_routes
+from gitlease.faces.http.compat import (
+    CompatAnswer,
+    CompatRequest,
+    claim_named,
+    compat_routes,
+    warnings_in,
+)
 from gitlease.faces.http.fields import IGNORED, own_words
 from gitlease.faces.http.request_handler import Failure, RequestHandler
 from gitlease.gateway.follower import LAPSED
@@ -190,8 +196,8 @@ def release(asked: CompatRequest) -> CompatAnswer:
         if end.taken_from(_session(asked), _resource(asked)) is None:
             raise
         return 200, {"message": "Lease ended before", "id": asked.path["lease"]}
-    end.release(_session(asked), [found.resource], scope=found.scope, commit=False)
-    return 200, {"message": "Lease released", "id": found.lease_id}
+    answer = end.release(_session(asked), [found.resource], scope=found.scope, commit=False)
+    return 200, {"message": "Lease released", "id": found.lease_id, **warnings_in(answer)}
 
 
 def list_leases(asked: CompatRequest) -> CompatAnswer:

@@ -33,6 +33,7 @@ from gitlease.faces.http.compat import (
     claim_named,
     compat_routes,
     telling_sessions,
+    warnings_in,
 )
 from gitlease.faces.http.fields import MOST_NAMES
 from gitlease.faces.http.request_handler import MAX_SESSION, RequestHandler
@@ -128,7 +129,9 @@ def release_node(asked: CompatRequest) -> CompatAnswer:
         "status": "released",
         "node_id": node.key,
         "edge": "removed" if retired and not places else "skipped",
-    } | ({"edge_in": list(places)} if places else {})
+        **({"edge_in": list(places)} if places else {}),
+        **warnings_in(answer),
+    }
 
 
 def reserve_node(asked: CompatRequest) -> CompatAnswer:
@@ -151,8 +154,8 @@ def set_status(asked: CompatRequest) -> CompatAnswer:
         _, claimed = _claimed(claim_named(asked, session, node, ClaimOptions()))
         return 200, body | {"lease": claimed["lease"]}
     if progress is Progress.DONE:
-        end.complete(session, node, commit=False)
-        return 200, body | {"lease": None}
+        answer = end.complete(session, node, commit=False)
+        return 200, body | {"lease": None, **warnings_in(answer)}
     raise UsageError(
         f"a gateway does not write task files, so it cannot set {word}",
         hints=("set it in a clone: gitlease set TASK STATUS",),
