@@ -164,6 +164,11 @@ def change_policy(policy: Policy, changes: Mapping[str, str]) -> Policy:
     return changed
 
 
+def check_change(key: str, text: str) -> None:
+    """Refuse a bad key, or a value that no ledger takes. Raises UsageError."""
+    change_policy(Policy(ttl_min=1, ttl_max=1 if key == EDGES else LONGEST), {key: text})
+
+
 def _value(key: str, text: str) -> object:
     if key in DURATION_KEYS:
         return 0 if text.strip() in ("0", "0s") else parse_duration(text, what=key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from gitlease.core.policy import (
     Policy,
     Rule,
     change_policy,
+    check_change,
     policy_words,
 )
 
@@ -88,6 +91,12 @@ def test_a_setting_is_understood(key: str, text: str, value: object) -> None:
 def test_a_bad_setting_is_named(key: str, text: str) -> None:
     with pytest.raises(UsageError):
         change_policy(DEFAULT_POLICY, {key: text})
+
+
+@pytest.mark.parametrize(("text", "fine"), [("9m", False), ("10m", True), ("8h", True)])
+def test_what_some_ledger_takes_is_not_refused_beforehand(text: str, fine: bool) -> None:
+    with contextlib.nullcontext() if fine else pytest.raises(UsageError):
+        check_change("edges.abandoned_after", text)
 
 
 def test_limits_are_changed_together() -> None:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gitlease.core.duration import LONGEST
 from gitlease.core.errors import Unavailable, UsageError
 from gitlease.core.finding import Finding, Level
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, moment_of
-from gitlease.core.policy import Policy, change_policy, policy_words
+from gitlease.core.policy import check_change, policy_words
 from gitlease.core.view import Lease
 from gitlease.engine import govern
 from gitlease.engine import sessions as own
@@ -244,7 +243,7 @@ def config(
     if not ledger:
         return _of_key(key, self._workspace.settings.table())
     if key is not None and value is not None:
-        change_policy(Policy(ttl_min=1, ttl_max=LONGEST), {key: value})  # before any network call
+        check_change(key, value)  # before any network call
         self.warnings = govern.set_policy(self._ledger, {key: value}).warnings
         reading = read_leases(self._ledger, cached=True)
     else:

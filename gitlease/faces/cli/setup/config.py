@@ -169,11 +169,10 @@ def _ledger_policy(call: Call, key: str | None, value: str | None, cached: bool)
 
 def _check_policy(key: str, value: str | None) -> None:
     """Refuse a bad key or value before any network call; the ledger checks the limits."""
-    from gitlease.core.duration import LONGEST
-    from gitlease.core.policy import KEYS, Policy, change_policy
+    from gitlease.core.policy import KEYS, check_change
 
     if value is not None or key not in KEYS:
-        change_policy(Policy(ttl_min=1, ttl_max=LONGEST), {key: value or ""})
+        check_change(key, value or "")
 
 
 def _answer(
