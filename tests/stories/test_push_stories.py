@@ -205,7 +205,7 @@ def test_a_lease_that_was_taken_over_lands_nothing(any_stage: Stage) -> None:
     Leases(workspace(any_stage.elsewhere, clock=any_stage.jo.clock)).release(API)
     any_stage.kim.leases.claim(API, any=True)
     before, ledger = any_stage.main, any_stage.ledger
-    with pytest.raises(LeaseLost, match=r"kim@example\.com took it over"):
+    with pytest.raises(LeaseLost, match=r"kim@example\.com has it now"):
         any_stage.jo.push()
     assert (any_stage.main, any_stage.ledger) == (before, ledger)
 
