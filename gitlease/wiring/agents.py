@@ -182,10 +182,14 @@ def is_pending(workspace: Workspace, session: str, number: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToolSession:
-    """A workspace in the session that a tool server speaks in; ``told``: its host named one."""
+    """A workspace in the session that a tool server speaks in, and in that which its host named."""
 
     workspace: Workspace
-    told: bool
+    named: Workspace
+
+    @property
+    def told(self) -> bool:
+        return self.named.actor.session is not None
 
 
 def in_session_of_host(workspace: Workspace, own: str, *, before: str | None) -> ToolSession:
@@ -196,10 +200,9 @@ def in_session_of_host(workspace: Workspace, own: str, *, before: str | None) ->
     from gitlease.git.processes import working_parent
     from gitlease.guard.presence import sessions_of
 
-    session = workspace.identity.actor.session
-    told = session is not None
+    told = workspace.actor.session is not None
     if told and not _has_ended(workspace):
-        return ToolSession(workspace, told)
+        return ToolSession(workspace, workspace)
     now = workspace.ledger.clock.now().wall_ms / MS
     live = sessions_of(workspace.repository.common_dir, here(0) or "", working_parent(), now=now)
     if before is not None and before in live:
@@ -207,11 +210,11 @@ def in_session_of_host(workspace: Workspace, own: str, *, before: str | None) ->
     elif len(live) == 1:
         session = live.pop()
     elif told:
-        return ToolSession(workspace, told)
+        return ToolSession(workspace, workspace)
     else:
         session = own
     pid = os.getpid() if session == own else 0
-    return ToolSession(workspace.again(run=session, pid=pid), told)
+    return ToolSession(workspace.again(run=session, pid=pid), workspace)
 
 
 def _has_ended(workspace: Workspace) -> bool:
@@ -284,15 +287,13 @@ def left_to_servers(
     return frozenset(kept)
 
 
-def is_left_to_hooks(workspace: Workspace, session: str | None, *, thread: str = "") -> bool:
-    """Whether the hooks of a live conversation renew and end what a tool server has in a session.
-
-    ``workspace`` is that of the server, in the session that its host named.
-    """
+def is_left_to_hooks(server: ToolSession, session: str | None, *, thread: str = "") -> bool:
+    """Whether hooks of a live conversation renew and end what a tool server has in a session."""
     from gitlease.guard.presence import is_noted
 
     if session is None:
         return False
+    workspace = server.named
     now = workspace.ledger.clock.now().wall_ms / MS
     if is_noted(workspace.repository.common_dir, here(0) or "", session, now=now):
         return True

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gitlease.core.errors import LeaseHeld, LeaseLost
+from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost
 from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import replace
 from gitlease.core.loss import explained
@@ -117,11 +117,13 @@ def thread_of(meta: Mapping[str, Any]) -> str:
 
 def held_by(workspace: Workspace, grants: Mapping[str, LeaseView]) -> dict[str, str]:
     """The sessions of those of some leases that are live, as far as this clone knows, by id."""
-    look = workspace.ledger.known_look() if grants else None
+    look = None
+    with contextlib.suppress(GitleaseError):  # damaged: whatever needs it fetches it again
+        look = workspace.ledger.known_look() if grants else None
     if look is None:
         return {}
     known = {x.lease_id: x.session for x in look.leases if holder_has(x, look.moment)}
-    named = {x: view.session for x, view in grants.items() if view.session is not None}
+    named = {x: one.session for x, one in dict(grants).items() if one.session is not None}
     return {x: session for x, session in named.items() if session == known.get(x)}
 
 

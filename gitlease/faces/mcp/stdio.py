@@ -31,6 +31,7 @@ from gitlease.guard.heartbeat import renew_known, retry_interval
 from gitlease.guard.rules import renew_at
 from gitlease.runs.holding import at_the_end, waking_clock
 from gitlease.wiring.agents import (
+    ToolSession,
     Workspace,
     in_session_of_host,
     is_left_to_hooks,
@@ -71,30 +72,30 @@ class CloneBackend:
     ) -> Iterator[CloneCaller]:
         with self._counted(woken):
             thread = thread_of(meta)
-            opened, told = self._open(thread)
-            self._last_call = opened.ledger.clock.now()
-            workspace = opened.again(clock=waking_clock(opened, woken))
+            opened = self._open(thread)
+            self._last_call = opened.workspace.ledger.clock.now()
+            clock = waking_clock(opened.workspace, woken)
+            workspace = opened.workspace.again(clock=clock)
             grants = self._grants.setdefault(thread, {})
             try:
                 yield CloneCaller(workspace, grants, self._renewed.setdefault(thread, set()))
             finally:
                 if grants or self._noted:
-                    self._note(opened, told=told)
+                    self._note(opened)
 
-    def _open(self, thread: str) -> tuple[Workspace, bool]:
-        """The clone in the session that the thread speaks in, and whether the host named one."""
+    def _open(self, thread: str) -> ToolSession:
         opened = self._opener(self._directory, thread=thread)
         found = in_session_of_host(opened, self._own, before=self._session.get(thread))
         self._session[thread] = found.workspace.actor.session
-        return found.workspace, found.told
+        return found
 
-    def _note(self, workspace: Workspace, *, told: bool) -> None:
+    def _note(self, opened: ToolSession) -> None:
         """Note what is held for the hooks of the host, if it has changed."""
-        every = {x: view for grants in list(self._grants.values()) for x, view in grants.items()}
-        held = held_by(workspace, every)
+        every = {x: one for some in list(self._grants.values()) for x, one in dict(some).items()}
+        held = held_by(opened.workspace, every)
         if held != self._noted:
             self._noted = held
-            note_tool_server(workspace, held, told=told)
+            note_tool_server(opened.workspace, held, told=opened.told)
 
     @contextlib.contextmanager
     def _counted(self, woken: threading.Event) -> Iterator[None]:
@@ -129,10 +130,12 @@ class CloneBackend:
         They are let go once no tool has been called for ``mcp.keep``.
         """
         for thread, grants in list(self._grants.items()):
-            left = self._own_to_end(thread, grants)
+            if not grants:
+                continue
+            opened = self._open(thread)
+            left, workspace = self._not_hooked(opened, thread), opened.workspace
             if not left:
                 continue
-            workspace, _ = self._open(thread)
             now, last = workspace.ledger.clock.now(), self._last_call or Instant(0, 0, "")
             if last.elapsed_at_most(now) > workspace.settings.mcp_keep * MS:
                 ended = run_out(at_the_end(workspace, left), left)
@@ -145,11 +148,9 @@ class CloneBackend:
             elif now.boot_ms >= self._next_try:
                 self._renew_due(workspace, left, now)
 
-    def _own_to_end(self, thread: str, grants: Mapping[str, LeaseView]) -> dict[str, LeaseView]:
-        """Those of some leases that this server has to renew and to end, not the host's hooks."""
-        if not grants:
-            return {}
-        opened = self._opener(self._directory, thread=thread)
+    def _not_hooked(self, opened: ToolSession, thread: str) -> dict[str, LeaseView]:
+        """The leases that this server has to renew and to end, not the hooks of its host."""
+        grants = dict(self._grants.get(thread, {}))
         sessions = {view.session for view in grants.values()}
         hooked = {x for x in sessions if is_left_to_hooks(opened, x, thread=thread)}
         return {x: view for x, view in grants.items() if view.session not in hooked}
@@ -195,13 +196,13 @@ class CloneBackend:
             if not grants and not renewed:
                 continue
             try:
-                workspace, told = self._open(thread)
-                left = self._own_to_end(thread, grants)
-                if is_left_to_hooks(workspace, workspace.actor.session, thread=thread):
+                opened = self._open(thread)
+                left, workspace = self._not_hooked(opened, thread), opened.workspace
+                if is_left_to_hooks(opened, workspace.actor.session, thread=thread):
                     renewed = set()
                 if left or renewed:
                     run_out(at_the_end(workspace, {*left, *renewed}), left, renewed)
-                note_tool_server(workspace, {}, told=told)
+                note_tool_server(workspace, {}, told=opened.told)
             except Exception as error:  # the other threads' leases must still be handled
                 logging.getLogger("gitlease").warning("leases will expire by themselves: %s", error)
 
