@@ -122,14 +122,16 @@ def _still_named(
         except GitleaseError:  # no commit yet, say
             continue
         for task in tasks:
-            mine = any(edges.rules.people.is_mine(name, edges.holder) for name in task.assigned)
+            mine = {x for x in task.assigned if edges.rules.people.is_mine(x, edges.holder)}
             if mine and task.resource.key in wanted:
                 wanted.discard(task.resource.key)
                 where = "the last commit" if ref == "HEAD" else ref.removeprefix("refs/remotes/")
                 way = "push the commit" if committed else "commit and push the change"
-                warnings.append(
-                    f"{task.file} in {where} still names you: {way}; the release counts already"
+                counts = mine.issubset(session.decisions.outranked(task, ref))
+                then = (
+                    "the release counts already" if counts else "until then it is assigned to you"
                 )
+                warnings.append(f"{task.file} in {where} still names you: {way}; {then}")
     return tuple(warnings)
 
 

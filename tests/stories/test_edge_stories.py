@@ -288,6 +288,12 @@ def test_a_newer_commit_assigns_in_spite_of_a_release(story: Story) -> None:
     with pytest.raises(LeaseHeld) as refused:
         LeaseService(story.at(story.two).ledger).claim([F001])
     assert refused.value.holder == ONE
+    git(story.two, "push", "-q", "--force", "origin", "HEAD:main")
+    git(story.one, "fetch", "-q")
+    git(story.one, "reset", "-q", "--hard", "origin/main")
+    # There is no lease whose release the ledger could tell of: only the file returns the task.
+    (warning,) = LeaseService(story.at(story.one).ledger).release([F001]).warnings
+    assert warning.endswith("until then it is assigned to you")
 
 
 def test_a_branch_protects_what_the_checkout_lacks(story: Story) -> None:
