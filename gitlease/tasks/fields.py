@@ -15,10 +15,15 @@ from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_yaml
 from gitlease.tasks.front_matter import Front, find_front, is_yaml, looks_like_fields
 
 MAX_DEPTH = 40
-# Backlog.md writes `assignee: @jo` and `assignee: [@jo]`, which is no YAML: as its own parser does,
-# such a handle is read as if it were quoted. The character in its place keeps every place.
+# Backlog.md reads `assignee: @jo` and `assignee: [@jo]`, which is no YAML, as if it were quoted; so
+# do we, and `- @jo` in a list, too, as people write it. The stand-in keeps every place.
 _UNQUOTED = re.compile(r"(?m)^((?:assignee|reporter):[ \t]*)((?:\[.*?)?@.*)$")
+_LISTED = re.compile(
+    r"(?m)^(?:assignee|reporter):[ \t]*(?:#.*|\r)?\n"
+    r"(?:[ \t]*(?:#.*|\r)?\n|[ \t]*-[ \t].*(?:\n|\Z))+"
+)
 _AT = re.compile(r"(?<![^\s\[,])@")
+_LISTED_AT = re.compile(r"(?m)^([ \t]*-[ \t]+)@")
 _STAND_IN = "\ue000"
 
 
@@ -100,7 +105,8 @@ def read_document(
     if front is None:
         return None
     try:
-        root, end = read_yaml(_UNQUOTED.sub(_without_at, front.text), max_depth=MAX_DEPTH + 1)
+        text = _LISTED.sub(_listed_without_at, _UNQUOTED.sub(_without_at, front.text))
+        root, end = read_yaml(text, max_depth=MAX_DEPTH + 1)
     except BadYaml as error:
         if not is_yaml(file) and not looks_like_fields(data[front.begin : front.end]):
             return None
@@ -126,6 +132,10 @@ def read_document(
 
 def _without_at(line: re.Match[str]) -> str:
     return line[1] + _AT.sub(_STAND_IN, line[2])
+
+
+def _listed_without_at(field: re.Match[str]) -> str:
+    return _LISTED_AT.sub(rf"\1{_STAND_IN}", field[0])
 
 
 def _with_at(node: Node) -> Node:

@@ -735,3 +735,26 @@ def test_unquoted_handles_of_backlog_are_read_and_written_back(value: str) -> No
     assert b"@bob" in added.splitlines()[2]
     assert added.replace(added.splitlines()[2], f"assignee: {value}".encode()) == text.encode()
     assert edited(added, EdgeEdit(remove=("@ada",)), file, AS_BACKLOG).count(b"@bob") == 2
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize(
+    "listed",
+    ["  - '@bob'", '  - "@bob"', "  - @bob", "- @bob", "- '@bob'", "  # who\n  - @bob  # a note"],
+)
+def test_listed_handles_of_backlog_are_read_and_written_back(listed: str, end: str) -> None:
+    text = f"---\nid: BACK-7\nassignee:\n{listed}\nstatus: To Do\n---\nAsk @bob.\n".replace(
+        "\n", end
+    )
+    file = "backlog/tasks/back-7.md"
+    found = read_task(text.encode(), file=file, tasks=AS_BACKLOG)
+    assert found is not None
+    assert found.assigned == ("@bob",)
+    claimed = edited(text, EdgeEdit(add="@ada"), file, AS_BACKLOG)
+    assert edited(claimed, EdgeEdit(remove=("@ada",)), file, AS_BACKLOG) == text.encode()
+    ends = EdgeEdit(remove=("@ada",), status="Done")
+    assert edited(claimed, ends, file, AS_BACKLOG) == text.replace("To Do", "Done").encode()
+    taken = edited(text, EdgeEdit(add="@ada", remove=("@bob",)), file, AS_BACKLOG)
+    quote = '"' if '"' in listed else "'"
+    old = next(x for x in (f"{quote}@bob{quote}", "@bob") if x in listed)
+    assert taken == text.replace(old, f"{quote}@ada{quote}", 1).encode()
