@@ -14,7 +14,7 @@ from typing import cast
 from gitlease.core.errors import GitleaseError
 from gitlease.core.instant import MS
 from gitlease.core.ledger import MAX_STEP, Ledger
-from gitlease.core.moves.audit import Illegal, repeat
+from gitlease.core.moves.audit import Illegal, check_nonces, repeat
 from gitlease.core.moves.operations import Claim, Complete
 from gitlease.core.moves.step_record import StepRecord
 from gitlease.core.moves.transitions import Applied
@@ -116,7 +116,7 @@ class _Replay:
         self._ledger: Ledger | None = None
         self._operations, self._nonces = set[str](), set[str]()
         self._cut = False
-        self._wordless = self._by_others_clock = self._gone = 0
+        self._wordless = self._by_others_clock = self._gone = self._again = 0
 
     def result(self) -> Verified:
         found, why = self._found, list[str]()
@@ -131,6 +131,9 @@ class _Replay:
             why.append(
                 f"{message} by a clock that only its writer knows: it may have been too early"
             )
+        if self._again:
+            message = several(self._again, "id")
+            why.append(f"{message} of operations or grants, used again long after")
         if self._cut:
             why.append("this clone has only part of the history: what was before is not judged")
         if self._gone:
@@ -198,15 +201,14 @@ class _Replay:
             return
         record, applied = repeat_step(self._objects, self._before, commit.id, repeat)
         self._take_ids([x.id for x in record.operations])
-        self._take_grants(record, applied)
+        self._take_grants(record, applied, before)
 
     def _take_ids(self, ids: Sequence[str]) -> None:
         for id in ids:
-            if id in self._operations:
-                raise Illegal("operation-twice", f"the operation {id[:64]} was applied before")
+            self._again += id in self._operations  # the ring, which clients go by, has forgotten it
             self._operations.add(id)
 
-    def _take_grants(self, record: StepRecord, applied: Applied) -> None:
+    def _take_grants(self, record: StepRecord, applied: Applied, before: Ledger | None) -> None:
         policy = applied.ledger.header.policy
         for operation, outcome in zip(record.operations, applied.results, strict=True):
             if not isinstance(outcome, Outcome):
@@ -216,7 +218,8 @@ class _Replay:
                 granted = any(lease.lease_id == nonce for lease in outcome.leases)
                 self._found.leases += granted
                 if granted and nonce in self._nonces:
-                    raise Illegal("nonce", f"{operation.resource} has the nonce of another grant")
+                    check_nonces(before or applied.ledger, record)
+                    self._again += 1
                 self._nonces.add(nonce)
             for lease in outcome.displaced:
                 if not lease.same_holder(operation.actor) and outcome.status != "revoked":

@@ -503,6 +503,7 @@ def forged(operation: Operation, *, seconds: float = LIVE) -> StepRecord:
         (complete(KIM), "held"),
         (revoke(KIM), "policy"),
         (Acknowledge(id=fresh(), actor=KIM, notices=("x",)), "nothing"),
+        (Acknowledge(id=fresh(), actor=KIM, notices=("x",) * 51), "usage"),
         (release(KIM, "F099"), "nothing"),
     ],
 )

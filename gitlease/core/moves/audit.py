@@ -81,7 +81,7 @@ def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: 
     _check_governance(base, record, pusher)
     _check_restores(base, record)
     applied = repeat(base, record)
-    _check_nonces(base, record)
+    check_nonces(base, record)
     _check_takeovers(applied, record, now_ms)
     return applied
 
@@ -153,7 +153,11 @@ def _check_ids(record: StepRecord, pusher: Pusher) -> None:
         )
 
 
-def _check_nonces(base: Ledger, record: StepRecord) -> None:
+def check_nonces(base: Ledger, record: StepRecord) -> None:
+    """Raise Illegal where a step grants a lease under the id of one that the ledger has.
+
+    Ids of leases that have left the ledger are not known: none of them is anybody's lease any more.
+    """
     nonces = [x.lease_id for x in record.operations if isinstance(x, Claim | Complete)]
     if not nonces:
         return

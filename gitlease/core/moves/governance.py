@@ -7,7 +7,7 @@ from gitlease.core.errors import Invalid, NotFound, PolicyRefused, UsageError
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor, State, same_person
-from gitlease.core.ledger import EPOCH_SIZE, NEWEST_FORMAT, Ledger
+from gitlease.core.ledger import EPOCH_SIZE, NEWEST_FORMAT, NOTICES_KEPT, Ledger
 from gitlease.core.moves.claiming import event, give_notice
 from gitlease.core.moves.conflicts import held_error, relations
 from gitlease.core.moves.holding import note_event, noted
@@ -103,6 +103,8 @@ def _need_confirmed(op: SetPolicy) -> None:
 
 def acknowledge(ledger: Ledger, op: Acknowledge, moment: Moment) -> tuple[Ledger, Outcome]:
     """Drop notices that their holder has been shown; only one's own."""
+    if len(op.notices) > NOTICES_KEPT:
+        raise UsageError(f"one step drops at most {NOTICES_KEPT} notices")
     before = ledger.notices(op.actor.holder)
     kept = tuple(n for n in before if n.id not in op.notices)
     state = ledger if kept == before else ledger.with_notices(op.actor.holder, kept)
