@@ -177,10 +177,10 @@ def headed(files: Sequence[str]) -> list[str]:
     if not files:
         return []
     named = ", ".join(files[:NAMED]) + (", …" if len(files) > NAMED else "")
-    many = "1 file has" if len(files) == 1 else f"{len(files)} files have"
+    many = "1 file" if len(files) == 1 else f"{len(files)} files"
     return [
-        f"{many} a heading and no front matter, so they are no tasks: {named}; a task begins with "
-        "the lines ---, id: ABC-1, status: todo and ---"
+        f"a heading makes no task: {many} without front matter: {named}; a task begins with the "
+        "lines ---, id: ABC-1, status: todo and ---"
     ]
 
 

@@ -134,6 +134,8 @@ def _samples(repository: Repository, root: str) -> tuple[list[_Sample], list[str
 
 
 def _has_heading_alone(root: str, path: str) -> bool:
+    if fold(posixpath.basename(path)).startswith("readme"):
+        return False
     try:
         data = read_regular(os.path.join(root, path), MAX_BYTES)
         return data is not None and find_front(data, path) is None and data.startswith(b"# ")
