@@ -278,11 +278,15 @@ def complete(
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
         planned[:] = edges.plan_end([resource], status=word)
         if not any_name and is_no_task(planned[0]):
+            near = edges.unknown([resource]).get(resource)  # it may be mistyped
             raise NotFound(
                 f"{resource} is not a task, and only tasks are done: release it",
                 resource=resource.text,
                 scope=scope,
-                hints=("to use a name that is not a task, add --any",),
+                hints=(
+                    *(near.hints if near else ()),
+                    "to use a name that is not a task, add --any",
+                ),
             )
         op = Complete(
             id=fresh_id(),
