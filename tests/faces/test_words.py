@@ -320,7 +320,7 @@ def test_fish_completes_tasks_and_leases(
 ZSH = """
 compdef() {{ }}
 _describe() {{ print -rl -- ${{${{(P)3}}%%:*}} }}
-compadd() {{ print -rl -- $completions }}
+compadd() {{ shift ${{@[(i)--]}}; if (( $# )); then print -rl -- "$@"; fi }}
 eval "$(gitlease completion zsh)"
 words=({words} '{begun}') CURRENT={at}
 _gitlease_completion

@@ -36,6 +36,11 @@ _gitlease_completion() {
 complete -o nosort -F _gitlease_completion gitlease 2> /dev/null ||
     complete -F _gitlease_completion gitlease
 """
+# click's script for zsh has a space follow a folder.
+ZSH_ADDS = "compadd -U -V unsorted -a completions"
+ZSH_ADDS_FOLDERS = """\
+compadd -U -V unsorted -S '' -- ${(M)completions:#*/}
+        compadd -U -V unsorted -- ${completions:#*/}"""
 # Completes `git lease <TAB>`, through git's own completion.
 FOR_GIT = {
     "bash": """
@@ -177,5 +182,6 @@ def completion_verb(call: Call, *, shell: str) -> None:
         root = click.get_current_context().find_root().command
         made = kind(root, {}, "gitlease", COMPLETE)
         script = (made.source_template % made.source_vars()).rstrip("\n") + "\n"
+        script = script.replace(ZSH_ADDS, ZSH_ADDS_FOLDERS)
     script += FOR_GIT[shell]
     call.answer({"shell": shell, "script": script}, show=lambda: print(script, end=""))
