@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 PATIENCE = 10.0  # seconds in which a change has to be seen where others fetch
 PAUSE = 0.5
 YOUNG = 5_000  # milliseconds for which the recorded id is not read anew
+ALONE_FOR = 3_600_000  # after so many, other remotes are asked again if they have a ledger now
 MAX_BYTES = 4_096
 PROOF, OWN, BESIDE, ALONE = "proof.json", "own-ledger.json", "beside.json", "alone.json"
+RULES = "see what sends pushes elsewhere: git config --show-origin --get-regexp insteadof"
 NAME_REMOTE = "name the remote whose ledger everybody uses: git config lease.remote NAME-OR-URL"
 
 
@@ -225,10 +227,11 @@ class Admission:
         return f"made the first ledger of layer {layer} on {self._place}; there is none on {names}"
 
     def _check_alone(self, head: Snapshot, known: str) -> None:
-        """Refuse a ledger beside which another remote has one of its own. Asked once."""
+        """Refuse a ledger beside which another remote has one of its own. Asked once an hour, and
+        no more once ``init`` has chosen this one."""
         others = self._facts.others()
         file, here = self._alone(head, known, others)
-        if not others or load_json(file, MAX_BYTES) == here:
+        if not others or _is_alone(load_json(file, MAX_BYTES), here, self._now()):
             return
         for name, remote in others:
             if self._id_at(remote, head) not in (None, known):
@@ -239,14 +242,17 @@ class Admission:
                         "use this one, and record it for everybody: gitlease init",
                     ),
                 )
-        self._keep_alone(head, known)
+        self._keep_alone(head, known, self._now())
 
-    def _keep_alone(self, head: Snapshot, known: str) -> None:
+    def _keep_alone(self, head: Snapshot, known: str, asked: int | None = None) -> None:
         if others := self._facts.others():
             file, here = self._alone(head, known, others)
             with contextlib.suppress(OSError):
                 os.makedirs(os.path.dirname(file), exist_ok=True)
-                store_json(file, here)
+                store_json(file, [here, asked])
+
+    def _now(self) -> int:
+        return self._heads.clock.now().wall_ms
 
     def _alone(
         self, head: Snapshot, known: str, others: Sequence[tuple[str, Remote]]
@@ -336,6 +342,15 @@ class Admission:
         if head.ledger is not None and not any(True for _ in head.ledger.every_lease()):
             self._heads.state(head.layer).forget()  # it was made for the proof alone
         return Invalid(why, hints=self._facts.way_out)
+
+
+def _is_alone(kept: object, here: list[str], now: int) -> bool:
+    match kept:
+        case [place, None]:
+            return bool(place == here)
+        case [place, int(asked)]:
+            return bool(place == here) and 0 <= now - asked < ALONE_FOR
+    return False
 
 
 class NotProven(Exception):

@@ -207,7 +207,7 @@ class LedgerPlace:
     def _facts(self) -> RemoteFacts:
         """What the settings say about the remote; git is asked only where something is granted."""
         from gitlease.git.query import without_secrets
-        from gitlease.store.admission import NAME_REMOTE, RemoteFacts, use_the_fetched
+        from gitlease.store.admission import NAME_REMOTE, RULES, RemoteFacts, use_the_fetched
 
         location, repository, ways = self.location, self.repository, self.location.ways
 
@@ -228,7 +228,7 @@ class LedgerPlace:
         works = repository.ways_to(ways.fetch).writes == (ways.reads,)
         return RemoteFacts(
             problem=problem,
-            way_out=use_the_fetched(without_secrets(ways.fetch)) if works else (NAME_REMOTE,),
+            way_out=use_the_fetched(without_secrets(ways.fetch)) if works else (NAME_REMOTE, RULES),
             ends=ends,
             fetch=self.remote_at(ways.fetch, location.name) if location.fetched_elsewhere else None,
             recorded=recorded,

@@ -383,6 +383,19 @@ def test_two_remotes_with_a_ledger_each_grant_nothing_until_one_is_chosen(
     assert door(ada).claim("F003").mine
 
 
+def test_ledger_that_another_remote_gets_later_is_found_within_an_hour(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    ada, bob = clones(2)
+    clock = ManualClock()
+    git(ada, "remote", "rename", "origin", "upstream")
+    git(ada, "remote", "add", "origin", str(fork))
+    door(ada, clock=clock).claim("F001")  # nobody has a ledger yet
+    door(bob, clock=clock).claim("F002")
+    clock.advance(3_601)
+    assert "upstream" in refused(door(ada, clock=clock), "F002").hints[0]
+
+
 def test_first_ledger_among_remotes_is_told(
     clones: Clones, path_remote: Remote, fork: Path, tmp_path: Path
 ) -> None:
