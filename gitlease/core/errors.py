@@ -209,6 +209,9 @@ class Rollback(Invalid):
 class AnotherLedger(Rollback):
     """The remote has another ledger than the known one, or none: a person may confirm that."""
 
+    recorded = False
+    """Whether the repository's settings record another ledger than the remote has."""
+
 
 class NotFound(GitleaseError):
     """No such thing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from gitlease.core.errors import Denied, GitleaseError, Rollback, Unavailable
+from gitlease.core.errors import AnotherLedger, Denied, GitleaseError, Rollback, Unavailable
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
@@ -230,7 +230,9 @@ class GuardService:
                 self._fail(freshness, error)
             except GitleaseError as error:
                 freshness.mark_unknown(error.message)
-                if strict and isinstance(error, Rollback):  # the real leases are unknown: S10
+                recorded = isinstance(error, AnotherLedger) and error.recorded
+                # The real leases are unknown, but for a copy that is not the ledger's repository.
+                if strict and isinstance(error, Rollback) and not recorded:
                     freshness.failure = Unreachable(self._clock.now(), error.message)
                 return kept
         if kept is None:

@@ -150,7 +150,16 @@ class RefLedgerStore:
         return self._with_repairs(lambda: self._heads.known(layer))
 
     def fetch(self, layer: str, there: str = "") -> Snapshot:
-        return self._with_repairs(lambda: self._fetched(layer, there))
+        try:
+            return self._with_repairs(lambda: self._fetched(layer, there))
+        except AnotherLedger as error:
+            if self._admission is not None and layer == GLOBAL_LAYER:
+                remote_has = self._there(layer)
+                try:
+                    self._admission.check_recorded(remote_has)
+                except Invalid as doubt:
+                    error.recorded, error.hints = True, (*error.hints, *doubt.hints)
+            raise
 
     def _fetched(self, layer: str, there: str = "") -> Snapshot:
         before, version = self._heads.load(layer), there or None

@@ -249,6 +249,27 @@ def _warned(leases: Leases) -> tuple[str, ...]:
     return tuple(leases.warnings)
 
 
+def test_clone_whose_remote_became_a_fork_is_told_what_works(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    from support.running import Desk
+
+    ada, bob = clones(2)
+    record(ada, door(ada))
+    git(bob, "pull", "-q")
+    desk = Desk(bob)
+    desk.document("claim", "F001", "--any")
+    desk.document("hooks", "install")
+    git(bob, "remote", "set-url", "origin", str(fork))
+    error = desk.document("claim", "F002", "--any", expect=7)["error"]
+    assert error["code"] == "rollback"
+    assert "gitlease init" not in error["next"], "it would refuse"
+    git(bob, "commit", "-q", "--allow-empty", "-m", "work")
+    git(bob, "push", "-q", "origin", "HEAD:topic")  # the hook warns
+    desk.document("init", "--new-ledger")
+    assert desk.document("claim", "F002", "--any")["lease"]["mine"]
+
+
 def test_new_ledger_never_replaces_the_recorded_one(clones: Clones, path_remote: Remote) -> None:
     (ada,) = clones(1)
     record(ada, door(ada))
