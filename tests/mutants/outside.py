@@ -181,8 +181,8 @@ OUTSIDE = (
     Mutant(
         "a guard that opens on a rollback",
         "guard/service.py",
-        "if strict and isinstance(error, Rollback):",
-        "if not strict and isinstance(error, Rollback):",
+        "if strict and isinstance(error, Rollback) and not recorded:",
+        "if not strict and isinstance(error, Rollback) and not recorded:",
         "S5",
         "tests/stories/test_hook_pushes.py::test_a_push_stops_where_the_ledger_was_rolled_back",
     ),
