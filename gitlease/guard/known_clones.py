@@ -1,6 +1,7 @@
 """The clones in which an agent's session was seen: a hint, for an end whose own folder is gone.
 
-They are kept in a folder of the runtime directory that only its owner can access.
+They are kept in a folder of the runtime directory, or without one (macOS, containers, cron) of the
+person's cache, that only its owner can access.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ def note_clone(key: str, common_dir: str) -> None:
         return
     folder = os.path.dirname(file)
     with contextlib.suppress(OSError, ValueError):
-        for path in (os.path.dirname(folder), folder):
+        above = os.path.dirname(folder)
+        os.makedirs(os.path.dirname(above), 0o700, exist_ok=True)
+        for path in (above, folder):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(path, 0o700)
         known = [x for x in clones_of(key) if x != common_dir]
@@ -51,8 +54,10 @@ def forget_clones(key: str) -> None:
 
 
 def _file(key: str) -> str | None:
-    shared = os.environ.get("XDG_RUNTIME_DIR", "")
-    if not os.path.isabs(shared) or not hasattr(os, "getuid"):
+    home = os.path.join(os.path.expanduser("~"), ".cache")
+    every = (os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("XDG_CACHE_HOME", ""), home)
+    shared = next((x for x in every if os.path.isabs(x)), "")
+    if not shared or not hasattr(os, "getuid"):
         return None
     name = os.fsencode(key).hex()[-LONGEST_NAME:]
     return os.path.join(shared, "gitlease", "agents", name)

@@ -15,7 +15,7 @@ from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, cl
 from gitlease.core.frozen import dataclass, replace
 from gitlease.engine.ports import Cause, doing
 from gitlease.git.query import denies, detail_of, is_id, without_secrets
-from gitlease.git.run import GitResult, run_git
+from gitlease.git.run import ALLOWED_PROTOCOLS, GitResult, run_git
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.ref_store import Pushed
 
@@ -48,6 +48,7 @@ _BUSY = (
     r"(?i)cannot lock ref|failed to update ref|unable to create '.*\.lock'|failed to lock"
     r"|incorrect old value provided|reference already exists"
 )
+_NOT_ALLOWED = r"transport '([a-z0-9+.-]{1,40})' not allowed"
 _NO_TRANSPORT = r"transport '.*' not allowed|is not a git command|remote helper"
 _NOT_UNPACKED = b"[remote rejected] (unpacker error)"
 _STALE = "[rejected] (stale info)"
@@ -345,6 +346,12 @@ def _fetch_error(result: GitResult, store: str, timeout: float) -> GitleaseError
             return _other_format(detail)
         if _blames_store(result, store):
             return CacheDamaged(f"this clone's copy of the ledger is damaged: {detail}")
+        if helper := re.search(_NOT_ALLOWED, result.err):
+            every = ":".join((*ALLOWED_PROTOCOLS, helper[1]))
+            return Invalid(
+                f"gitlease uses the transport {helper[1]} only if it is allowed by name",
+                hints=(f"export GIT_ALLOW_PROTOCOL={every}",) if helper[1] != "ext" else (),
+            )
         if re.search(_NO_TRANSPORT, result.err):
             return Invalid(f"git cannot use this remote: {detail}")
         if denies(result.err):

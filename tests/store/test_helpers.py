@@ -116,3 +116,21 @@ def test_helper_that_compares_is_read_back(
 )
 def test_git_knows_its_own_transports(url: str, name: str) -> None:
     assert helper_of(url) == name
+
+
+def test_a_transport_that_is_not_allowed_is_named_with_the_way_out(
+    clones: Callable[..., list[Path]],
+    path_remote: Remote,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (ada,) = clones(1)
+    helper(tmp_path, "plain", True, monkeypatch)
+    git(ada, "remote", "set-url", "origin", f"plain::{path_remote.url}")
+    monkeypatch.delenv("GIT_ALLOW_PROTOCOL")
+    with pytest.raises(Invalid, match="plain") as refused:
+        door(ada).claim("F001")
+    _, _, way_out = refused.value.hints[0].partition("export ")
+    name, _, value = way_out.partition("=")
+    monkeypatch.setenv(name, value)
+    assert door(ada).claim("F001").mine

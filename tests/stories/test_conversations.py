@@ -86,7 +86,7 @@ def test_conversations_side_by_side_stay_apart(jo: Typist) -> None:
     assert jo.ok("whoami --json", env=after.terminal).json["session"] == after.name
 
 
-@pytest.mark.parametrize("known_by", ["project", "runtime folder"])
+@pytest.mark.parametrize("known_by", ["project", "runtime folder", "cache"])
 def test_the_end_in_a_removed_work_tree_ends_the_session(
     jo: Typist, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known_by: str
 ) -> None:
@@ -96,7 +96,9 @@ def test_the_end_in_a_removed_work_tree_ends_the_session(
     if known_by == "project":
         monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(jo.clone))
     else:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+        monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+        name = {"cache": "XDG_CACHE_HOME"}.get(known_by, "XDG_RUNTIME_DIR")
+        monkeypatch.setenv(name, str(runtime))
     linked = tmp_path / "linked"
     git(jo.clone, "worktree", "add", "-q", "-b", "side", str(linked))
     agent = Agent(jo, session=OLD)

@@ -97,6 +97,7 @@ def build(environ: Mapping[str, str]) -> Fences:
         GIT_CONFIG_NOSYSTEM="1",
         GIT_TEMPLATE_DIR=str(root / "template"),
         GIT_TERMINAL_PROMPT="0",
+        XDG_CACHE_HOME=str(root / "cache"),
         LC_ALL="C.UTF-8",
     )
     return fences
@@ -137,7 +138,7 @@ def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     kept = {
         name: value
         for name, value in base.items()
-        if name in {"PATH", "HOME", "TMPDIR", "LC_ALL"} or name.startswith("GIT_")
+        if name in {"PATH", "HOME", "TMPDIR", "LC_ALL", "XDG_CACHE_HOME"} or name.startswith("GIT_")
     }
     kept.setdefault("PATH", FALLBACK_PATH)
     return {**kept, **(extra or {})}
