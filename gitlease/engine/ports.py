@@ -343,13 +343,15 @@ class TaskChange:
 class Written:
     """The result of one change: whether the file changed, and the commit that records the edge.
 
-    ``problem`` describes the part that failed, ``""`` if none did.
+    ``problem`` describes the part that failed, ``""`` if none did. ``in_head``: there was nothing
+    to commit, since HEAD has the edge.
     """
 
     change: TaskChange
     changed: bool
     commit: str | None = None
     problem: str = ""
+    in_head: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,8 @@ def edited(answer: Answer) -> list[str]:
     for written in answer.written:
         file, commit = path(written.change.file), (written.commit or "")[:SHORT_ID]
         if written.changed:
-            left = f", committed as {commit}" if commit else ": commit it"
+            left = ", as in the last commit" if written.in_head else ": commit it"
+            left = f", committed as {commit}" if commit else left
             lines.append(_edit(written.change.edit, file) + left)
         elif commit:  # the edit existed before; only its commit was missing
             lines.append(f"committed {file} as {commit}")

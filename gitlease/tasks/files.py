@@ -198,7 +198,11 @@ class GitTaskFiles:
             made = commit_edges(self._repository, self._tasks, good) if good else None
         except Invalid as error:
             problem = f"it is not committed: {error.message}"
-        return [x if x.problem else replace(x, commit=made, problem=problem) for x in written]
+        in_head = made is None and not problem
+        return [
+            x if x.problem else replace(x, commit=made, problem=problem, in_head=in_head)
+            for x in written
+        ]
 
     def _write(self, root: str, change: TaskChange) -> Written:
         def edited(data: bytes) -> bytes:

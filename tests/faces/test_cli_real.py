@@ -64,6 +64,18 @@ def test_one_wins_and_the_other_is_told_by_whom(clones: Clones) -> None:
     assert kinds == ["completed", "claimed", "released", "extended", "claimed"]
 
 
+def test_claim_of_an_edge_that_head_has_asks_for_no_commit(
+    clones: Clones, path_remote: Remote
+) -> None:
+    (one,) = clones(1)
+    commit_file(one, "tasks/T-1.md", "---\nid: T-1\nstatus: todo\n---\n")
+    gitlease(one, "claim", "T-1", "--commit")
+    gitlease(one, "release", "T-1")  # its edit is not committed
+    claimed = gitlease(one, "claim", "T-1", "--commit")
+    assert git(one, "status", "--porcelain") == ""
+    assert claimed.stdout.splitlines()[1].endswith(", as in the last commit")
+
+
 def test_the_hinted_commands_work_as_they_stand(clones: Clones) -> None:
     one, _ = clones(2)
     (one / "src").mkdir()

@@ -159,7 +159,10 @@ END: Mapping[str, RequestField] = {
 }
 LIST: Mapping[str, RequestField] = {
     "holder": text("Only leases of this holder."),
-    "state": text("Only leases in this state: active, expired, completed, or all."),
+    "state": text(
+        "Only leases in this state: active, expired, completed, or all (default: those that block "
+        "others: active, and expired until they lapse)."
+    ),
     "path": text("Only leases that cover this path."),
     "cursor": text("The next_cursor of the page before."),
     "limit": text("The most to return: 1 to 1000 (200)."),

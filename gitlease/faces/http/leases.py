@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from gitlease.core.duration import format_duration
 from gitlease.core.errors import LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.core.frozen import replace
+from gitlease.core.instant import moment_of
 from gitlease.core.lease import State
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, parse_resource
@@ -158,15 +159,20 @@ def get_lease(request: ApiRequest) -> ApiAnswer:
 
 def list_leases(request: ApiRequest) -> ApiAnswer:
     """List leases by resource, a page at a time."""
-    values, state = request.values, request.values.get("state", "active")
-    if state not in STATES:
+    values, state = request.values, request.values.get("state")
+    if state not in (None, *STATES):
         raise UsageError(f"state must be one of {', '.join(STATES)}")
     limit = _number(values.get("limit", str(PAGE)), "limit")
     after = values.get("cursor", "")
     if after and "\t" not in after:
         raise UsageError("invalid cursor: pass the next_cursor of the page before, unchanged")
     reading = read_leases(_session(request))
-    found = [x for x in reading.leases if state in ("all", x.state)]
+    now = moment_of(_session(request).clock.now().wall_ms)
+    found = [
+        x
+        for x in reading.leases
+        if (x.is_current(now) if state is None else state in ("all", x.state))
+    ]
     if holder := values.get("holder"):
         found = [x for x in found if fold(x.holder) == fold(holder)]
     if path := values.get("path"):

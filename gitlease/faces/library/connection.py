@@ -159,9 +159,9 @@ class Connection:
         return leases_of(self._ask("GET", _at(resource)))
 
     def list(
-        self, *, holder: str | None = None, state: str = "active", path: str | None = None
+        self, *, holder: str | None = None, state: str | None = None, path: str | None = None
     ) -> tuple[Lease, ...]:
-        """The leases of the ledger, sorted by resource."""
+        """The leases of the ledger, sorted by resource; by default those that block others."""
         found, cursor = list[Lease](), None
         while True:
             query = _given(holder=holder, state=state, path=path, cursor=cursor, limit="1000")

@@ -190,3 +190,16 @@ def test_what_is_no_token_is_never_shown(token: str) -> None:
     with pytest.raises(gitlease.UsageError) as wrong:
         gitlease.connect("http://127.0.0.1:1", token=token)
     assert not token or token not in str(wrong.value)
+
+
+def test_list_has_what_blocks_others_until_its_lapse(
+    project: Served, manual_clock: ManualClock
+) -> None:
+    jo, kim = connected(project, "jo"), connected(project, "kim")
+    jo.claim("task-api", ttl="10s")
+    states = []
+    for seconds in (5, 25, 60):
+        manual_clock.advance(seconds)
+        states.append([x.state for x in kim.list()])
+    assert states == [["active"], ["expired"], []]
+    assert kim.list(state="active") == ()
