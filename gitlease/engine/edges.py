@@ -95,12 +95,16 @@ def changes_of(planned: Iterable[Planned]) -> list[TaskChange]:
 
 def says_so(planned: Iterable[Planned], resource: str | None) -> tuple[str, ...]:
     """Hints at the task file that assigns a task to others: this clone may be out of date."""
-    return tuple(
-        f"{task.file} says so {f'on {p.branch}' if p.branch else 'in this clone'}; if it is out of"
-        f" date: git {'fetch' if p.branch else 'pull'}"
-        for p in planned
-        if (task := p.task or p.away) is not None and p.resource.text == resource
-    )
+    hints = []
+    for p in planned:
+        task = p.task or p.away
+        if task is None or p.resource.text != resource:
+            continue
+        hint = f"{task.file} says so in {p.branch or 'this clone'}"
+        if p.branch not in ("HEAD", place_of(INDEX)):
+            hint += f"; if it is out of date: git {'fetch' if p.branch else 'pull'}"
+        hints.append(hint)
+    return tuple(hints)
 
 
 class Edges:
@@ -194,7 +198,7 @@ class Edges:
             elif away:
                 planned.append(self._with_elsewhere(Planned(resource=resource), away))
             elif known.required and not resource.is_path and not options.any_name:
-                raise known.unknown(resource, any_name=True)
+                raise self.on_a_branch(resource) or known.unknown(resource, any_name=True)
             else:
                 planned.append(Planned(resource=resource))
         return planned
@@ -269,13 +273,25 @@ class Edges:
         refused = {r: known.unknown(r) for r in others}
         return {r: refusal for r, refusal in refused.items() if refusal.hints}
 
-    def task(self, resource: Resource) -> Task:
-        """The task of a name. Raises NotFound, or Invalid for a broken file."""
+    def task(self, resource: Resource, *, away: bool = False) -> Task:
+        """The task of a name. Raises NotFound, or Invalid for a broken file.
+
+        ``away``: one that the work tree lacks will do, too.
+        """
         known = self._known([resource], always=True)
-        task = known.task(resource)
-        if task is None:
-            raise known.unknown(resource)
-        return task
+        if (task := known.task(resource)) is not None:
+            return task
+        if elsewhere := self._elsewhere(resource, None):
+            ref, task = elsewhere[0]
+            if away:
+                return task
+            raise _not_here(task, place_of(ref))
+        raise self.on_a_branch(resource) or known.unknown(resource)
+
+    def on_a_branch(self, resource: Resource) -> NotFound | None:
+        """The refusal of a task that only some other branch has: it is no name of its own."""
+        found = None if resource.is_path else self.files.on_a_branch(resource)
+        return None if found is None else _not_here(found[1], place_of(found[0]))
 
     def status_of(self, task: Task, word: str) -> Planned:
         """Plan a new status in a task's file."""
@@ -337,7 +353,9 @@ class Edges:
                 task = find_task(self.files.read(ref), resource, lenient=True)
             except (Invalid, NotFound):  # no commit yet, or a file that only a branch has broken
                 continue
-            if task is not None and not self._is_older(task, ref):
+            if task is not None and here is None:
+                found.append((ref, self._away(task, ref)))
+            elif task is not None and not self._is_older(task, ref):
                 found.append((ref, self._current(task, ref)))
         return found
 
@@ -350,7 +368,7 @@ class Edges:
         for ref, task in away:
             if task.is_done:
                 raise PolicyRefused(
-                    f"{task.resource} is done, says {task.file} on {place_of(ref)}",
+                    f"{task.resource} is done, says {task.file} in {place_of(ref)}",
                     resource=task.resource.text,
                     hints=("to claim a finished task again, use --reopen",),
                 )
@@ -435,7 +453,17 @@ def _is_branch(ref: str) -> bool:
 
 def place_of(ref: str) -> str:
     """A place of task files beside the work tree, as messages name it."""
+    if ref.startswith("refs/heads/"):
+        return f"the branch {ref.removeprefix('refs/heads/')}"
     return "the index" if ref == INDEX else ref.removeprefix("refs/remotes/")
+
+
+def _not_here(task: Task, place: str) -> NotFound:
+    return NotFound(
+        f"{task.resource} is not in this work tree: {task.file} is in {place}",
+        resource=task.resource.text,
+        hints=(f"bring it here first: {task.file} must be checked out",),
+    )
 
 
 def _assignment_prefix(task: Task) -> str:

@@ -279,7 +279,7 @@ def complete(
         planned[:] = edges.plan_end([resource], status=word)
         if not any_name and is_no_task(planned[0]):
             near = edges.unknown([resource]).get(resource)  # it may be mistyped
-            raise NotFound(
+            raise edges.on_a_branch(resource) or NotFound(
                 f"{resource} is not a task, and only tasks are done: release it",
                 resource=resource.text,
                 scope=scope,
@@ -302,7 +302,10 @@ def complete(
     goal = COMPLETED if whole else PART
     answer = change_with_edges(session, "done", plan, goal=goal, commit=commit)
     answer = replace(answer, warnings=(*answer.warnings, *_of_another_run(session, answer)))
-    task = planned[0].task
+    task, away = planned[0].task, planned[0].away
+    if away is not None and not away.is_done:
+        stays = f"the status in {away.file} stays: the file is not in this work tree"
+        return replace(answer, warnings=(*answer.warnings, stays))
     if task is None or task.is_done or any(w.change.edit.status for w in answer.written):
         return answer
     why = "others still work on it" if whole else f"only scope {scope} is finished"

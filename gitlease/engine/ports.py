@@ -427,6 +427,9 @@ class TaskFiles(Protocol):
         Of the default branch also those that HEAD has otherwise.
         """
 
+    def on_a_branch(self, resource: Resource) -> tuple[str, Task] | None:
+        """A task that some branch known here has, and that branch; the newest branches first."""
+
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         """When the file of a task, in the work tree or at a ref, began to name somebody, in ms.
 

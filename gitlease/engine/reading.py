@@ -129,7 +129,7 @@ def check_known(session: LedgerSession, resources: Sequence[Resource]) -> None:
             session.look(), resource
         ):
             refusal.hints = (*refusal.hints, "to use a name that is not a task, add --any")
-            raise refusal
+            raise session.edges.on_a_branch(resource) or refusal
 
 
 def is_in_ledger(look: Look | None, resource: Resource) -> bool:

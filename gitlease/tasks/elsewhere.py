@@ -5,15 +5,20 @@ Names are compared first: of a checkout that equals its branch no file is read.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Container, Iterable
 
-from gitlease.core.errors import NotFound
+from gitlease.core.edge import Task
+from gitlease.core.errors import Invalid, NotFound
+from gitlease.core.resources.resource import Resource
 from gitlease.engine.ports import INDEX, TaskList
+from gitlease.git.query import ask
 from gitlease.git.repository import Repository
 from gitlease.tasks.reading import REFS, TaskReader
 from gitlease.tasks.scan import FileKind, FoundFile, Wanted, walk
 from gitlease.tasks.tree import IndexTree, RefTree
 
+MOST_BRANCHES = 64  # in which an unknown name is looked for
 Found = list[tuple[str, TaskList]]
 
 
@@ -51,6 +56,36 @@ def tasks_elsewhere(
         same = {x.key for x in names}
         read(main, tree, (x for x in walk(tree, same) if x.key not in same))
     return found
+
+
+def task_on_a_branch(
+    repository: Repository, reader: TaskReader, wanted: Wanted, resource: Resource
+) -> tuple[str, Task] | None:
+    """A task of this name on one of the newest branches, local or fetched, and that branch."""
+    said = ask(
+        repository,
+        "for-each-ref",
+        "--sort=-committerdate",
+        f"--count={MOST_BRANCHES}",
+        "--format=%(refname)",
+        "refs/heads/",
+        "refs/remotes/",
+    )
+    seen = set[str]()
+    for ref in os.fsdecode(said.out).splitlines():
+        try:
+            tree = _tree(repository, ref, wanted)
+            fresh = [] if tree is None else [x for x in walk(tree) if x.key not in seen]
+        except Invalid:  # more than can be looked at
+            continue
+        seen |= {x.key for x in fresh}
+        files = [x for x in fresh if x.kind is FileKind.FILE]
+        if tree is None or not files:
+            continue
+        for task in reader.read(tree, REFS, files).tasks:
+            if task.resource == resource:
+                return ref, task
+    return None
 
 
 class _Paths(Container[str]):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
+from gitlease.core.resources.resource import Resource
 from gitlease.engine.ports import INDEX, Intent, TaskChange, TaskList, Written
 from gitlease.git.files import drop_leftovers
 from gitlease.git.local_lock import exclusive
@@ -133,6 +134,13 @@ class GitTaskFiles:
         return tasks_elsewhere(
             self._repository, self._reader, self._wanted, here, main, sparse=sparse
         )
+
+    def on_a_branch(self, resource: Resource) -> tuple[str, Task] | None:
+        if self._repository.toplevel is None:
+            return None
+        from gitlease.tasks.elsewhere import task_on_a_branch
+
+        return task_on_a_branch(self._repository, self._reader, self._wanted, resource)
 
     def _is_sparse(self) -> bool:
         return is_on(self._repository.config.get("core.sparsecheckout"))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from gitlease.core.edge import Task
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
+from gitlease.core.resources.resource import Resource
 from gitlease.engine.ports import Clock, Intent, TaskChange, TaskFiles, TaskList, Written
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.session import YOUNG
@@ -89,6 +90,9 @@ class _ReadOnly:
 
     def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
         return self._files.elsewhere(here)
+
+    def on_a_branch(self, resource: Resource) -> tuple[str, Task] | None:
+        return self._files.on_a_branch(resource)
 
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         return self._files.assigned_since(task, name, ref)

@@ -84,12 +84,13 @@ def check_claim(
     for resource in resources if not any_name else ():
         found = None if resource.is_path else file_called(workspace.repository, resource.text)
         if found is not None and not _is_known(workspace, resource):
+            free = workspace.ledger.edges.on_a_branch(resource) is None
             raise UsageError(
                 f"{resource} is a {found.kind} here, not a task",
                 resource=resource.text,
                 hints=(
                     f"to claim the {found.kind}, type {found.word}",
-                    "to claim a name that is not a task, add --any",
+                    *(("to claim a name that is not a task, add --any",) if free else ()),
                 ),
             )
     paths = [x for x in (*resources, *covered) if x.pattern is not None]

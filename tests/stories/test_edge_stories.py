@@ -372,3 +372,37 @@ def test_a_task_that_only_the_index_has(story: Story) -> None:
     with pytest.raises(LeaseHeld) as refused:
         LeaseService(story.at(clone).ledger).claim([parse_resource("F002")])
     assert "the index" in refused.value.hints[0]
+
+
+def test_a_task_that_the_checkout_lacks_is_claimed_again_after_a_release(story: Story) -> None:
+    text = TASK.replace("F001", "F002").replace("[]", f"[{ONE}]")
+    commit_file(story.one, "tasks/F002.md", text, "a task")
+    git(story.one, "push", "-q", "origin", "HEAD:main")
+    git(story.two, "fetch", "-q", "origin")
+    resource, service = parse_resource("F002"), LeaseService(story.at(story.two).ledger)
+    service.claim([resource], ClaimOptions(takeover=True, reason="away"))
+    story.clock.advance(5)
+    service.release([resource])
+    story.clock.advance(5)
+    assert service.claim([resource]).status == "claimed", "the ledger's record is newer"
+    (warning,) = service.complete(resource).warnings
+    assert "tasks/F002.md" in warning
+
+
+def test_no_way_around_a_task_that_some_branch_has(story: Story) -> None:
+    git(story.one, "switch", "-q", "-c", "side")
+    commit_file(story.one, "tasks/F002.md", TASK.replace("F001", "F002"), "a task")
+    git(story.one, "switch", "-q", "main")
+    resource, space = parse_resource("F002"), story.at(story.one)
+    service = LeaseService(space.ledger)
+    for act in (
+        lambda: service.claim([resource]),
+        lambda: service.complete(resource),
+        lambda: space.ledger.edges.task(resource),
+    ):
+        with pytest.raises(NotFound, match=r"tasks/F002.md is in the branch side") as refused:
+            act()
+        assert not any("--any" in hint for hint in refused.value.hints)
+    with pytest.raises(NotFound) as unknown:
+        service.claim([parse_resource("F999")])
+    assert any("--any" in hint for hint in unknown.value.hints)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gitlease.core.edge import Task
 from gitlease.core.lease import Actor
-from gitlease.core.resources.resource import GLOBAL_LAYER
+from gitlease.core.resources.resource import GLOBAL_LAYER, Resource
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Inbox, Intent, LedgerStore, TaskChange, TaskList, Written
@@ -35,6 +35,9 @@ class NoTaskFiles:
 
     def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
         return ()
+
+    def on_a_branch(self, resource: Resource) -> tuple[str, Task] | None:
+        return None
 
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         return None

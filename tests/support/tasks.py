@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gitlease.core.edge import EdgeEdit, Task, same_name
 from gitlease.core.errors import Invalid
-from gitlease.core.resources.resource import parse_resource
+from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.engine.edges import EdgeRules
 from gitlease.engine.ports import Intent, TaskChange, TaskList, TaskProblem, Written
 
@@ -64,6 +64,9 @@ class MemoryTasks:
 
     def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
         return ()
+
+    def on_a_branch(self, resource: Resource) -> tuple[str, Task] | None:
+        return None
 
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         return self.since.get(name)

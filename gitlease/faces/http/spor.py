@@ -146,7 +146,7 @@ def set_status(asked: CompatRequest) -> CompatAnswer:
     if word is None:
         raise UsageError("status must be a word")
     session = _session(asked, node)
-    session.edges.task(node)
+    session.edges.task(node, away=True)
     role = Progress.IN_PROGRESS.value if fold(word) == IN_PROGRESS else word
     progress = read_status(role, session.edges).progress
     body = {"ok": True, "status": word, "node_id": node.key}
