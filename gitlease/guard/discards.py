@@ -23,6 +23,11 @@ BEFORE = frozenset(
 _OF_WRAPPER = r"-.*|[0-9.]+[smhd]?|[+][0-9]+"  # its options, and their values
 SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
 TAKES_WORD = frozenset(("-C", "-c", "--config-env", "--namespace", "--exec-path"))
+AUTOSTASH = frozenset(
+    f"{verb}.autostash{value}"
+    for verb in ("rebase", "merge")
+    for value in ("", "=true", "=yes", "=on", "=1")
+)
 ELSEWHERE = ("--git-dir", "--work-tree")
 STASHING = ("push", "save", "pop", "apply", "drop", "clear", "branch")
 HELP = frozenset(("-h", "--help"))
@@ -112,19 +117,22 @@ def _commands(text: str) -> Iterator[list[str]]:
 
 
 def _of_git(words: Sequence[str], folder: str) -> Discard | None:
-    rest = list(words)
+    rest, stashes = list(words), False
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         if option.startswith(ELSEWHERE):
             return None
         value = rest.pop(0) if option in TAKES_WORD and rest else ""
+        if option == "-c" and value.lower() in AUTOSTASH:
+            stashes = True
         if option == "-C":
             if "$" in value:
                 return None
             folder = os.path.join(folder, value)
     if not rest or rest[0] not in VERBS or not HELP.isdisjoint(rest):
         return None
-    if not VERBS[rest[0]](rest[1:]):
+    stashes = stashes and VERBS[rest[0]] is _autostash and "--no-autostash" not in rest
+    if not (stashes or VERBS[rest[0]](rest[1:])):
         return None
     import shlex
 

@@ -36,6 +36,7 @@ def found(command: str, folder: str = "/r") -> list[str]:
         *("git read-tree -u --reset HEAD", "git worktree remove --force ../b"),
         *("git checkout-index -f -a", "git checkout-index -fa", "git worktree remove b -f"),
         *("git pull --autostash", "git pull --rebase --autostash", "git rebase --autostash main"),
+        *("git -c rebase.autoStash=true pull --rebase", "git -c merge.autostash merge x"),
         *("/usr/bin/git stash", "git -c a.b=c stash", "git --no-pager stash"),
     ],
 )
@@ -56,6 +57,8 @@ def test_what_throws_away_is_seen(command: str) -> None:
         *(
             "git reset",
             "git reset --soft HEAD~1",
+            "git -c rebase.autostash=true pull --no-autostash",
+            "git -c rebase.autostash=false rebase main",
             "git reset a.py",
             "git clean -n",
             "git clean -nf",
