@@ -87,21 +87,27 @@ class PatientProtocol(H11Protocol):
     """HTTP/1.1 that closes a connection if the head of a request does not arrive in time."""
 
     _late: asyncio.TimerHandle | None = None
+    _heard = 0.0  # when data came, by the loop's clock
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._expect_head()
-        peer = self._peer()
+        self._heard, peer = self.loop.time(), self._peer()
         alike = [x for x in self.connections if isinstance(x, PatientProtocol)]
-        idle = [x for x in alike if x._peer() == peer and x._late is not None]
+        idle = [x for x in alike if x._peer() == peer and x._is_idle()]
         if len(idle) > MOST_IDLE_OF_PEER:
-            min(idle, key=lambda x: x._late.when() if x._late else 0.0).transport.close()
+            min(idle, key=lambda x: x._heard).transport.close()
+
+    def _is_idle(self) -> bool:
+        # One that is being closed is still among the connections for a turn of the loop.
+        return self._has_no_request() and not self.transport.is_closing()
 
     def _peer(self) -> object:
         at = self.transport.get_extra_info("peername")
         return at[0] if at else None
 
     def data_received(self, data: bytes) -> None:
+        self._heard = self.loop.time()
         super().data_received(data)
         if self._has_no_request():
             self._expect_head()

@@ -179,8 +179,8 @@ def _bulk(word: str, verb: CompatVerb, pool: ThreadPoolExecutor) -> CompatVerb:
             ids = list(dict.fromkeys(x.resource.key for x in live if is_node(x.resource)))
         elif not isinstance(ids, list) or not 1 <= len(ids) <= MOST_NAMES:
             raise UsageError(f"ids must be a list of 1 to {MOST_NAMES} nodes")
-        if odd := next((x for x in ids if not isinstance(x, str)), None):
-            raise UsageError(f"invalid node {odd!r:.60}: expected a string")
+        for odd in (x for x in ids if not isinstance(x, str) or not x.isprintable()):
+            raise UsageError(f"invalid node {ascii(odd)[:60]}: expected a name")
         nodes = list(dict.fromkeys(map(fold, ids)))
         answers = list(pool.map(lambda id: _one(asked, verb, id), nodes))
         good, failed = [], []

@@ -97,13 +97,20 @@ def test_who_never_asks_to_the_end_is_hung_up_on(
             pass  # until the other side closes it
 
 
+@pytest.mark.parametrize("text", [b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 def test_many_idle_connections_of_one_peer_keep_nobody_out(
-    gate: Served, monkeypatch: pytest.MonkeyPatch
+    gate: Served, monkeypatch: pytest.MonkeyPatch, text: bytes
 ) -> None:
     monkeypatch.setattr(server, "MOST_IDLE_OF_PEER", 4)
-    idle = [opened(gate, b"") for _ in range(12)]
+    idle = []
+    for _ in range(12):
+        idle.append(opened(gate, text))
+        if text:
+            assert idle[-1].recv(65_536).startswith(b"HTTP/1.1 200")
     for connection in idle[:-4]:
-        assert connection.recv(1) == b"", "the oldest are closed"
+        while connection.recv(65_536):
+            pass  # until it is closed, as the oldest
+    assert len(gate.server.server_state.connections) <= 4
     assert gate.ask("jo", "GET", "/v1/leases").status_code == 200
     for connection in idle:
         connection.close()

@@ -532,3 +532,11 @@ def test_rest_tells_what_became_of_an_assignment(jo: httpx.Client, kim: httpx.Cl
     assert jo.delete("/v1/leases/task-api").json()["edge"] == "none"
     both = kim.put("/v1/leases/task-kims").json()
     assert (both["edge"], both["edge_in"]) == ("added", ["record", "file"])
+
+
+@pytest.mark.parametrize("verb", ["claim", "renew", "release"])
+def test_what_is_no_node_of_several_is_a_client_error(jo: httpx.Client, verb: str) -> None:
+    cases: list[list[object]] = [["f001", None], [[]], ["\ud800"]]
+    for ids in cases:
+        answer = jo.post(f"/v1/queue/{verb}", content=json.dumps({"ids": ids}))
+        assert answer.status_code in (400, 422), (ids, answer.text)
