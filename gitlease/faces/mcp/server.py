@@ -135,7 +135,9 @@ class LeaseServer:
         try:
             _check_encodes(arguments)
             values = read_fields(dict(arguments), tool.fields, what=tool.name, ignored=())
-            with self._backend.caller(meta, asked.request, woken, writes=tool.writes) as caller:
+            only_looks = tool.name == "next" and not values.get("claim")
+            writes = tool.writes and not only_looks
+            with self._backend.caller(meta, asked.request, woken, writes=writes) as caller:
                 try:
                     done = tool.act(caller, values)
                     return answered(tool.name, self._readable(done), datetime.now(UTC))
