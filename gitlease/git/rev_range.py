@@ -13,14 +13,16 @@ from gitlease.git.repository import Repository
 IDS_AT_ONCE = 500  # in the arguments of one process
 
 # Not re-encoded: git would take all of a commit, ids and addresses too, for what its header says.
-_FORM = ("--format=%H%x00%ae%x00%ce", "--encoding=none")
+_FORM = ("--format=%H%x00%ct%x00%ae%x00%ce", "--encoding=none")
 
 
 class RangeCommit(NamedTuple):
-    """A commit of a range, with the email addresses of its author and its committer."""
+    """A commit of a range, with the email addresses of its author and its committer, and the
+    committer's date in seconds."""
 
     id: str
     people: tuple[str, ...]
+    recorded: int
 
     def is_only_by(self, holders: Sequence[str]) -> bool:
         """Whether both its author and its committer are among these."""
@@ -55,7 +57,10 @@ def rev_range(
     listed = answered(said, "what is to be pushed cannot be read").decode("utf-8", "replace")
     # Not splitlines: an address may have what ends a line elsewhere.
     found = (line.split("\0") for line in listed.split("\n"))
-    return [RangeCommit(id, tuple(people)) for id, *people in found if people]
+    return [
+        RangeCommit(id, tuple(people), int(date) if date.isdecimal() else 0)
+        for id, date, *people in (x for x in found if len(x) > 2)
+    ]
 
 
 def commit_ids(repository: Repository, names: Sequence[str]) -> list[str | None]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.expiry import Moment, Sighting
 from gitlease.core.frozen import dataclass
-from gitlease.core.instant import Instant
+from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import Damage, Ledger
 from gitlease.core.moves.audit import Illegal, Pusher
@@ -40,7 +40,11 @@ from gitlease.server.refs import ServerRefs
 from gitlease.settings.sources import Tasks
 from gitlease.store.tree import LEASE_FOLDERS, GitRecords, read_ledger
 
+if TYPE_CHECKING:
+    from gitlease.guard.commit_facts import CommitFacts, CommitReader
+
 MAX_COMMITS = 10_000
+SKEW = 60 * MS  # what the clocks of committers may differ from the server's
 MOVES_JUDGED = 500  # refs that were there before, of one push
 COMMITS_AT_ONCE = 200
 LEASES_AT_ONCE = 1_000
@@ -68,7 +72,8 @@ class WorkGuard:
 
     A commit that no ref has yet counts as the pusher's, whatever it says. One that another branch
     has counts where it lands, for what it changes there, unless its holder made it under the
-    present lease (``names_grant``).
+    present lease: it names its token, and its date is not from before. Tokens can be guessed, so
+    no fresh commit may name one that was not given yet.
 
     ``warnings`` name the records that could not be judged.
     """
@@ -100,6 +105,10 @@ class WorkGuard:
 
     def check(self, moves: Sequence[RefMove]) -> list[GuardFinding]:
         """Find what the work of these moves touches. Raises Illegal for more than can be judged."""
+        try:
+            new = self._new(moves)
+        except Invalid as error:
+            raise _unjudged(error.message) from None
         records = [cast(GitRecords, ledger.records) for _, ledger in self._ledgers]
         if not any(x.entries(top) for x in records for top in LEASE_FOLDERS):
             return []
@@ -107,7 +116,7 @@ class WorkGuard:
         if len(again) > MOVES_JUDGED:
             raise _unjudged(f"more than {MOVES_JUDGED} refs cannot be judged")
         try:
-            commits, landing = self._commits(moves, again)
+            commits, landing = self._commits(new, moves, again)
             groups = [_Group(commits), *self._by_grants(landing)]
         except Invalid as error:
             raise _unjudged(error.message) from None
@@ -117,14 +126,36 @@ class WorkGuard:
                     self._judge_commits(self._group.commits[start : start + COMMITS_AT_ONCE])
         return list((self._warned | self._blocking).values())
 
+    def _new(self, moves: Sequence[RefMove]) -> list[str]:
+        """The commits that no ref has yet. Raises Illegal if one names a token too early."""
+        tips = [move.new for move in moves if move.new]
+        most, repository = MAX_COMMITS + 1, self._repository
+        new = rev_range(repository, tips, others=["--all"], most=most, strict=True)
+        since = self._moment.now.wall_ms - 2 * SKEW
+        fresh = [x.id for x in new if x.recorded * MS > since]
+        given = {layer: ledger.header.token for layer, ledger in self._ledgers}
+        for one in self._reader().people(fresh):
+            early = next((x for x in one.named if x.token > given.get(x.layer, x.token)), None)
+            if early is not None:
+                raise Illegal(
+                    "token",
+                    f"{one.id[:10]} names token {early.token} of {early.resource}, which was not "
+                    "given yet",
+                    hints=("take that line out of its message: git commit --amend",),
+                )
+        return [x.id for x in new]
+
+    def _reader(self) -> CommitReader:
+        from gitlease.guard.commit_facts import CommitReader
+
+        return CommitReader(self._repository, self._parsers[0][0])
+
     def _commits(
-        self, moves: Sequence[RefMove], again: Sequence[RefMove]
+        self, new: Sequence[str], moves: Sequence[RefMove], again: Sequence[RefMove]
     ) -> tuple[list[str], list[_Group]]:
         # New ones and lost ones; and those of other branches, for each where they land now.
         most, repository = MAX_COMMITS + 1, self._repository
-        tips = [move.new for move in moves if move.new]
-        new = rev_range(repository, tips, others=["--all"], most=most, strict=True)
-        commits = dict.fromkeys(commit.id for commit in new)
+        commits = dict.fromkeys(new)
         head = ask_line(repository, "rev-parse", "-q", "--verify", "HEAD^{commit}") if again else ""
         landing: list[_Group] = []
         several = 0
@@ -147,18 +178,32 @@ class WorkGuard:
         # Commits that name the same grants together, since git is asked for each group.
         if not landing:
             return []
-        from gitlease.guard.commit_facts import CommitReader
-
-        reader = CommitReader(self._repository, self._parsers[0][0])
-        layers = {layer for layer, _ in self._ledgers}
+        reader, layers = self._reader(), {layer for layer, _ in self._ledgers}
         groups: dict[tuple[int, frozenset[Named]], list[str]] = {}
         for number, group in enumerate(landing):
             for one in reader.people(group.commits):
-                grants = frozenset(x for x in one.named if x.layer in layers)
+                named = (x for x in one.named if x.layer in layers)
+                grants = frozenset(x for x in named if self._is_since(x, one))
                 if len(groups) >= GROUPS and (number, grants) not in groups:
                     grants = frozenset()
                 groups.setdefault((number, grants), []).append(one.id)
         return [_Group(ids, landing[n].paths, grants) for (n, grants), ids in groups.items()]
+
+    def _is_since(self, named: Named, commit: CommitFacts) -> bool:
+        """Whether a commit is not from before the live lease whose token it names."""
+        try:
+            resource = parse_resource(named.resource)
+            leases = [
+                lease
+                for layer, ledger in self._ledgers
+                if layer == named.layer
+                for lease in ledger.leases_of(resource)
+                if lease.token == named.token
+            ]
+        except GitleaseError:
+            return False
+        recorded = commit.recorded or 0
+        return any(recorded > lease.claimed_at - SKEW for lease in leases)
 
     def _judge_commits(self, commits: Sequence[str]) -> None:
         try:

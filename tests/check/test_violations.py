@@ -248,6 +248,11 @@ def test_a_lease_that_stands_is_held_now() -> None:
         ({"named": (Named("F001", "f001", LEASE.token - 1),)}, "", [("held-unproven", "warning")]),
         ({"emails": (JO.holder, KIM.holder)}, "", [("held-unproven", "warning")]),
         ({"only_tasks": True}, JO.holder, []),
+        (
+            {"named": (Named("F001", "f001", LEASE.token),), "recorded": at(-99).wall_ms},
+            "",
+            [("held-unproven", "warning")],
+        ),
     ],
 )
 def test_address_alone_proves_no_holder_of_a_live_lease(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -138,6 +139,22 @@ def test_what_was_made_under_the_present_lease_is_landed_by_anybody(jo: User, ki
     jo.claim("src/api/")
     jo.git("fetch", "-q")
     held(push(kim, "-f", "HEAD~2:main"), "src/api/login.py")
+
+
+def test_token_that_was_guessed_before_its_grant_lands_nothing(jo: User, kim: User) -> None:
+    """S7: a token is the next number, and anybody may write a trailer and a date."""
+    lands(push(kim, "HEAD:other"))
+    jo.claim("docs/")
+    name = "work\n\nGitlease: src/api token={}"
+    kim.saves("src/api/login.py", message=name.format(2))
+    refused = push(kim, "HEAD:staged")
+    assert refused.returncode == 1
+    assert "token 2 of src/api, which was not given yet" in refused.stderr
+    before = {"GIT_COMMITTER_DATE": f"@{int(time.time()) - 600} +0000"}
+    kim.git("commit", "-q", "--amend", "--no-edit", env=before)
+    lands(push(kim, "HEAD:staged"))
+    assert jo.claim("src/api/").token == 2
+    held(push(kim, "HEAD:main"), "src/api/login.py")
 
 
 @pytest.mark.parametrize("how", ["-f", "-d"])
