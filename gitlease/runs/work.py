@@ -288,6 +288,8 @@ class PoolTaker:
                 left += 1
             else:  # its edge, or the margin of time, still keeps the task
                 why = f"the lease of {view.holder} has expired, and nobody works on it"
+                if view.free_at is not None:
+                    why += f"; others may take it from {view.free_at:%H:%M:%SZ} on"
                 self.stranded[name] = why
                 self._warn_once(f"{name} is stranded: {why}")
         return left
