@@ -138,7 +138,10 @@ def held_elsewhere(view: LeaseView, now: datetime) -> str:
     place = f", on {view.host}" if view.host else ""
     since = sentences.clock_time(view.claimed_at, now)
     if view.state == "active":
-        return f"held by your other session {view.session}{place}, since {since}"
+        from gitlease.runs.registry import has_ended
+
+        ended = ": its process has ended" if has_ended(view) else ""
+        return f"held by your other session {view.session}{place}, since {since}{ended}"
     return f"lapsed, but your other session {view.session}{place} still runs, since {since}"
 
 
