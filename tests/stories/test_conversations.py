@@ -210,7 +210,10 @@ def play(desk: Desk, script: str, **env: str) -> list[Any]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_a_tool_server_follows_the_conversation_of_its_host(desk: Desk) -> None:
+@pytest.mark.parametrize("env", [{"CLAUDE_CODE_SESSION_ID": OLD}, {}], ids=["told", "not told"])
+def test_a_tool_server_follows_the_conversation_of_its_host(
+    desk: Desk, env: dict[str, str]
+) -> None:
     script = f"""
 hook("session-start", "{OLD}", source="startup")
 server = Server()
@@ -218,12 +221,13 @@ print(json.dumps(server.claim("one")))
 hook("session-end", "{OLD}", reason="clear")
 hook("session-start", "{NEW}", source="clear")
 print(json.dumps(server.claim("two")))
+print(json.dumps(server.keeps("one")))
 hook("session-end", "{NEW}", reason="resume")
 hook("session-start", "{OTHER}", source="resume")
 print(json.dumps(server.claim("three")))
 """
-    first, *rest = play(desk, script, CLAUDE_CODE_SESSION_ID=OLD)
-    assert [first, *rest] == ["claude:11111111", "claude:11111111", "claude:33333333"]
+    first, *rest = play(desk, script, **env)
+    assert [first, *rest] == ["claude:11111111", "claude:11111111", KEPT, "claude:33333333"]
 
 
 def test_a_tool_server_that_is_told_no_session_joins_the_only_one_of_its_host(desk: Desk) -> None:
