@@ -196,7 +196,10 @@ def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, momen
     blocking = [(x, how) for x, how in in_the_way if not yields(how, op)]
     held = [(x, how) for x, how in blocking if how is not Relation.COMPLETED]
     if held:
-        what = _through_paths(op, held[0][0])
+        first = held[0][0]
+        what = _through_paths(op, first)
+        if op.expect_holder is not None and not same_person(first.holder, op.expect_holder):
+            what = f"expected {op.expect_holder}, but {what or op.resource}"
         error = held_error(op.resource, op.scope, held, policy, moment, what=what)
         edges = [x for x, how in held if how in ASSIGNED]
         error.hints = _until(edges, policy) if edges else ()

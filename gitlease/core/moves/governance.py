@@ -38,7 +38,8 @@ def revoke(ledger: Ledger, op: Revoke, moment: Moment) -> tuple[Ledger, Outcome]
     ]
     others = [(x, how) for x, how in stood if expected and not same_person(x.holder, expected)]
     if others:
-        raise held_error(op.resource, op.scope, others, ledger.header.policy, moment)
+        what = f"expected {expected}, but {op.resource}"
+        raise held_error(op.resource, op.scope, others, ledger.header.policy, moment, what=what)
     found = [x for x, _ in stood]
     state = ledger
     for lease in found:
