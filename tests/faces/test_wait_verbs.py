@@ -237,6 +237,14 @@ def test_watch_tells_a_lapse_at_its_time(desks: tuple[Desk, Desk]) -> None:
     ]
 
 
+def test_watch_calls_a_claim_after_a_lapse_no_takeover(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001", "--ttl", "1m")
+    later(bob, 150, "claim", "F001")
+    ran = bob.ok("watch", "--timeout", "5m")
+    assert ran.out.splitlines()[-1].startswith("12:02:30Z claimed, after a lapse, F001 by bob@")
+
+
 def test_watch_goes_on_when_the_remote_is_away_and_says_so_once(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     ada.ok("claim", "F001")
