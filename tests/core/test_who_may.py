@@ -499,7 +499,7 @@ def test_a_takeover_takes_only_from_whom_it_expects() -> None:
         with pytest.raises(LeaseHeld, match=f"is assigned to {JO.holder}"):
             apply(ledger, [other], moment(LAPSED))
     wrong = claim(KIM, **taking, expect_holder="lee@example.com")
-    with pytest.raises(LeaseHeld, match="expected lee@example.com, but"):
+    with pytest.raises(LeaseHeld, match=r"expected lee@example\.com, but"):
         apply(ledger, [wrong], moment(LIVE))
     with pytest.raises(UsageError):
         apply(ledger, [claim(KIM, expect_holder=JO.holder)], moment(LAPSED))
@@ -605,7 +605,7 @@ def test_revoking_needs_a_reason_and_the_expected_holder() -> None:
     ledger, _ = step(holding(lease()), set_policy(KIM, admins=KIM.holder), when=moment())
     with pytest.raises(UsageError):
         apply(ledger, [revoke(KIM, reason=" ")], moment(LIVE))
-    with pytest.raises(LeaseHeld, match="expected lee@example.com, but"):
+    with pytest.raises(LeaseHeld, match=r"expected lee@example\.com, but"):
         apply(ledger, [revoke(KIM, expect_holder="lee@example.com")], moment(LIVE))
     _, outcome = step(ledger, revoke(KIM, expect_holder="JO@example.com"), when=moment(LIVE))
     assert [x.holder for x in outcome.leases] == [JO.holder]
