@@ -283,6 +283,15 @@ def test_a_folder_of_hooks_gets_one_more(host: Host, forge: Forge) -> None:
     assert in_folder(host) == before
 
 
+def test_what_runs_after_ours_is_named(host: Host) -> None:
+    existing(host, GITEA, mode=0o755)
+    existing(host, MINE, "pre-receive.d/aaa", 0o755)
+    later = {existing(host, MINE, x, 0o755) for x in ("pre-receive.d/zzz-last", "update")}
+    answer = server(host, "install", "--identity", "GL_USER", "origin.git")
+    named = {x.split(" runs after it")[0] for x in answer["warnings"] if " runs after it" in x}
+    assert named == {str(x) for x in later}
+
+
 def test_a_repository_of_gitlabs_keeps_it_with_its_own_hooks(host: Host) -> None:
     (host.bare / "custom_hooks").mkdir()
     answer = server(host, "install", "--identity", "GL_USERNAME", "origin.git")

@@ -138,7 +138,23 @@ def install_server(
         _drop_old_part(place, changes)
     except OSError as error:
         raise Invalid(f"{place.hook} cannot be written: {error.strerror}") from None
-    return ServerDone(find_server_place(repository), tuple(changes), tuple(notes))
+    place = find_server_place(repository)
+    notes += [
+        f"{hook} runs after it: while that works, a lease may be granted that the push ignores"
+        for hook in _run_later(
+            place, hooks_folder(repository.common_dir, f"--git-dir={repository.common_dir}")
+        )
+    ]
+    return ServerDone(place, tuple(changes), tuple(notes))
+
+
+def _run_later(place: ServerPlace, folder: str) -> list[str]:
+    # git asks these once pre-receive has agreed, and a folder's hooks are called by name.
+    files = [os.path.join(folder, name) for name in ("update", "reference-transaction")]
+    if place.form is HookForm.PART:
+        parts = os.path.dirname(place.hook)
+        files += [os.path.join(parts, x) for x in sorted(os.listdir(parts)) if x > PART]
+    return [x for x in files if os.path.isfile(x) and os.access(x, os.X_OK)]
 
 
 def check_identity(
