@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE, parse_resource
+
+if TYPE_CHECKING:
+    from gitlease.core.lease import Lease
 
 LONGEST = 2_000  # characters of one trailer: a path has less
 
@@ -67,6 +71,19 @@ def read_lines(lines: Iterable[str]) -> list[Named]:
     """The grants that the trailers among the lines of a message name."""
     values = (line.removeprefix(_NAME) for line in lines if line.startswith(_NAME))
     return [named for value in values if (named := read_trailer(value)) is not None]
+
+
+def _one_word(text: str) -> str:
+    plain = not any(letter.isspace() or letter in '"\\' for letter in text)
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def trailer(lease: Lease, layer: str) -> str:
+    """``F001 token=42``, with the scope and the layer if they are not the default ones."""
+    words = [lease.resource.text, f"token={lease.token}"]
+    words += [] if lease.scope == WHOLE else [f"scope={_one_word(lease.scope)}"]
+    words += [] if layer == GLOBAL_LAYER else [f"layer={layer}"]
+    return " ".join(words)
 
 
 def _plain(word: str) -> str:

@@ -67,6 +67,7 @@ class Planned:
     outdated: tuple[str, ...] = ()
     edit: EdgeEdit = field(default_factory=EdgeEdit)
     message: str = ""
+    trailer: str = ""
     away: Task | None = None
     branch: str = ""
 
@@ -85,7 +86,8 @@ class Planned:
     def change(self) -> TaskChange | None:
         if self.task is None:
             return None
-        return TaskChange(self.task.resource, self.task.file, self.edit, self.message)
+        task = self.task
+        return TaskChange(task.resource, task.file, self.edit, self.message, self.trailer)
 
 
 def changes_of(planned: Iterable[Planned]) -> list[TaskChange]:

@@ -174,7 +174,7 @@ def matched(
 
 
 def decided(
-    planned: Planned, op: Operation, outcome: Outcome, ledger: Ledger, people: People
+    planned: Planned, op: Operation, outcome: Outcome, ledger: Ledger, people: People, layer: str
 ) -> Planned:
     """The plan adjusted to the ledger's decision: whose edges go, and whether the caller's does."""
     edit = planned.edit
@@ -184,7 +184,13 @@ def decided(
         # Edges of others that stay although the caller holds the lease: then none is added.
         add = None if outcome.assigned else edit.add
         gone = (*outcome.unassigned, *planned.outdated)
-        return replace(planned, edit=replace(edit, remove=gone, add=add))
+        planned = replace(planned, edit=replace(edit, remove=gone, add=add))
+        if planned.task is None:
+            return planned
+        from gitlease.core.trailers import trailer
+
+        mine = (trailer(x, layer) for x in outcome.leases if x.resource == planned.resource)
+        return replace(planned, trailer=next(mine, ""))
     leases = ledger.leases_of(planned.resource) if planned.task else []
     if any(x.state is State.ACTIVE and x.edge and x.same_holder(op.actor) for x in leases):
         return replace(planned, edit=EdgeEdit())  # another scope is held: still one's work

@@ -331,12 +331,14 @@ class TaskList:
 
 @dataclass(frozen=True, slots=True)
 class TaskChange:
-    """One task file to be edited; ``message`` is the subject of the commit that records it."""
+    """One task file to be edited; ``message`` is the subject of the commit that records it, and
+    ``trailer`` names the lease that it was claimed with, if any."""
 
     resource: Resource
     file: str
     edit: EdgeEdit
     message: str
+    trailer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

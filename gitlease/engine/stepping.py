@@ -99,7 +99,7 @@ def change_with_edges(
         raise
     outcomes = {o.operation: o for o in step.applied.outcomes}
     final = [
-        decided(one, op, outcomes[op.id], step.applied.ledger, edges.rules.people)
+        decided(one, op, outcomes[op.id], step.applied.ledger, edges.rules.people, session.layer)
         for op, one in matched(operations, planned, outcomes)
     ]
     written, unwritten = intents.fulfil(intent, final, commit=record)

@@ -6,7 +6,6 @@ gitlease's own faults never block anybody's work: whatever cannot be found out i
 from __future__ import annotations
 
 import contextlib
-import json
 import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -14,8 +13,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import Denied, GitleaseError, LeaseHeld, TooMuch
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.holder import person_key
-from gitlease.core.lease import Lease
-from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE
+from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import LeaseView
 from gitlease.guard.findings import GuardReport
 from gitlease.guard.ports import StagedChange, Started
@@ -124,6 +122,8 @@ class Hooks:
 
         ``amended`` is None if git does not say whether a commit is being replaced.
         """
+        from gitlease.core.trailers import trailer
+
         held = [trailer(x, layer) for layer, x in self._guard.held(parents=True) if not x.parked]
         if not held:
             return ()
@@ -220,16 +220,3 @@ def _is_handed_over(started: Started, service: LedgerSession) -> bool:
 
 def _is_own_run(found: GuardFinding, service: LedgerSession) -> bool:
     return found.severity is Severity.WARN and found.lease.same_holder(service.actor)
-
-
-def _one_word(text: str) -> str:
-    plain = not any(letter.isspace() or letter in '"\\' for letter in text)
-    return text if plain else json.dumps(text, ensure_ascii=False)
-
-
-def trailer(lease: Lease, layer: str) -> str:
-    """``F001 token=42``, with the scope and the layer if they are not the default ones."""
-    words = [lease.resource.text, f"token={lease.token}"]
-    words += [] if lease.scope == WHOLE else [f"scope={_one_word(lease.scope)}"]
-    words += [] if layer == GLOBAL_LAYER else [f"layer={layer}"]
-    return " ".join(words)

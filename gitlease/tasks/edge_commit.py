@@ -16,6 +16,7 @@ from gitlease.core.frozen import dataclass, field, replace
 from gitlease.engine.ports import TaskChange
 from gitlease.git.files import Unreadable
 from gitlease.git.local_lock import exclusive
+from gitlease.git.message import KEY
 from gitlease.git.objects import BLOB, BatchObjects
 from gitlease.git.query import reason_of
 from gitlease.git.repository import TIMEOUT, Repository
@@ -175,9 +176,11 @@ def _edited_and_made(
 
 def _subject_and_message(changes: Sequence[TaskChange]) -> tuple[str, str]:
     lines = list(dict.fromkeys(" ".join(change.message.split()) for change in changes))
+    trailers = [f"{KEY.decode()}: {x}" for x in dict.fromkeys(c.trailer for c in changes) if x]
+    end = "".join(f"\n{line}" for line in ["", *trailers]) if trailers else ""
     if len(lines) < 2:
-        return "".join(lines), "".join(lines)
+        return "".join(lines), "".join(lines) + end
     words = {line.partition(" ")[0] for line in lines}
     count = len({change.resource for change in changes})
     subject = f"{words.pop() if len(words) == 1 else 'update'} {count} task{'s' * (count > 1)}"
-    return subject, "\n".join([subject, "", *(f"- {line}" for line in lines)])
+    return subject, "\n".join([subject, "", *(f"- {line}" for line in lines)]) + end

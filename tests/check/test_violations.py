@@ -25,9 +25,8 @@ from gitlease.core.lease import Lease, State
 from gitlease.core.outcome import Event
 from gitlease.core.persons import Addresses
 from gitlease.core.policy import DEFAULT_POLICY
-from gitlease.core.trailers import Authorship, Named, read_trailer
+from gitlease.core.trailers import Authorship, Named, read_trailer, trailer
 from gitlease.guard.commit_facts import CommitFacts
-from gitlease.guard.hook_decisions import trailer
 from gitlease.guard.rules import Touched
 from gitlease.store.history_reader import HistoryStep, LedgerHistory
 

@@ -172,6 +172,8 @@ def test_the_commit_of_an_edge_leaves_what_is_staged_and_unstaged(story: Story) 
     before = git(story.one, "status", "--porcelain")
     answer = LeaseService(story.at(story.one).ledger).start(F001, ClaimOptions(commit=True))
     assert answer.written[0].commit == git(story.one, "rev-parse", "HEAD")
+    named = git(story.one, "show", "-s", "--format=%(trailers:key=Gitlease,valueonly)")
+    assert named.strip() == f"F001 token={answer.leases[0].token}"
     assert git(story.one, "status", "--porcelain") == before
     changed = git(story.one, "show", "--format=", "--numstat", "HEAD")
     assert changed == "2\t2\ttasks/F001.md"
