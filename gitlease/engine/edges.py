@@ -283,12 +283,15 @@ class Edges:
         known = self._known([resource], always=True)
         if (task := known.task(resource)) is not None:
             return task
-        if elsewhere := self._elsewhere(resource, None):
-            ref, task = elsewhere[0]
+        if (task := self.away(resource)) is not None:
             if away:
                 return task
-            raise _not_here(task, place_of(ref))
+            raise _not_here(task, place_of(task.ref or ""))
         raise self.on_a_branch(resource) or known.unknown(resource)
+
+    def away(self, resource: Resource) -> Task | None:
+        """A task that the work tree lacks, as the index, HEAD or the default branch has it."""
+        return next((task for _, task in self._elsewhere(resource, None)), None)
 
     def on_a_branch(self, resource: Resource) -> NotFound | None:
         """The refusal of a task that only some other branch has: it is no name of its own."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.core.frozen import replace
 from gitlease.core.lease import State
 from gitlease.core.ledger import Note
 from gitlease.core.moves.operations import Bind, Claim, Operation, Pick
+from gitlease.core.outcome import Outcome
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import Answer, joined, overall
 from gitlease.engine.edges import Planned, says_so
@@ -104,13 +105,26 @@ def change_with_edges(
     ]
     written, unwritten = intents.fulfil(intent, final, commit=record)
     answer = _answer(session, step, operations, said + unwritten)
+    word = edge_word(final, written)
+    places = _edge_in(session, step, final, word)
     return replace(
         answer,
-        edge=(word := edge_word(final, written)),
-        edge_in=_edge_in(session, step, final, word),
+        edge=_edge_of_record(outcomes.values(), places) if word == "none" else word,
+        edge_in=places,
         written=written,
         warnings=answer.warnings + left_to_others(final, outcomes.values()),
     )
+
+
+def _edge_of_record(outcomes: Iterable[Outcome], places: Sequence[str]) -> str:
+    """The outcome for an edge that no file of this work tree has."""
+    own = [o for o in outcomes if any(x.edge for x in o.leases)]
+    changed = [o for o in own if o.changed]
+    if not places:
+        return "removed" if changed else "none"
+    if not own:
+        return "none"
+    return "added" if any(o.status in ("claimed", "taken_over") for o in changed) else "kept"
 
 
 def _edge_in(

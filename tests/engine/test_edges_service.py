@@ -229,7 +229,7 @@ def test_ones_own_lease_leaves_another_name_in_this_clones_file_alone(world: Wor
     world.of(JO).claim([F001])
     files = world.files[JO.holder] = MemoryTasks.of(task("F001", KIM.holder))
     answer = world.of(JO).claim([F001])
-    assert (answer.status, answer.edge) == ("renewed", "none")
+    assert (answer.status, answer.edge, answer.edge_in) == ("renewed", "kept", ("record",))
     assert "tasks/F001.md is assigned to kim@example.com, and stays so" in answer.warnings
     assert files["F001"].assigned == (KIM.holder,)
 

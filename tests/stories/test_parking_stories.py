@@ -97,7 +97,7 @@ def test_what_nobody_resumes_lapses(path_remote: Remote, clones: Clones) -> None
     assert door(two, clock=clock).claim("src/api/").holder == "w2@example.com"
     told = door(one, clock=clock, session="a")
     told.list()
-    assert "taken over" in " ".join(told.warnings)
+    assert "after your lease lapsed" in " ".join(told.warnings)
 
 
 def test_a_run_that_ran_out_is_not_revived_by_parking_it(

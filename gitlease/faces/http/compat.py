@@ -17,7 +17,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from gitlease.core.edge import Task
-from gitlease.core.errors import LeaseHeld, NotFound, NotHolder, UsageError, check_text
+from gitlease.core.errors import (
+    GitleaseError,
+    LeaseHeld,
+    NotFound,
+    NotHolder,
+    UsageError,
+    check_text,
+)
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor, Lease, State, same_person
@@ -29,6 +36,7 @@ from gitlease.engine.edges import Planned, find_task
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.reading import is_in_ledger
+from gitlease.faces import wire
 from gitlease.faces.http.fields import own_words
 from gitlease.faces.http.request_handler import MAX_SESSION, Failure, RequestHandler, body_of
 from gitlease.gateway.gateway import Gateway
@@ -93,7 +101,8 @@ class CompatRequest:
         not require tasks. Raises NotFound for others.
         """
         session = self.session()
-        task = find_task(session.edges.files.read(), resource, lenient=True)
+        edges = session.edges
+        task = find_task(edges.files.read(), resource, lenient=True) or edges.away(resource)
         if task is not None or given or not session.edges.is_unknown(Planned(resource=resource)):
             return task
         known = is_in_ledger(session.known_look(), resource)
@@ -136,6 +145,14 @@ def claim_named(
             expect_holder=assignee,
         ),
     )
+
+
+def blocks_until(error: GitleaseError) -> str:
+    """Until when an expired lease still blocks, for the end of a message; else an empty text."""
+    view = error.lease
+    if view is None or view.state != State.EXPIRED.value or view.lapses_at is None or error.by_edge:
+        return ""
+    return f", has expired, and blocks others until {wire.seconds(view.lapses_at, round_up=True)}"
 
 
 def warnings_in(answer: Answer) -> dict[str, Any]:

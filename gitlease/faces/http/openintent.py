@@ -49,6 +49,7 @@ from gitlease.faces.http.access import Refused
 from gitlease.faces.http.compat import (
     CompatAnswer,
     CompatRequest,
+    blocks_until,
     claim_named,
     compat_routes,
     warnings_in,
@@ -155,7 +156,7 @@ def get_intent(asked: CompatRequest) -> CompatAnswer:
 def list_intents(asked: CompatRequest) -> CompatAnswer:
     """The tasks; other names are not listed."""
     wanted, start = asked.query.get("status"), asked.number("offset", 0)
-    tasks = _session(asked).edges.files.read().tasks
+    tasks = _session(asked).edges.everywhere().tasks
     found = [_intent(x.resource, x) for x in tasks]
     found = [x for x in found if wanted in (None, x["status"])]
     return 200, {"intents": found[start : start + asked.number("limit", 100)]}
@@ -253,7 +254,7 @@ def refused(error: Failure) -> Response:
     status = http_of(error.code)
     if isinstance(error, LeaseHeld | NotHolder | LeaseLost):
         status, view = 409, error.lease
-        body["message"] = f"the lease was refused: {own_words(error.message)}"
+        body["message"] = f"the lease was refused: {own_words(error.message)}{blocks_until(error)}"
         if view is not None and view.state == State.ACTIVE.value:
             body["existing_lease"] = lease(view)
     elif isinstance(error, Rollback):

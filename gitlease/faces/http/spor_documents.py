@@ -20,7 +20,7 @@ from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.engine.reading import read_leases
 from gitlease.faces.codes import http_of
 from gitlease.faces.http.access import Refused
-from gitlease.faces.http.compat import CompatAnswer, CompatRequest
+from gitlease.faces.http.compat import CompatAnswer, CompatRequest, blocks_until
 from gitlease.faces.http.fields import own_hints, own_words
 from gitlease.faces.http.request_handler import Failure
 
@@ -193,7 +193,7 @@ def error_of(error: Failure) -> dict[str, Any]:
 def message_of(error: GitleaseError) -> str:
     view = error.lease
     if view is None or not isinstance(error, LeaseHeld | NotHolder) or view.state != "active":
-        return own_words(error.message)
+        return own_words(error.message) + blocks_until(error)
     return f"{own_words(error.message)} until {rfc3339_ms(_ms(view.expires_at))}"
 
 

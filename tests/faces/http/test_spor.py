@@ -16,6 +16,7 @@ import pytest
 from support.clock import ManualClock
 from support.fences import clean_env
 from support.gateway import Served
+from support.repos import commit_file, git
 from support.running import Desk
 
 from gitlease.faces.http.request_handler import MOST_BYTES
@@ -167,7 +168,10 @@ def test_a_lapsed_task_that_is_asked_for_by_name_is_taken_over(
     jo: httpx.Client, kim: httpx.Client, manual_clock: ManualClock
 ) -> None:
     do(jo, "claim")
-    manual_clock.advance(1_000)
+    manual_clock.advance(910)
+    error = refused(do(kim, "claim"), 409, "conflict")["error"]
+    assert "has expired, and blocks others until" in error["message"]
+    manual_clock.advance(90)
     answer = do(kim, "claim")
     assert leased(answer, "taken_over")["by"] == KIM
     assert answer.json()["taken_over_from"] == JO
@@ -540,3 +544,17 @@ def test_what_is_no_node_of_several_is_a_client_error(jo: httpx.Client, verb: st
     for ids in cases:
         answer = jo.post(f"/v1/queue/{verb}", content=json.dumps({"ids": ids}))
         assert answer.status_code in (400, 422), (ids, answer.text)
+
+
+def test_a_task_that_only_the_fetched_main_has_is_a_node(jo: httpx.Client, project: Served) -> None:
+    ahead = project.folder
+    commit_file(ahead, "tasks/new.md", "---\nid: task-new\ntitle: New\nstatus: done\n---\n")
+    git(ahead, "push", "-q", "origin", "HEAD:main")
+    git(ahead, "fetch", "-q", "origin")
+    git(ahead, "reset", "-q", "--hard", "HEAD~1")
+    node = jo.get("/v1/nodes/task-new").json()
+    assert (node["frontmatter"]["title"], node["inert"]) == ("New", True)
+    intent = jo.get("/api/v1/intents/task-new").json()
+    assert (intent["title"], intent["status"]) == ("New", "completed")
+    assert "task-new" in [x["id"] for x in jo.get("/api/v1/intents").json()["intents"]]
+    assert jo.post("/v1/nodes/task-new/claim", json={}).status_code == 409

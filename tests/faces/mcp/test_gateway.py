@@ -17,7 +17,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from support.gateway import Served, serving
 from support.remotes import Remote
-from support.repos import git
+from support.repos import commit_file, git
 from support.running import LONG, until
 from support.tools import ERAS, Era, ToolClient, over_http
 
@@ -297,3 +297,14 @@ def test_a_gateway_without_the_package_says_so(
         assert said.status_code == 501
         assert "the package mcp is not installed" in said.json()["detail"]
         assert served.ask("jo", "GET", "/v1/leases").status_code == 200
+
+
+def test_an_assignment_in_the_record_is_an_edge(clone: Path) -> None:
+    commit_file(clone, "tasks/F001.md", "---\nid: F001\ntitle: rates\nstatus: todo\n---\n")
+    with serving(clone) as gate, over_http(gate.url, gate.secret("jo"), "legacy") as client:
+        edges = []
+        for tool in ("claim", "claim", "release", "release"):
+            document = client.document(tool, resources="F001")
+            edges.append((document["edge"], document["edge_in"]))
+    record = ["record"]
+    assert edges == [("added", record), ("kept", record), ("removed", []), ("none", [])]
