@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 THIRD = 3  # a lease is renewed when more than a third of its time is gone
+COMMIT_SKEW = 60_000  # milliseconds by which the clocks of committers may differ from others'
 
 
 class Severity(Enum):
@@ -91,7 +92,7 @@ class GuardFinding:
 
 @dataclass(frozen=True, slots=True)
 class PushedCommit:
-    """A commit of a push: the paths it touches, and the grants it names.
+    """A commit of a push: the paths it touches, the grants it names, and when it was committed.
 
     ``known``: the remote has it on some branch already.
     """
@@ -99,6 +100,7 @@ class PushedCommit:
     touched: tuple[Touched, ...]
     named: tuple[Named, ...] = ()
     known: bool = False
+    recorded: int | None = None
 
 
 def merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
@@ -194,7 +196,7 @@ def still_blocks(
 
     def is_own_work(commit: PushedCommit) -> bool:
         proven = commit.known or lease.same_holder(actor)
-        return proven and names_grant(commit.named, lease, layer)
+        return proven and names_grant(commit.named, commit.recorded, lease, layer)
 
     return any(
         not is_own_work(one)
@@ -203,13 +205,16 @@ def still_blocks(
     )
 
 
-def names_grant(named: Iterable[Named], lease: Lease, layer: str) -> bool:
+def names_grant(named: Iterable[Named], recorded: int | None, lease: Lease, layer: str) -> bool:
     """Whether the trailers of a commit name the present token of a lease.
 
+    A commit that was recorded before that was given (in milliseconds) guessed it.
     Of a commit that the remote has this shows who made it: the server's hook lets nobody but the
     holder bring a new commit over a live lease.
     """
     grant = (layer, lease.resource.key, lease.token)
+    if recorded is not None and recorded <= lease.claimed_at - COMMIT_SKEW:
+        return False
     return any((x.layer, x.key, x.token) == grant for x in named)
 
 

@@ -134,6 +134,7 @@ class HookWorktree:
                 else x.touched,
                 x.named,
                 known=x.id in there,
+                recorded=x.recorded,
             )
             for x in CommitReader(self._repository, self._tasks).read(bring)
         )

@@ -33,7 +33,14 @@ from gitlease.guard.changes_tasks import (
     task_status_changes,
     touched,
 )
-from gitlease.guard.rules import GuardFinding, Severity, Touched, Viewpoint, names_grant
+from gitlease.guard.rules import (
+    COMMIT_SKEW,
+    GuardFinding,
+    Severity,
+    Touched,
+    Viewpoint,
+    names_grant,
+)
 from gitlease.server.changes import changes_of
 from gitlease.server.lines import RefMove
 from gitlease.server.refs import ServerRefs
@@ -44,7 +51,6 @@ if TYPE_CHECKING:
     from gitlease.guard.commit_facts import CommitFacts, CommitReader
 
 MAX_COMMITS = 10_000
-SKEW = 60 * MS  # what the clocks of committers may differ from the server's
 MOVES_JUDGED = 500  # refs that were there before, of one push
 COMMITS_AT_ONCE = 200
 LEASES_AT_ONCE = 1_000
@@ -131,7 +137,7 @@ class WorkGuard:
         tips = [move.new for move in moves if move.new]
         most, repository = MAX_COMMITS + 1, self._repository
         new = rev_range(repository, tips, others=["--all"], most=most, strict=True)
-        since = self._moment.now.wall_ms - 2 * SKEW
+        since = self._moment.now.wall_ms - 2 * COMMIT_SKEW
         fresh = [x.id for x in new if x.recorded * MS > since]
         given = {layer: ledger.header.token for layer, ledger in self._ledgers}
         for one in self._reader().people(fresh):
@@ -203,7 +209,7 @@ class WorkGuard:
         except GitleaseError:
             return False
         recorded = commit.recorded or 0
-        return any(recorded > lease.claimed_at - SKEW for lease in leases)
+        return any(recorded > lease.claimed_at - COMMIT_SKEW for lease in leases)
 
     def _judge_commits(self, commits: Sequence[str]) -> None:
         try:
@@ -295,7 +301,7 @@ class WorkGuard:
             yield from (x for x in leases if not x.patterns and self._theirs(x))
 
     def _is_own(self, layer: str, lease: Lease) -> bool:
-        return names_grant(self._group.grants, lease, layer)
+        return names_grant(self._group.grants, None, lease, layer)
 
     def _theirs(self, lease: Lease) -> bool:
         mine = any(lease.same_holder(Actor(holder)) for holder in self._holders)

@@ -561,8 +561,11 @@ def test_what_was_made_under_the_lease_is_landed_by_anybody(
     assert trailer_of is not None
     world.tree.carries = (PushedCommit((LOGIN,), (trailer_of,), known=known),)
     assert world.hooks().pre_push((), "origin").blocked == stops
+    early = replace(world.tree.carries[0], recorded=1)
     world.tree.carries += (PushedCommit((LOGIN,), known=True),)
     assert world.hooks().pre_push((), "origin").blocked, "one of them is not"
+    world.tree.carries = (early,)
+    assert world.hooks().pre_push((), "origin").blocked, "it is from before the lease"
     world.tree.carries = ()
     assert not world.hooks().pre_push((), "origin").blocked, "all of it is there already"
     world.tree.push = PushedWork((LOGIN,), (LOGIN,))

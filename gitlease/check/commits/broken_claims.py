@@ -133,10 +133,9 @@ class BrokenClaims:
         named = (*commit.named, *commit.mentioned)
         if commit.only_tasks:
             return None  # such as the commits of assignments, which name no token
-        early = (commit.recorded or 0) <= tenure.lease.claimed_at - SKEW  # a token can be guessed
         if not self._blocks_now(tenure):
             return None
-        if not early and names_grant(named, tenure.lease, tenure.layer):
+        if names_grant(named, commit.recorded, tenure.lease, tenure.layer):
             return None
         landing = self._by.landing()
         if landing is not None and landing.isdisjoint(paths):
