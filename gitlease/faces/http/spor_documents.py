@@ -8,10 +8,10 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from gitlease.core.edge import Progress
+from gitlease.core.edge import Progress, same_name
 from gitlease.core.errors import GitleaseError, LeaseHeld, NotHolder, UsageError, shown
 from gitlease.core.instant import EPOCH, MS, rfc3339_ms
-from gitlease.core.lease import State, same_person
+from gitlease.core.lease import State
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, name_resource
 from gitlease.core.view import LeaseView
@@ -72,9 +72,18 @@ def get_queue(asked: CompatRequest) -> CompatAnswer:
     """The claimable tasks, best first; with ``assignee`` the tasks of that person."""
     reading = TaskQueue(asked.session(), list).queue()
     who, people = asked.query.get("assignee") or "", asked.gateway.rules.people
+
+    def is_theirs(name: str) -> bool:  # an email, or a name as task files have it
+        emails = people.holders_of(who)
+        return (
+            same_name(name, who)
+            or people.is_mine(who, name)
+            or any(people.is_mine(name, email) for email in emails)
+        )
+
     if not who:
         found = [(x.task.resource, x.task.title, x.lease) for x in reading.next_up]
-    elif who == "me" or same_person(who, asked.caller.email):
+    elif who == "me" or people.is_mine(who, asked.caller.email):
         found = [
             (name_resource(x.resource), x.task.title if x.task else "", x.lease)
             for x in reading.carried
@@ -86,8 +95,8 @@ def get_queue(asked: CompatRequest) -> CompatAnswer:
             for x in reading.entries
             if x.why_not is not WhyNot.DONE
             and (
-                any(people.is_mine(name, who) for name in x.task.everyone)
-                or (x.lease is not None and same_person(x.lease.holder, who))
+                any(map(is_theirs, x.task.everyone))
+                or (x.lease is not None and is_theirs(x.lease.holder))
             )
         ]
     views = reading.views

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from support.clock import ManualClock
 from support.fences import clean_env
-from support.gateway import Served
+from support.gateway import Served, serving
 from support.repos import commit_file, git
 from support.running import Desk
 
@@ -558,3 +558,15 @@ def test_a_task_that_only_the_fetched_main_has_is_a_node(jo: httpx.Client, proje
     assert (intent["title"], intent["status"]) == ("New", "completed")
     assert "task-new" in [x["id"] for x in jo.get("/api/v1/intents").json()["intents"]]
     assert jo.post("/v1/nodes/task-new/claim", json={}).status_code == 409
+
+
+@pytest.mark.parametrize("who", ["jo", "@jo", JO])
+def test_a_person_is_also_asked_for_by_the_name_in_task_files(clone: Path, who: str) -> None:
+    commit_file(clone, ".gitlease.yaml", f"people: {{{JO}: jo}}\n")
+    for name, assigned in (("one", "[jo]"), ("two", "[]"), ("old", "[jo]")):
+        status = "done" if name == "old" else "todo"
+        text = f"---\nid: task-{name}\nstatus: {status}\nassigned: {assigned}\n---\n"
+        commit_file(clone, f"tasks/{name}.md", text)
+    with serving(clone) as gate:
+        do(gate.caller("jo"), "claim", "task-two")
+        assert ids(gate.caller("kim"), who) == ["task-one", "task-two"]
