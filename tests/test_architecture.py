@@ -351,7 +351,7 @@ def test_what_needs_no_repository_asks_no_git(words: list[str]) -> None:
 
 def test_the_independent_check_loads_no_rule_of_the_product() -> None:
     loaded = loaded_by(
-        f"import sys; sys.path.append({str(ROOT / 'tests')!r}); import checker.checker"
+        f"import sys; sys.path.append({str(ROOT / 'tests')!r}); import ledger_checker.checker"
     )
     packages = {name.split(".")[1] for name in loaded if name.startswith("gitlease.")}
     assert packages == {"core", "git"}

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from checker.checker import verify
-from checker.state import JudgedStep
+from ledger_checker.checker import verify
+from ledger_checker.state import JudgedStep
 from support.ledgers import REF
 from support.remotes import Remote
 from support.repos import git

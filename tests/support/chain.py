@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from checker.checker import Verified, verify
-from checker.form import LeaseRecord, fold, person, resource_key
-from checker.state import BrokenRule, JudgedStep
+from ledger_checker.checker import Verified, verify
+from ledger_checker.form import LeaseRecord, fold, person, resource_key
+from ledger_checker.state import BrokenRule, JudgedStep
 
 from gitlease.git.repository import discover
 from gitlease.git.rev_range import commit_ids

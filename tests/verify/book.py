@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pygit2
-from checker.checker import Verified, verify
 from core.values import empty
+from ledger_checker.checker import Verified, verify
 
 from gitlease.core.expiry import Moment
 from gitlease.core.ledger import Ledger

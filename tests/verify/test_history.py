@@ -12,8 +12,6 @@ from typing import Any
 
 import pygit2
 import pytest
-from checker.checker import NoLedger, verify
-from checker.form import UnknownFormat
 from core.test_audit import PEOPLE, Eyes, Player
 from core.values import (
     JO,
@@ -30,6 +28,8 @@ from core.values import (
     renew,
     set_policy,
 )
+from ledger_checker.checker import NoLedger, verify
+from ledger_checker.form import UnknownFormat
 from support.forge import Forge
 from support.illegal import ILLEGAL, make_scene
 from support.repos import git

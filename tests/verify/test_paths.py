@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from checker.paths import any_overlap, overlap
+from ledger_checker.paths import any_overlap, overlap
 
 from gitlease.core.resources import pattern
 

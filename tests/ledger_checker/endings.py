@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from checker.commit import NamedOperation
-from checker.form import LeaseRecord, fold, own_pattern, person
-from checker.paths import any_overlap
-from checker.sessions import may_speak, stood_before
-from checker.state import MS, JudgedStep, about, scopes_meet
+from ledger_checker.commit import NamedOperation
+from ledger_checker.form import LeaseRecord, fold, own_pattern, person
+from ledger_checker.paths import any_overlap
+from ledger_checker.sessions import may_speak, stood_before
+from ledger_checker.state import MS, JudgedStep, about, scopes_meet
 
 # Objections to an operation that would explain an end, the most specific first.
 _ORDER = ("lapse", "takeover", "reopen", "holder", "unexplained")

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
-from checker.form import fold
+from ledger_checker.form import fold
 
 Ranges = tuple[tuple[int, int], ...]  # of character codes, both ends included, ascending
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checker.commit import NamedOperation
-from checker.form import LeaseRecord, fold, resource_key
-from checker.state import JudgedStep
+from ledger_checker.commit import NamedOperation
+from ledger_checker.form import LeaseRecord, fold, resource_key
+from ledger_checker.state import JudgedStep
 
 REBINDS = ("Bind", "Unbind", "RunOut")  # they renew nothing, so their records are known exactly
 _NAMES_GRANTS = ("EndSession", "Unbind", "RunOut")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from checker.commit import NamedOperation
-from checker.endings import ended_by
-from checker.form import LeaseRecord, fold
-from checker.sessions import stood_before
-from checker.state import MS, JudgedStep, LeaseTable, about
+from ledger_checker.commit import NamedOperation
+from ledger_checker.endings import ended_by
+from ledger_checker.form import LeaseRecord, fold
+from ledger_checker.sessions import stood_before
+from ledger_checker.state import MS, JudgedStep, LeaseTable, about
 
 
 def check_grant(step: JudgedStep, old: LeaseRecord | None, new: LeaseRecord) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checker.endings import taken_from
-from checker.form import (
+from ledger_checker.endings import taken_from
+from ledger_checker.form import (
     BadForm,
     LeaseRecord,
     fields_of,
@@ -16,8 +16,8 @@ from checker.form import (
     record_name,
     resource_key,
 )
-from checker.state import JudgedStep, about
-from checker.tree_reader import FileChange
+from ledger_checker.state import JudgedStep, about
+from ledger_checker.tree_reader import FileChange
 
 KEPT = {"notes": 20, "notices": 50}  # beyond so many the oldest are dropped
 MAX_FILES = 200  # of notices of one step, well below the most that it writes

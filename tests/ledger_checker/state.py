@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from checker.commit import OUTCOMES, DeclaredStep, NamedOperation, StepCommit
-from checker.form import (
+from ledger_checker.commit import OUTCOMES, DeclaredStep, NamedOperation, StepCommit
+from ledger_checker.form import (
     WHOLE,
     Allowance,
     LeaseRecord,
@@ -15,7 +15,7 @@ from checker.form import (
     own_pattern,
     person,
 )
-from checker.paths import any_overlap
+from ledger_checker.paths import any_overlap
 
 MS = 1_000
 Key = tuple[str, str]

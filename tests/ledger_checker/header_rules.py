@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
-from checker.commit import OUTCOMES, REFUSALS, NamedOperation
-from checker.form import EPOCH_SIZE, LedgerHeader, LedgerPolicy, person
-from checker.state import MS, JudgedStep, about
+from ledger_checker.commit import OUTCOMES, REFUSALS, NamedOperation
+from ledger_checker.form import EPOCH_SIZE, LedgerHeader, LedgerPolicy, person
+from ledger_checker.state import MS, JudgedStep, about
 
 RING_SIZE = 128
 _MAY_RENEW = {"Renew", "Claim", "Acknowledge", "TakeTicket", "LeaveTicket"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from checker.form import BadForm, LeaseRecord, lease_path, read_lease
-from checker.state import JudgedStep, Key, LeaseTable, about
-from checker.tree_reader import FileChange
+from ledger_checker.form import BadForm, LeaseRecord, lease_path, read_lease
+from ledger_checker.state import JudgedStep, Key, LeaseTable, about
+from ledger_checker.tree_reader import FileChange
 
 
 class RecordFiles:

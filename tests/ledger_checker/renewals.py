@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import reduce
 
-from checker.commit import MAX_OPERATIONS, NamedOperation
-from checker.form import Allowance, LeaseRecord
-from checker.sessions import REBINDS, changed, concerns, speaks
-from checker.state import MS, JudgedStep, about
+from ledger_checker.commit import MAX_OPERATIONS, NamedOperation
+from ledger_checker.form import Allowance, LeaseRecord
+from ledger_checker.sessions import REBINDS, changed, concerns, speaks
+from ledger_checker.state import MS, JudgedStep, about
 
 Problem = tuple[str, str]
 _FOR_GOOD = ("resource", "scope", "holder", "token", "claimed_at")

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from checker.commit import BadOperations, DeclaredStep, StepCommit, read_operations
-from checker.endings import check_end
-from checker.form import BadForm, LeaseRecord, LedgerHeader, read_header
-from checker.grants import check_exclusive, check_grant
-from checker.header_rules import check_header, check_message
-from checker.listing_rules import ListingFile, check_listings
-from checker.record_files import RecordFiles
-from checker.renewals import check_renewal
-from checker.state import BrokenRule, JudgedStep, about, several
-from checker.tips import SampledTips
-from checker.tree_reader import LEASES, TreeStep, first_parents, read_steps
 from gitlease.git.repository import Repository
+from ledger_checker.commit import BadOperations, DeclaredStep, StepCommit, read_operations
+from ledger_checker.endings import check_end
+from ledger_checker.form import BadForm, LeaseRecord, LedgerHeader, read_header
+from ledger_checker.grants import check_exclusive, check_grant
+from ledger_checker.header_rules import check_header, check_message
+from ledger_checker.listing_rules import ListingFile, check_listings
+from ledger_checker.record_files import RecordFiles
+from ledger_checker.renewals import check_renewal
+from ledger_checker.state import BrokenRule, JudgedStep, about, several
+from ledger_checker.tips import SampledTips
+from ledger_checker.tree_reader import LEASES, TreeStep, first_parents, read_steps
 
 MAX_BROKEN = 1_000  # broken rules: after so many the check stops
 

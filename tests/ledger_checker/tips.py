@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from checker.commit import StepCommit, read_commit
-from checker.form import BadForm, LedgerHeader, read_header
-from checker.state import BrokenRule, JudgedStep
-from checker.tree_reader import (
+from gitlease.git.objects import BLOB, COMMIT, TREE, read_objects, read_tree
+from gitlease.git.repository import Repository
+from ledger_checker.commit import StepCommit, read_commit
+from ledger_checker.form import BadForm, LedgerHeader, read_header
+from ledger_checker.state import BrokenRule, JudgedStep
+from ledger_checker.tree_reader import (
     HEADER,
     MAX_COMMIT,
     MAX_FOLDER,
@@ -18,8 +20,6 @@ from checker.tree_reader import (
     SECONDS,
     ReadyObject,
 )
-from gitlease.git.objects import BLOB, COMMIT, TREE, read_objects, read_tree
-from gitlease.git.repository import Repository
 
 _Seen = tuple[StepCommit, LedgerHeader]
 

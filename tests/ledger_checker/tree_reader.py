@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from checker.commit import StepCommit, read_commit
 from gitlease.git.files import Unreadable
 from gitlease.git.objects import (
     BLOB,
@@ -26,6 +25,7 @@ from gitlease.git.objects import (
 )
 from gitlease.git.query import Pieces, ask, refusal
 from gitlease.git.repository import Repository
+from ledger_checker.commit import StepCommit, read_commit
 
 SECONDS = 600.0  # for one answer of git
 AT_ONCE = 128  # commits that are read together

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checker.form import person, resource_key
+from ledger_checker.form import person, resource_key
 
 MAX_OPERATIONS = 64
 OPERATIONS = "operations: "
