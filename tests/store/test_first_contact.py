@@ -135,7 +135,8 @@ def test_a_check_and_a_proof_fetch_what_they_need(path_remote: Remote, tmp_path:
     verified = jo.document("verify", "--cached")
     assert verified["unjudged"]
     done = jo.document("check", "HEAD~2..HEAD")
-    assert done["violations"] == []
+    # ada's commits name no token; but what was found needs the older steps.
+    assert {x["rule"] for x in done["violations"]} == {"held-unproven"}
 
     kim = newcomer(path_remote, tmp_path, "kim")
     kim.document("list")

@@ -16,6 +16,7 @@ from support.repos import commit_by_hand
 from support.served import Host, serve
 
 from gitlease.core.errors import LeaseHeld
+from gitlease.core.finding import Level
 from gitlease.guard.hook_decisions import HookDecision
 from gitlease.guard.rules import Severity
 from gitlease.push.request import PushRequest
@@ -116,7 +117,8 @@ class Table:
     def checked(self, made: str) -> set[str]:
         desk = open_check(str(self.root), environ={})
         chosen = desk.choose("origin/main..HEAD")
-        found = [x for x in desk.service(chosen).check().findings if x.commit == made]
+        every = desk.service(chosen).check().findings
+        found = [x for x in every if x.commit == made and x.level is Level.ERROR]
         return {path for path in HELD for x in found if path in " ".join((x.message, *x.evidence))}
 
     def received(self, by: str) -> set[str]:

@@ -9,6 +9,7 @@ git for nothing.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,7 @@ class Landed:
     trailer: str
     made: list[Made] = field(default_factory=list)
     stream: list[str] = field(default_factory=list)
+    began: int = field(default_factory=lambda: int(time.time()))  # no work is from before its lease
 
     def __post_init__(self) -> None:
         self.commit(None, "main", "lee@example.com", PATHS)
@@ -81,7 +83,7 @@ class Landed:
         hidden = by == HOLDER and self.dice.random() < 0.3
         made = Made(len(self.made) + 1, by, parent, frozenset(changed), files, hidden)
         self.made.append(made)
-        who = f"Somebody <{INVENTED if hidden else by}> {1_700_000_000 + made.number} +0000"
+        who = f"Somebody <{INVENTED if hidden else by}> {self.began + made.number} +0000"
         message = f"work\n\n{self.trailer}\n" if hidden else "work\n"
         self.stream += [f"commit refs/heads/{branch}", f"mark :{made.number}"]
         self.stream += [f"author {who}", f"committer {who}", _data(message)]
