@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+import json
 import re
 import sys
 import time
@@ -83,13 +85,20 @@ def test_a_dumb_terminal_gets_no_escape_sequences(
     assert "\x1b" not in ada.ok("list", terminal=True).out
 
 
-def test_a_narrow_terminal_loses_nothing(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", [["list"], ["log"], ["show", "F003"]])
+def test_no_value_is_folded_over_more_than_two_lines(
+    ada: Desk, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", "40")
-    ada.ok("claim", "deep/" * 20)
-    out = ada.ok("list", terminal=True).out
-    assert all(said in out for said in ("ada@example.com", "src/auth", "my-other-session"))
-    assert sum(line.count("deep") for line in out.splitlines()) == 20
+    reason = "because " * 40
+    ada.ok("claim", "F003", "deep/" * 20 + "end", "--any", "--reason", reason)
+    out = ada.ok(*words, terminal=True).out
+    assert "ada@example.com" in out
+    assert words == ["show", "F003"] or ("…" in out and "/deep/end\n" in out.replace(" ", ""))
+    indented = [re.match(r" {5,}", line) is not None for line in out.splitlines()]
+    assert not any(one and two for one, two in itertools.pairwise(indented))
+    assert reason.strip() in json.dumps(ada.ok(*words, "--json").json)
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120, 200])

@@ -24,8 +24,9 @@ STYLES = {
 }
 TIME = 13  # columns of "59m 59s left", and a blank
 BAR = 8
-# Columns below which a part is left out; it stands in the opened resource.
-LEAST = {"name": 12, "holder": 24, "why": 24, "title": 16, "where": 20}
+# Columns below which a part is left out (the holder: shortened before the name is); it stands in
+# the opened resource.
+LEAST = {"holder": 24, "why": 24, "where": 20, "title": 16}
 PLAINER = str.maketrans("━─›·…▏↑↓", "=->|~|^v")
 
 
@@ -58,22 +59,28 @@ def columns_for(board: BoardView, width: int) -> Columns:
     def widest(texts: Iterable[str]) -> int:
         return max((cell_len(text) + 2 for text in texts if text), default=0)
 
-    bar = BAR if width >= 80 else 0
-    left = width - 2 - TIME - (bar + 1 if bar else 0)
     rows = [x for x in board.rows if x.section is not Section.FREE]  # these need no columns
+    name = max(8, widest(x.name for x in board.rows))
+    holder = widest(map(_who, rows))
+    left = width - 2 - TIME
+    bar = BAR if width >= 80 and name + holder <= left - BAR - 1 else 0
+    left -= bar + 1 if bar else 0
+    name = min(
+        name, max(_shares({"name": name, "holder": holder}, left)["name"], left - LEAST["holder"])
+    )
+    holder = min(holder, left - name)
+    left -= name + holder
     wanted = {
-        "name": max(8, widest(x.name for x in board.rows)),
-        "holder": widest(map(_who, rows)),
         "why": widest(" · ".join(phrases.details(x, board.now)) for x in rows),
-        "title": widest(x.title for x in rows),
         "where": widest(map(phrases.where_words, rows)),
+        "title": widest(x.title for x in rows),
     }
-    for number in range(len(wanted), 1, -1):
+    for number in range(len(wanted), -1, -1):  # the title goes first
         shares = _shares(dict([*wanted.items()][:number]), left)
         if all(share >= min(wanted[x], LEAST[x]) for x, share in shares.items()):
             break
-    widths = dict.fromkeys(wanted, 0) | shares
-    return Columns(width=width, bar=bar, gap=left - sum(widths.values()), **widths)
+    widths = dict.fromkeys(wanted, 0) | shares | {"name": name, "holder": holder}
+    return Columns(width=width, bar=bar, gap=left - sum(shares.values()), **widths)
 
 
 def board_parts(board: BoardView, width: int, *, selected: str = "") -> list[BoardPart]:
@@ -215,15 +222,17 @@ def _row_line(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> Ite
     from rich.text import Text
 
     text = Text("› " if marked else "  ")
-    text.append_text(_fitted(row.name, columns.name, style=f"bold {STYLES[row.section]}"))
+    name = _middle(row.name, columns.name)
+    text.append_text(_fitted(name, columns.name, style=f"bold {STYLES[row.section]}"))
     why = " · ".join(phrases.details(row, now))
     if row.section is Section.FREE:
         line = " · ".join(x for x in (row.title, why) if x)
         text.append_text(_fitted(line, columns.width - 2 - columns.name))
     else:
         text.append_text(_fitted(row.title, columns.title))
-        text.append_text(_fitted(_who(row), columns.holder, style="green" if row.mine else ""))
-        text.append_text(_fitted(phrases.where_words(row), columns.where, style="dim"))
+        who, where = _middle(_who(row), columns.holder), phrases.where_words(row)
+        text.append_text(_fitted(who, columns.holder, style="green" if row.mine else ""))
+        text.append_text(_fitted(_middle(where, columns.where), columns.where, style="dim"))
         text.append_text(_fitted(why, columns.why))
         text.append(" " * columns.gap)
         if columns.bar:
@@ -244,6 +253,12 @@ def _bar(row: BoardRow, now: int, size: int) -> str:
         return " " * size
     full = min(size, max(0, -(-(row.ends - now) * size // row.lasts)))
     return "━" * full + "─" * (size - full)
+
+
+def _middle(text: str, width: int) -> str:
+    from gitlease.faces.cli.output import shortened
+
+    return shortened(text, width - 1) if width else text
 
 
 def _fitted(line: str, width: int, *, style: str = "") -> Text:

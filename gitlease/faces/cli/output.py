@@ -183,6 +183,10 @@ def _cell(heading: str, text: str, width: int) -> list[str]:
         return [text]
     if heading not in FOLDED:
         return [shortened(text, width)]
+    return _in_two_lines(text, width)
+
+
+def _in_two_lines(text: str, width: int) -> list[str]:
     lines = _folded(text, width)
     if len(lines) > LINES:
         rest = " ".join(lines[LINES - 1 :])
@@ -261,12 +265,14 @@ def columns() -> int:
 
 
 def _block(rows: Sequence[tuple[str, str]]) -> None:
-    """Print names and values in two columns; on a terminal long values are folded."""
+    """Print names and values in two columns; on a terminal a value has at most two lines."""
     width = max((len(name) for name, _ in rows), default=0)
     most = max(NARROW, columns() - width - 2)
     for name, words in rows:
         text = " ".join(clean(words).split())
-        for number, part in enumerate(_folded(text, most) if on_terminal() else [text]):
+        if on_terminal() and name.upper() in SHORTENED:
+            text = shortened(text, LINES * most)
+        for number, part in enumerate(_in_two_lines(text, most) if on_terminal() else [text]):
             print(f"{'' if number else name:<{width}}  {part}".rstrip())
 
 

@@ -372,6 +372,23 @@ def test_one_long_text_leaves_room_for_others(width: int) -> None:
         assert all("on desktop" in x for x in rows)
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_ids_and_times_stay_whole_before_holder_title_and_place(width: int) -> None:
+    ids = [f"TASK-with-a-rather-long-identifier-{n}" for n in (1, 2)]
+    ada, bob = make_desks(*(task(x, title="Rate limits") for x in ids))
+    bob.ok("claim", ids[0])
+    bob.ok("claim", "src/very/long/folder/name/that/goes/on/and/on/for/ever/")
+    lines = [x.plain for x in board_lines(board_of(ada), width)]
+    held = [x for x in lines if x.endswith("15m 00s left")]
+    path = next(x.split()[0] for x in held if "src/" in x)
+    assert path.startswith("src/")
+    assert path.endswith("/ever")
+    assert (path.count("…"), width < 120) in ((1, True), (0, False))
+    if width >= 80:
+        assert all(any(x in line for line in lines) for x in ids)
+        assert all("bob@example.com" in x for x in held)
+
+
 # --- times ------------------------------------------------------------------------------------
 
 
