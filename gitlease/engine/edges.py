@@ -254,14 +254,18 @@ class Edges:
         *,
         status: str | None = None,
         keep_status: bool = False,
+        again: bool = False,
     ) -> list[Planned]:
         """Plan the edits of the end of leases: the caller's names go. Raises Invalid.
 
         Without a ``status`` to set, in progress goes back to to do with the last name if a claim
-        had moved it.
+        had moved it. ``again``: even if the work tree has the edit already, since the last commit
+        may lack it.
         """
         known = self._known(resources)
         plans = [self._ended(r, known, status, keep_status) for r in resources]
+        if again:
+            plans = [self._with_uncommitted(p, keep_status=keep_status) for p in plans]
         if status is None:
             return plans  # what is released protects nobody
         return [self._with_elsewhere(p, self._elsewhere(p.resource, p.task)) for p in plans]
@@ -439,6 +443,24 @@ class Edges:
             edit=EdgeEdit(remove=mine, status=status),
             message=done,
         )
+
+    def _with_uncommitted(self, planned: Planned, *, keep_status: bool) -> Planned:
+        """The plan with what an earlier end changed in the work tree, and left to be committed."""
+        task, edit = planned.task, planned.edit
+        if task is None or planned.mine:
+            return planned
+        for place in (INDEX, "HEAD"):
+            try:
+                there = find_task(self.files.read(place), planned.resource, lenient=True)
+            except (Invalid, NotFound):  # no commit yet, or a file that is broken there alone
+                continue
+            if there is None or there.file != task.file or not (mine := self._mine(there)[0]):
+                continue
+            edit = replace(edit, remove=(*edit.remove, *mine))
+            moved = there.progress is Progress.IN_PROGRESS and task.progress is Progress.TODO
+            if moved and edit.status is None and not keep_status:
+                edit = replace(edit, status=task.status)
+        return replace(planned, edit=edit)
 
     def _mine(self, task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The caller's names in a task's file, and the outdated names of others."""

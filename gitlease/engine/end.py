@@ -62,7 +62,9 @@ def release(
     planned: list[Planned] = []
 
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
-        planned[:] = session.edges.plan_end(wanted, keep_status=keep_status)
+        planned[:] = session.edges.plan_end(
+            wanted, keep_status=keep_status, again=session.edges.recorded(commit)
+        )
         return [
             Release(
                 id=fresh_id(),
@@ -276,7 +278,7 @@ def complete(
         return not any(x.edge or x.state is State.COMPLETED for x in records)
 
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
-        planned[:] = edges.plan_end([resource], status=word)
+        planned[:] = edges.plan_end([resource], status=word, again=edges.recorded(commit))
         if not any_name and is_no_task(planned[0]):
             near = edges.unknown([resource]).get(resource)  # it may be mistyped
             raise edges.on_a_branch(resource) or NotFound(

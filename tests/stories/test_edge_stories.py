@@ -278,6 +278,18 @@ def test_release_with_a_commit_asks_for_its_push_alone(story: Story) -> None:
     assert warning.startswith("tasks/F001.md in origin/main still names you: push the commit;")
 
 
+@pytest.mark.parametrize("end", ["release", "complete"])
+def test_an_end_with_a_commit_commits_what_an_earlier_one_left(story: Story, end: str) -> None:
+    one = LeaseService(story.at(story.one).ledger)
+    one.start(F001, ClaimOptions(commit=True))
+    assert getattr(one, end)(F001 if end == "complete" else [F001]).written[0].commit is None
+    changed = (story.one / "tasks/F001.md").read_bytes()
+    (written,) = getattr(one, end)(F001 if end == "complete" else [F001], commit=True).written
+    assert written.commit == git(story.one, "rev-parse", "HEAD").strip()
+    assert git(story.one, "status", "--porcelain") == ""
+    assert (story.one / "tasks/F001.md").read_bytes() == changed
+
+
 def test_a_newer_commit_assigns_in_spite_of_a_release(story: Story) -> None:
     one = LeaseService(story.at(story.one).ledger)
     one.claim([F001])
