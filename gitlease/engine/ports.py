@@ -285,6 +285,10 @@ class LedgerStore(Protocol):
     def place(self) -> str:
         """The location for messages, without secrets."""
 
+    @property
+    def moved(self) -> bool:
+        """Whether it is read and written where others fetch, as git pushes to where it is not."""
+
 
 class WorkStore(LedgerStore, Protocol):
     """A store in the repository of the work: ledgers and work can move in one push."""

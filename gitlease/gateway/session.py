@@ -95,6 +95,10 @@ class SharedStore:
         return self.inner.place
 
     @property
+    def moved(self) -> bool:
+        return self.inner.moved
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         return self.inner.warnings
 

@@ -10,7 +10,8 @@ its own: whoever writes to one that others do not read would be the second holde
 4. where the URL for pushes is not the one that others fetch from, until a change that was written
    to the one has been seen at the other.
 
-Leases that were granted before are renewed and released where they are.
+Leases that were granted before are renewed and released where they are: where git pushes to a
+repository without the ledger, that is the one that others fetch from.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import GitleaseError, Invalid, Unavailable
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.ports import Snapshot
@@ -56,15 +57,16 @@ class RemoteFacts:
 
     ``problem`` is why nothing may be granted there, and ``way_out`` has the hints. ``ends`` are the
     effective URLs for fetches and pushes, without secrets, and ``fetch`` is the remote at the
-    former if they differ. ``recorded`` reads the id of the ledger in layer ``global`` from the
-    repository's settings. ``others`` gives further remotes that may have a ledger, by name; none
-    where a flag names the remote.
+    former if they differ; ``fetched_at`` is what people call it. ``recorded`` reads the id of the
+    ledger in layer ``global`` from the repository's settings. ``others`` gives further remotes that
+    may have a ledger, by name; none where a flag names the remote.
     """
 
     problem: str = ""
     way_out: tuple[str, ...] = (NAME_REMOTE,)
     ends: tuple[str, str] = ("", "")
     fetch: Remote | None = None
+    fetched_at: str = ""
     recorded: Callable[[], str | None] = lambda: None
     others: Callable[[], Sequence[tuple[str, Remote]]] = lambda: ()
 
@@ -77,25 +79,63 @@ class Peeks:
         peek: Callable[[Remote, str], str | None],
         fetch: Callable[[Remote, str], str | None],
         goes_on: Callable[[str, str], bool],
+        use: Callable[[Remote], Remote],
     ) -> None:
         """``peek`` and ``fetch`` give the version of a layer's ref at a remote. ``goes_on``: one
-        version has another's decisions in its past."""
-        self.peek, self.fetch, self.goes_on = peek, fetch, goes_on
+        version has another's decisions in its past. ``use`` reads and writes at a remote from now
+        on, and returns the former one."""
+        self.peek, self.fetch, self.goes_on, self.use = peek, fetch, goes_on, use
 
 
 class Admission:
     """Decides whether leases may be granted on the ledgers of one place."""
 
-    def __init__(self, facts: RemoteFacts, peeks: Peeks, heads: Heads, place: str) -> None:
-        self._facts, self._peeks, self._heads, self._place = facts, peeks, heads, place
+    def __init__(self, facts: RemoteFacts, peeks: Peeks, heads: Heads) -> None:
+        self._facts, self._peeks, self._heads = facts, peeks, heads
+        self.moved = False
+        """Whether the ledger is used where others fetch, in the place of where git pushes."""
         self._recorded: tuple[Instant, str | None] | None = None
         self._looked: dict[str, str] = {}  # by layer: the version that was read before a proof
+
+    @property
+    def _place(self) -> str:
+        return self._heads.place
 
     def doubt(self, head: Snapshot) -> Invalid | None:
         """Why this ledger is not to be relied on, as far as is known here."""
         if self._facts.problem:
             return Invalid(self._facts.problem, hints=self._facts.way_out)
         return None if self._is_unknown(head) else self._recorded_elsewhere(head)
+
+    def go_where_fetched(self, layer: str, fetched: Callable[[], Snapshot]) -> Snapshot | None:
+        """Use the repository that others fetch from, if that has the ledger and the pushed one not.
+
+        ``fetched`` reads the ledger anew. None where it stays as it is: nothing is granted there.
+        """
+        other, known = self._facts.fetch, self._heads.load(layer)
+        if other is None or self.moved or (known and self._is_proven_for(layer, known.ledger_id)):
+            return None
+        former = self._peeks.use(other)
+        place, self._heads.place = self._place, self._facts.fetched_at
+        try:
+            head = fetched()
+            if head.ledger is not None:
+                lacking = "another ledger" if known else "a ledger, and the former none"
+                why = self._elsewhere(f"which has {lacking}")
+                self._facts, self.moved = replace(self._facts, problem=why, fetch=None), True
+                return head
+        except GitleaseError:
+            pass
+        self._peeks.use(former)
+        self._heads.place = place
+        return None
+
+    def check_ends(self, head: Snapshot) -> None:
+        """Raise Invalid if others are known to read another ledger than the one written to."""
+        if self._facts.problem:
+            raise Invalid(self._facts.problem, hints=self._facts.way_out)
+        if (other := self._facts.fetch) is not None and not self._is_proven(head):
+            self._compare(other, head)
 
     def read_elsewhere(self, head: Snapshot) -> str:
         """What others read in its place, where that was never proven; ``""`` if the same.
@@ -160,7 +200,11 @@ class Admission:
         elif head.ledger is not None:
             self._check_alone(head, head.ledger.header.ledger_id)
         told = self._made_beside(head.layer) if head.ledger is None else ""
-        if grants and self._facts.fetch is not None:
+        if grants and self._facts.fetch is not None and not self._is_proven(head):
+            if head.layer not in self._looked:
+                fetch(head.layer)  # what was known may not be there
+            if self._facts.fetch is None:  # nor was it
+                raise Invalid(self._facts.problem, hints=self._facts.way_out)
             self._prove(self._facts.fetch, head)
         return told
 
@@ -274,35 +318,38 @@ class Admission:
     # --- a URL for pushes beside that for fetches -------------------------------------------------
 
     def _prove(self, other: Remote, head: Snapshot) -> None:
-        """See to it that what is written is what others read. Two contacts, once."""
-        if self._is_proven(head):
-            return
+        """See to it that what is written is what others read. Three contacts, once."""
         known = head.ledger.header.ledger_id if head.ledger else None
         before = self._looked.get(head.layer)
         if before is None or known is None or before == head.version:
-            there = self._peeks.peek(other, head.layer)
-            if (there or "") != head.version and not self._related(other, head, there):
-                raise self._not_seen(head, self._unlike(head, there))
+            self._compare(other, head)
             self._looked[head.layer] = head.version
             raise NotProven
         if not self._seen(other, head):
             why = f"where a change of the ledger was not seen within {PATIENCE:g} s"
             raise self._not_seen(head, self._elsewhere(why))
-        proof = self._proof_file(head)
+        proof = self._proof_file(head.layer)
         try:
             make_folders(os.path.dirname(proof))
             store_json(proof, [*self._facts.ends, known])
         except OSError:
             return  # it is proven again the next time
 
-    def _proof_file(self, head: Snapshot) -> str:
-        return os.path.join(self._heads.state(head.layer).path, PROOF)
+    def _compare(self, other: Remote, head: Snapshot) -> None:
+        there = self._peeks.peek(other, head.layer)
+        if (there or "") != head.version and not self._related(other, head, there):
+            raise self._not_seen(head, self._unlike(head, there))
+
+    def _proof_file(self, layer: str) -> str:
+        return os.path.join(self._heads.state(layer).path, PROOF)
 
     def _is_proven(self, head: Snapshot) -> bool:
-        if head.ledger is None:
-            return False
-        proven = [*self._facts.ends, head.ledger.header.ledger_id]
-        return bool(load_json(self._proof_file(head), MAX_BYTES) == proven)
+        ledger = head.ledger
+        return ledger is not None and self._is_proven_for(head.layer, ledger.header.ledger_id)
+
+    def _is_proven_for(self, layer: str, known: str) -> bool:
+        proven = [*self._facts.ends, known]
+        return bool(load_json(self._proof_file(layer), MAX_BYTES) == proven)
 
     def _related(self, other: Remote, head: Snapshot, there: str | None) -> bool:
         if head.ledger is None or there is None:

@@ -72,9 +72,9 @@ def git_ledger_store(
     heads = Heads(refs, lambda x: StateFolder(state(x), on_move=on_move), clock, place)
     admission = None
     if facts is not None:
-        peeks = Peeks(refs.peek_at, refs.fetch_from, refs.goes_on)
-        admission = Admission(facts, peeks, heads, place)
-    return RefLedgerStore(refs, heads, place=place, warnings=warnings, admission=admission)
+        peeks = Peeks(refs.peek_at, refs.fetch_from, refs.goes_on, refs.use)
+        admission = Admission(facts, peeks, heads)
+    return RefLedgerStore(refs, heads, warnings=warnings, admission=admission)
 
 
 class GitRefs:
@@ -221,6 +221,11 @@ class GitRefs:
         store, ref = self._stores.usual, self._ref(layer)
         store.ready()
         return peek_refs(remote, store.path, [ref], timeout=self._limit).get(ref)
+
+    def use(self, remote: Remote) -> Remote:
+        """Read and write at another remote from now on; returns the former one."""
+        former, self._remote = self._remote, remote
+        return former
 
     def fetch_from(self, remote: Remote, layer: str) -> str | None:
         """The same, with its objects fetched."""

@@ -59,7 +59,7 @@ class Heads:
         self, objects: Objects, state: Callable[[str], StateFolder], clock: Clock, place: str
     ) -> None:
         self._objects, self._new_state, self.clock = objects, state, clock
-        self._place = place
+        self.place = place
         self.restore: Callable[[str, str, int], Ledger] | None = None
         """Gives the ledger of a layer at a version once more; told how often it was in vain."""
         self._states: dict[str, StateFolder] = {}
@@ -114,7 +114,7 @@ class Heads:
         if version is None:
             if before is not None:
                 raise AnotherLedger(
-                    f"this clone knows a ledger, but there is none at {self._place}",
+                    f"this clone knows a ledger, but there is none at {self.place}",
                     hints=("it was deleted, or the remote or lease.ref_prefix has changed",),
                 )
             return Snapshot(layer=layer, version="", ledger=None, received=received)
@@ -174,20 +174,20 @@ class Heads:
         try:
             return self.read(version)
         except Invalid as error:
-            raise Invalid(f"{error.message}, at {self._place}", hints=error.hints) from None
+            raise Invalid(f"{error.message}, at {self.place}", hints=error.hints) from None
 
     def _check(self, layer: str, before: Known, ledger: Ledger, version: str) -> None:
         header = ledger.header
         if header.ledger_id != before.ledger_id:
             raise AnotherLedger(
-                f"the ledger at {self._place} is not the one that this clone knows",
+                f"the ledger at {self.place} is not the one that this clone knows",
                 hints=("the remote was renamed, added or replaced",),
             )
         if version == before.version:
             return
         if header.revision <= before.revision or not self._goes_on(before, ledger, version):
             error = Rollback(
-                f"the ledger at {self._place} was rolled back: it is at revision "
+                f"the ledger at {self.place} was rolled back: it is at revision "
                 f"{header.revision}, but this clone has seen a different history up to "
                 f"{before.revision}",
                 hints=(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 class MemoryStore:
     """Ledgers as values. ``failing`` is what everything that would ask a remote raises."""
 
+    moved = False
     in_memory = True  # no command can be started that would find it
 
     def __init__(self, clock: Clock, place: str = "memory") -> None:

@@ -135,14 +135,21 @@ class RefLedgerStore:
         refs: Refs,
         heads: Heads,
         *,
-        place: str,
         warnings: tuple[str, ...] = (),
         admission: Admission | None = None,
     ) -> None:
         self._refs, self._heads, self._admission = refs, heads, admission
         self._sent: set[str] = set()  # operations that may land, whatever a later try says
-        self.place, self.warnings = place, warnings
+        self.warnings = warnings
         heads.restore = self._restored
+
+    @property
+    def place(self) -> str:
+        return self._heads.place
+
+    @property
+    def moved(self) -> bool:
+        return self._admission is not None and self._admission.moved
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -151,15 +158,25 @@ class RefLedgerStore:
 
     def fetch(self, layer: str, there: str = "") -> Snapshot:
         try:
-            return self._with_repairs(lambda: self._fetched(layer, there))
-        except AnotherLedger as error:
-            if self._admission is not None and layer == GLOBAL_LAYER:
+            head = self._with_repairs(lambda: self._fetched(layer, there))
+            return head if head.ledger is not None else self._where_fetched(layer) or head
+        except Rollback as error:
+            if (elsewhere := self._where_fetched(layer)) is not None:
+                return elsewhere
+            if isinstance(error, AnotherLedger) and self._admission and layer == GLOBAL_LAYER:
                 remote_has = self._there(layer)
                 try:
                     self._admission.check_recorded(remote_has)
                 except Invalid as doubt:
                     error.recorded, error.hints = True, (*error.hints, *doubt.hints)
             raise
+
+    def _where_fetched(self, layer: str) -> Snapshot | None:
+        if self._admission is None:
+            return None
+        return self._admission.go_where_fetched(
+            layer, lambda: self._with_repairs(lambda: self._fetched(layer))
+        )
 
     def _fetched(self, layer: str, there: str = "") -> Snapshot:
         before, version = self._heads.load(layer), there or None
@@ -197,7 +214,10 @@ class RefLedgerStore:
         return head
 
     def _check_recorded(self, head: Snapshot, *, another: bool) -> None:
-        if self._admission is None or head.layer != GLOBAL_LAYER:
+        if self._admission is None:
+            return
+        self._admission.check_ends(head)
+        if head.layer != GLOBAL_LAYER:
             return
         if not another:
             self._admission.check_recorded(head)
@@ -268,6 +288,8 @@ class RefLedgerStore:
         return self.swap_with(prepared, None)
 
     def swap_with(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
+        if work is not None and self._admission is not None and self.moved:
+            self._admission.check_ends(next(iter(prepared.changes.values())).base)
         for layer in prepared.changes:
             self._heads.state(layer).add_pending(pending_of(prepared, layer))
         swapped = self._swap(prepared, work)

@@ -225,15 +225,24 @@ class LedgerPlace:
             problem = f"{place} has several push URLs, {urls}, which git updates one by one"
         elif not ways.stable:
             problem = f"git rewrites {ends[1]}, the push URL of {place}, for fetches or once more"
+        shown = without_secrets(ways.fetch)
         works = repository.ways_to(ways.fetch).writes == (ways.reads,)
         return RemoteFacts(
             problem=problem,
-            way_out=use_the_fetched(without_secrets(ways.fetch)) if works else (NAME_REMOTE, RULES),
+            way_out=use_the_fetched(shown) if works else (NAME_REMOTE, RULES),
             ends=ends,
-            fetch=self.remote_at(ways.fetch, location.name) if location.fetched_elsewhere else None,
+            fetch=self._where_fetched(ways) if location.fetched_elsewhere else None,
+            fetched_at=f"{location.name} ({shown})" if location.name else shown,
             recorded=recorded,
             others=lambda: () if location.explicit else self._other_remotes(ways),
         )
+
+    def _where_fetched(self, ways: Ways) -> Remote:
+        """The repository that others fetch from, for pushes as well."""
+        remote = self.remote_at(ways.fetch, self.location.name)
+        # The longest rule counts, and of two the first: no other sends pushes elsewhere.
+        rule = (f"url.{ways.reads}.pushInsteadOf", ways.fetch)
+        return replace(remote, effective=ways.reads, settings=(rule, *remote.settings))
 
     def _other_remotes(self, ways: Ways) -> Sequence[tuple[str, Remote]]:
         found = []

@@ -508,6 +508,45 @@ def test_listing_tells_that_others_read_another_ledger(
     assert any(path_remote.url in x for x in _warned(door(ada)))
 
 
+@pytest.mark.parametrize("how", ["pushurl", "pushInsteadOf"])
+@pytest.mark.parametrize("older", [False, True])
+def test_fork_as_push_url_takes_no_ledger_from_where_it_is(
+    clones: Clones, path_remote: Remote, fork: Path, how: str, older: bool
+) -> None:
+    from support.running import Desk
+
+    ada, bob, new = clones(3)
+    if older:  # a copy of the ledger, which is not the one in use
+        door(bob).claim("kept")
+        git(fork, "fetch", "-q", path_remote.url, f"{REF}:{REF}")
+    before = refs(fork)
+    for name in ("F001", "F002"):
+        door(ada).claim(name)
+    for clone in (ada, new):
+        split(clone, path_remote, fork, how)
+    desk = Desk(ada)
+    desk.document("renew", "--all")
+    desk.document("release", "F001")
+    desk.document("done", "F002", "--any")
+    for clone in (ada,) if older else (ada, new):
+        desk = Desk(clone)
+        status = desk.document("status")
+        assert status["ledger"]["written_to"] == status["ledger"]["fetched_from"] == path_remote.url
+        for verb in ("list", "brief", "queue"):
+            assert any(path_remote.url in x for x in desk.document(verb)["warnings"])
+        for words in (("init",), ("claim", "F003")):
+            head = refs(path_remote.bare)
+            error = desk.document(*words, expect=7)["error"]
+            assert path_remote.url in error["message"]
+            assert not any("gitlease init" in hint for hint in error["hints"])
+            assert refs(path_remote.bare) == head
+    assert refs(fork) == before
+    git(ada, "config", "lease.remote", path_remote.url)  # nothing else was learned meanwhile
+    if how == "pushInsteadOf":
+        git(ada, "config", "--remove-section", f"url.{fork}")
+    assert door(ada).claim("F003").mine
+
+
 def test_init_writes_nothing_where_several_urls_would_get_it(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:

@@ -192,4 +192,4 @@ def memory_ledger_store(
     """Ledgers on a MemoryRemote, as one process of a clone knows them."""
     refs = MemoryRefs(remote)
     heads = Heads(refs, (clone or MemoryClone()).state, clock, place)
-    return RefLedgerStore(refs, heads, place=place, warnings=warnings)
+    return RefLedgerStore(refs, heads, warnings=warnings)

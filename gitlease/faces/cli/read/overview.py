@@ -90,9 +90,10 @@ def _ledger(call: Call, reading: Reading) -> wire.Document:
     from gitlease.wiring.workspace import without_secrets
 
     ledger, ways = call.ledger, call.workspace.location.ways
+    elsewhere = ways is not None and (len(ways.writes) > 1 or ledger.store.moved)
     return {
         "place": ledger.store.place,
-        "written_to": without_secrets(ways.writes[0] if len(ways.writes) == 1 else ways.reads)
+        "written_to": without_secrets(ways.reads if elsewhere else ways.writes[0])
         if ways
         else None,
         "fetched_from": without_secrets(ways.reads) if ways else None,
