@@ -83,6 +83,8 @@ def after_brief(call: Call, reading: QueueReading) -> Steps:
     from gitlease.engine.queue.order import Carried
 
     steps: Steps = {}
+    if not call.may_claim:
+        return steps
     carried = [
         (c, None if c.lease is None else reading.views[c.lease.lease_id]) for c in reading.carried
     ]
@@ -210,6 +212,8 @@ def assigned(
     """
     if call.for_agent:
         return (f"ask {holder}, or take another task: {call.typed('next')}",)
+    if not call.may_claim:
+        return (f"ask {holder} to release it",)
     options = ["--takeover", "--reason", "TEXT", *scoped(scope)]
     taking = call.typed("claim", resource, options=options)
     return (f"ask {holder} to release it, or take it over: {taking}",)

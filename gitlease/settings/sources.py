@@ -20,6 +20,7 @@ from gitlease.settings.schema import (
     KEYS,
     NEWER,
     SESSION_KEY,
+    Form,
     Found,
     near,
     read_remote,
@@ -329,7 +330,7 @@ def set_config(repository: Repository, key: str, value: str) -> str:
     ``key`` is as in the file (``guard.max_age``) or as in git config (``lease.guardMaxAge``).
     Raises UsageError for a bad value and for a key that only the file may have.
     """
-    name, read = _settable(key)
+    name, read = _settable(key, value)
     if value:
         checked = read(value, key)
         if name == "lease.remote" and not looks_like_url(checked):
@@ -351,7 +352,7 @@ def set_config(repository: Repository, key: str, value: str) -> str:
     return name
 
 
-def _settable(key: str) -> tuple[str, Any]:
+def _settable(key: str, value: str) -> tuple[str, Any]:
     word = key.lower()
     if word == SESSION_KEY:
         return SESSION_KEY, read_session
@@ -360,8 +361,13 @@ def _settable(key: str) -> tuple[str, Any]:
         hint = near(key, [SESSION_KEY, *KEYS, *(k.git for k in GIT_KEYS.values() if k.git)])
         raise UsageError(f"{shown(key)} is not a setting", hints=(hint,) if hint else ())
     if found.git is None:
+        hint = f"edit {FILE} at the root of the work tree"
+        if found.form is Form.WORD and value.isalnum():
+            found.read(value, key)  # says what a value must be
+            section, _, member = found.name.partition(".")
+            hint += f": {section}: {{{member}: {value}}}"
         raise UsageError(
             f"{found.name} applies to everyone who works here, so it is set in {FILE}",
-            hints=(f"edit {FILE} at the root of the work tree",),
+            hints=(hint,),
         )
     return found.git, found.read

@@ -187,6 +187,14 @@ def test_commits_of_edges_are_offered_where_pulls_rebase(
     assert "edges: {commit: true}" not in gitlease(one, "init").stderr
     git(one, "config", "pull.rebase", "merges")
     assert "edges: {commit: true}" in gitlease(one, "init").stderr
+    git(one, "config", "branch.main.rebase", "false")  # comes before pull.rebase
+    assert "edges: {commit: true}" not in gitlease(one, "init").stderr
+    git(one, "config", "--unset", "pull.rebase")
+    git(one, "config", "branch.main.rebase", "true")
+    assert "branch.main.rebase is set" in gitlease(one, "init").stderr
+    refused = run_gitlease(("config", "edges.commit", "true"), one)
+    assert refused.returncode == 2
+    assert "edges: {commit: true}" in refused.stderr
     git(one, "config", "rebase.autoStash", "true")
     assert "edges: {commit: true}" not in gitlease(one, "init").stderr
 
@@ -197,12 +205,15 @@ def test_reading_needs_no_email(clones: Clones, path_remote: Remote) -> None:
     gitlease(one, "claim", "F002", "--any")
     git(one, "config", "--unset", "user.email")
     reading = ("list", "queue", "status", "brief", "log", "verify", "show F002", "whoami", "next")
-    for verb in (*reading, "session list"):
-        gitlease(one, *verb.split())
+    more = ("session list", "config", "config lease.ttl", "config --ledger", "wait F003 --any")
+    for verb in (*reading, *more):
+        said = gitlease(one, *verb.split())
+        assert "claim" not in " ".join(x for x in said.stderr.splitlines() if "hint:" in x)
         gitlease(one, *verb.split(), "--json")
-    gitlease(one, "wait", "F003", "--any")
+    gitlease(one, "config", "lease.ttl", "20m")
     gitlease(one, "board", "--once")
-    for verb in ("list --mine", "queue --mine", "next --claim", "claim F001", "session end x"):
+    verbs = ("next --claim", "claim F001", "session end x", "config --ledger ttl_max 9h")
+    for verb in ("list --mine", "queue --mine", *verbs):
         refused = run_gitlease((*verb.split(), "--json"), one)
         assert (refused.returncode, json.loads(refused.stdout)["error"]["code"]) == (7, "invalid")
     leases = library.open(one)

@@ -121,6 +121,11 @@ class Call:
         return self.workspace.identity.actor
 
     @property
+    def may_claim(self) -> bool:
+        """Whether git says who the caller is: without ``user.email`` a claim is refused."""
+        return bool(self.actor.holder)
+
+    @property
     def for_agent(self) -> bool:
         """Whether a coding agent reads the answer."""
         return self.workspace.identity.is_agent

@@ -86,7 +86,7 @@ def wait_verb(
     call.answer(
         {"status": answer.status, "resources": names, "scope": part, "waited_seconds": waited},
         warnings=answer.warnings,
-        next_steps=[call.typed("claim", *resources, options=given)],
+        next_steps=[call.typed("claim", *resources, options=given)] if call.may_claim else (),
         show=lambda: _show_free(names, part, waited),
     )
 

@@ -89,6 +89,7 @@ def config_verb(
     schema: str | None,
     cached: bool,
 ) -> None:
+    call.anonymous = value is None or not ledger
     if schema is not None:
         if ledger or cached or key is not None:
             raise UsageError("--schema cannot be combined with anything else")

@@ -136,13 +136,17 @@ def _doubts(seen: TaskList) -> list[str]:
 
 def _offer_commits(call: Call, *, tasks: bool) -> list[str]:
     """Offer edges as commits to those whose pulls an edited task file would stop."""
-    config = call.workspace.repository.config
-    rebases = (config.entry("pull.rebase"), config.entry("rebase.autostash"))
+    if not tasks or call.workspace.settings.edges_commit:
+        return []
+    config, branch = call.workspace.repository.config, call.workspace.repository.branch()
+    own, every = f"branch.{branch}.rebase", "pull.rebase"
+    key = own if branch and config.entry(own) else every  # git's order
+    rebases = (config.entry(key), config.entry("rebase.autostash"))
     pulls, stashes = (entry is not None and entry.value.lower() not in OFF for entry in rebases)
-    if not tasks or not pulls or stashes or call.workspace.settings.edges_commit:
+    if not pulls or stashes:
         return []
     return [
-        f"pull.rebase is set, and an edited task file stops such a pull: set edges: "
+        f"{key} is set, and an edited task file stops such a pull: set edges: "
         f"{{commit: true}} in {FILE}, and claims commit their edit"
     ]
 

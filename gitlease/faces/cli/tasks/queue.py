@@ -211,7 +211,7 @@ def _show_next(call: Call, ref: str | None, cached: bool) -> None:
     call.answer(
         {"task": wire.entry(entry, reading.views)},
         warnings=reading.warnings,
-        next_steps=[call.typed("claim", name, options=part)],
+        next_steps=[call.typed("claim", name, options=part)] if call.may_claim else (),
         show=lambda: output.facts([("task", name), *facts]),
     )
 
