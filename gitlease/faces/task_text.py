@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.duration import humanize_duration
 from gitlease.core.edge import printable
+from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences
 
@@ -117,12 +118,16 @@ def by_session(
     """Divide what a person carries: their own work, and what other live sessions of theirs hold.
 
     ``sessions`` are the caller's own. A session may be alive while its lease or its process is.
+    What others took is left out, as it stands among ``reading.taken``.
     """
     from gitlease.engine.queue.order import Carried
     from gitlease.runs.registry import still_runs
 
     own, elsewhere = [], []
+    taken = {fold(x.resource) for x in reading.taken}
     for carry in reading.carried:
+        if carry.by is not None and fold(carry.resource) in taken:
+            continue
         view = None if carry.lease is None else reading.views[carry.lease.lease_id]
         another = view is not None and view.session is not None and view.session not in sessions
         another = another and carry.by is None

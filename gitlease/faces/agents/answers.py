@@ -124,6 +124,8 @@ def introduction(
     if more := len(own[HELD:]) + len(elsewhere[HELD:]):
         head.append(f"and {more} more of yours: {typed('brief')}")
     head += [one_line(f"taken from you: {task_text.was_taken(x)}") for x in reading.taken[:LISTED]]
+    if more := len(reading.taken[LISTED:]):
+        head.append(f"and {more} more taken from you: {typed('brief')}")
     head += [one_line(sentences.noted(note)) for note in reading.notes[:LISTED]]
     for entry in reading.next_up[:1]:
         title = task_text.titled(entry.task)
