@@ -62,6 +62,8 @@ class GitleaseError(Exception):
         self.hints = hints
         self.whose = holder
         """The assignee of a task, if no lease names a holder."""
+        self.assignees: tuple[str, ...] = ()
+        """Everybody to whom a task is assigned, if no lease names a holder."""
         self.layer: str | None = None
         """The layer it is about, if a command used several."""
         self.by_edge = False
@@ -82,6 +84,11 @@ class GitleaseError(Exception):
     def holder(self) -> str | None:
         """Who has it: the lease's holder, else the assignee of the task."""
         return self.lease.holder if self.lease is not None else self.whose
+
+    @property
+    def to_ask(self) -> str | None:
+        """Who may give it up, for a hint: the holder, or all assignees of the task."""
+        return self.holder if self.lease is not None else " and ".join(self.assignees) or self.whose
 
     @property
     def expires_at(self) -> datetime | None:
@@ -113,9 +120,10 @@ class WaitTimeout(GitleaseError):
 
 
 class NothingLeft(GitleaseError):
-    """No claimable task is left in the queue."""
+    """No claimable task is left in the queue. ``away`` names those that this checkout lacks."""
 
     code = "nothing_left"
+    away: tuple[str, ...] = ()
 
 
 class UsageError(GitleaseError):

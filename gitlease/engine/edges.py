@@ -8,6 +8,7 @@ next command finishes or forgets the rest, depending on the ledger.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TypeVar
 
 from gitlease.core.edge import Assignee, EdgeEdit, People, Progress, Task, same_name
@@ -56,8 +57,8 @@ class Planned:
 
     ``others`` are the assignees in the file if the caller is not among them, ``mine`` the caller's
     names there, and ``outdated`` names of others that a claim removes on the way. ``away`` is the
-    task on a branch where the work tree lacks it, and ``branch`` what names ``others``, if it is
-    not the work tree.
+    task on a branch where the work tree lacks it, and ``named`` the places beside the work tree
+    that name some of ``others``, each with those names.
     """
 
     resource: Resource
@@ -69,7 +70,7 @@ class Planned:
     message: str = ""
     trailer: str = ""
     away: Task | None = None
-    branch: str = ""
+    named: tuple[tuple[str, tuple[Assignee, ...]], ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -102,11 +103,21 @@ def says_so(planned: Iterable[Planned], resource: str | None) -> tuple[str, ...]
         task = p.task or p.away
         if task is None or p.resource.text != resource:
             continue
-        hint = f"{task.file} says so in {p.branch or 'this clone'}"
-        if p.branch not in ("HEAD", place_of(INDEX)):
-            hint += f"; if it is out of date: git {'fetch' if p.branch else 'pull'}"
-        hints.append(hint)
+        there = [name for _, names in p.named for name in names]
+        here = tuple(x for x in p.others if x not in there)
+        places = [*([("", here)] if here or not there else []), *p.named]
+        for place, names in places:
+            what = "so" if len(places) == 1 else ", ".join(x.known for x in names)
+            hint = f"{task.file} says {what} in {place or 'this clone'}"
+            if place not in ("HEAD", place_of(INDEX)):
+                hint += f"; if it is out of date: git {'fetch' if place else 'pull'}"
+            hints.append(hint)
     return tuple(hints)
+
+
+def not_in_work_tree(task: Task) -> str:
+    """The end of a warning that something in the file of a task away from here stays."""
+    return f"{task.file} stays: the file is not in this work tree"
 
 
 class Edges:
@@ -118,6 +129,8 @@ class Edges:
         """The names in a task's file whose assignment the ledger ended since."""
         self.own_decision: Callable[[Task], int | None] = lambda _task: None
         """When the ledger last granted the caller a task, or took it back, in milliseconds."""
+        self.is_plain: Callable[[Resource], bool] = lambda _resource: False
+        """Whether the caller holds a name as no task, by this clone's copy of the ledger."""
 
     def read(self, ref: str | None = None) -> TaskList:
         """The tasks of the work tree, or of a ref, without assignments that the ledger outranks."""
@@ -188,7 +201,7 @@ class Edges:
         again = self.recorded(options.commit)
         for resource in resources:
             task = known.task(resource, lenient=options.any_name)
-            away = self._elsewhere(resource, task)
+            away = known.elsewhere(resource, task)
             if not options.reopen:
                 self._check_open_elsewhere(away)
             if task is not None:
@@ -237,16 +250,11 @@ class Edges:
         """Whether names must be tasks here and this one is not."""
         if planned.task or planned.away or planned.resource.is_path:
             return False
-        return self.requires_tasks(self.files.read())
+        return self._known([planned.resource]).required
 
     def requires_tasks(self, known: TaskList) -> bool:
-        """Whether names must be tasks: by the settings, else where there is any real task.
-
-        Other files in their place, such as notes or an Ansible role's ``tasks/main.yaml``, do not
-        count.
-        """
-        required = self.rules.required
-        return known.has_tasks if required is None else required
+        """Whether names must be tasks, where the work tree has these."""
+        return _Known(self, known).required
 
     def plan_end(
         self,
@@ -266,16 +274,19 @@ class Edges:
         plans = [self._ended(r, known, status, keep_status) for r in resources]
         if again:
             plans = [self._with_uncommitted(p, keep_status=keep_status) for p in plans]
-        if status is None:
-            return plans  # what is released protects nobody
-        return [self._with_elsewhere(p, self._elsewhere(p.resource, p.task)) for p in plans]
+        return [
+            # What is released protects nobody.
+            p
+            if status is None and (p.task is not None or self.is_plain(p.resource))
+            else self._with_elsewhere(p, known.elsewhere(p.resource, p.task))
+            for p in plans
+        ]
 
     def unknown(self, resources: Sequence[Resource]) -> dict[Resource, NotFound]:
         """The refusals of names that resemble a task but are not one, if names must be tasks."""
         known = self._known(resources)
-        names = [r for r in resources if known.required and not r.is_path]
-        others = [r for r in names if known.task(r, lenient=True) is None]
-        others = [r for r in others if not self._elsewhere(r, None)]
+        others = [r for r in resources if not r.is_path and known.task(r, lenient=True) is None]
+        others = [r for r in others if known.required and not known.elsewhere(r, None)]
         refused = {r: known.unknown(r) for r in others}
         return {r: refusal for r, refusal in refused.items() if refusal.hints}
 
@@ -295,7 +306,7 @@ class Edges:
 
     def away(self, resource: Resource) -> Task | None:
         """A task that the work tree lacks, as the index, HEAD or the default branch has it."""
-        return next((task for _, task in self._elsewhere(resource, None)), None)
+        return next((task for _, task in _Known(self, TaskList()).elsewhere(resource, None)), None)
 
     def on_a_branch(self, resource: Resource) -> NotFound | None:
         """The refusal of a task that only some other branch has: it is no name of its own."""
@@ -344,29 +355,22 @@ class Edges:
                 against.append((one, error))
         return planned, against
 
+    def unwritten(self, planned: Iterable[Planned]) -> tuple[str, ...]:
+        """Warnings of claims about files that lack the caller and are not in this work tree."""
+        return tuple(
+            f"{p.away.file} does not name you: the file is not in this work tree"
+            for p in planned
+            if p.away is not None and not self.is_own_away(p)
+        )
+
+    def is_own_away(self, planned: Planned) -> bool:
+        """Whether a file that is not in this work tree assigns the task to the caller."""
+        names = planned.away.assigned if planned.away else ()
+        return any(self.rules.people.is_mine(name, self.holder) for name in names)
+
     def recorded(self, commit: bool | None) -> bool:
         """Whether edges are recorded as a commit: the option, else the setting."""
         return self.rules.commit if commit is None else commit
-
-    def _elsewhere(self, resource: Resource, here: Task | None) -> list[tuple[str, Task]]:
-        """A task as the default branch has it, and the index and HEAD if the work tree lacks it.
-
-        Absence in a work tree proves nothing: it may be sparse, or behind. What the caller did
-        since is not called into question.
-        """
-        found = []
-        for ref in () if resource.is_path else self.files.places():
-            if here is not None and not _is_branch(ref):
-                continue
-            try:
-                task = find_task(self.files.read(ref), resource, lenient=True)
-            except (Invalid, NotFound):  # no commit yet, or a file that only a branch has broken
-                continue
-            if task is not None and here is None:
-                found.append((ref, self._away(task, ref)))
-            elif task is not None and not self._is_older(task, ref):
-                found.append((ref, self._current(task, ref)))
-        return found
 
     def _is_older(self, task: Task, ref: str) -> bool:
         at = self.own_decision(task)
@@ -386,14 +390,13 @@ class Edges:
         """The plan with the assignees that branches name: two other assignees both protect."""
         if not away:
             return planned
-        others, branch = list(planned.others), planned.branch
+        others, named = planned.others, planned.named
         for ref, task in away:
-            for one in () if task.is_done else self.rules.people.others(task.assigned, self.holder):
-                if not any(same_name(one.name, known.name) for known in others):
-                    others.append(one)
-                    branch = branch or place_of(ref)
+            there = () if task.is_done else self.rules.people.others(task.assigned, self.holder)
+            new = tuple(x for x in there if not any(same_name(x.name, y.name) for y in others))
+            others, named = (*others, *new), (*named, *([(place_of(ref), new)] if new else []))
         lacks = away[0][1] if planned.task is None else None
-        return replace(planned, others=tuple(others), away=lacks, branch=branch)
+        return replace(planned, others=others, away=lacks, named=named)
 
     def _check_open(self, task: Task, reopen: bool) -> None:
         if task.progress is Progress.OTHER:
@@ -471,7 +474,7 @@ class Edges:
     def _known(self, resources: Sequence[Resource], *, always: bool = False) -> _Known:
         names = any(not r.is_path for r in resources)
         found = self.files.read() if names or always else TaskList()
-        return _Known(found, self.requires_tasks(found), self._current)
+        return _Known(self, found)
 
 
 def _is_branch(ref: str) -> bool:
@@ -528,15 +531,62 @@ def _number(task: Task) -> str:
     return f"{task.file}:{task.line}: the id {task.resource} reads as the number of an issue"
 
 
-@dataclass(frozen=True, slots=True)
 class _Known:
-    found: TaskList
-    required: bool
-    current: Callable[[Task], Task]
+    """The tasks of the work tree, and those of the places beside it, each read once.
+
+    Absence in a work tree proves nothing: it may be sparse, or behind.
+    """
+
+    def __init__(self, edges: Edges, found: TaskList) -> None:
+        self._edges, self.found = edges, found
+        self._read: dict[str, TaskList] = {}
+
+    @cached_property
+    def _places(self) -> Sequence[str]:
+        return self._edges.files.places()
+
+    @property
+    def required(self) -> bool:
+        """Whether names must be tasks: by the settings, else where there is any real task.
+
+        Other files in their place, such as notes or an Ansible role's ``tasks/main.yaml``, do not
+        count.
+        """
+        required = self._edges.rules.required
+        if required is not None:
+            return required
+        return self.found.has_tasks or any(self._at(x).has_tasks for x in self._places)
 
     def task(self, resource: Resource, *, lenient: bool = False) -> Task | None:
         task = find_task(self.found, resource, lenient=lenient)
-        return task and self.current(task)
+        return task and self._edges._current(task)
+
+    def elsewhere(self, resource: Resource, here: Task | None) -> list[tuple[str, Task]]:
+        """A task as the default branch has it, and the index and HEAD if the work tree lacks it.
+
+        What the caller did since is not called into question.
+        """
+        edges, found = self._edges, []
+        for ref in () if resource.is_path else self._places:
+            if here is not None and not _is_branch(ref):
+                continue
+            try:
+                task = find_task(self._at(ref), resource, lenient=True)
+            except Invalid:  # a file that only a branch has broken
+                continue
+            if task is not None and here is None:
+                found.append((ref, edges._away(task, ref)))
+            elif task is not None and not edges._is_older(task, ref):
+                found.append((ref, edges._current(task, ref)))
+        return found
+
+    def _at(self, ref: str) -> TaskList:
+        if ref not in self._read:
+            try:
+                self._read[ref] = self._edges.files.read(ref)
+            except (Invalid, NotFound):  # no commit yet, say
+                self._read[ref] = TaskList()
+        return self._read[ref]
 
     def unknown(self, resource: Resource, *, any_name: bool = False) -> NotFound:
         """The refusal of a name that is not a task, with similar ones."""
@@ -547,7 +597,8 @@ class _Known:
             if reads_as_issue(id) and f"#{id.rpartition('-')[2]}" == resource.text:
                 hint = "give the task another id, for example T12 for 12"
                 return NotFound(_number(task), resource=resource.text, hints=(hint,))
-        ids = {t.resource.key: t for t in self.found.tasks}
+        lists = (self.found, *self._read.values())
+        ids = {t.resource.key: t for listed in lists for t in listed.tasks}
         near = get_close_matches(resource.key, ids, n=NEAR, cutoff=0.6)
         hints = (
             [f"did you mean {', '.join(ids[key].resource.text for key in near)}?"] if near else []

@@ -31,7 +31,7 @@ from gitlease.engine.answers import (
     several,
     stopped,
 )
-from gitlease.engine.edges import Planned, changes_of
+from gitlease.engine.edges import Planned, changes_of, not_in_work_tree
 from gitlease.engine.intents import COMPLETED, ENDED, PART
 from gitlease.engine.intents import RETIRED as GOAL
 from gitlease.engine.ledger_session import LedgerSession
@@ -84,6 +84,8 @@ def release(
             *_of_another_run(session, answer),
             *_still_named(session, planned, committed=committed),
         )
+        if not answer.leases and any(map(session.edges.is_own_away, planned)):
+            answer = replace(answer, edge="kept", edge_in=("file",))
         return replace(answer, warnings=(*answer.warnings, *warnings))
     except LeaseHeld as refusal:
         retired = _retire_edge(session, wanted, refusal, commit) if note is None else None
@@ -116,7 +118,8 @@ def _still_named(
     ``committed``: this release committed its edits, which are not pushed yet.
     """
     edges, warnings = session.edges, []
-    wanted = {p.resource.key for p in planned if p.task is not None}
+    wanted = {p.resource.key for p in planned if p.task is not None or p.away is not None}
+    here = {p.resource.key for p in planned if p.task is not None}
     places = reversed(edges.files.places()) if wanted else ()
     for ref in (x for x in places if x != INDEX):
         try:
@@ -133,7 +136,11 @@ def _still_named(
                 then = (
                     "the release counts already" if counts else "until then it is assigned to you"
                 )
-                warnings.append(f"{task.file} in {where} still names you: {way}; {then}")
+                if task.resource.key in here:
+                    warnings.append(f"{task.file} in {where} still names you: {way}; {then}")
+                else:
+                    stays = f"the assignment in {not_in_work_tree(task)}"
+                    warnings.append(f"{stays}; {then}" if counts else stays)
     return tuple(warnings)
 
 
@@ -267,7 +274,8 @@ def complete(
         )
 
     def is_new(plan: Planned) -> bool:
-        return plan.task is None and not is_in_ledger(session.known_look(), plan.resource)
+        no_task = plan.task is None and plan.away is None
+        return no_task and not is_in_ledger(session.known_look(), plan.resource)
 
     def is_no_task(plan: Planned) -> bool:
         if not edges.is_unknown(plan):
@@ -302,11 +310,14 @@ def complete(
         return [op], planned
 
     goal = COMPLETED if whole else PART
-    answer = change_with_edges(session, "done", plan, goal=goal, commit=commit)
+    try:
+        answer = change_with_edges(session, "done", plan, goal=goal, commit=commit)
+    except NotFound as refusal:
+        raise edges.on_a_branch(resource) or refusal from None
     answer = replace(answer, warnings=(*answer.warnings, *_of_another_run(session, answer)))
     task, away = planned[0].task, planned[0].away
     if away is not None and not away.is_done:
-        stays = f"the status in {away.file} stays: the file is not in this work tree"
+        stays = f"the status in {not_in_work_tree(away)}"
         return replace(answer, warnings=(*answer.warnings, stays))
     if task is None or task.is_done or any(w.change.edit.status for w in answer.written):
         return answer

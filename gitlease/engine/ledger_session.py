@@ -19,6 +19,7 @@ from gitlease.core.ledger import MAX_STEP, Notice
 from gitlease.core.moves.operations import Acknowledge, Operation, RunOut, Unbind, grant_of
 from gitlease.core.outcome import Outcome
 from gitlease.core.policy import Policy
+from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import named
 from gitlease.engine.edges import Edges
@@ -97,6 +98,7 @@ class LedgerSession:
         self.edges, self.inbox = edges, inbox
         edges.outranked = lambda task, ref: self.decisions.outranked(task, ref)
         edges.own_decision = lambda task: self.decisions.own_at(task)
+        edges.is_plain = self._is_plain
         self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
         self._ttl_source = ttl_source
         self.dice = dice or random.SystemRandom()
@@ -143,6 +145,12 @@ class LedgerSession:
             return None if head is None else self._looked_at(head)
 
         return _read_with_retry(read)
+
+    def _is_plain(self, resource: Resource) -> bool:
+        look = self.known_look()
+        own = () if look is None else (x for x in look.leases if x.same_holder(self.actor))
+        edges = [x.edge for x in own if x.resource == resource and x.state is State.ACTIVE]
+        return bool(edges) and not any(edges)
 
     def known_policy(self) -> Policy | None:
         """The policy in this clone's copy, without a connection; None before the first contact."""

@@ -13,7 +13,7 @@ from gitlease.core.outcome import Outcome
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import Answer, joined, overall
 from gitlease.engine.edges import Planned, says_so
-from gitlease.engine.intents import decided, edge_word, left_to_others, matched
+from gitlease.engine.intents import HELD, decided, edge_word, left_to_others, matched
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.transaction import Step
 
@@ -104,6 +104,8 @@ def change_with_edges(
         for op, one in matched(operations, planned, outcomes)
     ]
     written, unwritten = intents.fulfil(intent, final, commit=record)
+    if goal == HELD and any(o.status in ("claimed", "taken_over") for o in outcomes.values()):
+        unwritten += edges.unwritten(final)
     answer = _answer(session, step, operations, said + unwritten)
     word = edge_word(final, written)
     places = _edge_in(session, step, final, word)

@@ -199,7 +199,8 @@ def advice(call: Call, error: GitleaseError) -> Sequence[str]:
         return ()
     lapsed = error.by_edge and all(view.state != "active" for view in error.views)
     if lapsed and error.resource is not None:
-        return assigned(call, error.resource, holder, scope=error.scope)
+        asked = error.to_ask or holder
+        return assigned(call, error.resource, asked, scope=error.scope)
     return (f"ask {holder} to release it",) if _by_edge(call, error) else ()
 
 

@@ -95,6 +95,15 @@ def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
     return f"held by {view.holder}{part}{sentences.lasts(view, now, short=True)}"
 
 
+def not_here(entries: Iterable[Entry]) -> str:
+    """Say how many of the tasks would be free if this checkout had them; "" for none."""
+    from gitlease.engine.queue.order import WhyNot
+
+    count = sum(e.why_not is WhyNot.ELSEWHERE for e in entries)
+    many = "1 task is" if count == 1 else f"{count} tasks are"
+    return f"{many} not in this checkout" if count else ""
+
+
 def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
     """Return the state of a carried task's lease, ``view``."""
     from gitlease.engine.queue.order import Carried

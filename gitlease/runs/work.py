@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
 BRANCHES = "work"  # the folder of branches, one for each task
 KIND = "work"
+NAMED = 3  # tasks that a warning lists
 AGAIN = 60.0  # seconds until a task that was passed over is tried again
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -183,6 +184,9 @@ class PoolTaker:
         except NothingLeft as nothing:
             for text in nothing.warnings:
                 self._warn_once(text)
+            if away := nothing.away:
+                named = ", ".join(away[:NAMED]) + (", …" if len(away) > NAMED else "")
+                self._warn_once(f"left alone, since they are not in this checkout: {named}")
             raise
         return self._start(place, answer, task, self._request.run, lambda: None)
 

@@ -135,8 +135,9 @@ def _remove(document: Document, field: Field, number: int) -> str:
     if field.form is FieldForm.BLOCK:
         return _cut_block_item(document, item)
     if field.form is FieldForm.FLOW:
-        if len(field.items) == 2 and _came_from_single(text, field):
-            other = field.items[1 - number]
+        # Of a single value that became a list, the name put in is the last one.
+        if number == 1 and len(field.items) == 2 and _came_from_single(text, field):
+            other = field.items[0]
             return _put(text, field.start, field.end, text[other.start : other.end])
         return cut_item(text, _spans(field), number, field.end - 1)
     if document.flow:

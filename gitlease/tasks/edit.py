@@ -4,7 +4,8 @@ The text is never written anew: pieces are cut out and put in at the places that
 and the result is read again and compared. To take out the name that was put in gives back every
 byte, except where the field said explicitly that there is nobody (``~``, ``null``, ``''``, nothing
 at all within braces): that becomes ``[]``. A single value that becomes a list has a blank before
-its closing bracket, ``[jo, kim ]``, and so becomes a single value again; any other list stays one.
+its closing bracket, ``[jo, kim ]``, and so becomes a single value again when the name that was put
+in goes; any other list stays one.
 Comments stay: one behind a name that goes is left in its line.
 """
 

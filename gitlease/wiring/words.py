@@ -199,7 +199,8 @@ def _is_known(workspace: Workspace, resource: Resource) -> bool:
     """Whether a name is a task, or is leased: live, or lapsed and the caller's own."""
     ledger = workspace.ledger
     try:
-        if ledger.edges.plan_end([resource], keep_status=True)[0].task is not None:
+        (planned,) = ledger.edges.plan_end([resource], keep_status=True)
+        if planned.task is not None or planned.away is not None:
             return True
     except GitleaseError:
         return True  # the claim reports what is wrong with its file

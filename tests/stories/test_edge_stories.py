@@ -336,6 +336,54 @@ def test_a_branch_protects_what_the_checkout_lacks(story: Story) -> None:
     assert service.claim([assigned], taken).status == "taken_over"
 
 
+def test_a_sparse_checkout_ends_what_it_lacks(story: Story) -> None:
+    one, two = story.one, story.two
+    for name, who in (("F002", TWO), ("F003", ONE)):
+        text = TASK.replace("F001", name).replace("[]", f"[{who}]")
+        commit_file(one, f"tasks/{name}.md", text, "a task")
+    git(one, "push", "-q", "origin", "HEAD:main")
+    git(two, "pull", "-q", "origin", "main")
+    git(two, "sparse-checkout", "set", "src")
+    service = LeaseService(story.at(two).ledger)
+    own, theirs, typo = map(parse_resource, ("F002", "F003", "F0001"))
+    with pytest.raises(NotFound, match="there is no task"):
+        service.claim([typo])
+    with pytest.raises(LeaseHeld):
+        service.complete(theirs)
+    with pytest.raises(LeaseHeld):
+        service.release([theirs])
+    stays = service.release([own])
+    assert (stays.edge, stays.edge_in, stays.changed) == ("kept", ("file",), False)
+    assert stays.warnings == (
+        "the assignment in tasks/F002.md stays: the file is not in this work tree",
+    )
+    assert service.claim([own]).warnings == (), "its file names the claimant"
+    assert service.claim([F001]).warnings == (
+        "tasks/F001.md does not name you: the file is not in this work tree",
+    )
+    assert service.claim([F001]).warnings == (), "a renewal"
+    assert service.release([F001]).warnings == ()
+    for _ in range(2):
+        done = service.complete(F001)
+        assert (done.status, len(done.warnings)) == ("completed", 1)
+    git(two, "switch", "-q", "--orphan", "empty")
+    with pytest.raises(NotFound, match="there is no task"):
+        LeaseService(story.at(two).ledger).claim([typo])
+
+
+def test_each_place_is_named_with_its_own_assignee(story: Story) -> None:
+    commit_file(story.one, "tasks/F001.md", TASK.replace("[]", f"[{ONE}]"), "assign")
+    git(story.one, "push", "-q", "origin", "HEAD:main")
+    git(story.two, "fetch", "-q", "origin")
+    (story.two / "tasks/F001.md").write_text(TASK.replace("[]", "[dora]"), encoding="utf-8")
+    with pytest.raises(LeaseHeld) as refused:
+        LeaseService(story.at(story.two).ledger).claim([F001])
+    assert refused.value.to_ask == f"dora and {ONE}"
+    here, there = (x for x in refused.value.hints if x.startswith("tasks/F001.md says"))
+    assert "dora in this clone" in here
+    assert f"{ONE} in origin/main" in there
+
+
 def test_what_only_main_says_counts_in_every_view(story: Story) -> None:
     """A stale checkout, one that is sparse, and one without any task."""
     one, two = story.one, story.two

@@ -60,6 +60,15 @@ def is_free(desk: Desk) -> bool:
     return not desk.live()
 
 
+def test_a_sparse_checkout_hears_of_the_tasks_that_it_lacks(jo: Desk) -> None:
+    git(jo.clone, "sparse-checkout", "set", "src")
+    queue = jo.document("queue")
+    assert (queue["tasks"], queue["warnings"]) == ([], ["5 tasks are not in this checkout"])
+    assert "nothing to claim: 5 tasks are not in this checkout" in jo.ask("brief").stdout
+    work = jo.ask("work", "--until-empty", "--", "true")
+    assert (work.returncode, work.stderr.count("F01, F02, F03, …")) == (0, 1)
+
+
 def statuses(clone: Path) -> dict[str, str]:
     found = {}
     for file in sorted((clone / "tasks").glob("F*.md")):

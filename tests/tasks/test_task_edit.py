@@ -204,6 +204,7 @@ def test_a_name_that_is_not_there_is_not_taken_out(lines: str) -> None:
         ("assigned: [jo]\n", "assigned: []\n"),
         ("assigned: [ jo, ]\n", "assigned: [  ]\n"),
         ("assigned: [jo, kim]\n", "assigned: [kim]\n"),
+        ("assigned: ['jo', kim ] # c\n", "assigned: [kim ] # c\n"),
         ("assigned: [kim , jo]\n", "assigned: [kim ]\n"),
         ("assigned: [a, 'jo', \"Jo\", b, '@jo']\n", "assigned: [a, b]\n"),
         ("assigned: [jo, # c\n  kim]\n", "assigned: [ # c\n  kim]\n"),

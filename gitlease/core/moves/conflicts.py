@@ -165,13 +165,14 @@ def abandoned_by(
 
 def assigned_error(resource: Resource, scope: str | None, named: tuple[Assignee, ...]) -> LeaseHeld:
     """The refusal for a task that is another's by its file, without any lease."""
+    known = tuple(dict.fromkeys(a.known for a in named))
     refusal = LeaseHeld(
-        f"{resource} is assigned to {', '.join(a.known for a in named)}",
+        f"{resource} is assigned to {', '.join(known)}",
         resource=resource.text,
         scope=scope,
-        holder=named[0].known,
+        holder=known[0],
     )
-    refusal.by_edge = True
+    refusal.by_edge, refusal.assignees = True, known
     return refusal
 
 

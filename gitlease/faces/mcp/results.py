@@ -85,7 +85,7 @@ def _advice(error: GitleaseError) -> Sequence[str]:
     if error.code == "lost":
         return ("stop the work that it covers",)
     if error.by_edge and error.holder:
-        return (f"ask {error.holder}, or take another task",)
+        return (f"ask {error.to_ask}, or take another task",)
     if error.code in sentences.IN_THE_WAY and error.views and not error.views[0].mine:
         return ("work on something else, or ask the holder to release it",)
     return ()

@@ -101,7 +101,11 @@ def _show_released(answer: Answer, resources: Sequence[Resource], note: str | No
     output.lines(task_text.edited(answer))
     ended = {fold(view.resource) for view in answer.leases} | task_text.settled(answer)
     for resource in dict.fromkeys(resources):
-        if not {fold(resource.text), resource.key} & ended:
+        if {fold(resource.text), resource.key} & ended:
+            continue
+        if answer.edge_in == ("file",) and len(resources) == 1:
+            output.line(f"{resource} stays assigned to you")
+        else:
             output.line(f"you have nothing to release on {resource}")
     if note is not None:
         output.line("left your note for the next holder")

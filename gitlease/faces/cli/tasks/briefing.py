@@ -85,9 +85,9 @@ def _show(call: Call, reading: QueueReading) -> None:
     _section("your other sessions", others, CARRIED)
     _section("taken from you", [task_text.was_taken(t, now) for t in reading.taken], TAKEN)
     _section("notes", [_noted(n, now) for n in reading.notes], NOTES)
-    _section(
-        "next", _aligned(_next(e) for e in reading.next_up), NEXT, otherwise="nothing to claim"
-    )
+    away = task_text.not_here(reading.entries)
+    nothing = f"nothing to claim: {away}" if away else "nothing to claim"
+    _section("next", _aligned(_next(e) for e in reading.next_up), NEXT, otherwise=nothing)
     held = [
         f"{call.named(x)}: {sentences.whose(x)}, {sentences.until(x, now)}" for x in reading.others
     ]

@@ -70,6 +70,9 @@ def queue_verb(call: Call, *, mine: bool, all: bool, ref: str | None, cached: bo
         rows = [] if call.json else [_row(e, reading, now) for e in shown]
         headings, nothing = HEADINGS, "there are no tasks" if all else "nothing to claim"
     steps, headed = ({}, []) if mine or reading.entries else _without_tasks(call)
+    if not (mine or all) and (away := task_text.not_here(reading.entries)):
+        headed = [away]
+        steps = {call.typed("queue", options=["--all", *_from(ref)]): "show where they are"}
     call.answer(
         {"tasks": tasks},
         warnings=[*reading.warnings, *headed],
