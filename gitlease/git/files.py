@@ -193,6 +193,8 @@ def share(path: str, opened: int | None = None) -> None:
         mode = (0 if bits & _EXACT else stat.S_IMODE(before)) | (bits & 0o666)
         if stat.S_ISDIR(before):
             mode |= (mode & 0o444) >> 2 | stat.S_ISGID
+        elif before & stat.S_IXUSR:
+            mode |= (mode & 0o444) >> 2
         if mode != stat.S_IMODE(before):
             os.chmod(place, mode)
 

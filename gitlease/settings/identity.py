@@ -47,9 +47,10 @@ class Identity:
 
     @property
     def is_agent(self) -> bool:
-        """Whether a coding agent speaks, and reads the answer."""
+        """Whether a coding agent, or the command of a run, speaks and reads the answer."""
         session = self.actor.session or ""
-        return self.below_agent or session.startswith(tuple(f"{name}:" for name, _ in AGENTS))
+        below = self.below_agent or bool(self.run_tokens)
+        return below or session.startswith(tuple(f"{name}:" for name, _ in AGENTS))
 
 
 def resolve_identity(

@@ -282,8 +282,8 @@ class Admission:
                 raise Invalid(
                     f"{name} has another ledger of this repository than {self._place}",
                     hints=(
-                        f"use that one: git config lease.remote {name}",
                         "use this one, and record it for everybody: gitlease init",
+                        f"if everybody else uses that one: git config lease.remote {name}",
                     ),
                 )
         self._keep_alone(head, known, self._now())

@@ -11,6 +11,8 @@ import pytest
 from support.ledgers import door
 from support.repos import common_dir, git
 
+from gitlease.faces.cli.app import run
+
 Clones = Callable[..., list[Path]]
 
 
@@ -63,3 +65,16 @@ def test_setting_elsewhere_shares_nothing(clones: Clones, monkeypatch: pytest.Mo
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "world")
     door(clone).claim("F001", any=True)
     assert modes(Path(common_dir(clone)) / "gitlease")[0] == {0o755}
+
+
+def test_hooks_of_a_shared_clone_run_for_its_group(clones: Clones) -> None:
+    [clone] = clones(1)
+    git(clone, "config", "core.sharedRepository", "group")
+    before = os.umask(0o077)
+    try:
+        assert run(["hooks", "install", "-C", str(clone)]) == 0
+    finally:
+        os.umask(before)
+    common = Path(common_dir(clone))
+    assert stat.S_IMODE((common / "hooks" / "pre-push").stat().st_mode) == 0o770
+    assert stat.S_IMODE((common / "gitlease" / "program").stat().st_mode) == 0o660

@@ -477,6 +477,17 @@ def test_a_layer_that_cannot_be_read_keeps_nobody_from_the_rest(two: Two, line: 
 # --- refusals -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("below", [False, True])
+def test_the_command_of_a_run_is_shown_no_takeover(two: Two, below: bool) -> None:
+    """It runs what it reads, as an agent does."""
+    two.kim.ok("claim F001 --ttl 1m")
+    two.clock.advance(200)
+    env = {"GITLEASE_SESSION": "work-1", "GITLEASE_TOKEN": "7"} if below else {}
+    refused = two.jo.types("claim F001", env=env)
+    assert refused.code == 1
+    assert ("--takeover" in refused.err) != below, refused.err
+
+
 @pytest.mark.parametrize("line", ["claim F001", "claim F001 --wait 1s", "wait F001 --timeout 1s"])
 def test_a_lease_within_its_margins_is_waited_for_and_then_its_edge_stands(
     two: Two, line: str

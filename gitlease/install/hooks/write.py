@@ -6,6 +6,7 @@ import os
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
+from gitlease.git.files import share
 from gitlease.git.repository import TIMEOUT
 from gitlease.git.run import run_git
 from gitlease.install.hooks.places import HookPlace, Way
@@ -79,3 +80,4 @@ def _write(change: HookChange) -> None:
     with written_aside(path, change.new, mode=mode, new=change.mode):
         if change.aside:
             os.rename(path, change.aside)
+    share(path)
