@@ -28,6 +28,9 @@ _BY_GIT = (
     "error: failed to push",
     "error: atomic push failed",
     "fatal: the remote end hung up",  # a receiving git on this machine, after a dry run
+    "error: Cannot access URL ",  # at a portal's page, which git takes for an old server
+    "error: no DAV locking support on ",
+    f"fatal: {_NO_GIT_SERVER}",
 )
 
 

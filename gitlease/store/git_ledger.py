@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 FIRST_STEPS = 3_000  # that a first contact brings: below 2 MB; what is older on demand
 WHOLE = "--depth=2147483647"  # git's word for no end
+_OF_NAMES = r"(?i)(?!gitlease:).*(\bbranch|\btags?\b|refs/(?:heads|tags)/)"  # a server's hook says
 OTHER_FORMAT = "other-format"  # in the folder of a place: its objects are not like the clone's
 
 
@@ -317,7 +318,7 @@ class GitRefs:
 
     def _ref_hints(self, moves: Sequence[Move], pushed: Pushed) -> tuple[str, ...]:
         """The way out where a remote refuses to make a ref of this name."""
-        if pushed.cause is not Cause.REFUSED or any(move.expected for move in moves):
+        if pushed.cause is not Cause.REFUSED:
             return ()
         if taken := re.search(r"'(refs/[^\s']+)' exists; cannot create", pushed.detail):
             return (
@@ -326,11 +327,15 @@ class GitRefs:
             )
         if "[remote rejected]" not in pushed.detail or self._prefix.startswith("refs/heads/"):
             return ()
-        return (
+        for_all = (
             "if this host accepts only branches and tags, set lease: {ref_prefix: "
             "refs/heads/gitlease} in .gitlease.yaml, for everyone",
-            "in this clone alone: gitlease config lease.ref_prefix refs/heads/gitlease",
         )
+        if any(move.expected for move in moves):  # others use the ledger that is there
+            says_so = not pushed.said or any(re.match(_OF_NAMES, line) for line in pushed.said)
+            return for_all if says_so else ()
+        in_this = "in this clone alone: gitlease config lease.ref_prefix refs/heads/gitlease"
+        return (*for_all, in_this)
 
     def remote_refs(self, work: WorkPush) -> Mapping[str, str]:
         from gitlease.store.work_push import remote_refs

@@ -39,6 +39,7 @@ from gitlease.store.state import pending_of
 if TYPE_CHECKING:
     from gitlease.core.work_push import WorkPush
 
+UNREACHABLE = "the remote cannot be reached: "
 GONE = "this clone's copy of the ledger was damaged, and the ledger has moved on: try again"
 REPAIRS = 8
 PAUSE = 0.05  # seconds, times the number of tries: others of this clone may be at it as well
@@ -443,12 +444,19 @@ class RefLedgerStore:
                 heads[layer] = self._heads.credit(change, self.fetch(layer))
                 there = self._refs.remote_refs(work) if work is not None and pushed.sent else {}
             except (Unavailable, Denied) as error:
-                detail, fate = f"{pushed.detail}; {error.message}", Fate.UNKNOWN
+                # "Stale" is no news, and false of a portal's page, which has no refs to compare.
+                said = [] if pushed.cause is Cause.MOVED else [pushed.detail]
+                detail, fate = (
+                    "; ".join([*said, error.message.removeprefix(UNREACHABLE)]),
+                    Fate.UNKNOWN,
+                )
                 return Swapped(fate=fate, cause=Cause.UNREACHABLE, sent=sent, detail=detail)
             except Rollback as error:
+                if isinstance(error, AnotherLedger) and not sent:
+                    self.forget_pending(prepared)  # nothing was sent that could land
                 if pushed.cause is not Cause.MOVED:
-                    said = f"the push was refused: {pushed.detail}"
-                    error.hints = (*pushed.hints, said, *error.hints)
+                    refused = f"the push was refused: {pushed.detail}"
+                    error.hints = (*pushed.hints, refused, *error.hints)
                 raise
             fates.add(self._fate(pending_of(prepared, layer), heads[layer]))
         # The refs move together or not at all; what one of them knows holds for all.

@@ -257,19 +257,25 @@ def denied(cwd: Path, *argv: str) -> list[str]:
     return [*error.get("hints", ()), *error["next"]]
 
 
-@pytest.mark.parametrize("way", ["hook", "hidden"])
+@pytest.mark.parametrize("way", ["hook", "later hook", "hidden"])
 def test_refusal_of_our_refs_names_their_prefix(
     clones: Clones, path_remote: Remote, way: str
 ) -> None:
-    (one,) = clones(1)
+    one, two = clones(2)
+    if way == "later hook":
+        gitlease(two, "claim", "F002")
     if way == "hidden":
         git(path_remote.bare, "config", "transfer.hideRefs", "refs/gitlease")
     else:
-        hook(path_remote.bare, "update", "case $1 in refs/heads/*|refs/tags/*) ;; *) exit 1;; esac")
+        refuse = "echo only branches and tags >&2; exit 1"
+        hook(path_remote.bare, "update", f"case $1 in refs/heads/*) ;; *) {refuse};; esac")
     for argv in (("claim", "F001"), ("init",)):
         hints = denied(one, *argv)
         assert any("lease: {ref_prefix: refs/heads/gitlease}" in hint for hint in hints)
         assert not (one / ".gitlease.yaml").exists()
+    if way == "later hook":  # elsewhere than the ledger of the others, this clone would be alone
+        assert not any("in this clone alone" in hint for hint in hints)
+        return
     (typed,) = (x for x in hints if "gitlease config lease.ref_prefix" in x)
     gitlease(one, *typed.partition(": gitlease ")[2].split())
     gitlease(one, "claim", "F001")

@@ -101,6 +101,21 @@ def test_copied_ledger_behind_the_push_url_is_another(
     assert leases(fork) == leases(path_remote.bare)
 
 
+def test_refused_claim_is_not_told_of_once_more(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    ada, bob = clones(2)
+    door(ada).claim("F001")
+    git(ada, "remote", "set-url", "origin", str(fork))
+    with pytest.raises(AnotherLedger):
+        door(ada).claim("F002")
+    git(ada, "remote", "set-url", "origin", path_remote.url)
+    door(bob).claim("F003")
+    leases = door(ada)
+    leases.claim("F004")
+    assert not leases.warnings
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_push_url_of_the_same_repository_is_proven_once(
     clones: Clones, path_remote: Remote, known: bool, monkeypatch: pytest.MonkeyPatch

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from support.commands import run_gitlease
 from support.ledgers import door
 from support.remotes import Remote
 from support.repos import commit_file, git
@@ -52,8 +54,9 @@ def test_portal_is_no_other_ledger_and_no_hook(
     git(ada, "remote", "set-url", "origin", portal)
     with pytest.raises(Unavailable):
         door(ada).list()
-    error = Desk(ada).document("push", "origin", "HEAD:main", expect=5)["error"]
-    assert error["code"] == "unavailable"
+    done = run_gitlease(("push", "--json", "origin", "HEAD:main"), ada)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (5, "unavailable")
+    assert done.stderr.count("\n") == 1, "nothing of git's own"
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -66,5 +69,7 @@ def test_claim_at_a_portal_is_plainly_unreachable(
     git(ada, "remote", "set-url", "origin", portal)
     error = Desk(ada).document("claim", "docs/", expect=5)["error"]
     assert error["code"] == "unavailable", "nothing can have landed"
+    assert error["message"].count("cannot be reached") == 1
+    assert "stale" not in error["message"]
     git(ada, "remote", "set-url", "origin", path_remote.url)
     assert Desk(ada).document("claim", "docs/")["status"] == "claimed"
