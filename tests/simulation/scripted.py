@@ -282,7 +282,7 @@ def run(
     """Carry out one command as far as its answers go."""
     remote = Remote(process)
     heads = Heads(remote, lambda _layer: process.disk, process, "origin")
-    store = Store(remote, heads, place="origin")
+    store = Store(remote, heads)
     store.process = process
     actor = process.actor
     files = Files() if what in TASKS else NoTaskFiles()
