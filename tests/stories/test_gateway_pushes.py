@@ -101,7 +101,9 @@ def test_the_same_step_is_refused_from_anybody_else(host: Host, forge: Forge) ->
     step = drafted(forge, claim(KIM, "F001"), claim(JO, "F002"))
     refused(push(host, forge, step, by="kim"), "identity", "in one step")
     refused(push(host, forge, step, by="jo"), "identity", "written as kim@example.com")
-    assert push(host, forge, step, by="gate").returncode == 0
+    refused(push(host, forge, step, by="gate"), "identity", "names a gateway if")
+    joined = replace(step, record=step.record.brought_by(GATE.holder), actor=GATE)
+    assert push(host, forge, joined, by="gate").returncode == 0
     assert {forge.lease(x).holder for x in ("F001", "F002")} == {KIM.holder, JO.holder}
 
 

@@ -123,7 +123,7 @@ def test_an_expired_lease_protects_until_it_lapsed(pair: Pair) -> None:
     done = pair.jo.commit()
     assert done.returncode == 1
     assert f"src/api/login.py is held by {KIM}" in done.stderr
-    assert "free for others" in done.stderr
+    assert "free from" in done.stderr
 
 
 def test_many_findings_are_counted_not_listed(pair: Pair) -> None:
