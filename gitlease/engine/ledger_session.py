@@ -147,9 +147,15 @@ class LedgerSession:
         return _read_with_retry(read)
 
     def _is_plain(self, resource: Resource) -> bool:
-        look = self.known_look()
-        own = () if look is None else (x for x in look.leases if x.same_holder(self.actor))
-        edges = [x.edge for x in own if x.resource == resource and x.state is State.ACTIVE]
+        def read() -> list[Lease]:
+            head = self.store.known(self.layer)
+            return list(head.ledger.leases_of(resource)) if head and head.ledger else []
+
+        try:
+            own = [x for x in _read_with_retry(read) if x.same_holder(self.actor)]
+        except GitleaseError:  # a damaged record: the step reports it
+            return False
+        edges = [x.edge for x in own if x.state is State.ACTIVE]
         return bool(edges) and not any(edges)
 
     def known_policy(self) -> Policy | None:

@@ -95,7 +95,8 @@ class GitTaskFiles:
         return self._reader.read(WorkTree(root, self._wanted), _tree_name(root))
 
     def places(self) -> Sequence[str]:
-        if self._repository.toplevel is None or not self._may_be_elsewhere():
+        root = self._repository.toplevel
+        if root is None or not os.path.isdir(root) or not self._may_be_elsewhere():
             return ()
         main = self._main()
         return (INDEX, "HEAD") if main is None else (INDEX, "HEAD", main)
