@@ -6,7 +6,7 @@ Every verb is made of these three; it has nothing else to do with the store.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,7 +27,6 @@ from gitlease.engine.intents import Intents
 from gitlease.engine.notices import Settled, is_to, settle, told, told_by, unread_notices
 from gitlease.engine.ports import (
     Clock,
-    DeadRun,
     Inbox,
     LandedWork,
     LedgerStore,
@@ -145,6 +144,12 @@ class LedgerSession:
             return None if head is None else self._looked_at(head)
 
         return _read_with_retry(read)
+
+    def in_session(self, name: str | None, *, but: Collection[str] = ()) -> list[Lease]:
+        """The caller's unparked leases in a session, by this clone's copy; ``but`` these ids."""
+        head = self.store.known(self.layer)
+        own = head.ledger.live()[0].of_person(self.actor.holder) if head and head.ledger else []
+        return [x for x in own if x.session == name and not x.parked and x.lease_id not in but]
 
     def _is_plain(self, resource: Resource) -> bool:
         def read() -> list[Lease]:
@@ -305,9 +310,10 @@ class LedgerSession:
         for dead in self._runs.dead(self.actor) if self._runs is not None else ():
             actor, step = replace(self.actor, session=dead.session), None
             ends: list[Operation] = []
-            own = [*dead.granted, *(map(grant_of, self._claimed_below(dead)) if dead.alone else ())]
-            if own:
-                ends.append(RunOut(id=fresh_id(), actor=actor, grants=tuple(own)))
+            known = {grant.lease_id for grant in (*dead.granted, *dead.bound)}
+            below = self.in_session(dead.session, but=known) if dead.alone else ()
+            if own := (*dead.granted, *map(grant_of, below)):
+                ends.append(RunOut(id=fresh_id(), actor=actor, grants=own))
             if dead.bound:
                 ends.append(Unbind(id=fresh_id(), actor=actor, grants=dead.bound))
             try:
@@ -323,13 +329,6 @@ class LedgerSession:
                 for x in freed
             ]
         return tuple(messages)
-
-    def _claimed_below(self, dead: DeadRun) -> list[Lease]:
-        known = {grant.lease_id for grant in (*dead.granted, *dead.bound)}
-        look = self.known_look()
-        own = [x for x in (look.leases if look else ()) if x.same_holder(self.actor)]
-        live = [x for x in own if x.state is State.ACTIVE and not x.parked]
-        return [x for x in live if x.session == dead.session and x.lease_id not in known]
 
     def came_of(self, settled: Settled, head: Snapshot | None) -> tuple[str, ...]:
         """Messages about open changes that the head after a step decided."""

@@ -147,7 +147,7 @@ def end_session(
 
 
 def run_out(
-    session: LedgerSession, left: Mapping[str, LeaseView], renewed: Collection[str] = ()
+    session: LedgerSession, left: Mapping[str, Lease | LeaseView], renewed: Collection[str] = ()
 ) -> Answer:
     """End some of the caller's leases; ``left`` has them by id, as the caller left them.
 

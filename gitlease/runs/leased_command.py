@@ -261,17 +261,15 @@ class LeasedCommand:
 
     def _end_below(self) -> tuple[str, ...]:
         """End what the command claimed in the session of this run, which ends with it."""
-        actor, look = self.place.actor, self.place.ledger.known_look()
-        if actor.session_explicit or look is None:
+        actor, known = self.place.actor, self.place.ledger
+        if actor.session_explicit:
             return ()
         own = {view.lease_id for view in self.answer.leases}
-        live = [x for x in look.leases if x.state is State.ACTIVE and not x.parked]
-        mine = [x for x in live if x.session == actor.session and x.same_holder(actor)]
-        below = [x for x in mine if x.lease_id not in own]
+        below = {x.lease_id: x for x in known.in_session(actor.session, but=own)}
         if not below:
             return ()
-        ledger = at_the_end(self.place, {x.lease_id for x in below})
-        ended = run_out(ledger, {x.lease_id: x for x in ledger.views(look, below)})
+        ledger = at_the_end(self.place, below)
+        ended = run_out(ledger, below)
         return tuple(x for x in ended.warnings if x not in ledger.store.warnings)
 
     def _complete(self) -> tuple[int, tuple[str, ...]]:
