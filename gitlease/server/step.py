@@ -12,7 +12,6 @@ from functools import partial
 
 from gitlease.core.edge import printable
 from gitlease.core.errors import Invalid
-from gitlease.core.ledger import Ledger
 from gitlease.core.moves.audit import NEWER, Illegal, Pusher, judge, refused
 from gitlease.core.moves.operation_json import BadStep, read_step
 from gitlease.core.moves.step_record import StepRecord
@@ -52,14 +51,16 @@ RULES = {
 
 def judge_step(objects: GitObjects, before: str, version: str, pusher: Pusher, now_ms: int) -> None:
     """Raise Illegal unless a commit is a legal step after another (``""``: the first)."""
-    repeat_step(objects, before, version, partial(judge, pusher=pusher, now_ms=now_ms))
+    ledger = read_ledger(objects, before) if before else None
+    carry_out = partial(judge, ledger, pusher=pusher, now_ms=now_ms)
+    repeat_step(objects, before, version, carry_out)
 
 
 def repeat_step(
     objects: GitObjects,
     before: str,
     version: str,
-    carry_out: Callable[[Ledger | None, StepRecord], Applied],
+    carry_out: Callable[[StepRecord], Applied],
 ) -> tuple[StepRecord, Applied]:
     """Carry a step out again, and compare its commit with the result. Raises Illegal if it differs.
 
@@ -67,8 +68,7 @@ def repeat_step(
     """
     commit = commit_at(objects, version)
     record = step_record(commit.message)
-    ledger = read_ledger(objects, before) if before else None
-    applied = carry_out(ledger, record)
+    applied = carry_out(record)
     base = commit_at(objects, before).tree_id if before else None
     _check_tree(objects, base, commit.tree_id, applied)
     expected = commit_bytes(applied, record, commit.tree_id, commit.parent_ids)

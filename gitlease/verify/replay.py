@@ -89,9 +89,8 @@ def verify(
         if not replay.take(version) or len(replay.broken) >= MAX_BROKEN:
             return replay.result()
     known = set(commits)
-    for seen in dict.fromkeys(tips):
-        if seen not in known:
-            replay.check_seen(seen, commits)
+    for seen in (tip for tip in dict.fromkeys(tips) if tip not in known):
+        replay.check_seen(seen, commits)
     return replay.result()
 
 
@@ -151,8 +150,7 @@ class _Replay:
         if commit is None:
             self._breaks(version, "commit", "it cannot be read as a step of a ledger")
             return False
-        ledger = self._read(commit)
-        if ledger is None:
+        if (ledger := self._read(commit)) is None:
             return False
         try:
             self._judge(commit, before, ledger)
@@ -199,7 +197,9 @@ class _Replay:
             _check_replaced(record, commit, before, ledger)
             self._take_ids([x.id for x in record.operations])
             return
-        record, applied = repeat_step(self._objects, self._before, commit.id, repeat)
+        record, applied = repeat_step(
+            self._objects, self._before, commit.id, lambda step: repeat(before, step)
+        )
         self._take_ids([x.id for x in record.operations])
         self._take_grants(record, applied, before)
 
