@@ -7,7 +7,7 @@ command that is meant to get by will.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gitlease.core.frozen import dataclass
 
@@ -22,13 +22,13 @@ BEFORE = frozenset(
 )
 _OF_WRAPPER = r"-.*|[0-9.]+[smhd]?|[+][0-9]+"  # its options, and their values
 SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
-TAKES_WORD = frozenset(("-C", "-c", "--config-env", "--namespace", "--exec-path"))
-AUTOSTASH = frozenset(
-    f"{verb}.autostash{value}"
-    for verb in ("rebase", "merge")
-    for value in ("", "=true", "=yes", "=on", "=1")
-)
-ELSEWHERE = ("--git-dir", "--work-tree")
+TAKES_WORD = frozenset(("-C", "-c", "--config-env", "--namespace", "--git-dir", "--work-tree"))
+# Options of a rebase or merge that is under way.
+GOING_ON = ("--continue", "--abort", "--skip", "--quit", "--edit-todo", "--show-current-patch")
+REBASE, MERGE = "rebase.autostash", "merge.autostash"  # settings of git
+ON = frozenset(("", "true", "yes", "on", "1"))
+# Options, and the variables that stand for them.
+ELSEWHERE = {"--git-dir": "GIT_DIR", "--work-tree": "GIT_WORK_TREE"}
 STASHING = ("push", "save", "pop", "apply", "drop", "clear", "branch")
 HELP = frozenset(("-h", "--help"))
 _HERE_DOCUMENT = r"(<<-?[ \t]*([\"']?)(\w+)\2[^\n]*\n)(?:.*?\n)?[ \t]*\3[ \t]*(?=\n|\Z)"
@@ -36,16 +36,22 @@ _HERE_DOCUMENT = r"(<<-?[ \t]*([\"']?)(\w+)\2[^\n]*\n)(?:.*?\n)?[ \t]*\3[ \t]*(?
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """A command of git that throws work away, and a folder in the work tree that it does it to.
+    """A command that throws work away, and a folder in the work tree that it does it to.
 
     ``stash``: it uses the list of stashes, which all work trees of a clone share. ``removes`` is
     the work tree that it removes, by its path from that folder, or the end of its path.
+    ``git_dir``: ``folder`` is the git directory of that work tree. ``deletes``: it deletes
+    ``folder`` with all that is in it. ``settings``: it is one only if one of these settings of git
+    is on.
     """
 
     words: str
     folder: str
     stash: bool = False
     removes: str = ""
+    git_dir: bool = False
+    deletes: bool = False
+    settings: tuple[str, ...] = ()
 
 
 def discards(command: str, folder: str) -> Iterator[Discard]:
@@ -53,39 +59,67 @@ def discards(command: str, folder: str) -> Iterator[Discard]:
 
     After a change of folder that is not written out, nothing more is known.
     """
-    if len(command) > LONGEST or "git" not in command or not any(map(command.__contains__, VERBS)):
+    git = "git" in command and any(map(command.__contains__, VERBS))
+    if len(command) > LONGEST or not (git or "rm " in command):
         return
     import re
 
     if "<<" in command:
         command = re.sub(_HERE_DOCUMENT, r"\1", command, flags=re.DOTALL)
+    exported: dict[str, str] = {}
     for words in _commands(command):
-        wrapped = False
+        wrapped, variables = False, dict(exported)
         while words and (
             os.path.basename(words[0]) in BEFORE
             or _is_assignment(words[0])
             or (wrapped and re.fullmatch(_OF_WRAPPER, words[0]))
         ):
             wrapped = wrapped or words[0][0] not in "!{"
+            variables |= _assigned(words[:1])
             del words[0]
         if words[:1] == ["cd"]:
-            to = words[1] if len(words) == 2 and words[1] else "$"
-            if to[0] in "-~" or "$" in to or "`" in to:
+            to = _written_out(words[1]) if len(words) == 2 and words[1] else None
+            if to is None or to[0] == "-":
                 return
             folder = os.path.join(folder, to)
+        elif words[:1] == ["export"]:
+            exported |= _assigned(words[1:])
+        elif words and os.path.basename(words[0]) == "rm":
+            yield from _of_rm(words, folder)
         elif words and os.path.basename(words[0]) in SHELLS:
             at = next((n for n, x in enumerate(words) if re.fullmatch("-[a-z]*c", x)), len(words))
             for line in words[at + 1 : at + 2]:
                 yield from discards(line, folder)
         elif words and os.path.basename(words[0]) == "git":
-            found = _of_git(words[1:], folder)
-            if found is not None:
-                yield found
+            yield from _of_git(words[1:], folder, variables)
 
 
 def _is_assignment(word: str) -> bool:
     name, equals, _ = word.partition("=")
     return bool(equals) and name.isidentifier()
+
+
+def _assigned(words: Sequence[str]) -> dict[str, str]:
+    """The variables that name another repository or work tree."""
+    pairs = (word.partition("=") for word in words if _is_assignment(word))
+    return {name: value for name, _, value in pairs if name in ELSEWHERE.values()}
+
+
+def _written_out(path: str) -> str | None:
+    """A path as the shell reads it; None if that depends on more than is written out."""
+    path = os.path.expanduser(path) if path.partition("/")[0] == "~" else path
+    return None if path.startswith("~") or "$" in path or "`" in path else path
+
+
+def _of_rm(words: Sequence[str], folder: str) -> Iterator[Discard]:
+    if not _has(words[1:], "rR", "--recursive"):
+        return
+    import shlex
+
+    for word in _plain(words[1:]):
+        path = _written_out(word.removesuffix("/*"))
+        if path and not set(path) & set("*?["):
+            yield Discard(shlex.join(words), os.path.join(folder, path), deletes=True)
 
 
 def _commands(text: str) -> Iterator[list[str]]:
@@ -116,29 +150,52 @@ def _commands(text: str) -> Iterator[list[str]]:
     yield words
 
 
-def _of_git(words: Sequence[str], folder: str) -> Discard | None:
-    rest, stashes = list(words), False
+def _of_git(words: Sequence[str], folder: str, variables: Mapping[str, str]) -> Iterator[Discard]:
+    rest, given = list(words), dict(variables)
+    settings: dict[str, bool] = {}
     while rest and rest[0].startswith("-"):
-        option = rest.pop(0)
-        if option.startswith(ELSEWHERE):
-            return None
-        value = rest.pop(0) if option in TAKES_WORD and rest else ""
-        if option == "-c" and value.lower() in AUTOSTASH:
-            stashes = True
-        if option == "-C":
-            if "$" in value:
-                return None
-            folder = os.path.join(folder, value)
+        name, equals, value = rest.pop(0).partition("=")
+        if not equals and name in TAKES_WORD and rest:
+            value = rest.pop(0)
+        if name in ELSEWHERE:
+            given[ELSEWHERE[name]] = value
+        elif name == "-c":
+            key, _, to = value.lower().partition("=")
+            settings[key] = to in ON
+        elif name == "-C":
+            place = _written_out(value)
+            if place is None:
+                return
+            folder = os.path.join(folder, place)
     if not rest or rest[0] not in VERBS or not HELP.isdisjoint(rest):
-        return None
-    stashes = stashes and VERBS[rest[0]] is _autostash and "--no-autostash" not in rest
-    if not (stashes or VERBS[rest[0]](rest[1:])):
-        return None
+        return
+    asked: tuple[str, ...] = ()
+    if not VERBS[rest[0]](rest[1:]):
+        asked = _stashed_by(rest[0], rest[1:])
+        decided = [settings[key] for key in asked if key in settings]
+        if not asked or (len(decided) == len(asked) and not any(decided)):
+            return
+        asked = () if any(decided) else tuple(key for key in asked if key not in settings)
     import shlex
 
+    line, stash = shlex.join(["git", *rest]), rest[0] == "stash"
     removes = _plain(rest[2:])[-1] if rest[0] == "worktree" else ""
-    line = shlex.join(["git", *rest])
-    return Discard(line, folder, stash=rest[0] == "stash", removes=removes)
+    yield Discard(line, folder, stash=stash, removes=removes, settings=asked)
+    for variable in ELSEWHERE.values():
+        place = _written_out(given.get(variable, ""))
+        if place:
+            at, is_git_dir = os.path.join(folder, place), variable == ELSEWHERE["--git-dir"]
+            yield Discard(line, at, stash=stash, git_dir=is_git_dir, settings=asked)
+
+
+def _stashed_by(verb: str, words: Sequence[str]) -> tuple[str, ...]:
+    """The settings of git that have this command put changes aside, as ``--autostash`` does."""
+    if VERBS[verb] is not _autostash or _has(words, "", "--no-autostash", *GOING_ON):
+        return ()
+    if verb == "pull" and not _has(words, "", "--no-rebase", "--rebase=false", "--ff-only"):
+        rebases = _has(words, "r", "--rebase", "--rebase=true", "--rebase=merges")
+        return (REBASE,) if rebases else (REBASE, MERGE)
+    return (REBASE,) if verb == "rebase" else (MERGE,)
 
 
 def _stash(words: Sequence[str]) -> bool:

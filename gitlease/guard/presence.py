@@ -93,14 +93,38 @@ def git_dirs_of(common_dir: str) -> list[str]:
     return git_dirs
 
 
+def root_of(git_dir: str) -> str:
+    """The root of the work tree that a git directory is of."""
+    pointer = first_line(os.path.join(git_dir, "gitdir"))  # of a linked work tree
+    return os.path.dirname(os.path.normpath(os.path.join(git_dir, pointer or ".")))
+
+
 def work_tree_named(folder: str, name: str) -> str:
     """The root of the linked work tree that git takes a name for: the end of a path, or a path."""
     common = find_common_dir(folder)
-    linked = [] if common is None else git_dirs_of(common)[1:]
-    files = (os.path.join(x, first_line(os.path.join(x, "gitdir"))) for x in linked)
-    roots = (os.path.dirname(os.path.normpath(file)) for file in files)
+    roots = [] if common is None else [root_of(x) for x in git_dirs_of(common)[1:]]
     found = [root for root in roots if f"/{root}".endswith(f"/{name.rstrip('/')}")]
     return found[0] if len(found) == 1 else os.path.join(folder, name)
+
+
+def work_trees_below(folder: str, start: str) -> list[str]:
+    """The roots of the work trees that are lost with a folder; a git directory takes its own along.
+
+    Known are those of the clone around ``start``, and of one in the folder.
+    """
+    folder = os.path.realpath(folder)
+    common = find_common_dir(start)
+    own = folder if os.path.basename(folder) == ".git" else os.path.join(folder, ".git")
+    roots = {} if common is None else {root_of(x): x for x in git_dirs_of(common)}
+    if os.path.isdir(own):
+        roots |= {root_of(x): x for x in git_dirs_of(own)}
+    elif os.path.lexists(own):
+        roots[folder] = own
+    return [
+        root
+        for root, git_dir in roots.items()
+        if any(f"{os.path.realpath(x)}/".startswith(f"{folder}/") for x in (root, git_dir))
+    ]
 
 
 def sessions_of(common_dir: str, host: str, process: tuple[int, str], *, now: float) -> set[str]:

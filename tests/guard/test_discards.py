@@ -8,7 +8,7 @@ from gitlease.guard.discards import LONGEST, Discard, discards
 
 
 def found(command: str, folder: str = "/r") -> list[str]:
-    return [one.words for one in discards(command, folder)]
+    return [one.words for one in discards(command, folder) if not one.settings]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,6 @@ def test_what_throws_away_is_seen(command: str) -> None:
         *("git status", "git commit -m 'git stash'", "echo git stash", "echo 'a; git stash'"),
         *("git log --grep=stash", "legit stash", "git add . && git commit -m reset", ""),
         *(
-            "git --git-dir=/x stash",
             "git stash 'unclosed",
             "cd $X && git stash",
             "cd - ; git stash",
@@ -133,3 +132,49 @@ def test_folders_are_followed() -> None:
     assert list(discards("git worktree remove -f ../b", "/r")) == [
         Discard("git worktree remove -f ../b", "/r", removes="../b")
     ]
+
+
+def at(command: str) -> list[tuple[str, bool, bool]]:
+    return [(one.folder, one.git_dir, one.deletes) for one in discards(command, "/r")]
+
+
+@pytest.mark.parametrize(
+    ("command", "folders"),
+    [
+        ("git --git-dir=/x/.git stash", [("/r", False, False), ("/x/.git", True, False)]),
+        ("git --git-dir /x/.git stash", [("/r", False, False), ("/x/.git", True, False)]),
+        ("git --work-tree=../y reset --hard", [("/r", False, False), ("/r/../y", False, False)]),
+        ("git -C /x --git-dir=.git stash", [("/x", False, False), ("/x/.git", True, False)]),
+        ("GIT_DIR=/x/.git git stash", [("/r", False, False), ("/x/.git", True, False)]),
+        ("env GIT_WORK_TREE=/y git clean -f", [("/r", False, False), ("/y", False, False)]),
+        ("export GIT_DIR=/x/.git; git stash", [("/r", False, False), ("/x/.git", True, False)]),
+        ("GIT_DIR=$X git stash", [("/r", False, False)]),
+        ("git -C $X stash", []),
+        ("rm -rf ../b", [("/r/../b", False, True)]),
+        ("sudo rm -r --force /b/ c", [("/b/", False, True), ("/r/c", False, True)]),
+        ("cd /b && rm -fR ./*", [("/b/.", False, True)]),
+        ("rm -f a; rm b; rm -rf $X *.o; rmdir -p c; farm -r x", []),
+    ],
+)
+def test_a_folder_named_by_any_means_is_seen(
+    command: str, folders: list[tuple[str, bool, bool]]
+) -> None:
+    assert at(command) == folders
+
+
+@pytest.mark.parametrize(
+    ("command", "settings"),
+    [
+        ("git rebase main", [("rebase.autostash",)]),
+        ("git merge x", [("merge.autostash",)]),
+        ("git pull", [("rebase.autostash", "merge.autostash")]),
+        ("git pull --rebase", [("rebase.autostash",)]),
+        ("git pull --ff-only", [("merge.autostash",)]),
+        ("git -c rebase.autostash=false pull", [("merge.autostash",)]),
+        ("git -c merge.autostash=0 -c rebase.autostash=no pull", []),
+        ("git rebase --no-autostash main", []),
+        ("git rebase --continue", []),
+    ],
+)
+def test_settings_that_stash_are_named(command: str, settings: list[tuple[str, ...]]) -> None:
+    assert [one.settings for one in discards(command, "/r")] == settings

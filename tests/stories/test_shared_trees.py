@@ -95,6 +95,67 @@ def test_linked_work_trees_are_apart(one: Agent, other: Agent) -> None:
         assert "77777777" in runs(one, f"git worktree remove {name} -f"), name
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("git --git-dir={0}/.git stash", "git -C {0} stash", "GIT_DIR={0}/.git git stash"),
+        *("git --git-dir {0}/.git --work-tree {0} reset --hard", "git -C {0}/sub clean -fd"),
+        *(
+            "rm -rf {0}",
+            "cd .. && rm -r clone-1",
+            "rm -rf {0}/*",
+            "rm -fr {0}/../",
+            "rm -r {0}/.git",
+        ),
+    ],
+)
+def test_another_tree_is_kept_by_any_name(one: Agent, other: Agent, command: str) -> None:
+    (one.at.clone / "sub").mkdir()
+    linked = one.at.clone.parent / "linked"
+    git(one.at.clone, "worktree", "add", "-q", str(linked))
+    third = Agent(one.at, session="77777777-2222")
+    third.sends("session-start", cwd=str(linked))
+    line = command.format(one.at.clone).replace("clone-1", one.at.clone.name)
+    assert "deny" in runs(third, line, cwd=str(linked)), line
+    other.sends("session-end")
+    one.sends("session-end")
+    if "stash" not in line:
+        assert runs(third, line, cwd=str(linked)) == ""
+
+
+def test_a_linked_tree_that_is_worked_in_is_not_deleted(one: Agent) -> None:
+    linked = one.at.clone.parent / "trees" / "linked"
+    git(one.at.clone, "worktree", "add", "-q", str(linked))
+    third = Agent(one.at, session="77777777-2222")
+    third.sends("session-start", cwd=str(linked))
+    for line in (f"rm -rf {linked}", "rm -rf ../trees", f"cd {linked.parent}; rm -r linked"):
+        assert "session claude:77777777" in runs(one, line), line
+    assert runs(one, f"rm -rf {linked}/build; rm -rf build") == ""
+    third.sends("session-end", cwd=str(linked))
+    assert runs(one, f"rm -rf {linked}") == ""
+
+
+@pytest.mark.parametrize(
+    ("setting", "command"),
+    [
+        ("rebase.autoStash", "git pull --rebase"),
+        ("rebase.autoStash", "git rebase main"),
+        ("rebase.autoStash", "git pull"),
+        ("merge.autoStash", "git pull"),
+        ("merge.autoStash", "git merge main"),
+    ],
+)
+def test_a_configured_autostash_is_refused(
+    one: Agent, other: Agent, setting: str, command: str
+) -> None:
+    assert runs(one, command) == ""
+    git(one.at.clone, "config", setting, "true")
+    assert "session claude:89abcdef" in runs(one, command)
+    assert runs(one, f"{command} --no-autostash") == ""
+    other.sends("session-end")
+    assert runs(one, command) == ""
+
+
 @pytest.mark.parametrize("verb", ["", "push -m x", "pop", "apply", "drop", "clear"])
 def test_stashes_are_refused_while_another_tree_is_worked_in(one: Agent, verb: str) -> None:
     linked = one.at.clone.parent / "linked"

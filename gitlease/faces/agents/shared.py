@@ -14,6 +14,7 @@ from gitlease.core.instant import MS, moment_of
 from gitlease.faces.agents.events import AgentEvent, EventKind, Reply
 
 if TYPE_CHECKING:
+    from gitlease.guard.discards import Discard
     from gitlease.wiring.agents import AgentContext
 
 Opener = Callable[..., "AgentContext | None"]
@@ -94,35 +95,60 @@ def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
     Opens the repository only if another session is recorded.
     """
     from gitlease.guard.discards import discards
-    from gitlease.guard.places import common_dir_of, find_git_dir
-    from gitlease.guard.presence import BY_PLACE, git_dirs_of, is_alone, work_tree_named
+    from gitlease.guard.presence import root_of, work_tree_named, work_trees_below
 
     own_place = os.path.abspath(event.cwd or ".")
     for found in discards(event.command, own_place):
-        folder = work_tree_named(found.folder, found.removes) if found.removes else found.folder
-        git_dir = find_git_dir(folder) if os.path.isdir(folder) else None
-        if git_dir is None:
-            continue
-        git_dirs = git_dirs_of(common_dir_of(git_dir)) if found.stash else [git_dir]
-        if all(is_alone(x, _key(event)) for x in git_dirs):
-            continue
-        context = context_of(replace(event, cwd=folder), opener)
-        if context is None or (mode := context.workspace.settings.guard_mode) == "off":
-            continue
-        from gitlease.faces.agents.answers import one_line
-        from gitlease.faces.sentences import shared_tree
-        from gitlease.wiring.agents import others_in
-
-        if git_dir != find_git_dir(own_place):  # the name of that work tree is not the caller's
-            family = frozenset(x for x in context.family if not x.startswith(BY_PLACE))
-            context = replace(context, family=family)
-        others = others_in(context, _key(event), now=now, in_clone=found.stash)
-        if others is not None:
-            moment, words = moment_of(int(now * MS)), one_line(found.words)
-            lines = shared_tree(words, others, moment, stash=found.stash)
-            text = "\n".join(lines)
-            return Reply(deny=text) if mode == "block" else Reply(context=text, notice=lines[0])
+        if found.deletes:
+            folders = work_trees_below(found.folder, own_place)
+        elif found.git_dir:
+            folders = [root_of(os.path.realpath(found.folder))]
+        elif found.removes:
+            folders = [work_tree_named(found.folder, found.removes)]
+        else:
+            folders = [found.folder]
+        for folder in folders:
+            reply = _discarding(event, found, folder, opener, now)
+            if reply is not None:
+                return reply
     return Reply()
+
+
+def _discarding(
+    event: AgentEvent, found: Discard, folder: str, opener: Opener, now: float
+) -> Reply | None:
+    """The reply to a command that discards what is in the work tree around a folder."""
+    from gitlease.guard.places import common_dir_of, find_git_dir
+    from gitlease.guard.presence import BY_PLACE, git_dirs_of, is_alone
+
+    git_dir = find_git_dir(folder) if os.path.isdir(folder) else None
+    if git_dir is None:
+        return None
+    git_dirs = git_dirs_of(common_dir_of(git_dir)) if found.stash else [git_dir]
+    if all(is_alone(x, _key(event)) for x in git_dirs):
+        return None
+    context = context_of(replace(event, cwd=folder), opener)
+    if context is None or (mode := context.workspace.settings.guard_mode) == "off":
+        return None
+    from gitlease.git.repository import is_on
+
+    config = context.workspace.repository.config
+    if found.settings and not any(is_on(config.get(name)) for name in found.settings):
+        return None
+    from gitlease.faces.agents.answers import one_line
+    from gitlease.faces.sentences import shared_tree
+    from gitlease.wiring.agents import others_in
+
+    if git_dir != find_git_dir(event.cwd or "."):  # its name is not the caller's
+        family = frozenset(x for x in context.family if not x.startswith(BY_PLACE))
+        context = replace(context, family=family)
+    others = others_in(context, _key(event), now=now, in_clone=found.stash)
+    if others is None:
+        return None
+    moment, words = moment_of(int(now * MS)), one_line(found.words)
+    lines = shared_tree(words, others, moment, stash=found.stash)
+    text = "\n".join(lines)
+    return Reply(deny=text) if mode == "block" else Reply(context=text, notice=lines[0])
 
 
 def _key(event: AgentEvent) -> str:
