@@ -153,13 +153,15 @@ def release_all(
 ) -> Answer:
     """Drop everything that the session holds in these layers, in steps of ``MAX_RESOURCES``.
 
-    What a live run has stays: the run owns it. With several layers, refusals are among ``refused``
-    and never raised.
+    What a live run has stays: the run owns it. Below a run, so does what its person has without a
+    session. With several layers, refusals are among ``refused`` and never raised.
     """
 
     def of_layer(session: LedgerSession) -> Answer:
         look = session.look()
         mine = [x for x in look.leases if x.state is State.ACTIVE and x.answers_to(session.actor)]
+        if session.is_below_run:
+            mine = [x for x in mine if x.session is not None]
         kept = session.of_live_runs(mine)
         answer = leave_to_runs(Answer(status="released", changed=False), kept)
         names = {x.resource for x in kept}  # the scopes of a resource are released together

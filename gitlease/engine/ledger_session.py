@@ -197,6 +197,11 @@ class LedgerSession:
         live = self._runs.live() if self._runs is not None else frozenset()
         return [x for x in leases if x.lease_id in live or self._is_of_run_above(x)]
 
+    @property
+    def is_below_run(self) -> bool:
+        """Whether this process works below a run, in its session."""
+        return bool(self._run_tokens)
+
     def _is_of_run_above(self, lease: Lease) -> bool:
         same = lease.session is not None and lease.session == self.actor.session
         return same and lease.token in self._run_tokens

@@ -178,7 +178,7 @@ def end_every_session(
     note: str | None = None,
     commit: bool | None = None,
 ) -> tuple[Answer, tuple[tuple[str, int], ...]]:
-    """End each session that ``sessions`` lists, as ``end_session`` does.
+    """End each session that ``sessions`` lists, as ``end_session`` does; below a run only its own.
 
     Returns one answer for all, and the number of leases of each ended session. An error stops it:
     it is among ``refused``, or raised for the first session.
@@ -188,6 +188,8 @@ def end_every_session(
     reading = sessions(layers)
     done = replace(done, warnings=reading.warnings)
     for found in reading.sessions:
+        if layers[0].is_below_run and not found.current:
+            continue
         try:
             one = end_session(
                 layers,

@@ -462,7 +462,11 @@ IMPLICIT = (
 def test_no_end_that_does_not_name_a_lease_ends_that_of_the_run_above(
     jo: Desk, tmp_path: Path, elsewhere: bool
 ) -> None:
-    """What the command claimed itself ends."""
+    """What the command claimed itself ends, and nothing that its person has elsewhere."""
+    others = ["mine", "parked", "sibling"]
+    for name, options in zip(others, ([], [], ["--session", "sibling"]), strict=True):
+        assert jo.ask("claim", name, "--any", *options).returncode == 0
+    assert jo.ask("park", "parked").returncode == 0
     place = jo.clone
     if elsewhere:
         place = tmp_path / "other"
@@ -475,7 +479,7 @@ def test_no_end_that_does_not_name_a_lease_ends_that_of_the_run_above(
     lines += ["gitlease fence F001 $GITLEASE_TOKEN; echo fence=$?"]
     said = jo.ask("run", "F001", "--", "sh", "-c", "\n".join(lines))
     assert "fence=0" in said.stdout, said
-    assert jo.live() == []
+    assert jo.live() == others
 
 
 def test_a_revocation_that_this_clone_hears_of_ends_the_command(
