@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
     from gitlease.runs.work import PoolRequest
 
-SOME_FAILED = 1
+UNFINISHED = 1
 REFRESH = 0.5  # seconds between two drawings of the table
 
 
@@ -55,8 +55,9 @@ reused when the task is taken again. Branches are kept, except those of tasks th
 elsewhere and have nothing of their own. A work tree in which a task cannot be claimed, during a
 rebase for example, is named and passed over.
 
-At its end the pool counts the tasks that are left to others, and those that are stranded: nobody
-works on them, and it could not take them.
+At its end the pool counts the tasks that are left (others have them, or they were given back), and
+those that are stranded: nobody works on them, and it could not take them. With any of either it
+exits with 1.
 
 Ctrl-C once: no new tasks, and running commands finish. Twice, or TERM: running commands are stopped
 and their tasks given back. If this process is killed, its commands are stopped on Linux; elsewhere
@@ -70,10 +71,10 @@ they finish. With --json each event is one line.""",
     ),
     exits=(2, 4, 5, 7, 128),
     own_exits=(
-        (1, "a command failed, lost its lease, or a task is stranded"),
+        (1, "a command failed or lost its lease, or a task is left or stranded"),
         (130, "interrupted twice (143: by TERM)"),
     ),
-    done="the queue is empty, or no new tasks were wanted; nothing failed or is stranded",
+    done="every task is done, or no new tasks were wanted; nothing failed",
     session=False,
     with_command=True,
 )
@@ -146,8 +147,8 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
         output.line(pool_events.summary(ran))
     if ran.stopped_by is not None:
         return 128 + ran.stopped_by
-    failed = ran.counts[FAILED] or ran.counts[LOST] or ran.stranded
-    return SOME_FAILED if failed else 0
+    unfinished = ran.counts[FAILED] or ran.counts[LOST] or ran.left or ran.stranded
+    return UNFINISHED if unfinished else 0
 
 
 def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> PoolRequest:
