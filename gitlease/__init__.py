@@ -28,166 +28,42 @@ something may be claimed, ``@leases.on_assignment`` when a task is newly assigne
 ledger in memory for your own tests.
 """
 
-from __future__ import annotations
-
-TYPE_CHECKING = False  # as type checkers know it: `typing` takes longer than all else for --version
+import sys
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from typing import Any
 
-    from gitlease.core.edge import Progress, Task
-    from gitlease.core.errors import (
-        Denied,
-        GitleaseError,
-        Invalid,
-        LeaseHeld,
-        LeaseLost,
-        NotARepository,
-        NotFound,
-        NothingLeft,
-        NotHolder,
-        PolicyRefused,
-        Rollback,
-        Unavailable,
-        UnknownOutcome,
-        UsageError,
-        WaitTimeout,
-    )
-    from gitlease.core.errors import LeaseHeld as ConflictError
-    from gitlease.core.finding import CheckRule, Finding, Level
-    from gitlease.core.loss import Loss
-    from gitlease.core.resources.resource import Resource
-    from gitlease.core.view import Lease
-    from gitlease.core.work_push import Became, WorkRef
-    from gitlease.engine.queue.order import Carried, WhyNot
-    from gitlease.engine.sessions import OwnSession
-    from gitlease.faces.library.async_connection import AsyncConnection, connect_async
-    from gitlease.faces.library.async_leases import AsyncLeases
-    from gitlease.faces.library.connection import Connection, connect
-    from gitlease.faces.library.gateway_answers import GatewayEvent
-    from gitlease.faces.library.holding import Holding, hold
-    from gitlease.faces.library.leases import Leases, PushAnswer, PushRefused, Session
-    from gitlease.faces.library.opening import open, open_async, run, session
-    from gitlease.faces.library.queue_types import Carry, Entry, LeftNote, QueueReading, Taken
-    from gitlease.faces.library.reading import (
-        CheckResult,
-        InitResult,
-        LedgerStatus,
-        LogEntry,
-        Setting,
-        WhoAmI,
-    )
-    from gitlease.faces.library.running import (
-        CannotExecute,
-        NoCommand,
-        RunResult,
-        WorkEvent,
-        WorkResult,
-    )
-    from gitlease.faces.library.watching import Subscription, WatchEvent
+def exports(package):
+    """Return the ``__getattr__`` of a package: it imports a name when the name is first used.
 
-_MODULES = {
-    "gitlease.core.edge": "Progress Task",
-    "gitlease.core.finding": "CheckRule Finding Level",
-    "gitlease.core.loss": "Loss",
-    "gitlease.core.resources.resource": "Resource",
-    "gitlease.core.view": "Lease",
-    "gitlease.core.work_push": "Became WorkRef",
-    "gitlease.engine.queue.order": "Carried WhyNot",
-    "gitlease.engine.sessions": "OwnSession",
-    "gitlease.faces.library.gateway_answers": "GatewayEvent",
-    "gitlease.faces.library.async_leases": "AsyncLeases",
-    "gitlease.faces.library.connection": "Connection connect",
-    "gitlease.faces.library.async_connection": "AsyncConnection connect_async",
-    "gitlease.faces.library.holding": "Holding hold",
-    "gitlease.faces.library.leases": "Leases PushAnswer PushRefused Session",
-    "gitlease.faces.library.opening": "open open_async run session",
-    "gitlease.faces.library.queue_types": "Carry Entry LeftNote QueueReading Taken",
-    "gitlease.faces.library.reading": "CheckResult InitResult LedgerStatus LogEntry Setting WhoAmI",
-    "gitlease.faces.library.running": "CannotExecute NoCommand RunResult WorkEvent WorkResult",
-    "gitlease.faces.library.watching": "Subscription WatchEvent",
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+    The package's stub, ``__init__.pyi``, lists what it exports. A hook that runs on every commit
+    pays for nothing that it does not use.
+    """
 
-__all__ = [
-    "AsyncConnection",
-    "AsyncLeases",
-    "Became",
-    "CannotExecute",
-    "Carried",
-    "Carry",
-    "CheckResult",
-    "CheckRule",
-    "ConflictError",
-    "Connection",
-    "Denied",
-    "Entry",
-    "Finding",
-    "GatewayEvent",
-    "GitleaseError",
-    "Holding",
-    "InitResult",
-    "Invalid",
-    "Lease",
-    "LeaseHeld",
-    "LeaseLost",
-    "Leases",
-    "LedgerStatus",
-    "LeftNote",
-    "Level",
-    "LogEntry",
-    "Loss",
-    "NoCommand",
-    "NotARepository",
-    "NotFound",
-    "NotHolder",
-    "NothingLeft",
-    "OwnSession",
-    "PolicyRefused",
-    "Progress",
-    "PushAnswer",
-    "PushRefused",
-    "QueueReading",
-    "Resource",
-    "Rollback",
-    "RunResult",
-    "Session",
-    "Setting",
-    "Subscription",
-    "Taken",
-    "Task",
-    "Unavailable",
-    "UnknownOutcome",
-    "UsageError",
-    "WaitTimeout",
-    "WatchEvent",
-    "WhoAmI",
-    "WhyNot",
-    "WorkEvent",
-    "WorkRef",
-    "WorkResult",
-    "__version__",
-    "connect",
-    "connect_async",
-    "hold",
-    "open",
-    "open_async",
-    "run",
-    "session",
-]
+    names = {}
+
+    def load(name):
+        if not name.startswith("__"):
+            names.update(names or _exported(package))
+            if name in names:
+                from importlib import import_module
+
+                return getattr(import_module(names[name]), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return load
 
 
-def __dir__() -> list[str]:
-    return __all__
+def _exported(package):
+    """Read a package's exports from its stub, and their modules."""
+    with open(f"{sys.modules[package].__file__}i", encoding="utf-8") as stub:
+        imports = (line.split() for line in stub if line.startswith("from gitlease."))
+        return {words[3]: words[1] for words in imports}
 
 
-def __getattr__(name: str) -> Any:
-    """Import a name when it is used: a hook that runs on every commit pays for nothing else."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+def __dir__():
+    return sorted([*_exported(__name__), "__version__"])
 
-    module = import_module(_MODULE_OF.get(name, "gitlease.core.errors"))
-    return getattr(module, "LeaseHeld" if name == "ConflictError" else name)
+
+def __getattr__(name):
+    return __dir__() if name == "__all__" else exports(__name__)(name)

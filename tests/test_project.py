@@ -114,7 +114,7 @@ def test_continuous_integration_runs_the_command_of_the_readme() -> None:
 
 
 def test_verbs_in_the_readme_exist() -> None:
-    from gitlease.faces.cli.app import MODULES
+    from gitlease.faces.cli import MODULES
 
     blocks = "\n".join(commands())
     named = re.findall(r"^\s*\$? ?(?:gitlease|git lease) ([a-z]+)\b", blocks, re.MULTILINE)

@@ -113,6 +113,9 @@ class LeaseHeld(GitleaseError):
     waiting: tuple[str, ...] = ()
 
 
+ConflictError = LeaseHeld  # the name that users of the library know it by, too
+
+
 class WaitTimeout(GitleaseError):
     """The resource was still held when the wait ran out."""
 

@@ -1,1 +1,5 @@
 """The fenced push."""
+
+from gitlease import exports
+
+__getattr__ = exports(__name__)

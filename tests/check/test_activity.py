@@ -12,12 +12,9 @@ from support.repos import assert_untouched, git, run_git, snapshot
 from support.task_trees import commit_all, make_repository, put, put_task, tasks_like, text_of
 from support.tasks import task
 
-from gitlease.check.stale.activity import MAX_VERSIONS, GitActivity
-from gitlease.check.stale.facts import BranchWork, FileQuery, Lack, Past
-from gitlease.core.errors import Invalid, Unavailable
-from gitlease.git.commit_log import Commit, read_answer
-from gitlease.git.objects import read_blobs
-from gitlease.git.repository import discover
+from gitlease.check import MAX_VERSIONS, BranchWork, FileQuery, GitActivity, Lack, Past
+from gitlease.core import Invalid, Unavailable
+from gitlease.git import Commit, discover, read_answer, read_blobs
 
 DAY = 86_400
 NOW = ManualClock().wall_ms // 1_000

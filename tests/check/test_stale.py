@@ -10,24 +10,43 @@ import pytest
 from core.values import JO, KIM, NOON, SKEW, TTL, lease, moment
 from support.tasks import task
 
-from gitlease.check.rules import STALE_RULES
-from gitlease.check.stale.facts import BranchWork, Deleted, Edge, Held, Past, Version, held
-from gitlease.check.stale.findings import (
+from gitlease.check import (
+    STALE_RULES,
     Board,
+    BranchWork,
+    Deleted,
+    Edge,
+    Held,
+    Judged,
+    Past,
+    Signs,
+    StaleRules,
+    Version,
+    doubtful,
     gone_names,
+    held,
+    judge,
     of_idle,
     of_leases,
     of_unknown,
+    open_edges,
     unnamed,
 )
-from gitlease.check.stale.idle import Judged, Signs, StaleRules, doubtful, judge, open_edges
-from gitlease.core.edge import Assignee, People, Progress, Task
-from gitlease.core.finding import Finding, Level
-from gitlease.core.instant import MS, moment_of
-from gitlease.core.lease import Lease, State
-from gitlease.core.outcome import Event
-from gitlease.core.persons import Persons
-from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core import (
+    DEFAULT_POLICY,
+    MS,
+    Assignee,
+    Event,
+    Finding,
+    Lease,
+    Level,
+    People,
+    Persons,
+    Progress,
+    State,
+    Task,
+    moment_of,
+)
 
 DAY = 86_400
 AFTER = 7 * DAY

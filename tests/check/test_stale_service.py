@@ -16,20 +16,20 @@ from support.service import LeaseService
 from support.session import ledger_session
 from support.tasks import Killed, MemoryTasks, task
 
-from gitlease.check.stale.activity import GitActivity
-from gitlease.check.stale.facts import BranchWork, Deleted, FileQuery, Lack, Past, Version, Works
-from gitlease.check.stale.idle import StaleRules
-from gitlease.check.stale.staleness import StaleService
-from gitlease.core.edge import People, Progress
-from gitlease.core.errors import LeaseHeld
-from gitlease.core.finding import Finding
-from gitlease.core.lease import Actor
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ports import TaskProblem
-from gitlease.engine.queue.queueing import TaskQueue
-from gitlease.engine.sessions import AT_ONCE
+from gitlease.check import (
+    BranchWork,
+    Deleted,
+    FileQuery,
+    GitActivity,
+    Lack,
+    Past,
+    StaleRules,
+    StaleService,
+    Version,
+    Works,
+)
+from gitlease.core import Actor, Finding, LeaseHeld, People, Progress, parse_resource
+from gitlease.engine import AT_ONCE, ClaimOptions, EdgeRules, Edges, TaskProblem, TaskQueue
 
 F002 = parse_resource("F002")
 LEE = Actor("lee@example.com")

@@ -7,28 +7,34 @@ from dataclasses import replace
 import pytest
 from core.values import F001, JO, KIM, NOON, at, lease
 
-from gitlease.check.commits.broken_claims import Judgement, LedgerState
-from gitlease.check.commits.checking import oldest
-from gitlease.check.commits.timeline import (
+from gitlease.check import (
     GONE,
     RAN_OUT,
     Granted,
+    Judgement,
+    LedgerState,
     Tenure,
     Timeline,
+    find,
+    oldest,
     timeline,
 )
-from gitlease.check.commits.violations import find
-from gitlease.core.expiry import Moment
-from gitlease.core.finding import Level
-from gitlease.core.instant import MS
-from gitlease.core.lease import Lease, State
-from gitlease.core.outcome import Event
-from gitlease.core.persons import Addresses
-from gitlease.core.policy import DEFAULT_POLICY
-from gitlease.core.trailers import Authorship, Named, read_trailer, trailer
-from gitlease.guard.commit_facts import CommitFacts
-from gitlease.guard.rules import Touched
-from gitlease.store.history_reader import HistoryStep, LedgerHistory
+from gitlease.core import (
+    DEFAULT_POLICY,
+    MS,
+    Addresses,
+    Authorship,
+    Event,
+    Lease,
+    Level,
+    Moment,
+    Named,
+    State,
+    read_trailer,
+    trailer,
+)
+from gitlease.guard import CommitFacts, Touched
+from gitlease.store import HistoryStep, LedgerHistory
 
 HOUR = 3_600
 TOUCHED = (Touched("src/a.py"),)

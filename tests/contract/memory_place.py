@@ -7,7 +7,7 @@ from collections import defaultdict
 from support.clock import ManualClock
 from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 
-from gitlease.engine.ports import LedgerStore
+from gitlease.engine import LedgerStore
 
 
 class MemoryPlace:

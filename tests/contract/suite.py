@@ -38,24 +38,32 @@ from core.values import (
 )
 from support.clock import ManualClock
 
-from gitlease.core.errors import LeaseHeld, Rollback
-from gitlease.core.expiry import Moment, Sighting, Standing, holder_has, standing
-from gitlease.core.instant import MS
-from gitlease.core.lease import Lease, State
-from gitlease.core.ledger import MAX_STEP, Fate, Ledger
-from gitlease.core.moves.operations import (
+from gitlease.core import (
+    DEFAULT_POLICY,
+    MAX_STEP,
+    MS,
     Acknowledge,
     Barrier,
     Create,
+    Fate,
+    Lease,
+    LeaseHeld,
     LeaveTicket,
+    Ledger,
+    Moment,
     Operation,
+    Rollback,
+    Sighting,
+    Standing,
+    State,
     TakeTicket,
+    create,
+    holder_has,
+    parse_resource,
+    standing,
 )
-from gitlease.core.moves.step_record import decide as decide_step
-from gitlease.core.moves.transitions import create
-from gitlease.core.policy import DEFAULT_POLICY
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.ports import Cause, Change, LedgerStore, Prepared, Snapshot, Swapped
+from gitlease.core import decide as decide_step
+from gitlease.engine import Cause, Change, LedgerStore, Prepared, Snapshot, Swapped
 
 LAYER = "global"
 

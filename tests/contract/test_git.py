@@ -11,9 +11,8 @@ from support.clock import ManualClock
 from support.remotes import Remote, Servers, open_remote
 from support.repos import git
 
-from gitlease.engine.ports import LedgerStore
-from gitlease.store import transport
-from gitlease.store.git_ledger import git_ledger_store
+from gitlease.engine import LedgerStore
+from gitlease.store import git_ledger_store, transport
 
 PREFIX = "refs/gitlease"
 ONLY_APPENDS = """\

@@ -28,41 +28,52 @@ from core.values import (
     set_policy,
 )
 
-from gitlease.core.edge import Assignee
-from gitlease.core.errors import GitleaseError
-from gitlease.core.expiry import Moment, Sighting
-from gitlease.core.lease import Actor, Lease
-from gitlease.core.ledger import MAX_STEP, Ledger
-from gitlease.core.moves.audit import Illegal, Pusher, judge
-from gitlease.core.moves.operation_json import BadStep, read_step, write_step
-from gitlease.core.moves.operations import (
+from gitlease.core import (
+    MAX_STEP,
     Acknowledge,
+    Actor,
+    Applied,
+    Assignee,
+    BadStep,
     Barrier,
     Bind,
     Claim,
     Complete,
+    Decided,
     EndSession,
     Extend,
+    GitleaseError,
     Grant,
+    Illegal,
+    Lease,
     LeaveTicket,
+    Ledger,
+    Moment,
     Operation,
     Park,
     Pick,
+    Policy,
+    Pusher,
     Release,
     Renew,
+    Resource,
     Restore,
     Retire,
     Retirement,
     Revoke,
+    Rule,
     RunOut,
+    Sighting,
+    StepRecord,
     TakeTicket,
     Unbind,
+    decide,
+    judge,
+    parse_resource,
+    read_step,
+    write_step,
 )
-from gitlease.core.moves.step_record import Decided, StepRecord, decide
-from gitlease.core.moves.transitions import Applied
-from gitlease.core.policy import Policy, Rule
-from gitlease.core.resources.resource import Resource, parse_resource
-from gitlease.store.tree_writer import changed_files
+from gitlease.store import changed_files
 
 LIVE = 10
 BASE = holding(

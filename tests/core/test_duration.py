@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitlease.core.duration import LONGEST, format_duration, humanize_duration, parse_duration
-from gitlease.core.errors import UsageError
+from gitlease.core import LONGEST, UsageError, format_duration, humanize_duration, parse_duration
 
 
 @pytest.mark.parametrize(

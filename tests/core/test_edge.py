@@ -20,10 +20,7 @@ from core.values import (
     step,
 )
 
-from gitlease.core.edge import Assignee, People, same_name
-from gitlease.core.errors import Invalid, LeaseHeld, NothingLeft
-from gitlease.core.lease import Actor
-from gitlease.core.moves.operations import Pick
+from gitlease.core import Actor, Assignee, Invalid, LeaseHeld, NothingLeft, People, Pick, same_name
 
 LAPSED = TTL + SKEW + 1
 ANN = Actor("ann@example.com", host="tower")

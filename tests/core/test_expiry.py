@@ -9,8 +9,15 @@ from core.values import JO, NOON, TTL, at, claim, empty, lease, leases_in, momen
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gitlease.core.expiry import (
+from gitlease.core import (
+    DEFAULT_POLICY,
+    MS,
+    Instant,
+    Lease,
+    Margins,
     Moment,
+    Policy,
+    Rule,
     Sighting,
     Standing,
     clock_skewed,
@@ -18,9 +25,6 @@ from gitlease.core.expiry import (
     holder_has,
     standing,
 )
-from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Lease
-from gitlease.core.policy import DEFAULT_POLICY, Margins, Policy, Rule
 
 WALL = DEFAULT_POLICY
 OBSERVED = Policy(rule=Rule.OBSERVED)

@@ -20,13 +20,20 @@ from core.values import (
     step,
 )
 
-from gitlease.core.edge import Assignee, People, same_name
-from gitlease.core.errors import LeaseHeld, PolicyRefused
-from gitlease.core.holder import person_key
-from gitlease.core.lease import Actor, same_person
-from gitlease.core.persons import Addresses, Persons
-from gitlease.core.policy import Policy
-from gitlease.store.records import notices_file
+from gitlease.core import (
+    Actor,
+    Addresses,
+    Assignee,
+    LeaseHeld,
+    People,
+    Persons,
+    Policy,
+    PolicyRefused,
+    person_key,
+    same_name,
+    same_person,
+)
+from gitlease.store import notices_file
 
 LAPSED = TTL + SKEW + 1
 ADA, ELSE = Actor("straße@example.com"), Actor("strasse@example.com")

@@ -11,7 +11,7 @@ from core.values import NOON, at
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitlease.core.instant import moment_of, parse_rfc3339, rfc3339, rfc3339_ms
+from gitlease.core import moment_of, parse_rfc3339, rfc3339, rfc3339_ms
 
 
 def test_elapsed_time_is_bounded_by_both_clocks() -> None:

@@ -26,13 +26,22 @@ from core.values import (
     take_ticket,
 )
 
-from gitlease.core.errors import LeaseHeld, PolicyRefused, UsageError
-from gitlease.core.ledger import Ledger
-from gitlease.core.moves.operations import Bind, Operation, Pick
-from gitlease.core.moves.step_record import decide
-from gitlease.core.outcome import Outcome
-from gitlease.core.policy import DEFAULT_POLICY, Issues, Policy, issue_resource
-from gitlease.core.resources.resource import parse_resource
+from gitlease.core import (
+    DEFAULT_POLICY,
+    Bind,
+    Issues,
+    LeaseHeld,
+    Ledger,
+    Operation,
+    Outcome,
+    Pick,
+    Policy,
+    PolicyRefused,
+    UsageError,
+    decide,
+    issue_resource,
+    parse_resource,
+)
 
 GITHUB = replace(DEFAULT_POLICY, issues=Issues.GITHUB)
 SPELLINGS = ("12", "#12", "GH-12", "gh-12")

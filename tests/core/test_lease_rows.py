@@ -8,13 +8,22 @@ from core.values import JO, KIM, lease
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitlease.core.errors import Invalid, UsageError
-from gitlease.core.frozen import replace
-from gitlease.core.lease import Lease, State
-from gitlease.core.lease_rows import LeaseRows, Reach, heads_in, row_of
-from gitlease.core.resources.pattern import fold, overlap, parse
-from gitlease.core.resources.resource import path_resource
-from gitlease.guard.rules import Cover, Touched, reach_of
+from gitlease.core import (
+    Invalid,
+    Lease,
+    LeaseRows,
+    Reach,
+    State,
+    UsageError,
+    fold,
+    heads_in,
+    overlap,
+    parse,
+    path_resource,
+    replace,
+    row_of,
+)
+from gitlease.guard import Cover, Touched, reach_of
 
 FOLDED = st.sampled_from(["", "", "Straße/", "STRASSE/", "é/", "É/", "A/", r"\[x/", "İ/"])
 PATTERN = st.builds(lambda top, rest: top + rest.lstrip("/"), FOLDED, PATTERNS)

@@ -34,15 +34,25 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gitlease.core.errors import GitleaseError
-from gitlease.core.expiry import Moment, Sighting, holder_has
-from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, LeaseKey, State, same_person
-from gitlease.core.ledger import Ledger
-from gitlease.core.moves.operations import Operation
-from gitlease.core.moves.transitions import apply
+from gitlease.core import (
+    MS,
+    Actor,
+    GitleaseError,
+    Instant,
+    Lease,
+    LeaseKey,
+    Ledger,
+    Moment,
+    Operation,
+    Sighting,
+    State,
+    apply,
+    holder_has,
+    parse_resource,
+    same_person,
+    scopes_overlap,
+)
 from gitlease.core.resources import pattern
-from gitlease.core.resources.resource import parse_resource, scopes_overlap
 
 ACTORS = (
     Actor("jo@example.com"),

@@ -31,29 +31,43 @@ from core.values import (
     step,
 )
 
-from gitlease.core.edge import Assignee, People, Progress, Task
-from gitlease.core.errors import (
+from gitlease.core import (
+    DEFAULT_POLICY,
+    MS,
+    TABLE,
+    Actor,
+    Assignee,
     GitleaseError,
+    Grant,
+    Lease,
     LeaseHeld,
     LeaseLost,
+    Ledger,
+    Moment,
     NothingLeft,
+    Outcome,
+    ParkedMeanwhile,
+    People,
+    Pick,
+    Policy,
     PolicyRefused,
+    Progress,
+    Relation,
+    Renew,
+    Sighting,
+    Standing,
+    State,
+    Task,
     UsageError,
+    apply,
+    change_policy,
+    parse_resource,
+    standing,
 )
-from gitlease.core.expiry import Moment, Sighting, Standing, standing
-from gitlease.core.instant import MS
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.ledger import Ledger
-from gitlease.core.moves.operations import Grant, Pick, Renew
-from gitlease.core.moves.picking import ParkedMeanwhile
-from gitlease.core.moves.transitions import apply
-from gitlease.core.outcome import Outcome
-from gitlease.core.policy import DEFAULT_POLICY, Policy, change_policy
-from gitlease.core.relation import TABLE, Relation, relation
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.queue.order import Carried, Surroundings, WhyNot, carrying, hand_out, survey
-from gitlease.store.fields import BadRecord
-from gitlease.store.records import (
+from gitlease.core.relation import relation
+from gitlease.engine import Carried, Surroundings, WhyNot, carrying, hand_out, survey
+from gitlease.store import (
+    BadRecord,
     check_lease,
     read_header,
     read_lease,

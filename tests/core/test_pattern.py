@@ -15,7 +15,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
-from gitlease.core.resources.pattern import (
+from gitlease.core import (
     MAX_LENGTH,
     MAX_WILDCARDS,
     PatternError,

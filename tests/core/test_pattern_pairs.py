@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from support.fences import clean_env
 
-from gitlease.core.resources.pattern import Pattern, covers, overlap, parse
+from gitlease.core import Pattern, covers, overlap, parse
 
 LETTERS = "ab"
 LENGTH = 12

@@ -24,12 +24,19 @@ from core.values import (
     step,
 )
 
-from gitlease.core.errors import LeaseHeld
-from gitlease.core.lease import Actor
-from gitlease.core.ledger import FORMAT, NEWEST_FORMAT, Ledger
-from gitlease.core.moves.operations import EndSession, Operation, RunOut, grant_of
-from gitlease.core.moves.transitions import apply
-from gitlease.core.policy import EDGES
+from gitlease.core import (
+    EDGES,
+    FORMAT,
+    NEWEST_FORMAT,
+    Actor,
+    EndSession,
+    LeaseHeld,
+    Ledger,
+    Operation,
+    RunOut,
+    apply,
+    grant_of,
+)
 
 LAPSED = TTL + SKEW + 1
 POOL = Actor(JO.holder, session="work-1", session_explicit=True)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitlease.core.errors import UsageError
-from gitlease.core.policy import (
+from gitlease.core import (
     DEFAULT_POLICY,
     KEYS,
     MAX_ADMINS,
@@ -18,6 +17,7 @@ from gitlease.core.policy import (
     Margins,
     Policy,
     Rule,
+    UsageError,
     change_policy,
     check_change,
     policy_words,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gitlease.core.errors import UsageError
-from gitlease.core.resources.resource import (
+from gitlease.core import (
     Resource,
+    UsageError,
     name_resource,
     parse_layer,
     parse_resource,

@@ -26,26 +26,35 @@ from core.values import (
     step,
 )
 
-from gitlease.core.edge import Assignee
-from gitlease.core.errors import (
+from gitlease.core import (
+    HOLDERS_TOLD,
+    MOVES,
+    Actor,
+    Assignee,
     GitleaseError,
     Invalid,
+    Lease,
     LeaseHeld,
     LeaseLost,
+    Ledger,
+    Loss,
+    Outcome,
+    Policy,
     PolicyRefused,
+    Relation,
+    Resource,
+    Retire,
+    Retirement,
+    Rule,
+    Sighting,
+    State,
     UsageError,
+    apply,
+    ending,
+    may_retire,
+    parse_resource,
+    still_held,
 )
-from gitlease.core.expiry import Sighting
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.ledger import HOLDERS_TOLD, Ledger
-from gitlease.core.loss import Loss, ending, still_held
-from gitlease.core.moves.operations import Retire, Retirement
-from gitlease.core.moves.retiring import may_retire
-from gitlease.core.moves.transitions import MOVES, apply
-from gitlease.core.outcome import Outcome
-from gitlease.core.policy import Policy, Rule
-from gitlease.core.relation import Relation
-from gitlease.core.resources.resource import Resource, parse_resource
 
 LIVE, EXPIRED, LAPSED = 10, TTL + 1, TTL + SKEW + 1  # seconds after the grant
 JO_CI = replace(JO, session="build-7")

@@ -27,16 +27,29 @@ from core.values import (
     step,
 )
 
-from gitlease.core.errors import GitleaseError, LeaseHeld, NotHolder, UsageError
-from gitlease.core.expiry import Sighting
-from gitlease.core.lease import Actor, Lease, State, without_process
-from gitlease.core.ledger import Ledger
-from gitlease.core.loss import Loss, still_held
-from gitlease.core.moves.operations import Bind, Grant, RunOut, Unbind
-from gitlease.core.moves.transitions import apply
-from gitlease.core.relation import Relation, relation
-from gitlease.core.resources.resource import parse_resource
-from gitlease.store.records import check_lease, read_lease
+from gitlease.core import (
+    Actor,
+    Bind,
+    GitleaseError,
+    Grant,
+    Lease,
+    LeaseHeld,
+    Ledger,
+    Loss,
+    NotHolder,
+    Relation,
+    RunOut,
+    Sighting,
+    State,
+    Unbind,
+    UsageError,
+    apply,
+    parse_resource,
+    still_held,
+    without_process,
+)
+from gitlease.core.relation import relation
+from gitlease.store import check_lease, read_lease
 
 RUN = replace(JO, session="run-1", host="laptop:4711")
 OTHER = replace(JO, session="run-2", host="desk:12")

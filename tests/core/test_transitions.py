@@ -34,45 +34,47 @@ from core.values import (
     step,
 )
 
-from gitlease.core.errors import (
-    GitleaseError,
-    Invalid,
-    LeaseHeld,
-    LeaseLost,
-    NotFound,
-    NotHolder,
-    PolicyRefused,
-    UsageError,
-)
-from gitlease.core.expiry import Moment, Sighting
-from gitlease.core.instant import MS
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.ledger import (
+from gitlease.core import (
     EPOCH_SIZE,
+    MOVES,
+    MS,
     NOTES_KEPT,
     NOTICES_KEPT,
     RING_SIZE,
-    Fate,
-    Header,
-    Ledger,
-    Notice,
-    RingEntry,
-)
-from gitlease.core.loss import Loss, ending
-from gitlease.core.moves import claiming
-from gitlease.core.moves.operations import (
     Acknowledge,
+    Actor,
     Barrier,
     Claim,
     DropRecord,
+    Fate,
+    GitleaseError,
+    Header,
+    Invalid,
+    Lease,
+    LeaseHeld,
+    LeaseLost,
+    Ledger,
+    Loss,
+    Moment,
+    NotFound,
+    NotHolder,
+    Notice,
     Operation,
+    Policy,
+    PolicyRefused,
     Restore,
+    RingEntry,
+    Rule,
     RunOut,
+    Sighting,
+    State,
+    UsageError,
+    apply,
+    ending,
     grant_of,
+    parse_resource,
 )
-from gitlease.core.moves.transitions import MOVES, apply
-from gitlease.core.policy import Policy, Rule
-from gitlease.core.resources.resource import parse_resource
+from gitlease.core.moves import claiming
 
 LIVE, LAPSED = 10, TTL + SKEW + 1
 AGENT = replace(JO, session="agent")

@@ -34,14 +34,22 @@ from core.values import (
     step,
 )
 
-from gitlease.core.edge import Assignee
-from gitlease.core.errors import LeaseHeld, NotHolder, PolicyRefused, UsageError
-from gitlease.core.expiry import Sighting
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.ledger import Ledger
-from gitlease.core.moves.transitions import apply
-from gitlease.core.outcome import Outcome
-from gitlease.core.policy import DEFAULT_POLICY, EDGES
+from gitlease.core import (
+    DEFAULT_POLICY,
+    EDGES,
+    Actor,
+    Assignee,
+    Lease,
+    LeaseHeld,
+    Ledger,
+    NotHolder,
+    Outcome,
+    PolicyRefused,
+    Sighting,
+    State,
+    UsageError,
+    apply,
+)
 
 LIVE, EXPIRED, LAPSED = 10, TTL + 1, TTL + SKEW + 1  # seconds after the grant
 GONE = LAPSED + 7 * 86_400

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from gitlease.core.expiry import Moment, Sighting
-from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.ledger import Header, Ledger
-from gitlease.core.moves.operations import (
+from gitlease.core import (
+    DEFAULT_POLICY,
+    MS,
+    Actor,
     AddNote,
     Claim,
     Complete,
@@ -19,21 +18,31 @@ from gitlease.core.moves.operations import (
     EndSession,
     Extend,
     Grant,
+    Header,
+    Instant,
+    Lease,
     LeaveTicket,
+    Ledger,
+    Margins,
+    Moment,
     Operation,
+    Outcome,
     Park,
+    Policy,
     Release,
     Renew,
+    Resource,
     Retire,
     Retirement,
     Revoke,
     SetPolicy,
+    Sighting,
+    State,
     TakeTicket,
+    apply,
+    create,
+    parse_resource,
 )
-from gitlease.core.moves.transitions import apply, create
-from gitlease.core.outcome import Outcome
-from gitlease.core.policy import DEFAULT_POLICY, Margins, Policy
-from gitlease.core.resources.resource import Resource, parse_resource
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
 TTL = 900

@@ -16,23 +16,20 @@ from support.service import LeaseService
 from support.session import ledger_session
 from support.tasks import Killed, MemoryTasks, task
 
-from gitlease.core.edge import People, Progress
-from gitlease.core.errors import (
+from gitlease.core import (
+    Actor,
     Invalid,
     LeaseHeld,
     NotFound,
     NothingLeft,
+    People,
     PolicyRefused,
+    Progress,
     UnknownOutcome,
     UsageError,
+    parse_resource,
 )
-from gitlease.core.lease import Actor
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ports import TaskProblem
-from gitlease.engine.queue.order import Carried, WhyNot
-from gitlease.engine.queue.queueing import TaskQueue
+from gitlease.engine import Carried, ClaimOptions, EdgeRules, Edges, TaskProblem, TaskQueue, WhyNot
 
 F002 = parse_resource("F002")
 DAY = 86_400

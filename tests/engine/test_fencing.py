@@ -17,25 +17,33 @@ from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 from support.session import ledger_session
 
-from gitlease.core.errors import (
+from gitlease.core import (
+    Actor,
+    Became,
     Denied,
     GitleaseError,
     LeaseHeld,
     LeaseLost,
     NotHolder,
+    Resource,
     Unavailable,
     UnknownOutcome,
+    WorkPush,
+    WorkRef,
+    parse_resource,
 )
-from gitlease.core.lease import Actor
-from gitlease.core.resources.resource import Resource, parse_resource
-from gitlease.core.work_push import Became, WorkPush, WorkRef
-from gitlease.engine.answers import ClaimOptions
-from gitlease.guard.ports import PushedWork
-from gitlease.guard.rules import PushedCommit, Touched
-from gitlease.push.fenced_push import UNFENCED, FencedPush, PushAnswer, PushRefused
-from gitlease.push.plan import GitWork
-from gitlease.push.request import PlannedPush, PushRequest
-from gitlease.store.ref_store import RefLedgerStore
+from gitlease.engine import ClaimOptions
+from gitlease.guard import PushedCommit, PushedWork, Touched
+from gitlease.push import (
+    UNFENCED,
+    FencedPush,
+    GitWork,
+    PlannedPush,
+    PushAnswer,
+    PushRefused,
+    PushRequest,
+)
+from gitlease.store import RefLedgerStore
 
 MAIN = "refs/heads/main"
 API, DOCS = parse_resource("src/api/"), parse_resource("docs/")

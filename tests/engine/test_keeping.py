@@ -13,13 +13,18 @@ from support.memory import Broken, Fault, MemoryClone, MemoryRemote, memory_ledg
 from support.service import LeaseService
 from support.session import ledger_session
 
-from gitlease.core.lease import Actor
-from gitlease.core.loss import Hold, Loss, Lost
-from gitlease.core.resources.resource import Resource, parse_resource
-from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.keeping import DOUBTED, GLANCES_SKIPPED, Beat, Keeper, Sight, holds_of
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.store.ref_store import RefLedgerStore
+from gitlease.core import Actor, Hold, Loss, Lost, Resource, parse_resource
+from gitlease.engine import (
+    DOUBTED,
+    GLANCES_SKIPPED,
+    Beat,
+    ClaimOptions,
+    Keeper,
+    LedgerSession,
+    Sight,
+    holds_of,
+)
+from gitlease.store import RefLedgerStore
 
 TTL = 900
 RUN = Actor(JO.holder, session="build-7", session_explicit=True)

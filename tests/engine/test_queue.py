@@ -8,12 +8,18 @@ from unittest.mock import Mock
 import pytest
 from core.values import JO, KIM, SKEW, TTL, lease, moment
 
-from gitlease.core.edge import People, Progress, Task
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core import (
+    DEFAULT_POLICY,
+    Actor,
+    Lease,
+    People,
+    Progress,
+    State,
+    Task,
+    parse_resource,
+)
 from gitlease.core.resources import pattern
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.queue.order import (
+from gitlease.engine import (
     Carried,
     Surroundings,
     WhyNot,

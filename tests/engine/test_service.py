@@ -13,8 +13,10 @@ from support.memory import Broken, Fault, MemoryClone, MemoryRemote, memory_ledg
 from support.service import LeaseService
 from support.session import ledger_session
 
-from gitlease.core.errors import (
+from gitlease.core import (
+    Actor,
     Denied,
+    Grant,
     Invalid,
     LeaseHeld,
     LeaseLost,
@@ -24,12 +26,9 @@ from gitlease.core.errors import (
     UnknownOutcome,
     UsageError,
     WaitTimeout,
+    parse_resource,
 )
-from gitlease.core.lease import Actor
-from gitlease.core.moves.operations import Grant
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.sessions import unbind
+from gitlease.engine import ClaimOptions, unbind
 
 F002 = parse_resource("F002")
 

@@ -16,25 +16,31 @@ from support.session import ledger_session
 from support.tasks import Killed, MemoryTasks, task
 from support.watching import MemoryWatch
 
-from gitlease.core.errors import (
+from gitlease.core import (
+    Actor,
     Denied,
+    Lease,
     LeaseHeld,
     LeaseLost,
     NothingLeft,
     PolicyRefused,
+    State,
     Unavailable,
     UsageError,
+    parse_resource,
 )
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine import end
-from gitlease.engine.answers import MAX_RESOURCES, Answer, ClaimOptions
-from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.queue.order import Carried
-from gitlease.engine.queue.queueing import TaskQueue
-from gitlease.engine.sessions import AT_ONCE
-from gitlease.guard.rules import Touched
-from gitlease.guard.service import GuardService
+from gitlease.engine import (
+    AT_ONCE,
+    MAX_RESOURCES,
+    Answer,
+    Carried,
+    ClaimOptions,
+    EdgeRules,
+    Edges,
+    TaskQueue,
+    end,
+)
+from gitlease.guard import GuardService, Touched
 
 F002, F003 = parse_resource("F002"), parse_resource("F003")
 HOUR, DAY = 3_600, 86_400

@@ -15,22 +15,22 @@ from support.clock import ManualClock
 from support.memory import Fault
 from support.service import LeaseService
 
-from gitlease.core.errors import (
+from gitlease.core import (
+    WINDOW,
+    Actor,
     Denied,
     LeaseHeld,
     PolicyRefused,
     Rollback,
+    TakeTicket,
     Unavailable,
     WaitTimeout,
+    line,
+    parse_resource,
 )
-from gitlease.core.lease import Actor
-from gitlease.core.moves.operations import TakeTicket
-from gitlease.core.moves.tickets import WINDOW, line
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.answers import ClaimOptions
+from gitlease.engine import ClaimOptions, Watcher, WatchEvent
 from gitlease.engine.waiting import head_watcher as polling
 from gitlease.engine.waiting import waiting, watching
-from gitlease.engine.waiting.watching import Watcher, WatchEvent
 
 F002 = parse_resource("F002")
 LEE = Actor("lee@example.com")

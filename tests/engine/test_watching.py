@@ -28,20 +28,8 @@ from core.values import (
     step,
 )
 
-from gitlease.core.expiry import Sighting
-from gitlease.core.instant import MS
-from gitlease.core.lease import Actor
-from gitlease.core.ledger import Ledger
-from gitlease.core.moves.operations import Acknowledge, Operation, Park
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.waiting.events import (
-    Happening,
-    Part,
-    Scene,
-    assignments_between,
-    events_between,
-    next_lapse,
-)
+from gitlease.core import MS, Acknowledge, Actor, Ledger, Operation, Park, Sighting, parse_resource
+from gitlease.engine import Happening, Part, Scene, assignments_between, events_between, next_lapse
 
 LEE = Actor("lee@example.com")
 LAPSE = TTL + SKEW  # seconds after which a lease that is not renewed has lapsed

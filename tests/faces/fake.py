@@ -17,17 +17,12 @@ from support.service import LeaseService
 from support.session import ledger_session
 from support.tasks import MemoryTasks
 
-from gitlease.core.edge import Task
-from gitlease.core.errors import NotFound
-from gitlease.core.instant import Instant
-from gitlease.core.lease import Actor
-from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ports import TaskList
-from gitlease.engine.queue.queueing import TaskQueue
-from gitlease.faces.cli.app import run
-from gitlease.guard.inbox import CarriedFolder
-from gitlease.settings.identity import Identity
-from gitlease.store.memory import MemoryStore
+from gitlease.core import Actor, Instant, NotFound, Task
+from gitlease.engine import EdgeRules, Edges, TaskList, TaskQueue
+from gitlease.faces.cli import run
+from gitlease.guard import CarriedFolder
+from gitlease.settings import Identity
+from gitlease.store import MemoryStore
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
 

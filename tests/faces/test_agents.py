@@ -24,13 +24,19 @@ from support.tasks import task
 from support.typed import commands_in
 from support.watching import MemoryWatch
 
-from gitlease.core.errors import NotARepository, Unavailable
-from gitlease.faces.agents import answers, background, claude, codex, cursor, handling
-from gitlease.faces.agents.events import MAX_BYTES, EventKind
-from gitlease.guard.inbox import InboxFolder
-from gitlease.guard.places import has_traces
-from gitlease.guard.service import GuardService
-from gitlease.install.agents.hosts import MCP_EDITS
+from gitlease.core import NotARepository, Unavailable
+from gitlease.faces.agents import (
+    MAX_BYTES,
+    EventKind,
+    answers,
+    background,
+    claude,
+    codex,
+    cursor,
+    handling,
+)
+from gitlease.guard import GuardService, InboxFolder, has_traces
+from gitlease.install import MCP_EDITS
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
 

@@ -21,11 +21,9 @@ from support.commands import run_gitlease
 from support.fences import clean_env
 from support.repos import git
 
+from gitlease.check import HELD_NOW, HELD_THEN, NO_TRAILER, RULES, Report
 from gitlease.check.formats import github, junit, sarif, summary, text
-from gitlease.check.formats.report import Report
-from gitlease.check.rules import HELD_NOW, HELD_THEN, NO_TRAILER, RULES
-from gitlease.core.finding import Finding, Level
-from gitlease.core.instant import moment_of
+from gitlease.core import Finding, Level, moment_of
 from gitlease.faces import wire
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 from faces.fake import Desk, make_desks, words
 
-from gitlease.core import errors
-from gitlease.core.errors import GitleaseError
-from gitlease.faces.codes import CODES, exit_of
+from gitlease.core import GitleaseError, errors
+from gitlease.faces import CODES, exit_of
 
 CONTRACT = {
     1: {"held", "wait_timeout", "violations", "nothing_left"},

@@ -24,11 +24,8 @@ from support.fences import clean_env
 from support.repos import commit_file
 from support.terminals import all_written
 
-from gitlease.faces.cli import output
-from gitlease.faces.cli.app import run
+from gitlease.faces.cli import NEXT, PLAY, WIDE, DemoScene, DemoTeller, output, run
 from gitlease.faces.cli.setup import demo
-from gitlease.faces.cli.setup.demo_panes import WIDE, DemoTeller
-from gitlease.faces.cli.setup.demo_play import NEXT, PLAY, DemoScene
 
 ROOT = str(Path(__file__).parents[2])
 SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")

@@ -8,10 +8,8 @@ import pytest
 from faces.fake import Desk, make_desks
 from support.tasks import task
 
-from gitlease.core.edge import People, Progress
-from gitlease.core.errors import Invalid
-from gitlease.engine.edges import EdgeRules
-from gitlease.engine.ports import TaskProblem
+from gitlease.core import Invalid, People, Progress
+from gitlease.engine import EdgeRules, TaskProblem
 
 ADA, BOB = "ada@example.com", "bob@example.com"
 RULES = EdgeRules(people=People({ADA: "@ada", BOB: "@bob"}))

@@ -14,9 +14,8 @@ from faces.fake import make_desks
 from support.fences import clean_env
 from support.manpage import FILE, page
 
-from gitlease.faces.cli.app import DAILY, GROUPS, MODULES
-from gitlease.faces.cli.verb import Verb
-from gitlease.faces.codes import CODES
+from gitlease.faces import CODES
+from gitlease.faces.cli import DAILY, GROUPS, MODULES, Verb
 
 VERBS = list(MODULES)
 HEAVY = (

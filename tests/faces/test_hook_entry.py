@@ -17,12 +17,12 @@ from support.ledgers import door
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.core.errors import GitleaseError, Invalid, NotARepository, Unavailable
-from gitlease.faces.hooks.entry import HOOKS, IN_BACKGROUND, SHOWN, run_hook
-from gitlease.git.system_clock import SystemClock
-from gitlease.guard.hook_decisions import HookDecision
-from gitlease.install.hooks.shims import CHECKED
-from gitlease.wiring.hooks import HookContext, open_hooks
+from gitlease.core import GitleaseError, Invalid, NotARepository, Unavailable
+from gitlease.faces.hooks import HOOKS, IN_BACKGROUND, SHOWN, run_hook
+from gitlease.git import SystemClock
+from gitlease.guard import HookDecision
+from gitlease.install import CHECKED
+from gitlease.wiring import HookContext, open_hooks
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
 

@@ -21,7 +21,7 @@ from support.repos import git
 from support.terminals import all_written
 
 import gitlease as library
-from gitlease.settings.parse import parse_settings
+from gitlease.settings import parse_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKLOG = ROOT.parent / "shared" / "data" / "backlog-md"

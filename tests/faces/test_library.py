@@ -9,9 +9,9 @@ from faces.fake import Desk, make_desks
 from support.tasks import task
 
 import gitlease
-from gitlease.core.edge import Progress
-from gitlease.engine.edges import EdgeRules
-from gitlease.faces.library.leases import Leases
+from gitlease.core import Progress
+from gitlease.engine import EdgeRules
+from gitlease.faces.library import Leases
 
 RULES = EdgeRules(
     statuses={

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import gitlease
-from gitlease.core.ledger import ENDS_TOLD, Notice
-from gitlease.core.loss import explained
+from gitlease.core import ENDS_TOLD, Notice, explained
 from gitlease.testing import MemoryLedger
 
 pytest_plugins = ["gitlease.testing"]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import gitlease
-from gitlease.faces.library.refusals import in_python
+from gitlease.faces.library import in_python
 from gitlease.testing import MemoryLedger
 
 pytest_plugins = ["gitlease.testing"]

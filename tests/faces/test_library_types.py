@@ -19,7 +19,7 @@ from faces.fake import make_desks
 from support.tasks import task
 
 import gitlease
-from gitlease.faces.library.leases import Leases
+from gitlease.faces.library import Leases
 from gitlease.testing import MemoryLedger
 
 PUBLIC = {name: getattr(gitlease, name) for name in gitlease.__all__}

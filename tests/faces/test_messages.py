@@ -9,8 +9,7 @@ import pytest
 from faces.fake import make_desks, words
 from support.tasks import task
 
-from gitlease.core.errors import AnotherLedger, Denied, Rollback, Unavailable
-from gitlease.core.lease import Lease
+from gitlease.core import AnotherLedger, Denied, Lease, Rollback, Unavailable
 from gitlease.faces.cli import app
 
 

@@ -10,10 +10,8 @@ import pytest
 from faces.fake import Desk, make_desks, shown, words
 from support.tasks import task
 
-from gitlease.core.edge import People, Progress
-from gitlease.core.errors import Unavailable
-from gitlease.engine.edges import EdgeRules
-from gitlease.engine.ports import TaskProblem
+from gitlease.core import People, Progress, Unavailable
+from gitlease.engine import EdgeRules, TaskProblem
 
 ADA, BOB = "ada@example.com", "bob@example.com"
 RULES = EdgeRules(people=People({ADA: "@ada", BOB: "@bob"}))

@@ -15,8 +15,8 @@ from support.clock import ManualClock
 from support.repos import git
 from support.typed import Typist
 
-from gitlease.gateway.tokens import Tokens
-from gitlease.wiring.gateway import open_tokens
+from gitlease.gateway import Tokens
+from gitlease.wiring import open_tokens
 
 NOW = 1_800_000_000_000
 

@@ -8,12 +8,8 @@ import pytest
 from faces.fake import Desk, make_desks, shown, words
 from support.tasks import task
 
-from gitlease.core.edge import People
-from gitlease.core.errors import Unavailable
-from gitlease.engine import sessions
-from gitlease.engine.answers import Answer
-from gitlease.engine.edges import EdgeRules
-from gitlease.engine.ledger_session import LedgerSession
+from gitlease.core import People, Unavailable
+from gitlease.engine import Answer, EdgeRules, LedgerSession, sessions
 
 ADA = "ada@example.com"
 RULES = EdgeRules(people=People({ADA: "@ada"}))

@@ -26,7 +26,7 @@ from support.hook_repos import into_files
 from support.repos import commit_file, git
 
 import gitlease
-from gitlease.faces.cli.app import MODULES, run
+from gitlease.faces.cli import MODULES, run
 
 FOLDER = Path(__file__).parent / "snapshots"
 TASK = "---\nid: {0}\ntitle: {0} it\nstatus: todo\nassigned:\ndepends_on: []\n---\n\ntext\n"

@@ -6,8 +6,8 @@ import pytest
 from faces.fake import Desk, make_desks, words
 from support.tasks import task
 
-from gitlease.core.edge import Progress
-from gitlease.engine.edges import EdgeRules
+from gitlease.core import Progress
+from gitlease.engine import EdgeRules
 
 RULES = EdgeRules(
     statuses={

@@ -13,7 +13,7 @@ from support.ledgers import read_files, set_tip, tip, write_tree
 from support.remotes import Remote
 from support.repos import assert_untouched, commit_file, git, make_clone, snapshot
 
-from gitlease.faces.cli.app import run
+from gitlease.faces.cli import run
 
 REF = "refs/gitlease/global"
 

@@ -12,11 +12,9 @@ from support.clock import ManualClock
 from support.documents import held_to_schema
 from support.tasks import task
 
-from gitlease.core.edge import Task
-from gitlease.core.errors import Unavailable
-from gitlease.core.resources.resource import parse_resource
+from gitlease.core import Task, Unavailable, parse_resource
 from gitlease.engine.waiting import head_watcher as polling
-from gitlease.faces.library.leases import Leases
+from gitlease.faces.library import Leases
 
 EVENT = [
     *("schema", "event", "resource", "scope", "layer", "holder", "session", "token", "at"),

@@ -13,11 +13,10 @@ import pytest
 from faces.fake import make_desks, words
 from support.documents import held_to_schema
 
-from gitlease.core.errors import LeaseHeld
-from gitlease.core.view import LeaseView
+from gitlease.core import LeaseHeld, LeaseView
 from gitlease.faces import pool_events, wire
-from gitlease.runs.pool import DONE, FAILED, JobEnd, PoolEvent
-from gitlease.runs.work import PoolRan
+from gitlease.runs import DONE, JobEnd, PoolEvent, PoolRan
+from gitlease.runs.pool import FAILED
 
 LEASE = [
     *("resource", "scope", "layer", "holder", "session", "lease_id", "token", "state"),

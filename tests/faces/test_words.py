@@ -19,9 +19,8 @@ from support.fences import clean_env
 from support.repos import commit_file, git
 
 import gitlease
-from gitlease.faces.cli.app import ALIASES
-from gitlease.install.hooks.places import CONFIG_HOOKS
-from gitlease.install.hooks.shims import HOOKS
+from gitlease.faces.cli import ALIASES
+from gitlease.install import CONFIG_HOOKS, HOOKS
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
 

@@ -13,27 +13,28 @@ from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.running import until
 from support.session import NoTaskFiles, ledger_session
 
-from gitlease.core.errors import GitleaseError, LeaseHeld, Unavailable
-from gitlease.core.expiry import Moment
-from gitlease.core.frozen import replace
-from gitlease.core.lease import Actor
-from gitlease.core.ledger import RING_SIZE
-from gitlease.core.moves.operation_json import read_step, write_step
-from gitlease.core.moves.operations import Claim, Create, Operation, Release
-from gitlease.core.moves.step_record import decide
-from gitlease.core.moves.transitions import create
-from gitlease.core.policy import DEFAULT_POLICY
-from gitlease.core.resources.resource import parse_resource
+from gitlease.core import (
+    DEFAULT_POLICY,
+    RING_SIZE,
+    Actor,
+    Claim,
+    Create,
+    GitleaseError,
+    LeaseHeld,
+    Moment,
+    Operation,
+    Release,
+    Unavailable,
+    create,
+    decide,
+    parse_resource,
+    read_step,
+    replace,
+    write_step,
+)
+from gitlease.engine import EdgeRules, LedgerSession, Step, WaitQueue, fresh_id, release
 from gitlease.engine.claim import claim
-from gitlease.engine.edges import EdgeRules
-from gitlease.engine.end import release
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.transaction import Step, fresh_id
-from gitlease.engine.waiting.wait_queue import WaitQueue
-from gitlease.gateway.gateway import Gateway
-from gitlease.gateway.joiner import MOST, AppliedBefore, Joiner
-from gitlease.gateway.known_keys import keyed
-from gitlease.gateway.session import JoinedSteps, SharedStore
+from gitlease.gateway import MOST, AppliedBefore, Gateway, JoinedSteps, Joiner, SharedStore, keyed
 
 GATE = Actor("gate@example.com")
 MINUTES, KEY = 20, "5" * 20

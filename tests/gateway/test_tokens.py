@@ -16,11 +16,10 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from gitlease.core.errors import Invalid, NotFound, UsageError
+from gitlease.core import Invalid, NotFound, UsageError
+from gitlease.gateway import LARGEST, Token, Tokens
 from gitlease.gateway import tokens as module
-from gitlease.gateway.tokens import LARGEST, Token, Tokens
-from gitlease.git.files import open_regular
-from gitlease.git.local_lock import exclusive
+from gitlease.git import exclusive, open_regular
 
 NOW = 1_800_000_000_000
 ADA = "ada@example.com"

@@ -14,15 +14,16 @@ import pytest
 from support.repos import assert_untouched, git, run_git, snapshot
 from support.task_trees import commit_all, make_repository, put, put_task, tasks_like, text_of
 
-from gitlease.core.edge import Progress
-from gitlease.core.errors import Invalid
-from gitlease.git.changes import committed, staged
-from gitlease.git.changes_raw import Changed
-from gitlease.git.repository import Repository, discover
-from gitlease.guard import changes_tasks
-from gitlease.guard.changes_tasks import TaskTouched, task_status_changes, touched
-from gitlease.guard.commit_facts import CommitReader
-from gitlease.guard.rules import Touched
+from gitlease.core import Invalid, Progress
+from gitlease.git import Changed, Repository, committed, discover, staged
+from gitlease.guard import (
+    CommitReader,
+    TaskTouched,
+    Touched,
+    changes_tasks,
+    task_status_changes,
+    touched,
+)
 from gitlease.tasks import text
 
 ROOT = Path(__file__).parents[2]

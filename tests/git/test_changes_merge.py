@@ -9,12 +9,9 @@ import pytest
 from support.repos import commit_by_hand, git, run_git
 from support.task_trees import commit_all, make_repository, put
 
-from gitlease.core.errors import Invalid
-from gitlease.core.trailers import Authorship
-from gitlease.git.changes import committed, staged
-from gitlease.git.changes_raw import Changed
+from gitlease.core import Authorship, Invalid
+from gitlease.git import Changed, committed, discover, staged
 from gitlease.git.merges import history, rule
-from gitlease.git.repository import discover
 
 JO, KIM, LEE, ZOE = (f"{name}@example.com" for name in ("jo", "kim", "lee", "zoe"))
 TOLD = "work\n\nGitlease: src/ token=7 scope=parser"
@@ -90,7 +87,7 @@ def test_a_side_that_is_followed_gives_up_the_work_of_the_other(
 
 
 def work_named(root: Path) -> object:
-    from gitlease.core.trailers import read_trailer
+    from gitlease.core import read_trailer
 
     return read_trailer(git(root, "log", "-1", "--format=%(trailers:valueonly)", "main").strip())
 

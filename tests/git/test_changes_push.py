@@ -10,10 +10,8 @@ import pytest
 from support.repos import commit_file, git, run_git
 from support.task_trees import make_repository
 
-from gitlease.core.errors import Invalid
-from gitlease.git import changes_push
-from gitlease.git.changes_push import Push, outgoing
-from gitlease.git.repository import discover
+from gitlease.core import Invalid
+from gitlease.git import Push, changes_push, discover, outgoing
 
 ZERO = "0" * 40
 UNKNOWN = "1" * 40

@@ -13,8 +13,7 @@ from support.fences import clean_env
 from support.repos import commit_file, git
 from support.task_trees import make_repository
 
-from gitlease.git import processes
-from gitlease.git.processes import commit_words
+from gitlease.git import commit_words, processes
 
 ROOT = Path(__file__).parents[2]
 TELL = "w = processes.commit_words(); print(w.amend if w else None, w.cleanup if w else '')"

@@ -13,8 +13,7 @@ import pytest
 from support.repos import commit_file, git
 from support.task_trees import make_repository
 
-from gitlease.git.libgit2 import open_bare
-from gitlease.git.objects import (
+from gitlease.git import (
     BLOB,
     COMMIT,
     TREE,
@@ -25,11 +24,11 @@ from gitlease.git.objects import (
     OtherKind,
     PipedObjects,
     TooLarge,
+    discover,
+    open_bare,
     read_tree,
 )
-from gitlease.git.repository import discover
-from gitlease.store.loose_objects import LooseObjects
-from gitlease.store.private_store import SHA1
+from gitlease.store import SHA1, LooseObjects
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitlease.git.plain_yaml import NotPlain, _parse, read_own, read_plain, write_plain
+from gitlease.git import NotPlain, read_own, read_plain, write_plain
+from gitlease.git.plain_yaml import _parse
 
 KEYS = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(0, 10**18), st.text(max_size=30))

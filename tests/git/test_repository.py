@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 from support.repos import assert_untouched, commit_file, git, run_git, snapshot
 
-from gitlease.core.errors import GitleaseError, Invalid, NotARepository
-from gitlease.git import repository
-from gitlease.git.repository import ConfigEntry, GitConfig, Repository, discover
-from gitlease.git.run import GitResult
-from gitlease.git.run import run_git as run_real_git
+from gitlease.core import GitleaseError, Invalid, NotARepository
+from gitlease.git import ConfigEntry, GitConfig, GitResult, Repository, discover, repository
+from gitlease.git import run_git as run_real_git
 
 
 @pytest.fixture
@@ -411,7 +409,7 @@ def test_short_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_main_branch_of_a_remote_added_by_hand(tmp_path: Path) -> None:
-    from gitlease.git.remote_branches import ask_main_branch, main_branch, main_branches
+    from gitlease.git import ask_main_branch, main_branch, main_branches
 
     there, here = tmp_path / "there", tmp_path / "here"
     trunk = "refs/remotes/origin/trunk"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gitlease.guard.discards import LONGEST, Discard, discards
+from gitlease.guard import Discard
+from gitlease.guard.discards import LONGEST, discards
 
 
 def found(command: str, folder: str = "/r") -> list[str]:

@@ -14,15 +14,27 @@ from support.service import LeaseService
 from support.session import ledger_session
 from support.watching import MemoryWatch
 
-from gitlease.core.errors import Invalid
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.policy import DEFAULT_POLICY
-from gitlease.core.resources.resource import parse_resource
-from gitlease.core.trailers import Authorship, Named
-from gitlease.engine.ports import LedgerStore
-from gitlease.guard.ports import IdleMarker
-from gitlease.guard.rules import PushedCommit, Severity, Touched, Viewpoint, merged, still_blocks
-from gitlease.guard.service import GuardService
+from gitlease.core import (
+    DEFAULT_POLICY,
+    Actor,
+    Authorship,
+    Invalid,
+    Lease,
+    Named,
+    State,
+    parse_resource,
+)
+from gitlease.engine import LedgerStore
+from gitlease.guard import (
+    GuardService,
+    IdleMarker,
+    PushedCommit,
+    Severity,
+    Touched,
+    Viewpoint,
+    merged,
+    still_blocks,
+)
 
 LAPSED = TTL + SKEW + 1
 JO_CI = replace(JO, session="ci")

@@ -16,19 +16,30 @@ from support.session import ledger_session
 from support.tasks import MemoryTasks, task
 from support.watching import MemoryWatch
 
-from gitlease.core.errors import Invalid, LeaseHeld, TooMuch
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.resources.resource import parse_resource
-from gitlease.core.trailers import read_trailer, trailer
-from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import LedgerStore
-from gitlease.guard.hook_decisions import HookRules, Hooks
-from gitlease.guard.ports import PushedWork, StagedChange, Started
-from gitlease.guard.rules import PushedCommit, Severity, Touched
-from gitlease.guard.service import GuardService
-from gitlease.guard.worktree import HookWorktree
+from gitlease.core import (
+    Actor,
+    Invalid,
+    Lease,
+    LeaseHeld,
+    State,
+    TooMuch,
+    parse_resource,
+    read_trailer,
+    trailer,
+)
+from gitlease.engine import ClaimOptions, EdgeRules, Edges, LedgerSession, LedgerStore
+from gitlease.guard import (
+    GuardService,
+    HookRules,
+    Hooks,
+    HookWorktree,
+    PushedCommit,
+    PushedWork,
+    Severity,
+    StagedChange,
+    Started,
+    Touched,
+)
 
 LAPSED = TTL + SKEW + 1
 SRC = "src/auth/**"

@@ -12,8 +12,8 @@ import pytest
 from support.fences import clean_env
 from support.task_trees import HINDERED
 
-from gitlease.guard.idle_marker import COMMIT
-from gitlease.guard.inbox import FOLDER, LONGEST, MOST, MOST_FILES, InboxFolder
+from gitlease.guard import COMMIT, MOST, MOST_FILES, InboxFolder
+from gitlease.guard.inbox import FOLDER, LONGEST
 
 ROOT = Path(__file__).parents[2]
 TAKER = """\

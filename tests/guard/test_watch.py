@@ -18,36 +18,46 @@ from support.fences import clean_env
 from support.repos import git
 from support.task_trees import HINDERED
 
-from gitlease.core.errors import Unavailable
-from gitlease.core.expiry import Moment, Sighting
-from gitlease.core.lease import Lease
-from gitlease.core.lease_rows import LeaseRows, row_of
-from gitlease.core.policy import Margins, Policy, Rule
-from gitlease.core.view import view_lease
-from gitlease.engine.ports import LedgerStore
+from gitlease.core import (
+    Lease,
+    LeaseRows,
+    Margins,
+    Moment,
+    Policy,
+    Rule,
+    Sighting,
+    Unavailable,
+    row_of,
+    view_lease,
+)
+from gitlease.engine import LedgerStore
 from gitlease.faces import sentences
-from gitlease.git.repository import discover
-from gitlease.guard import watch as watch_module
-from gitlease.guard.findings import BLIND
-from gitlease.guard.idle_marker import (
+from gitlease.git import discover
+from gitlease.guard import (
     ACTIVITY,
+    BLIND,
     COMMIT,
-    LONGEST,
+    FAILURE,
+    FILE,
     MESSAGE,
     NOW,
     SETTLED_NS,
     SINCE,
     WHO,
+    CachedLedger,
+    GuardService,
+    IdleMarker,
     Origin,
+    Touched,
+    Unreachable,
+    Viewpoint,
+    WatchFolder,
     drop_idle_marker,
     origin_of,
 )
-from gitlease.guard.ports import CachedLedger, IdleMarker, Unreachable
-from gitlease.guard.rules import Touched, Viewpoint
-from gitlease.guard.service import GuardService
-from gitlease.guard.watch import FAILURE, FILE, WatchFolder
-from gitlease.store.records import lease_file
-from gitlease.store.state import Known, StateFolder
+from gitlease.guard import watch as watch_module
+from gitlease.guard.idle_marker import LONGEST
+from gitlease.store import Known, StateFolder, lease_file
 
 HEAD, OTHER = "a" * 40, "b" * 40
 NOTHING = {"global": ""}

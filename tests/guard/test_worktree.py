@@ -10,10 +10,10 @@ import pytest
 from support.repos import commit_file, git
 from support.task_trees import HINDERED, make_repository, tasks_like
 
-from gitlease.core.errors import Invalid
+from gitlease.core import Invalid
+from gitlease.git import discover
 from gitlease.git import message as message_module
-from gitlease.git.repository import discover
-from gitlease.guard.worktree import HookWorktree
+from gitlease.guard import HookWorktree
 
 F001 = "F001 token=42"
 LINE = b"Gitlease: F001 token=42\n"

@@ -12,23 +12,30 @@ from pathlib import Path
 import pytest
 from support.repos import assert_untouched, git, snapshot
 
-from gitlease.core.errors import Invalid
-from gitlease.git.repository import discover
-from gitlease.guard.detached import MarkerState, is_due
-from gitlease.guard.detached import start_detached as start
-from gitlease.guard.places import find_common_dir
-from gitlease.install.agents.files import install, is_installed, is_used, status, uninstall
-from gitlease.install.agents.hosts import HOSTS, entries, is_ours
-from gitlease.install.agents.place import AGENTS_MD, AgentFile, inside, place_of
-from gitlease.install.agents.setup import (
+from gitlease.core import Invalid
+from gitlease.git import discover
+from gitlease.guard import MarkerState, find_common_dir, is_due
+from gitlease.guard import start_detached as start
+from gitlease.install import (
+    AGENTS_MD,
     BEGIN,
+    HOSTS,
     SECTION,
+    AgentFile,
     AgentSetup,
+    entries,
+    inside,
+    is_installed,
+    is_ours,
+    is_used,
+    place_of,
     remove_section,
     set_up_agent,
+    status,
     write_section,
 )
-from gitlease.wiring.agents import agent_sessions
+from gitlease.install.agents.files import install, uninstall
+from gitlease.wiring import agent_sessions
 
 FOREIGN = {
     "model": "opus",

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from support.repos import assert_untouched, git, snapshot
 
-from gitlease.core.errors import Invalid
-from gitlease.git.repository import discover
-from gitlease.install.agents.hosts import HOSTS
-from gitlease.install.agents.place import AgentFile
-from gitlease.install.agents.servers import (
+from gitlease.core import Invalid
+from gitlease.git import discover
+from gitlease.install import (
+    HOSTS,
     PASSED_ON,
+    AgentFile,
     register,
     registered,
     server_file,

@@ -14,30 +14,27 @@ from support.fences import clean_env
 from support.hook_repos import HOUR, LATER, HookRepo, choose_way, into_files, make_hook_repo
 from support.repos import assert_untouched, commit_file, git, run_git, snapshot
 
-from gitlease.core.errors import Invalid
-from gitlease.faces.hooks.entry import HOOKS as HANDLED
-from gitlease.git.repository import Repository, discover
-from gitlease.guard.idle_marker import ACTIVITY, COMMIT, MESSAGE, MOST_PLACES, NOW, WHO
-from gitlease.guard.ports import IdleMarker
-from gitlease.install.hooks.install import install, uninstall
-from gitlease.install.hooks.managers import (
-    add_to_lefthook,
-    add_to_pre_commit,
-    pre_commit_hooks,
-    pre_commit_lines,
-    without_section,
-)
-from gitlease.install.hooks.places import Way
-from gitlease.install.hooks.shims import (
+from gitlease.core import Invalid
+from gitlease.faces.hooks import HOOKS as HANDLED
+from gitlease.git import Repository, discover
+from gitlease.guard import ACTIVITY, COMMIT, MESSAGE, MOST_PLACES, NOW, WHO, IdleMarker
+from gitlease.install import (
     CHECKED,
     HOOKS,
+    HookState,
     SectionForm,
+    Way,
+    add_to_lefthook,
+    add_to_pre_commit,
     find_section,
-    is_current,
+    hook_states,
+    pre_commit_hooks,
+    pre_commit_lines,
     section,
-    shim,
+    without_section,
 )
-from gitlease.install.hooks.status import HookState, hook_states
+from gitlease.install.hooks.install import install, uninstall
+from gitlease.install.hooks.shims import is_current, shim
 
 pytestmark = pytest.mark.sampled(3)
 

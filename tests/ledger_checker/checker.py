@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from gitlease.git.repository import Repository
+from gitlease.git import Repository
 from ledger_checker.commit import BadOperations, DeclaredStep, StepCommit, read_operations
 from ledger_checker.endings import check_end
 from ledger_checker.form import BadForm, LeaseRecord, LedgerHeader, read_header

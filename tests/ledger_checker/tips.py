@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gitlease.git.objects import BLOB, COMMIT, TREE, read_objects, read_tree
-from gitlease.git.repository import Repository
+from gitlease.git import BLOB, COMMIT, TREE, Repository, read_objects, read_tree
 from ledger_checker.commit import StepCommit, read_commit
 from ledger_checker.form import BadForm, LedgerHeader, read_header
 from ledger_checker.state import BrokenRule, JudgedStep

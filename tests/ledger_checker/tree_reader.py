@@ -12,19 +12,21 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from gitlease.git.files import Unreadable
-from gitlease.git.objects import (
+from gitlease.git import (
     BLOB,
     COMMIT,
     FILE,
     FOLDER,
     TREE,
+    Pieces,
+    Repository,
     TreeEntry,
+    Unreadable,
+    ask,
     read_objects,
     read_tree,
+    refusal,
 )
-from gitlease.git.query import Pieces, ask, refusal
-from gitlease.git.repository import Repository
 from ledger_checker.commit import StepCommit, read_commit
 
 SECONDS = 600.0  # for one answer of git

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gitlease.runs.child import show_in_pager
+from gitlease.runs import show_in_pager
 
 
 def test_a_text_is_shown_in_the_pager_of_git(

@@ -9,13 +9,9 @@ from typing import cast
 
 import pytest
 
-from gitlease.core.instant import Instant
-from gitlease.core.loss import Hold, Loss, Lost
-from gitlease.core.moves.operations import Grant
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.keeping import Beat, Keeper
-from gitlease.runs import heartbeat
-from gitlease.runs.heartbeat import Heartbeat
+from gitlease.core import Grant, Hold, Instant, Loss, Lost, parse_resource
+from gitlease.engine import Beat, Keeper
+from gitlease.runs import Heartbeat, heartbeat
 
 LONG = 30.0
 A = Hold(

@@ -9,10 +9,9 @@ from typing import cast
 
 import pytest
 
-from gitlease.core.errors import Denied, GitleaseError, NothingLeft, Unavailable
-from gitlease.runs.pool import (
+from gitlease.core import Denied, GitleaseError, NothingLeft, Unavailable
+from gitlease.runs import (
     DONE,
-    FAILED,
     GIVEN_BACK,
     LOST,
     PATIENCE,
@@ -23,8 +22,9 @@ from gitlease.runs.pool import (
     Pool,
     PoolEvent,
     PoolLimits,
+    RunRecord,
 )
-from gitlease.runs.runs import RunRecord
+from gitlease.runs.pool import FAILED
 
 
 @dataclass

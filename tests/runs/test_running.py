@@ -14,16 +14,20 @@ from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 from support.session import ledger_session
 
-from gitlease.core.errors import GitleaseError
-from gitlease.core.lease import Actor
-from gitlease.core.loss import Hold, Loss, Lost, early_ms
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.keeping import Keeper, holds_of
-from gitlease.runs.child import CannotExecute, NoCommand
-from gitlease.runs.heartbeat import Heartbeat
-from gitlease.runs.running import FAILED, Ended, Run, early_by, exit_of_refusal, grace_ms
-from gitlease.runs.supervised import SupervisedProcess
+from gitlease.core import Actor, GitleaseError, Hold, Loss, Lost, early_ms, parse_resource
+from gitlease.engine import ClaimOptions, Keeper, holds_of
+from gitlease.runs import (
+    CannotExecute,
+    Ended,
+    Heartbeat,
+    NoCommand,
+    Run,
+    SupervisedProcess,
+    early_by,
+    exit_of_refusal,
+    grace_ms,
+)
+from gitlease.runs.running import FAILED
 
 TTL = 900
 RUN = Actor(JO.holder, session="run-1", session_explicit=True)

@@ -11,13 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gitlease.core.errors import LeaseHeld, NotFound
-from gitlease.core.frozen import replace
-from gitlease.core.resources.resource import parse_resource
-from gitlease.git import processes
-from gitlease.git.processes import group_is_left, started_at, still_runs
-from gitlease.runs import runs
-from gitlease.runs.runs import RunRecord, RunsFolder
+from gitlease.core import LeaseHeld, NotFound, parse_resource, replace
+from gitlease.git import group_is_left, processes, started_at, still_runs
+from gitlease.runs import RunRecord, RunsFolder, runs
 
 F001 = parse_resource("F001")
 

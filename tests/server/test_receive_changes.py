@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from support.repos import commit_file, git
 
-from gitlease.git.changes_raw import Changed
-from gitlease.git.repository import Repository, discover
+from gitlease.git import Changed, Repository, discover
 from gitlease.server import changes as receive_changes
-from gitlease.server.changes import changes_of
+from gitlease.server import changes_of
 
 ODD = ("a b.txt", "new\nline", ":100644 x", "tab\t", "ü", '"quoted"', "\udcff", "A")
 

@@ -12,12 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.repos import git
 
-from gitlease.git.repository import discover
-from gitlease.settings.backlog_md import MAX_BYTES, SuggestedSettings, suggest_settings
-from gitlease.settings.parse import parse_settings
-from gitlease.settings.schema import FILE
-from gitlease.settings.sources import Settings, load_settings
-from gitlease.settings.text import default_yaml
+from gitlease.git import discover
+from gitlease.settings import (
+    FILE,
+    Settings,
+    SuggestedSettings,
+    default_yaml,
+    load_settings,
+    parse_settings,
+    suggest_settings,
+)
+from gitlease.settings.backlog_md import MAX_BYTES
 
 BACKLOG = Path(__file__).resolve().parents[3] / "shared" / "data" / "backlog-md"
 CONFIG = 'project_name: "x"\nstatuses: ["To Do", "In Progress", "Done"]\n'

@@ -17,21 +17,25 @@ import yaml
 from support.documents import DOCS, settings_schema, written
 from support.repos import git
 
-from gitlease.core.errors import GitleaseError, Invalid, UsageError
-from gitlease.git.repository import Repository, discover
-from gitlease.settings import parse
-from gitlease.settings.file import MAX_BYTES, read_settings_file
-from gitlease.settings.parse import parse_settings
-from gitlease.settings.schema import FILE, KEYS, Found
-from gitlease.settings.sources import (
+from gitlease.core import GitleaseError, Invalid, UsageError
+from gitlease.git import Repository, discover
+from gitlease.settings import (
+    FILE,
+    KEYS,
+    Found,
     Location,
     Setting,
     Settings,
+    default_yaml,
     load_settings,
+    parse,
+    parse_settings,
+    read_settings_file,
     resolve_remote,
     set_config,
+    settings_yaml,
 )
-from gitlease.settings.text import default_yaml, settings_yaml
+from gitlease.settings.file import MAX_BYTES
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from support.documents import settings_schema
 
-from gitlease.core.errors import Invalid
-from gitlease.settings.parse import parse_settings
+from gitlease.core import Invalid
+from gitlease.settings import parse_settings
 
 
 class _Core(yaml.SafeLoader):

@@ -15,16 +15,20 @@ from simulation.machines import Machine, Process, Run
 from simulation.ties import Ties
 from support.memory import MemoryRemote, Step
 
-from gitlease.core.expiry import Moment, holder_has
-from gitlease.core.holder import person_key
-from gitlease.core.instant import MS
-from gitlease.core.lease import Lease, State, same_person
-from gitlease.core.moves.operations import Grant
+from gitlease.core import (
+    MS,
+    Grant,
+    Lease,
+    Moment,
+    State,
+    holder_has,
+    person_key,
+    same_person,
+    scopes_overlap,
+)
 from gitlease.core.resources import pattern
-from gitlease.core.resources.resource import scopes_overlap
-from gitlease.engine.answers import Answer
-from gitlease.store.records import lease_file
-from gitlease.store.state import Known
+from gitlease.engine import Answer
+from gitlease.store import Known, lease_file
 
 MAY_HAVE_LANDED = frozenset(
     {"ok", "running", "killed", "unknown_outcome", "denied", "lost", "rollback"}

@@ -10,17 +10,32 @@ from simulation.machines import Job, Process, Run
 from support.session import NoTaskFiles
 from support.tasks import task
 
-from gitlease.core.edge import Task
-from gitlease.core.errors import LeaseLost, NotHolder
-from gitlease.core.instant import MS
-from gitlease.core.lease import Lease, same_person
-from gitlease.core.moves.operations import Grant
-from gitlease.core.resources.resource import Resource, parse_resource
-from gitlease.engine import claim, end, govern, hold, reading, sessions
-from gitlease.engine.answers import Answer, ClaimOptions, Reading
-from gitlease.engine.keeping import holds_of
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import LastSeen, TaskList
+from gitlease.core import (
+    MS,
+    Grant,
+    Lease,
+    LeaseLost,
+    NotHolder,
+    Resource,
+    Task,
+    parse_resource,
+    same_person,
+)
+from gitlease.engine import (
+    Answer,
+    ClaimOptions,
+    LastSeen,
+    LedgerSession,
+    Reading,
+    TaskList,
+    claim,
+    end,
+    govern,
+    hold,
+    holds_of,
+    reading,
+    sessions,
+)
 
 NAMES = tuple(map(parse_resource, ("F001", "F002", "F003")))
 TASKS = tuple(map(parse_resource, ("T001", "T002")))  # which have a file, and so an edge

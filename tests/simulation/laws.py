@@ -11,10 +11,7 @@ from collections.abc import Iterable, Sequence
 from simulation.scripted import Report
 from simulation.shared_state import NOON, OwnTime, Request, Version, Versions, command_of
 
-from gitlease.core.instant import MS
-from gitlease.core.lease import Lease, State
-from gitlease.core.ledger import Fate
-from gitlease.core.moves.operations import grant_of
+from gitlease.core import MS, Fate, Lease, State, grant_of
 
 MAY_HAVE_LANDED = frozenset({"ok", "unknown_outcome", "denied", "lost"})
 AS_BOUND = ("lease_id", "token", "expires_at", "renewed_at", "state", "edge", "paths")

@@ -10,12 +10,9 @@ from typing import Protocol
 
 from support.memory import MemoryClone, MemoryState
 
-from gitlease.core.errors import Invalid
-from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease
-from gitlease.core.moves.operations import Grant
-from gitlease.engine.ports import Pending
-from gitlease.store.state import Known
+from gitlease.core import MS, Actor, Grant, Instant, Invalid, Lease
+from gitlease.engine import Pending
+from gitlease.store import Known
 
 START = 1_795_176_000  # seconds since 1970: what the true wall clock says at first
 UNSYNCED = 30.0  # seconds after which what was written survives a power failure

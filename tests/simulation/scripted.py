@@ -29,22 +29,25 @@ from simulation.shared_state import (
 from support.service import LeaseService
 from support.session import NoTaskFiles, ledger_session
 
-from gitlease.core.errors import GitleaseError, Unavailable
-from gitlease.core.expiry import Moment, holder_has
-from gitlease.core.instant import Instant
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.ledger import Fate, Ledger
-from gitlease.core.moves.operations import Acknowledge, Barrier
-from gitlease.core.outcome import Event
-from gitlease.core.resources.resource import Resource
-from gitlease.core.work_push import WorkPush
-from gitlease.engine import transaction
-from gitlease.engine.answers import Answer
-from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ports import Cause, Change, LastSeen, Pending
-from gitlease.store.heads import Heads
-from gitlease.store.records import lease_file
-from gitlease.store.ref_store import Move, Pushed, RefLedgerStore
+from gitlease.core import (
+    Acknowledge,
+    Actor,
+    Barrier,
+    Event,
+    Fate,
+    GitleaseError,
+    Instant,
+    Lease,
+    Ledger,
+    Moment,
+    Resource,
+    State,
+    Unavailable,
+    WorkPush,
+    holder_has,
+)
+from gitlease.engine import Answer, Cause, Change, EdgeRules, Edges, LastSeen, Pending, transaction
+from gitlease.store import Heads, Move, Pushed, RefLedgerStore, lease_file
 
 SETUP = COMMANDS - 1  # the number of the command that makes a ledger before a world begins
 SILENCE = "no answer"

@@ -8,19 +8,10 @@ from typing import TYPE_CHECKING, cast
 from support.service import LeaseService
 from support.session import ledger_session
 
-from gitlease.core.errors import GitleaseError
-from gitlease.core.lease import Actor
-from gitlease.core.moves.operations import Claim, grant_of
-from gitlease.core.resources.resource import Resource
-from gitlease.core.work_push import Became, WorkPush, WorkRef
-from gitlease.engine.answers import Answer, ClaimOptions
-from gitlease.engine.sessions import unbind
-from gitlease.engine.transaction import fresh_id
-from gitlease.guard.ports import PushedWork
-from gitlease.guard.rules import PushedCommit, Touched
-from gitlease.push.fenced_push import FencedPush
-from gitlease.push.plan import GitWork
-from gitlease.push.request import PlannedPush, PushRequest
+from gitlease.core import Actor, Became, Claim, GitleaseError, Resource, WorkPush, WorkRef, grant_of
+from gitlease.engine import Answer, ClaimOptions, fresh_id, unbind
+from gitlease.guard import PushedCommit, PushedWork, Touched
+from gitlease.push import FencedPush, GitWork, PlannedPush, PushRequest
 
 if TYPE_CHECKING:
     from simulation.scripted import Process, Remote

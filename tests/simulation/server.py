@@ -11,8 +11,8 @@ from simulation.checker import Checker, Line
 from simulation.machines import LAYER
 from support.memory import MemoryRemote, Move
 
-from gitlease.core.work_push import WorkRef
-from gitlease.store.ref_store import Pushed
+from gitlease.core import WorkRef
+from gitlease.store import Pushed
 
 
 class Surroundings(Protocol):

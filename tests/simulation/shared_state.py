@@ -10,14 +10,25 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gitlease.core.holder import person_key
-from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Lease, LeaseKey, State
-from gitlease.core.ledger import Damage, Header, Note, Notice, Ticket
-from gitlease.core.moves.operations import Grant, RunOut, Unbind
-from gitlease.core.resources.resource import Resource
-from gitlease.engine.ports import Change, Pending
-from gitlease.store.state import Known, StateFolder
+from gitlease.core import (
+    MS,
+    Damage,
+    Grant,
+    Header,
+    Instant,
+    Lease,
+    LeaseKey,
+    Note,
+    Notice,
+    Resource,
+    RunOut,
+    State,
+    Ticket,
+    Unbind,
+    person_key,
+)
+from gitlease.engine import Change, Pending
+from gitlease.store import Known, StateFolder
 
 NOON = 1_795_176_000_000  # the true time 0, in milliseconds
 COMMANDS = 32  # of one client

@@ -19,25 +19,33 @@ from simulation.small_worlds import (
     worlds,
 )
 
-from gitlease.core import relation
-from gitlease.core.errors import Unavailable
-from gitlease.core.expiry import Moment, abandoned_at
-from gitlease.core.frozen import replace
-from gitlease.core.instant import Instant
-from gitlease.core.lease import Lease
-from gitlease.core.ledger import Fate, Header, Ledger
+from gitlease.core import (
+    MOVES,
+    TABLE,
+    EndSession,
+    Extend,
+    Fate,
+    Header,
+    Instant,
+    Lease,
+    Ledger,
+    Margins,
+    Moment,
+    Outcome,
+    Policy,
+    Relation,
+    RunOut,
+    Unavailable,
+    Unbind,
+    Verdict,
+    abandoned_at,
+    relation,
+    replace,
+)
 from gitlease.core.moves import claiming, conflicts, holding, parking
-from gitlease.core.moves.operations import EndSession, Extend, RunOut, Unbind
-from gitlease.core.moves.transitions import MOVES
-from gitlease.core.outcome import Outcome
-from gitlease.core.policy import Margins, Policy
-from gitlease.core.relation import TABLE, Relation, Verdict
-from gitlease.engine import transaction
-from gitlease.engine.ports import Change, Prepared, Snapshot, Swapped
-from gitlease.engine.transaction import Transaction
-from gitlease.push.case import PushCase
-from gitlease.store.heads import Heads
-from gitlease.store.ref_store import RefLedgerStore
+from gitlease.engine import Change, Prepared, Snapshot, Swapped, Transaction, transaction
+from gitlease.push import PushCase
+from gitlease.store import Heads, RefLedgerStore
 
 Patch = pytest.MonkeyPatch
 

@@ -22,20 +22,29 @@ from simulation.weather import Weather
 from simulation.world import World
 from support.memory import MemoryRemote, Move
 
-from gitlease.core import relation
-from gitlease.core.errors import Invalid
-from gitlease.core.expiry import Moment, Standing, abandoned_at
-from gitlease.core.frozen import replace
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.ledger import Header, Ledger
+from gitlease.core import (
+    MOVES,
+    Actor,
+    Bind,
+    EndSession,
+    Header,
+    Invalid,
+    Lease,
+    Ledger,
+    Moment,
+    Outcome,
+    Policy,
+    RunOut,
+    Standing,
+    State,
+    Unbind,
+    abandoned_at,
+    relation,
+    replace,
+)
 from gitlease.core.moves import claiming, parking
-from gitlease.core.moves.operations import Bind, EndSession, RunOut, Unbind
-from gitlease.core.moves.transitions import MOVES
-from gitlease.core.outcome import Outcome
-from gitlease.core.policy import Policy
 from gitlease.engine import abandonment
-from gitlease.store.heads import Heads
-from gitlease.store.ref_store import Pushed, RefLedgerStore
+from gitlease.store import Heads, Pushed, RefLedgerStore
 
 FAIR = Weather(faults=0.1, kills=0.0, disturbed=0.0)
 FOUL = Weather(faults=0.4, kills=0.1, disturbed=0.1, lagging=0.1, rollbacks=0.003)

@@ -17,11 +17,10 @@ from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 from support.session import ledger_session
 
+from gitlease.core import LeaseHeld, Resource, WaitTimeout, parse_resource
 from gitlease.core import lease as domain
-from gitlease.core.errors import LeaseHeld, WaitTimeout
 from gitlease.core.moves import tickets
-from gitlease.core.resources.resource import Resource, parse_resource
-from gitlease.engine.answers import ClaimOptions
+from gitlease.engine import ClaimOptions
 from gitlease.engine.waiting import head_watcher as polling
 from gitlease.engine.waiting import waiting
 from gitlease.faces import wire

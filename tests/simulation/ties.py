@@ -13,9 +13,7 @@ from simulation.broken import Broken
 from simulation.machines import Process
 from support.memory import Step
 
-from gitlease.core.instant import MS
-from gitlease.core.lease import Lease, State, same_person
-from gitlease.core.outcome import Event
+from gitlease.core import MS, Event, Lease, State, same_person
 
 ENDS = frozenset({"released", "completed", "revoked"})
 LOOSENS = frozenset({"unbound", "parked", "run_out"})

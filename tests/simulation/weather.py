@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitlease.core.frozen import dataclass
+from gitlease.core import dataclass
 
 
 @dataclass(frozen=True, slots=True)

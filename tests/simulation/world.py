@@ -23,17 +23,26 @@ from simulation.weather import Weather
 from support.memory import Fault, memory_ledger_store
 from support.session import NoInbox
 
-from gitlease.core.errors import GitleaseError
-from gitlease.core.frozen import replace
-from gitlease.core.instant import MS
-from gitlease.core.lease import Actor, same_person
-from gitlease.core.moves.operations import Grant
-from gitlease.core.resources.resource import Resource, parse_resource
-from gitlease.engine import claim, govern
-from gitlease.engine.answers import Answer, ClaimOptions
-from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Pending
+from gitlease.core import (
+    MS,
+    Actor,
+    GitleaseError,
+    Grant,
+    Resource,
+    parse_resource,
+    replace,
+    same_person,
+)
+from gitlease.engine import (
+    Answer,
+    ClaimOptions,
+    EdgeRules,
+    Edges,
+    LedgerSession,
+    Pending,
+    claim,
+    govern,
+)
 
 CLONES: tuple[tuple[tuple[str, str | None, bool], ...], ...] = (
     (("p1", "run-0", True), ("p1", "run-2", False)),

@@ -12,9 +12,9 @@ from support.ledgers import REF, door
 from support.remotes import Remote, Servers, new_bare, open_remote
 from support.repos import commit_file, git
 
-from gitlease.core.errors import AnotherLedger, Invalid, LeaseHeld, Unavailable
-from gitlease.faces.library.leases import Leases
-from gitlease.git.repository import discover
+from gitlease.core import AnotherLedger, Invalid, LeaseHeld, Unavailable
+from gitlease.faces.library import Leases
+from gitlease.git import discover
 
 Clones = Callable[..., list[Path]]
 
@@ -322,7 +322,7 @@ def test_other_layers_follow_the_recorded_ledger(
 def test_the_id_is_added_to_any_settings_file(
     clones: Clones, path_remote: Remote, text: str
 ) -> None:
-    from gitlease.settings.parse import parse_settings
+    from gitlease.settings import parse_settings
 
     (ada,) = clones(1)
     (ada / ".gitlease.yaml").write_text(text, encoding="utf-8")
@@ -357,7 +357,7 @@ def test_the_id_is_added_to_any_settings_file(
 def test_recorded_id_is_read_by_the_rules_of_yaml(
     clones: Clones, path_remote: Remote, text: str, id: str | None
 ) -> None:
-    from gitlease.settings.ledger_id import recorded_id
+    from gitlease.settings import recorded_id
 
     (ada,) = clones(1)
     commit_file(ada, ".gitlease.yaml", text)

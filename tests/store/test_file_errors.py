@@ -15,8 +15,8 @@ from support.commands import run_gitlease
 from support.ledgers import door
 from support.running import Desk
 
-from gitlease.core.errors import LeaseHeld
-from gitlease.git.files import CannotKeep
+from gitlease.core import LeaseHeld
+from gitlease.git import CannotKeep
 
 Clones = Callable[..., list[Path]]
 

@@ -20,13 +20,14 @@ from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import ROOT
 
-from gitlease.core.edge import Assignee
-from gitlease.core.expiry import Moment
-from gitlease.core.lease import Actor
-from gitlease.core.ledger import FORMAT
-from gitlease.core.moves.operations import (
+from gitlease.core import (
+    DEFAULT_POLICY,
+    EDGES,
+    FORMAT,
     Acknowledge,
+    Actor,
     AddNote,
+    Assignee,
     Barrier,
     Claim,
     Complete,
@@ -35,6 +36,7 @@ from gitlease.core.moves.operations import (
     Extend,
     Grant,
     LeaveTicket,
+    Moment,
     Operation,
     Park,
     Pick,
@@ -45,14 +47,12 @@ from gitlease.core.moves.operations import (
     Revoke,
     SetPolicy,
     TakeTicket,
+    create,
+    decide,
+    parse_resource,
 )
-from gitlease.core.moves.step_record import decide
-from gitlease.core.moves.transitions import create
-from gitlease.core.policy import DEFAULT_POLICY, EDGES
-from gitlease.core.resources.resource import parse_resource
-from gitlease.git.objects import LibraryObjects
-from gitlease.store.tree import read_ledger
-from gitlease.store.tree_writer import write_step
+from gitlease.git import LibraryObjects
+from gitlease.store import read_ledger, write_step
 
 JO = Actor("jo@example.com", host="laptop", branch="main")
 CI = Actor("jo@example.com", session="ci-7", session_explicit=True, host="runner")

@@ -32,10 +32,17 @@ from support.repos import common_dir, git, run_git
 from support.service import LeaseService
 from support.workers import Workers
 
-from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, Rollback, Unavailable
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.landing import settle_landed
-from gitlease.faces.library.leases import Leases
+from gitlease.core import (
+    Denied,
+    GitleaseError,
+    Invalid,
+    LeaseHeld,
+    Rollback,
+    Unavailable,
+    parse_resource,
+)
+from gitlease.engine import settle_landed
+from gitlease.faces.library import Leases
 from gitlease.store import transport, tree
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]

@@ -38,13 +38,11 @@ from support.ledgers import (
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
-from gitlease.core.instant import rfc3339_ms
-from gitlease.core.lease import Lease
-from gitlease.faces.cli.app import run
-from gitlease.faces.library.leases import Leases
+from gitlease.core import GitleaseError, Invalid, Lease, LeaseHeld, rfc3339_ms
+from gitlease.faces.cli import run
+from gitlease.faces.library import Leases
 from gitlease.git import plain_yaml, yaml_nodes
-from gitlease.store.records import notes_file, notices_file, write_header
+from gitlease.store import notes_file, notices_file, write_header
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(2)]
 

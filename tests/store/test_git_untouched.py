@@ -24,11 +24,10 @@ from support.repos import (
 from support.service import LeaseService
 
 import gitlease
-from gitlease.core.errors import GitleaseError, LeaseHeld
-from gitlease.faces.cli.app import run
-from gitlease.faces.library.leases import Leases
-from gitlease.wiring.ledger import LedgerPlace
-from gitlease.wiring.workspace import open_workspace
+from gitlease.core import GitleaseError, LeaseHeld
+from gitlease.faces.cli import run
+from gitlease.faces.library import Leases
+from gitlease.wiring import LedgerPlace, open_workspace
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]
 

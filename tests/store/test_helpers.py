@@ -12,8 +12,8 @@ from support.ledgers import REF, door
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.core.errors import Invalid, LeaseHeld
-from gitlease.store.transport import helper_of
+from gitlease.core import Invalid, LeaseHeld
+from gitlease.store import helper_of
 
 HELPER = """\
 #!{python}

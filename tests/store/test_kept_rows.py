@@ -15,22 +15,35 @@ from support.clock import ManualClock
 from support.ledgers import door, make_header, make_lease, place, record_of, write_ledger
 from support.remotes import Remote
 
-from gitlease.core import lease_rows
-from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, UsageError
-from gitlease.core.frozen import replace
-from gitlease.core.lease import Lease, State
-from gitlease.core.lease_rows import Reach
-from gitlease.core.ledger import Damage, Ledger, Records
-from gitlease.core.moves.conflicts import rivals_of
-from gitlease.core.resources.resource import Resource, parse_resource
-from gitlease.git.objects import Absent, object_id
-from gitlease.guard.rules import Touched
-from gitlease.store import kept_rows, tree
-from gitlease.store.damage import RestoredRecords
-from gitlease.store.kept_rows import file_of_rows
-from gitlease.store.records import lease_file, write_lease
-from gitlease.store.tree import GitRecords
-from gitlease.wiring.hooks import open_hooks
+from gitlease.core import (
+    Damage,
+    GitleaseError,
+    Invalid,
+    Lease,
+    LeaseHeld,
+    Ledger,
+    Reach,
+    Records,
+    Resource,
+    State,
+    UsageError,
+    lease_rows,
+    parse_resource,
+    replace,
+    rivals_of,
+)
+from gitlease.git import Absent, object_id
+from gitlease.guard import Touched
+from gitlease.store import (
+    GitRecords,
+    RestoredRecords,
+    file_of_rows,
+    kept_rows,
+    lease_file,
+    tree,
+    write_lease,
+)
+from gitlease.wiring import open_hooks
 
 Clones = Callable[..., list[Path]]
 

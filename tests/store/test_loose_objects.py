@@ -13,15 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.repos import git
 
-from gitlease.core.instant import MS
-from gitlease.core.lease import Actor
-from gitlease.core.moves.operations import Barrier
-from gitlease.core.moves.step_record import StepRecord
-from gitlease.core.moves.transitions import Applied
-from gitlease.git.objects import BLOB, COMMIT, TREE, Absent, OtherKind, TooLarge
-from gitlease.store.history import commit_bytes, read_commit, write_message
-from gitlease.store.loose_objects import FEW, LooseObjects
-from gitlease.store.private_store import SHA1, SHA256, make_bare
+from gitlease.core import MS, Actor, Applied, Barrier, StepRecord
+from gitlease.git import BLOB, COMMIT, TREE, Absent, OtherKind, TooLarge
+from gitlease.store import (
+    FEW,
+    SHA1,
+    SHA256,
+    LooseObjects,
+    commit_bytes,
+    make_bare,
+    read_commit,
+    write_message,
+)
 
 FORMATS = pytest.mark.parametrize("id_bytes", [SHA1, SHA256], ids=["sha1", "sha256"])
 

@@ -15,7 +15,7 @@ from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import Desk
 
-from gitlease.core.errors import Unavailable
+from gitlease.core import Unavailable
 
 PAGE = b"<html>please log in</html>"
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gitlease.core.expiry import Sighting
-from gitlease.core.instant import Instant
-from gitlease.engine.ports import Pending
-from gitlease.store.state import Known, StateFolder
+from gitlease.core import Instant, Sighting
+from gitlease.engine import Pending
+from gitlease.store import Known, StateFolder
 
 HEAD = "a" * 40
 

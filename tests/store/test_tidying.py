@@ -12,8 +12,7 @@ from support.remotes import Remote
 from support.repos import git
 from support.running import Desk, until
 
-from gitlease.store import private_store
-from gitlease.store.private_store import TIDY_AFTER, TIDY_AGAIN
+from gitlease.store import TIDY_AFTER, TIDY_AGAIN, private_store
 
 Clones = Callable[[int], list[Path]]
 

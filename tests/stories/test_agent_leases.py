@@ -14,7 +14,7 @@ from support.ledgers import door
 from support.repos import git
 from support.typed import Agent, Typist, commands_in
 
-from gitlease.core.errors import LeaseLost
+from gitlease.core import LeaseLost
 
 pytestmark = [pytest.mark.sampled(2)]
 

@@ -10,7 +10,7 @@ from support.clock import ManualClock
 from support.repos import git
 from support.typed import Agent, Typist
 
-from gitlease.guard.places import has_traces
+from gitlease.guard import has_traces
 
 Clones = Callable[..., list[Path]]
 

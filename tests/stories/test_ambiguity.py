@@ -37,8 +37,8 @@ from support.remotes import Remote
 from support.repos import git
 from support.service import LeaseService
 
-from gitlease.core.errors import GitleaseError
-from gitlease.faces.library.leases import Leases
+from gitlease.core import GitleaseError
+from gitlease.faces.library import Leases
 
 pytestmark = pytest.mark.sampled(2)
 

@@ -14,9 +14,9 @@ import pytest
 from support.remotes import Remote
 
 import gitlease
-from gitlease.core.ledger import Fate
-from gitlease.engine.ports import Swapped
-from gitlease.store.ref_store import RefLedgerStore
+from gitlease.core import Fate
+from gitlease.engine import Swapped
+from gitlease.store import RefLedgerStore
 from gitlease.testing import MemoryLedger
 
 LONG = 60.0  # seconds that a test waits for what must come, at most

@@ -16,15 +16,19 @@ from support.remotes import Remote
 from support.repos import assert_untouched, git, snapshot
 from support.service import LeaseService
 
-from gitlease.check.ci import CiContext, read_context
-from gitlease.check.commits.checking import Checked
-from gitlease.core.errors import Invalid, NotFound, Unavailable, UsageError
-from gitlease.core.finding import Finding, Level
-from gitlease.core.resources.resource import parse_resource
-from gitlease.core.view import LeaseView
-from gitlease.engine.answers import ClaimOptions
-from gitlease.wiring.check import open_check
-from gitlease.wiring.workspace import open_workspace
+from gitlease.check import Checked, CiContext, read_context
+from gitlease.core import (
+    Finding,
+    Invalid,
+    LeaseView,
+    Level,
+    NotFound,
+    Unavailable,
+    UsageError,
+    parse_resource,
+)
+from gitlease.engine import ClaimOptions
+from gitlease.wiring import open_check, open_workspace
 
 pytestmark = pytest.mark.sampled(2)
 

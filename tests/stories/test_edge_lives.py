@@ -14,11 +14,10 @@ from support.service import LeaseService
 from support.stale import DAY, JO, KIM, Story, task_text
 from support.typed import Typist
 
-from gitlease.core.errors import LeaseHeld, NothingLeft
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.answers import Answer, ClaimOptions
-from gitlease.faces.cli.app import run
-from gitlease.guard.rules import Touched
+from gitlease.core import LeaseHeld, NothingLeft, parse_resource
+from gitlease.engine import Answer, ClaimOptions
+from gitlease.faces.cli import run
+from gitlease.guard import Touched
 
 pytestmark = [pytest.mark.sampled(2)]
 

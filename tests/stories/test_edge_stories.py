@@ -11,13 +11,10 @@ from support.remotes import Remote
 from support.repos import commit_file, git, run_git
 from support.service import LeaseService
 
-from gitlease.core.errors import Invalid, LeaseHeld, NotFound, NothingLeft, PolicyRefused
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine import claim
-from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.queue.order import Carried, WhyNot
-from gitlease.git.repository import short_host
-from gitlease.wiring.workspace import Workspace, open_workspace
+from gitlease.core import Invalid, LeaseHeld, NotFound, NothingLeft, PolicyRefused, parse_resource
+from gitlease.engine import Carried, ClaimOptions, WhyNot, claim
+from gitlease.git import short_host
+from gitlease.wiring import Workspace, open_workspace
 
 F001 = parse_resource("F001")
 DAY = 86_400

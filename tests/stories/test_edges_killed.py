@@ -13,14 +13,11 @@ from support.remotes import Remote
 from support.repos import git
 from support.service import LeaseService
 
-from gitlease.core.edge import Task
-from gitlease.core.errors import Invalid
-from gitlease.core.resources.resource import Resource, parse_resource
-from gitlease.engine.answers import ClaimOptions
-from gitlease.store.ref_store import RefLedgerStore
-from gitlease.tasks import edge_commit, edge_git
-from gitlease.tasks.edge_journal import EdgeJournal
-from gitlease.wiring.workspace import open_workspace
+from gitlease.core import Invalid, Resource, Task, parse_resource
+from gitlease.engine import ClaimOptions
+from gitlease.store import RefLedgerStore
+from gitlease.tasks import EdgeJournal, edge_commit, edge_git
+from gitlease.wiring import open_workspace
 
 pytestmark = pytest.mark.one_in(2)
 

@@ -17,16 +17,13 @@ from support.remotes import Servers
 from support.repos import git
 from support.served import Host, own_program, serve
 
-from gitlease.core.errors import Denied, UsageError
-from gitlease.core.lease import Actor
-from gitlease.core.moves.operations import Operation, SetPolicy
-from gitlease.core.resources.resource import parse_resource
+from gitlease.core import Actor, Denied, Operation, SetPolicy, UsageError, parse_resource
 from gitlease.engine.claim import claim as claim_verb
-from gitlease.git.repository import discover
-from gitlease.install.server.install import install_server, uninstall_server
-from gitlease.settings.server import server_settings
-from gitlease.store.history import operations_line
-from gitlease.wiring.gateway import open_gateway
+from gitlease.git import discover
+from gitlease.install import install_server, uninstall_server
+from gitlease.settings import server_settings
+from gitlease.store import operations_line
+from gitlease.wiring import open_gateway
 
 GATE = Actor("gate@example.com")
 

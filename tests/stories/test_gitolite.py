@@ -13,9 +13,8 @@ from support.illegal import claim, renew
 from support.repos import git
 from support.served import REF, own_program
 
-from gitlease.git.repository import discover
-from gitlease.install.server.install import install_server
-from gitlease.install.server.status import server_state
+from gitlease.git import discover
+from gitlease.install import install_server, server_state
 
 pytestmark = pytest.mark.slow
 

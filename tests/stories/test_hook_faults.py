@@ -22,11 +22,10 @@ from support.remotes import Remote, Servers, open_remote
 from support.repos import git, make_clone, run_git, settle
 from support.task_trees import HINDERED
 
-from gitlease.git.repository import discover
-from gitlease.git.system_clock import SystemClock
+from gitlease.git import SystemClock, discover
+from gitlease.install import SCRIPTS
 from gitlease.install.hooks.install import install
-from gitlease.install.hooks.places import SCRIPTS
-from gitlease.wiring.hooks import HookContext, open_hooks
+from gitlease.wiring import HookContext, open_hooks
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
 

@@ -18,7 +18,7 @@ import yaml
 from support.fences import clean_env
 from support.hooked import KIM, MINUTE, WAYS_AROUND, Done, Pair, Person, until
 
-from gitlease.install.hooks.shims import HOOKS
+from gitlease.install import HOOKS
 
 ROOT = Path(__file__).parents[2]
 PAGE, LOGIN = "src/web/page.py", "src/api/login.py"

@@ -15,14 +15,19 @@ from support.fences import clean_env, raise_fences
 from support.hook_repos import HookRepo, choose_way, into_files, make_hook_repo
 from support.repos import assert_untouched, git, run_git, snapshot
 
-from gitlease.git.repository import discover
+from gitlease.git import discover
+from gitlease.install import (
+    CHECKED,
+    HOOKS,
+    Plan,
+    Way,
+    hook_lines,
+    hook_states,
+    lefthook_snippet,
+    pre_commit_lines,
+)
 from gitlease.install.hooks import places
 from gitlease.install.hooks.install import install, uninstall
-from gitlease.install.hooks.managers import hook_lines, lefthook_snippet, pre_commit_lines
-from gitlease.install.hooks.places import Way
-from gitlease.install.hooks.shims import CHECKED, HOOKS
-from gitlease.install.hooks.status import hook_states
-from gitlease.install.hooks.write import Plan
 
 ROOT = Path(__file__).parents[2]
 CALLS = ["pre-commit ", "prepare-commit-msg ", "commit-msg ", "post-commit "]

@@ -23,7 +23,7 @@ from support.hooked import (
 )
 from support.service import LeaseService
 
-from gitlease.core.resources.resource import parse_resource
+from gitlease.core import parse_resource
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
 

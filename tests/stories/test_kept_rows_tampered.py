@@ -11,8 +11,8 @@ from support.remotes import Remote
 from support.repos import git
 from support.running import Desk
 
-from gitlease.guard.watch import FORM as WATCHED
-from gitlease.store.kept_rows import FORM as RECORDS
+from gitlease.guard import FORM as WATCHED
+from gitlease.store import FORM as RECORDS
 
 Change = Callable[[bytes], bytes]
 

@@ -19,12 +19,10 @@ from support.running import LONG, Desk, number_in, short_leases, sleeper, until
 from support.service import LeaseService
 
 import gitlease
-from gitlease.core.instant import Instant
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.keeping import holds_of
-from gitlease.runs.holding import ENDING, at_the_end
-from gitlease.wiring.workspace import open_workspace
+from gitlease.core import Instant, parse_resource
+from gitlease.engine import ClaimOptions, holds_of
+from gitlease.runs import ENDING, at_the_end
+from gitlease.wiring import open_workspace
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),

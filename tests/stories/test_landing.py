@@ -16,12 +16,10 @@ from support.running import desks_in
 from support.service import LeaseService
 from support.typed import Agent, Typist
 
-from gitlease.core.instant import MS
-from gitlease.engine.answers import MAX_RESOURCES
-from gitlease.engine.ledger_session import Look
+from gitlease.core import MS
+from gitlease.engine import MAX_RESOURCES, Look
 from gitlease.faces.hooks import entry
-from gitlease.wiring.hooks import HookContext, open_hooks
-from gitlease.wiring.landing import end_landed
+from gitlease.wiring import HookContext, end_landed, open_hooks
 
 pytestmark = [pytest.mark.sampled(2)]
 

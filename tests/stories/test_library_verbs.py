@@ -216,12 +216,10 @@ def test_states_are_those_that_are_documented() -> None:
     """A checker knows them from the annotations; here it is that these are all there are."""
     from typing import get_args
 
-    from gitlease.core.lease import State
-    from gitlease.core.view import LeaseState
-    from gitlease.engine.waiting.events import WatchKind
-    from gitlease.engine.waiting.watching import Kind
-    from gitlease.faces.library.running import WorkOutcome
-    from gitlease.faces.pool_events import OUTCOMES
+    from gitlease.core import LeaseState, State
+    from gitlease.engine import Kind, WatchKind
+    from gitlease.faces import OUTCOMES
+    from gitlease.faces.library import WorkOutcome
 
     assert set(get_args(LeaseState)) == {x.value for x in State}
     assert set(get_args(Kind)) == {x.value for x in WatchKind}

@@ -16,8 +16,8 @@ from support.remotes import Remote
 from support.repos import git
 
 import gitlease
-from gitlease.engine.ports import Swapped
-from gitlease.store.ref_store import RefLedgerStore
+from gitlease.engine import Swapped
+from gitlease.store import RefLedgerStore
 from gitlease.testing import MemoryLedger
 
 pytest_plugins = ["gitlease.testing"]

@@ -15,15 +15,10 @@ from support.remotes import Servers
 from support.repos import commit_by_hand
 from support.served import Host, serve
 
-from gitlease.core.errors import LeaseHeld
-from gitlease.core.finding import Level
-from gitlease.guard.hook_decisions import HookDecision
-from gitlease.guard.rules import Severity
-from gitlease.push.request import PushRequest
-from gitlease.wiring.check import open_check
-from gitlease.wiring.hooks import open_hooks
-from gitlease.wiring.push import open_push
-from gitlease.wiring.workspace import open_workspace
+from gitlease.core import LeaseHeld, Level
+from gitlease.guard import HookDecision, Severity
+from gitlease.push import PushRequest
+from gitlease.wiring import open_check, open_hooks, open_push, open_workspace
 
 SOME, MORE, MANY = range(8), range(8, 40), range(40, 160)
 

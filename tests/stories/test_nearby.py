@@ -12,7 +12,7 @@ from support.ledgers import door, workspace
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.engine.waiting.head_watcher import HeadWatcher
+from gitlease.engine import HeadWatcher
 
 Clones = Callable[..., list[Path]]
 

@@ -12,7 +12,7 @@ from support.remotes import Remote
 from support.repos import git
 from support.running import Desk
 
-from gitlease.store.state import StateFolder
+from gitlease.store import StateFolder
 
 CLAIMS, PROCESSES = 24, 6
 

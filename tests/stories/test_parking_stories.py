@@ -16,7 +16,7 @@ from support.service import LeaseService
 from support.workers import Workers
 
 import gitlease
-from gitlease.wiring.hooks import open_hooks
+from gitlease.wiring import open_hooks
 
 NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
 Clones = Callable[..., list[Path]]

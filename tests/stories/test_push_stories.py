@@ -24,7 +24,7 @@ from support.ledgers import tip, workspace
 from support.remotes import Remote
 from support.repos import assert_untouched, commit_file, git, make_clone, run_git, snapshot
 
-from gitlease.core.errors import (
+from gitlease.core import (
     Denied,
     GitleaseError,
     LeaseHeld,
@@ -33,11 +33,10 @@ from gitlease.core.errors import (
     UnknownOutcome,
     UsageError,
 )
-from gitlease.faces.cli.app import run
-from gitlease.faces.library.leases import Leases
-from gitlease.push.fenced_push import UNFENCED, PushAnswer, PushRefused
-from gitlease.push.request import PushRequest
-from gitlease.wiring.push import open_push
+from gitlease.faces.cli import run
+from gitlease.faces.library import Leases
+from gitlease.push import UNFENCED, PushAnswer, PushRefused, PushRequest
+from gitlease.wiring import open_push
 
 pytestmark = pytest.mark.sampled(2)
 

@@ -17,8 +17,8 @@ from support.remotes import Remote
 from support.repos import git
 from support.running import Desk
 
-from gitlease.core.errors import LeaseHeld, Rollback, UsageError
-from gitlease.git.query import without_secrets
+from gitlease.core import LeaseHeld, Rollback, UsageError
+from gitlease.git import without_secrets
 
 pytestmark = [pytest.mark.one_in(2)]
 

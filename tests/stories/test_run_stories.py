@@ -23,7 +23,7 @@ from support.repos import git
 from support.running import LONG, Desk, lives, number_in, short_leases, sleeper, until
 
 import gitlease
-from gitlease.faces.cli.app import run
+from gitlease.faces.cli import run
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),

@@ -23,8 +23,9 @@ from support.remotes import Servers
 from support.repos import assert_untouched, git, run_git, snapshot
 from support.served import REF, Host, in_folder, own_program, serve
 
-from gitlease.faces.cli.app import run
-from gitlease.install.server.hook import HookForm, find_shim, is_current, shim
+from gitlease.faces.cli import run
+from gitlease.install import HookForm, find_shim
+from gitlease.install.server.hook import is_current, shim
 
 pytestmark = [pytest.mark.sampled(2)]
 

@@ -34,18 +34,18 @@ from support.remotes import Servers, new_bare
 from support.repos import git
 from support.served import REF, Host, serve
 
-from gitlease.core.edge import Assignee
-from gitlease.core.errors import Unavailable
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.ledger import MAX_STEP, Ticket
-from gitlease.core.moves.operations import (
+from gitlease.core import (
+    MAX_STEP,
     Acknowledge,
+    Actor,
+    Assignee,
     Bind,
     Complete,
     DropRecord,
     EndSession,
     Extend,
     Grant,
+    Lease,
     LeaveTicket,
     Park,
     Release,
@@ -54,16 +54,18 @@ from gitlease.core.moves.operations import (
     Retire,
     Retirement,
     RunOut,
+    State,
     TakeTicket,
+    Ticket,
+    Unavailable,
     Unbind,
+    parse_resource,
 )
-from gitlease.core.resources.resource import parse_resource
-from gitlease.faces.cli.app import run
-from gitlease.git.objects import LibraryObjects
-from gitlease.git.system_clock import SystemClock
-from gitlease.server.receive import PushVerdict, receive
-from gitlease.store.damage import CacheDamaged
-from gitlease.store.tree import read_ledger
+from gitlease.faces.cli import run
+from gitlease.git import LibraryObjects, SystemClock
+from gitlease.server import PushVerdict
+from gitlease.server.receive import receive
+from gitlease.store import CacheDamaged, read_ledger
 
 pytestmark = [pytest.mark.sampled(2)]
 

@@ -13,12 +13,11 @@ from support.fences import clean_env
 from support.repos import commit_file, git
 from support.typed import Agent, Typist
 
-from gitlease.core.frozen import replace
+from gitlease.core import replace
 from gitlease.faces.agents import handling
-from gitlease.git.repository import discover, short_host
-from gitlease.guard import presence
-from gitlease.guard.presence import FOLDER, RECENT, Present
-from gitlease.guard.sharing import forget_run, note_run
+from gitlease.git import discover, short_host
+from gitlease.guard import RECENT, Present, forget_run, note_run, presence
+from gitlease.guard.presence import FOLDER
 
 Clones = Callable[..., list[Path]]
 EVENTS = Path(__file__).parents[1] / "faces" / "agent_events"

@@ -14,12 +14,10 @@ from support.repos import assert_untouched, git, snapshot
 from support.service import LeaseService
 from support.stale import JO, KIM, RELEASE, Story, task_text
 
-from gitlease.check.stale.retirement import Stale
-from gitlease.core.finding import Finding
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.answers import ClaimOptions
-from gitlease.wiring.stale import open_staleness
-from gitlease.wiring.workspace import write_default_settings
+from gitlease.check import Stale
+from gitlease.core import Finding, parse_resource
+from gitlease.engine import ClaimOptions
+from gitlease.wiring import open_staleness, write_default_settings
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
 

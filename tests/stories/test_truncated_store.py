@@ -17,8 +17,7 @@ from support.remotes import Remote
 from support.repos import git, run_git
 from support.running import Desk
 
-from gitlease.git.libgit2 import object_header
-from gitlease.git.objects import BLOB, Absent, LibraryObjects
+from gitlease.git import BLOB, Absent, LibraryObjects, object_header
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]
 

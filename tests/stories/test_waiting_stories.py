@@ -24,10 +24,9 @@ from support.remotes import Remote
 from support.repos import git, run_git
 
 import gitlease
-from gitlease.core.errors import WaitTimeout
+from gitlease.core import WaitTimeout, parse_resource
 from gitlease.core.moves import tickets
-from gitlease.core.resources.resource import parse_resource
-from gitlease.store.records import waiting_file
+from gitlease.store import waiting_file
 
 Clones = Callable[..., list[Path]]
 ROOT = str(Path(__file__).parents[2])

@@ -17,9 +17,9 @@ from support.repos import git
 from support.workers import Workers
 
 import gitlease
-from gitlease.core.instant import MS
-from gitlease.engine.waiting.watching import Watcher, WatchEvent
-from gitlease.git.repository import discover
+from gitlease.core import MS
+from gitlease.engine import Watcher, WatchEvent
+from gitlease.git import discover
 
 Clones = Callable[..., list[Path]]
 Told = tuple[str, str, int | None, int]

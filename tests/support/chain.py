@@ -25,8 +25,7 @@ from ledger_checker.checker import Verified, verify
 from ledger_checker.form import LeaseRecord, fold, person, resource_key
 from ledger_checker.state import BrokenRule, JudgedStep
 
-from gitlease.git.repository import discover
-from gitlease.git.rev_range import commit_ids
+from gitlease.git import commit_ids, discover
 
 OPEN = ("unknown_outcome",)  # of these, and of calls that were killed, either may be true
 GRANTED = ("claimed", "taken_over")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gitlease.core.instant import Instant
+    from gitlease.core import Instant
 
 
 @dataclass
@@ -32,7 +32,7 @@ class ManualClock:
     def _make(self) -> Callable[..., Instant]:
         if self.make is not None:
             return self.make
-        from gitlease.core.instant import Instant
+        from gitlease.core import Instant
 
         return Instant
 

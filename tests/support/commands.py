@@ -117,8 +117,7 @@ def _import_all() -> None:
 
     import gitlease
     from gitlease.faces.cli import import_click
-    from gitlease.git import run
-    from gitlease.git.libgit2 import load_pygit2
+    from gitlease.git import load_pygit2, run
 
     import_click()
     run.is_own_process = True

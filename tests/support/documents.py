@@ -13,14 +13,13 @@ from typing import Any
 
 import jsonschema
 
-from gitlease.core.duration import LONGEST
-from gitlease.core.errors import MAX_WORD
-from gitlease.settings.parse import SCHEMA
-from gitlease.settings.schema import (
+from gitlease.core import LONGEST, MAX_WORD
+from gitlease.settings import (
     FALSE,
     FIELDS,
     KEYS,
     NEWER,
+    SCHEMA,
     TRUE,
     Form,
     Key,

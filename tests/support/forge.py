@@ -11,22 +11,30 @@ from typing import Any, cast
 
 import pygit2
 
-from gitlease.core.expiry import Moment
-from gitlease.core.instant import Instant
-from gitlease.core.lease import Actor, Lease
-from gitlease.core.ledger import Changes, Header, Ledger, Note, Notice, Records, Ticket
-from gitlease.core.moves.operations import Create, Operation
-from gitlease.core.moves.step_record import StepRecord, decide
-from gitlease.core.moves.transitions import create
-from gitlease.core.outcome import Event
-from gitlease.core.policy import DEFAULT_POLICY
-from gitlease.core.resources.resource import Resource, parse_resource
-from gitlease.git.objects import LibraryObjects
-from gitlease.git.system_clock import SystemClock
-from gitlease.store.history import write_message
-from gitlease.store.records import lease_file
-from gitlease.store.tree import read_ledger
-from gitlease.store.tree_writer import changed_files, write_tree
+from gitlease.core import (
+    DEFAULT_POLICY,
+    Actor,
+    Changes,
+    Create,
+    Event,
+    Header,
+    Instant,
+    Lease,
+    Ledger,
+    Moment,
+    Note,
+    Notice,
+    Operation,
+    Records,
+    Resource,
+    StepRecord,
+    Ticket,
+    create,
+    decide,
+    parse_resource,
+)
+from gitlease.git import LibraryObjects, SystemClock
+from gitlease.store import changed_files, lease_file, read_ledger, write_message, write_tree
 from support.fences import clean_env
 from support.ledgers import Entry, raw_tree, read_files, write_object
 from support.ledgers import write_tree as write_files

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gitlease.git.repository import discover
-from gitlease.guard.idle_marker import Origin, origin_of, write_idle_marker
-from gitlease.guard.ports import IdleMarker
+from gitlease.git import discover
+from gitlease.guard import IdleMarker, Origin, origin_of, write_idle_marker
+from gitlease.install import Way
 from gitlease.install.hooks import places
-from gitlease.install.hooks.places import Way
 from support.fences import clean_env
 from support.repos import commit_file, git, run_git
 

@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gitlease.core.resources.resource import parse_resource
-from gitlease.core.view import LeaseView
-from gitlease.engine.answers import ClaimOptions
-from gitlease.git.system_clock import SystemClock
-from gitlease.wiring.workspace import Workspace, open_workspace
+from gitlease.core import LeaseView, parse_resource
+from gitlease.engine import ClaimOptions
+from gitlease.git import SystemClock
+from gitlease.wiring import Workspace, open_workspace
 from support.clock import ManualClock
 from support.commands import run_gitlease
 from support.repos import git, run_git, settle

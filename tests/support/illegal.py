@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.ledger import MAX_STEP, Note, Notice, RingEntry
-from gitlease.core.moves.operations import (
+from gitlease.core import (
+    MAX_STEP,
     Acknowledge,
+    Actor,
     AddNote,
     Barrier,
     Bind,
@@ -22,20 +22,25 @@ from gitlease.core.moves.operations import (
     Complete,
     Extend,
     Grant,
+    Lease,
+    Margins,
+    Note,
+    Notice,
     Pick,
     Release,
     Renew,
     Retire,
     Retirement,
     Revoke,
+    RingEntry,
     RunOut,
     SetPolicy,
+    State,
     TakeTicket,
     Unbind,
+    parse_resource,
 )
-from gitlease.core.policy import Margins
-from gitlease.core.resources.resource import parse_resource
-from gitlease.store.records import lease_file, write_header, write_lease
+from gitlease.store import lease_file, write_header, write_lease
 from support.forge import JO, KIM, MINUTE, REF, Draft, Entry, Forge
 from support.ledgers import write_object
 from support.repos import git

@@ -11,24 +11,21 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from gitlease.core.lease import Lease, State
-from gitlease.core.ledger import Header
-from gitlease.core.policy import DEFAULT_POLICY, Policy
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.faces.library.leases import Leases
-from gitlease.store import git_ledger
-from gitlease.store.git_ledger import git_ledger_store
-from gitlease.store.records import (
+from gitlease.core import DEFAULT_POLICY, Header, Lease, Policy, State, parse_resource
+from gitlease.engine import LedgerSession
+from gitlease.faces.library import Leases
+from gitlease.store import (
     HEADER_FILE,
+    RefLedgerStore,
+    git_ledger,
+    git_ledger_store,
     lease_file,
     read_header,
     write_header,
     write_lease,
 )
-from gitlease.store.ref_store import RefLedgerStore
+from gitlease.wiring import Workspace
 from gitlease.wiring import workspace as bootstrap
-from gitlease.wiring.workspace import Workspace
 from support.clock import ManualClock
 from support.fences import clean_env
 from support.repos import git, run_git

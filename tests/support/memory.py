@@ -10,14 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from gitlease.core.ledger import Ledger
-from gitlease.core.outcome import Event
-from gitlease.core.work_push import WorkPush
-from gitlease.engine.ports import Change, Clock, Pending
-from gitlease.store.heads import Heads
-from gitlease.store.records import lease_file
-from gitlease.store.ref_store import Move, Pushed, RefLedgerStore
-from gitlease.store.state import Known, StateFolder
+from gitlease.core import Event, Ledger, WorkPush
+from gitlease.engine import Change, Clock, Pending
+from gitlease.store import Heads, Known, Move, Pushed, RefLedgerStore, StateFolder, lease_file
 from support.memory_remote import Broken, Fault, MemoryRemote, Step
 
 __all__ = [

@@ -12,16 +12,28 @@ from enum import Enum
 from itertools import takewhile
 from typing import Any, TypeVar
 
-from gitlease.core.errors import Denied, Invalid, Unavailable
-from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.holder import person_key
-from gitlease.core.lease import Lease, LeaseKey
-from gitlease.core.ledger import Damage, Header, Ledger, Note, Notice, Ticket
-from gitlease.core.outcome import Event
-from gitlease.core.resources.resource import Resource
-from gitlease.core.work_push import WorkRef
-from gitlease.engine.ports import Cause, Change
-from gitlease.store.ref_store import Move, Pushed
+from gitlease.core import (
+    Damage,
+    Denied,
+    Event,
+    Header,
+    Invalid,
+    Lease,
+    LeaseKey,
+    Ledger,
+    Note,
+    Notice,
+    Resource,
+    Ticket,
+    Unavailable,
+    WorkRef,
+    dataclass,
+    field,
+    person_key,
+    replace,
+)
+from gitlease.engine import Cause, Change
+from gitlease.store import Move, Pushed
 
 T = TypeVar("T")
 

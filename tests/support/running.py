@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gitlease
-from gitlease.git.processes import started_at
+from gitlease.git import started_at
 from support.commands import run_gitlease
 from support.fences import clean_env
 from support.service import LeaseService

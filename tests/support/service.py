@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gitlease.engine import claim, end, govern, hold, reading, sessions
-from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine import LedgerSession, claim, end, govern, hold, reading, sessions
 
 
 class LeaseService:

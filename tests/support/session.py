@@ -5,13 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from gitlease.core.edge import Task
-from gitlease.core.lease import Actor
-from gitlease.core.resources.resource import GLOBAL_LAYER, Resource
-from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Clock, Inbox, Intent, LedgerStore, TaskChange, TaskList, Written
-from gitlease.engine.transaction import PATIENCE, CarryOut
+from gitlease.core import GLOBAL_LAYER, Actor, Resource, Task
+from gitlease.engine import (
+    PATIENCE,
+    CarryOut,
+    Clock,
+    EdgeRules,
+    Edges,
+    Inbox,
+    Intent,
+    LedgerSession,
+    LedgerStore,
+    TaskChange,
+    TaskList,
+    Written,
+)
 
 
 class NoInbox:

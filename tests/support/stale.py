@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from gitlease.check.stale.retirement import Fixed, Stale
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.answers import ClaimOptions
-from gitlease.wiring.stale import open_staleness
-from gitlease.wiring.workspace import Workspace, open_workspace
+from gitlease.check import Fixed, Stale
+from gitlease.core import parse_resource
+from gitlease.engine import ClaimOptions
+from gitlease.wiring import Workspace, open_staleness, open_workspace
 from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import git

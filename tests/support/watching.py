@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitlease.guard.ports import CachedLedger, IdleMarker, Unreachable
+from gitlease.guard import CachedLedger, IdleMarker, Unreachable
 
 
 class MemoryWatch:

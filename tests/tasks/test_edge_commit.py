@@ -17,17 +17,12 @@ from support.availability import missing
 from support.fences import clean_env
 from support.repos import assert_untouched, git, run_git, snapshot
 
-from gitlease.core.edge import EdgeEdit
-from gitlease.core.errors import Invalid
-from gitlease.core.resources.resource import name_resource
-from gitlease.engine.ports import TaskChange
-from gitlease.git.repository import ConfigEntry, GitConfig, discover
-from gitlease.git.run import GitResult
-from gitlease.git.run import run_git as run_real_git
-from gitlease.settings.sources import Tasks
-from gitlease.tasks import edge_git
-from gitlease.tasks.edge_commit import check_commit, commit_edges
-from gitlease.tasks.edit import edit_task
+from gitlease.core import EdgeEdit, Invalid, name_resource
+from gitlease.engine import TaskChange
+from gitlease.git import ConfigEntry, GitConfig, GitResult, discover
+from gitlease.git import run_git as run_real_git
+from gitlease.settings import Tasks
+from gitlease.tasks import check_commit, commit_edges, edge_git, edit_task
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
 

@@ -18,11 +18,9 @@ import pytest
 from support.fences import clean_env
 from support.task_trees import HINDERED, make_repository, open_files, put
 
-from gitlease.core.edge import EdgeEdit
-from gitlease.core.errors import Invalid
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.ports import Intent, TaskChange
-from gitlease.tasks.edge_journal import EdgeJournal
+from gitlease.core import EdgeEdit, Invalid, parse_resource
+from gitlease.engine import Intent, TaskChange
+from gitlease.tasks import EdgeJournal
 
 ROOT = Path(__file__).parents[2]
 

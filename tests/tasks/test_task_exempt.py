@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from support.task_trees import make_repository, open_files, put, tasks_like, text_of
 
-from gitlease.core.edge import EdgeEdit
-from gitlease.core.errors import Invalid
-from gitlease.tasks.edit import edit_task
-from gitlease.tasks.text import read_task
+from gitlease.core import EdgeEdit, Invalid
+from gitlease.tasks import edit_task, read_task
 
 TASKS = tasks_like()
 

@@ -23,10 +23,8 @@ from support.task_trees import (
     text_of,
 )
 
-from gitlease.core.edge import Progress
-from gitlease.core.errors import Invalid
-from gitlease.core.resources.resource import name_resource, parse_resource
-from gitlease.engine.edges import find_task
+from gitlease.core import Invalid, Progress, name_resource, parse_resource
+from gitlease.engine import find_task
 from gitlease.tasks import cache as task_cache
 from gitlease.tasks import scan
 

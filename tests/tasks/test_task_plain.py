@@ -10,10 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tasks.test_task_text import AS_BACKLOG, TASKS
 
-from gitlease.core.errors import Invalid
+from gitlease.core import Invalid
 from gitlease.git import yaml_nodes
-from gitlease.tasks import text
-from gitlease.tasks.plain import MOST, NeedsParser, read_plain_fields
+from gitlease.tasks import MOST, NeedsParser, read_plain_fields, text
 
 USUAL = """---
 id: T-1

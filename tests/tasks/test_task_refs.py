@@ -21,9 +21,8 @@ from support.task_trees import (
     text_of,
 )
 
-from gitlease.core.errors import Invalid, NotFound
-from gitlease.core.resources.resource import name_resource
-from gitlease.engine.edges import find_task
+from gitlease.core import Invalid, NotFound, name_resource
+from gitlease.engine import find_task
 from gitlease.tasks import reading as task_reading
 from gitlease.tasks import scan as task_scan
 from gitlease.tasks import tree as task_tree

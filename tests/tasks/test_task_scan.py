@@ -22,10 +22,10 @@ from support.task_trees import (
     text_of,
 )
 
-from gitlease.core.errors import Invalid
-from gitlease.settings.sources import Tasks
+from gitlease.core import Invalid
+from gitlease.settings import Tasks
+from gitlease.tasks import FileKind, Wanted, WorkTree, walk
 from gitlease.tasks import scan as task_scan
-from gitlease.tasks.scan import FileKind, Wanted, WorkTree, walk
 
 
 @pytest.fixture

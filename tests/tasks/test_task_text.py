@@ -10,12 +10,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitlease.core.edge import EdgeEdit, Progress, Task
-from gitlease.core.errors import Invalid
-from gitlease.settings.schema import FIELDS, STATUSES
-from gitlease.settings.sources import Tasks
-from gitlease.tasks.edit import edit_task
-from gitlease.tasks.text import guess_ids, read_task
+from gitlease.core import EdgeEdit, Invalid, Progress, Task
+from gitlease.settings import FIELDS, STATUSES, Tasks
+from gitlease.tasks import edit_task, guess_ids, read_task
 
 BACKLOG = Path(__file__).resolve().parents[3] / "shared" / "data" / "backlog-md"
 

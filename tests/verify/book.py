@@ -11,15 +11,9 @@ import pygit2
 from core.values import empty
 from ledger_checker.checker import Verified, verify
 
-from gitlease.core.expiry import Moment
-from gitlease.core.ledger import Ledger
-from gitlease.core.moves.operations import Operation
-from gitlease.core.moves.step_record import Decided, decide
-from gitlease.git.objects import LibraryObjects
-from gitlease.git.repository import discover
-from gitlease.store.private_store import make_bare
-from gitlease.store.tree import read_ledger
-from gitlease.store.tree_writer import write_step
+from gitlease.core import Decided, Ledger, Moment, Operation, decide
+from gitlease.git import LibraryObjects, discover
+from gitlease.store import make_bare, read_ledger, write_step
 from gitlease.verify import replay
 
 

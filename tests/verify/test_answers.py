@@ -24,7 +24,7 @@ from support.chain import (
 )
 from support.repos import git
 
-from gitlease.faces.cli.app import run
+from gitlease.faces.cli import run
 
 REF = "refs/gitlease/global"
 

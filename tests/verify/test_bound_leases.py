@@ -9,14 +9,21 @@ import pytest
 from core.values import JO, KIM, TTL, claim, fresh, moment, release, renew
 from verify.book import Book
 
-from gitlease.core.lease import Actor
-from gitlease.core.ledger import Ledger
-from gitlease.core.moves.operations import Bind, Park, RunOut, Unbind, grant_of
-from gitlease.core.moves.step_record import decide
-from gitlease.core.policy import Margins, Rule
-from gitlease.core.resources.resource import parse_resource
-from gitlease.git.objects import LibraryObjects
-from gitlease.store.tree import read_ledger
+from gitlease.core import (
+    Actor,
+    Bind,
+    Ledger,
+    Margins,
+    Park,
+    Rule,
+    RunOut,
+    Unbind,
+    decide,
+    grant_of,
+    parse_resource,
+)
+from gitlease.git import LibraryObjects
+from gitlease.store import read_ledger
 
 RUN = replace(JO, session="run-1", host="laptop:12")
 

@@ -35,20 +35,21 @@ from support.illegal import ILLEGAL, make_scene
 from support.repos import git
 from verify.book import Book
 
-from gitlease.core.errors import GitleaseError
-from gitlease.core.lease import Actor, Lease
-from gitlease.core.ledger import Ledger
+from gitlease.core import (
+    Actor,
+    GitleaseError,
+    Lease,
+    Ledger,
+    Operation,
+    Pusher,
+    Restore,
+    decide,
+    parse_resource,
+)
 from gitlease.core.moves import conflicts
-from gitlease.core.moves.audit import Pusher
-from gitlease.core.moves.operations import Operation, Restore
-from gitlease.core.moves.step_record import decide
-from gitlease.core.resources.resource import parse_resource
-from gitlease.git import objects, query
-from gitlease.git.objects import LibraryObjects
-from gitlease.git.repository import discover
-from gitlease.server.step import judge_step
-from gitlease.store.records import write_header, write_lease
-from gitlease.store.tree import read_ledger
+from gitlease.git import LibraryObjects, discover, objects, query
+from gitlease.server import judge_step
+from gitlease.store import read_ledger, write_header, write_lease
 from gitlease.verify import replay
 
 # What only a server sees: who pushes, its own clock, its other refs, and how it makes a ledger.

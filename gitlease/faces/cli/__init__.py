@@ -6,6 +6,8 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
+from gitlease import exports
+
 # click only needs it for help pages; with ast, dis, tokenize and linecache it takes a tenth of the
 # time of any other command.
 LATER = "inspect"
@@ -33,3 +35,6 @@ def import_click() -> None:
         import_module("click")
     finally:
         _forget(standing)
+
+
+__getattr__ = exports(__name__)

@@ -1,1 +1,5 @@
 """The face that git sees: its hooks."""
+
+from gitlease import exports
+
+__getattr__ = exports(__name__)

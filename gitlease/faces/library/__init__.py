@@ -1,1 +1,5 @@
 """The library."""
+
+from gitlease import exports
+
+__getattr__ = exports(__name__)

@@ -12,27 +12,28 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from support.tasks import task
 
-from gitlease.core.edge import Progress
-from gitlease.core.frozen import replace
-from gitlease.core.lease import Actor
-from gitlease.core.moves.operations import TakeTicket
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.ports import TaskProblem
-from gitlease.engine.transaction import fresh_id
-from gitlease.faces.board import phrases
-from gitlease.faces.board import text as board_text
-from gitlease.faces.board.export import exported
-from gitlease.faces.board.model import make_board, matching, open_resource
-from gitlease.faces.board.page import PageView, page, policy
-from gitlease.faces.board.screen import BoardScreen
-from gitlease.faces.board.shapes import BoardRow, BoardView, Section
-from gitlease.faces.board.text import (
+from gitlease.core import Actor, Progress, TakeTicket, parse_resource, replace
+from gitlease.engine import TaskProblem, fresh_id
+from gitlease.faces.board import (
+    BoardRow,
+    BoardScreen,
+    BoardView,
+    PageView,
+    Section,
     board_lines,
+    exported,
     head_lines,
+    make_board,
+    matching,
     news_lines,
+    open_resource,
     opened_lines,
+    phrases,
+    policy,
     said_in,
 )
+from gitlease.faces.board import text as board_text
+from gitlease.faces.board.page import page
 
 DAY = 86_400
 HOSTILE = "\x1b]0;owned\x07<script>alert(1)</script> | `x` \u202egnp.\n## Free"

@@ -13,10 +13,10 @@ from support.gateway import Served, free_port, serving
 from support.remotes import Remote
 from support.running import Desk, until
 
-from gitlease.core.errors import Invalid
+from gitlease.core import Invalid
 from gitlease.faces.http import board, events
-from gitlease.gateway.tokens import COOKIE_LASTS, LINK_LASTS, Token, Tokens
-from gitlease.wiring.gateway import open_tokens
+from gitlease.gateway import COOKIE_LASTS, LINK_LASTS, Token, Tokens
+from gitlease.wiring import open_tokens
 
 Clones = Callable[..., list[Path]]
 

@@ -53,7 +53,7 @@ def test_the_verbs_answer_with_the_librarys_types(gate: Served) -> None:
 
 def gitlease_but_mine(lease: gitlease.Lease, held: gitlease.LeaseHeld) -> Any:
     """The same lease as another sees it."""
-    from gitlease.core.frozen import replace
+    from gitlease.core import replace
 
     assert held.lease is not None
     return replace(lease, mine=False, expires_in=held.lease.expires_in)

@@ -18,8 +18,8 @@ from support.ledgers import door
 from support.remotes import Remote
 from support.running import Desk, until
 
-from gitlease.faces.codes import CODES
-from gitlease.faces.http.request_handler import MOST_BYTES, PROBLEM
+from gitlease.faces import CODES
+from gitlease.faces.http import MOST_BYTES, PROBLEM
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ def test_the_holder_is_the_tokens_and_never_the_bodys(gate: Served, jo: httpx.Cl
 
 
 def test_a_token_that_is_revoked_is_not_good_any_more(gate: Served, jo: httpx.Client) -> None:
-    from gitlease.wiring.gateway import open_tokens
+    from gitlease.wiring import open_tokens
 
     assert jo.get("/v1/leases").status_code == 200
     open_tokens(str(gate.folder)).revoke("jo")
@@ -488,7 +488,7 @@ def test_those_who_wait_keep_nobody_from_a_renewal(
 
 
 def test_a_stream_ends_with_its_token(gate: Served, jo: httpx.Client) -> None:
-    from gitlease.wiring.gateway import open_tokens
+    from gitlease.wiring import open_tokens
 
     with gate.caller("kim").stream("GET", "/v1/events") as stream:
         lines = stream.iter_lines()

@@ -19,12 +19,10 @@ from support.repos import git
 from support.running import until
 
 import gitlease
-from gitlease.core.errors import Invalid
-from gitlease.faces.http import access, events
+from gitlease.core import Invalid
+from gitlease.faces.http import access, application, events, gateway_app, hosts_of
 from gitlease.faces.http import serving as server
-from gitlease.faces.http.app import application, gateway_app
-from gitlease.faces.http.serving import hosts_of
-from gitlease.wiring.gateway import open_gateway, open_tokens
+from gitlease.wiring import open_gateway, open_tokens
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from support.clock import ManualClock
 from support.gateway import LONG, Served
 from support.running import Desk, until
 
-from gitlease.faces.http.request_handler import MOST_BYTES
+from gitlease.faces.http import MOST_BYTES
 
 find = importlib.import_module if os.environ.get("CI") else pytest.importorskip
 sdk: Any = find("openintent")

@@ -21,10 +21,9 @@ from support.running import Desk, until
 from support.stubborn import Stubborn
 
 import gitlease
-from gitlease.engine.transaction import fresh_id
-from gitlease.faces.http import request_handler
-from gitlease.faces.http.request_handler import REMEMBERED_FOR
-from gitlease.wiring.gateway import open_gateway, open_tokens
+from gitlease.engine import fresh_id
+from gitlease.faces.http import REMEMBERED_FOR, request_handler
+from gitlease.wiring import open_gateway, open_tokens
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from support.gateway import Served, serving
 from support.remotes import Servers, open_remote
 from support.repos import make_clone
 
-from gitlease.faces.http.app import OPERATIONS
-from gitlease.faces.http.openapi import ApiOperation
+from gitlease.faces.http import OPERATIONS, ApiOperation
 
 pytestmark = [pytest.mark.slow]
 schemathesis = pytest.importorskip("schemathesis")  # of the extra `dev`

@@ -19,7 +19,7 @@ from support.gateway import Served, serving
 from support.repos import commit_file, git
 from support.running import Desk
 
-from gitlease.faces.http.request_handler import MOST_BYTES
+from gitlease.faces.http import MOST_BYTES
 
 JO, KIM = "jo@example.com", "kim@example.com"
 LEASE = {

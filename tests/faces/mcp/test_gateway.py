@@ -21,13 +21,11 @@ from support.repos import commit_file, git
 from support.running import LONG, until
 from support.tools import ERAS, Era, ToolClient, over_http
 
-from gitlease.core.errors import UsageError
-from gitlease.faces.http import events
-from gitlease.faces.http.request_handler import WAITS_OF_TOKEN
-from gitlease.faces.mcp.resources import BOARD
+from gitlease.core import UsageError
+from gitlease.faces.http import WAITS_OF_TOKEN, events
+from gitlease.faces.mcp import BOARD, LONGEST_WAIT
 from gitlease.faces.mcp.server import _check_encodes
-from gitlease.faces.mcp.tools import LONGEST_WAIT
-from gitlease.wiring.gateway import open_tokens
+from gitlease.wiring import open_tokens
 
 SOON = LONGEST_WAIT / 3  # seconds: long before a wait ends by itself
 THREAD = {"x-codex-turn-metadata": json.dumps({"thread_id": "aaaaaaaa-1"})}

@@ -13,8 +13,8 @@ from support.remotes import Remote
 from support.repos import git
 from support.running import ROOT, Desk
 
-from gitlease.faces.mcp.tools import TOOLS
-from gitlease.install.agents.hosts import HOSTS
+from gitlease.faces.mcp import TOOLS
+from gitlease.install import HOSTS
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 from support.clock import ManualClock
 from support.repos import git
 
-from gitlease.core.resources.resource import parse_resource
+from gitlease.core import parse_resource
 from gitlease.engine import claim
-from gitlease.faces.mcp.stdio import CloneBackend
-from gitlease.wiring.workspace import Workspace, open_workspace
+from gitlease.faces.mcp import CloneBackend
+from gitlease.wiring import Workspace, open_workspace
 
 MINUTE = 60
 

@@ -1,0 +1,71 @@
+from collections.abc import Callable
+from typing import Any
+
+from gitlease.core.edge import Progress as Progress
+from gitlease.core.edge import Task as Task
+from gitlease.core.errors import ConflictError as ConflictError
+from gitlease.core.errors import Denied as Denied
+from gitlease.core.errors import GitleaseError as GitleaseError
+from gitlease.core.errors import Invalid as Invalid
+from gitlease.core.errors import LeaseHeld as LeaseHeld
+from gitlease.core.errors import LeaseLost as LeaseLost
+from gitlease.core.errors import NotARepository as NotARepository
+from gitlease.core.errors import NotFound as NotFound
+from gitlease.core.errors import NothingLeft as NothingLeft
+from gitlease.core.errors import NotHolder as NotHolder
+from gitlease.core.errors import PolicyRefused as PolicyRefused
+from gitlease.core.errors import Rollback as Rollback
+from gitlease.core.errors import Unavailable as Unavailable
+from gitlease.core.errors import UnknownOutcome as UnknownOutcome
+from gitlease.core.errors import UsageError as UsageError
+from gitlease.core.errors import WaitTimeout as WaitTimeout
+from gitlease.core.finding import CheckRule as CheckRule
+from gitlease.core.finding import Finding as Finding
+from gitlease.core.finding import Level as Level
+from gitlease.core.loss import Loss as Loss
+from gitlease.core.resources.resource import Resource as Resource
+from gitlease.core.view import Lease as Lease
+from gitlease.core.work_push import Became as Became
+from gitlease.core.work_push import WorkRef as WorkRef
+from gitlease.engine.queue.order import Carried as Carried
+from gitlease.engine.queue.order import WhyNot as WhyNot
+from gitlease.engine.sessions import OwnSession as OwnSession
+from gitlease.faces.library.async_connection import AsyncConnection as AsyncConnection
+from gitlease.faces.library.async_connection import connect_async as connect_async
+from gitlease.faces.library.async_leases import AsyncLeases as AsyncLeases
+from gitlease.faces.library.connection import Connection as Connection
+from gitlease.faces.library.connection import connect as connect
+from gitlease.faces.library.gateway_answers import GatewayEvent as GatewayEvent
+from gitlease.faces.library.holding import Holding as Holding
+from gitlease.faces.library.holding import hold as hold
+from gitlease.faces.library.leases import Leases as Leases
+from gitlease.faces.library.leases import PushAnswer as PushAnswer
+from gitlease.faces.library.leases import PushRefused as PushRefused
+from gitlease.faces.library.leases import Session as Session
+from gitlease.faces.library.opening import open as open
+from gitlease.faces.library.opening import open_async as open_async
+from gitlease.faces.library.opening import run as run
+from gitlease.faces.library.opening import session as session
+from gitlease.faces.library.queue_types import Carry as Carry
+from gitlease.faces.library.queue_types import Entry as Entry
+from gitlease.faces.library.queue_types import LeftNote as LeftNote
+from gitlease.faces.library.queue_types import QueueReading as QueueReading
+from gitlease.faces.library.queue_types import Taken as Taken
+from gitlease.faces.library.reading import CheckResult as CheckResult
+from gitlease.faces.library.reading import InitResult as InitResult
+from gitlease.faces.library.reading import LedgerStatus as LedgerStatus
+from gitlease.faces.library.reading import LogEntry as LogEntry
+from gitlease.faces.library.reading import Setting as Setting
+from gitlease.faces.library.reading import WhoAmI as WhoAmI
+from gitlease.faces.library.running import CannotExecute as CannotExecute
+from gitlease.faces.library.running import NoCommand as NoCommand
+from gitlease.faces.library.running import RunResult as RunResult
+from gitlease.faces.library.running import WorkEvent as WorkEvent
+from gitlease.faces.library.running import WorkResult as WorkResult
+from gitlease.faces.library.watching import Subscription as Subscription
+from gitlease.faces.library.watching import WatchEvent as WatchEvent
+
+__version__: str
+__all__: list[str]
+
+def exports(package: str) -> Callable[[str], Any]: ...

@@ -1,0 +1,15 @@
+from gitlease.faces.board.export import exported as exported
+from gitlease.faces.board.model import make_board as make_board
+from gitlease.faces.board.model import matching as matching
+from gitlease.faces.board.model import open_resource as open_resource
+from gitlease.faces.board.page import PageView as PageView
+from gitlease.faces.board.page import policy as policy
+from gitlease.faces.board.screen import BoardScreen as BoardScreen
+from gitlease.faces.board.shapes import BoardRow as BoardRow
+from gitlease.faces.board.shapes import BoardView as BoardView
+from gitlease.faces.board.shapes import Section as Section
+from gitlease.faces.board.text import board_lines as board_lines
+from gitlease.faces.board.text import head_lines as head_lines
+from gitlease.faces.board.text import news_lines as news_lines
+from gitlease.faces.board.text import opened_lines as opened_lines
+from gitlease.faces.board.text import said_in as said_in

@@ -1,0 +1,6 @@
+from gitlease.faces.mcp.resources import BOARD as BOARD
+from gitlease.faces.mcp.resources import MINE as MINE
+from gitlease.faces.mcp.server import LeaseServer as LeaseServer
+from gitlease.faces.mcp.stdio import CloneBackend as CloneBackend
+from gitlease.faces.mcp.tools import LONGEST_WAIT as LONGEST_WAIT
+from gitlease.faces.mcp.tools import TOOLS as TOOLS

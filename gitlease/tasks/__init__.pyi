@@ -1,0 +1,14 @@
+from gitlease.tasks.edge_commit import check_commit as check_commit
+from gitlease.tasks.edge_commit import commit_edges as commit_edges
+from gitlease.tasks.edge_journal import EdgeJournal as EdgeJournal
+from gitlease.tasks.edit import edit_task as edit_task
+from gitlease.tasks.files import GitTaskFiles as GitTaskFiles
+from gitlease.tasks.plain import MOST as MOST
+from gitlease.tasks.plain import NeedsParser as NeedsParser
+from gitlease.tasks.plain import read_plain_fields as read_plain_fields
+from gitlease.tasks.scan import FileKind as FileKind
+from gitlease.tasks.scan import Wanted as Wanted
+from gitlease.tasks.scan import WorkTree as WorkTree
+from gitlease.tasks.scan import walk as walk
+from gitlease.tasks.text import guess_ids as guess_ids
+from gitlease.tasks.text import read_task as read_task
