@@ -25,6 +25,7 @@ from gitlease.settings.schema import read_session
 from gitlease.wiring.workspace import Workspace, open_workspace, own_process
 
 if TYPE_CHECKING:
+    from gitlease.core.resources.resource import Resource
     from gitlease.guard.sharing import SharedTree
 
 # Hosts whose terminal has the session number that their hooks give; Cursor's has another one.
@@ -70,7 +71,9 @@ def open_for_agent(
     workspace = open_workspace(directory, session=found.own, environ=environ, clock=clock)
     options = ("--session", found.own) if found.own and found.own != found.typed else ()
     now = workspace.ledger.clock.now().wall_ms / MS
-    family = found.family | _of_tool_servers(repository, found.family, now)
+    from gitlease.git.processes import working_parent
+
+    family = found.family | _of_tool_servers(repository, found.family, now, working_parent())
     return AgentContext(workspace, found.own, family, options)
 
 
@@ -246,20 +249,49 @@ def note_tool_server(workspace: Workspace, leases: Mapping[str, str], *, told: b
     note_server(workspace.repository.common_dir, server)
 
 
-def _of_tool_servers(repository: Repository, family: frozenset[str], now: float) -> frozenset[str]:
-    """The sessions of the tool servers in a host process whose only conversation this one is."""
-    from gitlease.git.processes import working_parent
+def _of_tool_servers(
+    repository: Repository,
+    family: frozenset[str],
+    now: float,
+    process: tuple[int, str] = (0, ""),
+) -> frozenset[str]:
+    """The sessions of the tool servers in a host process whose only conversation this one is.
+
+    ``process`` is the caller's host process, if known. Else its conversation must be recorded.
+    """
     from gitlease.guard.presence import sessions_of
     from gitlease.guard.tool_servers import FOLDER, live_servers
 
-    common, machine = repository.common_dir, here(0) or ""
-    if not os.path.isdir(os.path.join(common, FOLDER)):
-        return frozenset()
-    process = working_parent()
-    servers = [x for x in live_servers(common, machine) if process[1] and x.host == process]
-    if not servers or sessions_of(common, machine, process, now=now) - family:
-        return frozenset()
-    return frozenset(x for server in servers for x in server.leases.values())
+    common, machine, found = repository.common_dir, here(0) or "", set[str]()
+    if os.path.isdir(os.path.join(common, FOLDER)):
+        for server in live_servers(common, machine):
+            live = sessions_of(common, machine, server.host, now=now)
+            if live <= family and (live or (process[1] and server.host == process)):
+                found.update(server.leases.values())
+    return frozenset(found)
+
+
+def in_session_of_server(workspace: Workspace, resources: Iterable[Resource]) -> Workspace:
+    """The workspace in the session in which a tool server of the caller's agent has these leases.
+
+    For commands that an agent types: what it claimed through its server before any hook ran, or
+    before it went on to this conversation, is its own.
+    """
+    from gitlease.core.expiry import holder_has
+
+    actor, clock = workspace.actor, workspace.ledger.clock
+    if actor.session is None or actor.session_explicit or not workspace.identity.below_agent:
+        return workspace
+    now = clock.now().wall_ms / MS
+    servers = _of_tool_servers(workspace.repository, frozenset((actor.session,)), now)
+    look = workspace.ledger.known_look() if servers - {actor.session} else None
+    if look is None:
+        return workspace
+    keys = {resource.key for resource in resources}
+    held = [x for x in look.leases if x.resource.key in keys and holder_has(x, look.moment)]
+    sessions = {x.session for x in held if x.same_holder(actor)}
+    session = sessions.pop() if len(sessions) == 1 else None
+    return workspace.again(run=session) if session in servers else workspace
 
 
 def left_to_servers(

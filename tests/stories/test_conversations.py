@@ -187,6 +187,10 @@ def edit(number, path):
     return "deny" if '"deny"' in done.stdout else done.stdout + done.stderr
 def show(*values):
     print(json.dumps(values))
+def types(number, *words):
+    terminal = {**env, "CLAUDE_CODE_SESSION_ID": number}
+    words = [sys.executable, "-m", "gitlease", *words]
+    return subprocess.run(words, env=terminal, capture_output=True).returncode
 """
 KEPT = ["renewed", "renewed", "renewed", "extended", True]
 
@@ -321,3 +325,24 @@ show(server.call("release", resources=["T1", "T2"])["status"])
     assert joined == ["claude:11111111"] * 2
     assert after == ["claude:22222222", KEPT, ""]
     assert ended == "released"
+
+
+def test_an_agent_ends_by_hand_what_its_tool_server_claimed_before_any_hook(desk: Desk) -> None:
+    script = f"""
+server = Server()
+show(*(server.claim(x)[:4] for x in ("T1", "T2", "T3")))
+show(types("{OLD}", "renew", "T1"))
+hook("session-start", "{OLD}", source="startup")
+show(*(types("{OLD}", verb, "T1") for verb in ("renew", "park", "release")))
+show(types("{OLD}", "claim", "T2", "--any"), types("{OLD}", "done", "T2", "--any"))
+show(types("{NEW}", "renew", "T3"))
+hook("session-start", "{NEW}", source="startup")
+show(types("{OLD}", "renew", "T3"), types("{NEW}", "release", "T3"))
+"""
+    claimed, before, one, two, other, both = play(desk, script)
+    assert claimed == ["mcp-"] * 3
+    assert before == [3], "nobody knows yet whose the server is"
+    assert one == [0, 0, 0]
+    assert two == [0, 0]
+    assert other == [3]
+    assert both == [3, 1], "it may be either's"

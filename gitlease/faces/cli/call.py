@@ -145,10 +145,18 @@ class Call:
         file = None if found.is_path else file_called(self.workspace.repository, word)
         if file is not None:
             self.warnings.append(f"{word} is a name here; for the {file.kind}, write {file.word}")
+        self._speak_for([found])
         return found
 
     def resources(self, words: Iterable[str]) -> list[Resource]:
         return [self.resource(word) for word in words]
+
+    def _speak_for(self, resources: Sequence[Resource]) -> None:
+        """Go on in the session of an agent's tool server if that has these leases."""
+        if self.workspace.identity.below_agent:
+            from gitlease.wiring.agents import in_session_of_server
+
+            self._opened = in_session_of_server(self.workspace, resources)
 
     def paths(self, words: Iterable[str]) -> list[Resource]:
         """Return the paths that a lease also covers."""
@@ -167,6 +175,7 @@ class Call:
 
         wanted = [resource_here(self.workspace, word) for word in words]
         covered = self.paths(paths)
+        self._speak_for(wanted)
         self.warnings += check_claim(self.workspace, wanted, covered, any_name=any_name)
         return wanted, covered
 

@@ -68,7 +68,8 @@ def renew_verb(
     if all:
         answer = hold.renew_all([space.ledger for space in call.workspace.in_use], ttl=ttl)
     else:
-        answer = hold.renew(call.ledger, call.resources(words), scope=scope, ttl=ttl)
+        resources = call.resources(words)
+        answer = hold.renew(call.ledger, resources, scope=scope, ttl=ttl)
     body = wire.changed(answer)
     if answer.refused:
         body = {"status": answer.status, "leases": body["leases"]}
@@ -105,7 +106,8 @@ if it was reached. A lease is never shortened.""",
 def extend_verb(call: Call, *, word: str, seconds: int, scope: str | None) -> None:
     from gitlease.engine import hold
 
-    answer = hold.extend(call.ledger, call.resource(word), seconds, scope=scope)
+    resource = call.resource(word)
+    answer = hold.extend(call.ledger, resource, seconds, scope=scope)
     body = wire.changed(answer)
     body |= {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
     call.answer_verb(answer, body, show=lambda: _show_extended(call, answer, seconds))

@@ -59,9 +59,10 @@ def park_verb(
 ) -> None:
     from gitlease.engine import sessions
 
+    resources = call.resources(words)
     answer = sessions.park(
         call.ledger,
-        call.resources(words),
+        resources,
         seconds=seconds,
         scope=scope,
         reason=reason,
