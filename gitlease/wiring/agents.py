@@ -12,7 +12,7 @@ from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
 from gitlease.engine.ports import Clock
-from gitlease.git.repository import Repository, discover
+from gitlease.git.repository import Repository, discover, is_on
 from gitlease.settings.identity import (
     AGENTS,
     VARIABLE,
@@ -44,6 +44,11 @@ class AgentContext:
     session: str | None
     family: frozenset[str]
     options: tuple[str, ...] = ()
+
+    def has_set(self, names: Iterable[str]) -> bool:
+        """Whether one of these settings of git is on."""
+        config = self.workspace.repository.config
+        return any(is_on(config.get(name)) for name in names)
 
 
 def open_for_agent(

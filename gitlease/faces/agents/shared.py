@@ -130,14 +130,12 @@ def _discarding(
     context = context_of(replace(event, cwd=folder), opener)
     if context is None or (mode := context.workspace.settings.guard_mode) == "off":
         return None
-    from gitlease.git.repository import is_on
-
-    config = context.workspace.repository.config
-    if found.settings and not any(is_on(config.get(name)) for name in found.settings):
-        return None
     from gitlease.faces.agents.answers import one_line
     from gitlease.faces.sentences import shared_tree
     from gitlease.wiring.agents import others_in
+
+    if found.settings and not context.has_set(found.settings):
+        return None
 
     if git_dir != find_git_dir(event.cwd or "."):  # its name is not the caller's
         family = frozenset(x for x in context.family if not x.startswith(BY_PLACE))
