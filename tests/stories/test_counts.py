@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from support.counting import costs
+import pytest
+from support.counting import costs, entered_by, entering
+from support.gateway import serving
+from support.repos import git
+from support.task_trees import commit_all, put
+from support.tools import ERAS, in_memory
+
+ENTERED = {  # files of gitlease whose functions are called; each may only fall
+    "claim T1": 98,
+    "list": 78,
+    "hook pre-commit": 38,
+    "HTTP claim": 70,
+    "MCP claim": 79,
+}
 
 MOST = {  # modules of gitlease, and gits that it starts, the one that pushes or fetches among them
     "claim deploy": (
@@ -28,3 +42,45 @@ def test_no_command_costs_more_than_it_did(tmp_path: Path) -> None:
         if len(cost.modules) > MOST[name][0] or len(cost.gits) > MOST[name][1]
     } == {}
     assert found["claim deploy"].gits_before_push <= 4
+
+
+@pytest.fixture
+def kim(clones: Callable[..., list[Path]]) -> Path:
+    """A clone that knows that somebody else holds something."""
+    jo, kim = clones(2)
+    entered_by(["claim", "docs/", "--ttl", "1h"], cwd=jo)
+    entered_by(["list"], cwd=kim)
+    return kim
+
+
+def assert_no_more(entered: dict[str, set[str]]) -> None:
+    print({x: len(f) for x, f in entered.items()})
+    assert all(entered.values())
+    assert not {x: sorted(files) for x, files in entered.items() if len(files) > ENTERED[x]}
+
+
+def test_no_command_enters_more_files_than_it_did(kim: Path) -> None:
+    put(kim, "tasks/T1.md", "---\nid: T1\nstatus: todo\nassigned: []\n---\n")
+    commit_all(kim)
+    kim.joinpath("README").write_text("staged")
+    git(kim, "add", "README")
+    entered_by(["hook", "pre-commit"], cwd=kim)
+    entered = {
+        words: entered_by(words.split(), cwd=kim)
+        for words in ("hook pre-commit", "claim T1", "list")
+    }
+    assert_no_more(entered)
+
+
+def test_no_request_enters_more_files_than_it_did(kim: Path) -> None:
+    with entering() as files, serving(kim) as served:
+        served.ask("ann", "PUT", "/v1/leases/warm")
+        files.clear()
+        assert served.ask("ann", "PUT", "/v1/leases/deploy").status_code == 201
+        entered = {"HTTP claim": set(files)}
+    with entering() as files, in_memory(kim, ERAS[0]) as client:
+        client.document("claim", resources=["mild"])
+        files.clear()
+        assert client.document("claim", resources=["build"])["ok"]
+        entered["MCP claim"] = set(files)
+    assert_no_more(entered)

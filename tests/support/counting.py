@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
+import gitlease
 from support.repos import git
 from support.task_trees import commit_all, put
 
@@ -85,3 +90,54 @@ def costs(folder: Path) -> dict[str, Cost]:
     for verb in ("check HEAD~1..HEAD", "check --stale"):
         found[verb] = cost_of(verb.split(), cwd=jo)
     return found
+
+
+FOLDER = str(Path(gitlease.__file__).parent)
+WRAPPED = """
+import atexit, sys
+sys.path.insert(0, sys.argv.pop(1))
+from support.counting import entering
+with entering() as files:
+    atexit.register(lambda: print(*sorted(files), sep="\\n", file=sys.stderr))
+    from gitlease.__main__ import main
+    main()
+"""
+
+
+@contextlib.contextmanager
+def entering() -> Iterator[set[str]]:
+    """Collect the files of gitlease whose functions are called, by all threads begun meanwhile.
+
+    What a module runs when it is loaded does not count: a reader need not follow it.
+    """
+    files: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        is_function = event == "call" and code.co_flags & inspect.CO_OPTIMIZED
+        if is_function and code.co_filename.startswith(FOLDER):
+            files.add(os.path.relpath(code.co_filename, FOLDER))
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield files
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def entered_by(words: Sequence[str], *, cwd: Path) -> set[str]:
+    """Run ``gitlease`` with these words, which must succeed: the files whose functions it calls."""
+    tests = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", WRAPPED, tests, *words],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(Path(FOLDER).parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    return {line for line in done.stderr.splitlines() if line.endswith(".py")}
