@@ -51,7 +51,7 @@ ARROWS: dict[str, set[str]] = {
 }
 # Third parties, by the packages that may know them.
 THIRD_PARTIES = {
-    "git": {"pygit2", "yaml", "filelock"},
+    "git": {"pygit2", "yaml"},
     "settings": {"yaml"},
     "store": {"pygit2"},
     "tasks": {"pygit2", "yaml"},
@@ -92,7 +92,7 @@ IMPURE = {"os", "time", "secrets", "uuid", "threading", "asyncio", "multiprocess
 PURE = {"core": IMPURE | {"random"}, "engine": IMPURE}
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__"}
 CLOCKS = {"now", "utcnow", "today"}
-HEAVY = {"pygit2", "yaml", "filelock", "rich"}
+HEAVY = {"pygit2", "yaml", "rich"}
 SHORTEST, LONGEST = 150, 800  # lines: a module is what one reads for one question
 # What may only shrink. Whoever needs more says why in the commit, and takes it from somewhere.
 LINES = {  # of each package, without those of comment

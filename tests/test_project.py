@@ -148,4 +148,4 @@ def test_types_are_shipped() -> None:
 
 def test_what_the_tests_and_the_code_import_is_required() -> None:
     names = {re.split(r"[\[>=<~! ]", word)[0].lower() for word in requirements()}
-    assert {"click", "filelock", "pygit2", "pyyaml", "rich", "pytest", "hypothesis"} <= names
+    assert {"click", "pygit2", "pyyaml", "rich", "pytest", "hypothesis"} <= names

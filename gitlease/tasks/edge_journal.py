@@ -18,8 +18,8 @@ from typing import Any
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.moves.operation_json import plain, typed
 from gitlease.engine.ports import Intent
-from gitlease.git.files import LEFT_OVER, cannot_keep, drop_leftovers, load_json, share, store_json
-from gitlease.git.local_lock import NO_LOCKS
+from gitlease.git.files import LEFT_OVER, cannot_keep, drop_leftovers, load_json, store_json
+from gitlease.git.local_lock import open_lock, take
 from gitlease.store.private_store import make_folder
 from gitlease.tasks.scan import printable
 from gitlease.tasks.write import segments_of
@@ -124,28 +124,16 @@ class EdgeJournal:
         return found
 
     def _try_lock(self, name: str) -> int | None:
-        import fcntl
-
-        path, flags = self._lock(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        path = self._lock(name)
         while True:
-            lock = os.open(path, flags, 0o600)
-            share(path, lock)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_still_at(lock, path):
-                    return lock
-            except BlockingIOError:
-                os.close(lock)
-                return None
-            except OSError as error:
-                if error.errno in NO_LOCKS:  # then any process may finish what another began
-                    return lock
-                os.close(lock)
-                raise
-            except BaseException:
-                os.close(lock)
-                raise
+            lock = open_lock(path)
+            held = take(lock)
+            # Where there are no locks, any process may finish what another began.
+            if held is False or (held and _is_still_at(lock, path)):
+                return lock
             os.close(lock)  # whoever had it removed it meanwhile: another file is the lock now
+            if held is None:
+                return None
 
     def _remove(self, name: str) -> None:
         for file in (self._file(name), self._lock(name)):  # a kill in between leaves only the lock

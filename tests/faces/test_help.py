@@ -21,7 +21,6 @@ VERBS = list(MODULES)
 HEAVY = (
     "pygit2",
     "yaml",
-    "filelock",
     "rich",
     "asyncio",
     "importlib.metadata",

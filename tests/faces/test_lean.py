@@ -70,7 +70,7 @@ def test_no_verb_loads_what_only_the_tools_need() -> None:
 
 
 def test_the_server_of_tools_begins_with_little_besides_its_sdk() -> None:
-    heavy = {"pygit2", "yaml", "rich", "filelock", "gitlease.faces.http.app"}
+    heavy = {"pygit2", "yaml", "rich", "gitlease.faces.http.app"}
     look = "print(*sorted(sys.modules.keys() & {names} - brought))"
     before = "import sys, mcp.server.stdio, mcp.server.lowlevel; brought = {*sys.modules}"
     own = "print(len([x for x in sys.modules if x not in brought]) < 150)"

@@ -34,7 +34,7 @@ EVENTS = ROOT / "tests" / "faces" / "agent_events"
 TOOLS = Path(sys.executable).parent
 FAST = "guard: {timeout: 1s}\n"
 HEAVY = {
-    *("click", "pygit2", "yaml", "filelock", "dataclasses", "inspect", "hashlib", "asyncio"),
+    *("click", "pygit2", "yaml", "dataclasses", "inspect", "hashlib", "asyncio"),
     *("ssl", "socket", "logging", "tempfile"),
 }
 Clones = Callable[..., list[Path]]
