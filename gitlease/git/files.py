@@ -154,6 +154,21 @@ def replace_file(
         raise
 
 
+def rewrite_file(file: str, data: bytes, *, mode: int = PUBLIC) -> None:
+    """Replace a file of a person's, which keeps its permissions; ``mode`` is that of a new one.
+
+    Raises OSError.
+    """
+    try:
+        kept = stat.S_IMODE(os.stat(file).st_mode)
+    except FileNotFoundError:
+        replace_file(file, data, mode=mode)
+        share(file)
+    else:
+        replace_file(file, data, mode=kept)
+        os.chmod(file, kept)
+
+
 def share_clone(common_dir: str, setting: str | None) -> None:
     """Give files below a git directory the modes that ``core.sharedRepository`` asks for."""
     if bits := _shared_bits(setting or ""):

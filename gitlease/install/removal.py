@@ -10,9 +10,9 @@ from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.git.query import ask
 from gitlease.git.repository import Repository
-from gitlease.install.agents.hosts import HOSTS
-from gitlease.install.agents.setup import set_up_agent, set_up_server
-from gitlease.install.hooks.install import uninstall
+from gitlease.install.agent_setup import set_up_agent, set_up_server
+from gitlease.install.agents import HOSTS
+from gitlease.install.git_hooks import uninstall
 from gitlease.settings.schema import FILE
 
 PRIVATE, SECTION = "gitlease", "lease"  # of the common directory, and of git's configuration
@@ -46,7 +46,7 @@ def remove_all(repository: Repository, *, user: bool, dry_run: bool) -> Removal:
 def _hooks(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
     """git's hooks"""
     plan = uninstall(repository, dry_run=dry_run)
-    yield from plan.said
+    yield from plan.messages
     yield from plan.notes
 
 

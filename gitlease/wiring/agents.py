@@ -64,7 +64,7 @@ def open_for_agent(
 
     Asks no remote. Raises what ``open_workspace`` raises.
     """
-    from gitlease.install.agents.files import is_used
+    from gitlease.install.agents import is_used
 
     environ = os.environ if environ is None else environ
     repository = discover(directory)
@@ -94,7 +94,7 @@ def has_ledger(directory: str, *, environ: Mapping[str, str] | None = None) -> b
     from gitlease.git.query import ask
     from gitlease.git.run import run_git
     from gitlease.guard.places import note_asked
-    from gitlease.install.agents.files import is_used
+    from gitlease.install.agents import is_used
     from gitlease.settings.schema import FILE
     from gitlease.settings.sources import load_settings, resolve_remote
 
@@ -354,9 +354,7 @@ def is_ended_by_hook(
     workspace: Workspace, *, thread: str = "", environ: Mapping[str, str] | None = None
 ) -> bool:
     """Whether the agent that calls tools has our hook for the end of its sessions."""
-    from gitlease.install.agents.files import status
-    from gitlease.install.agents.hosts import HOSTS
-    from gitlease.install.agents.place import place_of
+    from gitlease.install.agents import HOSTS, place_of, status
 
     environ = os.environ if environ is None else environ
     named = [host for host, variable in AGENTS if environ.get(variable)]

@@ -24,17 +24,14 @@ from gitlease.install import (
     HookState,
     SectionForm,
     Way,
-    add_to_lefthook,
-    add_to_pre_commit,
     find_section,
     hook_states,
     pre_commit_hooks,
     pre_commit_lines,
     section,
-    without_section,
 )
-from gitlease.install.hooks.install import install, uninstall
-from gitlease.install.hooks.shims import is_current, shim
+from gitlease.install.git_hooks import install, uninstall
+from gitlease.install.shims import is_current, shim
 
 pytestmark = pytest.mark.sampled(3)
 
@@ -69,7 +66,7 @@ def found(repo: HookRepo) -> Repository:
 
 def put_in(repo: HookRepo, *, dry_run: bool = False) -> tuple[str, ...]:
     """Install all hooks, with the gitlease on PATH; what was said."""
-    return install(found(repo), program="", dry_run=dry_run).said
+    return install(found(repo), program="", dry_run=dry_run).messages
 
 
 def fire(
@@ -320,7 +317,7 @@ def test_linked_work_trees_and_folders_share_hooks_and_marker(repo: HookRepo, wa
     repo.set_idle(IdleMarker())
     git(linked / "deep", "commit", "-q", "--allow-empty", "-m", "x", env=repo.env)
     assert repo.calls() == ["pre-commit "]
-    assert "made" not in " ".join(install(discover(str(linked)), program="").said)
+    assert "made" not in " ".join(install(discover(str(linked)), program="").messages)
 
 
 def test_a_submodule_has_hooks_of_its_own(repo: HookRepo) -> None:
@@ -642,7 +639,7 @@ def test_nothing_is_written_by_a_dry_run_and_nothing_is_done_twice(repo: HookRep
     assert put_in(repo) == said
     assert len(said) == len(HOOKS)
     assert put_in(repo) == ()
-    assert uninstall(found(repo)).said
+    assert uninstall(found(repo)).messages
     assert uninstall(found(repo)).changes == ()
     assert_untouched(before, snapshot(repo.root))
     assert not (repo.root / ".git" / "gitlease").exists()
@@ -720,50 +717,6 @@ def test_status_says_what_is_wrong(repo: HookRepo, monkeypatch: pytest.MonkeyPat
 
 
 # --- the files of managers --------------------------------------------------------------------
-
-CONFIG = b"# mine\nrepos:   # all\n# first\n\n    -   repo: x\n        hooks: []\nfail_fast: true"
-
-
-@pytest.mark.parametrize(
-    "data", [CONFIG, CONFIG.replace(b"\n", b"\r\n"), b"repos:\n- repo: local\n"]
-)
-def test_lines_for_pre_commit_are_yaml_and_come_out_again(data: bytes) -> None:
-    import yaml
-
-    new = add_to_pre_commit(data, tuple(HOOKS))
-    assert new is not None
-    items = yaml.safe_load(new)["repos"]
-    assert len(items) == 2
-    assert [hook["id"] for hook in items[0]["hooks"]] == [
-        *("gitlease-guard", "gitlease-guard-push", "gitlease-trailer", "gitlease-message"),
-        "gitlease-renew",
-    ]
-    assert pre_commit_hooks(new) >= set(HOOKS)
-    assert without_section(new) == data
-    few = add_to_pre_commit(data, ("pre-commit",))
-    assert few is not None
-    (hook,) = yaml.safe_load(few)["repos"][0]["hooks"]
-    assert hook["stages"] == ["pre-commit"]
-
-
-@pytest.mark.parametrize(
-    "data", [b"repos: []\n", b"repos:", b"", b"{repos: []}", b"repos:\nx: 1\n"]
-)
-def test_what_is_laid_out_otherwise_is_left_to_a_person(data: bytes) -> None:
-    assert add_to_pre_commit(data, HOOKS) is None
-
-
-@pytest.mark.parametrize(
-    "data", [b"pre-push:\n  jobs: []\n", b"a: 1", b"a: 1\r\n", b"a: 1\r\nb: 2"]
-)
-def test_lines_for_lefthook_are_yaml_and_come_out_again(data: bytes) -> None:
-    import yaml
-
-    new = add_to_lefthook(data)
-    assert new is not None
-    assert yaml.safe_load(new)["extends"] == ["lefthook-gitlease.yml"]
-    assert without_section(new) == data
-    assert add_to_lefthook(new) is None
 
 
 def test_the_hooks_for_pre_commit_name_what_there_is() -> None:

@@ -24,7 +24,7 @@ from support.task_trees import HINDERED
 
 from gitlease.git import SystemClock, discover
 from gitlease.install import SCRIPTS
-from gitlease.install.hooks.install import install
+from gitlease.install.git_hooks import install
 from gitlease.wiring import HookContext, open_hooks
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]

@@ -26,8 +26,8 @@ from gitlease.install import (
     lefthook_snippet,
     pre_commit_lines,
 )
-from gitlease.install.hooks import places
-from gitlease.install.hooks.install import install, uninstall
+from gitlease.install import hook_places as places
+from gitlease.install.git_hooks import install, uninstall
 
 ROOT = Path(__file__).parents[2]
 CALLS = ["pre-commit ", "prepare-commit-msg ", "commit-msg ", "post-commit "]
@@ -64,8 +64,8 @@ def hook_files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         into_files(monkeypatch)
 
 
-def put_in(repo: HookRepo, *, yes: bool = False) -> Plan:
-    return install(discover(str(repo.root)), program="", yes=yes)
+def put_in(repo: HookRepo) -> Plan:
+    return install(discover(str(repo.root)), program="")
 
 
 def take_out(repo: HookRepo) -> Plan:
@@ -220,7 +220,7 @@ def test_a_folder_of_hooks_outside_is_never_written_to(repo: HookRepo, linked: b
     else:
         git(repo.root, "config", "core.hooksPath", str(outside))
     before = snapshot(repo.root)
-    plan = put_in(repo, yes=True)
+    plan = put_in(repo)
     assert (plan.way, plan.changes, list(scripts(plan))) == (Way.OUTSIDE, (), list(HOOKS))
     assert "outside of this clone" in plan.notes[0]
     take_out(repo)
@@ -308,7 +308,7 @@ def test_the_lines_that_are_told_are_live_once_they_are_added(
     assert shown_states(repo) == dict.fromkeys(HOOKS, (True, False, "your own hook"))
     assert not (repo.root / "ran").exists()
     before = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
-    again = put_in(repo, yes=True)
+    again = put_in(repo)
     assert (again.changes, again.lines) == ((), ())
     assert any(note.startswith(f"{', '.join(HOOKS)} call gitlease already") for note in again.notes)
     take_out(repo)
@@ -372,41 +372,16 @@ def test_a_call_that_git_does_not_come_to_is_not_live(
         assert (state.live, state.problem) == (False, "it finds no gitlease to start")
 
 
-def test_lefthook_lines_that_were_added_by_hand_are_enough(repo: HookRepo) -> None:
-    repo.write("lefthook.yml", b"pre-commit:\n  jobs:\n    - run: true\n", 0o644)
-    told = "\n".join(put_in(repo).lines)
-    snippet, _, main = told.partition("# lefthook.yml\n")
-    repo.write("lefthook-gitlease.yml", snippet.encode(), 0o644)
-    with (repo.root / "lefthook.yml").open("a") as file:
-        file.write(f"{main}\n")
-    again = put_in(repo, yes=True)
-    assert (again.changes, again.lines) == ((), ())
-    assert "names our hooks already" in again.notes[0]
-
-
-def test_husky(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_file_of_husky_is_written(repo: HookRepo) -> None:
     repo.write(".husky/_/h", HUSKY, 0o644)
-    for name in HOOKS:
-        repo.write(f".husky/_/{name}", b'#!/usr/bin/env sh\n. "$(dirname "$0")/h"')
     repo.write(".husky/pre-commit", MINE, 0o644)
     git(repo.root, "config", "core.hooksPath", ".husky/_")
     before = snapshot(repo.root)
-    asked = put_in(repo)
+    plan = put_in(repo)
     files = [f".husky/{name}" for name in HOOKS]
-    assert (asked.way, asked.changes, list(scripts(asked))) == (Way.HUSKY, (), files)
-    assert_untouched(before, snapshot(repo.root))
-    put_in(repo, yes=True)
-    assert snapshot(repo.root)["tree/.husky/_/pre-commit"] == before["tree/.husky/_/pre-commit"]
-    assert all_proven(repo, monkeypatch)
-    assert repo.commit() == (0, "")
-    assert repo.calls() == [CALLS[0], "mine", *CALLS[1:]]
-    repo.answer(1)
-    assert repo.commit()[0] == 1
+    assert (plan.way, plan.changes, list(scripts(plan))) == (Way.HUSKY, (), files)
     take_out(repo)
-    after = snapshot(repo.root)
-    assert {k: v for k, v in after.items() if k.startswith("tree/")} == {
-        k: v for k, v in before.items() if k.startswith("tree/")
-    }
+    assert_untouched(before, snapshot(repo.root))
 
 
 def problems(repo: HookRepo) -> set[str]:
@@ -416,16 +391,20 @@ def problems(repo: HookRepo) -> set[str]:
 
 
 def test_pre_commit(repo: HookRepo) -> None:
-    config = b"# mine\nrepos:\n- repo: local\n  hooks: []\nfail_fast: true"
+    config = b"# mine\nrepos:\n- repo: meta\n  hooks:\n  - id: identity\n"
     file = repo.write(".pre-commit-config.yaml", config, 0o640)
     before = snapshot(repo.root)
-    asked = put_in(repo)
-    assert (asked.way, asked.changes) == (Way.PRE_COMMIT, ())
-    assert any("id: gitlease-guard" in line for line in asked.lines)
+    plan = put_in(repo)
+    assert (plan.way, plan.changes) == (Way.PRE_COMMIT, ())
+    *lines, last = plan.lines
+    assert last == "pre-commit install " + " ".join(f"-t {name}" for name in HOOKS)
     assert_untouched(before, snapshot(repo.root))
-    done = put_in(repo, yes=True)
-    assert done.lines == ("pre-commit install " + " ".join(f"-t {name}" for name in HOOKS),)
-    assert put_in(repo, yes=True).changes == ()
+    file.write_bytes(config + "\n".join(line.removeprefix("  ") for line in lines).encode())
+    assert [x["repo"] for x in yaml.safe_load(file.read_bytes())["repos"]] == ["meta", "local"]
+    before = snapshot(repo.root)
+    plan = put_in(repo)
+    assert (plan.changes, plan.lines) == ((), ())
+    assert "names our hooks already" in plan.notes[0]
     assert problems(repo) == {
         f"git does not call pre-commit yet: pre-commit install -t {n}" for n in HOOKS
     }
@@ -435,26 +414,28 @@ def test_pre_commit(repo: HookRepo) -> None:
     assert (state.live, state.proven, state.way) == (True, False, "pre-commit")
     hook.unlink()
     repo.hooks.rmdir()
-    take_out(repo)
+    assert "in lines of yours: they stay" in take_out(repo).notes[0]
     assert_untouched(before, snapshot(repo.root))
-    file.write_bytes(config + b"\n# - id: no\n#\n- id: gitlease-guard\n")
-    assert "names our hooks already" in put_in(repo, yes=True).notes[0]
 
 
 def test_lefthook(repo: HookRepo) -> None:
-    repo.write("lefthook.yml", b"pre-commit:\n  jobs:\n    - run: true", 0o644)
+    main = b"pre-commit:\n  jobs:\n    - run: true\n"
+    file = repo.write("lefthook.yml", main, 0o644)
     before = snapshot(repo.root)
-    asked = put_in(repo)
-    assert (asked.way, asked.changes) == (Way.LEFTHOOK, ())
+    plan = put_in(repo)
+    assert (plan.way, plan.changes) == (Way.LEFTHOOK, ())
     assert_untouched(before, snapshot(repo.root))
-    assert put_in(repo, yes=True).lines == ("lefthook install",)
-    assert put_in(repo, yes=True).changes == ()
+    snippet, _, extends = "\n".join(plan.lines).partition("# lefthook.yml\n")
+    repo.write("lefthook-gitlease.yml", snippet.encode(), 0o644)
+    assert put_in(repo).lines == plan.lines
+    file.write_bytes(main + extends.encode())
+    before = snapshot(repo.root)
+    plan = put_in(repo)
+    assert (plan.changes, plan.lines) == ((), ())
+    assert "names our hooks already" in plan.notes[0]
     assert problems(repo) == {"git does not call lefthook yet: lefthook install"}
-    take_out(repo)
+    assert "in lines of yours: they stay" in take_out(repo).notes[0]
     assert_untouched(before, snapshot(repo.root))
-    taken = repo.write("lefthook.yml", b"extends: [x.yml]\n", 0o644)
-    assert "extends: [lefthook-gitlease.yml]" in put_in(repo, yes=True).lines
-    assert taken.read_bytes() == b"extends: [x.yml]\n"
 
 
 FORMER = (
@@ -594,8 +575,8 @@ def test_a_git_that_reads_hooks_from_its_configuration(
     hook = repo.write(".git/hooks/pre-commit", b"#!/bin/sh\n" + MINE)
     before = snapshot(repo.root)
     plan = put_in(repo)
-    assert (plan.way, len(plan.said)) == (Way.CONFIG, 2 * len(HOOKS))
-    assert put_in(repo).said == ()
+    assert (plan.way, len(plan.messages)) == (Way.CONFIG, 2 * len(HOOKS))
+    assert put_in(repo).messages == ()
     assert hook.read_bytes() == b"#!/bin/sh\n" + MINE
     for name in HOOKS:
         assert git(repo.root, "config", f"hook.gitlease-{name}.event") == name

@@ -13,7 +13,7 @@ import pytest
 from gitlease.git import discover
 from gitlease.guard import IdleMarker, Origin, origin_of, write_idle_marker
 from gitlease.install import Way
-from gitlease.install.hooks import places
+from gitlease.install import hook_places as places
 from support.fences import clean_env
 from support.repos import commit_file, git, run_git
 

@@ -127,7 +127,7 @@ def edited(data: Mapping[str, Any], names: Sequence[str]) -> tuple[tuple[str, ..
     named = [word for name in names if (word := text(words, name))]
     tool = text(data, "tool_name")
     if tool.startswith(MCP):
-        from gitlease.install.agents.hosts import MCP_EDITS
+        from gitlease.install.agents import MCP_EDITS
 
         named += _named_by(words) if re.match(MCP_EDITS, tool) else ()
     found: dict[str, None] = dict.fromkeys(named)

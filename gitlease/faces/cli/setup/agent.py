@@ -15,7 +15,7 @@ from gitlease.faces.codes import Violations
 if TYPE_CHECKING:
     from gitlease.faces import wire
     from gitlease.faces.cli.call import Call
-    from gitlease.install.agents.files import Installed
+    from gitlease.install.agents import Installed
 
 
 @verb(
@@ -32,11 +32,11 @@ session works in that work tree, and git stash while one works in any work tree 
 is best effort: only the literal command is read.
 
 install edits the host's file in the work tree, for you to commit, or with --user your own file, for
-all repositories. The file is rewritten as JSON with all other content: order and indentation stay,
-but spacing within lines and the spelling of letters (\\u00fc) and numbers may change. uninstall
-removes our entries, and restores the file byte for byte if nobody changed it since. It removes the
-section of AGENTS.md with the last host. ACTION may also be an event, for the hooks themselves: JSON
-on standard input, a decision on standard output, exit 0.""",
+all repositories. The file is written as JSON with all other content, as the host itself writes it:
+order and indentation stay, but spacing within lines and the spelling of letters (\\u00fc) and
+numbers may change. uninstall removes our entries, and keeps a file that was there before. It
+removes the section of AGENTS.md with the last host. ACTION may also be an event, for the hooks
+themselves: JSON on standard input, a decision on standard output, exit 0.""",
     examples=(
         "gitlease agent claude install",
         "gitlease agent codex install --keep     # leases outlast the session until they expire",
@@ -78,7 +78,7 @@ def agent_verb(
         )
     if user and agents_md:
         raise UsageError("--agents-md cannot be combined with --user")
-    from gitlease.install.agents.setup import set_up_agent
+    from gitlease.install.agent_setup import set_up_agent
 
     folder = call.directory or "."
     setup = set_up_agent(folder, host, action, user=user, keep=keep, section=agents_md)

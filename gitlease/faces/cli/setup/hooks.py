@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gitlease.faces.cli.call import Call
-    from gitlease.install.hooks.status import HookState
-    from gitlease.install.hooks.write import Plan
+    from gitlease.install.git_hooks import Plan
+    from gitlease.install.hook_status import HookState
 
 
 ACTIONS = ("install", "uninstall", "status")
-MANAGERS = ("pre-commit", "lefthook", "husky")  # whose files --yes writes to
 
 
 @verb(
@@ -33,16 +32,15 @@ messages, and renew them as you work.
 
 Your existing hooks keep working. Git's own configuration is used if git reads hooks from there
 (2.54). Otherwise an existing hook gets a marked section, or is called after ours if it is not a
-shell script. For a hook manager (husky, lefthook, pre-commit), the lines to add are shown, or
-written with --yes. Lines that you add yourself count as your own hook, and stay. uninstall restores
-every byte.
+shell script. For a hook manager (husky, lefthook, pre-commit), the lines to add to its files are
+shown. Lines that you add yourself count as your own hook, and stay. uninstall restores every byte.
 
 status has git run each hook with a question that only ours answers; pre-commit and lefthook are
 asked to run ours alone. If gitlease is missing or fails, git is never stopped.""",
     examples=(
         "gitlease hooks install --dry-run",
         "gitlease hooks install",
-        "gitlease hooks install --yes --only pre-commit --only pre-push",
+        "gitlease hooks install --only pre-commit --only pre-push",
         "gitlease hooks status",
         "gitlease hooks uninstall",
     ),
@@ -53,7 +51,6 @@ asked to run ours alone. If gitlease is missing or fails, git is never stopped."
 )
 @click.argument("action", metavar="|".join(ACTIONS), type=click.Choice(ACTIONS))
 @flag("--dry-run", help="Print what would be done, and do nothing.")
-@flag("--yes", help="Also write to the files of a hook manager.")
 @option(
     "--only",
     multiple=True,
@@ -61,41 +58,38 @@ asked to run ours alone. If gitlease is missing or fails, git is never stopped."
     type=click.Choice(list(HOOKS)),
     help="Only this hook; repeatable.",
 )
-def hooks_verb(
-    call: Call, *, action: str, dry_run: bool, yes: bool, only: Sequence[str]
-) -> int | None:
-    from gitlease.install.hooks.install import install, uninstall
+def hooks_verb(call: Call, *, action: str, dry_run: bool, only: Sequence[str]) -> int | None:
+    from gitlease.install.git_hooks import install, uninstall
     from gitlease.wiring.workspace import find_repository
 
     if action != "install":
-        refuse_options({"--yes": yes}, action)
         unused = {"--dry-run": dry_run} if action == "status" else {"--only": only}
         refuse_options(unused, action)
     repository, names = find_repository(call.directory or "."), only or tuple(HOOKS)
     if action == "status":
-        from gitlease.install.hooks.status import hook_states
+        from gitlease.install.hook_status import hook_states
 
         return _show(call, [state for state in hook_states(repository) if state.name in names])
     if action == "install":
-        plan = install(repository, names, yes=yes, dry_run=dry_run)
+        plan = install(repository, names, dry_run=dry_run)
     else:
         plan = uninstall(repository, dry_run=dry_run)
-    return _answer(call, plan, action, dry_run=dry_run, yes=yes)
+    return _answer(call, plan, action, dry_run=dry_run)
 
 
-def _answer(call: Call, plan: Plan, action: str, *, dry_run: bool, yes: bool) -> int | None:
+def _answer(call: Call, plan: Plan, action: str, *, dry_run: bool) -> int | None:
     body = {
         "action": action,
         "way": plan.way.value,
         "dry_run": dry_run,
-        "changes": list(plan.said),
+        "changes": list(plan.messages),
         "to_add": list(plan.lines),
     }
 
     def show() -> None:
-        if action == "install" and plan.said:
+        if action == "install" and plan.messages:
             output.line(f"{'would install' if dry_run else 'installing'} into {plan.where}")
-        for text in plan.said:
+        for text in plan.messages:
             output.line(f"would have {text}" if dry_run else text)
         if not plan.changes and not plan.lines:
             output.line("nothing to do")
@@ -103,8 +97,7 @@ def _answer(call: Call, plan: Plan, action: str, *, dry_run: bool, yes: bool) ->
             output.whole(text)
 
     if action == "install" and plan.lines and not plan.changes and not dry_run:
-        managed = plan.way.value in MANAGERS and not yes
-        hints = (call.typed("hooks", "install", options=["--yes"]),) if managed else ()
+        hints = (call.typed("hooks", "status"),)
         error = Violations("nothing was installed: add the lines shown yourself", hints=hints)
         error.warnings = plan.notes
         return call.fail(error, body, show=show)
@@ -146,8 +139,7 @@ def _show(call: Call, states: Sequence[HookState]) -> int | None:
 
 
 def _hints(call: Call, states: Sequence[HookState]) -> tuple[str, ...]:
-    from gitlease.install.hooks.places import Way
-    from gitlease.install.hooks.plan import manager_install
+    from gitlease.install.hook_places import Way, manager_install
 
     awaiting = [s for s in states if s.awaits]
     hints = [manager_install(Way(s.way), [x.name for x in awaiting]) for s in awaiting[:1]]

@@ -18,8 +18,7 @@ from gitlease.faces.codes import Violations
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
-    from gitlease.install.agents.servers import Registered
-    from gitlease.install.agents.setup import ServerSetup
+    from gitlease.install.agent_setup import Registered, ServerSetup
 
 EXTRA = "pip install 'gitlease[mcp]'"
 HINTS = {
@@ -43,9 +42,9 @@ agent's session instead. The gateway (gitlease serve) offers the same tools at /
 install 'gitlease[mcp]'.
 
 install writes the agent's configuration in this work tree, for you to commit: .mcp.json,
-.codex/config.toml or .cursor/mcp.json; with --user your own file instead. install and uninstall
-leave all other content unchanged, byte for byte. Codex passes few variables to servers, so the file
-names those that git's ssh needs.""",
+.codex/config.toml or .cursor/mcp.json; with --user your own file instead. Other content stays; JSON
+is written as the host itself writes it. Codex passes few variables to servers, so the file names
+those that git's ssh needs.""",
     examples=(
         "gitlease mcp",
         "gitlease mcp install claude",
@@ -98,7 +97,7 @@ def _check_package() -> None:
 
 
 def _set_up(call: Call, action: str, host: str, *, user: bool) -> int | None:
-    from gitlease.install.agents.setup import set_up_server
+    from gitlease.install.agent_setup import set_up_server
 
     if action != "uninstall":
         _check_package()

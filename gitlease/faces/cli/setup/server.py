@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gitlease.faces.cli.call import Call
-    from gitlease.install.server.install import ServerDone
-    from gitlease.install.server.status import ServerState
+    from gitlease.install.server import ServerDone, ServerState
 
 ACTIONS = ("install", "status", "uninstall")
 
@@ -86,12 +85,12 @@ def server_verb(
     no_identity: bool,
     gateway: Sequence[str],
 ) -> int | None:
-    from gitlease.install.server.install import (
+    from gitlease.install.server import (
         check_identity,
         install_server,
+        server_state,
         uninstall_server,
     )
-    from gitlease.install.server.status import server_state
     from gitlease.wiring.server import find_bare
 
     if action != "install":

@@ -19,39 +19,25 @@ from gitlease.core.frozen import dataclass
 from gitlease.git.files import replace_file
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
-from gitlease.install.hooks.managers import (
-    LEFTHOOK_MADE,
-    LEFTHOOK_SNIPPET,
-    PRE_COMMIT_MADE,
-    is_lefthook_call,
-    lefthook_hooks,
-    own_call,
-    pre_commit_hooks,
-    pre_commit_item,
-    pre_commit_program,
-)
-from gitlease.install.hooks.places import (
+from gitlease.install.hook_places import (
     HOOK_RUN,
+    HOOKS_PATH,
+    MADE,
     PROGRAM,
-    SCRIPTS,
     HookPlace,
     Way,
     find_place,
+    is_lefthook_call,
+    managed_hooks,
+    manager_install,
+    own_call,
+    pre_commit_item,
+    pre_commit_program,
     read_file,
 )
-from gitlease.install.hooks.plan import manager_install
-from gitlease.install.hooks.shims import (
-    ANSWER,
-    HOOKS,
-    LEGACY,
-    PROBE,
-    SKIP,
-    find_section,
-    is_current,
-)
+from gitlease.install.shims import ANSWER, HOOKS, LEGACY, PROBE, SKIP, find_section, is_current
 
 OWN_WAY = "your own hook"
-HOOKS_PATH = "hooks-path"  # in the private folder: the value that was looked at
 NO_PROGRAM = "it finds no gitlease to start"
 _ANSWER = re.compile(rf"^{ANSWER} ([a-z-]+) v(\d+) ?(.*)$", re.MULTILINE)
 
@@ -84,15 +70,15 @@ def hook_states(repository: Repository) -> tuple[HookState, ...]:
 def warn_once(repository: Repository, hooks_path: str) -> str:
     """Say that git's hooks no longer call us since ``core.hooksPath`` is set; once for each value.
 
-    ``""`` if they do, were never installed, or somebody was told already.
+    ``""`` if they do, were never installed, or somebody was warned already.
     """
     private = os.path.join(repository.common_dir, "gitlease")
-    told = os.path.join(private, HOOKS_PATH)
+    seen = os.path.join(private, HOOKS_PATH)
     value = os.fsencode(hooks_path)
-    if not os.path.exists(os.path.join(private, PROGRAM)) or read_file(told) == value:
+    if not os.path.exists(os.path.join(private, PROGRAM)) or read_file(seen) == value:
         return ""
     with contextlib.suppress(OSError, Invalid):
-        replace_file(told, value)
+        replace_file(seen, value)
         if not _state(find_place(repository), "pre-commit").live:
             return (
                 f"core.hooksPath is {shown(hooks_path)}, and git no longer calls gitlease's hooks"
@@ -101,26 +87,28 @@ def warn_once(repository: Repository, hooks_path: str) -> str:
 
 
 def _state(place: HookPlace, name: str) -> HookState:
-    managed = _managed(place, name)
-    if managed is not None:
-        return managed
-    script, way = _script(place, name)
+    if name in managed_hooks(place):
+        return _managed(place, name)
+    script, way = os.path.join(place.folder, name), place.way.value
+    if place.way is Way.CONFIG:
+        configured = os.path.lexists(place.script(name))
+        script, way = (place.script(name), way) if configured else (script, Way.FOLDER.value)
     data = read_file(script)
-    made = data is not None and PRE_COMMIT_MADE.search(data) is not None
+    made = data is not None and MADE[Way.PRE_COMMIT].search(data) is not None
     moved = read_file(script + LEGACY) if made else None
     if data is not None and moved is not None and find_section(moved, name) is not None:
         return _moved(place, name, script, data)
     placed = None if data is None else find_section(data, name)
     program = _program(place, noted=placed is not None)
     if placed is None:
-        return _own(place, name, program)
+        return _by_own_script(place, name, program)
     if program is None:
         return HookState(name=name, way=way, problem=NO_PROGRAM)
     live = os.access(script, os.X_OK)
     problem = "" if live else "not executable"
     proven = False
     if place.git >= HOOK_RUN:
-        live = proven = _answers(place, name, files=script != _own_script(place, name))
+        live = proven = _answers(place, name, files=script != place.script(name))
         problem = "" if live else "it is installed, but does not answer when git runs it"
     current = is_current(placed, name)
     if live and not current:
@@ -139,30 +127,28 @@ def _state(place: HookPlace, name: str) -> HookState:
 def _moved(place: HookPlace, name: str, hook: str, data: bytes) -> HookState:
     """A hook of ours that pre-commit moved away, and runs before its own."""
     runs = os.access(hook, os.X_OK) and os.access(hook + LEGACY, os.X_OK)
-    folder = os.path.dirname(hook)
-    words = ["hook-impl", "--config=/dev/null/none", f"--hook-type={name}", "--hook-dir", folder]
-    asked = (*words, "--skip-on-missing-config", "--") if runs else ()
-    proven = bool(asked) and _asked_manager(place, name, data, asked)
+    words = ["hook-impl", "--config=/dev/null/none", f"--hook-type={name}"]
+    words += ["--hook-dir", os.path.dirname(hook), "--skip-on-missing-config", "--"]
     return HookState(
         name=name,
         way=f"{Way.PRE_COMMIT.value} ({name}{LEGACY})",
         live=runs,
-        proven=proven,
+        proven=runs and _asked_manager(place, name, data, words),
         program=_program(place, noted=True),
         problem="" if runs else "not executable",
     )
 
 
-def _own(place: HookPlace, name: str, program: str | None) -> HookState:
+def _by_own_script(place: HookPlace, name: str, program: str | None) -> HookState:
     # Somebody's own script is not run: it may do anything.
-    own = own_call(place, name)
-    if own is None:
+    call = own_call(place, name)
+    if call is None:
         return HookState(name=name, problem="not installed")
     problem = ""
     if program is None:
         problem = NO_PROGRAM
-    elif not own.runs:
-        problem = f"{own.path} calls it, but is not executable"
+    elif not call.runs:
+        problem = f"{call.path} calls it, but is not executable"
     return HookState(name=name, way=OWN_WAY, live=not problem, program=program, problem=problem)
 
 
@@ -173,38 +159,16 @@ def _program(place: HookPlace, *, noted: bool) -> str | None:
     return path if there else shutil.which("gitlease")
 
 
-def _own_script(place: HookPlace, name: str) -> str:
-    return os.path.join(place.private, SCRIPTS, name)
-
-
-def _script(place: HookPlace, name: str) -> tuple[str, str]:
-    """The file that should have our section, and how it is called."""
-    own = _own_script(place, name)
-    if place.way is Way.CONFIG and os.path.lexists(own):
-        return own, place.way.value
-    way = Way.FOLDER if place.way is Way.CONFIG else place.way
-    return os.path.join(place.scripts, name), way.value
-
-
-def _managed(place: HookPlace, name: str) -> HookState | None:
-    found = read_file(os.path.join(place.top, place.file)) if place.file else None
-    data = found or b""
-    if place.way is Way.PRE_COMMIT:
-        called, made = pre_commit_hooks(data), PRE_COMMIT_MADE
-    elif place.way is Way.LEFTHOOK:
-        snippet = read_file(os.path.join(place.top, LEFTHOOK_SNIPPET))
-        called, made = lefthook_hooks(snippet, data), LEFTHOOK_MADE
-    else:
-        return None
-    if name not in called:
-        return None
+def _managed(place: HookPlace, name: str) -> HookState:
     hook = os.path.join(place.folder, name)
     script = read_file(hook) or b""
-    live = made.search(script) is not None and os.access(hook, os.X_OK)
+    live = MADE[place.way].search(script) is not None and os.access(hook, os.X_OK)
     proven = live and _manager_answers(place, name, script)
-    way, tell = place.way.value, manager_install(place.way, [name])
-    problem = "" if live else f"git does not call {way} yet: {tell}"
-    if live and not proven:
+    way = place.way.value
+    problem = ""
+    if not live:
+        problem = f"git does not call {way} yet: {manager_install(place.way, [name])}"
+    elif not proven:
         problem = f"{way} did not answer for it"
     return HookState(name=name, way=way, live=live, proven=proven, problem=problem, awaits=not live)
 
@@ -247,9 +211,9 @@ def _asked_manager(place: HookPlace, hook: str, script: bytes, words: Sequence[s
 
 def _answers(place: HookPlace, name: str, *, files: bool) -> bool:
     """Whether our hook answers, with those of others off; ``files``: it is a hook file."""
-    settings = [f"hook.{other}.enabled=false" for other in place.others]
+    settings = [f"hook.{other}.enabled=false" for other in place.other_hooks]
     settings += [] if files else ["core.hooksPath=/dev/null"]
-    options = (word for one in settings for word in ("-c", one))
+    options = (word for setting in settings for word in ("-c", setting))
     return ask_hook(name, place.top, *options) is not None
 
 
@@ -272,4 +236,4 @@ def ask_hook(
 
 def _answer(name: str, output: bytes) -> str | None:
     answers = _ANSWER.finditer(output.decode("utf-8", "replace"))
-    return next((found[3].strip() for found in answers if found[1] == name), None)
+    return next((match[3].strip() for match in answers if match[1] == name), None)

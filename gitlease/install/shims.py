@@ -12,15 +12,12 @@ from enum import Enum
 
 from gitlease.core.frozen import dataclass
 from gitlease.guard.idle_marker import ACTIVITY, COMMIT, MESSAGE, NOW, SINCE, WHO
-from gitlease.install.managed_text import find_marked
 
 VERSION = 2
 HOOKS = (
     *("pre-commit", "pre-merge-commit", "prepare-commit-msg", "commit-msg", "post-commit"),
     *("post-checkout", "post-merge", "post-rewrite", "pre-push"),
 )
-# Of earlier versions, which refused git's stashes by it: it is removed wherever it is found.
-FORMER_HOOK = "reference-transaction"
 # The hooks that may stop git, and what. A merge without a conflict has a hook of its own.
 CHECKED = {
     "pre-commit": "commit",
@@ -69,6 +66,12 @@ def section(name: str, form: SectionForm) -> bytes:
     lines = [f"# BEGIN gitlease {name} v{VERSION} {form.value}: see `gitlease hooks --help`"]
     lines += [begin, *_body(name), end, f"# END gitlease {name}"]
     return ("\n".join(lines) + "\n").encode()
+
+
+def find_marked(data: bytes, begin: bytes, end: bytes) -> re.Match[bytes] | None:
+    """The lines from one that begins with ``begin`` to one that is ``end``; both are patterns."""
+    lines = rb"^" + begin + rb"[^\n]*\n(?:[^\n]*\n)*?" + end + rb"(?:\r?\n|\Z)"
+    return re.search(lines, data, re.MULTILINE)
 
 
 def find_section(data: bytes, name: str) -> PlacedSection | None:

@@ -1,4 +1,8 @@
-"""Installs the pre-receive hook in a bare repository, and removes it again to the byte."""
+"""The pre-receive hook of a server: the script that git calls, installed, removed and tested.
+
+Without a working gitlease nothing may be accepted unjudged: the script itself refuses the push,
+unless git's configuration has mode ``warn``.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,19 @@ import contextlib
 import filecmp
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Sequence
 from enum import Enum
 
 from gitlease.core.errors import Invalid, UsageError, check_text
 from gitlease.core.frozen import dataclass
+from gitlease.git.files import replace_file
 from gitlease.git.repository import TIMEOUT, GitConfig, Repository
 from gitlease.git.run import run_git
-from gitlease.install.hooks.install import own_program
-from gitlease.install.hooks.places import hooks_folder, is_below, read_file
-from gitlease.install.managed_text import written_aside
-from gitlease.install.server.hook import NAME, HookForm, aside_of, find_shim, shim
+from gitlease.install.git_hooks import own_program
+from gitlease.install.hook_places import hooks_folder, is_below, read_file
+from gitlease.install.hook_status import ask_hook
 from gitlease.settings.schema import KEYS
 from gitlease.settings.server import (
     BLOCK,
@@ -28,13 +33,127 @@ from gitlease.settings.server import (
     MODE_KEY,
     PREFIX_KEY,
     TRUSTED,
+    ServerSettings,
     project_settings,
     read_variable,
     server_settings,
 )
 
+VERSION = 4
+NAME = "pre-receive"
+MODE = 0o755  # whoever runs git on a server need not own the hook
+ASIDE_FOLDER = "gitlease.d"  # has the hook that was there before, under its own name
+ACCEPTED, REFUSED = 0, 9  # exit codes of gitlease; any other means that it has not judged
+
+
+class HookForm(Enum):
+    """The form of our hook: alone, after a hook set aside, or one of a folder of hooks.
+
+    It judges last: while another hook runs, somebody may claim what the push touches.
+    """
+
+    FILE = "file"
+    CHAIN = "chain"
+    PART = "part"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedHook:
+    """A hook file of ours: its form, and the gitlease that it starts."""
+
+    form: HookForm
+    program: str
+
+
+def shim(form: HookForm, program: str) -> bytes:
+    """A whole hook file of ours. ``program`` is tried before the gitlease on PATH."""
+    text = (
+        _SHIM.replace("@FORM@", form.value)
+        .replace("@VERSION@", str(VERSION))
+        .replace("@PROGRAM@", shlex.quote(program))
+        .replace("@ACCEPTED@", str(ACCEPTED))
+        .replace("@REFUSED@", str(REFUSED))
+        .replace("@READ@", _READ if form is HookForm.CHAIN else "")
+        .replace("@JUDGE@", _JUDGE_COPY if form is HookForm.CHAIN else _JUDGE)
+        .replace("@CHAIN@", _CHAIN if form is HookForm.CHAIN else "")
+    )
+    return text.encode()
+
+
+def aside_of(hook: str) -> str:
+    """Where the hook from before is set aside, under its own name: many hooks depend on that."""
+    return os.path.join(os.path.dirname(hook), ASIDE_FOLDER, NAME)
+
+
+def find_shim(data: bytes) -> PlacedHook | None:
+    """Read the head of a hook file of ours; None for any other file."""
+    found = _HEAD.match(data)
+    if found is None:
+        return None
+    try:
+        words = shlex.split(found[2].decode("utf-8", "surrogateescape"))
+    except ValueError:
+        return None
+    return PlacedHook(HookForm(found[1].decode()), words[0] if words else "")
+
+
+def is_current(data: bytes) -> bool:
+    """Whether a hook file is what this version of gitlease writes."""
+    placed = find_shim(data)
+    return placed is not None and data == shim(placed.form, placed.program)
+
+
+_HEAD = re.compile(
+    rb"#!/bin/sh\n# gitlease pre-receive v\d{1,6} (file|chain|part): [^\n]*\np=([^\n]*)\n"
+)
+# The mode is read from git's files, which no client can write, and not from the environment.
+_SHIM = """\
+#!/bin/sh
+# gitlease pre-receive v@VERSION@ @FORM@: see `gitlease server --help`
+p=@PROGRAM@
+[ -f "$p" ] && [ -x "$p" ] || p=gitlease
+command -v "$p" >/dev/null 2>&1 || p=
+if [ -n "${GITLEASE_PROBE-}" ]; then echo "gitlease-probe pre-receive v@VERSION@ $p" >&2; exit 1; fi
+@READ@@CHAIN@s=127
+if [ -n "$p" ]; then
+  @JUDGE@
+  s=$?
+fi
+case $s in
+  @ACCEPTED@) ;;
+  @REFUSED@) exit 1 ;;
+  *)
+    why="gitlease failed with status $s"
+    [ -n "$p" ] || why="gitlease is not found on this server"
+    if [ "$(git config --local gitlease.mode 2>/dev/null)" != warn ]; then
+      echo "gitlease: refused (fault): $why, and what is not judged is not accepted" >&2
+      echo "gitlease: hint: whoever runs this server: gitlease server status says what it needs" >&2
+      exit 1
+    fi
+    echo "gitlease: warning: $why, so this push is not checked" >&2
+    ;;
+esac
+exit 0
+"""
+_JUDGE = '"$p" server-hook pre-receive'
+# The hook before ours needs the input as well: it is read whole, and passed on with a mark at its
+# end, since the process that passes it on may be killed.
+_READ = """\
+in=$(cat) || { echo "gitlease: refused (fault): what is pushed cannot be read" >&2; exit 1; }
+give() { trap '' PIPE; printf '%s\\n' "$in" "$@" 2>/dev/null || :; }
+"""
+_JUDGE_COPY = 'give end | "$p" server-hook pre-receive end'
+_CHAIN = """\
+before=$(dirname -- "$0")/gitlease.d/pre-receive
+if [ -x "$before" ]; then
+  give | "$before" "$@" || exit $?
+fi
+"""
+
+
+# --- install and uninstall --------------------------------------------------------------------
+
 PART = "zz-gitlease"  # its name in a folder of hooks, which hosts call in their order
-OLD_PART = "gitlease"  # its name there up to version 3
 
 # A script that calls a folder of hooks, as Gitea's, Forgejo's and Bitbucket's do.
 _CALLS_FOLDER = re.compile(
@@ -135,7 +254,6 @@ def install_server(
     try:
         new = shim(place.form, program if program is not None else own_program() or "")
         _write(place, new, changes, notes)
-        _drop_old_part(place, changes)
     except OSError as error:
         raise Invalid(f"{place.hook} cannot be written: {error.strerror}") from None
     place = find_server_place(repository)
@@ -194,7 +312,6 @@ def uninstall_server(repository: Repository) -> ServerDone:
                 os.unlink(place.hook)
                 changes.append(f"removed {place.hook}")
             _drop_folder(place.hook)
-        _drop_old_part(place, changes)
     except OSError as error:
         raise Invalid(f"{place.hook} cannot be removed: {error.strerror}") from None
     for key in (MODE_KEY, IDENTITY_KEY):
@@ -215,24 +332,16 @@ def _write(place: ServerPlace, new: bytes, changes: list[str], notes: list[str])
     if others and (place.form is not HookForm.CHAIN or os.path.isdir(hook)):
         raise Invalid(f"{hook} exists, and is not ours", hints=("move it away",))
     os.makedirs(os.path.dirname(hook), exist_ok=True)
-    with written_aside(hook, new, mode=0o755):  # whoever runs git here need not be its owner
-        if others:
-            _set_aside(hook, aside)
+    if others:
+        _set_aside(hook, aside)
+    replace_file(hook, new, mode=MODE)
+    os.chmod(hook, MODE)
     if others:
         if not os.access(aside, os.X_OK):
             notes.append(f"{hook} was not executable: it is kept, and not called")
         changes.append(f"set {hook} aside as {aside}: it is called before ours")
         notes.append(f"{NAME} is called from another folder now: check it if it uses $0")
     changes.append(f"wrote {hook}")
-
-
-def _drop_old_part(place: ServerPlace, changes: list[str]) -> None:
-    old = os.path.join(os.path.dirname(place.hook), OLD_PART)
-    data = read_file(old) if place.form is HookForm.PART else None
-    if data is not None and find_shim(data) is not None:
-        os.unlink(old)
-        changes.append(f"removed {old}")
-        _drop_folder(place.hook)
 
 
 # A relative link leads to the same file from one folder further down with this before it.
@@ -327,3 +436,58 @@ def _calls_folder(hook: str) -> bool:
     # A folder of hooks that nothing calls would guard nothing.
     data = read_file(os.path.realpath(hook)) if os.access(hook, os.X_OK) else None
     return data is not None and _CALLS_FOLDER.search(data) is not None
+
+
+# --- status -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerState:
+    """The hook of one bare repository. ``proven``: the probe just showed that git calls it.
+
+    ``program`` is the gitlease that it would start, if any. ``kept`` is the hook from before.
+    ``problem`` says what is wrong, ``""`` for nothing.
+    """
+
+    hook: str
+    way: str
+    installed: bool
+    proven: bool
+    current: bool
+    program: str | None
+    kept: str | None
+    settings: ServerSettings
+    problem: str
+
+
+def server_state(repository: Repository) -> ServerState:
+    """The state of the hook. Raises Invalid unless it is the bare repository of a server."""
+    settings = server_settings(repository)
+    place = find_server_place(repository)
+    data = read_file(place.hook)
+    placed = None if data is None else find_shim(data)
+    installed = data is not None and placed is not None
+    home, aside = repository.common_dir, aside_of(place.hook)
+    answer = ask_hook(NAME, home, f"--git-dir={home}", repository=False) if installed else None
+    problem = ""
+    if not installed:
+        problem = "not installed"
+    elif not os.access(place.hook, os.X_OK):
+        problem = "it is not executable"
+    elif answer is None and place.host is not HookHost.GITLAB:
+        problem = "it is installed, but does not answer when git runs it"
+    elif answer == "":
+        problem = "it finds no gitlease to start"
+    elif data is not None and not is_current(data):
+        problem = "it is of another version, or edited: gitlease server install"
+    return ServerState(
+        hook=place.hook,
+        way=place.host.value,
+        installed=installed,
+        proven=bool(answer),
+        current=data is not None and is_current(data),
+        program=answer or (placed.program if placed is not None and answer is None else None),
+        kept=aside if place.form is HookForm.CHAIN and os.path.lexists(aside) else None,
+        settings=settings,
+        problem=problem,
+    )

@@ -1,0 +1,421 @@
+"""Our entries in the files of coding agents: hooks, in each host's form.
+
+The files belong to people. They are read and written as JSON, as the hosts themselves write them:
+keys keep their order and the file its indentation, but spaces inside lines and escaped letters do
+not stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import dataclass
+from gitlease.git.files import load_json, read_regular, rewrite_file
+from gitlease.git.repository import Repository
+from gitlease.guard.places import has_traces
+from gitlease.settings.schema import FILE
+
+MAX_BYTES = 1024 * 1024
+PLAIN = ("make it plain JSON, without comments and trailing commas",)
+Json = dict[str, Any]
+
+# The program by any path, in quotes or not, and then our words: nobody else would write that.
+_OURS = re.compile(
+    r'"?(?:\S*[\\/])?(?:gitlease|git-lease|git lease)(?:\.exe)?"? agent [a-z]+ \S+.*'
+)
+# Of MCP servers those tools that edit, by their names.
+MCP_EDITS = (
+    "mcp__.*(write|edit|create|delete|remove|move|rename|replace|insert|append|patch|update|apply"
+    "|save)"
+)
+EDITS = "Edit|Write|MultiEdit|NotebookEdit"
+PATCHES = "apply_patch|Edit|Write"
+SHELL, CURSOR_SHELL = "Bash", "Shell"
+CURSOR_EDITS = "Write|Edit|MultiEdit|StrReplace|Delete|EditNotebook|ApplyPatch"
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One entry: the host's name of the event, ours, the matcher, and the timeout in seconds."""
+
+    event: str
+    word: str
+    matcher: str = ""
+    timeout: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A coding agent: which hooks it gets, and in which file.
+
+    ``home`` is the variable that moves the person's own folder. ``flat`` is Cursor's form: handlers
+    are directly below their event.
+    """
+
+    name: str
+    title: str
+    folder: str
+    file: str
+    home: str
+    hooks: tuple[Hook, ...]
+    flat: bool = False
+    hints: tuple[str, ...] = ()
+    off_switch: str = ""  # the key that switches all hooks off
+
+    def command(self, hook: Hook, *, keep: bool) -> str:
+        ends = hook.word in ("session-end", "subagent-stop")
+        return f"gitlease agent {self.name} {hook.word}{' --keep' if keep and ends else ''}"
+
+    def user_folder(self, environ: Mapping[str, str]) -> str:
+        moved = environ.get(self.home, "") if self.home else ""
+        return moved or os.path.join(os.path.expanduser("~"), self.folder)
+
+
+def _hooks(edits: str, shell: str) -> tuple[Hook, ...]:
+    return (
+        Hook("SessionStart", "session-start"),
+        Hook("SubagentStart", "subagent-start"),
+        Hook("PreToolUse", "before-edit", edits),
+        Hook("PreToolUse", "before-edit", MCP_EDITS),  # apart: names alone are matched exactly
+        Hook("PreToolUse", "before-shell", shell),
+        Hook("PostToolUse", "after-tool", timeout=5),
+        Hook("SubagentStop", "subagent-stop", timeout=5),
+        Hook("SessionEnd", "session-end", timeout=5),
+    )
+
+
+HOSTS: Mapping[str, Host] = {
+    host.name: host
+    for host in (
+        Host(
+            "claude",
+            "Claude Code",
+            ".claude",
+            "settings.json",
+            "CLAUDE_CONFIG_DIR",
+            _hooks(EDITS, SHELL),
+            hints=("Claude Code reads CLAUDE.md; for AGENTS.md write @AGENTS.md into it",),
+            off_switch="disableAllHooks",
+        ),
+        Host(
+            "codex",
+            "Codex",
+            ".codex",
+            "hooks.json",
+            "CODEX_HOME",
+            _hooks(PATCHES, SHELL),
+            hints=(
+                "Codex skips new and changed hooks until they are trusted: type /hooks in Codex",
+                "versions of Codex without SessionEnd leave the leases to lapse by themselves",
+            ),
+        ),
+        Host(
+            "cursor",
+            "Cursor",
+            ".cursor",
+            "hooks.json",
+            "",
+            (
+                Hook("sessionStart", "session-start"),
+                Hook("preToolUse", "before-edit", CURSOR_EDITS),
+                Hook("preToolUse", "before-shell", CURSOR_SHELL),
+                Hook("postToolUse", "after-tool", timeout=5),
+                Hook("sessionEnd", "session-end", timeout=5),
+            ),
+            flat=True,
+            hints=("Cursor asks once whether hooks of a project may run: see Settings, Hooks",),
+        ),
+    )
+}
+
+
+def is_ours(handler: object) -> bool:
+    """Whether a handler calls gitlease, as this or an older version wrote it."""
+    if not isinstance(handler, dict):
+        return False
+    command = handler.get("command")
+    if not isinstance(command, str) or len(command) > 1_000:
+        return False
+    return _OURS.fullmatch(command.strip()) is not None
+
+
+def entries(data: object) -> Iterator[tuple[str, Json]]:
+    """Every handler of ours in a host's file, with its event."""
+    hooks = data.get("hooks") if isinstance(data, dict) else None
+    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
+        for group in groups if isinstance(groups, list) else ():
+            inner = group.get("hooks") if isinstance(group, dict) else None
+            for handler in inner if isinstance(inner, list) else [group]:
+                if is_ours(handler):
+                    yield event, handler
+
+
+def without_ours(data: Json) -> Json:
+    """The file without our entries, and without the groups that had nothing else."""
+    hooks = data.get("hooks")
+    if not isinstance(hooks, dict) or not any(entries(data)):
+        return data
+    left: Json = {}
+    for event, groups in hooks.items():
+        kept = _kept(groups) if isinstance(groups, list) else groups
+        if kept or not groups:
+            left[event] = kept
+    return {k: left if k == "hooks" else v for k, v in data.items() if k != "hooks" or left}
+
+
+def _kept(groups: list[Any]) -> list[Any]:
+    kept = []
+    for group in groups:
+        inner = group.get("hooks") if isinstance(group, dict) else None
+        if is_ours(group):
+            continue
+        if isinstance(inner, list) and any(map(is_ours, inner)):
+            others = [handler for handler in inner if not is_ours(handler)]
+            if not others:
+                continue
+            group = {**group, "hooks": others}
+        kept.append(group)
+    return kept
+
+
+def with_ours(host: Host, data: Json, *, keep: bool) -> Json:
+    """The file with our entries, each after those of others for its event."""
+    data = without_ours(data)
+    if host.flat and "version" not in data:
+        data = {"version": 1, **data}
+    hooks: Json = dict(data.get("hooks") or {})
+    make: Callable[[Hook, str], Json] = _flat if host.flat else _grouped
+    for hook in host.hooks:
+        groups = hooks.get(hook.event) or []
+        hooks[hook.event] = [*groups, make(hook, host.command(hook, keep=keep))]
+    return {**data, "hooks": hooks}
+
+
+def _flat(hook: Hook, command: str) -> Json:
+    matcher = {"matcher": hook.matcher} if hook.matcher else {}
+    return {"command": command, **matcher, "timeout": hook.timeout}
+
+
+def _grouped(hook: Hook, command: str) -> Json:
+    matcher = {"matcher": hook.matcher} if hook.matcher else {}
+    handler = {"type": "command", "command": command, "timeout": hook.timeout}
+    return {**matcher, "hooks": [handler]}
+
+
+# --- files of people --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFile:
+    """A file that may have our entries: its name for people, and its real path."""
+
+    name: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileDone:
+    """The result for one file: ``written``, ``unchanged``, ``removed``, ``absent`` or ``kept``.
+
+    ``removed``: our entries were, or the file if it had nothing else. ``kept``: our section is left
+    for another host, which has its hooks here.
+    """
+
+    file: str
+    what: str
+
+
+def place_of(
+    host: Host, repository: Repository | None, *, user: bool, environ: Mapping[str, str]
+) -> AgentFile:
+    """The host's file of hooks: the person's own, or that of the work tree. Invalid without one."""
+    if not user:
+        return inside(repository, os.path.join(host.folder, host.file))
+    file = os.path.join(os.path.abspath(host.user_folder(environ)), host.file)
+    return AgentFile(file, os.path.realpath(file))
+
+
+def inside(repository: Repository | None, name: str) -> AgentFile:
+    """A file of a work tree. Raises Invalid without a work tree, and for a link that leads out."""
+    if repository is None or repository.toplevel is None:
+        raise Invalid("not in a work tree", hints=("for all repositories: --user",))
+    root = os.path.realpath(repository.toplevel)
+    file = os.path.realpath(os.path.join(root, name))
+    if not file.startswith(os.path.join(root, "")):
+        raise Invalid(f"{name} leads out of the work tree", hints=("replace the link with a file",))
+    return AgentFile(name, file)
+
+
+def read(place: AgentFile, *, most: int = MAX_BYTES) -> bytes | None:
+    """The bytes of a file, None without one. Invalid for anything but an ordinary small file."""
+    try:
+        data = read_regular(place.file, most)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Invalid(f"{place.name} cannot be read: {error.strerror}") from None
+    if data is None:
+        raise Invalid(f"{place.name} is not a file")
+    if len(data) > most:
+        raise Invalid(f"{place.name} is larger than {most // 1024} KiB")
+    return data
+
+
+def write(place: AgentFile, data: bytes | None) -> None:
+    """Write a file; without data remove it, and its folder if that is empty then."""
+    folder = os.path.dirname(place.file)
+    try:
+        if data is None:
+            os.unlink(place.file)
+        else:
+            os.makedirs(folder, exist_ok=True)
+            rewrite_file(place.file, data)
+    except OSError as error:
+        raise Invalid(f"{place.name} cannot be written: {error.strerror}") from None
+    home = os.path.realpath(os.path.expanduser("~"))
+    if data is None and os.path.dirname(place.name) and folder != home:  # nor the work tree's root
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+
+
+def parse_json(place: AgentFile, data: bytes, group: str) -> Json:
+    """The object in a file; an empty file is ``{}``. Raises Invalid for anything else.
+
+    ``group`` is the member that has our entries: it has to be an object, too.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> Json:
+        members = dict(pairs)
+        if len(members) != len(pairs):
+            raise Invalid(f"{place.name}: an object has a key twice")
+        return members
+
+    try:
+        text = data.decode("utf-8-sig")
+        members = json.loads(text, object_pairs_hook=once) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        raise Invalid(f"{place.name}:{error.lineno}: not JSON: {error.msg}", hints=PLAIN) from None
+    except (ValueError, RecursionError):
+        raise Invalid(f"{place.name}: not JSON in UTF-8", hints=PLAIN) from None
+    if not isinstance(members, dict) or not isinstance(members.get(group, {}), dict):
+        what = "hooks" if group == "hooks" else "servers"
+        raise Invalid(f"{place.name}: {what} are not in the form that this host reads")
+    return members
+
+
+def replace_json(place: AgentFile, before: bytes | None, old: Json, new: Json) -> None:
+    """Write an object in place of an old one, with the file's indentation and line ends.
+
+    A file with nothing else than ours goes with it, unless it was there without ours: then it
+    begins with an empty line.
+    """
+    before, was_there = before or b"", before is not None
+    bare_before, bare = (not any(x for k, x in y.items() if k != "version") for y in (old, new))
+    marked = was_there and (bare_before or before.startswith(b"\n"))
+    if bare and not marked:
+        write(place, None)
+        return
+    first = re.search(rb"\n([ \t]+)\S", before)
+    indent = first[1].decode() if first else "  "
+    try:
+        text = json.dumps(new, indent=indent, ensure_ascii=False, allow_nan=False)
+        data = (b"\n" if marked and not bare else b"") + text.encode()
+    except (ValueError, RecursionError):
+        why = f"{place.name} has a text, a number or a depth that cannot be written as JSON again"
+        raise Invalid(why, hints=PLAIN) from None
+    if not before.strip() or before.endswith(b"\n"):
+        data += b"\n"
+    write(place, data.replace(b"\n", b"\r\n") if b"\r\n" in before else data)
+
+
+# --- hooks ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """The events that a file has our hooks for, and those missing or outdated."""
+
+    file: str
+    events: tuple[str, ...]
+    missing: tuple[str, ...]
+    keep: bool = False
+    problem: str = ""
+
+
+def install(host: Host, place: AgentFile, *, keep: bool) -> FileDone:
+    """Write our entries, and drop those of older versions. Idempotent. Invalid for a bad file."""
+    before, data = _read_hooks(place)
+    wanted = with_ours(host, data, keep=keep)
+    if wanted == data:
+        return FileDone(place.name, "unchanged")
+    replace_json(place, before, data, wanted)
+    return FileDone(place.name, "written")
+
+
+def uninstall(host: Host, place: AgentFile) -> FileDone:
+    """Remove our entries, and the file if it has nothing else and was not there before."""
+    before, data = _read_hooks(place)
+    if not any(entries(data)):
+        return FileDone(place.name, "absent")
+    replace_json(place, before, data, without_ours(data))
+    return FileDone(place.name, "removed")
+
+
+def status(host: Host, place: AgentFile) -> Installed:
+    """Which of our hooks a file has. An unreadable file is a problem, not an error."""
+    try:
+        _, data = _read_hooks(place)
+    except Invalid as error:
+        every = tuple(hook.event for hook in host.hooks)
+        return Installed(file=place.name, events=(), missing=every, problem=error.message)
+    there = Counter((event, str(handler.get("command"))) for event, handler in entries(data))
+    keeps = any(command.endswith(" --keep") for _, command in there)
+    wanted = Counter((h.event, host.command(h, keep=keeps)) for h in host.hooks)
+    missing = tuple(event for (event, command), n in wanted.items() if there[event, command] < n)
+    events = tuple(dict.fromkeys(event for event, _ in sorted(there)))
+    return Installed(file=place.name, events=events, missing=missing, keep=keeps)
+
+
+def _read_hooks(place: AgentFile) -> tuple[bytes | None, Json]:
+    data = read(place)
+    members = parse_json(place, data or b"", "hooks")
+    if not all(isinstance(x, list) for x in members.get("hooks", {}).values()):
+        raise Invalid(f"{place.name}: hooks are not in the form that this host reads")
+    return data, members
+
+
+def is_installed(host: str, root: str) -> bool:
+    """Whether the hooks of a host are in its file of this work tree. False if in doubt."""
+    name = os.path.join(root, HOSTS[host].folder, HOSTS[host].file)
+    return any(entries(load_json(name, MAX_BYTES)))
+
+
+def switched_off(host: Host, files: Iterable[AgentFile]) -> str:
+    """The file that switches all hooks of a host off, ``""`` for none."""
+    for place in files if host.off_switch else ():
+        data = load_json(place.file, MAX_BYTES)
+        if isinstance(data, dict) and data.get(host.off_switch) is True:
+            return place.name
+    return ""
+
+
+def is_used(repository: Repository) -> bool:
+    """Whether gitlease is used in this repository.
+
+    The hooks in a person's own file are called everywhere: elsewhere they do nothing.
+    """
+    root = repository.toplevel
+    if root is None:
+        return False
+    return (
+        os.path.lexists(os.path.join(root, FILE))
+        or has_traces(repository.common_dir)
+        or any(is_installed(host, root) for host in HOSTS)
+    )

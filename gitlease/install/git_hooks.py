@@ -1,0 +1,324 @@
+"""Installs git's hooks beside those that are there, and removes them again to the byte.
+
+Everything is planned before anything is written. The files themselves are the only record, so that
+hooks can be removed no matter who installed them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import dataclass
+from gitlease.git.files import replace_file, rewrite_file, share
+from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.git.run import run_git
+from gitlease.install.hook_places import (
+    BACKUPS,
+    HOOKS_PATH,
+    HUSKY,
+    LEFTHOOK_FILES,
+    LEFTHOOK_SNIPPET,
+    PRE_COMMIT_FILES,
+    PROGRAM,
+    SCRIPTS,
+    HookPlace,
+    Way,
+    find_place,
+    is_own,
+    lines_to_add,
+    marked_files,
+    own_call,
+    pre_commit_ids,
+    read_file,
+)
+from gitlease.install.shims import (
+    ASIDE,
+    HOOKS,
+    SHEBANG,
+    SectionForm,
+    find_section,
+    is_current,
+    section,
+    shim,
+)
+
+SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox")
+
+
+@dataclass(frozen=True, slots=True)
+class HookChange:
+    """A planned change of a file or of a setting: in words, and the function that makes it."""
+
+    text: str
+    make: Callable[[], object]
+    file: str = ""
+    quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Changes to make, ``lines`` for a person to add, and notes. ``where`` is written to."""
+
+    way: Way
+    changes: tuple[HookChange, ...] = ()
+    lines: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    where: str = ""
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        return tuple(change.text for change in self.changes if not change.quiet)
+
+
+# --- install ----------------------------------------------------------------------------------
+
+
+def install(
+    repository: Repository,
+    names: Sequence[str] = HOOKS,
+    *,
+    dry_run: bool = False,
+    program: str | None = None,
+) -> Plan:
+    """Install hooks and return what was done. No file of a hook manager is written.
+
+    ``program`` is the gitlease that the hooks try before the one on PATH; by default the one that
+    runs now. Raises Invalid without a work tree, and if something cannot be written.
+    """
+    place = find_place(repository)
+    wanted = [name for name in HOOKS if name in names]
+    called = [name for name in wanted if own_call(place, name) is not None]
+    changes: list[HookChange] = []
+    lines: tuple[str, ...] = ()
+    notes: list[str] = []
+    # Nothing is done for a hook in which somebody's own script calls us: it would run twice.
+    if rest := [name for name in wanted if name not in called]:
+        if place.way is Way.CONFIG:
+            changes += _by_config(place, rest)
+        elif place.way is Way.FOLDER:
+            changes += _by_files(place, rest, notes)
+        else:
+            lines, more = lines_to_add(place, rest)
+            notes += more
+    if called:
+        notes.append(
+            f"{', '.join(called)} call gitlease already, in lines of your own: left unchanged"
+        )
+    if changes or place.way is Way.FOLDER:
+        changes[:0] = _note_program(place, program)
+    former = [*_removals(place, repository, notes, former=True)]
+    if not dry_run:
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(place.private, HOOKS_PATH))
+        _carry_out([*former, *changes])
+    where = os.path.relpath(place.folder, place.top)
+    return Plan(
+        place.way,
+        (*former, *changes),
+        lines,
+        tuple(notes),
+        "git's configuration" if place.way is Way.CONFIG else where,
+    )
+
+
+def own_program() -> str | None:
+    """The gitlease that runs now, as a file that a shell can start; None if it is not one."""
+    beside = os.path.join(os.path.dirname(sys.executable), "gitlease")
+    for path in (os.path.abspath(sys.argv[0]), beside):
+        named = os.path.basename(path) in ("gitlease", "git-lease")
+        if named and os.path.isfile(path) and os.access(path, os.X_OK) and "\n" not in path:
+            return path
+    return None
+
+
+def _note_program(place: HookPlace, program: str | None) -> Iterator[HookChange]:
+    program = own_program() if program is None else program
+    path = os.path.join(place.private, PROGRAM)
+    if program and read_file(path) != (data := os.fsencode(program) + b"\n"):
+        yield HookChange(f"noted {program}", partial(_write, path, data, 0o644), path, quiet=True)
+
+
+def _by_config(place: HookPlace, names: Sequence[str]) -> Iterator[HookChange]:
+    # Git calls a script in the private folder; if that is gone, it is skipped and not a failure.
+    for name in names:
+        script = place.script(name)
+        quoted = shlex.quote(script)
+        if read_file(script) != shim(name):
+            make = partial(_write, script, shim(name))
+            yield HookChange(f"wrote {script}", make, script, quiet=True)
+        wanted = {"command": f"test ! -x {quoted} || {quoted}", "event": name}
+        for setting, value in wanted.items():
+            key = f"hook.gitlease-{name}.{setting}"
+            if place.config.get(key) != value:
+                words = ("--replace-all", key, value)
+                yield HookChange(f"set {key}", partial(_configure, place, words))
+
+
+def _by_files(place: HookPlace, names: Sequence[str], notes: list[str]) -> list[HookChange]:
+    made = (_hook_file(os.path.join(place.folder, name), name, notes) for name in names)
+    changes = [change for change in made if change is not None]
+    if changes and not place.folder.startswith(os.path.join(os.path.dirname(place.private), "")):
+        where = os.path.relpath(place.folder, place.top)
+        notes.append(f"{where} is in the work tree: commit it, and everyone has these hooks")
+    return changes
+
+
+def _hook_file(path: str, name: str, notes: list[str]) -> HookChange | None:
+    """The change that makes one hook file call us; None if it does already, or cannot."""
+    if not os.path.lexists(path):
+        return HookChange(f"created {path}", partial(_write, path, shim(name)), path)
+    if stat.S_ISDIR(os.lstat(path).st_mode):
+        notes.append(f"{path} is a folder: left unchanged")
+        return None
+    data = read_file(path)
+    placed = None if data is None else find_section(data, name)
+    if data is not None and placed is not None:
+        if is_current(placed, name):
+            return None
+        new = data[: placed.start] + section(name, placed.form) + data[placed.end :]
+        return HookChange(f"updated our section in {path}", partial(_write, path, new), path)
+    at = None if data is None else _after_shebang(path, data)
+    if data is not None and at is not None:
+        new = data[:at] + section(name, SectionForm.SECTION) + data[at:]
+        return HookChange(f"added a section to {path}", partial(_write, path, new), path)
+    aside = path + ASIDE
+    if os.path.lexists(aside):
+        notes.append(f"{path} cannot be set aside as {aside}: left unchanged")
+        return None
+    make = partial(_chain, path, shim(name, SectionForm.CHAIN), aside)
+    return HookChange(f"created {path}, which goes on to {aside}", make, path)
+
+
+def _after_shebang(path: str, data: bytes) -> int | None:
+    # At the very beginning, so that no exit comes before it. None for what is not a shell script,
+    # and for a script that is switched off: it must stay off.
+    line, newline, _ = data.partition(b"\n")
+    words = line[2:].split() if line.startswith(b"#!") else []
+    while words and (os.path.basename(words[0]) == b"env" or words[0].startswith(b"-")):
+        del words[0]
+    shell = os.path.basename(words[0]).decode("latin-1") if words else ""
+    good = shell in SHELLS and newline and not line.endswith(b"\r") and b"\0" not in data
+    return len(line) + 1 if good and os.access(path, os.X_OK) else None
+
+
+# --- uninstall --------------------------------------------------------------------------------
+
+
+def uninstall(repository: Repository, *, dry_run: bool = False) -> Plan:
+    """Remove every hook of ours, and return what was done and what is left to do by hand."""
+    place, notes = find_place(repository), list[str]()
+    changes = [*_removals(place, repository, notes)]
+    program = os.path.join(place.private, PROGRAM)
+    if os.path.lexists(program):
+        make = partial(os.unlink, program)
+        changes.append(HookChange(f"removed {program}", make, program, quiet=True))
+    for name in (*PRE_COMMIT_FILES, *LEFTHOOK_FILES):
+        data = read_file(os.path.join(place.top, name)) or b""
+        if pre_commit_ids(data) or LEFTHOOK_SNIPPET.encode() in data:
+            notes.append(f"{name} names our hooks in lines of yours: they stay")
+    if not dry_run:
+        _carry_out(changes)
+        folders = {os.path.dirname(change.file) for change in changes} - {""}
+        for folder in sorted(folders, key=len, reverse=True):
+            with contextlib.suppress(OSError):  # somebody else's files are in it
+                os.rmdir(folder)
+    return Plan(place.way, tuple(changes), (), tuple(notes))
+
+
+def _removals(
+    place: HookPlace, repository: Repository, notes: list[str], *, former: bool = False
+) -> Iterator[HookChange]:
+    """The changes that remove our hooks; only those of earlier versions if ``former``.
+
+    Notes say what is left to a person, and why.
+    """
+    skipped = HOOKS if former else ()
+    settings = dict.fromkeys(
+        entry.key.rpartition(".")[0]
+        for entry in repository.config.section("hook")
+        if entry.key.startswith("hook.gitlease-") and entry.scope == "local"
+    )
+    for key in settings:
+        if key.removeprefix("hook.gitlease-") not in skipped:
+            yield HookChange(f"unset {key}", partial(_configure, place, ("--remove-section", key)))
+    common = os.path.join(repository.common_dir, "hooks")
+    for folder in dict.fromkeys((place.folder, common, os.path.join(place.top, HUSKY))):
+        for path, name in marked_files(folder) if is_own(repository, folder) else ():
+            if name not in skipped:
+                yield from _hook_out(path, name, notes)
+    scripts = os.path.join(place.private, SCRIPTS)
+    for path, name in marked_files(scripts):
+        if name not in skipped:
+            yield HookChange(f"removed {path}", partial(os.unlink, path), path, quiet=True)
+
+
+def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[HookChange]:
+    data = read_file(path)
+    placed = None if data is None else find_section(data, name)
+    if data is None or placed is None:
+        notes.append(f"{path} has half a section of ours: remove it by hand")
+        return
+    rest = data[: placed.start] + data[placed.end :]
+    alone = placed.form is not SectionForm.SECTION and rest == SHEBANG
+    aside = _aside_of(path, name)
+    chained = placed.form is SectionForm.CHAIN and os.path.lexists(aside)
+    if alone and chained:
+        yield HookChange(f"put {path} back", partial(os.replace, aside, path), path)
+    elif alone:
+        yield HookChange(f"removed {path}", partial(os.unlink, path), path)
+    else:
+        if placed.form is not SectionForm.SECTION:
+            notes.append(f"{path} has lines of yours: only our section is removed")
+        if chained:
+            notes.append(f"{aside} is the hook that was here before: put it back by hand")
+        yield HookChange(f"removed our section from {path}", partial(_write, path, rest), path)
+
+
+def _aside_of(path: str, name: str) -> str:
+    """The hook that was set aside for ours, which a manager may have moved since."""
+    folder = os.path.dirname(path)
+    folders = [folder, *([os.path.dirname(folder)] if os.path.basename(folder) == BACKUPS else [])]
+    places = [path + ASIDE, *(os.path.join(x, name + ASIDE) for x in folders)]
+    return next(filter(os.path.lexists, places), path + ASIDE)
+
+
+# --- carrying out -----------------------------------------------------------------------------
+
+
+def _carry_out(changes: Sequence[HookChange]) -> None:
+    for change in changes:
+        try:
+            change.make()
+        except OSError as error:
+            raise Invalid(
+                f"{change.file} cannot be written: {error.strerror}",
+                hints=("gitlease hooks uninstall undoes what was done before",),
+            ) from None
+
+
+def _configure(place: HookPlace, words: Sequence[str]) -> None:
+    done = run_git(("config", "--local", *words), cwd=place.top, timeout=TIMEOUT, repository=True)
+    if done.code != 0 or done.timed_out:
+        raise Invalid(f"git cannot set {words[1]}: {done.err.strip()[:200]}")
+
+
+def _write(path: str, data: bytes, mode: int = 0o755) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    rewrite_file(path, data, mode=mode)
+
+
+def _chain(path: str, data: bytes, aside: str) -> None:
+    os.rename(path, aside)
+    try:
+        replace_file(path, data, mode=0o755)
+    except BaseException:
+        os.rename(aside, path)
+        raise
+    share(path)

@@ -1,1 +1,0 @@
-"""Git hooks, beside every hook manager."""

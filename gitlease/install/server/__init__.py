@@ -1,1 +1,0 @@
-"""The hook of a server."""
