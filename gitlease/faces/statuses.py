@@ -25,10 +25,16 @@ _BETWEEN = re.compile(r"[\s_-]+")
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A status word of task files, and its meaning."""
+    """A status word of task files, and its meaning; ``is_role`` if it was typed as that."""
 
     word: str
     progress: Progress
+    is_role: bool = False
+
+    @property
+    def to_claim(self) -> str | None:
+        """The word to set with a claim; None keeps one that means in progress already."""
+        return None if self.is_role else self.word
 
 
 def read_status(text: str, edges: Edges) -> Status:
@@ -41,7 +47,9 @@ def read_status(text: str, edges: Edges) -> Status:
     rules = edges.rules
     configured = [word for words in rules.statuses.values() for word in words]
     roles = {_loose(p.value): rules.word(p) for p in rules.statuses}
-    word = _exactly(text, configured) or roles.get(_loose(text)) or _loosely(text, configured)
+    if (word := _exactly(text, configured)) is None and (role := roles.get(_loose(text))):
+        return Status(role, rules.progress(role), is_role=True)
+    word = word or _loosely(text, configured)
     if word is None:
         used = _used(edges)
         word = _exactly(text, used) or _loosely(text, used)
@@ -58,7 +66,7 @@ def set_status(
 
     status = read_status(text, service.edges)
     if status.progress is Progress.IN_PROGRESS:
-        return claim.start(service, resource, ClaimOptions(commit=commit), status=status.word)
+        return claim.start(service, resource, ClaimOptions(commit=commit), status=status.to_claim)
     if status.progress is Progress.DONE:
         service.edges.task(resource)
         return end.complete(service, resource, commit=commit, status=status.word)

@@ -340,7 +340,7 @@ def test_revoke_says_from_whom() -> None:
     )
 
 
-READ = ("show", "release", "done", "renew", "start", "park", "wait", "watch", "log")
+READ = ("show", "release", "done", "renew", "park", "wait", "watch", "log")
 
 
 @pytest.mark.parametrize(
@@ -502,9 +502,9 @@ def test_the_verbs_of_this_face() -> None:
     assert set(app.MODULES) == {
         *("init", "claim", "renew", "extend", "release", "done", "revoke", "show", "list"),
         *("status", "log", "whoami", "note", "config", "demo"),
-        *("queue", "next", "brief", "start", "set", "hooks", "agent", "mcp"),
+        *("queue", "next", "brief", "set", "hooks", "agent", "mcp"),
         *("park", "session", "wait", "watch", "board", "run", "dispatch", "work", "push", "fence"),
-        *("check", "server", "serve", "verify", "help", "version", "completion", "uninstall"),
+        *("check", "server", "serve", "verify", "help", "completion", "uninstall"),
     }
 
 

@@ -119,7 +119,6 @@ ada list --remote nowhere
 ada push
 ada help
 ada help claim
-ada version
 """
 
 

@@ -1,4 +1,4 @@
-"""start and set: what a status word means, what is said, and which options go with it."""
+"""set, with start for short: what a word means, what is said, and which options go with it."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def test_start_leaves_a_word_that_means_in_progress() -> None:
     doing = task("F001", status="doing", progress=Progress.IN_PROGRESS)
     ada, _ = make_desks(doing, rules=RULES)
     ada.ok("start", "F001")
+    ada.ok("set", "F001", "in-progress")
     assert ada.tasks["F001"].status == "doing"
 
 
@@ -58,7 +59,7 @@ def test_start_answers_what_claim_answers() -> None:
     started = ada.ok("start", "F001", "--commit", "--json").json
     claimed = ada.ok("claim", "F002", "--commit", "--json").json
     assert list(started) == list(claimed)
-    assert (started["command"], started["status"], started["edge"]) == ("start", "claimed", "added")
+    assert (started["command"], started["status"], started["edge"]) == ("set", "claimed", "added")
     assert started["edges"][0]["committed"]
 
 

@@ -46,8 +46,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("queue", "tasks.queue", "list claimable tasks, best first"),
             ("next", "tasks.queue", "show or claim the next task"),
             ("brief", "tasks.briefing", "one page to start with: your work, losses, notes, next"),
-            ("start", "tasks.starting", "claim a task and set it to in progress"),
-            ("set", "tasks.starting", "set the status of a task"),
+            ("set", "tasks.starting", "set the status of a task; in progress claims it"),
         ),
     ),
     (
@@ -80,7 +79,6 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("uninstall", "setup.uninstall", "remove gitlease from this clone"),
             ("completion", "setup.help", "print a completion script for your shell"),
             ("help", "setup.help", "show the help of a verb or topic"),
-            ("version", "setup.help", "print the version"),
         ),
     ),
 )
@@ -92,6 +90,7 @@ ALIASES = {  # the words of other systems
     "unlock": "release",
     "unclaim": "release",
     "finish": "done",
+    "start": "set",  # RESOURCE in_progress
 }
 MODULES = {verb: module for _, verbs in GROUPS for verb, module, _ in verbs}
 
@@ -121,6 +120,8 @@ class Verbs(click.Group):
         name = ALIASES.get(args[0], args[0])
         if name not in MODULES and not name.startswith("-"):
             raise _no_such_verb(name, ctx.info_name or "gitlease")
+        if args[0] == "start" and not ctx.resilient_parsing:
+            args = [*args, "in_progress"]
         return super().resolve_command(ctx, [name, *args[1:]])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -77,10 +77,11 @@ class Access:
         self._buckets: dict[str, tuple[float, float]] = {}
         self._lock = threading.Lock()
 
-    def admit(self, headers: Mapping[str, str], scope: str, *, secret: str | None = None) -> Token:
+    def admit(self, headers: Mapping[str, str], *scopes: str, secret: str | None = None) -> Token:
         """The token of a request; ``secret`` if it did not come in the usual headers.
 
-        Raises Refused: 401 without a valid token, 403 for a missing scope, 429 above the rate.
+        Raises Refused: 401 without a valid token, 403 for one with none of the ``scopes``, 429
+        above the rate.
         """
         self.check_address(headers)
         secret = secret or _secret(headers)
@@ -96,8 +97,8 @@ class Access:
         if token is None:
             self._count("")  # all guesses share one rate
             raise _unknown_token()
-        if scope not in token.scopes:
-            raise Refused(403, "forbidden", f"the token {token.name} has no {scope} access")
+        if token.scopes.isdisjoint(scopes):
+            check_scope(token, scopes[0])
         self._count(token.id)
         return token
 
@@ -152,6 +153,12 @@ class Access:
                 "gitlease serve --rate N allows more, on the gateway's machine",
                 headers={"Retry-After": str(seconds)},
             )
+
+
+def check_scope(token: Token, scope: str) -> None:
+    """Raise Refused for a token without this access."""
+    if scope not in token.scopes:
+        raise Refused(403, "forbidden", f"the token {token.name} has no {scope} access")
 
 
 def _unknown_token() -> Refused:

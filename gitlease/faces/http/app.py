@@ -53,7 +53,9 @@ OPERATIONS: tuple[ApiOperation, ...] = (
     ApiOperation("POST", "/v1/check", "check", leases.check_paths, fields.CHECK),
     ApiOperation("GET", "/v1/tasks", "tasks", leases.list_tasks, fields.TASKS),
     ApiOperation(
-        "POST", "/v1/tasks:next", "next", leases.next_task, fields.NEXT, grants=True, writes=True
+        *("POST", "/v1/tasks:next", "next", leases.next_task, fields.NEXT),
+        grants=True,
+        writes="claim",
     ),
     ApiOperation("GET", "/v1/history/{key}", "history", leases.history, fields.HISTORY),
 )
@@ -76,7 +78,7 @@ class GatewayApp:
         found: list[BaseRoute] = [
             Route(
                 x.path.replace("{key}", "{key:path}"),
-                self.handler.verb(x.name, x.verb, x.fields, scope="write" if x.writes else "read"),
+                self.handler.verb(x.name, x.verb, x.fields, writes=x.writes),
                 methods=[x.method],
             )
             for x in OPERATIONS

@@ -160,8 +160,8 @@ END: Mapping[str, RequestField] = {
 LIST: Mapping[str, RequestField] = {
     "holder": text("Only leases of this holder."),
     "state": text(
-        "Only leases in this state: active, expired, completed, or all (default: those that block "
-        "others: active, and expired until they lapse)."
+        "Only leases in this state: active, expired, completed, released and revoked (lately), or "
+        "all (default: those that block others: active, and expired until they lapse)."
     ),
     "path": text("Only leases that cover this path."),
     "cursor": text("The next_cursor of the page before."),

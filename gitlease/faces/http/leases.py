@@ -10,11 +10,11 @@ from gitlease.core.errors import LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
 from gitlease.core.lease import State
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource, parse_resource
+from gitlease.core.resources.pattern import any_overlap, fold
+from gitlease.core.resources.resource import Resource, parse_resource, word_anywhere
 from gitlease.core.view import LeaseView
 from gitlease.engine import claim, end, hold
-from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.answers import Answer, ClaimOptions, EndedLease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.engine.reading import read_leases, read_log
@@ -34,7 +34,8 @@ from gitlease.guard.rules import Severity, Touched, Viewpoint
 
 LONGEST_WAIT = 60  # seconds a claim may wait: proxies time out after that
 PAGE, LONGEST_PAGE = 200, 1_000
-STATES = ("active", "expired", "completed", "all")
+ENDED = (State.RELEASED.value, State.REVOKED.value)  # listed for a while, from the audit trail
+STATES = (*(x.value for x in State), "all")
 
 
 def put_lease(request: ApiRequest) -> ApiAnswer:
@@ -166,25 +167,28 @@ def list_leases(request: ApiRequest) -> ApiAnswer:
     after = values.get("cursor", "")
     if after and "\t" not in after:
         raise UsageError("invalid cursor: pass the next_cursor of the page before, unchanged")
-    reading = read_leases(_session(request))
-    now = moment_of(_session(request).clock.now().wall_ms)
-    found = [
+    session = _session(request)
+    reading = read_leases(session, ended=state in ("all", *ENDED))
+    now = moment_of(session.clock.now().wall_ms)
+    views = [
         x
         for x in reading.leases
         if (x.is_current(now) if state is None else state in ("all", x.state))
     ]
-    if holder := values.get("holder"):
-        found = [x for x in found if fold(x.holder) == fold(holder)]
+    ended = [x for x in reading.ended if state in ("all", x.state.value)]
     if path := values.get("path"):
         about = parse_resource(f"path:{path}")
-        covering = {x.lease_id for x in read_leases(_session(request), resource=about).leases}
-        found = [x for x in found if x.lease_id in covering]
-    found.sort(key=_place)
-    found = [x for x in found if _place(x) > after] if after else found
-    page = found[:limit]
+        covering = {x.lease_id for x in read_leases(session, resource=about).leases}
+        views = [x for x in views if x.lease_id in covering]
+        ended = [x for x in ended if _overlaps(x, about)]
+    found = {_place(x): wire.lease(x) for x in views}
+    found |= {_place(x): wire.ended_lease(x) for x in ended}
+    if holder := values.get("holder"):
+        found = {x: y for x, y in found.items() if fold(y["holder"]) == fold(holder)}
+    places = sorted(x for x in found if x > after)
     body = {
-        "leases": [wire.lease(x) for x in page],
-        "next_cursor": _place(page[-1]) if len(found) > limit else None,
+        "leases": [found[x] for x in places[:limit]],
+        "next_cursor": places[limit - 1] if len(places) > limit else None,
     }
     return 200, wire.success("list", body=body, warnings=reading.warnings), {}
 
@@ -365,8 +369,14 @@ def _etag(views: Sequence[LeaseView]) -> dict[str, str]:
     return {"ETag": f'"{views[0].token}"'} if len(views) == 1 else {}
 
 
-def _place(view: LeaseView) -> str:
-    return f"{view.resource}\t{view.scope}"
+def _place(lease: LeaseView | EndedLease) -> str:
+    return f"{lease.resource}\t{lease.scope}\t{lease.token}"
+
+
+def _overlaps(ended: EndedLease, about: Resource) -> bool:
+    # The audit trail has no further paths of a lease.
+    pattern = parse_resource(word_anywhere(ended.resource)).pattern
+    return pattern is not None and any_overlap([pattern], [about.pattern or ""])
 
 
 def _number(word: str, name: str) -> int:

@@ -15,7 +15,8 @@ from gitlease.faces.http.request_handler import Verb
 class ApiOperation:
     """An endpoint, the verb behind it, and the fields of its body or query.
 
-    ``grants``: it may create a lease (201). ``conditional``: it honours ``If-Match``.
+    ``grants``: it may create a lease (201). ``conditional``: it honours ``If-Match``. ``writes`` if
+    it needs write access, or the flag of the body that does.
     """
 
     method: str
@@ -25,7 +26,7 @@ class ApiOperation:
     fields: Mapping[str, RequestField]
     grants: bool = False
     conditional: bool = False
-    writes: bool = False
+    writes: bool | str = False
 
 
 _ERRORS = {

@@ -25,11 +25,11 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import parse_resource
 from gitlease.faces import wire
 from gitlease.faces.codes import http_of
-from gitlease.faces.http.access import Access, Refused
+from gitlease.faces.http.access import Access, Refused, check_scope
 from gitlease.faces.http.fields import RequestField, own_hints, own_words, read_fields
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.joiner import SAME
-from gitlease.gateway.tokens import Token
+from gitlease.gateway.tokens import READ, WRITE, Token
 
 MOST_BYTES = 64 * 1024  # of a body
 BODY_SECONDS = 10.0  # in which it must have come
@@ -199,20 +199,25 @@ class RequestHandler:
         return respond
 
     def verb(
-        self, name: str, verb: Verb, fields: Mapping[str, RequestField], *, scope: str
+        self, name: str, verb: Verb, fields: Mapping[str, RequestField], *, writes: bool | str
     ) -> Callable[[Request], Awaitable[Response]]:
-        """The endpoint of a verb; ``scope`` is the access that a token needs."""
+        """The endpoint of a verb; ``writes`` if it needs write access, or the flag that does."""
 
         async def answer(request: Request) -> Response:
-            status, body, headers = await self._answer(request, verb, fields, scope)
+            status, body, headers = await self._answer(request, verb, fields, writes)
             return JSONResponse(body, status, headers=headers)
 
         return self.endpoint(name, answer, lambda error: failed(error, fields))
 
     async def _answer(
-        self, request: Request, verb: Verb, fields: Mapping[str, RequestField], scope: str
+        self,
+        request: Request,
+        verb: Verb,
+        fields: Mapping[str, RequestField],
+        writes: bool | str,
     ) -> ApiAnswer:
-        caller, gateway = self.access.admit(request.headers, scope), self.gateway.since_now()
+        scopes = (READ, WRITE) if isinstance(writes, str) else (WRITE,) if writes else (READ,)
+        caller, gateway = self.access.admit(request.headers, *scopes), self.gateway.since_now()
         query = request.method in ("GET", "HEAD", "DELETE")
         data = dict(request.query_params) if query else await body_of(request)
         if request.method == "DELETE" and await body_of(request):
@@ -220,7 +225,10 @@ class RequestHandler:
                 "a DELETE takes its fields in the query, not in a body", hints=("?session=RUN",)
             )
         what = "the query" if query else "the body"
-        given = request.headers.get("idempotency-key") if scope == "write" else None
+        if isinstance(writes, str):
+            writes = isinstance(data, dict) and bool(data.get(writes))
+            check_scope(caller, WRITE if writes else READ)
+        given = request.headers.get("idempotency-key") if writes else None
         key = None if given is None else operation_id(caller.email, given)
         resource = request.path_params.get("key", "")
         try:

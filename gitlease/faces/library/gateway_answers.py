@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from gitlease.core import errors
@@ -53,8 +53,13 @@ def lease_in(document: Mapping[str, Any]) -> Lease:
 def lease_of(data: Mapping[str, Any]) -> Lease:
     """A lease as the library has it; unknown fields of a newer gateway are ignored."""
     times = {x: datetime.fromisoformat(data[x]) for x in _TIMES if data.get(x)}
+    if ended := data.get("ended_at"):  # released or revoked: known from the audit trail alone
+        at = datetime.fromisoformat(ended)
+        times = dict.fromkeys(("claimed_at", "renewed_at", "expires_at"), at) | times
+        seconds = min(0, int((at - datetime.now(UTC)).total_seconds()))  # by two clocks
+        data = {**data, "lease_id": "", "ttl_seconds": 0, "renewals": 0, "expires_in": seconds}
     known = {x: y for x, y in data.items() if x in Lease.__annotations__}
-    return Lease(**{"free_at": None, **known, **times, "paths": tuple(data["paths"])})
+    return Lease(**{"free_at": None, **known, **times, "paths": tuple(data["paths"] or ())})
 
 
 _KINDS: dict[str, type[GitleaseError]] = {

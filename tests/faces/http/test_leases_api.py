@@ -18,6 +18,7 @@ from support.ledgers import door
 from support.remotes import Remote
 from support.running import Desk, until
 
+import gitlease
 from gitlease.faces import CODES
 from gitlease.faces.http import MOST_BYTES, PROBLEM
 
@@ -144,6 +145,40 @@ def test_lists_come_in_pages_and_are_filtered(jo: httpx.Client, kim: httpx.Clien
     assert [x["resource"] for x in ended] == ["a"]
 
 
+def test_released_and_revoked_leases_are_listed_for_a_while(
+    gate: Served, clone: Path, jo: httpx.Client, kim: httpx.Client
+) -> None:
+    for _ in range(2):
+        jo.post("/v1/leases:claim", json={"resources": ["a", "path:src/**"]})
+        jo.delete("/v1/leases/a")
+    kim.put("/v1/leases/b")
+    admin = door(clone)
+    admin.config("admins", admin.holder, ledger=True)
+    admin.revoke("b", reason="stuck")
+
+    def listed(**query: str) -> list[tuple[str, str, str]]:
+        found = jo.get("/v1/leases", params=query).json()["leases"]
+        return [(x["resource"], x["state"], x["holder"]) for x in found]
+
+    released = ("a", "released", "jo@example.com")
+    revoked = ("b", "revoked", "kim@example.com")
+    assert listed(state="released") == [released, released]
+    assert listed(state="revoked") == [revoked]
+    assert listed(state="revoked", holder="jo@example.com") == []
+    live = ("src/**", "active", "jo@example.com")
+    assert listed(state="all") == [released, released, revoked, live]
+    assert listed() == [live]
+    first = jo.get("/v1/leases", params={"state": "released", "limit": "1"}).json()
+    query = {"state": "released", "cursor": first["next_cursor"]}
+    (rest,) = jo.get("/v1/leases", params=query).json()["leases"]
+    assert rest["token"] != first["leases"][0]["token"]
+    jo.delete("/v1/leases/path:src%2F**")
+    assert [x for x, _, _ in listed(state="released", path="src/x.py")] == ["src/**"]
+    with gitlease.connect(gate.url, token=gate.secret("kim")) as leases:
+        (lease,) = leases.list(state="revoked")
+    assert (lease.state, lease.reason, lease.seconds_left) == ("revoked", "stuck", 0.0)
+
+
 def test_paths_are_checked_before_they_are_changed(jo: httpx.Client, kim: httpx.Client) -> None:
     kim.post("/v1/leases:claim", json={"resources": ["path:src/**"]})
     found = jo.post("/v1/check", json={"paths": ["src/a.py", "docs/b.md"]}).json()
@@ -162,6 +197,10 @@ def test_tasks_are_listed_and_picked_once(gate: Served, clone: Path, jo: httpx.C
         (folder / f"T{n}.md").write_text(f"---\nid: T{n}\ntitle: Task {n}\nstatus: todo\n---\n")
     assert [x["resource"] for x in jo.get("/v1/tasks").json()["tasks"]] == ["T0", "T1", "T2"]
     assert jo.post("/v1/tasks:next").json()["task"]["resource"] == "T0"
+    gate.secret("reader", "read")
+    reader = gate.caller("reader")
+    assert reader.post("/v1/tasks:next", json={}).json()["task"]["resource"] == "T0"
+    refused(reader.post("/v1/tasks:next", json={"claim": True}), 403, "forbidden")
     with ThreadPoolExecutor(3) as pool:
         asked = [
             pool.submit(gate.ask, who, "POST", "/v1/tasks:next", json={"claim": True})

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.errors import Unavailable, UsageError
+from gitlease.core.errors import NotFound, Unavailable, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces import wire
 from gitlease.faces.cli import output
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
 
 FORMS = ("md", "svg", "html")
+PATIENCE = 5.0  # seconds for the gateway to answer
 
 
 @verb(
@@ -79,8 +81,6 @@ def board_verb(
     if web and call.layer:
         raise UsageError("--layer cannot be combined with --web: the gateway has its own layer")
     if web:
-        from gitlease.faces.cli.read.board_web import open_page
-
         open_page(call, host or HOST, port or PORT, repo)
         return None
     for name, value in (("--host", host), ("--port", port), ("--repo", repo)):
@@ -150,3 +150,58 @@ def _live(call: Call, *, cached: bool) -> int | None:
         signal.signal(ended, signal.SIG_DFL)
         os.kill(os.getpid(), ended)
     return INTERRUPTED
+
+
+def open_page(call: Call, host: str, port: int, repo: str | None) -> None:
+    """Make a link, check that the gateway accepts it, and open it if there is a display.
+
+    Raises Unavailable if no gateway answers, and NotFound if it serves other clones.
+    """
+    import webbrowser
+
+    from gitlease.wiring.gateway import open_tokens
+
+    path = f"/repos/{repo}/board" if repo else "/board"
+    shown = f"[{host}]" if ":" in host else host
+    holder, now = call.actor.holder, time.time_ns() // 1_000_000
+    tokens = open_tokens(call.directory)
+    secret = tokens.link(holder, now)
+    link = f"{path}?link={secret}"
+    try:
+        _check(call, host, port, link, where=f"http://{shown}:{port}{path}")
+    except BaseException:
+        tokens.withdraw(secret)
+        raise
+    address = f"http://{shown}:{port}{link}"
+    opened = output.has_display() and webbrowser.open(address)
+    call.answer(
+        {"url": address, "opened": opened},
+        hints=() if opened else ("open it in a browser: it works once, within a minute",),
+        show=lambda: output.whole(address),
+    )
+
+
+def _check(call: Call, host: str, port: int, link: str, *, where: str) -> None:
+    import http.client
+
+    chosen = ["--host", host] if host != HOST else []
+    chosen += ["--port", str(port)] if port != PORT else []
+    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
+    try:
+        connection.request("HEAD", link)
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        raise Unavailable(
+            f"no gateway answers at {where}",
+            hints=(call.typed("serve", options=chosen), "for another gateway: --host H, --port P"),
+        ) from None
+    finally:
+        connection.close()
+    if status != 204:
+        raise NotFound(
+            f"the gateway at {where} does not serve this clone",
+            hints=(
+                "if it serves several clones: --repo NAME",
+                "for another gateway: --host H, --port P",
+            ),
+        )

@@ -1,4 +1,4 @@
-"""``help``, ``version`` and ``completion``."""
+"""``help`` and ``completion``."""
 
 from __future__ import annotations
 
@@ -140,20 +140,6 @@ def _show(text: str, *, page: bool) -> None:
             print(capture.get(), end="")
     else:
         print(text.rstrip("\n"))
-
-
-@verb(
-    "version",
-    "Print the version of gitlease, like --version and -V, or as JSON.",
-    examples=("gitlease version", "gitlease version --json"),
-    exits=(2,),
-    done="printed",
-    session=False,
-)
-def version_verb(call: Call) -> None:
-    from gitlease import __version__
-
-    call.answer({"version": __version__}, show=lambda: output.line(f"gitlease {__version__}"))
 
 
 @verb(

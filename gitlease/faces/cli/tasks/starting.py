@@ -1,4 +1,4 @@
-"""``start`` and ``set``: change the status of a task, and claim or finish it accordingly."""
+"""``set``: change the status of a task, and claim or finish it accordingly."""
 
 from __future__ import annotations
 
@@ -23,37 +23,14 @@ CLAIM_OPTIONS = ("ttl", "wait", "reason", "takeover", "expect_holder", "reopen",
 
 
 @verb(
-    "start",
-    """Claim a task and set its status to in progress in its task file.
-
-The status becomes the project's first word for in progress, unless the task already has one of
-these words. The edit stays in your work tree unless you commit it.""",
-    advice=claiming.LENGTHS,
-    examples=(
-        "gitlease start F001",
-        "gitlease start F001 --ttl 1h --reason 'rate limits'",
-        "gitlease start F001 --wait 15m        # block until it is free",
-        "gitlease start F001 --commit          # and commit the lines in its task file, alone",
-    ),
-    exits=LEASE_EXITS,
-    done="you hold it, and it is in progress",
-    scope=claiming.SCOPE,
-)
-@resource_argument
-@claiming.claim_options
-@claiming.commit_option
-def start_verb(call: Call, /, *, word: str, **options: Any) -> None:
-    _start(call, call.resource(word), claiming.ClaimRequest(**options))
-
-
-@verb(
     "set",
     """Set the status of a task in its task file.
 
 STATUS is todo, in_progress or done, which stand for the project's first word of that kind; or a
 word from tasks.statuses; or a word that another task has already. A status that means in progress
-claims the task, like `start`. One that means done finishes it, like `done`. Any other changes only
-the status, and is refused if the task is someone else's.""",
+claims the task; in_progress itself keeps another such word that the task has already, and
+`start RESOURCE` is short for it. One that means done finishes it, like `done`. Any other changes
+only the status, and is refused if the task is someone else's.""",
     advice=claiming.LENGTHS,
     examples=(
         "gitlease set F001 in_progress --ttl 1h",
@@ -75,7 +52,7 @@ def set_verb(call: Call, /, *, word: str, status: str, **options: Any) -> None:
     request, resource = claiming.ClaimRequest(**options), call.resource(word)
     new = read_status(status, call.ledger.edges)
     if new.progress is Progress.IN_PROGRESS:
-        _start(call, resource, request, status=new.word)
+        _start(call, resource, request, new, typed=status)
         return
     _refuse_claim_options(request, new)
     if new.progress is Progress.DONE:
@@ -92,18 +69,17 @@ def set_verb(call: Call, /, *, word: str, status: str, **options: Any) -> None:
 
 
 def _start(
-    call: Call, resource: Resource, request: claiming.ClaimRequest, *, status: str | None = None
+    call: Call, resource: Resource, request: claiming.ClaimRequest, new: Status, *, typed: str
 ) -> None:
     from gitlease.engine import claim
 
-    verb, then = ("start", ()) if status is None else ("set", (status,))
-    call.retry = partial(request.waiting, call, verb, [resource], then=then)
+    call.retry = partial(request.waiting, call, "set", [resource], then=(typed,))
     claiming.expect_wait(request.wait)
     answer = claim.start(
         call.ledger,
         resource,
         request.options(),
-        status=status,
+        status=new.to_claim,
         wait=request.wait,
         on_wait=claiming.report_waiting(call, request.wait),
     )
@@ -118,7 +94,7 @@ def _refuse_claim_options(request: claiming.ClaimRequest, new: Status) -> None:
             option = f"--{name.replace('_', '-')}"
             raise UsageError(
                 f"{option} needs a status that claims, and {printable(new.word)} does not",
-                hints=("in_progress claims, and so does start",),
+                hints=("in_progress claims",),
             )
 
 
