@@ -33,6 +33,7 @@ BY_OTHERS = ("taken_over", "revoked", "retired")
 ENDS_TOLD = (*BY_OTHERS, "replaced", "released", "completed", "parked", "run_out")
 HOLDERS_TOLD = 256  # by one step
 TICKETS_KEPT = 256  # of one resource
+LINES_READ = 1_024  # resources whose waiters a claim of paths gives way to
 EPOCH_SIZE = 10**12
 
 
@@ -198,6 +199,9 @@ class Records(Protocol):
     def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
         """The tickets for a resource, in any order. Invalid if they cannot be read."""
 
+    def every_ticket(self) -> Iterable[Ticket]:
+        """The readable tickets of the first ``LINES_READ`` resources in the order of the store."""
+
 
 @runtime_checkable
 class RowRecords(Protocol):
@@ -299,6 +303,12 @@ class Ledger:
             return self.records.tickets(resource)
         except Invalid:
             return ()
+
+    def every_ticket(self) -> list[Ticket]:
+        """The tickets for all resources, as far as they can be read."""
+        changed = self.changes.tickets
+        found = [t for t in self.records.every_ticket() if t.resource.key not in changed]
+        return found + [t for _, tickets in changed.values() for t in tickets]
 
     def tickets_damage(self, resource: Resource) -> str | None:
         """Why the tickets for a resource cannot be read; None if they can."""

@@ -9,7 +9,7 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Lease, State
-from gitlease.core.ledger import MAX_STEP, TICKETS_KEPT, Note, Ticket
+from gitlease.core.ledger import MAX_STEP, Note, Ticket
 from gitlease.core.moves.operations import Operation
 from gitlease.core.outcome import Event
 from gitlease.core.policy import DEFAULT_POLICY, Policy
@@ -56,7 +56,6 @@ class Turn:
 
 
 NO_TURN = Turn()
-OUT_OF_LINE = Turn(passing=TICKETS_KEPT)  # of who asks only if it is free, and claims nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

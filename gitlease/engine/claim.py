@@ -10,9 +10,11 @@ from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid, LeaseHeld
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import LeaseKey, place
+from gitlease.core.lease import LeaseKey, State, place
+from gitlease.core.ledger import Ticket
+from gitlease.core.moves.conflicts import rivals_of
 from gitlease.core.moves.operations import Bind, Claim, Operation, Pick
-from gitlease.core.moves.tickets import WINDOW, NotYourTurn, line, may_pass
+from gitlease.core.moves.tickets import WINDOW, NotYourTurn, before, may_pass
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.answers import NO_TURN, Answer, ClaimOptions, Turn, several
 from gitlease.engine.edges import Planned
@@ -94,7 +96,7 @@ def pick(
         for p in planned
     )
     op = Pick(id=fresh_id(), actor=session.actor, claims=claims, tasks=among, parked=parked)
-    claims = tuple(replace(x, passing=_passing_known(session, x)) for x in claims)
+    claims = tuple(replace(x, passing=left_to(session, x)[1] or None) for x in claims)
     return change_with_edges(
         session, "next", lambda: ([op], planned), goal=HELD, commit=options.commit, checked=True
     )
@@ -118,8 +120,8 @@ def wait(
     from gitlease.engine.waiting.waiting import Waiter
 
     wanted, options = several(resources), ClaimOptions(scope=scope, any_name=True, commit=False)
-    asked = _Asked(session, lambda: session.edges.plan_claim(wanted, options), options)
-    condition = WaitCondition(session, asked, again=asked.again)
+    asked = ClaimPlan(session, lambda: session.edges.plan_claim(wanted, options), options)
+    condition = WaitCondition(session, asked)
     limit = LONGEST if seconds is None else seconds
     return Waiter(session, condition, wanted, scope, seconds=limit, on_wait=on_wait).get()
 
@@ -132,23 +134,24 @@ def _claim_when_free(
     wait: int | None,
     on_wait: OnWait,
 ) -> Answer:
-    asked = _Asked(session, plan, options)
+    asked = ClaimPlan(session, plan, options)
 
     def attempt(turn: Turn) -> Answer:
         said: tuple[str, ...] = ()
         while True:
             try:
                 answer = change_with_edges(
-                    session, "claim", partial(asked, turn), goal=HELD, commit=options.commit
+                    session,
+                    "claim",
+                    partial(asked.operations, turn),
+                    goal=HELD,
+                    commit=options.commit,
                 )
             except LeaseHeld as held:
                 said += held.warnings
-                if isinstance(held, NotYourTurn):
-                    passing = _may_pass(session, held.resource or "", held.waiting)
-                    if passing >= len(held.waiting) and passing > (turn.passing or 0):
-                        turn = replace(turn, passing=passing)
-                        continue
-                if not asked.again(held):
+                if (further := asked.turn_after(held, turn)) is not None:
+                    turn = further
+                elif not asked.again(held):
                     held.warnings = said
                     from gitlease.engine.landing import landed_for_others
 
@@ -187,35 +190,56 @@ def _may_pass(session: LedgerSession, resource: str, waiting: Sequence[str]) -> 
     return may_pass((now - since) / MS)
 
 
-def _passing_known(session: LedgerSession, wanted: Claim) -> int | None:
-    """How many a pick may pass over, who wait for a task that nobody holds in this clone's copy."""
+def left_to(session: LedgerSession, wanted: Claim) -> tuple[Sequence[Ticket], int]:
+    """Those for whom what nobody holds is left, by this clone's copy, and how many may be passed.
+
+    Nobody if it is held.
+    """
     head = session.store.known(session.layer)
     if head is None or head.ledger is None:
-        return None
+        return (), 0
     now = session.clock.now().wall_ms
-    waiting = line(head.ledger.tickets(wanted.resource), now)
-    if not waiting or any(x.expires_at > now for x in head.ledger.leases_of(wanted.resource)):
-        return None
-    return _may_pass(session, wanted.resource.text, [t.id for t in waiting]) or None
+    try:
+        if not (waiting := before(head.ledger, wanted, now)):
+            return (), 0
+        rivals = rivals_of(head.ledger, wanted.resource, wanted.scope, wanted.paths)
+    except Invalid:  # the claim says so
+        return (), 0
+    if any(x.state is State.ACTIVE and x.expires_at > now for x in rivals):
+        return (), 0
+    return waiting, _may_pass(session, wanted.resource.text, [t.id for t in waiting])
 
 
-class _Asked:
+class ClaimPlan:
+    """The operations of a claim by the task files as they are now, and which refusals it heeds."""
+
     def __init__(self, session: LedgerSession, plan: Plan, options: ClaimOptions) -> None:
         self._session, self._plan, self._options = session, plan, options
         self._abandoned: set[Resource] = set()
+        self.paths: dict[Resource, tuple[str, ...]] = {}
+        """Those of each resource, as they were planned last."""
 
-    def __call__(self, turn: Turn) -> tuple[Sequence[Operation], Sequence[Planned]]:
+    def operations(self, turn: Turn) -> tuple[Sequence[Operation], Sequence[Planned]]:
         gone, options = self._abandoned, self._options
         planned = [p.alone if p.resource in gone else p for p in self._plan()]
         claims = [
             _claim_of(self._session, p, options, turn, abandoned=p.resource in gone)
             for p in planned
         ]
+        self.paths = {x.resource: x.paths for x in claims}
         if not options.bind:
             return claims, planned
         resources, actor = tuple(p.resource for p in planned), self._session.actor
         bind = Bind(id=fresh_id(), actor=actor, resources=resources, scope=options.scope)
         return [bind, *claims], planned
+
+    def turn_after(self, held: LeaseHeld, turn: Turn) -> Turn | None:
+        """The turn with which to try once more, as those who wait had their time; else None."""
+        if not isinstance(held, NotYourTurn):
+            return None
+        passing = _may_pass(self._session, held.resource or "", held.waiting)
+        enough = passing >= len(held.waiting) and passing > (turn.passing or 0)
+        return replace(turn, passing=passing) if enough else None
 
     def again(self, held: LeaseHeld) -> bool:
         """Whether to claim once more, now that a task turned out to be abandoned."""

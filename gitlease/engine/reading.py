@@ -10,7 +10,7 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.conflicts import only_edge, rivals_of
-from gitlease.core.moves.tickets import line
+from gitlease.core.moves.tickets import line_for
 from gitlease.core.outcome import Event
 from gitlease.core.relation import Relation, relation
 from gitlease.core.resources.pattern import fold
@@ -81,7 +81,7 @@ def _of_resource(
     return Reading(
         leases=session.views_in(head, leases),
         notes=ledger.notes(resource),
-        waiting=line(ledger.tickets(resource), session.clock.now().wall_ms),
+        waiting=line_for(ledger, resource, (), session.clock.now().wall_ms),
         warnings=unreadable_line(ledger, resource),
     )
 

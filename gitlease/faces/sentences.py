@@ -214,6 +214,13 @@ def named(view: LeaseView) -> str:
     return view.resource if view.scope == WHOLE else f"{view.resource} (scope {view.scope})"
 
 
+def unleased(name: str, waiting: Sequence[Ticket]) -> str:
+    """Say that nobody holds a resource: it is free, or left to the first who waits for it."""
+    if not waiting:
+        return f"{name} is free"
+    return f"{name} has no lease: left to {waiting[0].holder}, who waits for it"
+
+
 def in_line(place: int, ticket: Ticket, now: datetime) -> str:
     """Return a waiter: ``waiting 1: jo@example.com (session build-7) for 3m, at most 12m more``."""
     words = [] if ticket.scope == WHOLE else [f"scope {ticket.scope}"]

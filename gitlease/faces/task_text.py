@@ -87,6 +87,8 @@ def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
         return f"status {printable(task.status.strip())} is not in tasks.statuses"
     if entry.why_not is WhyNot.ELSEWHERE:
         return f"not in this checkout, but in {place_of(task.ref)}"
+    if entry.why_not is WhyNot.WAITED_FOR:
+        return f"left to {entry.who}, who waits for it"
     if entry.why_not is WhyNot.ASSIGNED or view is None:
         return f"assigned to {entry.who}"
     if entry.why_not is WhyNot.YOURS:

@@ -66,6 +66,9 @@ class RestoredRecords:
     def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
         return self._read(lambda records: records.tickets(resource))
 
+    def every_ticket(self) -> list[Ticket]:
+        return self._read(lambda records: list(records.every_ticket()))
+
     def _read(self, ask: Callable[[Records], T]) -> T:
         tries = 0
         while True:

@@ -6,12 +6,13 @@ ever checked out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from gitlease.core.errors import Invalid
 from gitlease.core.lease import Lease, State
-from gitlease.core.ledger import Damage, Ledger, Note, Notice, Ticket
+from gitlease.core.ledger import LINES_READ, Damage, Ledger, Note, Notice, Ticket
 from gitlease.core.resources.resource import Resource
 from gitlease.git.files import Unreadable
 from gitlease.git.objects import (
@@ -202,6 +203,22 @@ class GitRecords:
 
     def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
         return self._listed(TICKETS, resource)
+
+    def every_ticket(self) -> Iterator[Ticket]:
+        fans = self._names("waiting")
+        files = (f"waiting/{fan}/{name}" for fan in fans for name in self._names(f"waiting/{fan}"))
+        for file in islice(files, LINES_READ):
+            try:
+                data = self.read(file, MAX_MESSAGES)
+                yield from () if data is None else TICKETS.read(data, file=file)
+            except BadRecord:  # a courtesy, as notices are
+                continue
+
+    def _names(self, folder: str) -> Iterable[str]:
+        try:
+            return self.entries(folder)
+        except Invalid:
+            return ()
 
     def _listed(self, listing: Listing, owner: object) -> tuple[Any, ...]:
         file = listing.place(owner)

@@ -62,7 +62,7 @@ def in_line(*who: Actor, **more: Any) -> Ledger:
 
 
 def ahead(ledger: Ledger, who: Actor, ticket: str | None, scope: str = "*", at: float = 60) -> int:
-    return place(ledger, [F001], scope, who, ticket, NOON + round(at * MS)).ahead
+    return place(ledger, {F001: ()}, scope, who, ticket, NOON + round(at * MS)).ahead
 
 
 def test_who_knows_an_id_puts_nobody_else_out_of_the_line() -> None:
@@ -188,17 +188,17 @@ def test_a_ticket_that_nobody_can_believe_is_passed_over() -> None:
 
 def test_a_place_counts_those_before_and_behind() -> None:
     ledger = in_line(JO, KIM, LEE)
-    found = place(ledger, [F001], "*", KIM, "t1", NOON)
+    found = place(ledger, {F001: ()}, "*", KIM, "t1", NOON)
     assert (found.ahead, found.behind, found.kept) == (1, 1, True)
-    newcomer = place(ledger, [F001], "*", MAX, None, NOON)
+    newcomer = place(ledger, {F001: ()}, "*", MAX, None, NOON)
     assert (newcomer.ahead, newcomer.behind, newcomer.kept) == (3, 0, False)
 
 
 def test_of_several_resources_the_place_that_is_furthest_behind_counts() -> None:
     ledger = in_line(JO, KIM)
     ledger, _ = step(ledger, take(LEE, "both", F001, F002), when=moment(9))
-    assert place(ledger, [F002], "*", LEE, "both", NOON).ahead == 0
-    assert place(ledger, [F001, F002], "*", LEE, "both", NOON).ahead == 2
+    assert place(ledger, {F002: ()}, "*", LEE, "both", NOON).ahead == 0
+    assert place(ledger, {F001: (), F002: ()}, "*", LEE, "both", NOON).ahead == 2
 
 
 def test_only_those_who_want_the_same_part_stand_before() -> None:
@@ -310,6 +310,62 @@ def test_a_batch_over_several_resources_stands_in_each_line() -> None:
     assert tickets(ledger) == tickets(ledger, F002) == []
 
 
+# --- who waits for some of the same files ---------------------------------------------------------
+
+SRC, FILE, DOCS = map(parse_resource, ("src/", "src/x", "docs/"))
+
+
+@pytest.mark.parametrize("asked", ["src/", "src/x", "*/x"])
+def test_who_waits_for_some_of_the_same_files_goes_first(asked: str) -> None:
+    ledger, _ = step(empty(), take(KIM, "t", FILE), when=moment())
+    with pytest.raises(NotYourTurn) as refused:
+        apply(ledger, [claim(JO, asked)], moment(9))
+    assert refused.value.waiting == ("t",)
+    passed, _ = step(ledger, claim(JO, asked, passing=1), when=moment(30))
+    assert tickets(passed, FILE) == [], "who was passed over is out of the line"
+
+
+def test_paths_of_a_task_give_way_to_who_waits_for_them() -> None:
+    ledger, _ = step(empty(), take(KIM, "t", FILE), when=moment())
+    with pytest.raises(NotYourTurn, match=f"F001 is free, but {KIM.holder} has waited .* src/x"):
+        apply(ledger, [claim(JO, paths=("src/**",))], moment(9))
+    assert apply(ledger, [claim(JO, paths=("docs/**",))], moment(9)).changed
+    assert apply(ledger, [claim(JO)], moment(9)).changed
+
+
+def test_a_waiter_is_counted_once_however_many_lines_it_stands_in() -> None:
+    ledger, _ = step(empty(), take(KIM, "k", SRC, FILE, DOCS), when=moment())
+    ledger, _ = step(ledger, take(LEE, "l", FILE), when=moment(1))
+    with pytest.raises(NotYourTurn) as refused:
+        apply(ledger, [claim(JO, "src/")], moment(9))
+    assert refused.value.waiting == ("k", "l")
+    assert refused.value.message.endswith(
+        "but 2 others have waited longer for it or some of its files"
+    )
+    at = place(ledger, {FILE: ()}, "*", LEE, "l", NOON)
+    assert (at.ahead, at.behind, at.kept) == (1, 0, True)
+
+
+def test_a_grant_gives_up_every_place_that_it_serves() -> None:
+    ledger, _ = step(empty(), take(JO, "t", F001, SRC, DOCS), when=moment())
+    after, _ = step(ledger, claim(JO, paths=("src/**",), ticket="t", passing=0), when=moment(9))
+    assert [tickets(after, what) for what in (F001, SRC, DOCS)] == [[], [], ["t"]]
+
+
+def test_who_waits_for_another_part_of_a_task_is_in_nobodys_way_by_its_paths() -> None:
+    ledger, _ = step(empty(), take(KIM, "t", F001, SRC, scope="lexer"), when=moment())
+    own, other = (claim(JO, x, scope="parser", paths=("src/**",)) for x in ("F001", "F002"))
+    assert apply(ledger, [own], moment(9)).changed
+    with pytest.raises(NotYourTurn):
+        apply(ledger, [other], moment(9))
+
+
+def test_scopes_of_a_path_divide_no_line() -> None:
+    ledger, _ = step(empty(), take(KIM, "t", SRC, scope="lexer"), when=moment())
+    with pytest.raises(NotYourTurn):
+        apply(ledger, [claim(JO, "src/", scope="parser")], moment(9))
+
+
 # --- a line that cannot be read ------------------------------------------------------------------
 
 
@@ -336,6 +392,9 @@ class Unreadable:
 
     def tickets(self, resource: Resource) -> Any:
         raise self._error
+
+    def every_ticket(self) -> tuple[()]:
+        return ()
 
 
 def test_a_damaged_line_keeps_nobody_from_claiming() -> None:

@@ -107,6 +107,9 @@ class StoredRecords:
     def tickets(self, resource: Resource) -> Any:
         return self._ledger.tickets(resource)
 
+    def every_ticket(self) -> Any:
+        return self._ledger.every_ticket()
+
 
 def lease(
     *,

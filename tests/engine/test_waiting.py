@@ -20,6 +20,7 @@ from gitlease.core import (
     Actor,
     Denied,
     LeaseHeld,
+    Ledger,
     PolicyRefused,
     Rollback,
     TakeTicket,
@@ -76,8 +77,10 @@ class Scene(World):
 
     def line(self) -> list[str]:
         """Who waits, by what stands on the remote."""
-        ledger = self.remote.ledger(self.remote.refs["global"])
-        return [t.holder for t in line(ledger.tickets(F001), self.clock.wall_ms)]
+        return [t.holder for t in line(self.ledger().tickets(F001), self.clock.wall_ms)]
+
+    def ledger(self) -> Ledger:
+        return self.remote.ledger(self.remote.refs["global"])
 
     def fails(self) -> None:
         """The remote is away until it heals."""
@@ -259,6 +262,35 @@ def test_a_dead_waiter_delays_others_once_and_for_seconds(scene: Scene) -> None:
     scene.clock.advance(1)
     assert scene.of(LEE).claim([F001]).status == "claimed"
     assert scene.line() == []
+
+
+def test_a_wait_alone_lets_those_in_line_go_first(scene: Scene) -> None:
+    """What is left to a waiter is not free."""
+    take = TakeTicket(
+        id="dead", actor=LEE, resources=(F001,), ticket="t", until=scene.clock.wall_ms + 10**6
+    )
+    scene.of(LEE).session.step("wait", [take])
+    scene.after(5, lambda: scene.of(KIM).release([F001]))
+    assert scene.of(JO).wait([F001], seconds=300).status == "free"
+    assert scene.past() > 5 + WINDOW - 0.1
+
+
+def test_a_waiter_for_a_task_stands_in_line_for_its_paths(scene: Scene) -> None:
+    src, part = map(parse_resource, ("src/", "src/part"))
+    options = ClaimOptions(paths=("src/",))
+    took: list[str] = []
+
+    def poll() -> None:
+        with pytest.raises(LeaseHeld):
+            scene.of(LEE).claim([part])
+        took.extend(t.holder for t in line(scene.ledger().tickets(src), scene.clock.wall_ms))
+
+    scene.after(20, poll)
+    scene.after(20.5, lambda: scene.of(KIM).release([F001]))
+    scene.after(20.6, poll)
+    assert scene.of(JO).claim([F001], options, wait=300).status == "claimed"
+    assert took == [JO.holder] * 2
+    assert not scene.ledger().every_ticket()
 
 
 # --- trouble ----------------------------------------------------------------------------------

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from ledger_checker.commit import NamedOperation
 from ledger_checker.endings import taken_from
 from ledger_checker.form import (
     BadForm,
     LeaseRecord,
     fields_of,
+    fold,
+    own_pattern,
     person,
     person_file,
     record_name,
     resource_key,
 )
-from ledger_checker.state import JudgedStep, about
+from ledger_checker.paths import any_overlap
+from ledger_checker.state import JudgedStep, about, scopes_meet
 from ledger_checker.tree_reader import FileChange
 
 KEPT = {"notes": 20, "notices": 50}  # beyond so many the oldest are dropped
@@ -57,6 +63,8 @@ def check_listings(
     known: dict[str, ListingFile],
 ) -> None:
     """Check the changed files beside the leases against the operations; update ``known``."""
+    if step.declared is not None:
+        _check_turns(step, known)
     notices: set[str] = set()
     for path, change in changes.items():
         old = known.pop(path, None)
@@ -157,7 +165,7 @@ def _tickets(
             taken.add(ticket)
         elif op.kind == "LeaveTicket" and about_it:
             left.add(ticket)
-        elif op.kind == "Claim" and op.resource == key:
+        elif op.kind == "Claim" and (op.resource == key or _covers(op, owner)):
             passing = op.fields.get("passing")
             if not op.fields.get("ticket") and passing is None:
                 continue
@@ -180,9 +188,53 @@ def _tickets(
         step.breaks("tickets", f"a ticket for {owner} is gone without a reason")
 
 
-def _ran_out(step: JudgedStep, item: Item) -> bool:
-    from datetime import datetime
+def _covers(op: NamedOperation, owner: str) -> bool:
+    """Whether a claim is of paths that have a file in common with what is waited for."""
+    own, theirs = own_pattern(str(op.fields["resource"])), own_pattern(owner)
+    paths = [*([] if own is None else [own]), *(op.fields.get("paths") or ())]
+    return theirs is not None and any_overlap(paths, [theirs])
 
+
+def _check_turns(step: JudgedStep, known: Mapping[str, ListingFile]) -> None:
+    """Nobody is granted what more have waited for, for longer, than the claim may pass over."""
+    kinds = Counter(op.kind for op in step.operations)
+    if step.hidden or kinds["Claim"] != 1 or kinds["TakeTicket"] or kinds["LeaveTicket"]:
+        return  # the lines may have changed within the step
+    (op,) = (op for op in step.operations if op.kind == "Claim")
+    for old, new in step.changed.values():
+        if new is None or new.operation != op.id:
+            continue
+        if old is not None and person(old.holder) == person(op.holder):
+            continue  # one's own goes on, whoever waits
+        waiting = sorted(_waiting_for(step, op, new, known))
+        first = next(
+            (n for n, (_, id) in enumerate(waiting) if id == op.fields.get("ticket")), None
+        )
+        others = {id for _, id in waiting[:first] if id != op.fields.get("ticket")}
+        if len(others) > (op.fields.get("passing") or 0):
+            step.breaks("turn", f"{about(new)} is granted while {len(others)} wait for longer")
+
+
+def _waiting_for(
+    step: JudgedStep, op: NamedOperation, new: LeaseRecord, known: Mapping[str, ListingFile]
+) -> Iterator[tuple[float, str]]:
+    """Since when, and by which ticket, somebody waits for what a claim was granted."""
+    lines = [x for x in known.values() if x.kind == "waiting"]
+    named = {id for x in lines if resource_key(x.owner) == new.key[0] for id in x.items}
+    for line in lines:
+        is_named = resource_key(line.owner) == new.key[0]
+        if not is_named and not _covers(op, line.owner):
+            continue
+        divides = is_named and own_pattern(line.owner) is None  # scopes are parts of a task
+        for id, item in line.items.items():
+            ours = op.is_by(str(item.get("holder"))) and id != op.fields.get("ticket")
+            ours = ours and item.get("session") in (None, op.session)
+            meets = not divides or scopes_meet(fold(str(item.get("scope"))), new.key[1])
+            if meets and not ours and not _ran_out(step, item) and (is_named or id not in named):
+                yield datetime.fromisoformat(str(item.get("since"))).timestamp(), id
+
+
+def _ran_out(step: JudgedStep, item: Item) -> bool:
     until = datetime.fromisoformat(str(item.get("until"))).timestamp() * 1_000
     return not step.at < until <= step.at + 86_460_000
 

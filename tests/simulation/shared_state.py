@@ -83,6 +83,9 @@ class Version:
     def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
         return ()
 
+    def every_ticket(self) -> tuple[Ticket, ...]:
+        return ()
+
 
 def command_of(identity: str) -> tuple[int, int]:
     """The client, and the number of its command, that made an id."""

@@ -123,7 +123,8 @@ class Plain:
 
     def __init__(self, inner: GitRecords) -> None:
         self.of, self.with_paths, self.every = inner.of, inner.with_paths, inner.every
-        self.notes, self.notices, self.tickets = inner.notes, inner.notices, inner.tickets
+        self.notes, self.notices = inner.notes, inner.notices
+        self.tickets, self.every_ticket = inner.tickets, inner.every_ticket
 
 
 def of_pattern(text: str) -> Resource | None:

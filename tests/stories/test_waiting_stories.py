@@ -150,6 +150,26 @@ def test_who_polls_is_told_that_others_wait(path_remote: Remote, clones: Clones)
         assert waiter.wait(PATIENCE) == 0
 
 
+def test_a_folder_is_left_to_who_waits_for_a_file_in_it(
+    path_remote: Remote, clones: Clones
+) -> None:
+    ada, bob = clones(2, path_remote)
+    run(ada, path_remote, "claim", "src/x")
+    with started(bob, path_remote, "claim", "src/x", "--wait", "60s") as waiter:
+        until(lambda: "waiting 1" in run(ada, path_remote, "show", "src/"), "bob waits in line")
+        os.kill(waiter.pid, signal.SIGSTOP)
+        run(ada, path_remote, "release", "src/x")
+        error = json.loads(run(ada, path_remote, "claim", "src/", "--json", code=1))["error"]
+        assert (error["code"], error["resource"]) == ("held", "src/")
+        assert "waited longer for src/x" in error["message"]
+        assert error["next"] == ["gitlease claim src/ --wait 15m"]
+        shown = run(ada, path_remote, "show", "src/")
+        assert "src/ has no lease: left to" in shown
+        run(ada, path_remote, "wait", "src/", "--timeout", "0", code=1)
+        os.kill(waiter.pid, signal.SIGCONT)
+        assert waiter.wait(PATIENCE) == 0
+
+
 def test_who_waits_stands_in_the_ledger_for_a_person_to_read(
     path_remote: Remote, clones: Clones
 ) -> None:

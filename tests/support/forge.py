@@ -301,5 +301,8 @@ class _Blind:
     def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
         return self._inner.tickets(resource)
 
+    def every_ticket(self) -> list[Ticket]:
+        return list(self._inner.every_ticket())
+
 
 __all__ = ["JO", "KIM", "MINUTE", "REF", "Draft", "Entry", "Forge", "clean_env", "objects_of"]

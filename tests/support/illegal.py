@@ -119,7 +119,7 @@ def make_scene(server: Path, folder: Path) -> None:
         TakeTicket(
             id=fresh(),
             actor=JO,
-            resources=(parse_resource("F002"),),
+            resources=(parse_resource("F002"), parse_resource("guide/part")),
             ticket="jo-waits",
             until=forge.later(8 * HOUR).wall_ms,
         )
@@ -200,7 +200,8 @@ def two_leases_in_conflict(f: Forge) -> Draft:
 
 @illegal("held")
 def two_leases_in_conflict_by_further_paths(f: Forge) -> Draft:
-    return f.honest(claim(KIM, "F101", paths=("docs/", "**/login.py")), unseen=["src/"])
+    wanted = claim(KIM, "F101", paths=("docs/", "**/login.py"), passing=1)
+    return f.honest(wanted, unseen=["src/"])
 
 
 @illegal("operations")
@@ -824,6 +825,12 @@ def ticket_of_another_taken_for_ones_own(f: Forge) -> Draft:
     (mine,) = (t for t in line if t.id == op.ticket)
     stolen = draft.changes(tickets={"f002": (resource, (replace(mine, id="jo-waits"),))})
     return stolen.naming(replace(op, ticket="jo-waits"))
+
+
+@illegal("held")
+def claim_that_passes_over_who_waits_for_a_part_of_it(f: Forge) -> Draft:
+    op = claim(KIM, "guide/", passing=1)
+    return f.honest(op).naming(replace(op, passing=None)).changes(tickets={})
 
 
 @illegal("usage")

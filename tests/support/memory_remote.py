@@ -138,6 +138,9 @@ class MemoryRecords:
     def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
         return self._step.tickets.get(resource.key, ())
 
+    def every_ticket(self) -> Iterator[Ticket]:
+        return (t for tickets in self._step.tickets.values() for t in tickets)
+
 
 def _kept(
     before: Mapping[str, tuple[T, ...]], changes: Mapping[str, tuple[object, tuple[T, ...]]]

@@ -157,6 +157,7 @@ RULES = {
     "takeover_that_keeps_it_to_itself": "notices",
     "ticket_of_another_gone": "tickets",
     "ticket_of_another_taken_for_ones_own": "tickets",
+    "claim_that_passes_over_who_waits_for_a_part_of_it": "turn",
     "tickets_beyond_measure": "operations",
     "commit_of_another_time_than_its_change": "commit",
     "record_of_another_time_than_its_message": "record",

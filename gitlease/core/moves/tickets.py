@@ -1,14 +1,15 @@
 """The line of those who wait for a resource: a courtesy to waiters, never a right.
 
-A claim lets earlier tickets go first, in the order of ``(since, id)``. It passes as many over as it
-says (``Claim.passing``), because they did not come forward within a ``WINDOW`` each. Passed tickets
+A claim lets earlier tickets go first, in the order of ``(since, id)``: those for its resource, and
+those for paths that have a file in common with its own. It passes as many waiters over as it says
+(``Claim.passing``), because they did not come forward within a ``WINDOW`` each. Passed tickets
 leave the line, so that a dead waiter delays the others only once; one that still waits takes its
 old place again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gitlease.core.errors import LeaseHeld, PolicyRefused, UsageError
 from gitlease.core.expiry import Moment
@@ -17,6 +18,7 @@ from gitlease.core.lease import Actor, same_person
 from gitlease.core.ledger import MAX_STEP, TICKETS_KEPT, Ledger, Ticket
 from gitlease.core.moves.operations import Claim, LeaveTicket, TakeTicket
 from gitlease.core.outcome import Event, Outcome
+from gitlease.core.resources import pattern
 from gitlease.core.resources.resource import Resource, scopes_overlap
 
 LONGEST_TICKET = 24 * 3_600_000  # milliseconds for which a place is kept without asking again
@@ -60,21 +62,50 @@ def line(tickets: Iterable[Ticket], now_ms: int) -> tuple[Ticket, ...]:
     return tuple(sorted(live, key=_order))
 
 
+def line_for(
+    ledger: Ledger, resource: Resource, paths: tuple[str, ...], now_ms: int
+) -> tuple[Ticket, ...]:
+    """The tickets that count now for a claim of a resource with these paths, in their order.
+
+    Of a waiter in line for the resource itself no other ticket counts: its task's paths, say.
+    """
+    near = _near(ledger, resource, paths, now_ms)
+    named = {t.id for t in near if t.resource == resource}
+    return tuple(t for t in near if t.resource == resource or t.id not in named)
+
+
+def _near(
+    ledger: Ledger, resource: Resource, paths: tuple[str, ...], now_ms: int
+) -> tuple[Ticket, ...]:
+    found, own = list(ledger.tickets(resource)), resource.pattern
+    if covered := paths if own is None else (own, *paths):
+        found += (
+            t
+            for t in ledger.every_ticket()
+            if t.resource != resource
+            and (theirs := t.resource.pattern) is not None
+            and pattern.any_overlap([theirs], covered)
+        )
+    return line(found, now_ms)
+
+
 def place(
     ledger: Ledger,
-    resources: Iterable[Resource],
+    wanted: Mapping[Resource, tuple[str, ...]],
     scope: str,
     actor: Actor,
     ticket: str | None,
     now_ms: int,
 ) -> Place:
-    """Where a ticket stands; of several resources the place that is furthest behind counts."""
+    """Where a ticket stands; of several resources, each with its paths, the worst place counts."""
     ahead, behind, kept = 0, 0, True
-    for resource in resources:
-        waiting = line(ledger.tickets(resource), now_ms)
+    for resource, paths in wanted.items():
+        waiting = line_for(ledger, resource, paths, now_ms)
         mine = next((t for t in waiting if t.id == ticket), None)
-        first = _ahead(waiting, scope, actor, ticket)
-        rivals = [t for t in waiting if t is not mine and _wants_the_same(t, scope, actor)]
+        first = _ahead(waiting, resource, scope, actor, ticket)
+        rivals = {
+            t.id for t in waiting if t.id != ticket and _wants_the_same(t, resource, scope, actor)
+        }
         ahead = max(ahead, len(first))
         behind = max(behind, len(rivals) - len(first))
         kept = kept and mine is not None
@@ -128,15 +159,22 @@ def leave(ledger: Ledger, op: LeaveTicket, moment: Moment) -> tuple[Ledger, Outc
     )
 
 
+def before(ledger: Ledger, op: Claim, now_ms: int) -> list[Ticket]:
+    """Those who wait for longer than a claim, by the earliest ticket of each."""
+    waiting = line_for(ledger, op.resource, op.paths, now_ms)
+    return _ahead(waiting, op.resource, op.scope, op.actor, op.ticket)
+
+
 def give_way(ledger: Ledger, op: Claim, moment: Moment) -> None:
     """Raise NotYourTurn where more have waited for longer than the claim may pass over."""
-    waiting = line(ledger.tickets(op.resource), moment.now.wall_ms)
-    first = _ahead(waiting, op.scope, op.actor, op.ticket)
+    first = before(ledger, op, moment.now.wall_ms)
     if len(first) <= (op.passing or 0):
         return
     who = f"{first[0].holder} has" if len(first) == 1 else f"{len(first)} others have"
+    what = {"it" if t.resource == op.resource else t.resource.text for t in first}
     raise NotYourTurn(
-        f"{op.resource} is free, but {who} waited longer for it",
+        f"{op.resource} is free, but {who} waited longer for "
+        f"{what.pop() if len(what) == 1 else 'it or some of its files'}",
         resource=op.resource.text,
         scope=op.scope,
         waiting=tuple(t.id for t in first),
@@ -144,40 +182,47 @@ def give_way(ledger: Ledger, op: Claim, moment: Moment) -> None:
 
 
 def served(ledger: Ledger, op: Claim, moment: Moment) -> Ledger:
-    """The line without the caller's ticket, once the claim is granted.
+    """The lines without the caller's ticket, once the claim is granted.
 
     Those whom it passed over go as well, and what has run out. For whoever passes nobody over and
-    has no ticket the line stays as it is, and so does the record of it.
+    has no ticket the lines stay as they are, and so do the records of them.
     """
     if op.ticket is None and op.passing is None:
         return ledger
-    before = ledger.tickets(op.resource)
-    waiting = line(before, moment.now.wall_ms)
-    passed = () if op.passing is None else _ahead(waiting, op.scope, op.actor, op.ticket)
-    gone = {t.id for t in passed} | {
-        t.id for t in before if t.id == op.ticket and _is_by(t, op.actor)
-    }
-    if not gone:
-        return ledger
-    return ledger.with_tickets(op.resource, tuple(t for t in waiting if t.id not in gone))
+    now, state = moment.now.wall_ms, ledger
+    passed = set[str]() if op.passing is None else {t.id for t in before(ledger, op, now)}
+    lines = (t.resource for t in _near(ledger, op.resource, op.paths, now))
+    for resource in dict.fromkeys((op.resource, *lines)):
+        tickets = ledger.tickets(resource)
+        gone = {
+            t.id for t in tickets if t.id in passed or (t.id == op.ticket and _is_by(t, op.actor))
+        }
+        if gone:
+            kept = (t for t in line(tickets, now) if t.id not in gone)
+            state = state.with_tickets(resource, tuple(kept))
+    return state
 
 
 def _ahead(
-    waiting: tuple[Ticket, ...], scope: str, actor: Actor, ticket: str | None
+    waiting: tuple[Ticket, ...], resource: Resource, scope: str, actor: Actor, ticket: str | None
 ) -> list[Ticket]:
     mine = next((t for t in waiting if t.id == ticket), None)
-    return [
-        t
-        for t in waiting
-        if t is not mine
-        and _wants_the_same(t, scope, actor)
-        and (mine is None or _order(t) < _order(mine))
-    ]
+    first = {
+        t.id: t
+        for t in reversed(waiting)
+        if (mine is None or (t.id != mine.id and _order(t) < _order(mine)))
+        and _wants_the_same(t, resource, scope, actor)
+    }
+    return sorted(first.values(), key=_order)
 
 
-def _wants_the_same(ticket: Ticket, scope: str, actor: Actor) -> bool:
-    ours = _is_by(ticket, actor) and ticket.session in (None, actor.session)
-    return not ours and scopes_overlap(ticket.scope, scope)
+def _wants_the_same(ticket: Ticket, resource: Resource, scope: str, actor: Actor) -> bool:
+    if _is_by(ticket, actor) and ticket.session in (None, actor.session):
+        return False
+    # Scopes divide a task's work, not paths.
+    return resource.pattern is not None or (
+        ticket.resource != resource or scopes_overlap(ticket.scope, scope)
+    )
 
 
 def _is_by(ticket: Ticket, actor: Actor) -> bool:

@@ -202,3 +202,6 @@ class _Nothing:
 
     def tickets(self, resource: object) -> tuple[()]:
         return ()
+
+    def every_ticket(self) -> tuple[()]:
+        return ()

@@ -45,6 +45,7 @@ class WhyNot(Enum):
     HELD = "held"
     YOURS = "yours"
     ELSEWHERE = "elsewhere"
+    WAITED_FOR = "waited_for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,8 @@ class Carry:
 class Surroundings:
     """An actor, and the records of a ledger at one moment.
 
-    ``was_taken`` tells by the audit trail whether others took a task (folded name) from the actor.
+    ``was_taken`` tells by the audit trail whether others took a task (folded name) from the actor,
+    and ``left_to`` for whom a free task is left, who has waited for it in line.
     """
 
     actor: Actor
@@ -110,6 +112,7 @@ class Surroundings:
     policy: Policy
     moment: Moment
     was_taken: Callable[[str], bool] = lambda _key: False
+    left_to: Callable[[Task], str | None] = lambda _task: None
 
     def relation(self, lease: Lease) -> Relation:
         return relation(lease, self.actor, self.policy, self.moment)
@@ -164,6 +167,7 @@ _WHY = {
     WhyNot.HELD: "held",
     WhyNot.YOURS: "yours already",
     WhyNot.ELSEWHERE: "not in this checkout",
+    WhyNot.WAITED_FOR: "left to others who wait for them",
 }
 
 
@@ -264,6 +268,8 @@ def _why_not(
         overlaps = any(pattern.overlap(a, b) for a in own_paths for b in theirs)
         if overlaps and lease.resource != task.resource:
             return WhyNot.HELD, lease.holder, lease
+    if (waiter := around.left_to(task)) is not None:
+        return WhyNot.WAITED_FOR, waiter, None
     own = next((x for x, how in stands if how is Relation.MINE_LAPSED), None)
     return None, None, own or next(iter(gone), None)
 

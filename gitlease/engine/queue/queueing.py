@@ -13,6 +13,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.ledger import Note
+from gitlease.core.moves.operations import Claim
 from gitlease.core.moves.picking import ParkedMeanwhile
 from gitlease.core.outcome import Event
 from gitlease.core.policy import DEFAULT_POLICY, Issues
@@ -21,7 +22,7 @@ from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, ClaimOptions, FoundTask, QueueReading, Taken
 from gitlease.engine.assignment import with_records
-from gitlease.engine.claim import pick
+from gitlease.engine.claim import left_to, pick
 from gitlease.engine.edges import Planned, find_task, without_numbers
 from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.ports import TaskList
@@ -288,6 +289,7 @@ class TaskQueue:
             policy=look.policy if look else DEFAULT_POLICY,
             moment=look.moment if look else Moment(now=self._session.clock.now()),
             was_taken=lambda key: any(taken == key for taken, _ in losses()),
+            left_to=waiters(self._session, look),
         )
 
     def _with_records(self, tasks: Sequence[Task], look: Look | None) -> list[Task]:
@@ -353,6 +355,26 @@ class TaskQueue:
             for (key, _), event in self._losses().items()
             if event.at >= since and key not in back
         )
+
+
+def waiters(session: LedgerSession, look: Look | None) -> Callable[[Task], str | None]:
+    """Tell of each task of which waiter's it is for now, if nobody holds it."""
+    ledger = look.head.ledger if look else None
+    if ledger is None or not ledger.every_ticket():
+        return lambda _task: None
+
+    def of(task: Task) -> str | None:
+        wanted = Claim(
+            id="",
+            actor=session.actor,
+            resource=task.resource,
+            lease_id="",
+            paths=task.paths,
+        )
+        waiting, passing = left_to(session, wanted)
+        return waiting[passing].holder if len(waiting) > passing else None
+
+    return of
 
 
 def _chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:

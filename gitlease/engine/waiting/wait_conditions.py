@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gitlease.core.errors import GitleaseError, HeadGone, LeaseHeld
-from gitlease.core.moves.operations import Operation
-from gitlease.engine.answers import OUT_OF_LINE, Answer, Turn
-from gitlease.engine.edges import Planned
+from gitlease.core.resources.resource import Resource
+from gitlease.engine.answers import Answer, Turn
+from gitlease.engine.claim import ClaimPlan
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.notices import told_by
 from gitlease.engine.ports import Snapshot
@@ -15,23 +15,24 @@ from gitlease.engine.waiting.head_watcher import HeadWatcher
 
 
 class WaitCondition:
-    """That the claim which ``plan`` makes is granted; without ``claim``, that it would be.
+    """That a planned claim is granted; without ``claim``, that it would be.
 
-    ``plan`` reads the task files as they are now; ``again`` tells whether to plan once more after a
-    refusal. ``in_line``: the wait has a place in line, behind those who came earlier.
+    ``in_line``: the wait has a place in line, behind those who came earlier.
     """
 
     def __init__(
         self,
         session: LedgerSession,
-        plan: Callable[[Turn], tuple[Sequence[Operation], Sequence[Planned]]],
+        plan: ClaimPlan,
         claim: Callable[[Turn], Answer] | None = None,
-        again: Callable[[LeaseHeld], bool] = lambda _held: False,
     ) -> None:
-        self._again = again
         self._transaction, self._plan, self._claim = session.transaction, plan, claim
         self._store, self._watcher = session.store, HeadWatcher(session)
         self.in_line = claim is not None
+
+    def paths(self, resource: Resource) -> tuple[str, ...]:
+        """The paths that the claim of a resource covers, as it was planned last."""
+        return self._plan.paths.get(resource, ())
 
     def refusal(self, head: Snapshot, turn: Turn) -> LeaseHeld | None:
         """The refusal of a claim in this state; None if an attempt is worth it."""
@@ -54,27 +55,29 @@ class WaitCondition:
         head = known if looked and known is not None else self._watcher.look()
         said = told_by(self._store, head)
         try:
-            said = self._free(head).warnings + said
+            said = self._free(head, turn).warnings + said
         except GitleaseError as refusal:
             refusal.warnings += said
             raise
         return Answer(status="free", changed=False, warnings=said)
 
-    def _free(self, head: Snapshot) -> Snapshot:
+    def _free(self, head: Snapshot, turn: Turn) -> Snapshot:
         try:
-            return self._granted(head)
+            return self._granted(head, turn)
         except HeadGone:
-            return self._granted(self._watcher.fetch())
+            return self._granted(self._watcher.fetch(), turn)
 
-    def _granted(self, head: Snapshot) -> Snapshot:
+    def _granted(self, head: Snapshot, turn: Turn) -> Snapshot:
         while True:
             try:
-                self._decide(head, OUT_OF_LINE)
+                self._decide(head, turn)
             except LeaseHeld as held:
-                if not self._again(held):
+                if (further := self._plan.turn_after(held, turn)) is not None:
+                    turn = further
+                elif not self._plan.again(held):
                     raise
             else:
                 return head
 
     def _decide(self, head: Snapshot, turn: Turn) -> None:
-        self._transaction.decided(head, self._plan(turn)[0])
+        self._transaction.decided(head, self._plan.operations(turn)[0])

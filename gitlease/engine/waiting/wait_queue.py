@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gitlease.core.errors import GitleaseError, HeadGone, UnknownOutcome
 from gitlease.core.instant import MS
+from gitlease.core.ledger import MAX_STEP
 from gitlease.core.moves.operations import LeaveTicket, Operation, TakeTicket
 from gitlease.core.moves.tickets import LONGEST_TICKET, Place, place
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources.resource import PATH_PREFIX, Resource, parse_resource
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.transaction import Step, Transaction, fresh_id
@@ -27,8 +28,12 @@ class WaitQueue:
         session: LedgerSession,
         resources: Sequence[Resource],
         scope: str,
+        paths: Callable[[Resource], tuple[str, ...]] = lambda _resource: (),
     ) -> None:
+        """``paths`` gives those that the claim of a resource covers: it waits for them too."""
         self._session, self._resources, self._scope = session, tuple(resources), scope
+        self._paths = paths
+        self._lines = self._resources
         self._transaction = Transaction(
             session.store,
             clock=session.clock,
@@ -53,7 +58,8 @@ class WaitQueue:
         now = self._session.clock.now().wall_ms
         actor = self._session.actor
         try:
-            return place(head.ledger, self._resources, self._scope, actor, self.ticket, now)
+            wanted = {resource: self._paths(resource) for resource in self._resources}
+            return place(head.ledger, wanted, self._scope, actor, self.ticket, now)
         except HeadGone:  # to be read anew with the next look
             return Place(ahead=0, behind=0, kept=self.ticket is not None)
 
@@ -71,10 +77,16 @@ class WaitQueue:
             return False
         now = self._session.clock.now().wall_ms
         until = min(now + round(seconds * MS), now + LONGEST_TICKET)
+        paths = (
+            parse_resource(PATH_PREFIX + path)
+            for resource in self._resources
+            for path in self._paths(resource)
+        )
+        self._lines = tuple(dict.fromkeys((*self._resources, *paths)))[:MAX_STEP]
         op = TakeTicket(
             id=fresh_id(),
             actor=self._session.actor,
-            resources=self._resources,
+            resources=self._lines,
             scope=self._scope,
             ticket=self.ticket or fresh_id(),
             since=self._since,
@@ -100,7 +112,7 @@ class WaitQueue:
         op = LeaveTicket(
             id=fresh_id(),
             actor=self._session.actor,
-            resources=self._resources,
+            resources=self._lines,
             ticket=self.ticket,
         )
         # InterruptedError: the clock of a wait that was ended does not sleep any more.

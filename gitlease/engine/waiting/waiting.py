@@ -23,7 +23,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.moves.tickets import LONGEST_COURTESY, WINDOW, NotYourTurn, may_pass
 from gitlease.core.resources.resource import Resource
-from gitlease.engine.answers import OUT_OF_LINE, Answer, Turn
+from gitlease.engine.answers import Answer, Turn
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.waiting.head_watcher import HeadWatcher
 from gitlease.engine.waiting.wait_conditions import WaitCondition
@@ -58,7 +58,7 @@ class Waiter:
         self._store, self._layer = session.store, session.layer
         self._clock, self._dice = session.clock, session.dice
         self._watcher = HeadWatcher(session)
-        self._queue = WaitQueue(session, resources, scope)
+        self._queue = WaitQueue(session, resources, scope, condition.paths)
         self._seconds, self._on_wait = seconds, on_wait
         self._began = self._looked = session.clock.now()
         self._held: LeaseHeld | None = None
@@ -182,8 +182,6 @@ class Waiter:
             self._free_since = self._clock.now()
 
     def _turn(self) -> Turn:
-        if not self._condition.in_line:
-            return OUT_OF_LINE
         return Turn(self._queue.ticket, may_pass(self._free_for()))
 
     # --- waiting --------------------------------------------------------------------------------
@@ -206,13 +204,10 @@ class Waiter:
 
     def _interval(self) -> float:
         """Seconds from one look to the next."""
-        waited, ahead, behind = self._seconds_since(self._began), 0, 0
-        if self._condition.in_line:
-            at = self._queue.place(self._watcher.head)
-            ahead, behind = at.ahead, at.behind
-        if ahead:
-            look = min(LOOK_MOST, max(LOOK, LOOK_FAR * ahead))
-        elif behind:
+        waited, at = self._seconds_since(self._began), self._queue.place(self._watcher.head)
+        if at.ahead and self._condition.in_line:
+            look = min(LOOK_MOST, max(LOOK, LOOK_FAR * at.ahead))
+        elif at.behind:
             look = LOOK
         elif waited < MINUTE:
             look = LOOK_ALONE if self._ends_soon() else min(LOOK_ALONE, max(LOOK_FIRST, waited))

@@ -15,7 +15,7 @@ from gitlease.core.expiry import abandoned_at, free_at
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Lease, State
 from gitlease.core.ledger import Note, Ticket
-from gitlease.core.moves.tickets import line
+from gitlease.core.moves.tickets import line_for
 from gitlease.core.policy import Issues
 from gitlease.core.relation import is_abandoned
 from gitlease.core.resources.pattern import fold
@@ -23,6 +23,7 @@ from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
 from gitlease.core.view import LeaseView
 from gitlease.engine.edges import without_numbers
 from gitlease.engine.queue.order import Entry, Surroundings, WhyNot, survey
+from gitlease.engine.queue.queueing import waiters
 from gitlease.engine.reading import history_of
 from gitlease.faces import sentences
 from gitlease.faces.board import phrases
@@ -111,6 +112,7 @@ class _Rows:
             leases=look.leases,
             policy=look.policy,
             moment=look.moment,
+            left_to=waiters(session, look),
         )
         self._entries = survey(found.tasks, around)
         self._problems = found.problems
@@ -165,7 +167,7 @@ class _Rows:
             lapses=None if moment is None else free_at(lease, policy, moment),
             assigned=lease.edge_stays,
             mine=view.mine,
-            waiting=self._waiting(lease.resource, lease.scope),
+            waiting=self._waiting(lease.resource, lease.scope, lease.paths),
         )
 
     def _of_task(self, entry: Entry) -> BoardRow | None:
@@ -180,7 +182,7 @@ class _Rows:
             title=plain(task.title),
             waits_for=tuple(map(plain, entry.waits_for)),
         )
-        waiting = self._waiting(task.resource, WHOLE)
+        waiting = self._waiting(task.resource, WHOLE, task.paths)
         if task.assigned:
             held = replace(row, section=Section.HELD, waiting=waiting)
             return replace(held, holder=", ".join(self._assignees(task)))
@@ -195,20 +197,24 @@ class _Rows:
                 lasts=lease.duration_ms,
                 through=plain(lease.resource.text),
             )
+        if why is WhyNot.WAITED_FOR:
+            return replace(row, section=Section.BLOCKED, waiting=waiting)
         return row
 
     def _assignees(self, task: Task) -> Iterator[str]:
         return (plain(x.known) for x in self._people.others(task.assigned, ""))
 
-    def _waiting(self, resource: Resource, scope: str) -> tuple[Ticket, ...]:
+    def _waiting(
+        self, resource: Resource, scope: str, paths: tuple[str, ...]
+    ) -> tuple[Ticket, ...]:
         ledger = self._look.head.ledger
         if ledger is None:
             return ()
         try:
-            tickets = line(ledger.tickets(resource), self._now)
+            tickets = line_for(ledger, resource, paths, self._now)
         except Invalid:  # a damaged wait queue blocks nobody
             return ()
-        return tuple(x for x in tickets if scopes_overlap(x.scope, scope))
+        return tuple(x for x in tickets if x.resource.is_path or scopes_overlap(x.scope, scope))
 
 
 def _texts(row: BoardRow) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ def clock_words(seconds: int) -> str:
 def time_words(row: BoardRow, now: int) -> str:
     """The time a row has left, or since it ended; nothing without a lease."""
     if row.ends is None:
-        return "assigned" if row.section in RUNNING else ""
+        return "assigned" if row.section is Section.HELD else ""
     if row.section in RUNNING:
         return f"{clock_words((row.ends - now) // 1000)} left"
     return f"{clock_words((now - row.ends) // 1000)} ago"

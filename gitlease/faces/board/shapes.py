@@ -12,7 +12,8 @@ from gitlease.core.resources.resource import WHOLE, Resource
 
 
 class Section(Enum):
-    """The state of a task or lease. BLOCKED: another's lease of a path covers a path of the task.
+    """The state of a task or lease. BLOCKED: another's lease of a path covers a path of the task,
+    or it is left to those who wait for it.
 
     ABANDONED: expired so long ago that it is free.
     """

@@ -206,7 +206,8 @@ def _status(caller: ToolCaller, values: Values) -> ToolAnswer:
             body["notes"] = [*body.get("notes", ()), *map(wire.note, reading.notes)]
             body["waiting"] = [*body.get("waiting", ()), *wire.waiting(reading.waiting)]
             kept = (x.is_current(now) or (x.state == "expired" and x.assigned) for x in live)
-            lines += [f"{resource} is free"] if not any(kept) else []
+            free = [] if any(kept) else [sentences.unleased(str(resource), reading.waiting)]
+            lines += free
             lines += [sentences.noted(note, now) for note in reading.notes]
     body["leases"] = [wire.lease(view) for view in found.values()]
     lines = [_described(view, now) for view in found.values()] + lines

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from gitlease.core.lease import Actor
+    from gitlease.core.ledger import Ticket
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import FoundTask
@@ -71,7 +72,7 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
     def show() -> None:
         _show_resource(call, found, views)
         if not views:
-            output.line(_unleased(resource, part, found, call.now()))
+            output.line(_unleased(resource, part, found, tickets, call.now()))
             if (
                 entry is None
                 and not (reading.leases or reading.notes)
@@ -96,12 +97,14 @@ def _show_resource(call: Call, found: FoundTask, views: Sequence[LeaseView]) -> 
         output.facts(block)
 
 
-def _unleased(resource: Resource, scope: str, found: FoundTask, now: datetime) -> str:
+def _unleased(
+    resource: Resource, scope: str, found: FoundTask, tickets: Sequence[Ticket], now: datetime
+) -> str:
     entry, view = found.entry, found.view
     name = entry.task.resource if entry else resource
     elsewhere = view and view.resource == str(name) and not scopes_overlap(view.scope, scope)
     if entry is None or elsewhere or entry.why_not is None:
-        return f"{name} is free"
+        return sentences.unleased(str(name), tickets)
     return f"{name} has no lease: {task_text.why_not(entry, view, now)}"
 
 
