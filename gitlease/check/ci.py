@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from gitlease.core.frozen import dataclass, replace
 from gitlease.git.files import load_json
-from gitlease.git.query import is_id
+from gitlease.git.repository import is_id
 
 GITHUB, GITLAB = "github", "gitlab"
 MAX_EVENT = 64 * 1024 * 1024  # bytes: GitHub itself sends no more than 25 MB

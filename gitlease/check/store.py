@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from gitlease.core.errors import Denied, NotFound, Unavailable
 from gitlease.core.frozen import replace
-from gitlease.git.query import ask, denies, detail_of
-from gitlease.git.repository import Repository
-from gitlease.git.rev_range import commit_ids
+from gitlease.git.history import commit_ids
+from gitlease.git.repository import Repository, ask, denies, detail_of
 from gitlease.store.private_store import PrivateStore
 from gitlease.store.transport import Remote, fetch_into
 

@@ -25,11 +25,11 @@ from gitlease.core.instant import MS
 from gitlease.git.files import (
     cannot_keep,
     drop_leftovers,
+    exclusive,
     open_regular,
     read_up_to,
     replace_file,
 )
-from gitlease.git.local_lock import exclusive
 
 FILE = "tokens.json"
 VERSION = 1

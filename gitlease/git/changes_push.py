@@ -14,10 +14,9 @@ from itertools import islice
 from gitlease.core.errors import Denied, Invalid, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.work_push import Became, WorkRef
-from gitlease.git.query import ask, is_id, without_secrets
+from gitlease.git.history import RangeCommit, rev_range
 from gitlease.git.remote_branches import heads_known, is_main, main_branches, names_of, refs_known
-from gitlease.git.repository import Repository
-from gitlease.git.rev_range import RangeCommit, rev_range
+from gitlease.git.repository import Repository, ask, is_id, without_secrets
 
 MAX_COMMITS = 10_000
 MAX_REFS = 10_000

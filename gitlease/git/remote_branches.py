@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitlease.core.errors import Denied, Unavailable
 from gitlease.git.files import make_folders, read_small, replace_file
-from gitlease.git.query import ask, denies, detail_of, is_id, without_secrets
-from gitlease.git.repository import Repository
-from gitlease.git.rev_range import commit_ids
+from gitlease.git.history import commit_ids
+from gitlease.git.repository import Repository, ask, denies, detail_of, is_id, without_secrets
 from gitlease.git.run import run_git
 
 SECONDS = 5.0  # for the remote to list its branches

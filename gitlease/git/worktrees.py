@@ -7,8 +7,7 @@ import re
 from hashlib import sha256
 
 from gitlease.core.errors import Invalid
-from gitlease.git.query import ask, ask_line, reason_of
-from gitlease.git.repository import Repository, discover
+from gitlease.git.repository import Repository, ask, ask_line, discover, reason_of
 
 CHECKOUT = 600.0  # seconds for the files of a work tree to be written
 _MOVE = ("move it away, or remove it",)

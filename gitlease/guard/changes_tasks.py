@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from gitlease.core.edge import Progress, Task
 from gitlease.core.frozen import dataclass, replace
 from gitlease.engine.ports import TaskProblem
-from gitlease.git.changes_raw import GITLINK, LINK, Changed
 from gitlease.git.files import Unreadable
+from gitlease.git.history import GITLINK, LINK, Changed
 from gitlease.git.repository import Repository
 from gitlease.guard.rules import Touched
 
@@ -67,21 +67,16 @@ def task_status_changes(
     sides = _sides(changed, parser.wanted)
     if not sides:
         return []
-    from gitlease.git.objects import BatchObjects
+    from gitlease.git.objects import objects_of
 
     blobs = _blobs(sides)[:MAX_READ]
-    objects, allowed = objects or BatchObjects(repository, blobs), set(blobs)
+    objects, allowed = objects or objects_of(repository), set(blobs)
     found = []
     for one, *both in sides:
         before, after = (parser.read(side, objects, allowed) for side in both)
         keys, problem = before.keys | after.keys, after.problem or before.problem
         found.append(TaskTouched(one.path, before.task, after.task, keys, problem))
     return _reunited(found)
-
-
-def blobs_of_tasks(parser: TaskParser, changed: Iterable[Changed]) -> list[str]:
-    """The blobs of the changed files that the settings call task files, to read them at once."""
-    return _blobs(_sides(changed, parser.wanted))
 
 
 def touched(changed: Iterable[Changed], task_touched: Iterable[TaskTouched]) -> list[Touched]:

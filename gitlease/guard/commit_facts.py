@@ -10,16 +10,13 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.holder import person_key
 from gitlease.core.instant import LATEST, MS
 from gitlease.core.trailers import Authorship, Named, read_trailer
-from gitlease.git.changes import COMMITS_AT_ONCE, committed
-from gitlease.git.changes_raw import NO_RENAMES, Changed, differs, read
+from gitlease.git.history import COMMITS_AT_ONCE, NO_RENAMES, Changed, committed, differs, read
 from gitlease.git.message import KEY
-from gitlease.git.objects import BatchObjects
-from gitlease.git.query import answered, ask, commits_as_words
-from gitlease.git.repository import Repository
+from gitlease.git.objects import objects_of
+from gitlease.git.repository import Repository, answered, ask, commits_as_words
 from gitlease.guard.changes_tasks import (
     TaskParser,
     TaskTouched,
-    blobs_of_tasks,
     task_status_changes,
     touched,
 )
@@ -27,7 +24,6 @@ from gitlease.guard.rules import Touched
 from gitlease.settings.sources import Tasks
 
 AT_ONCE = 500  # addresses in the arguments of one process, and commits whose files are kept
-BLOBS_AT_ONCE = 2_000
 SECONDS = 60.0  # for one call of git
 LINES = 500  # trailers of one commit that are looked at
 SKEW = 60 * MS  # what an author date may lie in the future, as the clocks of two machines may
@@ -165,8 +161,7 @@ class CommitReader:
         return [found[commit] for commit in commits]
 
     def _task_files(self, changes: Mapping[str, list[Changed]]) -> dict[str, list[TaskTouched]]:
-        blobs = blobs_of_tasks(self._parser, [x for found in changes.values() for x in found])
-        objects = BatchObjects(self._repository, blobs, at_once=BLOBS_AT_ONCE, seconds=SECONDS)
+        objects = objects_of(self._repository)
         return {
             commit: task_status_changes(self._repository, self._tasks, found, objects, self._parser)
             for commit, found in changes.items()

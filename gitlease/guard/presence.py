@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import drop_leftovers, load_json, make_folders, store_json
-from gitlease.git.processes import still_runs, working_parent
+from gitlease.git.run import still_runs, working_parent
 from gitlease.guard.places import find_common_dir, first_line
 
 FOLDER = os.path.join("gitlease", "present")

@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor
-from gitlease.git.processes import started_at, working_parent
 from gitlease.git.repository import Repository
+from gitlease.git.run import started_at, working_parent
 from gitlease.git.worktrees import free_worktree
 from gitlease.guard import presence
 from gitlease.guard.known_clones import note_clone

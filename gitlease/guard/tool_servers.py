@@ -22,7 +22,7 @@ from collections.abc import Mapping
 
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import load_json, make_folders, store_json
-from gitlease.git.processes import still_runs
+from gitlease.git.run import still_runs
 
 FOLDER = os.path.join("gitlease", "servers")
 LARGEST = 1_048_576

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
-from gitlease.git.changes import committed, staged
-from gitlease.git.changes_raw import Changed, paths_between
-from gitlease.git.processes import commit_words, is_forced_push, is_mirror_push
-from gitlease.git.query import ask
-from gitlease.git.repository import Repository, is_on
+from gitlease.git.history import Changed, committed, paths_between, staged
+from gitlease.git.repository import Repository, ask, is_on
+from gitlease.git.run import commit_words, is_forced_push, is_mirror_push
 from gitlease.guard.changes_tasks import TaskTouched, task_status_changes, touched
 from gitlease.guard.ports import PushedWork, StagedChange, Started
 from gitlease.guard.rules import PushedCommit, Touched, merged

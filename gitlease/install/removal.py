@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.git.query import ask
-from gitlease.git.repository import Repository
+from gitlease.git.repository import Repository, ask
 from gitlease.install.agent_setup import set_up_agent, set_up_server
 from gitlease.install.agents import HOSTS
 from gitlease.install.git_hooks import uninstall

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from gitlease.core.errors import UsageError, shown
 from gitlease.core.frozen import replace
 from gitlease.core.work_push import WorkPush
-from gitlease.git.query import without_secrets
-from gitlease.git.repository import TIMEOUT, Repository, is_on
+from gitlease.git.repository import TIMEOUT, Repository, is_on, without_secrets
 from gitlease.push.request import PushRequest
 from gitlease.settings.sources import Location
 from gitlease.store.work_push import run_in

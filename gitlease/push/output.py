@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from gitlease.core.errors import Denied, GitleaseError, Unavailable, UnknownOutcome, UsageError
-from gitlease.git.query import denies, detail_of, without_secrets
+from gitlease.git.repository import denies, detail_of, without_secrets
 from gitlease.git.run import GitResult
 from gitlease.store.work_push import UNABLE
 

@@ -15,9 +15,8 @@ from gitlease.core.frozen import replace
 from gitlease.core.work_push import Became, WorkPush, WorkRef
 from gitlease.engine.ports import Cause
 from gitlease.git.changes_push import REPLACES, removed
-from gitlease.git.query import ask
 from gitlease.git.remote_branches import main_branches, names_of
-from gitlease.git.repository import TIMEOUT, TRUE, Repository
+from gitlease.git.repository import TIMEOUT, TRUE, Repository, ask
 from gitlease.guard.ports import PushedWork
 from gitlease.guard.rules import PushedCommit
 from gitlease.guard.worktree import HookWorktree

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gitlease.core.errors import GitleaseError, Invalid, NotFound
 from gitlease.core.frozen import dataclass
-from gitlease.git.processes import started_at
+from gitlease.git.run import started_at
 
 # Ignored by Python from its start, whatever it was started with.
 PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)

@@ -15,7 +15,7 @@ from gitlease.core.instant import MS
 from gitlease.engine.answers import Answer
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.transaction import fresh_id
-from gitlease.git.processes import started_at
+from gitlease.git.run import started_at
 from gitlease.runs.background import go_on_alone
 from gitlease.runs.holding import CONTACTS, ENDING
 from gitlease.runs.leased_command import LeasedCommand, OnStop, RunRequest

@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from gitlease.git.processes import (
+from gitlease.git.run import (
     group_is_left,
     name_this_process,
     signal_group,

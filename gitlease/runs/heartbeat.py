@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from gitlease.core.instant import MS
 from gitlease.core.loss import Hold, Lost
 from gitlease.engine.keeping import Beat, Keeper
-from gitlease.git.logs import log
+from gitlease.git.run import log
 
 RENEWING, WATCHING = "renewing", "watching"
 UNDER_WAY = 5.0  # seconds after which a renewal that is under way is checked again

@@ -22,8 +22,7 @@ from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.landing import settle_named
 from gitlease.engine.sessions import give_back, run_out, unbind
-from gitlease.git.query import without_secrets
-from gitlease.git.repository import TIMEOUT
+from gitlease.git.repository import TIMEOUT, without_secrets
 from gitlease.git.run import local_variables_cleared, run_git
 from gitlease.runs.child import check_executable
 from gitlease.runs.guardian import GuardianFailed

@@ -13,8 +13,8 @@ from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.resource import WHOLE, parse_resource
 from gitlease.engine.answers import Answer
 from gitlease.engine.ports import DeadRun
-from gitlease.git.processes import numbered_in, started_at
 from gitlease.git.repository import LIVE_RUNS, short_host
+from gitlease.git.run import numbered_in, started_at
 from gitlease.runs.runs import RunRecord, RunsFolder, runs_of
 
 if TYPE_CHECKING:

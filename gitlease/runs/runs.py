@@ -20,14 +20,14 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.git.files import (
     drop_leftovers,
+    exclusive,
     load_json,
     make_folders,
     open_regular,
     share,
     store_json,
 )
-from gitlease.git.local_lock import exclusive
-from gitlease.git.processes import group_is_left, numbered_in, started_at, still_runs
+from gitlease.git.run import group_is_left, numbered_in, started_at, still_runs
 
 if TYPE_CHECKING:
     from gitlease.runs.place import RunPlace

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Self
 
-from gitlease.git.processes import group_is_left, signal_group
+from gitlease.git.run import group_is_left, signal_group
 from gitlease.runs.child import Child, exit_status, start
 from gitlease.runs.guardian import Guardian, GuardianFailed, readable, watch_lines
 from gitlease.runs.terminal import Terminal, is_talked_to, stop_like

@@ -10,9 +10,8 @@ import os
 from collections.abc import Callable, Sequence
 
 from gitlease.core.errors import Invalid
-from gitlease.git.changes_raw import FORM, NO_RENAMES, Changed, read_change
-from gitlease.git.query import Pieces, ask, refusal
-from gitlease.git.repository import Repository
+from gitlease.git.history import FORM, NO_RENAMES, Changed, read_change
+from gitlease.git.repository import Pieces, Repository, ask, refusal
 
 FILES_AT_ONCE = 10_000
 SECONDS = 60.0  # for git alone, without the time of ``take``

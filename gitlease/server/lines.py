@@ -9,7 +9,7 @@ from gitlease.core.edge import printable
 from gitlease.core.frozen import dataclass
 from gitlease.core.moves.audit import Illegal
 from gitlease.core.resources.resource import LOCAL_LAYER
-from gitlease.git.query import is_id
+from gitlease.git.repository import is_id
 
 MAX_INPUT = 8 * 1024 * 1024  # bytes
 MAX_REFS = 50_000

@@ -21,8 +21,7 @@ from gitlease.core.moves.audit import Illegal, Pusher
 from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.objects import GitObjects
-from gitlease.git.query import ask_line
-from gitlease.git.repository import Repository, discover
+from gitlease.git.repository import Repository, ask_line, discover
 from gitlease.guard.rules import Severity
 from gitlease.server.ledger import judge_ledger
 from gitlease.server.lines import MAX_LEDGERS, RefMove, is_ledger, layer_of, read_moves, split

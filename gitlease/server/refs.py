@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.git.query import Pieces, ask, ask_line
-from gitlease.git.repository import Repository
+from gitlease.git.repository import Pieces, Repository, ask, ask_line
 from gitlease.server.lines import RefMove, is_ledger
 
 SECONDS = 60.0  # for a list of all refs

@@ -20,13 +20,18 @@ from gitlease.core.ledger import Damage, Ledger
 from gitlease.core.moves.audit import Illegal, Pusher
 from gitlease.core.resources.resource import parse_resource
 from gitlease.core.trailers import Named
-from gitlease.git.changes import committed
 from gitlease.git.changes_push import lost_commits
-from gitlease.git.changes_raw import NO_RENAMES, Changed, differs, paths_between, read
+from gitlease.git.history import (
+    NO_RENAMES,
+    Changed,
+    committed,
+    differs,
+    paths_between,
+    read,
+    rev_range,
+)
 from gitlease.git.objects import TREE, GitObjects, object_id
-from gitlease.git.query import ask, ask_line
-from gitlease.git.repository import Repository
-from gitlease.git.rev_range import rev_range
+from gitlease.git.repository import Repository, ask, ask_line
 from gitlease.guard.changes_tasks import (
     TaskParser,
     TaskTouched,

@@ -6,11 +6,10 @@ import os
 import posixpath
 
 from gitlease.core.errors import Invalid
-from gitlease.git.changes_raw import LINK
 from gitlease.git.files import Unreadable
-from gitlease.git.objects import BLOB, BatchObjects, TooLarge
-from gitlease.git.query import GitFailed, answered, ask
-from gitlease.git.repository import Repository
+from gitlease.git.history import LINK
+from gitlease.git.objects import BLOB, TooLarge, objects_of
+from gitlease.git.repository import GitFailed, Repository, answered, ask
 from gitlease.settings.file import MAX_BYTES
 from gitlease.settings.schema import FILE, Found
 
@@ -62,7 +61,7 @@ def _mode_and_bytes(where: Repository, commit: str, path: str) -> tuple[str, byt
         raise Invalid(f"{FILE} in {commit[:10]} is not a regular file")
     blob = rest.partition("\t")[0]
     try:
-        return mode, BatchObjects(where).read(blob, BLOB, MAX_BYTES)
+        return mode, objects_of(where).read(blob, BLOB, MAX_BYTES)
     except TooLarge as large:
         raise Invalid(f"{FILE} in {commit[:10]} {large}") from None
     except Unreadable as why:

@@ -11,8 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from gitlease.git.files import load_json, store_json
-from gitlease.git.local_lock import exclusive
+from gitlease.git.files import exclusive, load_json, store_json
 from gitlease.settings.identity import CONVERSATIONS
 
 LARGEST = 1_048_576

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from gitlease.core.errors import GitleaseError
 from gitlease.git.files import read_small, replace_file
-from gitlease.git.query import OFFLINE
-from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.git.repository import OFFLINE, TIMEOUT, Repository
 from gitlease.git.run import run_git
 from gitlease.settings.schema import FILE, LEDGER
 

@@ -13,8 +13,7 @@ from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError, Invalid, UsageError, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.moves.audit import Pusher
-from gitlease.git.query import GitFailed, ask_line
-from gitlease.git.repository import GitConfig, Repository
+from gitlease.git.repository import GitConfig, GitFailed, Repository, ask_line
 from gitlease.settings.commit import committed_settings
 from gitlease.settings.schema import KEYS, Found
 from gitlease.settings.sources import BUILT_IN, Settings, load_settings, settings_of

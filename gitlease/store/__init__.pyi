@@ -11,7 +11,6 @@ from gitlease.store.history_reader import HistoryStep as HistoryStep
 from gitlease.store.history_reader import LedgerHistory as LedgerHistory
 from gitlease.store.kept_rows import FORM as FORM
 from gitlease.store.kept_rows import file_of_rows as file_of_rows
-from gitlease.store.loose_objects import FEW as FEW
 from gitlease.store.loose_objects import LooseObjects as LooseObjects
 from gitlease.store.memory import MemoryStore as MemoryStore
 from gitlease.store.private_store import SHA1 as SHA1

@@ -17,7 +17,7 @@ from gitlease.core.lease import Lease, State
 from gitlease.core.lease_rows import SHAPE, row_of
 from gitlease.git.files import load_text, make_folders, store_text
 from gitlease.git.objects import EXECUTABLE, FILE, FOLDER, TreeEntry
-from gitlease.git.query import is_id
+from gitlease.git.repository import is_id
 from gitlease.store.fields import BadRecord
 from gitlease.store.records import FAN, MAX_RECORDS
 

@@ -16,14 +16,14 @@ from contextlib import AbstractContextManager
 
 from gitlease.git.files import (
     cannot_keep,
+    exclusive,
     make_folders,
     make_temporary,
     read_small,
     replace_file,
     sharing_of,
 )
-from gitlease.git.local_lock import exclusive
-from gitlease.git.query import is_id
+from gitlease.git.repository import is_id
 from gitlease.git.run import clean_environment
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.loose_objects import LooseObjects
@@ -357,8 +357,7 @@ class PrivateStores:
 def _is_plain(path: str, name: str = "") -> bool:
     """Whether there are only files in the store, and folders where they belong.
 
-    git and libgit2 wait for a pipe for ever, and take a folder in a file's place for the remote's
-    fault.
+    git waits for a pipe for ever, and takes a folder in a file's place for the remote's fault.
     """
     try:
         with os.scandir(os.path.join(path, name)) as entries:

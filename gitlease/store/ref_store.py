@@ -295,7 +295,7 @@ class RefLedgerStore:
             self._heads.state(layer).add_pending(pending_of(prepared, layer))
         swapped = self._swap(prepared, work)
         if swapped.fate is not Fate.APPLIED:
-            from gitlease.git.logs import log
+            from gitlease.git.run import log
 
             names = ", ".join(change.what for change in prepared.changes.values())
             why = swapped.detail or swapped.cause.value

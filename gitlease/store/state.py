@@ -23,12 +23,12 @@ from gitlease.engine.ports import Change, Pending, Prepared
 from gitlease.git.files import (
     cannot_keep,
     drop_leftovers,
+    exclusive,
     load_json,
     make_folders,
     read_small,
     store_json,
 )
-from gitlease.git.local_lock import exclusive
 
 LOCK_PATIENCE = 5.0
 SHOWN_KEPT = 200

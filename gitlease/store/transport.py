@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, clean
 from gitlease.core.frozen import dataclass, replace
 from gitlease.engine.ports import Cause, doing
-from gitlease.git.query import denies, detail_of, is_id, without_secrets
+from gitlease.git.repository import denies, detail_of, is_id, without_secrets
 from gitlease.git.run import ALLOWED_PROTOCOLS, GitResult, run_git
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.ref_store import Pushed

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from gitlease.core.errors import Invalid
 from gitlease.core.work_push import Became, WorkPush
 from gitlease.engine.ports import Cause
-from gitlease.git.query import as_entry, is_id
 from gitlease.git.remote_branches import ls_remote
+from gitlease.git.repository import as_entry, is_id
 from gitlease.git.run import GitResult, run_git
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.ref_store import Pushed

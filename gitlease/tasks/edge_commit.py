@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.engine.ports import TaskChange
-from gitlease.git.files import Unreadable
-from gitlease.git.local_lock import exclusive
+from gitlease.git.files import Unreadable, exclusive
 from gitlease.git.message import KEY
-from gitlease.git.objects import BLOB, BatchObjects
-from gitlease.git.query import reason_of
-from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.git.objects import BLOB, GitObjects, objects_of
+from gitlease.git.repository import TIMEOUT, Repository, reason_of
 from gitlease.settings.sources import Tasks
 from gitlease.store.private_store import make_folder
 from gitlease.tasks.edge_git import HEAD, INDEX, REMOVE_IT, IndexEntry, UserGit, refusal
@@ -114,8 +112,7 @@ def _plan(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> _Plan:
             raise Invalid(f"{printable(change.file) or 'nothing'} is not a file of this repository")
         by_file.setdefault(change.file, []).append(change)
     committed, staged = git.committed(head, list(by_file)), git.staged(list(by_file))
-    entries = [*committed.values(), *(entry for some in staged.values() for entry in some)]
-    objects = BatchObjects(git.repository, [entry.blob for entry in entries])
+    objects = objects_of(git.repository)
     plan = _Plan(branch, head)
     for file, its in by_file.items():
         try:
@@ -135,7 +132,7 @@ def _plan(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> _Plan:
     return plan
 
 
-def _read(objects: BatchObjects, entry: IndexEntry, file: str, where: str) -> bytes:
+def _read(objects: GitObjects, entry: IndexEntry, file: str, where: str) -> bytes:
     try:
         return objects.read(entry.blob, BLOB, MAX_BYTES)
     except Unreadable as why:

@@ -12,8 +12,7 @@ from tempfile import TemporaryDirectory
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.git.query import reason_of
-from gitlease.git.repository import TIMEOUT, Repository, is_on
+from gitlease.git.repository import TIMEOUT, Repository, is_on, reason_of
 from gitlease.git.run import GitResult, run_git
 from gitlease.tasks.scan import printable
 from gitlease.tasks.write import LITERAL_PATHSPECS

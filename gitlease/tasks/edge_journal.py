@@ -18,8 +18,15 @@ from typing import Any
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.moves.operation_json import plain, typed
 from gitlease.engine.ports import Intent
-from gitlease.git.files import LEFT_OVER, cannot_keep, drop_leftovers, load_json, store_json
-from gitlease.git.local_lock import open_lock, take
+from gitlease.git.files import (
+    LEFT_OVER,
+    cannot_keep,
+    drop_leftovers,
+    load_json,
+    open_lock,
+    store_json,
+    take,
+)
 from gitlease.store.private_store import make_folder
 from gitlease.tasks.scan import printable
 from gitlease.tasks.write import segments_of

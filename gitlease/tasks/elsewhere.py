@@ -12,8 +12,7 @@ from gitlease.core.edge import Task
 from gitlease.core.errors import Invalid, NotFound
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.ports import INDEX, TaskList
-from gitlease.git.query import ask
-from gitlease.git.repository import Repository
+from gitlease.git.repository import Repository, ask
 from gitlease.tasks.reading import REFS, TaskReader
 from gitlease.tasks.scan import FileKind, FoundFile, Wanted, walk
 from gitlease.tasks.tree import IndexTree, RefTree

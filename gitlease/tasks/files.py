@@ -14,8 +14,7 @@ from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.ports import INDEX, Intent, TaskChange, TaskList, Written
-from gitlease.git.files import drop_leftovers
-from gitlease.git.local_lock import exclusive
+from gitlease.git.files import drop_leftovers, exclusive
 from gitlease.git.repository import TIMEOUT, Repository, is_on
 from gitlease.git.run import run_git
 from gitlease.settings.sources import Tasks
@@ -105,7 +104,7 @@ class GitTaskFiles:
         # Where nothing here is a task, one look at folders spares the rest.
         if self._is_sparse() or self.exist():
             return True
-        from gitlease.git.query import OFFLINE
+        from gitlease.git.repository import OFFLINE
 
         folders = self._wanted.folders()
         if not all(folders):

@@ -10,8 +10,7 @@ from gitlease.core.lease import Lease
 from gitlease.core.resources.pattern import fold
 from gitlease.core.trailers import Named, read_lines
 from gitlease.engine.ports import TaskFiles
-from gitlease.git.query import ask
-from gitlease.git.repository import Repository
+from gitlease.git.repository import Repository, ask
 
 MOST = 5_000  # commits since a claim that are read for trailers, on the main branch and elsewhere
 SKEW = 60 * MS  # what another machine's commit may be dated before the claim that it was made under

@@ -11,8 +11,7 @@ from gitlease.core.errors import GitleaseError
 from gitlease.core.trailers import read_lines
 from gitlease.engine.ports import TaskChange, TaskFiles
 from gitlease.git.files import load_json, store_json
-from gitlease.git.query import ask, ask_line, is_id
-from gitlease.git.repository import Repository
+from gitlease.git.repository import Repository, ask, ask_line, is_id
 
 MOST = 100  # versions of one file that are looked at
 KEPT = 2_000  # files whose status was set here

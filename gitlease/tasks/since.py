@@ -7,8 +7,7 @@ import os
 
 from gitlease.core.edge import Task
 from gitlease.core.instant import MS
-from gitlease.git.query import ask
-from gitlease.git.repository import Repository
+from gitlease.git.repository import Repository, ask
 
 
 def assigned_since(repository: Repository, task: Task, name: str, ref: str | None) -> int | None:

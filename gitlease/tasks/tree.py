@@ -10,28 +10,17 @@ import contextlib
 import os
 import posixpath
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid, NotFound, shown
 from gitlease.git.files import Unreadable
-from gitlease.git.objects import (
-    BLOB,
-    BatchObjects,
-    GitObjects,
-    LibraryObjects,
-    TreeEntry,
-    read_tree,
-)
-from gitlease.git.query import ask
-from gitlease.git.repository import Repository
+from gitlease.git.objects import BLOB, COMMIT, GitObjects, TreeEntry, objects_of, read_tree
+from gitlease.git.repository import Repository, ask
 from gitlease.tasks.scan import MAX_BYTES, Content, FileKind, FoundFile, Listed, Wanted
-
-if TYPE_CHECKING:
-    import pygit2
 
 MAX_TREE = 16 * 1024 * 1024  # bytes of one folder
 MAX_ENTRIES = 2_000_000  # of all folders: the same one may lie in many places
 MAX_LINK = 4096
+MAX_COMMIT = 8 * 1024 * 1024  # bytes, whatever its message
 
 _BLOBS, _LINK, _TREE = (0o100644, 0o100755), 0o120000, 0o040000
 
@@ -41,7 +30,8 @@ class RefTree:
 
     def __init__(self, repository: Repository, ref: str, wanted: Wanted) -> None:
         self.wanted = wanted
-        self._objects, self.root = _objects_and_root(repository, ref)
+        self._objects = objects_of(repository)
+        self.root = _root(repository, self._objects, ref)
         self._folders, self._files, self._entries = {"": self.root}, dict[str, str](), 0
 
     def entries(self, folder: str) -> Iterator[Listed]:
@@ -86,7 +76,7 @@ class IndexTree(RefTree):
 
     def __init__(self, repository: Repository, wanted: Wanted) -> None:
         self.wanted = wanted
-        self._objects = _objects(repository)[0]
+        self._objects = objects_of(repository)
         self._files, self._folders, self._entries = dict[str, str](), dict[str, str](), 0
         self._trees: dict[str, dict[str, TreeEntry]] = {}
         heads = ["/".join(rule.pattern.head) for rule in wanted.rules]
@@ -113,32 +103,15 @@ def _is_impossible_name(name: str) -> bool:
     return name in ("", ".", "..") or "/" in name or name.lower() == ".git"
 
 
-def _objects_and_root(repository: Repository, ref: str) -> tuple[GitObjects, str]:
+def _root(repository: Repository, objects: GitObjects, ref: str) -> str:
     if not ref or ref.startswith("-") or not ref.isprintable():
         raise _no_ref(ref)
-    objects, repo = _objects(repository)
-    if repo is None:
-        words = ("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}^{{tree}}")
-        said = ask(repository, *words)
-        if said.code != 0:
-            raise _no_ref(ref)
-        return objects, said.out.decode().strip()
-    import pygit2
-
-    try:
-        commit = repo.revparse_single(f"{ref}^{{commit}}").peel(pygit2.Commit)
-        return objects, str(commit.tree_id)
-    except (pygit2.GitError, KeyError, ValueError):
+    said = ask(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    try:  # its tree may not be here, which is said of the folder
+        commit = objects.read(said.out.decode().strip(), COMMIT, MAX_COMMIT)
+    except Unreadable:
         raise _no_ref(ref) from None
-
-
-def _objects(repository: Repository) -> tuple[GitObjects, pygit2.Repository | None]:
-    from gitlease.git.libgit2 import open_bare
-
-    repo = open_bare(repository.git_dir)
-    if repo is None:  # a format of objects or refs that only git knows
-        return BatchObjects(repository), None
-    return LibraryObjects(repo), repo
+    return commit.removeprefix(b"tree ").partition(b"\n")[0].decode()
 
 
 def _no_ref(ref: str) -> NotFound:

@@ -21,8 +21,7 @@ from gitlease.core.moves.transitions import Applied
 from gitlease.core.outcome import Outcome
 from gitlease.core.policy import History, Rule
 from gitlease.git.objects import GitObjects
-from gitlease.git.query import Pieces, ask, refusal
-from gitlease.git.repository import Repository
+from gitlease.git.repository import Pieces, Repository, ask, refusal
 from gitlease.server.step import repeat_step, step_record
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.fields import BadRecord

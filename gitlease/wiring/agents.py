@@ -22,7 +22,7 @@ from gitlease.settings.identity import (
     short_number,
 )
 from gitlease.settings.schema import read_session
-from gitlease.wiring.workspace import Workspace, open_workspace, own_process
+from gitlease.wiring.workspace import Workspace, open_workspace
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
@@ -76,7 +76,7 @@ def open_for_agent(
     workspace = open_workspace(directory, session=found.own, environ=environ, clock=clock)
     options = ("--session", found.own) if found.own and found.own != found.typed else ()
     now = workspace.ledger.clock.now().wall_ms / MS
-    from gitlease.git.processes import working_parent
+    from gitlease.git.run import working_parent
 
     family = found.family | _of_tool_servers(repository, found.family, now, working_parent())
     return AgentContext(workspace, found.own, family, options)
@@ -91,7 +91,7 @@ def has_ledger(directory: str, *, environ: Mapping[str, str] | None = None) -> b
 
     A remote that has no ledger is noted, so that it is not asked again soon.
     """
-    from gitlease.git.query import ask
+    from gitlease.git.repository import ask
     from gitlease.git.run import run_git
     from gitlease.guard.places import note_asked
     from gitlease.install.agents import is_used
@@ -153,7 +153,7 @@ def begin_conversation(
     common_dir: str, host: str, session_id: str, *, clears: bool, now: float
 ) -> None:
     """Note that a conversation of this process's host begins; ``clears``: after ``/clear``."""
-    from gitlease.git.processes import working_parent
+    from gitlease.git.run import working_parent
     from gitlease.settings.conversations import begin, has_any
 
     if has_any(common_dir):
@@ -163,7 +163,7 @@ def begin_conversation(
 
 def end_conversation(context: AgentContext, host: str, session_id: str, *, now: float) -> str:
     """Note that a conversation ended that another may continue; return its own session."""
-    from gitlease.git.processes import working_parent
+    from gitlease.git.run import working_parent
     from gitlease.settings.conversations import end
 
     session = agent_session(host, _plain(session_id))
@@ -205,7 +205,7 @@ def in_session_of_host(workspace: Workspace, own: str, *, before: str | None) ->
 
     ``own`` is its own session, and ``before`` that of its last call.
     """
-    from gitlease.git.processes import working_parent
+    from gitlease.git.run import working_parent
     from gitlease.guard.presence import sessions_of
 
     told = workspace.actor.session is not None
@@ -227,7 +227,7 @@ def in_session_of_host(workspace: Workspace, own: str, *, before: str | None) ->
 
 def _has_ended(workspace: Workspace) -> bool:
     """Whether the conversation that a host named to its tool server has ended."""
-    from gitlease.git.processes import working_parent
+    from gitlease.git.run import working_parent
     from gitlease.settings.conversations import has_ended
 
     identity, common = workspace.identity, workspace.repository.common_dir
@@ -238,7 +238,7 @@ def _has_ended(workspace: Workspace) -> bool:
 
 def note_tool_server(workspace: Workspace, leases: Mapping[str, str], *, told: bool) -> None:
     """Note what this tool server holds, by lease and session, for the hooks of its host."""
-    from gitlease.git.processes import started_at, working_parent
+    from gitlease.git.run import started_at, working_parent
     from gitlease.guard.tool_servers import ToolServer, note_server
 
     (host_pid, host_started), pid = working_parent(), os.getpid()
@@ -307,7 +307,7 @@ def left_to_servers(
     ``goes_on``: the host ended the conversation to go on with another. The servers are given
     ``patience`` seconds to end, as with their host.
     """
-    from gitlease.git.processes import still_runs, wait_for_end
+    from gitlease.git.run import still_runs, wait_for_end
     from gitlease.guard.presence import sessions_of
     from gitlease.guard.tool_servers import live_servers
 
@@ -444,5 +444,4 @@ __all__ = [
     "open_for_agent",
     "open_workspace",
     "others_in",
-    "own_process",
 ]

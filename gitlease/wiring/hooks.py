@@ -65,14 +65,14 @@ class HookContext:
             return False
         if not pushed:
             return self._start("landed")
-        from gitlease.git.processes import pushing_git
+        from gitlease.git.run import pushing_git
 
         pid, started = pushing_git()
         return pid > 0 and self._start("landed", str(pid), started)
 
     def wait_for_end(self, pid: int, started: str) -> None:
         """Wait until the process that started then has ended, but not for ever."""
-        from gitlease.git.processes import wait_for_end
+        from gitlease.git.run import wait_for_end
 
         wait_for_end(pid, started, seconds=LONGEST_PUSH)
 

@@ -170,7 +170,7 @@ class LedgerPlace:
         """The ledgers there, with a limit in seconds for each call of git."""
         if self.given is not None:
             return self.given
-        from gitlease.git.query import without_secrets
+        from gitlease.git.repository import without_secrets
         from gitlease.store.git_ledger import git_ledger_store
         from gitlease.store.private_store import make_bare, make_folder
         from gitlease.store.transport import Remote
@@ -206,7 +206,7 @@ class LedgerPlace:
 
     def _facts(self) -> RemoteFacts:
         """What the settings say about the remote; git is asked only where something is granted."""
-        from gitlease.git.query import without_secrets
+        from gitlease.git.repository import without_secrets
         from gitlease.store.admission import NAME_REMOTE, RULES, RemoteFacts, use_the_fetched
 
         location, repository, ways = self.location, self.repository, self.location.ways

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from gitlease.core.resources.resource import GLOBAL_LAYER
-from gitlease.git.local_lock import exclusive
+from gitlease.git.files import exclusive
 from gitlease.push.fenced_push import FencedPush
 from gitlease.push.plan import SECONDS, GitWork
 

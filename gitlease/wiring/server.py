@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import NotARepository
 from gitlease.engine.ports import Clock
-from gitlease.git import run
 from gitlease.git.repository import Repository, discover
 from gitlease.git.system_clock import SystemClock
 
@@ -25,7 +24,6 @@ def judge_push(
     """
     from gitlease.server.receive import receive
 
-    run.is_own_process = True
     return receive(data, environ=environ, clock=clock or SystemClock())
 
 

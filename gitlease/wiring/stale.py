@@ -12,7 +12,7 @@ from gitlease.check.stale.missing_history import lack_of_contents
 from gitlease.check.stale.staleness import StaleService
 from gitlease.core.errors import GitleaseError
 from gitlease.core.resources.resource import GLOBAL_LAYER
-from gitlease.git.query import GitFailed
+from gitlease.git.repository import GitFailed
 from gitlease.settings.sources import remotes_of_work
 
 if TYPE_CHECKING:

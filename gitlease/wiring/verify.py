@@ -9,9 +9,8 @@ from gitlease.core.errors import Invalid, NotFound, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.engine.ports import Clock
-from gitlease.git.query import without_secrets
-from gitlease.git.repository import Repository, discover
-from gitlease.git.rev_range import commit_ids
+from gitlease.git.history import commit_ids
+from gitlease.git.repository import Repository, discover, without_secrets
 from gitlease.git.system_clock import SystemClock
 from gitlease.settings.sources import Location, load_settings, resolve_remote
 from gitlease.store.private_store import PRIVATE_STORES

@@ -158,7 +158,7 @@ def _refuse_submodule(repository: Repository, resource: Resource) -> None:
     root, pattern = repository.toplevel, resource.pattern
     if root is None or pattern is None or not os.path.isfile(os.path.join(root, _MODULES)):
         return
-    from gitlease.git.query import ask
+    from gitlease.git.repository import ask
 
     words = ("config", "-z", "-f", os.path.join(root, _MODULES))
     said = ask(repository, *words, "--get-regexp", r"^submodule\..*\.path$")
@@ -218,7 +218,7 @@ def _matches_a_file(workspace: Workspace, text: str) -> bool:
         return True
     if pattern.is_literal and os.path.lexists(os.path.join(repository.toplevel, text)):
         return True
-    from gitlease.git.query import ask
+    from gitlease.git.repository import ask
 
     files = ("ls-files", "-z")
     lists = [files, (*files, "--others", "--exclude-standard")]

@@ -17,9 +17,7 @@ from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, DeadRun, Inbox, LastSeen, LedgerStore, TaskList
 from gitlease.engine.transaction import PATIENCE
-from gitlease.git import run
-from gitlease.git.query import without_secrets
-from gitlease.git.repository import LIVE_RUNS, Repository, discover
+from gitlease.git.repository import LIVE_RUNS, Repository, discover, without_secrets
 from gitlease.git.system_clock import SystemClock
 from gitlease.settings.identity import Identity, here, resolve_identity
 from gitlease.settings.schema import FILE, LEDGER, Found
@@ -319,11 +317,6 @@ def edge_rules(settings: Settings) -> EdgeRules:
     )
 
 
-def own_process() -> None:
-    """Declare that this process runs only gitlease, which lets it start faster."""
-    run.is_own_process = True
-
-
 def find_repository(directory: str = ".") -> Repository:
     """The repository around a directory, without reading its settings."""
     return discover(directory)
@@ -408,7 +401,6 @@ __all__ = [
     "Workspace",
     "find_repository",
     "open_workspace",
-    "own_process",
     "proposed_settings",
     "record_ledger",
     "tasks_seen",

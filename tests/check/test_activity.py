@@ -14,7 +14,7 @@ from support.tasks import task
 
 from gitlease.check import MAX_VERSIONS, BranchWork, FileQuery, GitActivity, Lack, Past
 from gitlease.core import Invalid, Unavailable
-from gitlease.git import Commit, discover, read_answer, read_blobs
+from gitlease.git import Commit, discover, read_answer
 
 DAY = 86_400
 NOW = ManualClock().wall_ms // 1_000
@@ -496,18 +496,6 @@ def test_the_number_of_processes_is_that_of_one_task(
     assert len(found) == 300
     assert all(past.written(KIM) for past in found.values())
     assert len(started) <= 8
-
-
-def test_blobs_are_read_at_once_and_large_ones_not_at_all(root: Path) -> None:
-    put(root, "a", "small")
-    put(root, "b", "x" * 100)
-    commit_all(root)
-    small, large = (git(root, "rev-parse", f"HEAD:{name}") for name in "ab")
-    absent = "0" * 39 + "1"
-    asked = [small, large, absent, "odd", git(root, "rev-parse", "HEAD")]
-    found = dict(read_blobs(discover(str(root)), asked, most=99, seconds=60.0, at_once=1))
-    assert {k: v for k, v in found.items() if v} == {small: b"small"}
-    assert set(found) == {*asked} - {"odd"}
 
 
 def test_a_commit_is_as_late_as_the_later_of_its_dates() -> None:

@@ -394,7 +394,7 @@ def test_the_users_settings_change_nothing(root: Path) -> None:
 
 HOOK = """
 import json, sys
-from gitlease.git.changes import staged
+from gitlease.git.history import staged
 from gitlease.git.repository import discover
 found = [[one.kind, one.path] for one in staged(discover("."))]
 with open({log!r}, "a") as log:
@@ -456,7 +456,7 @@ def test_many_commits_are_one_process(
         *({f"f{number}": "A"} for number in range(5)),
         {},
     ]
-    monkeypatch.setattr("gitlease.git.changes.COMMITS_AT_ONCE", 2)
+    monkeypatch.setattr("gitlease.git.history.COMMITS_AT_ONCE", 2)
     assert committed(repository, commits[::-1]) == found
     assert committed(repository, []) == {}
 
@@ -711,7 +711,7 @@ def test_many_commits_are_asked_about_in_one_process(
         commits.append(commit_all(root))
     repository = here(root)
     few = committed(repository, commits)
-    monkeypatch.setattr("gitlease.git.query.MAX_WORDS", 2)
+    monkeypatch.setattr("gitlease.git.repository.MAX_WORDS", 2)
     found: dict[str, list[Changed]] = {}
     look = lambda: found.update(committed(repository, commits))  # noqa: E731
     assert counted(tmp_path / "trace", look, monkeypatch) == 1

@@ -10,8 +10,7 @@ from support.repos import commit_by_hand, git, run_git
 from support.task_trees import commit_all, make_repository, put
 
 from gitlease.core import Authorship, Invalid
-from gitlease.git import Changed, committed, discover, staged
-from gitlease.git.merges import history, rule
+from gitlease.git import Changed, committed, discover, merges, staged
 
 JO, KIM, LEE, ZOE = (f"{name}@example.com" for name in ("jo", "kim", "lee", "zoe"))
 TOLD = "work\n\nGitlease: src/ token=7 scope=parser"
@@ -194,7 +193,7 @@ def test_before_a_merge_is_made_git_names_what_is_merged_elsewhere(
 def test_a_git_that_cannot_merge_goes_by_the_sides(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule, "merge_by_git", lambda *_: None)
+    monkeypatch.setattr(merges, "merge_by_git", lambda *_: None)
     assert people(merge(root, "main", "lee", lee="lee\n")) == {}
     assert people(merge(root, "main", "lee", path="as it was\n", lee="lee\n")) == {"path": [KIM]}
     assert people(merge(root, "main", "jo", path="both\n")) == {"path": []}
@@ -323,7 +322,7 @@ def test_odd_names_are_looked_up_as_they_are(root: Path, name: str) -> None:
 
 
 def test_more_paths_than_one_process_takes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "PATHS_TOLD", 9)
+    monkeypatch.setattr(merges, "PATHS_TOLD", 9)
     names = [f"f{number}" for number in range(9)]
     git(root, "switch", "-q", "main")
     saves(root, KIM, **dict.fromkeys(names, "kim's\n"))
@@ -336,11 +335,11 @@ def test_more_paths_than_one_process_takes(root: Path, monkeypatch: pytest.Monke
 def test_what_is_too_much_to_look_at_is_an_error(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule, "MAX_PARENTS", 3)
+    monkeypatch.setattr(merges, "MAX_PARENTS", 3)
     assert people(merge(root, "main", "lee", "lee", "main", lee="lee\n")) == {}
     with pytest.raises(Invalid, match="a merge of more than 3 commits"):
         merge(root, "main", "lee", "jo", "zoe")
-    monkeypatch.setattr(history, "MAX_WORK", 0)
+    monkeypatch.setattr(merges, "MAX_WORK", 0)
     with pytest.raises(Invalid, match="drops more than 0 commits"):
         merge(root, "main", "jo", path="jo's\n")
 

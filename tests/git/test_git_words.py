@@ -13,12 +13,12 @@ from support.fences import clean_env
 from support.repos import commit_file, git
 from support.task_trees import make_repository
 
-from gitlease.git import commit_words, processes
+from gitlease.git import commit_words, run
 
 ROOT = Path(__file__).parents[2]
-TELL = "w = processes.commit_words(); print(w.amend if w else None, w.cleanup if w else '')"
-ASK = f"from gitlease.git import processes; {TELL}"
-BY_PS = f"from gitlease.git import processes;processes._has_proc = lambda: False; {TELL}"
+TELL = "w = run.commit_words(); print(w.amend if w else None, w.cleanup if w else '')"
+ASK = f"from gitlease.git import run; {TELL}"
+BY_PS = f"from gitlease.git import run;run._has_proc = lambda: False; {TELL}"
 
 
 class Asking:
@@ -185,7 +185,7 @@ def test_processes_without_any_git_tell_nothing() -> None:
 
 
 def test_no_ps_and_an_odd_one_tell_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(processes, "_has_proc", lambda: False)
+    monkeypatch.setattr(run, "_has_proc", lambda: False)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert commit_words(7) is None
     ps = tmp_path / "ps"
@@ -201,5 +201,5 @@ def test_no_ps_and_an_odd_one_tell_nothing(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_a_circle_of_parents_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "parent_and_words", lambda pid: (15 - pid, [b"sh"]))
+    monkeypatch.setattr(run, "parent_and_words", lambda pid: (15 - pid, [b"sh"]))
     assert commit_words(7) is None

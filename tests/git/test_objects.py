@@ -1,4 +1,4 @@
-"""git's objects are read alike by libgit2 and by git alone, and never beyond what was asked for."""
+"""git's objects are read alike with and without git, and never beyond what was asked for."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from support.task_trees import make_repository
 from gitlease.git import (
     BLOB,
     COMMIT,
+    DROPPED,
     TREE,
     Absent,
-    BatchObjects,
     GitObjects,
-    LibraryObjects,
     OtherKind,
     PipedObjects,
     TooLarge,
     discover,
-    open_bare,
+    objects_of,
     read_tree,
 )
 from gitlease.store import SHA1, LooseObjects
@@ -41,21 +40,17 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.fixture(params=["library", "batch", "piped", "loose", "packed"])
+@pytest.fixture(params=["clone", "piped", "loose", "packed"])
 def objects(root: Path, request: pytest.FixtureRequest) -> GitObjects:
     repository = discover(str(root))
     if request.param == "packed":
         git(root, "repack", "-q", "-a", "-d")
         git(root, "prune-packed")
-    if request.param == "batch":
-        return BatchObjects(repository)
+    if request.param == "clone":
+        return objects_of(repository)
     if request.param == "piped":
         return PipedObjects(repository.git_dir, os.environ)
-    if request.param in ("loose", "packed"):
-        return LooseObjects(repository.git_dir, SHA1, os.environ)
-    repo = open_bare(repository.git_dir)
-    assert repo is not None
-    return LibraryObjects(repo)
+    return LooseObjects(repository.git_dir, SHA1, os.environ)
 
 
 def test_an_object_is_read_up_to_its_limit(root: Path, objects: GitObjects) -> None:
@@ -78,15 +73,23 @@ def test_a_tree_has_names_modes_and_ids(root: Path, objects: GitObjects) -> None
     assert [x.id for x in found] == [git(root, "rev-parse", f"HEAD:{n}") for n in ("a", "link")]
 
 
-def test_what_is_expected_is_read_together(root: Path) -> None:
-    for number in range(30):
-        (root / f"f{number}").write_text(f"{number}")
+def test_one_process_answers_whatever_is_lacking_or_too_large(root: Path) -> None:
+    (root / "large").write_bytes(bytes(DROPPED + 1))
     git(root, "add", ".")
-    blobs = [git(root, "rev-parse", f":f{number}") for number in range(30)]
-    objects = BatchObjects(discover(str(root)), blobs)
-    for turn in (blobs, reversed(blobs)):
-        for blob in turn:
-            assert objects.read(blob, BLOB, 10) == str(blobs.index(blob)).encode()
+    small, large = (git(root, "rev-parse", f":{name}") for name in ("a", "large"))
+    objects = objects_of(discover(str(root)))
+    started = set()
+    for _ in range(3):
+        for odd in ("1" * 40, small):
+            with pytest.raises((Absent, TooLarge)):
+                objects.read(odd, BLOB, 4)
+        assert objects.read(small, BLOB, 5) == b"small"
+        started.add(objects._process)
+    assert len(started) == 1
+    with pytest.raises(TooLarge):
+        objects.read(large, BLOB, 5)
+    assert objects._process is None, "its rest is left alone, since reading it takes longer"
+    assert objects.read(small, BLOB, 5) == b"small"
 
 
 @pytest.fixture

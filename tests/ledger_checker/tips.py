@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gitlease.git import BLOB, COMMIT, TREE, Repository, read_objects, read_tree
+from gitlease.git import BLOB, COMMIT, TREE, Repository, read_tree
 from ledger_checker.commit import StepCommit, read_commit
 from ledger_checker.form import BadForm, LedgerHeader, read_header
 from ledger_checker.state import BrokenRule, JudgedStep
@@ -16,8 +16,8 @@ from ledger_checker.tree_reader import (
     MAX_COMMIT,
     MAX_FOLDER,
     MAX_HEADER,
-    SECONDS,
     ReadyObject,
+    read_objects,
 )
 
 _Seen = tuple[StepCommit, LedgerHeader]
@@ -73,7 +73,7 @@ def _replaces(step: JudgedStep, commit: StepCommit, header: LedgerHeader) -> boo
 
 def _read(repository: Repository, tip: str) -> _Seen | None:
     def read(oid: str, kind: str, most: int) -> bytes | None:
-        data = read_objects(repository, [oid], kind, most=most, seconds=SECONDS)[oid]
+        data = read_objects(repository, [oid], kind, most=most)[oid]
         return data if isinstance(data, bytes) else None
 
     data = read(tip, COMMIT, MAX_COMMIT)

@@ -23,7 +23,7 @@ from gitlease.git import (
     TreeEntry,
     Unreadable,
     ask,
-    read_objects,
+    objects_of,
     read_tree,
     refusal,
 )
@@ -129,7 +129,7 @@ class _Reader:
         return steps
 
     def _commits(self, commits: Sequence[str]) -> list[TreeStep]:
-        read = read_objects(self._repository, commits, COMMIT, most=MAX_COMMIT, seconds=SECONDS)
+        read = read_objects(self._repository, commits, COMMIT, most=MAX_COMMIT)
         steps = []
         for oid in commits:
             data = read[oid]
@@ -144,7 +144,7 @@ class _Reader:
 
     def _load(self, oids: Iterable[str]) -> None:
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._read]
-        read = read_objects(self._repository, wanted, TREE, most=MAX_FOLDER, seconds=SECONDS)
+        read = read_objects(self._repository, wanted, TREE, most=MAX_FOLDER)
         for oid, data in read.items():
             self._read[oid] = _folder(oid, data)
 
@@ -229,13 +229,26 @@ class _Reader:
         for start in range(0, len(files), BLOBS_AT_ONCE):
             some = files[start : start + BLOBS_AT_ONCE]
             oids = [file.blob for file in some]
-            read = read_objects(self._repository, oids, BLOB, most=most, seconds=SECONDS)
+            read = read_objects(self._repository, oids, BLOB, most=most)
             for file in some:
                 data = read[file.blob]
                 if isinstance(data, bytes):
                     file.data = data
                 else:
                     file.problem = str(data)
+
+
+def read_objects(
+    repository: Repository, oids: Iterable[str], kind: str, *, most: int
+) -> dict[str, bytes | Unreadable]:
+    """The bytes of some objects, or why each cannot be read."""
+    objects, found = objects_of(repository), dict[str, bytes | Unreadable]()
+    for oid in oids:
+        try:
+            found[oid] = objects.read(oid, kind, most)
+        except Unreadable as why:
+            found[oid] = why
+    return found
 
 
 def _folder(oid: str, data: bytes | Unreadable) -> tuple[Folder, str]:

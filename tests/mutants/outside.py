@@ -220,7 +220,7 @@ OUTSIDE = (
     ),
     Mutant(
         "the side that a merge gives up nobody's",
-        "git/merges/rule.py",
+        "git/merges.py",
         "if lost := history.lost(self.names, followed):",
         "if lost := history.lost(self.names, ()) if not followed else ():",
         "S5",
@@ -229,7 +229,7 @@ OUTSIDE = (
     ),
     Mutant(
         "the first parent of a merge always right",
-        "git/merges/rule.py",
+        "git/merges.py",
         "            followed = self.kept\n",
         "            followed = (True,) * len(self.kept)\n",
         "S5",
@@ -238,7 +238,7 @@ OUTSIDE = (
     ),
     Mutant(
         "objects of a guard's look left in the repository",
-        "git/merges/git_merge.py",
+        "git/merges.py",
         '"GIT_OBJECT_DIRECTORY": folder,',
         '"GIT_OBJECT_DIRECTORY": own,',
         "S10",

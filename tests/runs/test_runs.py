@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gitlease.core import LeaseHeld, NotFound, parse_resource, replace
-from gitlease.git import group_is_left, processes, started_at, still_runs
+from gitlease.git import group_is_left, run, started_at, still_runs
 from gitlease.runs import RunRecord, RunsFolder, runs
 
 F001 = parse_resource("F001")
@@ -63,7 +63,7 @@ def test_a_process_is_told_from_a_later_one_of_its_number(
     other: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, proc: bool
 ) -> None:
     if not proc:
-        monkeypatch.setattr(processes, "_has_proc", lambda: False)
+        monkeypatch.setattr(run, "_has_proc", lambda: False)
     started = started_at(other.pid)
     assert started
     assert still_runs(other.pid, started)

@@ -14,6 +14,7 @@ import pygit2
 import pytest
 from core.values import at
 from support.commands import run_gitlease
+from support.forge import objects_in
 from support.ledgers import REF, Entry, door, read_files, write_commit
 from support.ledgers import write_tree as write_files
 from support.remotes import Remote
@@ -51,7 +52,6 @@ from gitlease.core import (
     decide,
     parse_resource,
 )
-from gitlease.git import LibraryObjects
 from gitlease.store import read_ledger, write_step
 
 JO = Actor("jo@example.com", host="laptop", branch="main")
@@ -137,8 +137,8 @@ def written(folder: Path, steps: Steps = STEPS) -> list[str]:
         decided = decide(ledger, operations, moment)
         assert decided.applied.changed, operations
         tip = commits[-1] if commits else ""
-        commits.append(write_step(LibraryObjects(repo), decided, tip, replace_tip=False))
-        ledger = read_ledger(LibraryObjects(repo), commits[-1])
+        commits.append(write_step(objects_in(repo), decided, tip, replace_tip=False))
+        ledger = read_ledger(objects_in(repo), commits[-1])
     return commits
 
 

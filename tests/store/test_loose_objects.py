@@ -16,7 +16,6 @@ from support.repos import git
 from gitlease.core import MS, Actor, Applied, Barrier, StepRecord
 from gitlease.git import BLOB, COMMIT, TREE, Absent, OtherKind, TooLarge
 from gitlease.store import (
-    FEW,
     SHA1,
     SHA256,
     LooseObjects,
@@ -64,7 +63,7 @@ def test_git_has_what_was_written(tmp_path: Path, id_bytes: int) -> None:
 def test_what_git_packed_is_read_however_much_it_is(tmp_path: Path, id_bytes: int) -> None:
     store = tmp_path / "store.git"
     objects = opened(store, id_bytes)
-    ids = {objects.write(BLOB, b"%d" % n): b"%d" % n for n in range(2 * FEW)}
+    ids = {objects.write(BLOB, b"%d" % n): b"%d" % n for n in range(128)}
     git(store, "update-ref", "refs/tags/all", objects.write(TREE, b"".join(tree_of(ids))))
     git(store, "repack", "-q", "-a", "-d")
     git(store, "prune-packed", "-q")

@@ -15,7 +15,7 @@ from typing import Any
 import pygit2
 import pytest
 from support.fences import clean_env
-from support.forge import JO, KIM, Draft, Forge, objects_of
+from support.forge import JO, KIM, Draft, Forge, objects_in, objects_of
 from support.hooked import Person, task_text, until
 from support.illegal import (
     HOUR,
@@ -62,7 +62,7 @@ from gitlease.core import (
     parse_resource,
 )
 from gitlease.faces.cli import run
-from gitlease.git import LibraryObjects, SystemClock
+from gitlease.git import SystemClock
 from gitlease.server import PushVerdict
 from gitlease.server.receive import receive
 from gitlease.store import CacheDamaged, read_ledger
@@ -523,11 +523,11 @@ def leases_on(host: Host) -> dict[str, str]:
     """Who holds what on the server."""
     repo = pygit2.Repository(str(host.bare))
     tip = host.tip()
-    ledger = read_ledger(LibraryObjects(repo), tip) if tip else None
+    ledger = read_ledger(objects_in(repo), tip) if tip else None
     every = ledger.every_lease() if ledger else []
     return {x.resource.text: x.holder for x in every if x.state is State.ACTIVE}
 
 
 def waiting_on(host: Host, name: str) -> tuple[Ticket, ...]:
     repo = pygit2.Repository(str(host.bare))
-    return read_ledger(LibraryObjects(repo), host.tip()).tickets(parse_resource(name))
+    return read_ledger(objects_in(repo), host.tip()).tickets(parse_resource(name))

@@ -117,12 +117,8 @@ def _import_all() -> None:
 
     import gitlease
     from gitlease.faces.cli import import_click
-    from gitlease.git import load_pygit2, run
 
     import_click()
-    run.is_own_process = True
-    load_pygit2()
-    run.is_own_process = False
     for module in pkgutil.walk_packages(gitlease.__path__, "gitlease."):
         if not module.name.startswith(APART) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)

@@ -33,8 +33,15 @@ from gitlease.core import (
     decide,
     parse_resource,
 )
-from gitlease.git import LibraryObjects, SystemClock
-from gitlease.store import changed_files, lease_file, read_ledger, write_message, write_tree
+from gitlease.git import SystemClock
+from gitlease.store import (
+    LooseObjects,
+    changed_files,
+    lease_file,
+    read_ledger,
+    write_message,
+    write_tree,
+)
 from support.fences import clean_env
 from support.ledgers import Entry, raw_tree, read_files, write_object
 from support.ledgers import write_tree as write_files
@@ -43,6 +50,11 @@ from support.repos import git, run_git
 REF = "refs/gitlease/global"
 JO, KIM = Actor("jo@example.com", host="laptop"), Actor("kim@example.com", host="desk")
 MINUTE = 60
+
+
+def objects_in(repo: pygit2.Repository) -> LooseObjects:
+    """The objects of a repository of tests, as gitlease reads and writes them."""
+    return LooseObjects(repo.path, 20, os.environ)
 
 
 @dataclass(frozen=True)
@@ -154,7 +166,7 @@ class Forge:
 
     def ledger(self, version: str | None = None) -> Ledger:
         """The ledger at a commit; that of the server where none is named."""
-        return read_ledger(LibraryObjects(self.repo), version or self.tip())
+        return read_ledger(objects_in(self.repo), version or self.tip())
 
     def lease(self, name: str) -> Lease:
         """The record that the server has of a resource."""
@@ -212,7 +224,7 @@ class Forge:
         """The commit of a draft; its id."""
         base = cast(pygit2.Commit, self.repo[draft.base]) if draft.base else None
         below = None if base is None else str(base.tree_id)
-        tree = write_tree(LibraryObjects(self.repo), below, changed_files(draft.ledger))
+        tree = write_tree(objects_in(self.repo), below, changed_files(draft.ledger))
         if draft.files:
             tree = self._with_files(tree, draft.files)
         holder = draft.author or draft.actor.holder

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 _WORKER = """\
 import contextlib, io, json, os, sys
-import pygit2, yaml
+import yaml
 from gitlease.faces.cli.app import run
 inbox, outbox = sys.stdin, os.fdopen(os.dup(1), "w")
 print("ready", file=outbox, flush=True)

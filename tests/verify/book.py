@@ -10,9 +10,10 @@ from pathlib import Path
 import pygit2
 from core.values import empty
 from ledger_checker.checker import Verified, verify
+from support.forge import objects_in
 
 from gitlease.core import Decided, Ledger, Moment, Operation, decide
-from gitlease.git import LibraryObjects, discover
+from gitlease.git import discover
 from gitlease.store import make_bare, read_ledger, write_step
 from gitlease.verify import replay
 
@@ -39,7 +40,7 @@ class Book:
         """Store what was decided; ``replacing``: in the place of the renewal before, if it may."""
         renews = decided.applied.only_renews
         instead = replacing and renews and self.replaceable
-        objects = LibraryObjects(self.repo)
+        objects = objects_in(self.repo)
         self.tips.append(write_step(objects, decided, self.tip, replace_tip=instead))
         self.replaceable = renews and len(self.tips) > 1
         self.ledger = read_ledger(objects, self.tip)

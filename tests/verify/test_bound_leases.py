@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from core.values import JO, KIM, TTL, claim, fresh, moment, release, renew
+from support.forge import objects_in
 from verify.book import Book
 
 from gitlease.core import (
@@ -22,7 +23,6 @@ from gitlease.core import (
     grant_of,
     parse_resource,
 )
-from gitlease.git import LibraryObjects
 from gitlease.store import read_ledger
 
 RUN = replace(JO, session="run-1", host="laptop:12")
@@ -73,7 +73,7 @@ def test_several_operations_on_a_lease_leave_what_each_of_them_makes_of_it(
     book.step(*batch, when=moment(1))
     assert book.broken() == []
     book.tips.pop()
-    book.ledger = read_ledger(LibraryObjects(book.repo), book.tip)
+    book.ledger = read_ledger(objects_in(book.repo), book.tip)
     book.forged(
         lambda ledger: ledger.put(replace(ledger.every_lease()[0], **change)),
         *batch,
@@ -96,7 +96,7 @@ def test_what_has_no_edge_is_gone_when_it_runs_out(book: Book) -> None:
     book.step(run_out(RUN, book), when=moment(1))
     assert (book.ledger.every_lease(), book.broken()) == ([], [])
     book.tips.pop()
-    book.ledger = read_ledger(LibraryObjects(book.repo), book.tip)
+    book.ledger = read_ledger(objects_in(book.repo), book.tip)
     now = moment(1).now.wall_ms
     kept = replace(lease, session=None, renewed_at=now, expires_at=now)
     ended = run_out(RUN, book)
@@ -143,7 +143,7 @@ def test_nobody_binds_what_shares_work_with_another_run(book: Book) -> None:
     book.step(wanted, when=moment(2))
     assert book.broken() == []
     book.tips.pop()
-    book.ledger = read_ledger(LibraryObjects(book.repo), book.tip)
+    book.ledger = read_ledger(objects_in(book.repo), book.tip)
     whole = next(x for x in book.ledger.every_lease() if x.resource == parse_resource("src/"))
     bound = replace(whole, session=RUN.session, host=RUN.host, operation=wanted.id)
     book.forged(lambda ledger: ledger.put(bound), wanted, when=moment(2))

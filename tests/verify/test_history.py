@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
@@ -28,9 +28,10 @@ from core.values import (
     renew,
     set_policy,
 )
+from ledger_checker import tree_reader
 from ledger_checker.checker import NoLedger, verify
 from ledger_checker.form import UnknownFormat
-from support.forge import Forge
+from support.forge import Forge, objects_in
 from support.illegal import ILLEGAL, make_scene
 from support.repos import git
 from verify.book import Book
@@ -47,7 +48,7 @@ from gitlease.core import (
     parse_resource,
 )
 from gitlease.core.moves import conflicts
-from gitlease.git import LibraryObjects, discover, objects, query
+from gitlease.git import PipedObjects, Repository, discover, objects_of
 from gitlease.server import judge_step
 from gitlease.store import read_ledger, write_header, write_lease
 from gitlease.verify import replay
@@ -475,7 +476,7 @@ def random_life(book: Book, seed: int) -> None:
     """Up to 300 leases, claimed in steps, renewed in any order, while others play on."""
     dice, player, seconds = random.Random(f"leases {seed}"), Player(seed), 0.0
     eyes = {who: Eyes(dice) for who in PEOPLE}
-    objects, number = LibraryObjects(book.repo), dice.choice((3, 40, 150, 300))
+    objects, number = objects_in(book.repo), dice.choice((3, 40, 150, 300))
 
     def act(who: Actor, *operations: Operation, together: bool = True) -> None:
         nonlocal seconds
@@ -577,7 +578,7 @@ def test_a_format_without_operations_is_said(book: Book) -> None:
     book.step(claim(JO), when=moment(0))
     data = header_bytes(book, digest=None).replace(b"format: 2", b"format: 1", 1)
     amended(book, "ledger.yaml", data.replace(b"digest: null\n", b""))
-    book.ledger = read_ledger(LibraryObjects(book.repo), book.tip)
+    book.ledger = read_ledger(objects_in(book.repo), book.tip)
     assert b"format: 1\n" in git(book.path, "show", f"{book.tip}:ledger.yaml").encode()
     book.step(claim(KIM, "F002"), when=moment(1))
     found = book.check()
@@ -640,12 +641,12 @@ def test_git_is_asked_in_batches(book: Book, monkeypatch: pytest.MonkeyPatch) ->
     """A hundred times the commits are not a hundred times the processes."""
     for number in range(150):
         book.step(note(JO, "x", f"T{number % 7}"), when=moment(number))
-    asked: list[Sequence[str]] = []
+    asked: list[Repository] = []
 
-    def counting(repository: Any, *words: str, **options: Any) -> Any:
-        asked.append(words)
-        return query.ask(repository, *words, **options)
+    def counting(repository: Repository) -> PipedObjects:
+        asked.append(repository)
+        return objects_of(repository)
 
-    monkeypatch.setattr(objects, "ask", counting)
+    monkeypatch.setattr(tree_reader, "objects_of", counting)
     assert book.check().commits == 150
     assert len(asked) <= 14

@@ -14,9 +14,8 @@ from gitlease.check.ci import CiContext
 from gitlease.check.store import INFINITE, UNSHALLOW, HistoryStore
 from gitlease.core.errors import NotFound, UsageError, shown
 from gitlease.core.frozen import dataclass, replace
-from gitlease.git.query import ask, is_id
-from gitlease.git.repository import Repository
-from gitlease.git.rev_range import commit_ids, in_range
+from gitlease.git.history import commit_ids, in_range
+from gitlease.git.repository import Repository, ask, is_id
 
 MAX_COMMITS = 50_000
 DEPTHS = (100, 2_000, INFINITE)

@@ -17,18 +17,20 @@ from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
 from gitlease.core.holder import person_key
 from gitlease.core.resources.pattern import fold, parse
-from gitlease.git.changes_raw import NO_RENAMES, RENAMES, Changed
-from gitlease.git.commit_log import (
+from gitlease.git.files import Unreadable
+from gitlease.git.history import (
+    NO_RENAMES,
     PATHS,
+    RENAMES,
     SECONDS,
+    Changed,
     Commit,
+    commit_ids,
     read_log,
     usual_addresses,
 )
-from gitlease.git.objects import read_blobs
-from gitlease.git.query import answered, ask
-from gitlease.git.repository import Repository
-from gitlease.git.rev_range import commit_ids
+from gitlease.git.objects import BLOB, objects_of
+from gitlease.git.repository import Repository, answered, ask
 from gitlease.settings.schema import FILE_STEM
 from gitlease.settings.sources import Tasks
 from gitlease.tasks.front_matter import is_yaml
@@ -296,12 +298,15 @@ class _TaskVersions:
             self._words.setdefault(blob, set()).update(encoded)
 
     def read(self) -> None:
-        wanted = self._words
-        for blob, data in read_blobs(self._repository, wanted, most=MAX_BYTES, seconds=SECONDS):
-            folded = fold((data or b"").decode("utf-8", "replace")).encode()
-            says = (
-                data is None or self._by_stem or any(word in folded for word in self._words[blob])
-            )
+        objects = objects_of(self._repository)
+        for blob, words in self._words.items():
+            try:
+                data = objects.read(blob, BLOB, MAX_BYTES)
+            except Unreadable:
+                self._data[blob] = None
+                continue
+            folded = fold(data.decode("utf-8", "replace")).encode()
+            says = self._by_stem or any(word in folded for word in words)
             self._data[blob] = data if says else b""
 
     def names(self, blob: str, one: FileQuery, file: str) -> tuple[str, ...] | None:

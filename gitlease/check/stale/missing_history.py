@@ -12,10 +12,9 @@ from shlex import quote
 
 from gitlease.check.stale.facts import Lack
 from gitlease.core.edge import Task, printable
-from gitlease.git.commit_log import PATHS, SECONDS
-from gitlease.git.query import answered, ask
+from gitlease.git.history import PATHS, SECONDS
 from gitlease.git.remote_branches import HEADS, heads_asked
-from gitlease.git.repository import Repository, is_on
+from gitlease.git.repository import Repository, answered, ask, is_on
 from gitlease.settings.sources import Tasks
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.tasks.scan import Wanted

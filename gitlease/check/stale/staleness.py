@@ -45,7 +45,7 @@ from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.notices import unread_records
 from gitlease.engine.ports import LastSeen, Snapshot, TaskProblem
 from gitlease.engine.queue.order import natural
-from gitlease.git.changes_raw import Changed
+from gitlease.git.history import Changed
 
 MAX_EVENTS = 20_000  # of the audit trail
 

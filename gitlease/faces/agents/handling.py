@@ -135,9 +135,8 @@ def _module(host: str) -> Any:
 
 
 def _open_context(directory: str, **who: str) -> AgentContext | None:
-    from gitlease.wiring.agents import open_for_agent, own_process
+    from gitlease.wiring.agents import open_for_agent
 
-    own_process()
     return open_for_agent(directory, **who)  # type: ignore[arg-type]
 
 

@@ -38,9 +38,8 @@ def _issue_pages(workspace: Workspace) -> str | None:
 
 def open_real(directory: str, **options: Any) -> Workspace:
     """Open the repository that ``directory`` lies in."""
-    from gitlease.wiring.workspace import open_workspace, own_process
+    from gitlease.wiring.workspace import open_workspace
 
-    own_process()
     return open_workspace(directory, **options)
 
 

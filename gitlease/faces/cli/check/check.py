@@ -99,9 +99,7 @@ def check_verb(
     given = [*(["--stale"] if stale else []), *([words] if words else [])]
     call.cached = None if cached else call.typed("check", options=["--cached", *given])
     from gitlease.wiring.check import open_check, read_context
-    from gitlease.wiring.workspace import own_process
 
-    own_process()
     ci = read_context()
     usual = "json" if call.json else "github" if ci.in_github else "text"
     console = usual if target is not None else form or usual

@@ -56,9 +56,7 @@ verify only reads, and needs no user.email.""",
 @option("--tip", "tips", metavar="COMMIT", multiple=True, help="A commit seen at the ledger's ref.")
 def verify_verb(call: Call, *, ref: str | None, tips: tuple[str, ...], cached: bool) -> int | None:
     from gitlease.wiring.verify import open_version
-    from gitlease.wiring.workspace import own_process
 
-    own_process()
     if ref is None and not cached:
         call.cached = call.typed("verify", options=["--cached"])
     version = open_version(

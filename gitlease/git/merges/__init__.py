@@ -1,1 +1,0 @@
-"""Merges: what they change on their own account, and whose work they give up."""
