@@ -264,6 +264,10 @@ def _claim_of(
     *,
     abandoned: bool = False,
 ) -> Claim:
+    paths = options.paths
+    if not paths:  # of one's own lapsed lease they go on, as those of a live one do
+        own = (x for x in session.own_records(planned.resource) if x.scope == options.scope)
+        paths = next((x.paths for x in own), ())
     return Claim(
         id=fresh_id(),
         actor=session.actor,
@@ -273,7 +277,7 @@ def _claim_of(
         ttl=options.ttl,
         default_ttl=session.default_ttl,
         default_fits=session.ttl_is_default,
-        paths=tuple(dict.fromkeys((*options.paths, *planned.paths))),
+        paths=tuple(dict.fromkeys((*paths, *planned.paths))),
         reason=options.reason,
         takeover=options.takeover,
         expect_holder=options.expect_holder,
@@ -292,12 +296,7 @@ def _is_chosen(session: LedgerSession, planned: Planned) -> bool:
     """Whether the task is the caller's by its file, and not by an earlier pick."""
     if not planned.mine:
         return False
-    head = session.store.known(session.layer)
-    try:
-        leases = head.ledger.leases_of(planned.resource) if head and head.ledger else []
-    except Invalid:  # the claim says so
-        leases = []
-    return not any(x.picked and x.same_holder(session.actor) for x in leases)
+    return not any(x.picked for x in session.own_records(planned.resource))
 
 
 def _claimed_elsewhere(session: LedgerSession, answer: Answer) -> tuple[str, ...]:

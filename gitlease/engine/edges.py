@@ -273,7 +273,7 @@ class Edges:
         known = self._known(resources)
         plans = [self._ended(r, known, status, keep_status) for r in resources]
         if again:
-            plans = [self._with_uncommitted(p, keep_status=keep_status) for p in plans]
+            plans = [self._with_uncommitted(p, known, keep_status=keep_status) for p in plans]
         return [
             # What is released protects nobody.
             p
@@ -312,6 +312,21 @@ class Edges:
         """The refusal of a task that only some other branch has: it is no name of its own."""
         found = None if resource.is_path else self.files.on_a_branch(resource)
         return None if found is None else _not_here(found[1], place_of(found[0]))
+
+    def still_named(self, planned: Iterable[Planned]) -> list[tuple[str, Task, set[str]]]:
+        """The last commit or branch that assigns a planned task to the caller, and by which names.
+
+        Of several places the default branch comes first.
+        """
+        wanted = {p.resource.key for p in planned if p.task is not None or p.away is not None}
+        known, found = _Known(self, TaskList()), list[tuple[str, Task, set[str]]]()
+        for ref in reversed(known.places if wanted else ()):
+            for task in known.at(ref).tasks if ref != INDEX else ():
+                mine = {x for x in task.assigned if self.rules.people.is_mine(x, self.holder)}
+                if mine and task.resource.key in wanted:
+                    wanted.discard(task.resource.key)
+                    found.append((ref, task, mine))
+        return found
 
     def status_of(self, task: Task, word: str) -> Planned:
         """Plan a new status in a task's file."""
@@ -447,16 +462,13 @@ class Edges:
             message=done,
         )
 
-    def _with_uncommitted(self, planned: Planned, *, keep_status: bool) -> Planned:
+    def _with_uncommitted(self, planned: Planned, known: _Known, *, keep_status: bool) -> Planned:
         """The plan with what an earlier end changed in the work tree, and left to be committed."""
         task, edit = planned.task, planned.edit
         if task is None or planned.mine:
             return planned
         for place in (INDEX, "HEAD"):
-            try:
-                there = find_task(self.files.read(place), planned.resource, lenient=True)
-            except (Invalid, NotFound):  # no commit yet, or a file that is broken there alone
-                continue
+            there = known.task_at(place, planned.resource)
             if there is None or there.file != task.file or not (mine := self._mine(there)[0]):
                 continue
             edit = replace(edit, remove=(*edit.remove, *mine))
@@ -542,7 +554,7 @@ class _Known:
         self._read: dict[str, TaskList] = {}
 
     @cached_property
-    def _places(self) -> Sequence[str]:
+    def places(self) -> Sequence[str]:
         return self._edges.files.places()
 
     @property
@@ -555,7 +567,7 @@ class _Known:
         required = self._edges.rules.required
         if required is not None:
             return required
-        return self.found.has_tasks or any(self._at(x).has_tasks for x in self._places)
+        return self.found.has_tasks or any(self.at(x).has_tasks for x in self.places)
 
     def task(self, resource: Resource, *, lenient: bool = False) -> Task | None:
         task = find_task(self.found, resource, lenient=lenient)
@@ -567,20 +579,24 @@ class _Known:
         What the caller did since is not called into question.
         """
         edges, found = self._edges, []
-        for ref in () if resource.is_path else self._places:
+        for ref in () if resource.is_path else self.places:
             if here is not None and not _is_branch(ref):
                 continue
-            try:
-                task = find_task(self._at(ref), resource, lenient=True)
-            except Invalid:  # a file that only a branch has broken
-                continue
+            task = self.task_at(ref, resource)
             if task is not None and here is None:
                 found.append((ref, edges._away(task, ref)))
             elif task is not None and not edges._is_older(task, ref):
                 found.append((ref, edges._current(task, ref)))
         return found
 
-    def _at(self, ref: str) -> TaskList:
+    def task_at(self, ref: str, resource: Resource) -> Task | None:
+        """The task of a name as a place has it; None also where only that has a broken file."""
+        try:
+            return find_task(self.at(ref), resource, lenient=True)
+        except Invalid:
+            return None
+
+    def at(self, ref: str) -> TaskList:
         if ref not in self._read:
             try:
                 self._read[ref] = self._edges.files.read(ref)

@@ -17,7 +17,14 @@ from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import State, place, same_person
 from gitlease.core.loss import lost_in
-from gitlease.core.moves.operations import Complete, Operation, Release, Retire, Retirement
+from gitlease.core.moves.operations import (
+    Claim,
+    Complete,
+    Operation,
+    Release,
+    Retire,
+    Retirement,
+)
 from gitlease.core.moves.retiring import RETIRED
 from gitlease.core.outcome import Event
 from gitlease.core.resources.pattern import fold
@@ -35,8 +42,8 @@ from gitlease.engine.edges import Planned, changes_of, not_in_work_tree
 from gitlease.engine.intents import COMPLETED, ENDED, PART
 from gitlease.engine.intents import RETIRED as GOAL
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import INDEX, Written
-from gitlease.engine.stepping import change_with_edges, in_every
+from gitlease.engine.ports import Written
+from gitlease.engine.stepping import change, change_with_edges, in_every
 from gitlease.engine.transaction import fresh_id
 
 HISTORY = 1_000  # events in which a lost lease is looked for
@@ -115,33 +122,54 @@ def _still_named(
 ) -> tuple[str, ...]:
     """Warnings about committed task files that still assign what was released to the caller.
 
-    ``committed``: this release committed its edits, which are not pushed yet.
+    An assignment that only files had is ended in the ledger, too, or else it would protect nobody
+    but keep others out. ``committed``: this release committed its edits, which are not pushed yet.
     """
-    edges, warnings = session.edges, []
-    wanted = {p.resource.key for p in planned if p.task is not None or p.away is not None}
     here = {p.resource.key for p in planned if p.task is not None}
-    places = reversed(edges.files.places()) if wanted else ()
-    for ref in (x for x in places if x != INDEX):
-        try:
-            tasks = edges.files.read(ref).tasks
-        except GitleaseError:  # no commit yet, say
-            continue
-        for task in tasks:
-            mine = {x for x in task.assigned if edges.rules.people.is_mine(x, edges.holder)}
-            if mine and task.resource.key in wanted:
-                wanted.discard(task.resource.key)
-                where = "the last commit" if ref == "HEAD" else ref.removeprefix("refs/remotes/")
-                way = "push the commit" if committed else "commit and push the change"
-                counts = mine.issubset(session.decisions.outranked(task, ref))
-                then = (
-                    "the release counts already" if counts else "until then it is assigned to you"
-                )
-                if task.resource.key in here:
-                    warnings.append(f"{task.file} in {where} still names you: {way}; {then}")
-                else:
-                    stays = f"the assignment in {not_in_work_tree(task)}"
-                    warnings.append(f"{stays}; {then}" if counts else stays)
+    named = session.edges.still_named(planned)
+    outranked = session.decisions.outranked
+    left = [task for ref, task, mine in named if not mine.issubset(outranked(task, ref))]
+    warnings = list(_end_in_ledger(session, [task.resource for task in left]))
+    for ref, task, mine in named:
+        where = "the last commit" if ref == "HEAD" else ref.removeprefix("refs/remotes/")
+        way = "push the commit" if committed else "commit and push the change"
+        counts = mine.issubset(outranked(task, ref))
+        then = "the release counts already" if counts else "until then it is assigned to you"
+        if task.resource.key in here:
+            warnings.append(f"{task.file} in {where} still names you: {way}; {then}")
+        else:
+            stays = f"the assignment in {not_in_work_tree(task)}"
+            warnings.append(f"{stays}; {then}" if counts else stays)
     return tuple(warnings)
+
+
+def _end_in_ledger(session: LedgerSession, resources: Sequence[Resource]) -> tuple[str, ...]:
+    """Claim and release in one step what files alone assign to the caller; returns warnings.
+
+    Nobody is kept out by it. What the caller still holds a part of is left as it is.
+    """
+    warnings: tuple[str, ...] = ()
+    wanted = [resource for resource in resources if not session.own_records(resource)]
+    for start in range(0, len(wanted), MAX_RESOURCES // 2):
+        operations: list[Operation] = []
+        for resource in wanted[start : start + MAX_RESOURCES // 2]:
+            operations += (
+                Claim(
+                    id=fresh_id(),
+                    actor=session.actor,
+                    resource=resource,
+                    lease_id=fresh_id(),
+                    edge=True,
+                ),
+                Release(id=fresh_id(), actor=session.actor, resource=resource),
+            )
+        try:
+            answer = change(session, "release", operations, together=False)
+        except GitleaseError as error:  # the warning says until when it is assigned
+            warnings += error.warnings
+        else:
+            warnings += answer.warnings
+    return warnings
 
 
 def release_all(
@@ -282,9 +310,7 @@ def complete(
     def is_no_task(plan: Planned) -> bool:
         if not edges.is_unknown(plan):
             return False
-        look = session.known_look()
-        ledger = None if look is None else look.head.ledger
-        records = [] if ledger is None else ledger.leases_of(plan.resource)
+        records = session.known_records(plan.resource)
         return not any(x.edge or x.state is State.COMPLETED for x in records)
 
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
@@ -324,15 +350,10 @@ def complete(
     if task is None or task.is_done or any(w.change.edit.status for w in answer.written):
         return answer
     why = "others still work on it" if whole else f"only scope {scope} is finished"
-    if whole and not _others_hold(session, planned[0].resource):
+    records = session.known_records(planned[0].resource)
+    if whole and not any(x.state is State.ACTIVE for x in records):
         why = "task files are not written here"
     return replace(answer, warnings=(*answer.warnings, f"the status in {task.file} stays: {why}"))
-
-
-def _others_hold(session: LedgerSession, resource: Resource) -> bool:
-    look = session.known_look()
-    records = look.head.ledger.leases_of(resource) if look and look.head.ledger else []
-    return any(x.state is State.ACTIVE for x in records)
 
 
 def set_status(
@@ -362,12 +383,10 @@ def set_status(
 
 def _is_picked(session: LedgerSession, resource: Resource) -> bool:
     """Whether the caller holds it as picked from the queue, by this clone's copy of the ledger."""
-    look = session.known_look()
-    if look is None or look.head.ledger is None:
-        return False
-    return any(
-        x.picked and x.answers_to(session.actor) and holder_has(x, look.moment)
-        for x in look.head.ledger.leases_of(resource)
+    head = session.store.known(session.layer)
+    return head is not None and any(
+        x.picked and x.answers_to(session.actor) and holder_has(x, session.moment(head))
+        for x in session.own_records(resource)
     )
 
 

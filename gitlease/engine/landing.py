@@ -86,12 +86,7 @@ def settle_named(
     session: LedgerSession, resources: Iterable[Resource], *, ended: str | None = None
 ) -> Answer:
     """Do so for leases of these resources."""
-    try:
-        head = session.store.known(session.layer)
-        ledger = head.ledger if head is not None else None
-        leases = [x for r in resources for x in ledger.leases_of(r)] if ledger else []
-    except GitleaseError:  # a damaged record, which the verb itself reports
-        return NOTHING
+    leases = [x for resource in resources for x in session.own_records(resource)]
     return settle_landed(session, leases, ended=ended)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from gitlease.core.errors import GitleaseError, HeadGone, NotFound, PolicyRefused
+from gitlease.core.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
@@ -151,16 +151,25 @@ class LedgerSession:
         own = head.ledger.live()[0].of_person(self.actor.holder) if head and head.ledger else []
         return [x for x in own if x.session == name and not x.parked and x.lease_id not in but]
 
-    def _is_plain(self, resource: Resource) -> bool:
+    def known_records(self, resource: Resource) -> list[Lease]:
+        """The records of a resource in this clone's copy. Raises Invalid for a damaged one."""
+
         def read() -> list[Lease]:
             head = self.store.known(self.layer)
             return list(head.ledger.leases_of(resource)) if head and head.ledger else []
 
+        return _read_with_retry(read)
+
+    def own_records(self, resource: Resource) -> list[Lease]:
+        """Those that are unfinished and of the caller's person; none where one is damaged."""
         try:
-            own = [x for x in _read_with_retry(read) if x.same_holder(self.actor)]
-        except GitleaseError:  # a damaged record: the step reports it
-            return False
-        edges = [x.edge for x in own if x.state is State.ACTIVE]
+            found = self.known_records(resource)
+        except Invalid:  # the step that follows reports it
+            return []
+        return [x for x in found if x.state is State.ACTIVE and x.same_holder(self.actor)]
+
+    def _is_plain(self, resource: Resource) -> bool:
+        edges = [x.edge for x in self.own_records(resource)]
         return bool(edges) and not any(edges)
 
     def known_policy(self) -> Policy | None:
@@ -195,14 +204,15 @@ class LedgerSession:
     def of_live_runs(self, leases: Iterable[Lease]) -> list[Lease]:
         """Those of some leases that a live run has, which alone ends them unless they are named."""
         live = self._runs.live() if self._runs is not None else frozenset()
-        return [x for x in leases if x.lease_id in live or self._is_of_run_above(x)]
+        return [x for x in leases if x.lease_id in live or self.is_of_run_above(x)]
 
     @property
     def is_below_run(self) -> bool:
         """Whether this process works below a run, in its session."""
         return bool(self._run_tokens)
 
-    def _is_of_run_above(self, lease: Lease) -> bool:
+    def is_of_run_above(self, lease: Lease) -> bool:
+        """Whether the run has it below which this process works."""
         same = lease.session is not None and lease.session == self.actor.session
         return same and lease.token in self._run_tokens
 

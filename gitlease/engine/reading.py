@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
@@ -11,7 +12,7 @@ from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.conflicts import only_edge, rivals_of
 from gitlease.core.moves.tickets import line_for
-from gitlease.core.outcome import Event
+from gitlease.core.outcome import LAPSED, Event
 from gitlease.core.relation import Relation, relation
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource
@@ -178,7 +179,15 @@ def history_of(
     ``older`` fetches the history that this clone lacks; without it there is no connection.
     """
     if resource is None:
-        return session.store.history(session.layer, limit, older=older)
+        return _ordered(session.store.history(session.layer, limit, older=older))
     wanted = fold((head.ledger.spelt(resource) if head.ledger else resource).text)
     events = session.store.history(session.layer, WHOLE_HISTORY, older=older)
-    return tuple(e for e in events if fold(e.resource or "") == wanted)[:limit]
+    return _ordered([e for e in events if fold(e.resource or "") == wanted][:limit])
+
+
+def _ordered(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Put a lapse before the claim of the same operation, which found it: newest first."""
+    steps = groupby(events, key=lambda event: event.operation)
+    return tuple(
+        event for _, same in steps for event in sorted(same, key=lambda event: event.kind == LAPSED)
+    )

@@ -66,6 +66,7 @@ def park(
     ``seconds`` are capped to the policy's ``park_max``, which is the default. Raises LeaseLost,
     NotHolder, and PolicyRefused if parking is not allowed.
     """
+    wanted = several(resources)
     operations = [
         Park(
             id=fresh_id(),
@@ -76,9 +77,24 @@ def park(
             reason=reason,
             note=note,
         )
-        for resource in several(resources)
+        for resource in wanted
     ]
-    return change(session, "park", operations)
+    own = (x for resource in wanted for x in session.own_records(resource))
+    running = [x for x in session.of_live_runs(own) if not session.is_of_run_above(x)]
+    answer = change(session, "park", operations)
+    parked = {view.lease_id for view in answer.leases}
+    messages = (
+        f"{x.resource} was held by a command that still runs{_process(x)}: it is stopped for that"
+        for x in running
+        if x.lease_id in parked
+    )
+    return replace(answer, warnings=(*answer.warnings, *messages))
+
+
+def _process(lease: Lease) -> str:
+    words = [f"session {lease.session}"] if lease.session else []
+    words += [f"pid {lease.place.pid}"] if lease.place.pid else []
+    return f" ({', '.join(words)})" if words else ""
 
 
 def unbind(session: LedgerSession, grants: Sequence[Grant]) -> Answer:

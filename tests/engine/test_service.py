@@ -592,6 +592,24 @@ def test_a_displaced_holder_is_told_once(begun: World) -> None:
     assert begun.of(JO).read().warnings == ()
 
 
+def test_a_claim_of_ones_own_lapsed_lease_keeps_its_paths(begun: World) -> None:
+    begun.of(JO).claim([F001], ClaimOptions(ttl=60, paths=("src/**",)))
+    begun.clock.advance(200)
+    (again,) = begun.of(JO).claim([F001]).leases
+    assert (again.renewals, again.paths) == (0, ("src/**",))
+    begun.clock.advance(2_000)
+    (other,) = begun.of(JO).claim([F001], ClaimOptions(paths=("docs/**",))).leases
+    assert other.paths == ("docs/**",)
+
+
+def test_the_log_has_a_lapse_before_the_claim_that_found_it(begun: World) -> None:
+    begun.of(JO).claim([F001], ClaimOptions(ttl=60))
+    begun.clock.advance(200)
+    begun.of(JO).claim([F001])
+    for events in (begun.of(JO).log(resource=F001).events, begun.of(JO).log().events):
+        assert [e.kind for e in events][:3] == ["claimed", "lapsed", "claimed"]
+
+
 def test_a_notice_leaves_the_ledger_with_the_next_change(begun: World) -> None:
     begun.of(JO).claim([F001], ClaimOptions(ttl=60))
     begun.clock.advance(200)

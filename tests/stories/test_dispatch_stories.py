@@ -104,6 +104,14 @@ def test_with_closed_streams_it_runs_as_well(jo: Desk) -> None:
     until(lambda: jo.live() == [], "the release")
 
 
+def test_parking_what_a_dispatch_has_says_that_it_is_stopped(jo: Desk, tmp_path: Path) -> None:
+    jo.ask("dispatch", "F001", "--", *sleeper(tmp_path / "pid"))
+    parked = jo.document("park", "F001")
+    (warning,) = [x for x in parked["warnings"] if "still runs" in x]
+    assert warning.startswith("F001 was held by a command that still runs (session dispatch-")
+    until(lambda: ended(jo)["state"] == "ended", "the command is stopped")
+
+
 def test_an_answer_that_cannot_be_written_is_no_refusal(jo: Desk) -> None:
     words = " ".join(f"'{w}'" for w in jo.words("dispatch", "F001", "--", "true"))
     done = subprocess.run(

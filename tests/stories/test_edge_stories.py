@@ -302,9 +302,43 @@ def test_a_newer_commit_assigns_in_spite_of_a_release(story: Story) -> None:
     git(story.two, "push", "-q", "--force", "origin", "HEAD:main")
     git(story.one, "fetch", "-q")
     git(story.one, "reset", "-q", "--hard", "origin/main")
-    # There is no lease whose release the ledger could tell of: only the file returns the task.
+    story.clock.advance(5)
     (warning,) = LeaseService(story.at(story.one).ledger).release([F001]).warnings
-    assert warning.endswith("until then it is assigned to you")
+    assert warning.endswith("the release counts already")
+    assert LeaseService(story.at(story.two).ledger).claim([F001]).status == "claimed"
+
+
+def test_a_release_ends_what_files_alone_assign(story: Story) -> None:
+    """The ledger never had a claim of it, and says so to every clone from then on."""
+    text = TASK.replace("assigned: []", f"assigned: [{ONE}]")
+    commit_file(story.one, "tasks/F001.md", text, "assign")
+    git(story.one, "push", "-q", "origin", "HEAD:main")
+    git(story.two, "pull", "-q", "origin", "main")
+    story.clock.advance(5)
+    two = LeaseService(story.at(story.two).ledger)
+    with pytest.raises(LeaseHeld):
+        two.claim([F001])
+    one = LeaseService(story.at(story.one).ledger)
+    for _ in range(2):
+        released = one.release([F001])
+        assert released.leases == ()
+        assert "the release counts already" in str(released.warnings)
+    assert [e.kind for e in one.log(resource=F001).events] == ["released", "claimed"]
+    (entry,) = story.at(story.two).queue.queue().entries
+    assert (entry.claimable, entry.task.assigned) == (True, ())
+    assert two.claim([F001]).status == "claimed"
+    with pytest.raises(LeaseHeld):
+        one.claim([F001])
+
+
+def test_a_release_of_a_part_leaves_the_rest_assigned(story: Story) -> None:
+    one = LeaseService(story.at(story.one).ledger)
+    for scope in ("parser", "lexer"):
+        one.claim([F001], ClaimOptions(scope=scope, commit=True))
+    git(story.one, "push", "-q", "origin", "HEAD:main")
+    one.release([F001], scope="lexer")
+    one.release([F001], scope="docs")
+    assert [x.scope for x in one.read().leases] == ["parser"]
 
 
 def test_a_branch_protects_what_the_checkout_lacks(story: Story) -> None:

@@ -193,6 +193,14 @@ def play(book: Book, seed: int, steps: int, *, replacing: bool) -> None:
             book.write(decided, replacing=replacing)
 
 
+def test_what_was_never_claimed_may_be_claimed_and_released_at_once(book: Book) -> None:
+    pair = [claim(JO, edge=True), release(JO), claim(JO, "F002", edge=True), release(JO, "F002")]
+    book.step(*pair, when=moment(), together=False)
+    book.step(claim(KIM), when=moment(9))
+    assert book.broken() == []
+    assert [x.holder for x in book.ledger.every_lease()] == [KIM.holder]
+
+
 @pytest.mark.parametrize("replacing", [False, True])
 @pytest.mark.parametrize("seed", [1, 5, 12, 15, 77])
 def test_every_move_of_the_table_is_found_legal(book: Book, seed: int, replacing: bool) -> None:
