@@ -43,8 +43,8 @@ NO_LEDGER = CheckRule(
 STALE_EDGE = CheckRule(
     "stale-edge",
     ERROR,
-    "a task is assigned to somebody who has no lease of it and has not worked on it for longer"
-    " than stale.after",
+    "a task is assigned to somebody who has no lease of it, and of whom the ledger has seen nothing"
+    " for longer than stale.after",
 )
 LAPSED_LEASE = CheckRule(
     "lapsed-lease", WARNING, "a lease lapsed, and nobody cleaned it up or took it over"

@@ -185,16 +185,11 @@ def staged(repository: Repository, *, amend_of: str | None = None) -> list[Chang
 
 
 def committed(
-    repository: Repository,
-    commits: Sequence[str],
-    *,
-    renames: bool = True,
-    known: Mapping[str, list[Changed]] | None = None,
+    repository: Repository, commits: Sequence[str], *, renames: bool = True
 ) -> dict[str, list[Changed]]:
     """The changes of each of these commits (full ids), in their order.
 
-    Without ``renames`` a rename is a D and an A, and no contents are compared. ``known`` changes of
-    commits that are not merges are taken as they are unless there may be a rename in them.
+    Without ``renames`` a rename is a D and an A, and no contents are compared.
 
     For a merge, its own changes only (``merges.rule``); for a commit at the boundary of a shallow
     clone, none. Raises Invalid if git does not answer.
@@ -206,11 +201,6 @@ def committed(
     merges: dict[str, list[str]] = {}
     cut_off = repository.shallow()
     asked = [commit for commit in found if commit not in cut_off]
-    if known:
-        kinds = {x: {one.kind for one in known[x]} for x in asked if x in known}
-        plain = {x: known[x] for x in kinds if not {"A", "D"} <= kinds[x]}
-        found |= plain
-        asked = [commit for commit in asked if commit not in plain]
     for start in range(0, len(asked), COMMITS_AT_ONCE):
         chunk = asked[start : start + COMMITS_AT_ONCE]
         for ids, one in by_commit(_logged(repository, chunk, renames=renames)):
@@ -268,32 +258,24 @@ def _merging(repository: Repository) -> list[str]:
 # --- the log ----------------------------------------------------------------------------------
 
 # Numbers come first, where no address can displace them.
-_HEAD = "%H%x1f%at%x1f%ct%x1f%P%x1f%ae%x1f%aE%x1f%ce%x1f%cE%x1f"
-_CO_AUTHORS = "%(trailers:key=Co-authored-by,valueonly,separator=%x1e)"
+_HEAD = "%H%x1f%at%x1f%ct%x1f%P%x1f%ae%x1f%aE%x1f%ce%x1f%cE"
 _QUIET = ("--root", "--no-notes", "--no-show-signature", "--encoding=none")
 # Against settings of the user's, and with pathspecs as they are.
 _PLAIN = ("-c", "log.diffMerges=separate", "-c", "log.follow=false")
 PATHS = {f"GIT_{kind}_PATHSPECS": "0" for kind in ("LITERAL", "GLOB", "NOGLOB", "ICASE")}
-_EMAIL = re.compile(r"<([^<>\s]+@[^<>\s]+)>")
 _CONTACT = re.compile(r"[^\s<>\x00-\x1f\x7f]{1,254}")
 
 
 class Commit(NamedTuple):
-    """One commit: times in wall-clock milliseconds, addresses as written and by the mailmap."""
+    """One commit: its later date in wall-clock ms, addresses as written and by the mailmap."""
 
     id: str
-    authored: int
-    committed: int
+    at: int
     parents: tuple[str, ...]
     author: str
     author_usual: str
     committer: str
     committer_usual: str
-    co_authors: tuple[str, ...]
-
-    @property
-    def at(self) -> int:
-        return max(self.authored, self.committed)
 
 
 Logged = tuple[Commit, Changed | None]
@@ -304,7 +286,7 @@ def read_log(repository: Repository, words: Sequence[str]) -> Iterator[Logged]:
 
     A merge has its changes relative to each parent. Raises Invalid.
     """
-    form = (*FORM, *_QUIET, f"--format={_HEAD}{_CO_AUTHORS}")
+    form = (*FORM, *_QUIET, f"--format={_HEAD}")
     said = ask(repository, *_PLAIN, "log", *form, *words, timeout=SECONDS, env=PATHS)
     return read_answer(answered(said, "the commits cannot be read"))
 
@@ -321,20 +303,18 @@ def read_answer(out: bytes) -> Iterator[Logged]:
 
 
 def _commit(header: str) -> Commit:
-    words = header.split("\x1f", 8)
-    if len(words) != 9 or not is_id(words[0]):
+    words = header.split("\x1f", 7)
+    if len(words) != 8 or not is_id(words[0]):
         raise Invalid("git's answer about commits cannot be read")
-    oid, authored, committed, parents, author, usual, committer, committer_usual, others = words
+    oid, authored, committed, parents, author, usual, committer, committer_usual = words
     return Commit(
         id=oid,
-        authored=_time(authored),
-        committed=_time(committed),
+        at=max(_time(authored), _time(committed)),
         parents=tuple(parents.split()),
         author=author,
         author_usual=usual,
         committer=committer,
         committer_usual=committer_usual,
-        co_authors=tuple(_EMAIL.findall(others)[:32]),
     )
 
 

@@ -29,7 +29,6 @@ LINES = 500  # trailers of one commit that are looked at
 SKEW = 60 * MS  # what an author date may lie in the future, as the clocks of two machines may
 HOSTS = frozenset({"noreply@github.com"})  # who commits what a host itself merges or squashes
 
-Changes = Mapping[str, list[Changed]]
 """What commits change, by their full ids."""
 
 _NAME = KEY.decode()
@@ -84,25 +83,17 @@ class CommitReader:
     """Reads the commits of one repository.
 
     Only the mailmap of ``base`` counts, a commit that was there before: who could bring one along
-    could be anybody. ``known`` has what some commits change, as ``committed`` takes it.
+    could be anybody.
     """
 
-    def __init__(
-        self,
-        repository: Repository,
-        tasks: Tasks,
-        *,
-        base: str = "",
-        known: Changes | None = None,
-    ) -> None:
+    def __init__(self, repository: Repository, tasks: Tasks, *, base: str = "") -> None:
         self._repository, self._tasks, self._base = repository, tasks, base
-        self._known = known or {}
         self._parser = TaskParser(tasks)
 
     def read(self, commits: Sequence[str]) -> list[CommitFacts]:
         """What each of some commits did, by their full ids and in their order. Raises Invalid."""
         told = self.people(commits)
-        changes = committed(self._repository, commits, known=self._known)
+        changes = committed(self._repository, commits)
         asked = {email for one in told for email in one.helpers}
         asked |= {p for c in changes.values() for x in c for w in x.lost for p in w.people}
         known = self.canonical(asked)

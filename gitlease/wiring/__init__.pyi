@@ -2,6 +2,7 @@ from gitlease.wiring.agents import AgentContext as AgentContext
 from gitlease.wiring.agents import agent_sessions as agent_sessions
 from gitlease.wiring.agents import open_for_agent as open_for_agent
 from gitlease.wiring.check import open_check as open_check
+from gitlease.wiring.check import open_staleness as open_staleness
 from gitlease.wiring.gateway import open_gateway as open_gateway
 from gitlease.wiring.gateway import open_tokens as open_tokens
 from gitlease.wiring.hooks import HookContext as HookContext
@@ -9,7 +10,6 @@ from gitlease.wiring.hooks import open_hooks as open_hooks
 from gitlease.wiring.landing import end_landed as end_landed
 from gitlease.wiring.ledger import LedgerPlace as LedgerPlace
 from gitlease.wiring.push import open_push as open_push
-from gitlease.wiring.stale import open_staleness as open_staleness
 from gitlease.wiring.workspace import Workspace as Workspace
 from gitlease.wiring.workspace import open_workspace as open_workspace
 from gitlease.wiring.workspace import write_default_settings as write_default_settings

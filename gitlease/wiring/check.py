@@ -1,4 +1,4 @@
-"""Opens a repository for the check of commits, which only reads, as nobody in particular.
+"""Opens a repository for the checks of commits, as nobody in particular, and of stale claims.
 
 Commits must not change how they are judged: the settings are those of the commit before them, and
 so is the mailmap. Flags, the environment and git's own config take precedence.
@@ -7,24 +7,37 @@ so is the mailmap. Flags, the environment and git's own config take precedence.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from gitlease.check.ci import CiContext, read_context, surroundings
+from gitlease.check.ci import CiContext, is_ci, read_context, surroundings
 from gitlease.check.commits.checking import CheckService
 from gitlease.check.commits.range import Chosen, Ranges
+from gitlease.check.stale import StaleRules, StaleService
 from gitlease.check.store import HistoryStore
+from gitlease.check.task_history import TaskHistory, lack_of_contents
+from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.ports import Clock
-from gitlease.git.repository import Repository, discover
+from gitlease.git.repository import GitFailed, Repository, discover
 from gitlease.git.system_clock import SystemClock
-from gitlease.guard.commit_facts import Changes, CommitReader
+from gitlease.guard.commit_facts import CommitReader
 from gitlease.settings.commit import committed_settings
 from gitlease.settings.schema import Found
-from gitlease.settings.sources import Location, Settings, load_settings, resolve_remote
+from gitlease.settings.sources import (
+    Location,
+    Settings,
+    load_settings,
+    remotes_of_work,
+    resolve_remote,
+)
 from gitlease.store.history_reader import HistoryReader
 from gitlease.store.private_store import PrivateStores
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.wiring.ledger import LedgerPlace
+
+if TYPE_CHECKING:
+    from gitlease.wiring.workspace import Workspace
 
 __all__ = ("CheckContext", "Chosen", "CommittedSettings", "open_check", "read_context")
 
@@ -41,7 +54,7 @@ class CheckContext:
     repository: Repository
     ranges: Ranges
     load: Load
-    open: Callable[[Chosen, Settings, Changes], CheckService]
+    open: Callable[[Chosen, Settings], CheckService]
     _committed: dict[str, CommittedSettings] = field(default_factory=dict)
 
     def choose(self, words: str | None = None) -> Chosen:
@@ -62,12 +75,9 @@ class CheckContext:
             self._committed[base] = committed_settings(chosen.place or self.repository, base)
         return self._committed.get(base)
 
-    def service(self, chosen: Chosen, known: Changes | None = None) -> CheckService:
-        """The check of chosen commits. Asks no remote yet. Raises Invalid for bad settings.
-
-        ``known`` has the changes of commits that were read already.
-        """
-        return self.open(chosen, self.load(self.committed(chosen)), known or {})
+    def service(self, chosen: Chosen) -> CheckService:
+        """The check of chosen commits. Asks no remote yet. Raises Invalid for bad settings."""
+        return self.open(chosen, self.load(self.committed(chosen)))
 
 
 def open_check(
@@ -93,7 +103,7 @@ def open_check(
     def load(committed: CommittedSettings | None) -> Settings:
         return load_settings(repository, environ=environ, flags=flags, committed=committed)
 
-    def service(chosen: Chosen, settings: Settings, known: Changes) -> CheckService:
+    def service(chosen: Chosen, settings: Settings) -> CheckService:
         location = Location(None, None, True) if local else resolve_remote(settings, repository)
         place = LedgerPlace(repository, settings, location, local=local)
         name = LOCAL_LAYER if local else settings.layer
@@ -102,7 +112,7 @@ def open_check(
         return CheckService(
             chosen,
             store,
-            CommitReader(where, settings.tasks, base=chosen.base, known=known),
+            CommitReader(where, settings.tasks, base=chosen.base),
             HistoryReader(PrivateStores(place.private).of, store),
             place.task_files(name),
             clock=clock,
@@ -141,3 +151,39 @@ def _remote_of_work(
         return names[0] if len(names) == 1 else None
     word = load(None).remote
     return word if word in names else None
+
+
+def open_staleness(
+    workspace: Workspace, *, environ: Mapping[str, str] | None = None
+) -> StaleService:
+    """The stale claims of an opened repository. Asks no remote.
+
+    What is leased in ``global`` counts for every layer.
+    """
+    repository, settings = workspace.repository, workspace.settings
+    local = workspace.location.url is None
+    grace = settings.ttl if settings.stale_grace is None else settings.stale_grace
+    return StaleService(
+        workspace.ledger,
+        TaskHistory(
+            repository,
+            settings.tasks,
+            ref_prefix=settings.ref_prefix,
+            remotes=remotes_of_work(workspace.location, repository),
+            in_ci=is_ci(environ),
+        ),
+        StaleRules(
+            after=max(settings.stale_after, grace),
+            grace=settings.stale_grace,
+            release=settings.stale_release,
+        ),
+        layers=[] if local else [GLOBAL_LAYER],
+    )
+
+
+def hint_at_contents(repository: Repository, error: GitleaseError) -> None:
+    """Add a hint if git failed in a partial clone, where it may not fetch what is missing."""
+    if not error.hints and isinstance(error, GitFailed):
+        lack = lack_of_contents(repository)
+        if lack is not None:
+            error.hints = (f"{lack.what}: {lack.way}",)

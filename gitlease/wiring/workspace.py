@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from gitlease.core.edge import People, Progress, Task
+from gitlease.core.edge import People, Progress
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
@@ -239,11 +239,6 @@ def _assemble(
 ) -> Workspace:
     settings, actor = place.settings, identity.actor
 
-    def look_for_life(task: Task, holders: Sequence[str], sure: bool) -> LastSeen:
-        from gitlease.wiring.stale import open_staleness
-
-        return open_staleness(workspace).last_seen(task, holders, sure)
-
     def landed(leases: Sequence[Lease], *, ended: str | None = None) -> tuple[Sequence[Lease], str]:
         from gitlease.wiring.landing import landed_leases
 
@@ -260,7 +255,7 @@ def _assemble(
         ttl_is_default=settings.ttl_is_default,
         ttl_source=settings.found["lease.ttl"].source,
         patience=patience,
-        look_for_life=look_for_life,
+        look_for_life=lambda *_: LastSeen(),  # the ledger's own times count
         landed=landed,
         runs=_Runs(place.repository, layer, clock),
         run_tokens=identity.run_tokens,

@@ -1,4 +1,4 @@
-"""Stale claims by the service: found with one connection, retired with one push and one commit."""
+"""Stale claims by the service: found with one connection, and released one by one."""
 
 from __future__ import annotations
 
@@ -16,20 +16,9 @@ from support.service import LeaseService
 from support.session import ledger_session
 from support.tasks import Killed, MemoryTasks, task
 
-from gitlease.check import (
-    BranchWork,
-    Deleted,
-    FileQuery,
-    GitActivity,
-    Lack,
-    Past,
-    StaleRules,
-    StaleService,
-    Version,
-    Works,
-)
-from gitlease.core import Actor, Finding, LeaseHeld, People, Progress, parse_resource
-from gitlease.engine import AT_ONCE, ClaimOptions, EdgeRules, Edges, TaskProblem, TaskQueue
+from gitlease.check import Deleted, Lack, Past, StaleRules, StaleService, TaskHistory, Version
+from gitlease.core import Actor, Denied, Finding, People, Progress, Task, parse_resource
+from gitlease.engine import ClaimOptions, EdgeRules, Edges, TaskProblem, TaskQueue
 
 F002 = parse_resource("F002")
 LEE = Actor("lee@example.com")
@@ -41,9 +30,8 @@ BEGINNING = ManualClock().wall_ms
 class Told:
     """What commits are said to tell: every edge was written at the beginning, and that was all."""
 
-    work: list[BranchWork] = field(default_factory=list)
     gone: dict[str, Deleted] = field(default_factory=dict)
-    lack: Lack | None = None
+    missing: Lack | None = None
     contents: Lack | None = None
     absent: tuple[str, ...] = ()
     committed: bool = True
@@ -55,13 +43,13 @@ class Told:
     def usual(self, emails: Iterable[str]) -> Mapping[str, str]:
         return {email: email for email in emails}
 
-    def pasts(self, asked: Sequence[FileQuery]) -> Mapping[str, Past]:
-        self.asked.append("pasts")
-        return {one.task.file: self._past(tuple(one.names)) for one in asked}
+    def pasts(self, asked: Sequence[tuple[Task, str]]) -> Mapping[str, Past]:
+        self.asked += [task.file for task, _ in asked]
+        return {task.file: self._past(task.assigned) for task, _ in asked}
 
-    def cut_off(self, *, cached: bool, sure: bool = False) -> Lack | None:
-        self.asked.append("cut_off")
-        return self.lack
+    def lack(self, *, cached: bool, branches: bool) -> Lack | None:
+        self.asked += ["branches"] * branches
+        return self.missing if branches else None
 
     def partial(self) -> Lack | None:
         return self.contents
@@ -70,17 +58,10 @@ class Told:
         return self.absent
 
     def _past(self, names: tuple[str, ...]) -> Past:
+        if self.contents is not None:
+            return Past((None,))
         written = Version("c0ffee", BEGINNING, KIM.holder, (), names)
-        whole = self.contents is None
-        return Past(
-            versions=(written,) if whole else (),
-            committed=names if self.committed else (),
-            whole=whole,
-        )
-
-    def works(self) -> Works:
-        self.asked.append("works")
-        return Works(self.work)
+        return Past((written,) if self.committed else ())
 
     def deleted(self, keys: frozenset[str]) -> Mapping[str, Deleted]:
         return {key: self.gone[key] for key in keys if key in self.gone}
@@ -118,7 +99,7 @@ class World:
 
     def stale(self, who: Actor, *, release: bool = True, layer: str = "global") -> StaleService:
         rules = StaleRules(release=release)
-        activity = cast("GitActivity", self.told)
+        activity = cast("TaskHistory", self.told)
         return StaleService(self.of(who, layer).session, activity, rules, layers=["global"])
 
     def assign(self, *names: str, to: str = KIM.holder, who: Actor = JO) -> None:
@@ -162,21 +143,20 @@ def test_it_is_found_with_one_connection_or_none(world: World) -> None:
     assert world.remote.requests == ["fetch"]
 
 
-def test_commits_are_read_only_where_something_is_in_doubt(world: World) -> None:
+def test_commits_are_read_only_where_the_ledger_saw_nobody_for_long(world: World) -> None:
     world.of(KIM).claim([F001])
     world.assign("F001")
     world.clock.advance(3 * DAY)
     assert rules_of(world) == []
-    assert "works" not in world.told.asked
+    assert world.told.asked == []
     world.clock.advance(5 * DAY)
     assert rules_of(world) == ["stale-edge F001"]
-    assert "works" in world.told.asked
+    assert world.told.asked == ["tasks/F001.md"]
 
 
-def test_whoever_works_on_it_keeps_it(world: World) -> None:
+def test_an_edge_that_is_not_committed_is_young(world: World) -> None:
     world.kims_left()
-    now = world.clock.wall_ms
-    world.told.work = [BranchWork("beef", ((KIM.holder, now - DAY * 1000),), ("tasks/F001.md",))]
+    world.told.committed = False
     assert rules_of(world) == ["lapsed-lease deploy"]
 
 
@@ -223,29 +203,35 @@ def test_what_a_clone_without_all_commits_cannot_know_is_said_and_is_no_finding(
 ) -> None:
     world.kims_left()
     world.assign("F002", to="sam@example.com")
-    world.told.lack = Lack("this clone is shallow", "fetch-depth: 0")
+    world.told.missing = Lack("this clone is shallow", "fetch-depth: 0")
     found = world.stale(JO).find()
-    assert {r.plan.item.resource.text for r in found.fixable} == {"deploy"}
-    assert [f.rule.id for f in found.findings] == ["lapsed-lease"]
-    (said,) = found.unread
-    assert said.startswith("cannot tell who works on F001, F002: this clone")
-    assert "fetch-depth: 0" in said
+    assert [f"{f.rule.id} {f.resource}" for f in found.findings] == [
+        "stale-edge F001",
+        "stale-edge F002",
+        "lapsed-lease deploy",
+    ]
+    assert found.unread == (
+        "cannot tell who works on F002: this clone is shallow (fetch-depth: 0)",
+    )
     world.of(LEE).claim([F002], ClaimOptions(takeover=True, reason="sam is nobody"))
     world.files[JO.holder].tasks["tasks/F002.md"] = task("F002")
+    assert world.stale(JO).find().unread == ()  # its edge is on its way
+    world.clock.advance(600)
+    world.of(LEE).renew([F002])
+    world.clock.advance(600)
     (said,) = world.stale(JO).find().unread
-    assert said.startswith("cannot tell who works on F001, F002")
+    assert said.startswith("cannot tell who works on F002")
+    world.told.missing = None
+    assert "lease-without-edge F002" in rules_of(world)
 
 
-def test_whether_branches_are_missing_is_asked_only_where_something_would_be_stale(
-    world: World,
-) -> None:
-    world.of(KIM).claim([F001])
-    world.assign("F001")
-    assert rules_of(world) == []
-    assert "cut_off" not in world.told.asked
-    world.clock.advance(8 * DAY)
-    assert rules_of(world) == ["stale-edge F001"]
-    assert world.told.asked.count("cut_off") == 1
+def test_whether_branches_are_missing_is_asked_only_where_that_matters(world: World) -> None:
+    world.kims_left()
+    assert "stale-edge F001" in rules_of(world)
+    assert "branches" not in world.told.asked
+    world.assign("F002", to="sam@example.com")
+    assert "unknown-assignee F002" in rules_of(world)
+    assert world.told.asked.count("branches") == 1
 
 
 def test_what_needs_contents_that_are_not_here_is_no_pass(world: World) -> None:
@@ -257,7 +243,7 @@ def test_what_needs_contents_that_are_not_here_is_no_pass(world: World) -> None:
     assert found.unread == (
         "cannot tell who works on F001, F002: contents are missing (git fetch)",
     )
-    assert {r.plan.item.resource.text for r in found.fixable} == {"deploy"}
+    assert {x.plan.item.resource.text for x in found.actions} == {"deploy"}
 
 
 def test_task_files_that_are_not_checked_out_are_no_pass_and_their_leases_stay(
@@ -289,7 +275,7 @@ def test_what_is_leased_in_another_layer_that_counts_is_held(world: World) -> No
     world.clock.advance(8 * DAY)
     found = world.stale(JO, layer="alpha").find()
     assert [(f.rule.id, f.layer) for f in found.findings] == [("stale-edge", None)]
-    assert found.fixable == ()
+    assert found.actions == ()
     assert "--layer global" in found.stays[found.findings[0]]
 
 
@@ -297,16 +283,16 @@ def why_not(finding: Finding) -> str:
     return finding.evidence[-1].removeprefix("not fixed: ")
 
 
-# --- retiring -----------------------------------------------------------------------------------
+# --- releasing -----------------------------------------------------------------------------------
 
 
-def test_one_push_and_one_commit_retire_it_and_those_concerned_are_told(world: World) -> None:
+def test_a_push_and_a_commit_release_each_and_those_concerned_are_told(world: World) -> None:
     world.kims_left()
     stale = world.stale(JO)
     found = stale.find()
     world.remote.requests.clear()
     fixed = stale.fix(found)
-    assert world.remote.requests == ["push"]
+    assert world.remote.requests == ["push", "push"]
     files = world.files[JO.holder]
     assert files.commits == ["unassign F001 from kim@example.com: idle since 2027-01-15"]
     assert files["F001"].assigned == ()
@@ -319,14 +305,11 @@ def test_one_push_and_one_commit_retire_it_and_those_concerned_are_told(world: W
     ]
     told = world.of(KIM).read().warnings
     assert told == (
-        'your claim of F001 was retired by jo@example.com: "no sign of work since'
-        ' 2027-01-15T08:15:00Z"',
+        'your claim of F001 was retired by jo@example.com: "idle since 2027-01-15T08:15:00Z"',
         'your claim of deploy was retired by jo@example.com: "lapsed since 2027-01-15T08:15:00Z"',
     )
     (note,) = world.of(LEE).claim([F001]).notes
-    assert note.text == (
-        "was assigned to kim@example.com: no sign of work since 2027-01-15T08:15:00Z"
-    )
+    assert note.text == ("was assigned to kim@example.com: idle since 2027-01-15T08:15:00Z")
 
 
 def test_whoever_starts_anew_reads_what_was_retired(world: World) -> None:
@@ -343,7 +326,7 @@ def test_the_second_time_does_nothing(world: World) -> None:
     world.kims_left()
     world.stale(JO).fix(world.stale(JO).find())
     found = world.stale(JO).find()
-    assert (found.findings, found.fixable) == ((), ())
+    assert (found.findings, found.actions) == ((), ())
     world.remote.requests.clear()
     again = world.stale(JO).fix(found)
     assert (again.leases, world.remote.requests) == ((), [])
@@ -356,7 +339,7 @@ def test_what_was_found_before_somebody_else_fixed_it_changes_nothing_more(world
     found = world.stale(JO).find()
     world.stale(KIM, release=False).fix(world.stale(KIM, release=False).find())
     version = world.remote.refs["global"]
-    lapsed = replace(found, fixable=tuple(f for f in found.fixable if not f.plan.planned))
+    lapsed = replace(found, actions=tuple(x for x in found.actions if not x.plan.planned))
     assert world.stale(JO).fix(lapsed).leases == ()
     assert world.remote.refs["global"] == version
 
@@ -371,8 +354,8 @@ def test_without_the_policy_only_ones_own_goes_and_the_rest_is_named(world: Worl
     fixed = stale.fix(found)
     assert [f.resource for f in fixed.fixed] == ["port-8080"]
     assert {(f.resource, why_not(f)) for f in fixed.findings} == {
-        ("F001", "only its holder may retire it, since stale.release is not true"),
-        ("deploy", "only its holder may retire it, since stale.release is not true"),
+        ("F001", "only its holder may release it, since stale.release is not true"),
+        ("deploy", "only its holder may release it, since stale.release is not true"),
     }
     assert world.records() == ["deploy kim@example.com", "F001 kim@example.com"]
     own = world.stale(KIM, release=False)
@@ -414,7 +397,7 @@ def test_what_is_live_or_for_a_person_to_decide_stays(world: World) -> None:
 def test_a_lease_of_a_task_that_is_gone_is_retired(world: World) -> None:
     world.of(KIM).claim([F002])
     del world.files[JO.holder].tasks["tasks/F002.md"]
-    world.told.gone["f002"] = Deleted("tasks/F002.md", "c0ffee", BEGINNING, JO.holder)
+    world.told.gone["f002"] = Deleted("tasks/F002.md", "c0ffee", JO.holder)
     stale = world.stale(JO)
     assert list(stale.find().stays.values()) == [
         "it is live: only its holder or an admin can end it"
@@ -440,8 +423,6 @@ def test_a_claim_that_came_in_between_wins(world: World, jo_knows: bool) -> None
         "F001",
         "F001 is held by kim@example.com",
     )
-    assert isinstance(fixed.refused[0], LeaseHeld)
-    assert fixed.refused[0].views[0].holder == KIM.holder
     assert world.files[JO.holder]["F001"].assigned == (KIM.holder,)
     assert world.records() == ["F001 kim@example.com"]
     assert world.files[JO.holder].commits == []
@@ -477,18 +458,31 @@ def test_a_file_that_cannot_be_written_keeps_its_own_edge_only(world: World) -> 
     assert world.records() == ["F001 kim@example.com"]
 
 
-def test_many_go_in_steps_that_the_audit_trail_has_room_for(world: World) -> None:
-    names = [f"name-{n:03}" for n in range(AT_ONCE + 10)]
-    for start in range(0, len(names), 64):
-        some = [parse_resource(name) for name in names[start : start + 64]]
-        world.of(KIM).claim(some, ClaimOptions(any_name=True))
-    world.clock.advance(DAY)
+def test_only_what_is_chosen_goes_and_the_rest_is_named(world: World) -> None:
+    world.kims_left()
     stale = world.stale(JO)
-    found = stale.find()
-    world.remote.requests.clear()
-    assert len(stale.fix(found).fixed) == len(names)
-    assert world.remote.requests == ["push", "push"]
-    assert world.records() == []
+    fixed = stale.fix(stale.find(), choose=lambda x: x.findings[0].resource == "deploy")
+    assert [f.resource for f in fixed.fixed] == ["deploy"]
+    assert [(f.resource, why_not(f)) for f in fixed.findings] == [("F001", "you kept it")]
+    assert world.records() == ["F001 kim@example.com"]
+
+
+def test_what_went_before_a_failure_is_reported(world: World) -> None:
+    world.kims_left()
+    stale = world.stale(JO)
+    found, pushes = stale.find(), []
+
+    def fails(kind: str) -> None:
+        pushes.extend([kind] * (kind == "push"))
+        if len(pushes) > 1:
+            raise Denied("the remote refused")
+
+    world.remote.during = fails
+    fixed = stale.fix(found)
+    assert [f.resource for f in fixed.fixed] == ["F001"]
+    assert [(f.resource, why_not(f)) for f in fixed.findings] == [("deploy", "the remote refused")]
+    with pytest.raises(Denied):
+        stale.fix(replace(found, actions=found.actions[1:]))
 
 
 # --- killed -------------------------------------------------------------------------------------
@@ -509,7 +503,7 @@ def test_what_a_kill_leaves_undone_is_finished_or_forgotten(world: World, step: 
         assert world.records() == ["deploy kim@example.com", "F001 kim@example.com"]
     else:
         assert files["F001"].assigned == ()
-        assert world.records() == []
+        assert world.records() == ["deploy kim@example.com"]  # the next one was not begun
     assert files.intents == {}
 
 

@@ -20,6 +20,7 @@ import yaml
 from support.commands import run_gitlease
 from support.fences import clean_env
 from support.repos import git
+from support.terminals import played
 
 from gitlease.check import HELD_NOW, HELD_THEN, NO_TRAILER, RULES, Report
 from gitlease.check.formats import github, junit, sarif, summary, text
@@ -531,16 +532,25 @@ def test_only_so_many_git_processes_are_started(
     assert 4 <= len(started) <= most, started
 
 
-def test_what_commits_change_is_asked_once_for_both_checks(tmp_path: Path) -> None:
-    seat = stale_seat(tmp_path, "stale: {after: 1d}\n")
-    asked = {}
-    for words in (("HEAD~1..HEAD",), ("--stale", "HEAD~1..HEAD")):
-        trace = tmp_path / f"trace{len(words)}"
-        seat.run("check", *words, env={"GIT_TRACE2_EVENT": str(trace)})
-        events = map(json.loads, trace.read_text(encoding="utf-8").splitlines())
-        logs = [x["argv"] for x in events if x["event"] == "start" and "--raw" in x["argv"]]
-        asked[len(words)] = sum("--no-walk=unsorted" in log for log in logs)
-    assert asked == {1: 1, 2: 0}
+def test_a_release_is_asked_about_on_a_terminal_and_needs_yes_elsewhere(tmp_path: Path) -> None:
+    seat = stale_seat(tmp_path, "stale: {after: 1d, release: true}\n")
+    head = git(seat.root, "rev-parse", "HEAD")
+    for words in (("--json",), ()):
+        done = seat.run("check", "--stale", "--fix", *words)
+        assert done.returncode == 2, done.stdout
+        assert "gitlease check --stale --fix --yes" in done.stdout + done.stderr
+    assert seat.run("check", "--stale", "--yes").returncode == 2
+    for answer, code in (("n", 1), ("y", 0)):
+        args = [sys.executable, "-P", "-m", "gitlease", "check", "--stale", "--fix"]
+        env = clean_env({"PYTHONPATH": str(ROOT)})
+        with played(args, seat.root, env, columns=200) as terminal:
+            terminal.type(f"{answer}\n")
+            assert terminal.ended() == code
+        shown = terminal.written.decode()
+        assert "S1 is assigned to gone@example.com, idle for" in shown
+        assert "release it? [y/N]" in shown
+        assert ("not fixed: you kept it" in shown) == (answer == "n")
+        assert (git(seat.root, "rev-parse", "HEAD") == head) == (answer == "n")
 
 
 @pytest.mark.parametrize(("limit", "exit"), [("error", 1), ("never", 7)])
@@ -550,7 +560,7 @@ def test_a_retirement_that_could_not_be_committed_is_no_pass(
     seat = stale_seat(tmp_path, "stale: {after: 1d, release: true}\n")
     git(seat.root, "config", "commit.gpgsign", "true")
     git(seat.root, "config", "gpg.program", "/bin/false")
-    done = seat.run("check", "--stale", "--fix", "--fail-on", limit, "--json")
+    done = seat.run("check", "--stale", "--fix", "--yes", "--fail-on", limit, "--json")
     document = json.loads(done.stdout)
     assert (done.returncode, document["ok"], document["fixed"]) == (exit, False, [])
     (stale,) = (x for x in document["violations"] if x["rule"] == "stale-edge")
@@ -596,11 +606,13 @@ def test_a_pull_request_does_not_bring_the_policy_by_which_it_retires(tmp_path: 
         "GITHUB_EVENT_NAME": "pull_request",
         "GITHUB_EVENT_PATH": str(event),
     }
-    done = seat.run("check", "--stale", "--fix", "--json", env=env)
+    done = seat.run("check", "--stale", "--fix", "--yes", "--json", env=env)
     document = json.loads(done.stdout)
     assert document["fixed"] == []
     assert git(seat.root, "rev-parse", "HEAD") == head
-    assert json.loads(seat.run("check", "--stale", "--fix", "--json").stdout)["fixed"] != []
+    assert (
+        json.loads(seat.run("check", "--stale", "--fix", "--yes", "--json").stdout)["fixed"] != []
+    )
 
 
 def test_the_action_installs_the_very_gitlease_that_it_came_with(

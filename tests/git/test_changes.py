@@ -718,25 +718,6 @@ def test_many_commits_are_asked_about_in_one_process(
     assert found == few
 
 
-def test_of_what_is_known_only_what_may_be_a_rename_is_asked_about(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(root, "a", LINES)
-    first = commit_all(root)
-    git(root, "mv", "a", "b")
-    moved = commit_all(root)
-    repository, commits = here(root), [first, moved]
-    known = committed(repository, commits, renames=False)
-    assert [one.kind for one in known[moved]] == ["D", "A"]
-    found: dict[str, list[Changed]] = {}
-    look = lambda: found.update(committed(repository, commits, known=known))  # noqa: E731
-    assert counted(tmp_path / "asked", look, monkeypatch) == 1
-    assert found == committed(repository, commits)
-    assert [one.kind for one in found[moved]] == ["R"]
-    look = lambda: found.update(committed(repository, [first], known=known))  # noqa: E731
-    assert counted(tmp_path / "none", look, monkeypatch) == 0
-
-
 def test_a_version_of_a_task_file_is_parsed_once(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

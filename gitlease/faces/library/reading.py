@@ -278,20 +278,21 @@ def check_commits(
 def check_stale(self: OpenLeases, *, fix: bool = False, cached: bool = False) -> CheckResult:
     """Look for abandoned claims, as `gitlease check --stale` does.
 
-    ``fix`` retires those that the project's settings allow: the settings of the work tree, or in CI
-    for a pull request those of its base branch. Raises UsageError for ``fix`` with ``cached``.
+    ``fix`` releases those that the project's settings allow, without a question: the settings of
+    the work tree, or in CI for a pull request those of its base branch. Raises UsageError for
+    ``fix`` with ``cached``.
     """
-    from gitlease.wiring.stale import open_staleness
+    from gitlease.wiring.check import open_staleness
 
     if fix and cached:
         raise UsageError("fix and cached exclude each other: a fix needs the remote's state")
     service = open_staleness(_with_base_settings(self))
-    found = service.find(cached=cached, sure=fix)
+    found = service.find(cached=cached)
     if not fix:
         self.warnings = found.warnings
         return CheckResult(findings=found.findings, unread=found.unread, warnings=found.warnings)
     done = service.fix(found)
-    warnings = (*found.warnings, *done.warnings, *(x.message for x in done.refused), *done.undone)
+    warnings = (*found.warnings, *done.warnings, *done.undone)
     self.warnings = tuple(dict.fromkeys(warnings))
     return CheckResult(
         findings=done.findings,

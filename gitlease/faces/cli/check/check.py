@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,12 +12,13 @@ from gitlease.check.formats.report import LIMITS, Report
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces import wire
+from gitlease.faces.cli import output
 from gitlease.faces.cli.check.result import CheckOutput, fail_github, write
 from gitlease.faces.cli.verb import flag, option, verb
 
 if TYPE_CHECKING:
+    from gitlease.check.stale import Action
     from gitlease.faces.cli.call import Call
-    from gitlease.guard.commit_facts import Changes
     from gitlease.wiring.check import CheckContext, Chosen
 
 FORMATS = ("text", "json", "github", "junit", "sarif")
@@ -45,7 +47,8 @@ The mailmap and all settings come from the commit before the range, so a range c
 is judged. Flags, the environment and git config take precedence.
 
 --stale finds claims that nobody works under any more; on its own it checks no commits. --fix
-retires those that the project's policy allows.
+releases those that the project's policy allows, one by one: on a terminal it asks about each, and
+elsewhere it needs --yes.
 
 Without --fix, check only reads, and needs no user.email. Commits missing from a shallow clone are
 fetched separately. In GitHub Actions it writes annotations and a job summary.""",
@@ -54,6 +57,7 @@ fetched separately. In GitHub Actions it writes annotations and a job summary.""
         "gitlease check main..HEAD",
         "gitlease check --stale",
         "gitlease check --stale --fix",
+        "gitlease check --stale --fix --yes",
         "gitlease check --format sarif --output gitlease.sarif --fail-on never",
     ),
     exits=EXITS,
@@ -64,7 +68,11 @@ fetched separately. In GitHub Actions it writes annotations and a job summary.""
 )
 @click.argument("words", metavar="[RANGE]", required=False)
 @flag("--stale", help="Find stale claims.")
-@flag("--fix", help="With --stale: retire claims as the project's policy allows.")
+@flag(
+    "--fix",
+    help="With --stale: release claims as the project's policy allows, each after a question.",
+)
+@flag("--yes", help="With --fix: release them all without a question.")
 @option(
     "--format",
     "form",
@@ -84,6 +92,7 @@ def check_verb(
     words: str | None,
     stale: bool,
     fix: bool,
+    yes: bool,
     form: str | None,
     fail_on: str,
     target: str | None,
@@ -93,12 +102,19 @@ def check_verb(
         raise UsageError("--fix needs --stale")
     if fix and cached:
         raise UsageError("--fix asks the remote: it cannot be combined with --cached")
+    if yes and not fix:
+        raise UsageError("--yes needs --fix")
     if call.json and form not in (None, "json") and target is None:
         raise UsageError(f"--json cannot be combined with --format {form} without --output")
     call.json = call.json or (form == "json" and target is None)
+    if fix and not yes and (call.json or not (sys.stdin.isatty() and sys.stdout.isatty())):
+        raise UsageError(
+            "--fix asks before each release: without a terminal it needs --yes",
+            hints=(call.typed("check", options=["--stale", "--fix", "--yes"]),),
+        )
     given = [*(["--stale"] if stale else []), *([words] if words else [])]
     call.cached = None if cached else call.typed("check", options=["--cached", *given])
-    from gitlease.wiring.check import open_check, read_context
+    from gitlease.wiring.check import hint_at_contents, open_check, read_context
 
     ci = read_context()
     usual = "json" if call.json else "github" if ci.in_github else "text"
@@ -108,11 +124,9 @@ def check_verb(
         where = call.directory or "."
         opened = open_check(where, layer=call.layer, local=call.local, remote=call.remote)
         check = _Check(call, opened)
-        check.run(words, stale=stale, fix=fix, cached=cached)
+        check.run(words, stale=stale, fix=fix, yes=yes, cached=cached)
     except GitleaseError as error:
         if opened is not None:
-            from gitlease.wiring.stale import hint_at_contents
-
             hint_at_contents(opened.repository, error)
         if console == "github":
             fail_github(ci.summary, error)
@@ -131,41 +145,39 @@ class _Check:
         self.report = Report(prefix=_prefix(opened))
         self.body: dict[str, Any] = {}
         self.undone: tuple[str, ...] = ()
-        self._changes: Changes = {}
 
-    def run(self, words: str | None, *, stale: bool, fix: bool, cached: bool) -> None:
+    def run(self, words: str | None, *, stale: bool, fix: bool, yes: bool, cached: bool) -> None:
         """Check commits, claims or both. A bad range is refused before any network call."""
         opened = self._opened
         alone = stale and words is None
-        # The policy for retiring claims must not come from the pull request itself.
+        # The policy for releasing claims must not come from the pull request itself.
         chosen = opened.choose(words) if not alone or opened.ci.base_branch else None
         if stale:
-            self._stale(chosen, fix=fix, cached=cached)
+            self._stale(chosen, fix=fix, yes=yes, cached=cached)
         if chosen is not None and not alone:
-            service = opened.service(chosen, self._changes)
+            service = opened.service(chosen)
             checked = service.check(cached=cached, fetched=stale and not cached)
             self._add(checked.findings, checked.warnings, checked.unread)
             self.report = replace(self.report, shown=checked.shown, commits=checked.commits)
 
-    def _stale(self, chosen: Chosen | None, *, fix: bool, cached: bool) -> None:
-        from gitlease.wiring.stale import open_staleness
+    def _stale(self, chosen: Chosen | None, *, fix: bool, yes: bool, cached: bool) -> None:
+        from gitlease.wiring.check import open_staleness
 
         committed = None if chosen is None else self._opened.committed(chosen)
         workspace = self._call.opened(
             repository=self._opened.repository, committed=committed, anonymous=not fix
         )
         service = open_staleness(workspace)
-        found = service.find(cached=cached, sure=fix)
-        self._changes = service.changes
+        found = service.find(cached=cached)
         self.report = replace(self.report, stale=True)
         if not fix:
             self._add(found.findings, found.warnings, found.unread)
             return
-        done = service.fix(found)
-        said = dict.fromkeys((*found.warnings, *done.warnings, *(x.message for x in done.refused)))
+        done = service.fix(found, choose=_yes if yes else _ask)
+        warnings = dict.fromkeys((*found.warnings, *done.warnings))
         if done.commit is not None:
-            said[f"{done.commit[:10]} is only in this clone: push it"] = None
-        self._add(done.findings, tuple(said), found.unread)
+            warnings[f"{done.commit[:10]} is only in this clone: push it"] = None
+        self._add(done.findings, tuple(warnings), found.unread)
         self.report = replace(self.report, fixed=done.fixed)
         self.undone = done.undone
         self.body = {
@@ -181,6 +193,16 @@ class _Check:
             warnings=tuple(dict.fromkeys((*self.report.warnings, *warnings))),
             unread=tuple(dict.fromkeys((*self.report.unread, *unread))),
         )
+
+
+def _ask(action: Action) -> bool:
+    for finding in action.findings:
+        output.line(finding.message)
+    return click.confirm("release it?")
+
+
+def _yes(_action: Action) -> bool:
+    return True
 
 
 def _prefix(opened: CheckContext) -> str:

@@ -1,0 +1,687 @@
+"""Finds claims that nobody works under any more, and releases them one by one.
+
+Finding reads every fact once, with one connection for each layer, and changes nothing. The times
+are those of the ledger: an edge outlives its lease, so it is stale once the ledger has seen nothing
+of its assignee for longer than ``stale.after``, nor was it written since. What cannot be known in
+this clone is reported as such, and is no finding. What may be released is decided by the project's
+settings, and once more by the ledger at that time: a claim that came in between stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from shlex import quote
+
+from gitlease.check.rules import (
+    BAD_TASK_FILE,
+    DUPLICATE_ID,
+    LAPSED_LEASE,
+    LEASE_ON_DONE,
+    LEASE_ON_GONE,
+    LEASE_WITHOUT_EDGE,
+    NO_LEDGER,
+    STALE_EDGE,
+    STALE_RULES,
+    UNKNOWN_ASSIGNEE,
+    no_ledger,
+)
+from gitlease.check.task_history import (
+    Deleted,
+    TaskHistory,
+    Version,
+    not_checked_out,
+    unknown_here,
+)
+from gitlease.core.duration import humanize_duration
+from gitlease.core.edge import EdgeEdit, People, Task, printable
+from gitlease.core.errors import GitleaseError
+from gitlease.core.expiry import Moment, Standing, standing
+from gitlease.core.finding import CheckRule, Finding
+from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.instant import MS, moment_of, rfc3339
+from gitlease.core.lease import Lease, State, same_person
+from gitlease.core.moves.conflicts import finishing
+from gitlease.core.moves.operations import MAX_REASON, Retirement, grant_of
+from gitlease.core.moves.retiring import RETIRED
+from gitlease.core.outcome import Event
+from gitlease.core.persons import Persons
+from gitlease.core.policy import Policy
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import WHOLE
+from gitlease.core.view import LeaseView
+from gitlease.engine import end
+from gitlease.engine.answers import Answer
+from gitlease.engine.edges import Planned
+from gitlease.engine.end import RetirePlan
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.notices import unread_records
+from gitlease.engine.ports import TaskProblem, Written
+from gitlease.engine.queue.order import natural
+
+FIX = "gitlease check --stale --fix --yes"
+MAX_EVENTS = 20_000  # of the audit trail
+SHORT = 10  # digits of a commit's id in messages
+NOT_ALLOWED = "only its holder may release it, since stale.release is not true"
+LIVE = "it is live: only its holder or an admin can end it"
+BY_HAND = "that is for a person to decide"
+KEPT = "you kept it"
+OTHER_LAYER = "its lease is in layer {0}: --layer {0} releases it"
+_WHY = {LEASE_ON_DONE: "the task is done", LEASE_ON_GONE: "its task file is gone"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaleRules:
+    """The project's settings for stale claims. ``after`` and ``grace`` in seconds.
+
+    ``grace``: how long after a claim its edge may still be on its way; None: the lease's TTL.
+    ``release``: anybody may release the stale claims of others.
+    """
+
+    after: int = 7 * 86_400
+    grace: int | None = None
+    release: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of a ledger, its layer, and whether it lapsed or is of completed work (``done``)."""
+
+    lease: Lease
+    layer: str
+    lapsed: bool = False
+    done: bool = False
+
+    @property
+    def live(self) -> bool:
+        return not self.lapsed and not self.done
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A name without a live lease in the file of a task that is not done.
+
+    ``last`` is when the ledger saw its person last, and what that was; None if it never did.
+    """
+
+    task: Task
+    name: str
+    last: tuple[int, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """The release of one stale claim, and the findings that it settles."""
+
+    findings: tuple[Finding, ...]
+    plan: RetirePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stale:
+    """What was found, the worst first. ``stays`` says why the findings without an action stay.
+
+    ``unread`` is what could not be checked, such as unreadable records and missing commits: the
+    check has not passed then.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    unread: tuple[str, ...] = ()
+    actions: tuple[Action, ...] = ()
+    stays: Mapping[Finding, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """What was released, and the ``findings`` that stay, each with the reason.
+
+    ``commit`` is the last commit of an edge. ``undone`` are the failed edits of task files, or
+    their failed commits: the ledger is ahead of them.
+    """
+
+    fixed: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    leases: tuple[LeaseView, ...] = ()
+    undone: tuple[str, ...] = ()
+    commit: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class StaleService:
+    """Finds stale claims, and releases them, for the actor of a ledger session.
+
+    ``layers`` are checked beside the session's own; claims are only released in that.
+    """
+
+    def __init__(
+        self,
+        session: LedgerSession,
+        history: TaskHistory,
+        rules: StaleRules,
+        *,
+        layers: Sequence[str] = (),
+    ) -> None:
+        self._session, self._history, self._rules = session, history, rules
+        self._layers = [layer for layer in dict.fromkeys(layers) if layer != session.layer]
+
+    def find(self, *, cached: bool = False) -> Stale:
+        """Everything that is stale now: one connection for each layer, none with ``cached``.
+
+        A clone that may lack branches makes one more where that matters.
+        """
+        facts, history = self._facts(cached=cached), self._history
+        edges, hidden = list(facts.doubtful_edges()), facts.hidden_leases()
+        nobodys = [edge for edge in edges if not facts.persons.emails(edge.name)]
+        words = [(task, w) for task, x in hidden for w in facts.persons.names(x.lease.holder)]
+        pasts = history.pasts([*((edge.task, edge.name) for edge in edges), *words])
+        lack = history.lack(cached=cached, branches=bool(nobodys or hidden))
+        absent = history.left_out()
+        found = _Found()
+        for edge in edges:
+            written, sure = pasts[edge.task.file].last_change(_spells(edge.name))
+            nobody = [facts.of_nobody(edge, written)] if edge in nobodys and not lack else []
+            if not sure or (edge in nobodys and lack):
+                found.unknown.append(edge.task)
+            if written is None or not facts.is_stale(edge, written):
+                found.add(nobody)
+                continue
+            records = [x for x in facts.of_person(edge.task, edge.name) if x.lapsed]
+            own = facts.people.is_mine(edge.name, facts.caller)
+            why_not = self._why_not(records, own=own)
+            plan = _unassign(edge, written, records, facts.persons)
+            found.add([facts.of_edge(edge, written), *nobody], why_not, plan)
+        deleted = history.deleted(facts.missing_names())
+        for record in facts.records:
+            lease = record.lease
+            finding = facts.of_lease(record, deleted.get(lease.resource.key))
+            if finding is None or (absent and lease.edge and facts.task_of(record) is None):
+                continue
+            own = same_person(lease.holder, facts.caller)
+            why_not = self._why_not([record], own=own) if record.lapsed else LIVE
+            found.add([finding], why_not, _drop(record, finding.rule))
+        for task, record in hidden:
+            version, sure = pasts[task.file].last_change(facts.means(record.lease.holder))
+            if lack or not sure:
+                found.unknown.append(task)
+            elif version is None or not any(map(facts.means(record.lease.holder), version.after)):
+                found.add([facts.without_edge(task, record)], LIVE)
+        found.add(list(map(_of_problem, facts.problems)))
+        if facts.no_ledger and edges:
+            layers = (self._session.layer, *self._layers)
+            found.add([no_ledger(layers, self._session.store.place)])
+        unknown = unknown_here(found.unknown, lack or history.partial())
+        return Stale(
+            findings=tuple(sorted(found.findings, key=_order)),
+            actions=tuple(sorted(found.actions, key=lambda action: _order(action.findings[0]))),
+            stays=found.stays,
+            warnings=facts.warnings,
+            unread=facts.unread + unknown + not_checked_out(absent),
+        )
+
+    def fix(
+        self,
+        found: Stale,
+        *,
+        choose: Callable[[Action], bool] = lambda _action: True,
+        commit: bool = True,
+    ) -> Fixed:
+        """Release what was found and chosen, each with a push and a commit of its edge.
+
+        Without ``commit`` the task files are only edited. What was claimed meanwhile stays.
+        """
+        left = {finding: _not_fixed(finding, why) for finding, why in found.stays.items()}
+        answers: list[Answer] = []
+        failure: GitleaseError | None = None
+        for action in found.actions:
+            if failure is not None or not choose(action):
+                why = KEPT if failure is None else failure.message
+                left |= {finding: _not_fixed(finding, why) for finding in action.findings}
+                continue
+            try:
+                answer = end.retire(self._session, [action.plan], commit=commit)
+            except GitleaseError as error:
+                if not answers:
+                    raise
+                failure = error  # what was released before is reported nevertheless
+                left |= {finding: _not_fixed(finding, error.message) for finding in action.findings}
+                continue
+            answers.append(answer)
+            left |= {f: stays for f in action.findings if (stays := _unfixed(f, answer))}
+        written = [w for answer in answers for w in answer.written]
+        asked = [finding for action in found.actions for finding in action.findings]
+        warnings = [x for answer in answers for x in answer.warnings]
+        warnings += [error.message for answer in answers for error in answer.refused]
+        return Fixed(
+            fixed=tuple(finding for finding in asked if finding not in left),
+            findings=tuple(left[finding] for finding in found.findings if finding in left),
+            leases=tuple(view for answer in answers for view in answer.leases),
+            undone=tuple(_unwritten(w) for w in written if w.problem),
+            commit=next((w.commit for w in reversed(written) if w.commit is not None), None),
+            warnings=tuple(dict.fromkeys(warnings)),
+        )
+
+    def _why_not(self, records: Sequence[Record], *, own: bool) -> str:
+        """Why the caller may not release these here; ``""`` if it may."""
+        layer = next((x.layer for x in records if x.layer != self._session.layer), None)
+        if not own and not self._rules.release:
+            return NOT_ALLOWED
+        return "" if layer is None else OTHER_LAYER.format(layer)
+
+    def _facts(self, *, cached: bool) -> Facts:
+        session = self._session
+        look = session.look(cached=cached)
+        heads, warnings = [look.head], look.warnings
+        for layer in self._layers:
+            head = session.store.known(layer) if cached else session.store.fetch(layer)
+            if head is None:
+                warnings += (f"this clone has never fetched the layer {layer}",)
+            else:
+                heads.append(head)
+        records: list[Record] = []
+        events: list[Event] = []
+        for head in heads:
+            if head.ledger is not None:
+                moment = Moment(now=look.moment.now, seen=head.seen)
+                leases = head.ledger.every_lease()
+                records += records_of(leases, head.layer, head.policy, moment)
+                events += session.store.history(head.layer, MAX_EVENTS, older=not cached)
+        by_key: dict[str, list[Record]] = {}
+        for record in records:
+            by_key.setdefault(record.lease.resource.key, []).append(record)
+        by_name: dict[str, list[Event]] = {}
+        for event in events:
+            by_name.setdefault(fold(event.resource or ""), []).append(event)
+        holders = dict.fromkeys((*(x.lease.holder for x in records), *(x.by for x in events)))
+        listed = session.edges.read()
+        names = [name for task in listed.tasks for name in task.assigned]
+        return Facts(
+            tasks={task.resource.key: task for task in listed.tasks},
+            problems=listed.problems,
+            broken=frozenset(key for problem in listed.problems for key in problem.keys),
+            records=records,
+            by_key=by_key,
+            events=by_name,
+            people=session.edges.rules.people,
+            persons=self._persons(list(holders), names),
+            rules=self._rules,
+            required=session.edges.requires_tasks(listed),
+            caller=session.actor.holder,
+            now=session.clock.now().wall_ms,
+            no_ledger=all(head.ledger is None for head in heads),
+            warnings=warnings,
+            unread=tuple(text for head in heads for text in unread_records(head)),
+        )
+
+    def _persons(self, holders: Sequence[str], names: Sequence[str]) -> Persons:
+        people = self._session.edges.rules.people
+        asked = [*people.names, *holders]
+        asked += [email for name in names for email in people.holders_of(name)]
+        if not asked and not names:
+            return Persons(people)
+        authors = self._history.authors()
+        others = [email for email in dict.fromkeys(asked) if email not in authors]
+        mailmap = {**self._history.usual(others), **authors} if others else authors
+        return Persons(people, mailmap, dict.fromkeys((*authors, *authors.values(), *holders)))
+
+
+# --- facts ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The tasks of the work tree, the records and events of the ledgers, and the persons.
+
+    ``broken`` are the keys of tasks whose files cannot be used. ``required``: a name must be a
+    task. ``no_ledger``: there is none at all.
+    """
+
+    tasks: Mapping[str, Task]
+    problems: Sequence[TaskProblem]
+    broken: frozenset[str]
+    records: Sequence[Record]
+    by_key: Mapping[str, Sequence[Record]]
+    events: Mapping[str, Sequence[Event]]
+    people: People
+    persons: Persons
+    rules: StaleRules
+    required: bool
+    caller: str
+    now: int
+    no_ledger: bool
+    warnings: tuple[str, ...]
+    unread: tuple[str, ...]
+
+    def task_of(self, record: Record) -> Task | None:
+        return self.tasks.get(record.lease.resource.key)
+
+    def means(self, holder: str) -> Callable[[str], bool]:
+        """Whether a name in a task file means this holder."""
+        return lambda name: self.persons.stands_for(name, holder)
+
+    def of_person(self, task: Task, name: str) -> list[Record]:
+        """The records of a task whose holder this name means."""
+        records = self.by_key.get(task.resource.key, ())
+        return [x for x in records if self.persons.stands_for(name, x.lease.holder)]
+
+    def is_done(self, task: Task) -> bool:
+        """Whether a task is done, by its file or by the ledger."""
+        records = self.by_key.get(task.resource.key, ())
+        whole = {x.lease_id for x in finishing([record.lease for record in records])}
+        return task.is_done or any(x.done and x.lease.lease_id in whole for x in records)
+
+    def doubtful_edges(self) -> Iterator[Edge]:
+        """The edges of whose persons the ledger has seen nothing for so long, or never."""
+        for task in self.tasks.values():
+            if task.exempt or not task.assigned or self.is_done(task):
+                continue
+            for name in dict.fromkeys(task.assigned):
+                if any(record.live for record in self.of_person(task, name)):
+                    continue
+                edge = Edge(task, name, self._last_seen(task, name))
+                if edge.last is None or not self._is_recent(edge.last[0]):
+                    yield edge
+
+    def _last_seen(self, task: Task, name: str) -> tuple[int, str] | None:
+        """The end of the last lease, or the last event; a retired edge that is here is none."""
+        times = [
+            (x.lease.expires_at, "the last lease expired")
+            for x in self.of_person(task, name)
+            if x.lapsed
+        ]
+        times += [
+            (event.at, f"{event.kind.replace('_', ' ')}, says the ledger")
+            for event in self.events.get(task.resource.key, ())
+            if event.kind != RETIRED
+            and any(x and self.persons.stands_for(name, x) for x in (event.holder, event.by))
+        ]
+        at, what = max(times, key=lambda time: time[0], default=(0, ""))
+        return (min(at, self.now), what) if times else None
+
+    def _is_recent(self, at: int) -> bool:
+        return at >= self.now - self.rules.after * MS
+
+    def is_stale(self, edge: Edge, written: Version) -> bool:
+        """Whether the edge is committed, and was not written lately either."""
+        return any(map(_spells(edge.name), written.after)) and not self._is_recent(written.at)
+
+    def hidden_leases(self) -> list[tuple[Task, Record]]:
+        """The live leases, not of late, whose task's file here does not name the holder."""
+        hidden = []
+        for record in filter(self._counts, self.records):
+            lease, task = record.lease, self.task_of(record)
+            grace = lease.ttl if self.rules.grace is None else self.rules.grace
+            late = self.now - lease.claimed_at > grace * MS
+            if record.live and late and task and not self._assigns(task, lease.holder):
+                hidden += [] if self.is_done(task) else [(task, record)]
+        return hidden
+
+    def missing_names(self) -> frozenset[str]:
+        """The keys of leased tasks without a file here: they may have been deleted."""
+        if not self.required:
+            return frozenset()
+        leases = (x.lease for x in filter(self._counts, self.records) if self.task_of(x) is None)
+        return frozenset(x.resource.key for x in leases if x.edge and not x.resource.is_path)
+
+    def _counts(self, record: Record) -> bool:
+        task, broken = self.task_of(record), record.lease.resource.key in self.broken
+        return not record.done and not broken and not (task is not None and task.exempt)
+
+    def _assigns(self, task: Task, holder: str) -> bool:
+        return any(map(self.means(holder), task.assigned))
+
+    def _ago(self, at: int) -> str:
+        """How long ago, and when: ``9d 3h, since 2026-11-12T10:00:00Z``."""
+        return f"{humanize_duration((self.now - at) // MS)}, since {rfc3339(at)}"
+
+    # --- findings --------------------------------------------------------------------------------
+
+    def of_edge(self, edge: Edge, written: Version) -> Finding:
+        """The finding about a stale edge."""
+        task, emails, text = (
+            edge.task,
+            self.persons.emails(edge.name),
+            quote(str(edge.task.resource)),
+        )
+        signs = [(min(written.at, self.now), f"assigned in {written.commit[:SHORT]}")]
+        signs = sorted([*signs, *([edge.last] if edge.last else [])], reverse=True)
+        since = signs[0][0]
+        steps = [f"gitlease claim {text}", f"gitlease release {text}"]
+        if not any(same_person(email, self.caller) for email in emails):
+            steps = [f"gitlease show {text}", f"gitlease note {text} 'still on it?'"]
+            steps += [FIX] * self.rules.release
+        return _of_file(
+            STALE_EDGE,
+            task,
+            f"{self.persons.called(edge.name)}, idle for {self._ago(since)}",
+            [f"{rfc3339(at)}: {what}" for at, what in signs],
+            steps,
+            holder=emails[0] if emails else None,
+            since=since,
+        )
+
+    def of_nobody(self, edge: Edge, written: Version | None) -> Finding:
+        """The finding about a name that is nobody's."""
+        facts = [f"written in {written.commit[:SHORT]} by {written.by}"] if written else []
+        facts.append("not in people, and not the name of any commit author or lease holder")
+        return _of_file(
+            UNKNOWN_ASSIGNEE,
+            edge.task,
+            f"{printable(edge.name)}, a name that nobody here has",
+            facts,
+            [f"gitlease show {quote(edge.task.resource.text)}"],
+            since=written.at if written else None,
+        )
+
+    def of_lease(self, record: Record, deleted: Deleted | None) -> Finding | None:
+        """The finding about a lease that lapsed, or whose task is done or gone.
+
+        A lapsed one whose edge is still there is none: the edge is, once it is stale.
+        """
+        lease, task = record.lease, self.task_of(record)
+        if not self._counts(record):
+            return None
+        if deleted is not None:
+            more = f"{printable(deleted.file)} was deleted in {deleted.commit[:SHORT]}"
+            more += f" by {deleted.by}"
+            return self._finding(LEASE_ON_GONE, record, None, "whose task file is gone", more)
+        if task is not None and self.is_done(task):
+            return self._finding(LEASE_ON_DONE, record, task, "which is done")
+        if not record.lapsed or (task is not None and self._assigns(task, lease.holder)):
+            return None
+        if lease.edge and self._is_recent(lease.expires_at):
+            return None  # it lapsed so lately that its edge may still be on its way here
+        more = "it still keeps the task assigned to its holder" if lease.edge_stays else ""
+        return self._finding(LAPSED_LEASE, record, task, "", more)
+
+    def without_edge(self, task: Task, record: Record) -> Finding:
+        """The finding about a live lease that no branch has the edge of."""
+        but = f"but {printable(task.file)} does not name them"
+        more = "no branch known here has a commit that assigns it to them"
+        return self._finding(LEASE_WITHOUT_EDGE, record, task, but, more)
+
+    def _finding(
+        self, rule: CheckRule, record: Record, task: Task | None, about: str, more: str = ""
+    ) -> Finding:
+        lease = record.lease
+        since = lease.expires_at if record.lapsed else lease.claimed_at
+        scope = "" if lease.scope == WHOLE else f" (scope {lease.scope})"
+        has = "has a lapsed lease on" if record.lapsed else "holds"
+        message = f"{lease.holder} {has} {lease.resource.text}{scope}, {about}"
+        if rule is LAPSED_LEASE:
+            message = f"the lease of {lease.holder} on {lease.resource}{scope} lapsed"
+            message += f" {self._ago(since)}"
+        where = [f"session {lease.session}"] if lease.session else []
+        where += [f"on {lease.place.host}"] if lease.host else []
+        where += [f"branch {lease.branch}"] if lease.branch else []
+        state = "expired at" if record.lapsed else "claimed at"
+        facts = [more, f"{state} {rfc3339(since)}, token {lease.token}", ", ".join(where)]
+        facts += [f"reason: {lease.reason}"] if lease.reason else []
+        return Finding(
+            rule=rule,
+            level=rule.level,
+            message=message,
+            resource=lease.resource.text,
+            scope=lease.scope,
+            layer=record.layer,
+            holder=lease.holder,
+            since=moment_of(since),
+            file=task.file if task else None,
+            line=task.line if task else None,
+            evidence=tuple(filter(None, facts)),
+            next_steps=self._steps(rule, record),
+        )
+
+    def _steps(self, rule: CheckRule, record: Record) -> tuple[str, ...]:
+        # One's own lease is ended; about another's one asks.
+        name, done = quote(record.lease.resource.text), rule is LEASE_ON_DONE
+        if same_person(record.lease.holder, self.caller):
+            verb = "claim" if rule is LEASE_WITHOUT_EDGE else "done" if done else "release"
+            return (f"gitlease {verb} {name}",)
+        ask = "it is done: do you still need its lease?" if done else "still on it?"
+        fix = (FIX,) if record.lapsed and self.rules.release else ()
+        return (f"gitlease show {name}", f"gitlease note {name} '{ask}'", *fix)
+
+
+def records_of(
+    leases: Iterable[Lease], layer: str, policy: Policy, moment: Moment
+) -> Iterator[Record]:
+    """The records of a layer, without completed ones that are kept no longer."""
+    for lease in leases:
+        if lease.state is not State.COMPLETED:
+            yield Record(lease, layer, lapsed=standing(lease, policy, moment) is Standing.LAPSED)
+        elif moment.now.wall_ms < lease.renewed_at + policy.keep_completed * MS:
+            yield Record(lease, layer, done=True)
+
+
+def _spells(name: str) -> Callable[[str], bool]:
+    return lambda other: fold(other) == fold(name)
+
+
+def _of_file(
+    rule: CheckRule,
+    task: Task,
+    who: str,
+    facts: Sequence[str],
+    steps: Sequence[str],
+    *,
+    holder: str | None = None,
+    since: int | None,
+) -> Finding:
+    return Finding(
+        rule=rule,
+        level=rule.level,
+        message=f"{task.resource.text} is assigned to {who}",
+        resource=task.resource.text,
+        holder=holder,
+        since=None if since is None else moment_of(since),
+        file=task.file,
+        line=task.line,
+        evidence=tuple(facts),
+        next_steps=tuple(steps),
+    )
+
+
+def _of_problem(problem: TaskProblem) -> Finding:
+    rule = DUPLICATE_ID if problem.double else BAD_TASK_FILE
+    place = re.match(r":([0-9]{1,9}): ", problem.message[len(problem.file) :])
+    starts = problem.message.startswith(problem.file)
+    return Finding(
+        rule=rule,
+        level=rule.level,
+        message=problem.message,
+        resource=next(iter(problem.keys)) if len(problem.keys) == 1 else None,
+        file=problem.file,
+        line=int(place[1]) if place and starts else None,
+        next_steps=(f"git log -3 -- {quote(problem.file)}",),
+    )
+
+
+def _order(finding: Finding) -> tuple[object, ...]:
+    place = natural(finding.resource or "")
+    rules = (*STALE_RULES, NO_LEDGER)
+    return -finding.level.rank, rules.index(finding.rule), place, finding.scope or ""
+
+
+# --- actions -------------------------------------------------------------------------------------
+
+
+class _Found:
+    """The findings as they are made, each with the action that settles it, or why there is none."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.actions: list[Action] = []
+        self.stays: dict[Finding, str] = {}
+        self.unknown: list[Task] = []
+
+    def add(
+        self, findings: Sequence[Finding], why_not: str = BY_HAND, plan: RetirePlan | None = None
+    ) -> None:
+        self.findings += findings
+        if plan is not None and not why_not:
+            self.actions.append(Action(tuple(findings), plan))
+        else:
+            self.stays |= dict.fromkeys(findings, why_not)
+
+
+def _unassign(
+    edge: Edge, written: Version, records: Sequence[Record], persons: Persons
+) -> RetirePlan:
+    """The release of a stale edge, with the lapsed leases that it is left from."""
+    resource, who = edge.task.resource, persons.called(edge.name)
+    since = rfc3339(max(written.at, edge.last[0] if edge.last else 0))
+    item = Retirement(
+        resource=resource,
+        reason=f"idle since {since}",
+        grants=tuple(grant_of(record.lease) for record in records),
+        assigned=True,  # it is the holder's own, or the project's policy allows it
+        unassigned=(persons.assignee(edge.name),),
+        note=f"was assigned to {who}: idle since {since}"[:MAX_REASON],
+    )
+    planned = Planned(
+        resource=resource,
+        task=edge.task,
+        edit=EdgeEdit(remove=(edge.name,)),
+        message=f"unassign {resource} from {who}: idle since {since[:10]}",
+    )
+    return RetirePlan(item, planned)
+
+
+def _drop(record: Record, rule: CheckRule) -> RetirePlan:
+    """The release of a lapsed lease."""
+    lease, ended = record.lease, rfc3339(record.lease.expires_at)
+    note = None
+    if lease.edge and rule not in _WHY:
+        note = f"was held by {lease.holder}, whose lease lapsed at {ended}"[:MAX_REASON]
+    return RetirePlan(
+        Retirement(
+            resource=lease.resource,
+            reason=_WHY.get(rule, f"lapsed since {ended}"),
+            grants=(grant_of(lease),),
+            assigned=True,
+            note=note,
+        )
+    )
+
+
+def _unfixed(finding: Finding, answer: Answer) -> Finding | None:
+    """A finding that stays after its release, with the reason; None if it is settled."""
+    undone = next((w for w in answer.written if w.problem), None)
+    if undone is not None:  # it is released in the ledger, but the edge is still on the branch
+        file, message = quote(undone.change.file), quote(undone.change.message)
+        steps = (f"git commit -m {message} -- {file}",) if undone.changed else ()
+        return _not_fixed(finding, _unwritten(undone), *steps)
+    return _not_fixed(finding, answer.refused[0].message) if answer.refused else None
+
+
+def _not_fixed(finding: Finding, why: str, *steps: str) -> Finding:
+    evidence = (*finding.evidence, f"not fixed: {why}")
+    return replace(finding, evidence=evidence, next_steps=steps or finding.next_steps)
+
+
+def _unwritten(written: Written) -> str:
+    """Why the edit of a task file failed."""
+    file = printable(written.change.file)
+    edited = f"{file} is edited, but" if written.changed else f"{file}:"
+    return f"{edited} {written.problem}"

@@ -1,1 +1,0 @@
-"""Claims that nobody works under."""
