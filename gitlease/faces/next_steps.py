@@ -224,9 +224,9 @@ def _own(call: Call, view: LeaseView) -> str:
     if view.session in (None, call.actor.session):
         renew = call.typed("renew", view.resource, options=scoped(view.scope))
         return f"it is your own lease: {renew}"
-    from gitlease.runs.registry import has_ended
+    from gitlease.runs.records import is_process_alive
 
-    if has_ended(view):
+    if is_process_alive(view) is False:
         return f"it is your own lease, of session {view.session}, whose process has ended"
     place = f" (pid {view.pid} on {view.host})" if view.pid else ""
     session = f"session {view.session}{place}"

@@ -10,7 +10,7 @@ from gitlease.faces.wire import SCHEMA
 from gitlease.runs.pool import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, PoolEvent
 
 if TYPE_CHECKING:
-    from gitlease.runs.work import PoolRan
+    from gitlease.runs.pool import PoolRan
 
 OUTCOMES = (DONE, GIVEN_BACK, FAILED, LOST, STOPPED)
 IN_WORDS = {

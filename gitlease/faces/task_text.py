@@ -132,7 +132,7 @@ def by_session(
     What others took is left out, as it stands among ``reading.taken``.
     """
     from gitlease.engine.queue.order import Carried
-    from gitlease.runs.registry import still_runs
+    from gitlease.runs.records import is_process_alive
 
     own, elsewhere = [], []
     taken = {fold(x.resource) for x in reading.taken}
@@ -142,7 +142,7 @@ def by_session(
         view = None if carry.lease is None else reading.views[carry.lease.lease_id]
         another = view is not None and view.session is not None and view.session not in sessions
         another = another and carry.by is None
-        if view is not None and another and (carry.state is Carried.LIVE or still_runs(view)):
+        if view is not None and another and (carry.state is Carried.LIVE or is_process_alive(view)):
             elsewhere.append(view)
         else:
             own.append(carry)
@@ -154,9 +154,9 @@ def held_elsewhere(view: LeaseView, now: datetime) -> str:
     place = f", on {view.host}" if view.host else ""
     since = sentences.clock_time(view.claimed_at, now)
     if view.state == "active":
-        from gitlease.runs.registry import has_ended
+        from gitlease.runs.records import is_process_alive
 
-        ended = ": its process has ended" if has_ended(view) else ""
+        ended = ": its process has ended" if is_process_alive(view) is False else ""
         return f"held by your other session {view.session}{place}, since {since}{ended}"
     return f"lapsed, but your other session {view.session}{place} still runs, since {since}"
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gitlease.engine.waiting.watching import WatchEvent
     from gitlease.faces.board.shapes import BoardRow, BoardView
     from gitlease.push.fenced_push import PushAnswer
-    from gitlease.runs.running import Ended
-    from gitlease.runs.runs import RunRecord
+    from gitlease.runs.records import RunRecord
+    from gitlease.runs.supervisor import Ended
 
 SCHEMA = 1
 Document = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Starts a command without a shell, in a process group of its own, once it is guarded."""
+"""Starts commands without a shell: guarded, in the background, or for a person."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 
 from gitlease.core.errors import GitleaseError, Invalid, NotFound
 from gitlease.core.frozen import dataclass
+from gitlease.git.files import share
 from gitlease.git.run import started_at
 
 # Ignored by Python from its start, whatever it was started with.
@@ -197,3 +199,107 @@ def exit_status(raw: int) -> int:
     """A status of ``waitpid`` as shells report it: 128 + n if signal n ended it."""
     code = os.waitstatus_to_exitcode(raw)
     return code if code >= 0 else 128 - code
+
+
+LONGEST_WORD = 65_536
+FAULT = 70
+
+
+def go_on_alone(
+    log: str, work: Callable[[Callable[[bytes], None]], int], *, with_parent: bool = False
+) -> bytes:
+    """Run ``work`` in a process of its own, and return the first word that it reports.
+
+    ``work`` gets the function to report it with; ``b""`` if it ended without. Its standard input is
+    empty, and what it and its commands print is added to ``log``. ``with_parent``: it gets TERM
+    when this process dies, if the system can do that. Raises OSError.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    opened = os.open(log, flags, 0o600)
+    share(log, opened)
+    receive, send = os.pipe()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()  # what is not written yet would be written twice
+    die_with_us, parent = on_parent_death(signal.SIGTERM), os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        if with_parent:
+            die_with_us()
+            if os.getppid() != parent:
+                os._exit(FAULT)  # it is dead already
+        _alone(opened, receive, send, work)
+    os.close(opened)
+    os.close(send)
+    word = b""
+    with open(receive, "rb") as answers:
+        while len(word) < LONGEST_WORD and not word.endswith(b"\n"):
+            more = answers.read1(LONGEST_WORD)
+            if not more:
+                break
+            word += more
+    return word.rstrip(b"\n")
+
+
+def _alone(
+    log: int, receive: int, send: int, work: Callable[[Callable[[bytes], None]], int]
+) -> None:
+    # In the fork: it never returns.
+    status = FAULT
+    try:
+        os.close(receive)
+        os.setsid()
+        with contextlib.suppress(OSError):
+            _close_inherited({log, send})
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for number, handle in ((0, nothing), (1, log), (2, log)):
+            os.dup2(handle, number)
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(signum, signal.SIG_DFL)
+
+        def report(word: bytes) -> None:
+            with contextlib.suppress(BrokenPipeError):  # the process that started it was killed
+                os.write(send, word.replace(b"\n", b" ") + b"\n")
+            os.close(send)
+
+        status = work(report)
+    except BaseException:
+        with contextlib.suppress(BaseException):
+            traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+
+
+def _close_inherited(kept: set[int]) -> None:
+    # Close what this process was started with: nobody should wait for this one to close it. What
+    # was opened since is not inherited by commands, and may be in use.
+    for name in os.listdir("/dev/fd"):
+        number = int(name)
+        if number > 2 and number not in kept:
+            with contextlib.suppress(OSError):
+                if os.get_inheritable(number):
+                    os.close(number)
+
+
+def is_talked_to() -> bool:
+    """Whether standard input and output are a terminal, and not parts of a pipeline."""
+    try:
+        return os.isatty(0) and os.isatty(1)
+    except OSError:
+        return False
+
+
+def stop_like(signum: int) -> None:
+    """Stop the group of this process as the terminal would, until it is continued.
+
+    If no shell could continue it (an orphaned group), nothing happens.
+    """
+    before = signal.signal(signum, signal.SIG_DFL)
+    try:
+        sys.stderr.flush()
+        os.kill(0, signum)
+    finally:
+        signal.signal(signum, before)

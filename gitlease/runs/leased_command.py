@@ -1,19 +1,21 @@
-"""A command that runs under leases: claimed before, renewed meanwhile, and given back after it."""
+"""A command under leases, in the foreground or the background: claimed, run, and given back."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shlex
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost
+from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost, Unavailable
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import rfc3339
-from gitlease.core.lease import State, same_person
+from gitlease.core.instant import MS, rfc3339
+from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.loss import Hold, Loss, Lost, early_ms
 from gitlease.core.moves.operations import MAX_NOTE, Grant, grant_of
 from gitlease.core.resources.resource import Resource, word_anywhere
@@ -22,17 +24,26 @@ from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.landing import settle_named
 from gitlease.engine.sessions import give_back, run_out, unbind
+from gitlease.engine.transaction import fresh_id
 from gitlease.git.repository import TIMEOUT, without_secrets
-from gitlease.git.run import local_variables_cleared, run_git
-from gitlease.runs.child import check_executable
+from gitlease.git.run import local_variables_cleared, run_git, started_at
+from gitlease.runs.child import check_executable, go_on_alone
 from gitlease.runs.guardian import GuardianFailed
-from gitlease.runs.holding import at_the_end, new_heartbeat
-from gitlease.runs.registry import forget, remember
-from gitlease.runs.running import Ended, Run, early_by, grace_ms
-from gitlease.runs.supervised import SupervisedProcess
+from gitlease.runs.heartbeat import CONTACTS, ENDING, at_the_end, new_heartbeat
+from gitlease.runs.records import (
+    RunRecord,
+    RunsFolder,
+    forget,
+    record_of,
+    remember,
+    runs_of,
+    write_brief,
+)
+from gitlease.runs.supervisor import ENDING as ENDINGS
+from gitlease.runs.supervisor import Ended, Run, SupervisedProcess, early_by, grace_ms
 
 if TYPE_CHECKING:
-    from gitlease.runs.place import RunPlace
+    from gitlease.runs.records import RunPlace
 
 HURRY = 5.0  # seconds for the release of a run that somebody stopped
 LAST_LINES, LONGEST_TAIL = 10, 800  # of a log in a note; lines and characters
@@ -53,9 +64,9 @@ class RunRequest:
     ``stops``: signals that end ask to stop it, and are not passed on.
 
     ``done``: its tasks are done if the command ends with 0. ``notes_failure``: if it fails they are
-    given back with a note of that, unless there is a ``note``. ``brief`` is the brief for a command
-    in the background, ``brief_file`` what GITLEASE_BRIEF names once that is written.
-    ``with_parent``: a command in the background is stopped when the process that started it dies.
+    given back with a note of that, unless there is a ``note``. ``brief`` is the text of the file
+    that GITLEASE_BRIEF names. ``with_parent``: a command in the background is stopped when the
+    process that started it dies.
     """
 
     words: tuple[str, ...]
@@ -69,7 +80,6 @@ class RunRequest:
     done: bool = False
     notes_failure: bool = False
     brief: str = ""
-    brief_file: str = ""
     with_parent: bool = False
 
     def check_command(self) -> None:
@@ -178,8 +188,8 @@ class LeasedCommand:
             "GITLEASE_SESSION": actor.session or "",
             "GITLEASE_EXPIRES_AT": rfc3339(ends),
         }
-        if self.request.brief_file:
-            variables["GITLEASE_BRIEF"] = self.request.brief_file
+        if brief := self.request.brief:
+            variables["GITLEASE_BRIEF"] = write_brief(self.place, self.answer, brief)
         if self.request.layer:  # a remote of a flag has a state of its own: no variable names it
             variables["GITLEASE_LAYER"] = self.request.layer
         return variables
@@ -290,24 +300,23 @@ class LeasedCommand:
 
     def _grants_left(self) -> list[Grant]:
         """What was claimed, without what the command itself ended, as far as this clone knows."""
-        grants = [hold.grant for hold in holds_of(self.answer)]
-        try:
-            look = self.place.ledger.known_look()
-        except GitleaseError:
-            look = None
-        if look is None:
+        grants, known = [hold.grant for hold in holds_of(self.answer)], self._known()
+        if known is None:
             return grants
-        active = {x.lease_id for x in look.leases if x.state is State.ACTIVE and not x.parked}
+        active = {x.lease_id for x in known if x.state is State.ACTIVE and not x.parked}
         return [grant for grant in grants if grant.lease_id in active]
 
     def _completed_by_command(self) -> int:
+        known = self._known() or ()
+        done = {(x.lease_id, x.token) for x in known if x.state is State.COMPLETED}
+        return sum((view.lease_id, view.token) in done for view in self.answer.leases)
+
+    def _known(self) -> Sequence[Lease] | None:
         try:
             look = self.place.ledger.known_look()
         except GitleaseError:
-            return 0
-        known = look.leases if look else ()
-        done = {(x.lease_id, x.token) for x in known if x.state is State.COMPLETED}
-        return sum((view.lease_id, view.token) in done for view in self.answer.leases)
+            return None
+        return None if look is None else look.leases
 
 
 def _take_back(place: RunPlace, resources: Sequence[Resource]) -> None:
@@ -377,3 +386,177 @@ def _time_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a run came to: how it ended, how many leases ended completed, and warnings."""
+
+    answer: Answer
+    ended: Ended
+    finished: int
+    warnings: tuple[str, ...]
+
+
+def run_claimed(
+    place: RunPlace,
+    request: RunRequest,
+    claim: Callable[[], Answer],
+    *,
+    on_claim: Callable[[Answer], None],
+    on_stop: OnStop,
+    brief: Callable[[Answer], str] | None = None,
+) -> Ran:
+    """Claim, run the command while that is held, and give back or finish what was claimed.
+
+    ``on_claim`` is called with the claim before the command starts, ``on_stop`` with why it is
+    stopped. ``brief`` makes the command's brief, which is in a file while it runs.
+    Raises what a claim and ``LeasedCommand.run`` raise: then all is given back.
+    """
+    answer, started = claim(), False
+    command = LeasedCommand(place, answer, request)
+
+    def on_start(_process: object) -> None:
+        nonlocal started
+        started = True
+
+    try:
+        on_claim(answer)
+        briefed = replace(request, brief=brief(answer) if brief else "")
+        ended = LeasedCommand(place, answer, briefed).run(on_start=on_start, on_stop=on_stop)
+    except GitleaseError as refusal:
+        refusal.warnings = (*refusal.warnings, *command.give_back())
+        raise
+    except BaseException:
+        if not started:  # a fault of ours: what never ran needs no lease
+            command.give_back()
+        raise
+    finished, warnings = command.finish(ended)
+    return Ran(answer=answer, ended=ended, finished=finished, warnings=warnings)
+
+
+MARGIN = 20.0  # seconds, beside grace and release, for a run to end
+LONGEST_COMMAND = 200  # words that are kept to be shown
+LONGEST_WORD = 1_000
+STARTED, FAILED = b"+", b"-"
+STEP = 0.2
+
+Print = Callable[[str], None]
+
+
+def dispatch(
+    place: RunPlace, answer: Answer, request: RunRequest, *, say: Print, on_stop: OnStop
+) -> RunRecord:
+    """Run a command in the background under what was claimed; returns once it runs.
+
+    ``say`` prints a line, in the background to the log; so does ``on_stop``, which is called with
+    why the command is stopped. If it does not come to run, the lease is released again, and
+    LeaseHeld, NotFound or Invalid say why.
+    """
+    runs, command, holds = runs_of(place), LeasedCommand(place, answer, request), holds_of(answer)
+    number = f"{place.ledger.clock.now().wall_ms:015d}-{fresh_id()[:8]}"
+    record = record_of(
+        place,
+        answer,
+        number=number,
+        command=tuple(word[:LONGEST_WORD] for word in request.words[:LONGEST_COMMAND]),
+        log=runs.log_of(number),
+        grace_ms=grace_ms(request.grace, holds) if holds else 0,
+    )
+    try:
+        runs.make()
+        with runs.alone():
+            runs.refuse_second(record.lease_ids)
+            runs.save(record)
+        word = go_on_alone(
+            record.log,
+            lambda report: _in_background(command, runs, record, report, say, on_stop),
+            with_parent=request.with_parent,
+        )
+    except OSError as error:
+        _fail(command, Invalid(f"it cannot be started: {error.strerror}"))
+    except GitleaseError as refusal:
+        _fail(command, refusal)
+    runs.tidy()
+    if word == STARTED:
+        return runs.latest_of(record)
+    runs.forget(record.id)
+    if word.startswith(FAILED):
+        _fail(command, Invalid(word[1:].decode("utf-8", "replace")))
+    raise Invalid(
+        "the run was killed as it began: its lease ends by itself",
+        resource=record.resources[0] if len(record.resources) == 1 else None,
+    )
+
+
+def stop(runs: RunsFolder, record: RunRecord) -> RunRecord:
+    """Stop a run and wait for its end; return its record then. Unavailable if it does not end."""
+    if not runs.end(record, record.grace_ms / MS + CONTACTS * ENDING + MARGIN):
+        raise Unavailable(f"the run of session {record.session} has not ended yet")
+    return runs.latest_of(record)
+
+
+def follow(runs: RunsFolder, record: RunRecord, write: Callable[[bytes], None]) -> None:
+    """Write out a log as it grows, until its run has ended."""
+    offset, runs_on = 0, True
+    while runs_on:
+        runs_on = runs.runs(record)  # asked first: what it printed last is read after that
+        for part in runs.parts(record, start=offset):
+            write(part)
+            offset += len(part)
+        if runs_on:
+            time.sleep(STEP)
+
+
+def _fail(command: LeasedCommand, why: GitleaseError) -> NoReturn:
+    why.warnings = (*why.warnings, *command.give_back())
+    raise why
+
+
+def _in_background(
+    command: LeasedCommand,
+    runs: RunsFolder,
+    record: RunRecord,
+    report: Callable[[bytes], None],
+    say: Print,
+    on_stop: OnStop,
+) -> int:
+    """Hold the leases while the command runs, and release them: what the runner process does."""
+    gc.enable()  # this may last for hours
+    pid = os.getpid()
+    record = replace(record, runner=pid, runner_started=started_at(pid))
+    started = False
+
+    def on_start(process: SupervisedProcess) -> None:
+        nonlocal record, started
+        record = replace(record, pid=process.pid)
+        runs.save(record)
+        started = True
+        report(STARTED)
+
+    try:
+        ended = command.run(on_start=on_start, on_stop=on_stop)
+    except Exception as refusal:
+        if started:
+            raise
+        report(FAILED + str(refusal).encode("utf-8", "replace")[:4_000])
+        return 1
+    record = replace(
+        record,
+        ended_at=command.place.ledger.clock.now().wall_ms,
+        outcome=ended.outcome,
+        exit=ended.status,
+        message=ended.message,
+    )
+    runs.save(record)
+    for signum in ENDINGS:  # too late to stop it: what is left to do is to release
+        signal.signal(signum, signal.SIG_IGN)
+    log = runs.end_of(record)[0] if command.request.notes_failure else b""
+    finished, warnings = command.finish(ended, log)
+    message = record.message if finished else "; ".join(filter(None, (record.message, *warnings)))
+    runs.save(replace(record, finished=finished, message=message or None))
+    for text in warnings:
+        say(f"warning: {text}")
+    how = "could not be ended" if ended.status is None else f"ended with {ended.status}"
+    say(f"the command {how}")
+    return ended.exit

@@ -1,19 +1,53 @@
-"""A pool of runs: it takes the next task, runs a command for it, and goes on with the next.
+"""A pool of runs in the background: it takes the next task, runs a command for it, and goes on.
 
-It decides only how many run at once, which task is tried again, and when it is over. What a task
-is, how it is claimed and what runs for it is up to the maker of ``Job``.
+Each job has a session, a log and a record of its own, as any run in the background, and is stopped
+when this process ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import shlex
+import signal
+import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
-from gitlease.core.errors import GitleaseError, NothingLeft, Unavailable
-from gitlease.core.frozen import dataclass
-from gitlease.runs.runs import RunRecord
+from gitlease.core.duration import format_duration
+from gitlease.core.edge import Task
+from gitlease.core.errors import (
+    GitleaseError,
+    Invalid,
+    LeaseHeld,
+    NotFound,
+    NothingLeft,
+    PolicyRefused,
+    Unavailable,
+)
+from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.resources.pattern import fold
+from gitlease.engine import claim
+from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.queue.order import Entry, WhyNot, nothing_left
+from gitlease.git.remote_branches import commits_behind, fetch_branch, tracked
+from gitlease.git.run import local_variables_cleared
+from gitlease.git.worktrees import (
+    drop_branch,
+    drop_finished,
+    fit_name,
+    folder_of,
+    open_worktree,
+    remove_worktree,
+)
+from gitlease.runs.heartbeat import in_a_run
+from gitlease.runs.leased_command import LeasedCommand, OnStop, Print, RunRequest, dispatch
+from gitlease.runs.records import RunRecord, runs_of
+
+if TYPE_CHECKING:
+    from gitlease.runs.records import RunPlace
 
 DONE, GIVEN_BACK, FAILED = "done", "given_back", "failed"
 LOST, STOPPED = "lost", "stopped"
@@ -211,3 +245,386 @@ class Pool:
             self._left_alone.add(job.name)
             if failed:
                 self._tell(PoolEvent("left_alone", job, end, self._failures[job.name]))
+
+
+BRANCHES = "work"  # the folder of branches, one for each task
+KIND = "work"
+NAMED = 3  # tasks that a warning lists
+AGAIN = 60.0  # seconds until a task that was passed over is tried again
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRequest:
+    """What a pool runs for each task, and how it claims it.
+
+    ``open_at`` opens the same ledger for a linked work tree, if each task gets one: ``worktrees``.
+    Their branches begin at ``base``, or at the main branch. ``brief`` makes the brief of a task.
+    A command that takes longer than ``limit`` seconds is stopped, and has failed.
+    """
+
+    run: RunRequest
+    options: ClaimOptions
+    brief: Callable[[Answer, Task | None], str]
+    open_at: Callable[[str], RunPlace]
+    worktrees: bool = False
+    base: str | None = None
+    limit: int | None = None
+
+
+class PoolJob:
+    """A run in the background that works on one task."""
+
+    def __init__(
+        self,
+        command: LeasedCommand,
+        record: RunRecord,
+        clean_up: Callable[[], str | None],
+        limit: int | None,
+    ) -> None:
+        self._command, self.record, self._clean_up = command, record, clean_up
+        self.began, self._limit = time.monotonic(), limit
+        self._stopped = self._over_limit = False
+
+    @property
+    def name(self) -> str:
+        return self.record.resources[0]
+
+    def poll(self) -> JobEnd | None:
+        if os.waitpid(self.record.runner, os.WNOHANG)[0] == 0:
+            if self._limit is not None and time.monotonic() - self.began > self._limit:
+                self._over_limit = not self._stopped or self._over_limit
+                self.stop()
+            return None
+        self._stopped = True  # its process number is free now
+        end = self._end()
+        if self._over_limit and self._limit is not None and end.outcome == STOPPED:
+            end = JobEnd(FAILED, end.exit, f"it took longer than {format_duration(self._limit)}")
+        try:
+            kept = self._clean_up()
+        except (GitleaseError, OSError) as error:
+            kept = f"its work tree was kept: {error}"
+        return replace(end, message="; ".join(filter(None, (end.message, kept))) or None)
+
+    def _end(self) -> JobEnd:
+        record = runs_of(self._command.place).latest_of(self.record)
+        if record.outcome is None:  # its runner was killed, and the guardian ends the command
+            messages = ("its runner was killed", *self._command.give_back())
+            return JobEnd(FAILED, None, "; ".join(messages))
+        if record.finished:
+            return JobEnd(DONE, record.exit)
+        if record.outcome in (LOST, STOPPED):
+            return JobEnd(record.outcome, record.exit, record.message)
+        not_done = record.exit == 0 and not self._command.request.done
+        return JobEnd(GIVEN_BACK if not_done else FAILED, record.exit, record.message)
+
+    def stop(self) -> None:
+        if not self._stopped:
+            self._stopped = True
+            os.kill(self.record.runner, signal.SIGTERM)  # our own child, which nobody else reaps
+
+
+class PoolTaker:
+    """Claims the next task and starts its run; ``say`` and ``on_stop`` are as for ``dispatch``.
+
+    ``base``: the branches of linked work trees begin there. None: there are no such work trees.
+    """
+
+    def __init__(
+        self,
+        place: RunPlace,
+        request: PoolRequest,
+        base: str | None,
+        *,
+        say: Print,
+        on_stop: OnStop,
+        warn: Callable[[str], None],
+        stop_level: Callable[[], int],
+    ) -> None:
+        self._place, self._request, self._base = place, request, base
+        self._say, self._on_stop, self._warn = say, on_stop, warn
+        self._stop_level = stop_level
+        self._warned: set[str] = set()
+        self._tidied: set[str] = set()
+        self._looked_behind: float | None = None
+        self._passed_over: dict[str, float] = {}
+        self._taken: set[str] = set()
+        self.stranded: dict[str, str] = {}
+
+    def take(self, skip: Collection[str]) -> Job | None:
+        """A job for the first task that is free; None if it could not be started.
+
+        Raises NothingLeft, and whatever a claim raises that is not about one task.
+        """
+        now = time.monotonic()
+        again = (name for name, at in self._passed_over.items() if now - at < AGAIN)
+        skip = frozenset((*skip, *again))
+        try:
+            if self._base is not None:
+                return self._take_in_worktree(skip, self._base)
+            self._look_behind()
+            place = in_a_run(self._place, KIND, always=True)
+            options = replace(self._request.options, picked=True)
+            answer, task = place.queue.claim_next(options, skip=skip)
+        except NothingLeft as nothing:
+            for text in nothing.warnings:
+                self._warn_once(text)
+            if away := nothing.away:
+                named = ", ".join(away[:NAMED]) + (", …" if len(away) > NAMED else "")
+                self._warn_once(f"left alone, since they are not in this checkout: {named}")
+            raise
+        return self._start(place, answer, task, self._request.run, lambda: None)
+
+    def _take_in_worktree(self, skip: frozenset[str], base: str) -> Job | None:
+        """Make the linked work tree first: the task is claimed in it."""
+        repository, names = self._place.repository, set(map(fold, skip))
+        if (source := tracked(repository, base)) is not None:
+            fetch_branch(repository, *source)
+        options = replace(self._request.options, commit=True, picked=True)
+        reading = self._place.queue.queue(ref=base)
+        self._tidy(reading.entries, names, base)
+        for entry in reading.next_up:
+            name = entry.task.resource.text
+            if fold(name) in names:
+                continue
+            branch = f"{BRANCHES}/{fit_name(name)}"
+            try:
+                tree = open_worktree(repository, fit_name(name), branch=branch, base=base)
+                folder = tree.toplevel or tree.git_dir
+                place = in_a_run(self._request.open_at(folder), KIND, always=True)
+            except (GitleaseError, OSError) as error:
+                self._pass_over(name, error)
+                continue
+            try:
+                answer = claim.claim(place.ledger, [entry.task.resource], options)
+            except GitleaseError as refusal:
+                kept = remove_worktree(repository, tree)
+                # Of a work tree that is kept, git keeps the branch.
+                if not os.path.lexists(folder):
+                    drop_branch(repository, branch, base)
+                if isinstance(refusal, LeaseHeld):
+                    self._warn_once(f"passed over: {refusal.message}")
+                elif isinstance(refusal, Invalid | NotFound | PolicyRefused):
+                    self._pass_over(name, refusal, folder if kept else f"branch {branch}")
+                else:
+                    raise
+                continue
+            request = replace(self._request.run, directory=folder, commit=True)
+            clean_up = partial(remove_worktree, repository, tree)
+            return self._start(place, answer, entry.task, request, clean_up)
+        raise nothing_left(reading.entries, reading.warnings)
+
+    def _pass_over(self, name: str, error: Exception, where: str = "") -> None:
+        """Leave a task alone for a while: what stops it stops no other."""
+        message = error.message if isinstance(error, GitleaseError) else str(error)
+        hints = error.hints if isinstance(error, GitleaseError) else ()
+        if os.path.isabs(where):
+            hints = (f"git -C {shlex.quote(where)} status says how to go on",)
+        why = "; ".join((f"{message} ({where})" if where else message, *hints[:1]))
+        self._passed_over[name], self.stranded[name] = time.monotonic(), why
+        self._warn_once(f"passed over {name}: {why}")
+
+    def _tidy(self, entries: Sequence[Entry], busy: Collection[str], base: str) -> None:
+        """Remove what is left here of tasks that were finished elsewhere."""
+        repository = self._place.repository
+        try:
+            there = set(os.listdir(folder_of(repository))) - self._tidied
+        except OSError:
+            return
+        runs = runs_of(self._place)
+        for task in (x.task for x in entries if x.task.is_done):
+            name, fit = task.resource.text, fit_name(task.resource.text)
+            if fit not in there or fold(name) in busy:
+                continue
+            self._tidied.add(fit)
+            if runs.in_the_way((), name, self._place.layer) is None:
+                branch = f"{BRANCHES}/{fit}"
+                with contextlib.suppress(GitleaseError):
+                    drop_finished(repository, fit, branch=branch, base=base, file=task.file)
+
+    def _look_behind(self) -> None:
+        """Say how many commits of the main branch this checkout lacks, at most once a minute."""
+        now = time.monotonic()
+        if self._looked_behind is not None and now - self._looked_behind < AGAIN:
+            return
+        self._looked_behind, ref = now, self._place.main_branch()
+        if ref is None or (source := tracked(self._place.repository, ref)) is None:
+            return
+        with contextlib.suppress(GitleaseError):  # the ledger says whether the remote is away
+            fetch_branch(self._place.repository, *source)
+        if behind := commits_behind(self._place.repository, ref):
+            many = "1 commit" if behind == 1 else f"{behind} commits"
+            self._warn_once(
+                f"this checkout is {many} behind {'/'.join(source)}, and its tasks may be out of "
+                "date: git pull"
+            )
+
+    def count_left(self) -> int:
+        """Count the tasks that are not done; ``stranded`` gets those that nobody works on."""
+        try:
+            reading = self._place.queue.queue(ref=self._base, cached=True)
+        except GitleaseError:  # nothing is known, since nothing was ever claimed
+            reading = self._place.queue.queue(ref=self._base)
+        left = 0
+        for entry in reading.entries:
+            name, lease = entry.task.resource.text, entry.lease
+            view = reading.views.get(lease.lease_id) if lease is not None else None
+            if name in self.stranded or entry.why_not in (WhyNot.DONE, WhyNot.STATUS):
+                continue
+            if entry.claimable and name not in self._taken:  # a warning has said why
+                self.stranded[name] = "it could not be claimed here"
+            elif entry.claimable or view is None or view.state == "active":
+                left += 1
+            else:  # its edge, or the margin of time, still keeps the task
+                why = f"the lease of {view.holder} has expired, and nobody works on it"
+                if view.free_at is not None:
+                    why += f"; others may take it from {view.free_at:%H:%M:%SZ} on"
+                self.stranded[name] = why
+                self._warn_once(f"{name} is stranded: {why}")
+        return left
+
+    def _start(
+        self,
+        place: RunPlace,
+        answer: Answer,
+        task: Task | None,
+        request: RunRequest,
+        clean_up: Callable[[], str | None],
+    ) -> Job | None:
+        request = replace(
+            request,
+            brief=self._request.brief(answer, task),
+            stops=True,
+            notes_failure=True,
+            with_parent=True,
+        )
+        command = LeasedCommand(place, answer, request)
+        stops = self._stop_level() > 0
+        for text in (*answer.warnings, *(command.give_back() if stops else ())):
+            self._warn_once(text)
+        if stops:
+            clean_up()
+            return None
+        name = answer.leases[0].resource
+        try:
+            record = dispatch(place, answer, request, say=self._say, on_stop=self._on_stop)
+        except Unavailable:
+            raise
+        except GitleaseError as refusal:
+            clean_up()
+            self._pass_over(name, refusal)
+            return None
+        self.stranded.pop(name, None)
+        self._taken.add(name)
+        return PoolJob(command, record, clean_up, self._request.limit)
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self._warn(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRan:
+    """How many tasks came to what, and the signal that had the running ones stopped, if any.
+
+    ``left`` counts the tasks that are not done: those of others, and what was given back.
+    ``stranded`` has what could not be taken although nobody works on it, with the reason. Neither
+    is known if it was stopped.
+    """
+
+    counts: Counter[str]
+    stopped_by: int | None
+    left: int = 0
+    stranded: Mapping[str, str] = field(default_factory=dict)
+
+
+def work(
+    place: RunPlace,
+    request: PoolRequest,
+    limits: PoolLimits,
+    *,
+    say: Print,
+    on_stop: OnStop,
+    tell: Callable[[PoolEvent], None],
+    warn: Callable[[str], None],
+    pause: Callable[[float, Sequence[Job]], None] = lambda seconds, _running: time.sleep(seconds),
+) -> PoolRan:
+    """Work on the tasks of the queue; for the main thread of a process without any others.
+
+    INT makes it take no new tasks; a second one, TERM or HUP stop what runs as well. Raises what
+    fails for good, and what ``tell`` raises, once all that runs has ended and is given back.
+    Raises Invalid if linked work trees have no base, and no main branch is known.
+    """
+    request.run.check_command()
+    base = request.base
+    if request.worktrees and base is None:
+        base = place.learn_main_branch()
+        if base is None:
+            raise Invalid("no main branch of the remote is known here; name one with --base")
+    left = 0
+    with _stop_requests() as stops, _own_environment(request.worktrees):
+        taker = PoolTaker(
+            place, request, base, say=say, on_stop=on_stop, warn=warn, stop_level=stops.level
+        )
+        pool = Pool(
+            taker.take,
+            limits,
+            tell=tell,
+            stopping=stops.level,
+            pause=lambda seconds: pause(seconds, pool.running),
+            clock=time.monotonic,
+        )
+        try:
+            pool.work()
+        finally:
+            pool.end()
+        if not stops.level():
+            with contextlib.suppress(GitleaseError):
+                left = taker.count_left()
+    return PoolRan(
+        counts=pool.counts,
+        stopped_by=stops.last if stops.level() >= 2 else None,
+        left=left,
+        stranded=taker.stranded,
+    )
+
+
+@contextlib.contextmanager
+def _own_environment(worktrees: bool) -> Iterator[None]:
+    """Clear what ties git to the tree that this was started in: linked work trees are others."""
+    before = dict(os.environ)
+    if worktrees:
+        cleared = local_variables_cleared(before)
+        for name in before.keys() - cleared.keys():
+            del os.environ[name]
+        os.environ.update(cleared)
+    try:
+        yield
+    finally:
+        os.environ.update(before)
+
+
+class _StopRequests:
+    """Counts the signals received that ask the pool to end."""
+
+    def __init__(self) -> None:
+        self._count, self.last = 0, signal.SIGINT
+
+    def receive(self, signum: int, _frame: object) -> None:
+        self.last = signal.Signals(signum)
+        self._count += 1 if signum == signal.SIGINT else 2
+
+    def level(self) -> int:
+        return min(self._count, 2)
+
+
+@contextlib.contextmanager
+def _stop_requests() -> Iterator[_StopRequests]:
+    stops = _StopRequests()
+    before = {signum: signal.signal(signum, stops.receive) for signum in STOPS}
+    try:
+        yield stops
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

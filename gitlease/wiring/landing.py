@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.lease import Lease
 from gitlease.engine.landing import settle_landed
-from gitlease.runs.registry import alive_in
+from gitlease.runs.records import alive_in
 from gitlease.tasks.landed import landed, merged
 from gitlease.wiring.workspace import Workspace
 

@@ -42,7 +42,7 @@ def open_push(workspace: Workspace, *, seconds: float = SECONDS) -> FencedPush:
 @contextlib.contextmanager
 def _quiet(workspace: Workspace) -> Iterator[None]:
     """Pause the heartbeats of this process, and of others of this clone."""
-    from gitlease.runs.holding import heartbeat_of
+    from gitlease.runs.heartbeat import heartbeat_of
 
     with ExitStack() as stack:
         stack.enter_context(_locked(workspace.repository.common_dir, shared=False))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gitlease.engine.queue.queueing import TaskQueue
     from gitlease.guard.inbox import CarriedFolder
     from gitlease.guard.service import GuardService
-    from gitlease.runs.registry import ClonesRuns
+    from gitlease.runs.records import ClonesRuns
     from gitlease.settings.backlog_md import SuggestedSettings
 
 
@@ -295,8 +295,7 @@ class _Runs:
             return None
         if not recorded:
             return None
-        from gitlease.runs.registry import ClonesRuns
-        from gitlease.runs.runs import RunsFolder
+        from gitlease.runs.records import ClonesRuns, RunsFolder
 
         runs = RunsFolder(self._private, self._clock.now().boot_id, LIVE_RUNS)
         return ClonesRuns(runs, self._layer)

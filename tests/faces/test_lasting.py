@@ -21,8 +21,8 @@ LASTING = {
     "board": (["board"], "gitlease.faces.board.live_board", "LiveBoard"),
     "wait": (["wait", "F001"], "gitlease.engine.claim", "wait"),
     "claim --wait": (["claim", "F001", "--wait", "1h"], "gitlease.engine.claim", "claim"),
-    "run": (["run", "F001", "--", "true"], "gitlease.runs.foreground", "run_claimed"),
-    "work": (["work", "--", "true"], "gitlease.runs.work", "work"),
+    "run": (["run", "F001", "--", "true"], "gitlease.runs.leased_command", "run_claimed"),
+    "work": (["work", "--", "true"], "gitlease.runs.pool", "work"),
 }
 
 

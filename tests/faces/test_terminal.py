@@ -48,7 +48,6 @@ VERBS = (
         "run R1 --any -- echo ok",
         "dispatch R2 --any -- true",
         "dispatch --list",
-        "dispatch --prune",
     ),
     *("work -- true", "push --dry-run", "revoke T9 --reason why", "server status .", "version"),
     *("serve token add {deep}@example.com --name ci", "serve token list", "serve token revoke ci"),

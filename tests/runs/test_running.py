@@ -27,7 +27,7 @@ from gitlease.runs import (
     exit_of_refusal,
     grace_ms,
 )
-from gitlease.runs.running import FAILED
+from gitlease.runs.supervisor import FAILED
 
 TTL = 900
 RUN = Actor(JO.holder, session="run-1", session_explicit=True)

@@ -13,7 +13,7 @@ import pytest
 
 from gitlease.core import LeaseHeld, NotFound, parse_resource, replace
 from gitlease.git import group_is_left, run, started_at, still_runs
-from gitlease.runs import RunRecord, RunsFolder, runs
+from gitlease.runs import RunRecord, RunsFolder, records
 
 F001 = parse_resource("F001")
 
@@ -130,7 +130,7 @@ def test_a_record_of_before_finished_leases_were_counted_is_read(
 ) -> None:
     kept = record(1, folder)
     folder.save(kept)
-    (file,) = (tmp_path / runs.FOLDER).glob("*.json")
+    (file,) = (tmp_path / records.FOLDER).glob("*.json")
     file.write_text(file.read_text().replace('"finished"', '"of another time"'))
     assert folder.every() == (kept,)
     assert folder.latest_of(replace(kept, pid=7)) == kept
@@ -149,7 +149,7 @@ def test_a_run_of_before_a_reboot_runs_no_more(folder: RunsFolder) -> None:
 def test_only_the_last_ended_runs_are_remembered(
     folder: RunsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "KEPT", 3)
+    monkeypatch.setattr(records, "KEPT", 3)
     for number in range(1, 8):
         ended = number not in (1, 5)
         folder.save(replace(record(number, folder), outcome="ended" if ended else None))
@@ -166,7 +166,7 @@ def test_only_the_last_ended_runs_are_remembered(
 def test_the_log_of_an_ended_run_keeps_its_end(
     folder: RunsFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "LONGEST_LOG", 100)
+    monkeypatch.setattr(records, "LONGEST_LOG", 100)
     ended = replace(record(1, folder), outcome="ended", runner_started="0")
     folder.save(ended)
     log = Path(ended.log)
@@ -177,7 +177,7 @@ def test_the_log_of_an_ended_run_keeps_its_end(
     assert rest == [f"line {n:03d}" for n in range(89, 100)]
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     before = log.read_bytes()
-    monkeypatch.setattr(runs, "LONGEST_LOG", 1_000)
+    monkeypatch.setattr(records, "LONGEST_LOG", 1_000)
     folder.tidy()
     assert log.read_bytes() == before
 

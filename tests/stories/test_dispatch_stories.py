@@ -232,15 +232,3 @@ def test_its_end_is_followed(jo: Desk) -> None:
     go.touch()
     assert following.stdout.read() == "two\ngitlease: the command ended with 0\n"
     assert following.wait(LONG) == 0
-
-
-def test_what_has_ended_is_forgotten_on_request(jo: Desk) -> None:
-    jo.document("dispatch", "F001", "--any", "--", "true")
-    log = Path(ended(jo)["log"])
-    jo.document("dispatch", "F002", "--any", "--", "sh", "-c", "while :; do sleep 0.1; done")
-    until(log.exists, "a log")
-    assert jo.document("dispatch", "--prune")["count"] == 1
-    assert not log.exists()
-    (left,) = jo.document("dispatch", "--list")["runs"]
-    assert left["resources"] == ["F002"]
-    jo.document("dispatch", "--stop", "F002")

@@ -18,8 +18,8 @@ from gitlease.faces.board.key_terminal import KeyTerminal
 from gitlease.faces.board.model import make_board, open_resource
 from gitlease.faces.board.screen import BoardScreen
 from gitlease.faces.board.text import said_in
-from gitlease.runs.holding import waking_clock
-from gitlease.runs.terminal import stop_like
+from gitlease.runs.child import stop_like
+from gitlease.runs.heartbeat import waking_clock
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -24,7 +24,7 @@ def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None
     """Print a refusal and return its exit status. ``body`` reports a part that was done."""
     if call.command != "run":
         return _tell(call, error, body, exit_of(error.code))
-    from gitlease.runs.running import exit_of_refusal
+    from gitlease.runs.supervisor import exit_of_refusal
 
     status = exit_of_refusal(error)
     with contextlib.suppress(OSError, ValueError):

@@ -22,7 +22,7 @@ from gitlease.faces.library.arguments import Duration, ResourceLike
 from gitlease.faces.library.async_connection import AwaitedVerb
 from gitlease.faces.library.leases import Leases
 from gitlease.faces.library.refusals import refusal, refusing, refusing_class
-from gitlease.runs.holding import at_the_end, waking_clock
+from gitlease.runs.heartbeat import at_the_end, waking_clock
 
 T = TypeVar("T")
 _NAMED = ("resource", "resources")

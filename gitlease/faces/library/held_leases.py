@@ -15,8 +15,8 @@ from gitlease.engine import end
 from gitlease.engine.answers import Answer
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.sessions import unbind
-from gitlease.runs.holding import at_the_end, heartbeat_of
-from gitlease.runs.registry import forget, remember
+from gitlease.runs.heartbeat import at_the_end, heartbeat_of
+from gitlease.runs.records import forget, remember
 from gitlease.wiring.workspace import Workspace
 
 

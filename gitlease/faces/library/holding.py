@@ -30,7 +30,7 @@ from gitlease.faces.library.arguments import (
 )
 from gitlease.faces.library.held_leases import HeldLeases, call_in_thread
 from gitlease.faces.library.refusals import refusing, refusing_class
-from gitlease.runs.holding import in_a_run, waking_clock
+from gitlease.runs.heartbeat import in_a_run, waking_clock
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 # The leases that each task (or thread without one) holds: waiting for one of these would be a

@@ -37,7 +37,7 @@ from gitlease.faces.library.refusals import refusing_class, refusing_events
 from gitlease.faces.push_options import push_request
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.push.fenced_push import PushRefused as PushRefused
-from gitlease.runs.holding import in_a_run
+from gitlease.runs.heartbeat import in_a_run
 from gitlease.wiring.push import open_push
 from gitlease.wiring.workspace import Workspace, open_workspace
 

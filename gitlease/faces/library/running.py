@@ -28,12 +28,10 @@ from gitlease.faces.library.arguments import (
 )
 from gitlease.runs.child import CannotExecute as CannotExecute
 from gitlease.runs.child import NoCommand as NoCommand
-from gitlease.runs.foreground import run_claimed
-from gitlease.runs.holding import in_a_run
-from gitlease.runs.leased_command import RunRequest, claim_to_run
-from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits
-from gitlease.runs.work import PoolRequest
-from gitlease.runs.work import work as work_on_queue
+from gitlease.runs.heartbeat import in_a_run
+from gitlease.runs.leased_command import RunRequest, claim_to_run, run_claimed
+from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits, PoolRequest
+from gitlease.runs.pool import work as work_on_queue
 from gitlease.wiring.workspace import Workspace
 
 MOMENT = 2.0  # seconds

@@ -13,7 +13,7 @@ from gitlease.engine.waiting.events import Part
 from gitlease.engine.waiting.watching import Watcher
 from gitlease.engine.waiting.watching import WatchEvent as WatchEvent
 from gitlease.faces.library.arguments import OpenLeases, ResourceLike, to_resources
-from gitlease.runs.holding import waking_clock
+from gitlease.runs.heartbeat import waking_clock
 from gitlease.wiring.workspace import Workspace
 
 Callback = TypeVar("Callback", bound=Callable[[WatchEvent], Any])

@@ -29,7 +29,7 @@ from gitlease.faces.mcp.callers import CloneCaller, held_by, thread_of
 from gitlease.faces.mcp.server import LeaseServer
 from gitlease.guard.heartbeat import renew_known, retry_interval
 from gitlease.guard.rules import renew_at
-from gitlease.runs.holding import at_the_end, waking_clock
+from gitlease.runs.heartbeat import at_the_end, waking_clock
 from gitlease.wiring.agents import (
     ToolSession,
     Workspace,

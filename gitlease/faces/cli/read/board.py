@@ -127,7 +127,7 @@ def _show(board: BoardView, state: str) -> None:
 
 
 def _live(call: Call, *, cached: bool) -> int | None:
-    from gitlease.runs.terminal import is_talked_to
+    from gitlease.runs.child import is_talked_to
 
     console = output.console()
     if not is_talked_to() or not output.on_terminal() or console.is_dumb_terminal:

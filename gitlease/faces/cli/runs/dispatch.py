@@ -19,12 +19,12 @@ from gitlease.faces.cli.verb import LEASE_EXITS, flag, option, verb
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
-    from gitlease.runs.runs import RunRecord
+    from gitlease.runs.records import RunRecord
 
 HEADINGS = ("RESOURCE", "STATE", "SINCE", "SESSION", "PID", "COMMAND", "LOG")
 STYLES = {"running": "green", "lost": "red", "failed": "red", "killed": "red"}
 SHOWN = 1_048_576  # bytes of a log in a JSON document, from its end
-MODES = ("--list", "--logs", "--stop", "--prune")
+MODES = ("--list", "--logs", "--stop")
 
 
 @verb(
@@ -42,7 +42,7 @@ instructions.
 
 --list shows the runs of this clone. --logs R prints the log of the newest run of R. --stop R stops
 the run of R and waits until it has ended. The last 50 ended runs are kept, with up to 16 MiB of
-logs; --prune removes them all.""",
+logs.""",
     advice=LENGTHS,
     examples=(
         "gitlease dispatch F001 -- ./agent.sh",
@@ -50,7 +50,6 @@ logs; --prune removes them all.""",
         "gitlease dispatch --list",
         "gitlease dispatch --logs F001 --follow",
         "gitlease dispatch --stop F001",
-        "gitlease dispatch --prune",
     ),
     exits=LEASE_EXITS,
     no=("held", "wait_timeout", "nothing_left"),
@@ -62,7 +61,6 @@ logs; --prune removes them all.""",
 @option("--logs", metavar="R", help="Print the log of the newest run of R.")
 @flag("--follow", help="With --logs: continue until the run has ended.")
 @option("--stop", metavar="R", help="Stop the run of R.")
-@flag("--prune", help="Remove the ended runs of this clone and their logs.")
 @run_options
 def dispatch_verb(
     call: Call,
@@ -73,10 +71,9 @@ def dispatch_verb(
     logs: str | None,
     follow: bool,
     stop: str | None,
-    prune: bool,
     **options: Any,
 ) -> None:
-    given = zip(MODES, (list, logs, stop, prune), strict=True)
+    given = zip(MODES, (list, logs, stop), strict=True)
     chosen = [name for name, value in given if value not in (None, False)]
     if follow and logs is None:
         raise UsageError("--follow needs --logs")
@@ -93,8 +90,6 @@ def dispatch_verb(
         _logs(call, logs, follow=follow)
     elif stop is not None:
         _stop(call, stop)
-    else:
-        _prune(call)
 
 
 # --- dispatching ----------------------------------------------------------------------------------
@@ -102,8 +97,8 @@ def dispatch_verb(
 
 def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> None:
     """Claim, and start the command in a process of its own."""
-    from gitlease.runs.dispatch import dispatch
-    from gitlease.runs.holding import in_a_run
+    from gitlease.runs.heartbeat import in_a_run
+    from gitlease.runs.leased_command import dispatch
 
     call.command = "dispatch"
     run = RunCall(call, "dispatch", command, options)
@@ -138,7 +133,7 @@ def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) 
 
 
 def _logs_of_holder(call: Call, held: LeaseHeld) -> list[str]:
-    from gitlease.runs.runs import runs_of
+    from gitlease.runs.records import runs_of
 
     runs, sessions = runs_of(call.workspace), [view.session for view in held.views]
     record = runs.in_the_way(sessions, held.resource, call.workspace.layer)
@@ -151,7 +146,7 @@ def _logs_of_holder(call: Call, held: LeaseHeld) -> list[str]:
 
 
 def _list(call: Call) -> None:
-    from gitlease.runs.runs import runs_of
+    from gitlease.runs.records import runs_of
 
     runs = runs_of(call.workspace)
     found = [(record, runs.state_of(record)) for record in runs.every()]
@@ -160,14 +155,6 @@ def _list(call: Call) -> None:
         {"runs": [wire.background(record, state) for record, state in found]},
         show=lambda: output.table(HEADINGS, rows, otherwise="no background runs in this clone"),
     )
-
-
-def _prune(call: Call) -> None:
-    from gitlease.runs.runs import runs_of
-
-    count = runs_of(call.workspace).prune()
-    said = f"removed {count} ended run{'' if count == 1 else 's'}"
-    call.answer({"status": "pruned", "count": count}, show=lambda: output.line(said))
 
 
 def _row(record: RunRecord, state: str, now: datetime) -> Row:
@@ -184,16 +171,16 @@ def _row(record: RunRecord, state: str, now: datetime) -> Row:
 
 
 def _logs(call: Call, word: str, *, follow: bool) -> None:
-    from gitlease.runs.dispatch import follow as follow_log
-    from gitlease.runs.runs import runs_of
+    from gitlease.runs.leased_command import follow as follow_log
+    from gitlease.runs.records import runs_of
 
     runs = runs_of(call.workspace)
     record = runs.latest(call.resource(word), call.workspace.layer)
     if call.json:
-        start = max(0, runs.size(record) - SHOWN)
-        text = b"".join(runs.parts(record, start=start)).decode("utf-8", "replace")
+        text, cut = runs.end_of(record, SHOWN)
         run = wire.background(record, runs.state_of(record))
-        call.answer({"run": run, "text": text, "cut": start > 0}, show=lambda: None)
+        body = {"run": run, "text": text.decode("utf-8", "replace"), "cut": cut}
+        call.answer(body, show=lambda: None)
     elif follow:
         follow_log(runs, record, _write)
     else:
@@ -208,8 +195,8 @@ def _write(part: bytes) -> None:
 
 
 def _stop(call: Call, word: str) -> None:
-    from gitlease.runs.dispatch import stop
-    from gitlease.runs.runs import runs_of
+    from gitlease.runs.leased_command import stop
+    from gitlease.runs.records import runs_of
 
     runs = runs_of(call.workspace)
     record = runs.latest(call.resource(word), call.workspace.layer, running=True)

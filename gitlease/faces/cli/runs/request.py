@@ -135,7 +135,7 @@ class RunCall:
         """Return warnings about the grace period and about leases that were held before."""
         from gitlease.engine.keeping import holds_of
         from gitlease.faces import sentences
-        from gitlease.runs.running import SHARE, grace_ms
+        from gitlease.runs.supervisor import SHARE, grace_ms
 
         def end(view: LeaseView) -> str:
             bound = view.lease_id in answer.bound

@@ -92,8 +92,8 @@ def run_verb(
 
 
 def _under_leases(call: Call, run: RunCall) -> int:
-    from gitlease.runs.foreground import run_claimed
-    from gitlease.runs.holding import in_a_run
+    from gitlease.runs.heartbeat import in_a_run
+    from gitlease.runs.leased_command import run_claimed
 
     call.open_as(lambda workspace: in_a_run(workspace, "run"))
     said: list[str] = []

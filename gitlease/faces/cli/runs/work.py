@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from gitlease.faces.cli.call import Call
-    from gitlease.runs.work import PoolRequest
+    from gitlease.runs.pool import PoolRequest
 
 UNFINISHED = 1
 REFRESH = 0.5  # seconds between two drawings of the table
@@ -114,7 +114,7 @@ they finish. With --json each event is one line.""",
 @grace_option
 def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int:
     """Take tasks and run the command for each."""
-    from gitlease.runs.work import work
+    from gitlease.runs.pool import work
 
     if not command:
         raise UsageError(f"missing command: {call.typed('work')} -- ./agent.sh")
@@ -155,7 +155,7 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
     from gitlease.core.resources.resource import WHOLE
     from gitlease.engine.answers import ClaimOptions
     from gitlease.runs.leased_command import RunRequest
-    from gitlease.runs.work import PoolRequest
+    from gitlease.runs.pool import PoolRequest
 
     done, worktrees = options["done_on_success"], options["worktrees"]
     return PoolRequest(

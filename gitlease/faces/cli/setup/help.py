@@ -130,8 +130,7 @@ def _show(text: str, *, page: bool) -> None:
     if page and output.on_terminal():
         from rich.markdown import Markdown
 
-        from gitlease.runs.child import show_in_pager
-        from gitlease.runs.terminal import is_talked_to
+        from gitlease.runs.child import is_talked_to, show_in_pager
 
         console = output.console()
         with console.capture() as capture:

@@ -1,4 +1,4 @@
-"""The runs in the background of one clone: a record and a log for each, in its private folder.
+"""The records of runs in a clone's private folder: those in the background, and all that are alive.
 
 Only their owner can read them: the arguments and the output of a command may be secret.
 """
@@ -9,15 +9,20 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from gitlease.core.as_json import DAMAGE, from_json, to_json
-from gitlease.core.errors import LeaseHeld, NotFound
+from gitlease.core.errors import Invalid, LeaseHeld, NotFound
 from gitlease.core.frozen import dataclass
+from gitlease.core.lease import Actor, same_person
+from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource, parse_resource
+from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
+from gitlease.engine.answers import Answer
+from gitlease.engine.ports import DeadRun
 from gitlease.git.files import (
     drop_leftovers,
     exclusive,
@@ -27,10 +32,14 @@ from gitlease.git.files import (
     share,
     store_json,
 )
+from gitlease.git.repository import LIVE_RUNS, short_host
 from gitlease.git.run import group_is_left, numbered_in, started_at, still_runs
 
 if TYPE_CHECKING:
-    from gitlease.runs.place import RunPlace
+    from gitlease.core.view import LeaseView
+    from gitlease.engine.ledger_session import LedgerSession
+    from gitlease.engine.queue.queueing import TaskQueue
+    from gitlease.git.repository import Repository
 
 FOLDER = "runs"
 KEPT = 50  # ended runs
@@ -74,10 +83,10 @@ class RunRecord:
     scope: str
     lease_ids: tuple[str, ...]
     tokens: tuple[int, ...]
-    command: tuple[str, ...]
-    log: str
     began_at: int
     boot_id: str
+    command: tuple[str, ...] = ()
+    log: str = ""
     grace_ms: int = 0
     runner: int = 0
     runner_started: str = ""
@@ -106,8 +115,9 @@ class RunsFolder:
 
     def write_brief(self, number: str, text: str) -> str:
         """Write the brief of a run's command; return its file. Raises OSError."""
+        self.make()
         file = os.path.join(self._folder, number + BRIEF)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         with open(os.open(file, flags, 0o600), "w", encoding="utf-8") as opened:
             share(file, opened.fileno())
             opened.write(text)
@@ -224,47 +234,30 @@ class RunsFolder:
             time.sleep(STEP)
         return True
 
-    def read(self, record: RunRecord, *, start: int = 0) -> bytes:
-        """A part of the log of a run, from an offset on; ``b""`` at its end."""
-        try:
-            opened = open_regular(self.log_of(record.id))
-            if opened is None:
-                return b""
-            with opened:
-                opened.seek(start)
-                return opened.read(AT_ONCE)
-        except OSError:
-            return b""
-
     def parts(self, record: RunRecord, *, start: int = 0) -> Iterator[bytes]:
         """The log of a run from an offset on, in parts."""
-        while part := self.read(record, start=start):
-            yield part
-            start += len(part)
+        with contextlib.suppress(OSError):
+            opened = open_regular(self.log_of(record.id))
+            if opened is None:
+                return
+            with opened:
+                opened.seek(start)
+                while part := opened.read(AT_ONCE):
+                    yield part
 
-    def end_of(self, record: RunRecord) -> bytes:
-        """The end of the log of a run."""
-        return self.read(record, start=max(0, self.size(record) - AT_ONCE))
-
-    def size(self, record: RunRecord) -> int:
-        """The size of a run's log in bytes."""
-        try:
-            return os.stat(self.log_of(record.id), follow_symlinks=False).st_size
-        except OSError:
-            return 0
+    def end_of(self, record: RunRecord, most: int = AT_ONCE) -> tuple[bytes, bool]:
+        """The end of the log of a run, and whether it is cut."""
+        start = 0
+        with contextlib.suppress(OSError):
+            size = os.stat(self.log_of(record.id), follow_symlinks=False).st_size
+            start = max(0, size - most)
+        return b"".join(self.parts(record, start=start)), start > 0
 
     def forget(self, number: str) -> None:
         """Forget a run. It never fails."""
         for ending in (LOG, BRIEF, RECORD):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self._folder, number + ending))
-
-    def prune(self) -> int:
-        """Forget every run that has ended; return their number."""
-        ended = [record for record in self.every() if not self.runs(record)]
-        for record in ended:
-            self.forget(record.id)
-        return len(ended)
 
     def tidy(self) -> None:
         """Forget the oldest ended runs, and shorten the logs of the others. It never fails."""
@@ -313,3 +306,141 @@ def _shorten(log: str) -> None:
         share(temporary, handle)
         opened_anew.write(CUT % (size - len(rest)) + rest)
     os.replace(temporary, log)
+
+
+def record_of(place: RunPlace, answer: Answer, *, number: str, **more: Any) -> RunRecord:
+    """A record of a run of this process under these leases, which begins now."""
+    now, own, leases = place.ledger.clock.now(), os.getpid(), answer.leases
+    return RunRecord(
+        id=number,
+        holder=place.actor.holder,
+        session=place.actor.session or "",
+        layer=place.layer,
+        resources=tuple(view.resource for view in leases),
+        scope=leases[0].scope if leases else WHOLE,
+        lease_ids=tuple(view.lease_id for view in leases),
+        tokens=tuple(view.token for view in leases),
+        began_at=now.wall_ms,
+        boot_id=now.boot_id,
+        runner=own,
+        runner_started=started_at(own),
+        **more,
+    )
+
+
+def alive_in(place: RunPlace) -> RunsFolder:
+    """A record of each run of this clone that has not given back its leases."""
+    return runs_of(place, LIVE_RUNS)
+
+
+def remember(place: RunPlace, answer: Answer, *, pid: int = 0, present: bool = True) -> None:
+    """Record that this process, and ``pid`` for it, runs under these leases. It never fails.
+
+    ``present``: other sessions of the work tree see it, too.
+    """
+    leases = answer.leases
+    record = record_of(
+        place,
+        answer,
+        number=_run_id(answer),
+        pid=pid,
+        pid_started=started_at(pid) if pid else "",
+        namespace=numbered_in(),
+        granted=tuple(x.lease_id for x in leases if not x.renewals),
+        joined=tuple(x.lease_id for x in leases if x.renewals and x.lease_id not in answer.bound),
+        alone=not place.actor.session_explicit,
+    )
+    runs = alive_in(place)
+    with contextlib.suppress(OSError):
+        runs.make()
+        runs.save(record)
+    if present:
+        place.note_run(record.id)
+
+
+def forget(place: RunPlace, answer: Answer) -> None:
+    """Forget a run that has given back its leases, or lost them. It never fails."""
+    alive_in(place).forget(_run_id(answer))
+    place.forget_run(_run_id(answer))
+
+
+def is_process_alive(view: LeaseView) -> bool | None:
+    """Whether the process that a lease names runs; None if that is not known on this machine."""
+    here = view.pid is not None and view.host == short_host()
+    return bool(started_at(view.pid or 0)) if here else None
+
+
+def write_brief(place: RunPlace, answer: Answer, text: str) -> str:
+    """Write the brief of a run; it is forgotten with the run. Raises Invalid."""
+    try:
+        return alive_in(place).write_brief(_run_id(answer), text)
+    except OSError as error:
+        raise Invalid(f"GITLEASE_BRIEF cannot be written: {error.strerror}") from None
+
+
+class ClonesRuns:
+    """The runs of one layer of a clone, as the engine asks for them."""
+
+    def __init__(self, runs: RunsFolder, layer: str) -> None:
+        self._runs, self._layer = runs, layer
+
+    def live(self) -> frozenset[str]:
+        """The ids of the leases that live runs have."""
+        records = (x for x in self._here() if self._runs.is_alive(x))
+        return frozenset(lease_id for record in records for lease_id in record.lease_ids)
+
+    def dead(self, actor: Actor) -> tuple[DeadRun, ...]:
+        """The dead runs of this person."""
+        records = (x for x in self._here() if same_person(x.holder, actor.holder))
+        return tuple(_dead_run(x, self._runs.forget) for x in records if self._runs.is_dead(x))
+
+    def _here(self) -> Iterable[RunRecord]:
+        return (record for record in self._runs.every() if record.layer == self._layer)
+
+
+def _dead_run(record: RunRecord, forget: Callable[[str], None]) -> DeadRun:
+    grants = [
+        Grant(parse_resource(resource), record.scope, record.session, lease_id, token)
+        for resource, lease_id, token in zip(
+            record.resources, record.lease_ids, record.tokens, strict=False
+        )
+    ]
+    granted = tuple(x for x in grants if x.lease_id in record.granted)
+    kept = {*record.granted, *record.joined}
+    return DeadRun(
+        session=record.session,
+        granted=granted,
+        bound=tuple(x for x in grants if x.lease_id not in kept),
+        alone=record.alone,
+        forget=lambda: forget(record.id),
+    )
+
+
+def _run_id(answer: Answer) -> str:
+    # Lease ids are untrusted, and this names a file.
+    return sha256(answer.leases[0].lease_id.encode()).hexdigest()[:24]
+
+
+class RunPlace(Protocol):
+    """One person in one repository, with the session of one ledger.
+
+    ``again`` opens the same place with another session or other time limits. ``note_run`` and
+    ``forget_run`` show other sessions of a work tree what runs in it; they never fail.
+    """
+
+    @property
+    def repository(self) -> Repository: ...
+    @property
+    def actor(self) -> Actor: ...
+    @property
+    def layer(self) -> str: ...
+    @property
+    def ledger(self) -> LedgerSession: ...
+    @property
+    def queue(self) -> TaskQueue: ...
+    @property
+    def again(self) -> Callable[..., Self]: ...
+    def main_branch(self) -> str | None: ...
+    def learn_main_branch(self) -> str | None: ...
+    def note_run(self, run_id: str) -> None: ...
+    def forget_run(self, run_id: str) -> None: ...
