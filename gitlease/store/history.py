@@ -50,6 +50,11 @@ class LedgerCommit:
     time: int
     message: str
 
+    @property
+    def is_renewal(self) -> bool:
+        """Whether it only renews: the next renewal may replace it. It has one parent."""
+        return len(self.parent_ids) == 1 and self.message.rstrip().endswith("\n" + RENEWAL)
+
 
 def read_commit(objects: GitObjects, version: str) -> LedgerCommit | None:
     """A commit of a ledger; None where there is none, or none that can be read."""
@@ -159,13 +164,9 @@ def commit_bytes(applied: Applied, record: StepRecord, tree: str, parents: Seque
 
 
 def is_renewal(objects: GitObjects, version: str) -> bool:
-    """Whether a commit is a renewal that the next one may replace: it has one parent."""
+    """Whether this is a commit of the ledger that only renews."""
     commit = read_commit(objects, version)
-    return (
-        commit is not None
-        and len(commit.parent_ids) == 1
-        and commit.message.rstrip().endswith("\n" + RENEWAL)
-    )
+    return commit is not None and commit.is_renewal
 
 
 def decision(objects: GitObjects, version: str) -> str:
@@ -173,7 +174,7 @@ def decision(objects: GitObjects, version: str) -> str:
     commit = read_commit(objects, version)
     if commit is None:
         return ""
-    return commit.parent_ids[0] if is_renewal(objects, version) else version
+    return commit.parent_ids[0] if commit.is_renewal else version
 
 
 def write_message(events: Sequence[Event], record: StepRecord, *, renewal: bool) -> str:

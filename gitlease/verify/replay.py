@@ -25,7 +25,7 @@ from gitlease.git.repository import Pieces, Repository, ask, refusal
 from gitlease.server.step import repeat_step, step_record
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.fields import BadRecord
-from gitlease.store.history import RENEWAL, LedgerCommit, is_renewal, read_commit
+from gitlease.store.history import LedgerCommit, is_renewal, read_commit
 from gitlease.store.loose_objects import LooseObjects
 from gitlease.store.records import HEADER_FILE, MAX_HEADER, MAX_RECORD, write_lease
 from gitlease.store.tree import GitRecords, changed_records, read_ledger
@@ -159,7 +159,7 @@ class _Replay:
             self._breaks(version, "damaged", str(damage))
         self._before, self._ledger = version, ledger
         found.ledger_id, found.revision = ledger.header.ledger_id, ledger.header.revision
-        found.decisions += not commit.message.rstrip().endswith(f"\n{RENEWAL}")
+        found.decisions += not commit.is_renewal
         return True
 
     def _read(self, commit: LedgerCommit) -> Ledger | None:
@@ -190,7 +190,7 @@ class _Replay:
                 self._wordless += 1
                 return
         gap = header.revision - old.revision - 1 if old is not None else 0
-        if before is not None and gap > 0 and is_renewal(self._objects, commit.id):
+        if before is not None and gap > 0 and commit.is_renewal:
             self._found.hidden += gap
             record = step_record(commit.message)
             _check_replaced(record, commit, before, ledger)
@@ -232,7 +232,7 @@ class _Replay:
         if seen is None:
             self._gone += 1
             return
-        if is_renewal(self._objects, tip) and seen.parent_ids[0] in commits:
+        if seen.is_renewal and seen.parent_ids[0] in commits:
             after = commits.index(seen.parent_ids[0]) + 1
             if after < len(commits) and self._replaces(commits[after], tip):
                 return
