@@ -10,10 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from gitlease.check.ci import CiContext, is_ci, read_context, surroundings
-from gitlease.check.commits.checking import CheckService
-from gitlease.check.commits.range import Chosen, Ranges
+from gitlease.check.commits import CheckService, Chosen, HistoryStore, Ranges
 from gitlease.check.stale import StaleRules, StaleService
-from gitlease.check.store import HistoryStore
 from gitlease.check.task_history import TaskHistory, lack_of_contents
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass, field, replace

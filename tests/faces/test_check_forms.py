@@ -22,8 +22,7 @@ from support.fences import clean_env
 from support.repos import git
 from support.terminals import played
 
-from gitlease.check import HELD_NOW, HELD_THEN, NO_TRAILER, RULES, Report
-from gitlease.check.formats import github, junit, sarif, summary, text
+from gitlease.check import HELD_NOW, HELD_THEN, NO_TRAILER, RULES, Report, formats
 from gitlease.core import Finding, Level, moment_of
 from gitlease.faces import wire
 
@@ -77,31 +76,33 @@ WILD = Report(
 
 
 def test_text_says_what_where_and_what_to_do() -> None:
-    assert text.render(REPORT).splitlines()[:5] == [
+    assert formats.as_text(REPORT).splitlines()[:5] == [
         f"error: {PLAIN.message} (held-then)",
         "  at tasks/F001.md:5",
         "  token 1: F001 was kim@example.com's",
         "  made at 2026-11-20T12:01:00Z",
         "  next: gitlease log F001",
     ]
-    assert text.render(REPORT).splitlines()[-1] == "3 commits of main..HEAD: 2 errors, 1 warning"
-    assert text.render(CLEAN) == "1 commit of main..HEAD: nothing found\n"
+    assert (
+        formats.as_text(REPORT).splitlines()[-1] == "3 commits of main..HEAD: 2 errors, 1 warning"
+    )
+    assert formats.as_text(CLEAN) == "1 commit of main..HEAD: nothing found\n"
     both = Report(shown="main..HEAD", commits=0, stale=True, fixed=(BARE,))
-    assert text.render(both).endswith("0 commits of main..HEAD and stale claims: 1 fixed\n")
+    assert formats.as_text(both).endswith("0 commits of main..HEAD and stale claims: 1 fixed\n")
 
 
 def test_annotations_are_as_github_reads_them() -> None:
-    assert github.render(REPORT) == GOLDEN.read_text(encoding="utf-8")
+    assert formats.as_github(REPORT) == GOLDEN.read_text(encoding="utf-8")
 
 
 def test_a_repository_below_the_workspace_has_its_files_there() -> None:
-    shown = github.render(replace(REPORT, findings=(PLAIN,), prefix="sub/dir"))
+    shown = formats.as_github(replace(REPORT, findings=(PLAIN,), prefix="sub/dir"))
     assert shown.startswith("::error file=sub/dir/tasks/F001.md,line=5,title=")
 
 
 def test_at_most_ten_annotations_of_a_kind_are_shown() -> None:
     some = Report(findings=(*[PLAIN] * 10, *[LATER] * 11), commits=1)
-    lines = github.render(some).splitlines()
+    lines = formats.as_github(some).splitlines()
     assert [sum(x.startswith(f"::{kind} ") for x in lines) for kind in ("error", "warning")] == [
         10,
         10,
@@ -110,40 +111,40 @@ def test_at_most_ten_annotations_of_a_kind_are_shown() -> None:
 
 
 def test_no_text_of_others_becomes_a_command() -> None:
-    for line in github.render(WILD).splitlines():
+    for line in formats.as_github(WILD).splitlines():
         assert "##[" not in line
         if line.lstrip().startswith("::"):
             assert re.match(r"::(?:error|warning) (?:file|title)=", line)
             assert not set("\x1b\x00\u202e") & set(line)
-    assert github.failure("x\n::error::y").count("\n") == 1
-    assert github.tame("::error::x") == "- ::error::x"
+    assert formats.github_failure("x\n::error::y").count("\n") == 1
+    assert formats.tame("::error::x") == "- ::error::x"
 
 
 def test_the_summary_is_markdown_in_which_others_mean_nothing() -> None:
-    shown = summary.render(REPORT)
+    shown = formats.as_summary(REPORT)
     assert shown.startswith("## gitlease: 2 errors, 1 warning\n")
     assert "| **error** held-then | <code>F001</code> |" in shown
     assert "<code>tasks/F001.md:5</code>" in shown.replace("&#58;", ":").replace("&#95;", "_")
-    wild = summary.render(WILD)
+    wild = formats.as_summary(WILD)
     assert "<b>" not in wild
     assert "@jo" not in wild
     assert "`c`" not in wild
     for row in wild.splitlines():
         if row.startswith("| "):
             assert row.count("|") == 5, row
-    assert summary.render(CLEAN).startswith("## gitlease: every claim is kept\n")
+    assert formats.as_summary(CLEAN).startswith("## gitlease: every claim is kept\n")
 
 
 def test_the_summary_is_never_larger_than_github_takes() -> None:
     long = replace(PLAIN, message="|" * 5_000, evidence=("|" * 5_000,) * 6)
-    shown = summary.render(Report(findings=(long,) * 400, commits=1))
+    shown = formats.as_summary(Report(findings=(long,) * 400, commits=1))
     assert len(shown.encode()) <= 1024 * 1024
     assert "\n360 more are not shown here" in shown
     assert "</details>" in shown
 
 
 def test_junit_is_what_its_readers_expect() -> None:
-    root = ElementTree.fromstring(junit.render(REPORT, fail_on="error").encode())
+    root = ElementTree.fromstring(formats.as_junit(REPORT, fail_on="error").encode())
     assert root.tag == "testsuites"
     (suite,) = root
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "2", "0")
@@ -155,14 +156,14 @@ def test_junit_is_what_its_readers_expect() -> None:
     assert failure.get("message") == PLAIN.message
     assert "next: gitlease log F001" in (failure.text or "")
     for fail_on, count in (("warning", "3"), ("never", "0")):
-        again = ElementTree.fromstring(junit.render(REPORT, fail_on=fail_on).encode())
+        again = ElementTree.fromstring(formats.as_junit(REPORT, fail_on=fail_on).encode())
         assert again.get("failures") == count
-    clean = ElementTree.fromstring(junit.render(CLEAN, fail_on="error").encode())
+    clean = ElementTree.fromstring(formats.as_junit(CLEAN, fail_on="error").encode())
     assert [case.get("name") for case in clean.iter("testcase")] == ["1 commit of main..HEAD"]
 
 
 def test_junit_is_well_formed_whatever_stands_in_it() -> None:
-    root = ElementTree.fromstring(junit.render(WILD, fail_on="error").encode())
+    root = ElementTree.fromstring(formats.as_junit(WILD, fail_on="error").encode())
     assert len(list(root.iter("failure"))) == 2
     assert "]]>" in "".join(root.itertext())
 
@@ -171,13 +172,13 @@ def test_junit_is_well_formed_whatever_stands_in_it() -> None:
 def test_sarif_passes_its_published_schema(report: Report) -> None:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     checker = jsonschema.Draft4Validator.FORMAT_CHECKER
-    told = sarif.render(report, version="1")
+    told = formats.as_sarif(report, version="1")
     jsonschema.Draft4Validator(schema, format_checker=checker).validate(json.loads(told))
     assert told.isascii()
 
 
 def test_sarif_tells_rules_places_and_what_stays_the_same() -> None:
-    (run,) = json.loads(sarif.render(REPORT, version="1"))["runs"]
+    (run,) = json.loads(formats.as_sarif(REPORT, version="1"))["runs"]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert rules == [rule.id for rule in RULES]
     later, plain, bare = run["results"]
@@ -190,7 +191,7 @@ def test_sarif_tells_rules_places_and_what_stays_the_same() -> None:
     assert uri == "src/a%20b%2Cc%3Ad%25.py"
     assert "locations" not in bare
     moved = replace(REPORT, findings=(replace(PLAIN, line=9, message="in other words"),))
-    (again,) = json.loads(sarif.render(moved, version="1"))["runs"][0]["results"]
+    (again,) = json.loads(formats.as_sarif(moved, version="1"))["runs"][0]["results"]
     assert again["partialFingerprints"] == plain["partialFingerprints"]
     assert run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"] == "w%1"
 
@@ -316,13 +317,13 @@ def test_what_fails_before_anything_is_opened_is_shown_there_as_well(
 
 def test_what_could_not_be_read_is_no_pass_in_any_form() -> None:
     report = Report(commits=1, shown="a..b", unread=("x%1 cannot be read",))
-    assert "every claim is kept" not in summary.render(report)
-    assert "x%1 cannot be read" in text.render(report)
-    assert text.render(report).endswith("1 commit of a..b: not all could be checked\n")
+    assert "every claim is kept" not in formats.as_summary(report)
+    assert "x%1 cannot be read" in formats.as_text(report)
+    assert formats.as_text(report).endswith("1 commit of a..b: not all could be checked\n")
     said = "::error title=gitlease check::not checked: x%251 cannot be read\n"
-    assert said in github.render(report)
-    assert 'errors="1"' in junit.render(report, fail_on="never")
-    (run,) = json.loads(sarif.render(report, version="1"))["runs"]
+    assert said in formats.as_github(report)
+    assert 'errors="1"' in formats.as_junit(report, fail_on="never")
+    (run,) = json.loads(formats.as_sarif(report, version="1"))["runs"]
     assert run["invocations"][0]["executionSuccessful"] is False
 
 

@@ -1,28 +1,34 @@
-"""``check``: check commits and claims, above all in continuous integration."""
+"""``check``: check commits and claims, above all in continuous integration; ``verify`` a ledger."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitlease.check.formats.report import LIMITS, Report
-from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.check import formats
+from gitlease.check.formats import LIMITS, Report
+from gitlease.core.errors import GitleaseError, Invalid, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces import wire
-from gitlease.faces.cli import output
-from gitlease.faces.cli.check.result import CheckOutput, fail_github, write
+from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import flag, option, verb
+from gitlease.faces.codes import Violations, exit_of
+from gitlease.verify.replay import several
 
 if TYPE_CHECKING:
     from gitlease.check.stale import Action
     from gitlease.faces.cli.call import Call
+    from gitlease.verify.replay import Verified
     from gitlease.wiring.check import CheckContext, Chosen
+    from gitlease.wiring.verify import LedgerVersion
 
 FORMATS = ("text", "json", "github", "junit", "sarif")
 EXITS = (1, 2, 4, 5, 6, 7, 128)
+SHOWN = 20  # violations of a ledger, printed for people
 
 
 @verb(
@@ -212,3 +218,196 @@ def _prefix(opened: CheckContext) -> str:
         return ""
     place = os.path.relpath(os.path.realpath(root), os.path.realpath(workspace))
     return "" if place == "." or place.startswith("..") else place
+
+
+class CheckOutput:
+    """One report in any format.
+
+    ``body`` has further keys of the JSON. ``undone`` lists failed fixes, which make the check fail
+    at any level.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        report: Report,
+        body: dict[str, Any],
+        *,
+        fail_on: str,
+        undone: tuple[str, ...] = (),
+    ) -> None:
+        self._call, self._report, self._fail_on = call, report, fail_on
+        said = f"{report.checked}: {report.result}"
+        self._error: GitleaseError | None = None
+        if report.fails(fail_on):
+            self._error = Violations(said)
+        elif report.unread or undone:
+            self._error = Invalid(said, hints=(*report.unread, *undone))
+        self._body = {
+            "violations": [wire.violation(one) for one in report.findings],
+            "range": report.shown or None,
+            "commits": report.commits,
+            "stale": report.stale,
+            "unread": list(report.unread),
+        } | body
+
+    def print(self, form: str, *, summary: str) -> int | None:
+        """Print the result and return the exit status. ``summary`` is the job's summary file."""
+        report = self._report
+        if form == "json":
+            return self._document()
+        if form == "github":
+            _append(summary, formats.as_summary(report))
+        if form == "text":
+            for one in self.rendered(form).splitlines():
+                (output.whole if one.startswith("  next: ") else output.line)(one)
+        else:
+            sys.stdout.write(self.rendered(form))
+        output.warn([formats.tame(x) if form == "github" else x for x in report.warnings])
+        return None if self._error is None else exit_of(self._error.code)
+
+    def rendered(self, form: str) -> str:
+        """Return the result as the text of a file."""
+        report = self._report
+        if form == "json":
+            return json.dumps(self._json()) + "\n"
+        if form == "github":
+            return formats.as_github(report)
+        if form == "junit":
+            return formats.as_junit(report, fail_on=self._fail_on)
+        if form == "sarif":
+            from gitlease import __version__
+
+            return formats.as_sarif(report, version=__version__)
+        return formats.as_text(report)
+
+    def _json(self) -> wire.Document:
+        call, warnings = self._call, list(self._report.warnings)
+        if self._error is None:
+            return wire.success(call.command or "", body=self._body, warnings=warnings)
+        body = self._body | ({"warnings": warnings} if warnings else {})
+        return wire.failure(call.command, self._error, now=call.now(), body=body)
+
+    def _document(self) -> int | None:
+        warnings = self._report.warnings
+        if self._error is None:
+            self._call.answer(self._body, warnings=warnings, show=lambda: None)
+            return None
+        self._error.warnings = warnings
+        return refusals.tell(self._call, self._error, body=self._body)
+
+
+def write(path: str, content: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as opened:
+            opened.write(content)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def fail_github(place: str, error: GitleaseError) -> None:
+    """Report a check that could not run in GitHub's annotations and summary."""
+    sys.stdout.write(formats.github_failure(error.message, error.hints))
+    _append(place, formats.summary_failure(error.message, error.hints))
+
+
+def _append(path: str, content: str) -> None:
+    if not path:
+        return
+    try:
+        with open(path, "a", encoding="utf-8", errors="backslashreplace") as opened:
+            opened.write(content)
+    except OSError as error:
+        output.warn([f"the summary could not be written: {error.strerror}"])
+
+
+@verb(
+    "verify",
+    """Replay a ledger's whole history, and compare each commit with what its operations come to.
+
+The configured ledger is fetched and read from its first commit. Every commit names its operations:
+they are carried out once more on the state before it, by the rules that decide claims and that the
+server's hook uses, and must come to the same bytes. So one who writes to the ref without gitlease
+is found: a grant over somebody's lease, a token used twice, a record or a policy that changed
+without an operation, a past that was rewritten. A mistake in those rules is not found.
+
+Where later renewals replaced earlier ones, the decisions are replayed, and the final renewal must
+be one of the leases that were there. Anything that cannot be judged is listed: under the policy's
+rule `observed`, only the new holder knows how long it had waited. Who pushed a commit is not known.
+Times are those of the writers' clocks.
+
+REF is a branch, ref or commit of this repository that holds a ledger, or a commit of the ledger
+known to this clone; nothing is fetched then. --tip names a commit that someone saw at the ledger's
+ref: it must still be in its history, or be a renewal that was replaced.
+
+verify only reads, and needs no user.email.""",
+    examples=(
+        "gitlease verify",
+        "gitlease verify --remote backup",
+        "gitlease verify refs/copies/ledger",
+        "gitlease verify --tip 4f2a9c1 --json",
+    ),
+    exits=(1, 2, 4, 5, 7, 128),
+    done="no rule is broken",
+    no=("violations",),
+    session=False,
+    cached=True,
+)
+@click.argument("ref", metavar="[REF]", required=False)
+@option("--tip", "tips", metavar="COMMIT", multiple=True, help="A commit seen at the ledger's ref.")
+def verify_verb(call: Call, *, ref: str | None, tips: tuple[str, ...], cached: bool) -> int | None:
+    from gitlease.wiring.verify import open_version
+
+    if ref is None and not cached:
+        call.cached = call.typed("verify", options=["--cached"])
+    version = open_version(
+        call.directory or ".",
+        ref=ref,
+        layer=call.layer,
+        local=call.local,
+        remote=call.remote,
+        cached=cached,
+    )
+    found = version.verify(tips)
+    body = _verified_body(found)
+    if not found.broken:
+        call.answer(body, warnings=version.warnings, show=lambda: _show_verified(version, found))
+        return None
+    if call.json:
+        error = Violations(f"{version.shown}: {several(len(found.broken), 'violation')}")
+        error.warnings = version.warnings
+        return refusals.tell(call, error, body=body)
+    _show_verified(version, found)
+    output.warn(version.warnings)
+    return exit_of(Violations.code)
+
+
+def _verified_body(found: Verified) -> dict[str, Any]:
+    return {
+        "ledger": found.ledger_id or None,
+        "commit": found.tip,
+        "revision": found.revision,
+        "commits": found.commits,
+        "decisions": found.decisions,
+        "grants": found.leases,
+        "unjudged": list(found.unjudged),
+        "violations": [
+            {"commit": one.commit, "rule": one.rule, "message": one.message} for one in found.broken
+        ],
+    }
+
+
+def _show_verified(version: LedgerVersion, found: Verified) -> None:
+    for one in found.broken[:SHOWN]:
+        output.line(f"{one.commit}: {one.rule}: {one.message}")
+    if len(found.broken) > SHOWN:
+        output.line(f"and {several(len(found.broken) - SHOWN, 'more violation')}: --json has them")
+    for why in found.unjudged:
+        output.line(f"not judged: {why}")
+    checked = (
+        several(found.commits, "commit"),
+        several(found.decisions, "decision"),
+        several(found.leases, "grant"),
+    )
+    came = several(len(found.broken), "violation") if found.broken else "no rule is broken"
+    output.line(f"{version.shown} at revision {found.revision}: {', '.join(checked)}: {came}")

@@ -1,0 +1,497 @@
+"""Chooses commits, and checks them against the claims of others, by the ledgers and their history.
+
+The commits are those of a given range, of a CI run, or of this branch and not of the default
+branch. They are listed in the user's clone if that has all of them and their parents, else in a
+store beside it: a clone for continuous integration often has a single commit, and deepening it
+would change the user's repository. What is needed is fetched there, no deeper than necessary.
+
+The check has no holder, changes nothing, and reports what it could not check.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+
+from gitlease.check.ci import CiContext
+from gitlease.check.judging import Judgement, LedgerState, Timeline, find, timeline
+from gitlease.check.rules import no_ledger
+from gitlease.core.errors import Denied, GitleaseError, NotFound, Unavailable, UsageError, shown
+from gitlease.core.expiry import Moment
+from gitlease.core.finding import Finding
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import MS
+from gitlease.core.persons import Addresses
+from gitlease.core.resources.pattern import fold
+from gitlease.engine.notices import told_by, unread_records
+from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles, doing
+from gitlease.git.history import commit_ids, in_range
+from gitlease.git.repository import Repository, ask, denies, detail_of, is_id
+from gitlease.guard.commit_facts import CommitFacts, CommitReader
+from gitlease.store.history_reader import HistoryReader, LedgerHistory
+from gitlease.store.private_store import PrivateStore
+from gitlease.store.transport import Remote, fetch_into
+
+INFINITE = 2_147_483_647  # what git takes for all there is
+SECONDS = 600.0
+MAX_COMMITS = 50_000
+SETTINGS = ".gitlease.yaml"
+DEPTHS = (100, 2_000, INFINITE)
+USUAL = ("main", "master", "trunk", "develop")
+UNSHALLOW = (
+    "in GitHub Actions give actions/checkout fetch-depth: 0, in GitLab CI set GIT_DEPTH: 0",
+    "anywhere else: git fetch --unshallow",
+)
+# Messages of remotes that do not have an object or a ref, or do not allow asking for it.
+_LACKING = (
+    "couldn't find remote ref",
+    "not our ref",
+    "unadvertised object",
+    "no such ref",
+    "did not receive expected object",
+    "remote error: upload-pack",
+)
+_FORMS = (
+    "write it like main..HEAD, with commits, branches or tags of this clone",
+    "in a pull request, and on a branch of its own, none is needed",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The commits to check, the oldest first, with full ids.
+
+    ``shown`` is the range for people. ``base`` is a commit from before it, whose mailmap and
+    settings hold; ``""`` if there is none. ``place`` is the repository with their objects if that
+    is not the user's own. ``cut``: there were more.
+    """
+
+    commits: tuple[str, ...]
+    shown: str
+    base: str = ""
+    place: Repository | None = None
+    cut: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One end of a range: for people, and as a name for this clone and for the remote.
+
+    A name is a full id or what git can make one of; ``""`` if there is none. ``named``: it was
+    given on the command line.
+    """
+
+    shown: str
+    here: str = ""
+    there: str = ""
+    named: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRequest:
+    """The commits of ``head`` that none of the ``bases`` has.
+
+    ``otherwise`` are bases to use if the others do not exist any more.
+    """
+
+    head: Point
+    bases: tuple[Point, ...]
+    shown: str
+    otherwise: tuple[Point, ...] = ()
+
+
+class Ranges:
+    """Chooses commits of one repository. ``store`` opens the store beside it, or returns None."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        *,
+        remote: str | None,
+        store: Callable[[], HistoryStore | None],
+    ) -> None:
+        self._repository, self._remote, self._open = repository, remote, store
+
+    def choose(self, words: str | None, context: CiContext) -> Chosen:
+        """The commits of the range ``words``, else those that the context is about.
+
+        The user's repository is not changed. Raises UsageError for an invalid range, NotFound for
+        commits that do not exist, and Unavailable if the remote is needed and does not answer.
+        """
+        if words is None and context.nothing:
+            return Chosen(commits=(), shown=context.shown or "nothing")
+        request = self._request(words, context)
+        try:
+            return self._choose(request)
+        except NotFound:
+            if not request.otherwise:
+                raise
+        chosen = self._choose(replace(request, bases=request.otherwise, otherwise=()))
+        names = ", ".join(base.shown for base in request.otherwise)
+        said = f"what was there before is gone: checked are the commits that {names} lacks"
+        return replace(chosen, warnings=(said, *chosen.warnings))
+
+    def _choose(self, request: RangeRequest) -> Chosen:
+        points = (request.head, *request.bases)
+        found = commit_ids(self._repository, [point.here for point in points])
+        for point, oid in zip(points, found, strict=True):
+            if oid is None and not point.there:
+                raise _no_commit(point)
+        ids = [oid for oid in found if oid is not None]
+        if len(ids) == len(points):
+            chosen, whole = _listed(request, self._repository, ids)
+            if whole:
+                return chosen
+        return self._beside(request, found)
+
+    def _request(self, words: str | None, context: CiContext) -> RangeRequest:
+        if words is not None:
+            return self._by_words(words, context)
+        if context.head:
+            return self._by_context(context)
+        default = self._default(context)
+        return RangeRequest(_named("HEAD"), (default,), f"{default.shown}..HEAD")
+
+    def _by_words(self, words: str, context: CiContext) -> RangeRequest:
+        dots = "..." if "..." in words else ".."
+        first, between, last = words.partition(dots)
+        ends = [end for end in (first, last) if end]
+        odd = not words.isprintable() or len(words) > 1_000 or not ends
+        if odd or any(".." in end or end.startswith(("-", "^")) for end in ends):
+            raise UsageError(f"{shown(words)} is not a range", hints=_FORMS)
+        if between and not first:  # a variable that is empty must not make it an empty range
+            raise UsageError(f"the range {shown(words)} has no beginning", hints=_FORMS)
+        if not between:
+            default = self._default(context)
+            return RangeRequest(_named(words), (default,), f"{default.shown}..{words}")
+        return RangeRequest(_named(last or "HEAD"), (_named(first),), words)
+
+    def _by_context(self, context: CiContext) -> RangeRequest:
+        head = Point(context.shown, context.head, context.head)
+        bases: list[Point] = []
+        tracked = self._branch(context.base_branch)
+        if tracked is not None and (tracked.here or not context.base):
+            bases.append(tracked)  # first: it may be newer than the host's base
+        if context.base:
+            bases.append(Point(context.base[:10], context.base, context.base))
+        otherwise: tuple[Point, ...] = ()
+        default = self._branch(context.default_branch)
+        if default is not None and default.there != context.head_ref:
+            otherwise = (default,)
+            bases += [default] * context.new
+        return RangeRequest(head, tuple(bases), context.shown, otherwise)
+
+    def _branch(self, name: str) -> Point | None:
+        if not name:
+            return None
+        (known,) = self._known([self._tracking(name)] if self._remote is not None else [""])
+        return Point(name, known, f"refs/heads/{name}")
+
+    def _default(self, context: CiContext) -> Point:
+        """The default branch, of the remote if there is one."""
+        remote = self._remote
+        told = context.base_branch or context.default_branch
+        names = [told] if told else []
+        if remote is not None:
+            words = ("symbolic-ref", "-q", self._tracking("HEAD"))
+            said = os.fsdecode(ask(self._repository, *words).out).strip()
+            start = self._tracking("")
+            names += [said.removeprefix(start)] if said.startswith(start) else []
+        if not names:
+            names = [self._repository.config.get("init.defaultbranch") or "", *USUAL]
+        names = list(dict.fromkeys(filter(None, names)))
+        for name, known in zip(names, self._known(map(self._tracking, names)), strict=True):
+            if known and remote is not None:
+                return Point(f"{remote}/{name}", known, f"refs/heads/{name}")
+            if known:
+                return Point(name, known)
+        if remote is None:
+            raise UsageError("cannot find the default branch; pass a range", hints=_FORMS)
+        there = f"refs/heads/{told}" if told else "HEAD"
+        return Point(f"{remote}/{told or 'HEAD'}", "", there)
+
+    def _tracking(self, branch: str) -> str:
+        """The ref of a branch of the remote; of this clone without a remote."""
+        folder = "heads" if self._remote is None else f"remotes/{self._remote}"
+        return f"refs/{folder}/{branch}"
+
+    def _known(self, refs: Iterable[str]) -> list[str]:
+        asked = list(refs)
+        found = commit_ids(self._repository, asked)
+        return [ref if oid else "" for ref, oid in zip(asked, found, strict=True)]
+
+    def _beside(self, request: RangeRequest, known: Sequence[str | None]) -> Chosen:
+        # The remote is asked for an id if one is known, since names may have moved.
+        store = self._open()
+        points = (request.head, *request.bases)
+        wants = [oid or point.there for oid, point in zip(known, points, strict=True)]
+        if store is None or not all(wants):
+            raise NotFound(
+                f"this clone does not have all of the commits of {shown(request.shown)}",
+                hints=UNSHALLOW,
+            )
+        store.tidy()
+        for depth in DEPTHS:
+            found = store.fetch(list(dict.fromkeys(wants)), depth=depth)
+            chosen, whole = _listed(request, store.repository, [found[name] for name in wants])
+            if whole:
+                return replace(chosen, place=store.repository)
+        said = "the remote's own history is shallow: what its first commits change is unknown"
+        return replace(chosen, place=store.repository, warnings=(said,))
+
+
+def _named(word: str) -> Point:
+    # The remote is asked for nothing but ids.
+    return Point(word, word, word if is_id(word) else "", named=True)
+
+
+def _no_commit(point: Point) -> UsageError | NotFound:
+    message = f"no commit {shown(point.shown)} in this clone"
+    if not point.named:
+        return NotFound(message, hints=UNSHALLOW)
+    hint = "a shallow clone lacks old ones: git fetch --unshallow"
+    return UsageError(message, hints=(_FORMS[0], hint))
+
+
+def _listed(request: RangeRequest, where: Repository, ids: Sequence[str]) -> tuple[Chosen, bool]:
+    """The commits of the head that the bases lack, and whether that is certain."""
+    head, *bases = ids
+    commits, whole = in_range(where, head, bases, most=MAX_COMMITS + 1)
+    chosen = Chosen(
+        commits=commits[-MAX_COMMITS:],
+        shown=request.shown,
+        base=bases[0] if bases else head,
+        cut=len(commits) > MAX_COMMITS,
+    )
+    return chosen, whole
+
+
+# --- commits that are not here --------------------------------------------------------------------
+
+
+class HistoryStore:
+    """A bare repository beside the clone, for commits of one remote."""
+
+    def __init__(self, repository: Repository, remote: Remote, *, folder: str) -> None:
+        self._store = PrivateStore(os.path.join(folder, "history.git"))
+        # Old objects need not meet today's checks.
+        settings = (*remote.settings, ("fetch.fsckObjects", "false"))
+        self._remote = replace(remote, settings=settings)
+        path = self._store.path
+        self.repository = replace(
+            repository, common_dir=path, git_dir=path, toplevel=None, folder="", worktree=None
+        )
+
+    def fetch(self, wants: Sequence[str], *, depth: int) -> dict[str, str]:
+        """Fetch refs or ids, so many commits deep; return their full ids.
+
+        Raises NotFound for what the remote does not have or provide, Unavailable, and Denied.
+        """
+        self._store.ready()
+        names = {want: f"refs/check/{os.getpid()}-{n}" for n, want in enumerate(wants)}
+        done = fetch_into(
+            self._remote,
+            self._store.path,
+            [f"+{want}:{name}" for want, name in names.items()],
+            f"--depth={depth}",
+            "--update-shallow",
+            timeout=SECONDS,
+        )
+        if done.code or done.timed_out:
+            said = detail_of(done.err.splitlines(), done, SECONDS)
+            if not done.timed_out and denies(done.err):
+                raise Denied(f"the remote refused the fetch: {said}")
+            if not done.timed_out and any(words in done.err for words in _LACKING):
+                raise NotFound(f"the remote does not provide the commits: {said}", hints=UNSHALLOW)
+            raise Unavailable(f"the remote cannot be reached: {said}")
+        found = commit_ids(self.repository, list(names.values()))
+        for name in names.values():
+            ask(self.repository, "update-ref", "-d", name)
+        return {want: oid or "" for want, oid in zip(wants, found, strict=True)}
+
+    def tidy(self) -> None:
+        """Drop what was fetched long ago."""
+        self._store.tidy()
+
+
+# --- the check ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What a check found. ``shown`` is what was checked, ``commits`` how many there were.
+
+    ``unread`` are the records of the ledgers that could not be read: the check has not passed then.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    unread: tuple[str, ...] = ()
+    shown: str = ""
+    commits: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+class CheckService:
+    """Checks chosen commits against the ledgers of some layers.
+
+    ``people`` are the names of holders; ``trailer``: each commit must name a lease.
+    """
+
+    def __init__(
+        self,
+        chosen: Chosen,
+        store: LedgerStore,
+        commits: CommitReader,
+        histories: HistoryReader,
+        tasks: TaskFiles,
+        *,
+        clock: Clock,
+        layers: Sequence[str],
+        people: Mapping[str, str],
+        trailer: bool,
+        context: CiContext,
+    ) -> None:
+        self._chosen, self._store, self._reader = chosen, store, commits
+        self._histories, self._tasks, self._clock = histories, tasks, clock
+        self._layers = tuple(dict.fromkeys(layers))
+        self._people, self._trailer, self._context = people, trailer, context
+
+    def check(self, *, cached: bool = False, fetched: bool = False) -> Checked:
+        """Check the commits. One connection for each layer.
+
+        ``cached`` uses the ledgers as this clone knows them, and reports their age; ``fetched``:
+        they were fetched just now. Raises what the store raises: Unavailable if a ledger cannot be
+        read, which is never taken for an empty one.
+        """
+        chosen = self._chosen
+        heads = [self._head(layer, cached=cached, fetched=fetched) for layer in self._layers]
+        with doing(f"reading {len(chosen.commits)} commits"):
+            commits = self._reader.read(chosen.commits)
+        with doing("reading the history of the ledger"):
+            histories = self._read_histories(heads, commits, older=not cached)
+            timelines = [timeline(history) for history in histories]
+        with doing(f"comparing {len(commits)} commits with the leases of their time"):
+            found, unplaced = self._placed(
+                find(commits, self._judgement(heads, timelines, commits))
+            )
+        if chosen.commits and all(head.ledger is None for head in heads):
+            found.append(no_ledger(self._layers, self._store.place))
+        warnings = [*self._context.problems, *chosen.warnings, *self._store.warnings]
+        if chosen.base and any(x.path == SETTINGS for one in commits for x in one.touched):
+            warnings.append(
+                f"{SETTINGS} is changed here: the check goes by that of {chosen.base[:10]}, "
+                "from before the change"
+            )
+        for head in heads:
+            warnings += self._head_warnings(head, cached=cached)
+        unread = [text for head in heads for text in unread_records(head)]
+        warnings += [text for history in histories for text in history.damage]
+        warnings += _unknown_past(commits, timelines, self._clock.now().wall_ms)
+        warnings += unplaced
+        if chosen.cut:
+            warnings.append(f"only the newest {len(chosen.commits)} commits were checked")
+        return Checked(
+            findings=tuple(found),
+            unread=tuple(unread),
+            shown=chosen.shown,
+            commits=len(chosen.commits),
+            warnings=tuple(dict.fromkeys(warnings)),
+        )
+
+    def _head(self, layer: str, *, cached: bool, fetched: bool) -> Snapshot:
+        known = self._store.known(layer) if cached or fetched else self._store.fetch(layer)
+        if known is None and fetched:  # nothing is kept of a ledger that does not exist
+            known = self._store.fetch(layer)
+        if known is None:
+            raise NotFound(
+                f"this clone has never fetched the ledger {layer}",
+                hints=("run it once without --cached",),
+            )
+
+        return known
+
+    def _read_histories(
+        self, heads: Sequence[Snapshot], commits: Sequence[CommitFacts], *, older: bool
+    ) -> list[LedgerHistory]:
+        if not commits:
+            return [LedgerHistory(layer=head.layer) for head in heads]
+        since = oldest(commits, self._clock.now().wall_ms)
+        named = [x for commit in commits for x in (*commit.named, *commit.mentioned)]
+
+        def read(head: Snapshot) -> LedgerHistory:
+            token = min((x.token for x in named if x.layer == head.layer), default=None)
+            return self._histories.read(
+                head.layer, head.version, since=since, token=token, older=older
+            )
+
+        return [read(head) for head in heads]
+
+    def _judgement(
+        self,
+        heads: Sequence[Snapshot],
+        timelines: Sequence[Timeline],
+        commits: Sequence[CommitFacts],
+    ) -> Judgement:
+        holders = {x.holder for one in timelines for x in one.grants.values()}
+        holders |= {x.lease.holder for one in timelines for x in one.tenures}
+        emails, request = self._context.emails, self._context.request
+        canonical = self._reader.canonical((*sorted(holders), *self._people, *emails))
+        addresses = Addresses(canonical=canonical, names=self._people)
+        people = {f"@{login}": addresses.of_login(login) for login in self._context.logins}
+        people |= {email: addresses.of(email) for email in emails}
+        ledgers = {}
+        for head, one in zip(heads, timelines, strict=True):
+            moment = Moment(now=self._clock.now(), seen=head.seen)
+            ledgers[head.layer] = LedgerState(one, head.policy, moment)
+        return Judgement(
+            addresses=addresses,
+            pushers=frozenset() if request else frozenset().union(*people.values()),
+            requesters=people if request else {},
+            trailer=self._trailer,
+            ledgers=ledgers,
+            landing=cache(lambda: self._reader.differing(commits[-1].id)),
+        )
+
+    def _head_warnings(self, head: Snapshot, *, cached: bool) -> Iterator[str]:
+        yield from head.warnings
+        if head.ledger is None:
+            yield f"there is no ledger {head.layer} on {self._store.place}: nobody holds anything"
+        elif cached:
+            age = head.received.elapsed_at_most(self._clock.now()) // MS
+            yield f"this goes by the ledger {head.layer} as this clone knew it {age}s ago"
+        if not cached:
+            yield from told_by(self._store, head)
+
+    def _placed(self, found: list[Finding]) -> tuple[list[Finding], list[str]]:
+        """Place findings about claims of tasks at the edge's line of the task's file."""
+        if not any(x.resource for x in found):
+            return found, []
+        try:
+            tasks = {task.resource.key: task for task in self._tasks.read().tasks}
+        except GitleaseError as error:
+            return found, [f"the task files could not be read: {error.message}"]
+        placed = []
+        for one in found:
+            task = tasks.get(fold(one.resource or ""))
+            placed.append(replace(one, file=task.file, line=task.line) if task else one)
+        return placed, []
+
+
+def oldest(commits: Iterable[CommitFacts], now: int) -> int:
+    """The earliest time that matters to these commits."""
+    times = [t for x in commits for t in (x.made(now), x.recorded) if t is not None]
+    return min(times, default=now)
+
+
+def _unknown_past(
+    commits: Sequence[CommitFacts], timelines: Iterable[Timeline], now: int
+) -> Iterator[str]:
+    for one in timelines:
+        if older := sum(not one.knows(commit.made(now)) for commit in commits):
+            number = "1 commit is" if older == 1 else f"{older} commits are"
+            yield (
+                f"{number} older than the history of the ledger {one.layer}: who held what then "
+                "is unknown"
+            )

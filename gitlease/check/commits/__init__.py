@@ -1,1 +1,0 @@
-"""Commits against the leases of their time."""

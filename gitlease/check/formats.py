@@ -1,0 +1,364 @@
+"""A check's result in every format: text, GitHub's annotations and summary, JUnit, and SARIF."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from gitlease.check.rules import RULES
+from gitlease.core.errors import clean
+from gitlease.core.finding import CheckRule, Finding, Level
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import utc_text
+
+LIMITS = {"error": Level.ERROR, "warning": Level.WARNING, "never": None}
+ANNOTATIONS = 10  # annotations of one kind that GitHub shows of a step
+LONGEST_ANNOTATION = 4_000  # characters of one message
+# GitHub drops the whole of what is larger than 1 MiB, and each character may need six.
+ROWS = 40  # findings
+LONGEST_CELL = 500  # characters of one text
+_ESCAPES = {ord(c): f"&#{ord(c)};" for c in "\\`*_{}[]<>()|~#@&\"':$!"}
+_SIGNS = {Level.ERROR: "**error**", Level.WARNING: "warning"}
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+ROOT = "%SRCROOT%"
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The findings, and what was checked: the number of ``commits``, or None if none were.
+
+    ``unread`` is what could not be checked: the check has not passed then. ``prefix`` is put before
+    every file: the repository's place in what the host shows.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    shown: str = ""
+    commits: int | None = None
+    stale: bool = False
+    fixed: tuple[Finding, ...] = ()
+    warnings: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    prefix: str = ""
+
+    def of(self, level: Level) -> list[Finding]:
+        """The findings of one level."""
+        return [found for found in self.findings if found.level is level]
+
+    def fails(self, limit: str) -> bool:
+        """Whether any finding is at or above the level to fail on."""
+        level = LIMITS[limit]
+        return level is not None and any(x.level.rank >= level.rank for x in self.findings)
+
+    @property
+    def checked(self) -> str:
+        """What was checked: ``3 commits of pull request #7``, ``stale claims``."""
+        said = []
+        if self.commits is not None:
+            of = f" of {clean(self.shown)}" if self.shown else ""
+            said.append(counted(self.commits, "commit") + of)
+        if self.stale:
+            said.append("stale claims")
+        return " and ".join(said) or "nothing"
+
+    @property
+    def result(self) -> str:
+        """``2 errors, 1 warning``, or ``nothing found``."""
+        counts = [(level, len(self.of(level))) for level in (Level.ERROR, Level.WARNING)]
+        said = [counted(number, level.value) for level, number in counts if number]
+        said += [f"{len(self.fixed)} fixed"] if self.fixed else []
+        said += ["not all could be checked"] if self.unread else []
+        return ", ".join(said) or "nothing found"
+
+    def place(self, found: Finding) -> str:
+        """A finding's file as the host knows it, ``""`` if it has none."""
+        if found.file is None:
+            return ""
+        return f"{self.prefix}/{found.file}" if self.prefix else found.file
+
+
+def counted(number: int, what: str) -> str:
+    """``1 commit``, ``2 commits``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def worst_first(findings: Sequence[Finding]) -> list[Finding]:
+    """The errors before the warnings, else as they were found."""
+    return sorted(findings, key=lambda found: -found.level.rank)
+
+
+def details(found: Finding) -> list[str]:
+    """The evidence and the next steps, a line each."""
+    return [one_line(x) for x in (*found.evidence, *(f"next: {x}" for x in found.next_steps))]
+
+
+def one_line(text: str) -> str:
+    """A text on one line, without control characters."""
+    return clean(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+# --- plain text -----------------------------------------------------------------------------------
+
+
+def as_text(report: Report) -> str:
+    """The whole report; its last line has the result."""
+    lines = [line for found in worst_first(report.findings) for line in _text_of(report, found)]
+    lines += [f"fixed: {one_line(found.message)} ({found.rule.id})" for found in report.fixed]
+    lines += [f"not checked: {one_line(text)}" for text in report.unread]
+    lines.append(f"{report.checked}: {report.result}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _text_of(report: Report, found: Finding) -> list[str]:
+    lines = [f"{found.level.value}: {one_line(found.message)} ({found.rule.id})"]
+    if place := report.place(found):
+        at = f":{found.line}" if found.line is not None else ""
+        lines.append(f"  at {one_line(place)}{at}")
+    return [*lines, *(f"  {text}" for text in details(found))]
+
+
+# --- GitHub's annotations -------------------------------------------------------------------------
+
+# Commands in the output of a step, at most ten of a kind. Untrusted text must never be taken for
+# one: GitHub reads them wherever a line begins with two colons, and the older kind anywhere.
+
+
+def as_github(report: Report) -> str:
+    """The annotations, and a line with the result."""
+    lines: list[str] = []
+    for level in (Level.ERROR, Level.WARNING):
+        found = report.of(level)
+        shown = found if len(found) <= ANNOTATIONS else found[: ANNOTATIONS - 1]
+        lines += [_annotation(report, one) for one in shown]
+        if rest := found[len(shown) :]:
+            more = f"{len(rest)} more of these are in the summary of the job"
+            lines.append(f"::{level.value} title=gitlease::{_data(more)}")
+    for text in report.unread:
+        lines.append(f"::error title=gitlease check::{_data(one_line(f'not checked: {text}'))}")
+    lines.append(tame(f"gitlease check: {report.checked}: {report.result}"))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def github_failure(message: str, hints: tuple[str, ...] = ()) -> str:
+    """The annotation that nothing could be checked."""
+    text = "\n".join((f"not checked: {one_line(message)}", *map(one_line, hints)))
+    return f"::error title=gitlease check::{_data(text)}\n"
+
+
+def tame(text: str) -> str:
+    """A line that GitHub does not take for a command."""
+    text = one_line(text).replace("##[", "## [")
+    return f"- {text}" if text.lstrip().startswith("::") else text
+
+
+def _annotation(report: Report, found: Finding) -> str:
+    about = {"file": one_line(report.place(found)), "title": f"gitlease: {found.rule.id}"}
+    if found.line is not None and found.file is not None:
+        about["line"] = str(found.line)
+    order = ("file", "line", "title")
+    words = ",".join(f"{key}={_property(about[key])}" for key in order if about.get(key))
+    text = "\n".join((one_line(found.message), *details(found)))
+    text = text if len(text) <= LONGEST_ANNOTATION else text[: LONGEST_ANNOTATION - 1] + "…"
+    return f"::{found.level.value} {words}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    text = text.replace("##[", "## [")
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    # A colon or a comma would end the value of a property.
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# --- the summary of a job -------------------------------------------------------------------------
+
+# Markdown: every character of untrusted text with a meaning there or in HTML is escaped.
+
+
+def as_summary(report: Report) -> str:
+    """The summary; beyond ``ROWS`` findings are only counted."""
+    found = worst_first(report.findings)
+    shown, left = found[:ROWS], len(found[ROWS:])
+    says_more = found or report.fixed or report.unread
+    title = "## gitlease: " + (report.result if says_more else "every claim is kept")
+    lines = [title, "", f"Checked: {_plain(report.checked)}.", ""]
+    if shown:
+        rows = [_row(report, one) for one in shown]
+        lines += ["| | claim | what | where |", "| --- | --- | --- | --- |", *rows, ""]
+        lines += ["<details><summary>Evidence, and what to do</summary>", ""]
+        lines += [*map(_detail, shown), "", "</details>", ""]
+    if left:
+        lines += [f"{left} more are not shown here: `gitlease check --format text` lists them.", ""]
+    return "\n".join([*lines, *_ending(report)])
+
+
+def summary_failure(message: str, hints: tuple[str, ...] = ()) -> str:
+    """The summary if nothing could be checked."""
+    lines = ["## gitlease: not checked", "", f"{_plain(message)}.", ""]
+    return "\n".join([*lines, *(f"- {_plain(hint)}" for hint in hints), "", ""])
+
+
+def _ending(report: Report) -> list[str]:
+    lines = []
+    if report.fixed:
+        lines += ["Fixed:", "", *(f"- {_plain(x.message)}" for x in report.fixed[:50]), ""]
+    for sign, texts in (("CAUTION", report.unread), ("NOTE", report.warnings)):
+        if texts:
+            lines += [f"> [!{sign}]", *(f"> - {_plain(text)}" for text in texts[:50]), ""]
+    return [*lines, ""]
+
+
+def _row(report: Report, found: Finding) -> str:
+    at = f":{found.line}" if found.line is not None else ""
+    where = f"<code>{_plain(report.place(found))}{at}</code>" if found.file is not None else ""
+    claim = f"<code>{_plain(found.resource)}</code>" if found.resource else ""
+    sign = f"{_SIGNS[found.level]} {found.rule.id}"
+    return f"| {sign} | {claim} | {_plain(found.message)} | {where} |"
+
+
+def _detail(found: Finding) -> str:
+    lines = [f"- {_plain(found.message)}"]
+    lines += [f"  - {_plain(text)}" for text in found.evidence]
+    lines += [f"  - <code>{_plain(step)}</code>" for step in found.next_steps]
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    short = text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…"
+    return one_line(short).translate(_ESCAPES)
+
+
+# --- JUnit's XML ----------------------------------------------------------------------------------
+
+
+def as_junit(report: Report, *, fail_on: str) -> str:
+    """The document. A finding below the level to fail on is a case that passes."""
+    limit = LIMITS[fail_on]
+    found = worst_first(report.findings)
+    failing = [x for x in found if limit is not None and x.level.rank >= limit.rank]
+    unread = report.unread
+    tests = str(max(len(found) + len(unread), 1))
+    counts = {"tests": tests, "failures": str(len(failing)), "errors": str(len(unread))}
+    root = Element("testsuites", {"name": "gitlease", **counts})
+    suite = SubElement(root, "testsuite", {"name": "gitlease check", **counts, "skipped": "0"})
+    for one in found:
+        case = SubElement(suite, "testcase", _case(report, one))
+        text = "\n".join((one_line(one.message), *details(one)))
+        if one in failing:
+            about = {"type": one.rule.id, "message": one_line(one.message)}
+            SubElement(case, "failure", about).text = text
+        else:
+            SubElement(case, "system-out").text = f"{one.level.value}: {text}"
+    for text in unread:
+        about = {"classname": "gitlease.check", "name": "what could not be checked"}
+        case = SubElement(suite, "testcase", {**about, "time": "0"})
+        SubElement(case, "error", {"type": "invalid", "message": one_line(text)})
+    if not found and not unread:
+        about = {"classname": "gitlease.check", "name": one_line(report.checked)}
+        SubElement(suite, "testcase", {**about, "time": "0"})
+    if report.warnings:
+        said = "\n".join(f"warning: {one_line(text)}" for text in report.warnings)
+        SubElement(suite, "system-err").text = said
+    indent(root)
+    body = tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+
+def _case(report: Report, found: Finding) -> dict[str, str]:
+    words = [found.resource or "", (found.commit or "")[:10]]
+    name = " ".join(one_line(word) for word in words if word) or found.rule.id
+    about = {"classname": f"gitlease.{found.rule.id}", "name": name, "time": "0"}
+    if place := report.place(found):
+        about["file"] = one_line(place)
+        if found.line is not None:
+            about["line"] = str(found.line)
+    return about
+
+
+# --- SARIF ----------------------------------------------------------------------------------------
+
+
+def as_sarif(report: Report, *, version: str) -> str:
+    """The log, with all rules; ASCII only. ``version`` is gitlease's."""
+    order = {rule.id: number for number, rule in enumerate(RULES)}
+    driver: Json = {
+        "name": "gitlease",
+        "semanticVersion": version,
+        "rules": [_rule(rule) for rule in RULES],
+    }
+    run: Json = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {ROOT: {"description": {"text": "the root of the repository"}}},
+        "invocations": [_invocation(report)],
+        "results": [_result(report, found, order[found.rule.id]) for found in report.findings],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule(rule: CheckRule) -> Json:
+    return {
+        "id": rule.id,
+        "name": "".join(word.capitalize() for word in rule.id.split("-")),
+        "shortDescription": {"text": rule.meaning},
+        "fullDescription": {"text": rule.meaning},
+        "defaultConfiguration": {"level": rule.level.value},
+    }
+
+
+def _invocation(report: Report) -> Json:
+    told = [{"level": "note", "message": {"text": one_line(x)}} for x in report.warnings]
+    told += [{"level": "error", "message": {"text": one_line(x)}} for x in report.unread]
+    return {"executionSuccessful": not report.unread, "toolExecutionNotifications": told}
+
+
+def _result(report: Report, found: Finding, number: int) -> Json:
+    text = "\n".join((one_line(found.message), *details(found)))
+    result: Json = {
+        "ruleId": found.rule.id,
+        "ruleIndex": number,
+        "level": found.level.value,
+        "message": {"text": text},
+        "partialFingerprints": {"gitlease/v1": _fingerprint(found)},
+        "properties": _properties(found),
+    }
+    if place := report.place(found):
+        where = {"uri": _uri(place), "uriBaseId": ROOT}
+        region = {"startLine": max(found.line or 1, 1)}
+        physical = {"artifactLocation": where, "region": region}
+        result["locations"] = [{"physicalLocation": physical}]
+    return result
+
+
+def _properties(found: Finding) -> Json:
+    values = {
+        "resource": found.resource,
+        "scope": found.scope,
+        "layer": found.layer,
+        "holder": found.holder,
+        "since": None if found.since is None else utc_text(found.since),
+        "commit": found.commit,
+    }
+    return {key: one_line(value) for key, value in values.items() if value is not None}
+
+
+def _fingerprint(found: Finding) -> str:
+    # The same for the same finding in every run, whatever its wording and its line.
+    parts = (found.rule.id, found.resource, found.scope, found.layer, found.holder, found.commit)
+    text = "\0".join(part or "" for part in parts)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _uri(path: str) -> str:
+    # A colon is quoted too: in the first segment it would read as a scheme.
+    try:
+        name = path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # no name that git ever gave
+        name = path.encode("utf-8", "backslashreplace")
+    return quote(name, safe="/")

@@ -1,1 +1,0 @@
-"""Findings as continuous integration reads them."""
