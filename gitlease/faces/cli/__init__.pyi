@@ -6,11 +6,11 @@ from gitlease.faces.cli.app import application as application
 from gitlease.faces.cli.app import run as run
 from gitlease.faces.cli.call import Call as Call
 from gitlease.faces.cli.runs.run import run_verb as run_verb
-from gitlease.faces.cli.setup.demo_panes import WIDE as WIDE
-from gitlease.faces.cli.setup.demo_panes import DemoTeller as DemoTeller
-from gitlease.faces.cli.setup.demo_play import NEXT as NEXT
-from gitlease.faces.cli.setup.demo_play import PLAY as PLAY
-from gitlease.faces.cli.setup.demo_play import DemoScene as DemoScene
+from gitlease.faces.cli.setup.demo import NEXT as NEXT
+from gitlease.faces.cli.setup.demo import PLAY as PLAY
+from gitlease.faces.cli.setup.demo import WIDE as WIDE
+from gitlease.faces.cli.setup.demo import DemoScene as DemoScene
+from gitlease.faces.cli.setup.demo import DemoTeller as DemoTeller
 from gitlease.faces.cli.setup.help import topics as topics
 from gitlease.faces.cli.verb import Verb as Verb
 
