@@ -434,7 +434,7 @@ def test_the_independent_check_loads_no_rule_of_the_product() -> None:
     packages = {name.split(".")[1] for name in loaded if name.startswith("gitlease.")}
     assert packages == {"core", "git"}
     # What git's side needs of the core: errors, values and clocks.
-    rules = ("expiry", "ledger", "lease", "policy", "relation", "moves", "resources", "holder")
+    rules = ("ledger", "lease", "policy", "moves", "resources")
     assert not {f"gitlease.core.{name}" for name in rules} & loaded
 
 

@@ -17,12 +17,12 @@ from functools import cache
 from gitlease.check.ci import CiContext
 from gitlease.check.judging import Judgement, LedgerState, Timeline, find, timeline
 from gitlease.check.rules import no_ledger
+from gitlease.core.edge import Addresses
 from gitlease.core.errors import Denied, GitleaseError, NotFound, Unavailable, UsageError, shown
-from gitlease.core.expiry import Moment
 from gitlease.core.finding import Finding
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
-from gitlease.core.persons import Addresses
+from gitlease.core.lease import Moment
 from gitlease.core.resources.pattern import fold
 from gitlease.engine.notices import told_by, unread_records
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles, doing

@@ -57,18 +57,14 @@ from gitlease.check.rules import (
     UNPROVEN,
     UNREADABLE,
 )
-from gitlease.core.edge import printable
+from gitlease.core.edge import Addresses, printable
 from gitlease.core.errors import UsageError
-from gitlease.core.expiry import Moment
 from gitlease.core.finding import CheckRule, Finding, Level
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.holder import person_key
 from gitlease.core.instant import MS, moment_of, rfc3339
-from gitlease.core.lease import Actor, Lease, LeaseKey, State
-from gitlease.core.outcome import LAPSED, Event
-from gitlease.core.persons import Addresses
-from gitlease.core.policy import Policy
-from gitlease.core.relation import Relation, relation
+from gitlease.core.lease import Actor, Lease, LeaseKey, Moment, Relation, State, relation
+from gitlease.core.moves.operations import LAPSED, Event
+from gitlease.core.policy import Policy, person_key
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, layer_words, parse_resource, scopes_overlap
 from gitlease.core.trailers import Named

@@ -33,19 +33,15 @@ from gitlease.check.task_history import (
     not_checked_out,
     unknown_here,
 )
-from gitlease.core.duration import humanize_duration
-from gitlease.core.edge import EdgeEdit, People, Task, printable
+from gitlease.core.edge import EdgeEdit, People, Persons, Task, printable
 from gitlease.core.errors import GitleaseError
-from gitlease.core.expiry import Moment, Standing, standing
 from gitlease.core.finding import CheckRule, Finding
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.instant import MS, moment_of, rfc3339
-from gitlease.core.lease import Lease, State, same_person
-from gitlease.core.moves.conflicts import finishing
-from gitlease.core.moves.operations import MAX_REASON, Retirement, grant_of
-from gitlease.core.moves.retiring import RETIRED
-from gitlease.core.outcome import Event
-from gitlease.core.persons import Persons
+from gitlease.core.instant import MS, humanize_duration, moment_of, rfc3339
+from gitlease.core.lease import Lease, Moment, Standing, State, same_person, standing
+from gitlease.core.moves.claiming import finishing
+from gitlease.core.moves.holding import RETIRED
+from gitlease.core.moves.operations import MAX_REASON, Event, Retirement, grant_of
 from gitlease.core.policy import Policy
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE

@@ -1,13 +1,24 @@
-"""A lease: one holder's ephemeral reservation of a resource, as the ledger records it."""
+"""A lease: one holder's ephemeral reservation, when it has run out, and who may do what with it.
+
+A lease passes through three standings. *Live*: its holder has it. *Expired*: the holder no longer
+has it, and nobody else may take it yet. *Lapsed*: anyone may take it. The gap between the last two
+is what makes two correct clients never believe in conflicting leases at once, within the stated
+bounds on their clocks: a holder stops by the larger of its clocks, a contender waits by the
+smaller of its own, plus margins. Margins are the larger of the policy's and the record's own, so a
+new policy never shortens what was granted.
+
+``TABLE`` is the whole of who may do what: nothing else decides whose lease it is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
 from gitlease.core.frozen import dataclass
-from gitlease.core.holder import person_key
-from gitlease.core.policy import Margins
+from gitlease.core.instant import MS, Instant
+from gitlease.core.policy import Margins, Policy, Rule, person_key
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 
@@ -150,3 +161,233 @@ def lease_key(resource: Resource, scope: str) -> LeaseKey:
 def same_person(one: str, other: str) -> bool:
     """Whether two holders are one person: the ASCII letter case of emails does not matter."""
     return one == other or person_key(one) == person_key(other)
+
+
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """When this clone first saw these very record bytes, and whether they replaced others.
+
+    A first sighting of a resource is not a change: it says nothing of when it was written. A holder
+    counts from ``since``, which stays where a clock that was set back makes ``at`` start again.
+    """
+
+    at: Instant
+    changed: bool
+    since: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """All that a decision knows of time: both clocks now, and when this clone saw which records.
+
+    ``step`` has the ids of the operations that are being applied. A record that one of them wrote
+    is of now, by construction: ``seen`` knows only what was there before the step.
+    """
+
+    now: Instant
+    seen: Callable[[Lease], Sighting | None] = lambda _lease: None
+    step: frozenset[str] = frozenset()
+
+    def sighting(self, lease: Lease) -> Sighting:
+        """The sighting of this record; one never seen is seen now."""
+        return self.seen_before(lease) or Sighting(at=self.now, changed=False)
+
+    def seen_before(self, lease: Lease) -> Sighting | None:
+        """The sighting of a record that was there before the step; None if there is none."""
+        return None if lease.operation in self.step else self.seen(lease)
+
+
+class Standing(Enum):
+    """Where a lease is on its way out, for one reader."""
+
+    LIVE = "live"
+    EXPIRED = "expired"
+    LAPSED = "lapsed"
+
+
+def holder_has(lease: Lease, moment: Moment) -> bool:
+    """Whether its own holder may still act on it: by the larger of elapsed boot and wall time."""
+    if moment.now.wall_ms >= lease.expires_at:
+        return False
+    seen = moment.seen_before(lease)
+    return seen is None or (seen.since or seen.at).elapsed_at_most(moment.now) < lease.duration_ms
+
+
+def standing(lease: Lease, policy: Policy, moment: Moment) -> Standing:
+    """How a contender must see this lease now."""
+    terms = _terms(lease, policy, moment)
+    elapsed = terms.seen.at.elapsed_at_least(moment.now)
+    # Every wait must be over by the smaller of the clocks, too.
+    if moment.now.wall_ms > terms.ends and elapsed >= terms.wait:
+        return Standing.LAPSED
+    if terms.by_wall and moment.now.wall_ms < lease.expires_at:
+        return Standing.LIVE
+    return Standing.LIVE if terms.observed and elapsed < terms.duration else Standing.EXPIRED
+
+
+def clock_skewed(lease: Lease, policy: Policy, moment: Moment) -> bool:
+    """Whether the record is from the future by more than the allowance: a clock is wrong."""
+    return _is_future(lease, policy.margins.widest(lease.margins), moment)
+
+
+def free_at(lease: Lease, policy: Policy, moment: Moment) -> int:
+    """Wall-clock milliseconds, on this reader's clock, after which anyone may take it."""
+    return _terms(lease, policy, moment).ends
+
+
+def abandoned_at(lease: Lease, policy: Policy) -> int | None:
+    """Wall-clock milliseconds after which its edge protects no longer; None where it always does.
+
+    The record alone says so: it counts from when the lease ran out. Of what was picked from the
+    queue the edge ends with the lease.
+    """
+    if not lease.edge or not (policy.abandoned_after or lease.picked):
+        return None
+    margin = policy.margins.widest(lease.margins).skew
+    after = 0 if lease.picked else policy.abandoned_after
+    return lease.expires_at + (after + margin) * MS
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    # What a contender judges a lease by. ``by_wall`` and ``observed``: the rules that must agree.
+    # ``duration`` and ``wait`` are milliseconds; ``wait`` must pass since the record was ``seen``,
+    # and the reader's wall clock must pass ``ends``.
+
+    seen: Sighting
+    by_wall: bool
+    observed: bool
+    duration: int
+    wait: int
+    ends: int
+
+
+def _terms(lease: Lease, policy: Policy, moment: Moment) -> _Terms:
+    margins, seen, duration = (
+        policy.margins.widest(lease.margins),
+        moment.sighting(lease),
+        lease.duration_ms,
+    )
+    future = _is_future(lease, margins, moment)
+    if future:
+        longest = max(policy.ttl_max, policy.park_max) if lease.parked else policy.ttl_max
+        duration = min(duration, longest * MS)
+    # The timestamps of a record from the future mean nothing on this clock.
+    by_wall = not future and Rule.WALL in (policy.rule, lease.margins.rule)
+    observed = future or margins.rule is Rule.OBSERVED
+    wait = 0
+    if observed:
+        wait = duration + -(-duration * margins.drift // MILLION) + margins.grace * MS
+    elif seen.changed:
+        wait = duration  # under ``wall`` only a change seen here proves that the holder was alive
+    ends = [seen.at.wall_ms + wait] if wait else []
+    if by_wall:
+        ends.append(lease.expires_at + margins.skew * MS)
+    return _Terms(seen, by_wall, observed, duration, wait, max(ends))
+
+
+def _is_future(lease: Lease, margins: Margins, moment: Moment) -> bool:
+    return lease.renewed_at > moment.now.wall_ms + margins.skew * MS
+
+
+class Relation(Enum):
+    """How one record relates to one caller at one moment."""
+
+    MINE = "live, and the caller's: same person, unbound or same session"
+    PARKED = "live, and the caller's: parked for any later run of the same person"
+    MINE_LAPSED = "the caller's own, run out"
+    MY_RUN = "the caller's own, bound to a session, and the caller speaks without one"
+    MY_OTHER_RUN = "the caller's own, bound to another session"
+    THEIRS = "another person's, live or expired but not lapsed"
+    THEIRS_LAPSED = "another person's, lapsed, no edge"
+    THEIRS_ASSIGNED = "another person's, lapsed, the task still assigned to them"
+    THEIRS_ABANDONED = "another person's, lapsed, and its edge protects no longer"
+    COMPLETED = "completed work"
+    GONE = "completed so long ago that it no longer counts"
+
+
+class Verdict(Enum):
+    """What a verb does about a record."""
+
+    YES = "yes"
+    WHILE_LIVE = "yes, and lost once it ran out"
+    FREE = "nothing stands in the way"
+    TAKE = "the record may be taken over"
+    HELD = "held"
+    NEEDS_TAKEOVER = "held, unless taken over with a reason"
+    NEEDS_LOOK = "held, unless nobody was seen at work, or taken over with a reason"
+    LOST = "lost"
+    NOT_HOLDER = "not_holder"
+    NEEDS_REOPEN = "policy, unless reopened"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """One row: what claim, renew (and extend), release (and done), and park do."""
+
+    claim: Verdict
+    renew: Verdict
+    end: Verdict
+    park: Verdict
+
+
+TABLE: Mapping[Relation, Verdicts] = {
+    Relation.MINE: Verdicts(Verdict.YES, Verdict.YES, Verdict.YES, Verdict.YES),
+    Relation.PARKED: Verdicts(Verdict.YES, Verdict.LOST, Verdict.YES, Verdict.YES),
+    Relation.MINE_LAPSED: Verdicts(Verdict.TAKE, Verdict.LOST, Verdict.YES, Verdict.LOST),
+    Relation.MY_RUN: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.YES, Verdict.WHILE_LIVE),
+    Relation.MY_OTHER_RUN: Verdicts(
+        Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD, Verdict.NOT_HOLDER
+    ),
+    Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD, Verdict.NOT_HOLDER),
+    Relation.THEIRS_LAPSED: Verdicts(Verdict.TAKE, Verdict.LOST, Verdict.FREE, Verdict.LOST),
+    Relation.THEIRS_ASSIGNED: Verdicts(
+        Verdict.NEEDS_TAKEOVER, Verdict.LOST, Verdict.HELD, Verdict.LOST
+    ),
+    Relation.THEIRS_ABANDONED: Verdicts(
+        Verdict.NEEDS_LOOK, Verdict.LOST, Verdict.HELD, Verdict.LOST
+    ),
+    Relation.COMPLETED: Verdicts(Verdict.NEEDS_REOPEN, Verdict.LOST, Verdict.FREE, Verdict.LOST),
+    Relation.GONE: Verdicts(Verdict.TAKE, Verdict.LOST, Verdict.FREE, Verdict.LOST),
+}
+
+
+def relation(lease: Lease, actor: Actor, policy: Policy, moment: Moment) -> Relation:
+    """How ``lease`` stands to ``actor`` now: always exactly one row of the table."""
+    if lease.state is State.COMPLETED:
+        gone = moment.now.wall_ms >= lease.renewed_at + policy.keep_completed * MS
+        return Relation.GONE if gone else Relation.COMPLETED
+    if lease.answers_to(actor):
+        if not holder_has(lease, moment):
+            return Relation.MINE_LAPSED
+        return Relation.PARKED if lease.parked else Relation.MINE
+    lapsed = standing(lease, policy, moment) is Standing.LAPSED
+    if lease.same_holder(actor):
+        if lapsed:
+            return Relation.MINE_LAPSED
+        return Relation.MY_RUN if actor.session is None else Relation.MY_OTHER_RUN
+    if not lapsed:
+        return Relation.THEIRS
+    if not lease.edge:
+        return Relation.THEIRS_LAPSED
+    gone = lease.picked or is_abandoned(lease, policy, moment)
+    return Relation.THEIRS_ABANDONED if gone else Relation.THEIRS_ASSIGNED
+
+
+def is_abandoned(lease: Lease, policy: Policy, moment: Moment) -> bool:
+    """Whether a lease ran out so long ago that its edge protects no longer."""
+    until = abandoned_at(lease, policy)
+    return until is not None and moment.now.wall_ms > until
+
+
+def state_of(lease: Lease, policy: Policy, moment: Moment, *, mine: bool) -> State:
+    """The state to show: a record that ran out reads as expired, for its holder at once."""
+    if lease.state is not State.ACTIVE:
+        return lease.state
+    if mine:
+        return State.ACTIVE if holder_has(lease, moment) else State.EXPIRED
+    live = standing(lease, policy, moment) is Standing.LIVE
+    return State.ACTIVE if live else State.EXPIRED

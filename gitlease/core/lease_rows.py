@@ -13,9 +13,8 @@ from operator import attrgetter
 
 from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.errors import Invalid
-from gitlease.core.holder import person_key
 from gitlease.core.lease import Lease, LeaseKey, State
-from gitlease.core.policy import Margins, Rule
+from gitlease.core.policy import Margins, Rule, person_key
 from gitlease.core.resources import pattern
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource

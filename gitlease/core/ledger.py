@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.holder import person_key
 from gitlease.core.lease import Lease, LeaseKey, State, lease_key, same_person
-from gitlease.core.policy import Issues, Policy, issue_resource
+from gitlease.core.policy import Issues, Policy, issue_resource, person_key
 from gitlease.core.resources.resource import Resource
 
 if TYPE_CHECKING:

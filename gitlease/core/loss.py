@@ -11,13 +11,11 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from gitlease.core.errors import LeaseLost
-from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, State, same_person
+from gitlease.core.lease import Actor, Lease, Moment, State, holder_has, same_person
 from gitlease.core.ledger import Ledger, Notice
-from gitlease.core.moves.operations import Grant
-from gitlease.core.outcome import LAPSED, Event
+from gitlease.core.moves.operations import LAPSED, Event, Grant
 from gitlease.core.resources.pattern import fold
 
 

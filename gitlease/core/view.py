@@ -5,13 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from gitlease.core.expiry import Moment, clock_skewed, free_at
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, moment_of, utc_text
-from gitlease.core.lease import Actor, State
+from gitlease.core.lease import Actor, Moment, State, clock_skewed, free_at, state_of
 from gitlease.core.lease import Lease as LeaseRecord
 from gitlease.core.policy import Policy
-from gitlease.core.relation import state_of
 from gitlease.core.resources.resource import WHOLE
 
 LeaseState = Literal["active", "expired", "released", "completed", "revoked"]

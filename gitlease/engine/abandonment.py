@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from gitlease.core.edge import Task
 from gitlease.core.errors import LeaseHeld
 from gitlease.core.instant import MS, rfc3339
+from gitlease.core.lease import Relation, relation
 from gitlease.core.policy import DEFAULT_POLICY
-from gitlease.core.relation import Relation, relation
 from gitlease.engine.edges import Planned
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import LastSeen

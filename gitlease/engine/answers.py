@@ -10,8 +10,7 @@ from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Lease, State
 from gitlease.core.ledger import MAX_STEP, Note, Ticket
-from gitlease.core.moves.operations import Operation
-from gitlease.core.outcome import Event
+from gitlease.core.moves.operations import Event, Operation
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.core.view import LeaseView

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.edge import Assignee, People, Task, printable
 from gitlease.core.errors import Invalid
-from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import Lease, State, same_person
-from gitlease.core.outcome import Event
+from gitlease.core.lease import Lease, Moment, State, is_abandoned, same_person
+from gitlease.core.moves.operations import Event
 from gitlease.core.policy import Policy
-from gitlease.core.relation import is_abandoned
 from gitlease.core.resources.pattern import fold
 
 if TYPE_CHECKING:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from gitlease.core.duration import humanize_duration
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid, LeaseHeld
 from gitlease.core.frozen import replace
-from gitlease.core.instant import MS
+from gitlease.core.instant import MS, humanize_duration
 from gitlease.core.lease import LeaseKey, State, place
 from gitlease.core.ledger import Ticket
-from gitlease.core.moves.conflicts import rivals_of
+from gitlease.core.moves.claiming import rivals_of
 from gitlease.core.moves.operations import Bind, Claim, Operation, Pick
 from gitlease.core.moves.tickets import WINDOW, NotYourTurn, before, may_pass
 from gitlease.core.resources.resource import WHOLE, Resource
@@ -115,7 +114,7 @@ def wait(
     ``seconds`` is the limit (None: no limit). Raises WaitTimeout, and PolicyRefused for completed
     work, which waiting does not free.
     """
-    from gitlease.core.duration import LONGEST
+    from gitlease.core.instant import LONGEST
     from gitlease.engine.waiting.wait_conditions import WaitCondition
     from gitlease.engine.waiting.waiting import Waiter
 

@@ -13,20 +13,19 @@ from gitlease.core.errors import (
     NotFound,
     UsageError,
 )
-from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import State, place, same_person
+from gitlease.core.lease import State, holder_has, place, same_person
 from gitlease.core.loss import lost_in
+from gitlease.core.moves.holding import RETIRED
 from gitlease.core.moves.operations import (
     Claim,
     Complete,
+    Event,
     Operation,
     Release,
     Retire,
     Retirement,
 )
-from gitlease.core.moves.retiring import RETIRED
-from gitlease.core.outcome import Event
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
 from gitlease.engine.answers import (

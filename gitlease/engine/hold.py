@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitlease.core.duration import format_duration
 from gitlease.core.errors import LeaseLost
 from gitlease.core.frozen import replace
+from gitlease.core.instant import format_duration
 from gitlease.core.loss import lost_by
 from gitlease.core.moves.holding import of_session
 from gitlease.core.moves.operations import Extend, Grant, Renew

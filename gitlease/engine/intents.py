@@ -20,10 +20,10 @@ from gitlease.core.moves.operations import (
     Complete,
     EndSession,
     Operation,
+    Outcome,
     Pick,
     Retire,
 )
-from gitlease.core.outcome import Outcome
 from gitlease.core.resources.resource import WHOLE
 from gitlease.engine.edges import Edges, Planned, changes_of
 from gitlease.engine.ports import Intent, TaskChange, TaskList, Written

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import replace
-from gitlease.core.lease import Lease
-from gitlease.core.relation import Relation, relation
+from gitlease.core.lease import Lease, Relation, relation
 from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE, Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import MAX_RESOURCES, Answer

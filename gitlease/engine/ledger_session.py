@@ -11,13 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from gitlease.core.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused
-from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.lease import Actor, Lease, Moment, State
 from gitlease.core.ledger import MAX_STEP, Notice
-from gitlease.core.moves.operations import Acknowledge, Operation, RunOut, Unbind, grant_of
-from gitlease.core.outcome import Outcome
+from gitlease.core.moves.operations import Acknowledge, Operation, Outcome, RunOut, Unbind, grant_of
 from gitlease.core.policy import Policy
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView

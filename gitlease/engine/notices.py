@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Actor, same_person
 from gitlease.core.ledger import Damage, Fate, Ledger, Notice
-from gitlease.core.outcome import TAKEOVER
+from gitlease.core.moves.operations import TAKEOVER
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.ports import LedgerStore, Pending, Snapshot
 

@@ -8,19 +8,17 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from gitlease.core.edge import EdgeEdit, Task
-from gitlease.core.expiry import Sighting
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Actor, Lease
+from gitlease.core.lease import Actor, Lease, Sighting
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.resource import Resource
 
 if TYPE_CHECKING:  # hooks know ports, and have no time for the table of transitions
     from gitlease.core.errors import Invalid
-    from gitlease.core.moves.operations import Grant
+    from gitlease.core.moves.operations import Event, Grant
     from gitlease.core.moves.step_record import Decided
-    from gitlease.core.outcome import Event
     from gitlease.core.work_push import WorkPush
 
 

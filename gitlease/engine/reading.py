@@ -8,12 +8,11 @@ from itertools import groupby
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import Lease, State, same_person
+from gitlease.core.lease import Lease, Relation, State, relation, same_person
 from gitlease.core.ledger import Ledger
-from gitlease.core.moves.conflicts import only_edge, rivals_of
+from gitlease.core.moves.claiming import only_edge, rivals_of
+from gitlease.core.moves.operations import LAPSED, Event
 from gitlease.core.moves.tickets import line_for
-from gitlease.core.outcome import LAPSED, Event
-from gitlease.core.relation import Relation, relation
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.answers import EndedLease, Reading

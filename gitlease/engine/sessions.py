@@ -7,11 +7,10 @@ from datetime import datetime
 from functools import partial
 
 from gitlease.core.errors import MAX_WORD, GitleaseError, UsageError, check_text
-from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import Lease, State
+from gitlease.core.lease import Lease, State, holder_has
+from gitlease.core.moves.holding import PARKED, RELEASED, RUN_OUT
 from gitlease.core.moves.operations import EndSession, Grant, Park, RunOut, Unbind, grant_of
-from gitlease.core.moves.parking import PARKED, RELEASED, RUN_OUT
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, joined, leave_to_runs, several, stopped

@@ -8,8 +8,7 @@ from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.core.frozen import replace
 from gitlease.core.lease import State
 from gitlease.core.ledger import Note
-from gitlease.core.moves.operations import Bind, Claim, Operation, Pick
-from gitlease.core.outcome import Outcome
+from gitlease.core.moves.operations import Bind, Claim, Operation, Outcome, Pick
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import Answer, joined, overall
 from gitlease.engine.edges import Planned, says_so

@@ -23,13 +23,12 @@ from gitlease.core.errors import (
     UnknownOutcome,
     UsageError,
 )
-from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.lease import Actor, Lease, Moment, State
 from gitlease.core.ledger import Fate, Ledger
+from gitlease.core.moves.holding import UNBOUND
 from gitlease.core.moves.operations import Barrier, Create, Operation
-from gitlease.core.moves.parking import UNBOUND
 from gitlease.core.moves.step_record import Decided, decide
 from gitlease.core.moves.transitions import Applied, create
 from gitlease.core.policy import DEFAULT_POLICY

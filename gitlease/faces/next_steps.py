@@ -9,9 +9,8 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from gitlease.core.duration import format_duration
 from gitlease.core.errors import AnotherLedger, LeaseHeld, LeaseLost
-from gitlease.core.instant import moment_of
+from gitlease.core.instant import format_duration, moment_of
 from gitlease.core.lease import same_person
 from gitlease.core.loss import Loss
 from gitlease.core.resources.pattern import fold

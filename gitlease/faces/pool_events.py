@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from gitlease.core.duration import humanize_duration
+from gitlease.core.instant import humanize_duration
 from gitlease.faces.wire import SCHEMA
 from gitlease.runs.pool import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, PoolEvent
 

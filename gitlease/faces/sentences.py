@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from gitlease.core import instant
-from gitlease.core.duration import humanize_duration
+from gitlease.core.instant import humanize_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gitlease.core.duration import humanize_duration
 from gitlease.core.edge import printable
+from gitlease.core.instant import humanize_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences

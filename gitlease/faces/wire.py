@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gitlease.core.finding import Finding
     from gitlease.core.ledger import Note, Ticket
     from gitlease.core.loss import Lost
-    from gitlease.core.outcome import Event
+    from gitlease.core.moves.operations import Event
     from gitlease.core.view import LeaseView
     from gitlease.core.work_push import WorkRef
     from gitlease.engine.answers import Answer, EndedLease, QueueReading, Taken

@@ -13,11 +13,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from gitlease.core.errors import GitleaseError, Unavailable
-from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
-from gitlease.core.lease import Lease
-from gitlease.core.outcome import Event
+from gitlease.core.lease import Lease, Moment
+from gitlease.core.moves.operations import Event
 from gitlease.engine.ports import LedgerStep, Snapshot
 from gitlease.engine.waiting.events import Scene
 from gitlease.gateway.session import SharedStore, revision_of

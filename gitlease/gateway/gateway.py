@@ -11,10 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from gitlease.core.errors import GitleaseError, LeaseLost
-from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Actor, Lease, State, same_person
+from gitlease.core.lease import Actor, Lease, Moment, State, holder_has, same_person
 from gitlease.core.moves.operations import Operation, Renew, grant_of
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource

@@ -18,14 +18,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from gitlease.core.errors import GitleaseError, HeadGone, Invalid, LeaseLost, Unavailable
-from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
-from gitlease.core.lease import Actor
+from gitlease.core.lease import Actor, Moment
 from gitlease.core.ledger import MAX_STEP
-from gitlease.core.moves.operations import Operation
+from gitlease.core.moves.operations import Operation, Outcome
 from gitlease.core.moves.step_record import Decided, decide
 from gitlease.core.moves.transitions import Applied
-from gitlease.core.outcome import Outcome
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
 from gitlease.engine.transaction import PATIENCE, Step, Transaction, check_in_time, with_views
 from gitlease.gateway.known_keys import KnownKeys

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from gitlease.core.frozen import replace
 from gitlease.core.lease import same_person
 from gitlease.core.ledger import RingEntry
-from gitlease.core.moves.operations import Acknowledge, Operation
-from gitlease.core.outcome import Event
+from gitlease.core.moves.operations import Acknowledge, Event, Operation
 from gitlease.engine.ports import LedgerStore, Snapshot
 from gitlease.engine.transaction import fresh_id
 

@@ -12,9 +12,8 @@ from gitlease.core.errors import GitleaseError, UnknownOutcome
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor
-from gitlease.core.moves.operations import LeaveTicket, Operation, TakeTicket
+from gitlease.core.moves.operations import LeaveTicket, Operation, Outcome, TakeTicket
 from gitlease.core.moves.transitions import Applied
-from gitlease.core.outcome import Outcome
 from gitlease.engine.ports import (
     Clock,
     LedgerStore,

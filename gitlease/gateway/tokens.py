@@ -20,8 +20,8 @@ from typing import Any
 from gitlease.core.as_json import DAMAGE
 from gitlease.core.errors import Invalid, NotFound, UsageError, shown
 from gitlease.core.frozen import dataclass
-from gitlease.core.holder import is_holder
 from gitlease.core.instant import MS
+from gitlease.core.policy import is_holder
 from gitlease.git.files import (
     cannot_keep,
     drop_leftovers,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.holder import person_key
 from gitlease.core.instant import LATEST, MS
+from gitlease.core.policy import person_key
 from gitlease.core.trailers import Authorship, Named, read_trailer
 from gitlease.git.history import COMMITS_AT_ONCE, NO_RENAMES, Changed, committed, differs, read
 from gitlease.git.message import KEY

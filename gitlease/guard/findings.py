@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.core.duration import humanize_duration
 from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.instant import humanize_duration
 from gitlease.core.view import LeaseView
 from gitlease.guard.ports import CachedLedger, Unreachable
 from gitlease.guard.rules import GuardFinding, Severity

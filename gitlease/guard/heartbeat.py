@@ -6,8 +6,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.core.duration import humanize_duration
-from gitlease.core.instant import MS, rfc3339
+from gitlease.core.instant import MS, humanize_duration, rfc3339
 from gitlease.core.lease import Lease
 from gitlease.core.resources.resource import WHOLE, layer_words, word_anywhere
 from gitlease.guard.rules import THIRD

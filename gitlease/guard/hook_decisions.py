@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Denied, GitleaseError, LeaseHeld, TooMuch
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.holder import person_key
+from gitlease.core.policy import person_key
 from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import LeaseView
 from gitlease.guard.findings import GuardReport
@@ -179,7 +179,7 @@ class Hooks:
     def _check_taken(self, started: Sequence[Started], service: LedgerSession) -> None:
         # Refuse to take a task from its assignee without a claim: the edge is out of the file
         # already, so the claim itself would not refuse it.
-        from gitlease.core.moves.conflicts import assigned_error
+        from gitlease.core.moves.claiming import assigned_error
 
         people, holder = service.edges.rules.people, service.actor.holder
         held = {lease.resource.key for _, lease in self._guard.held()}

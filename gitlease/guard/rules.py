@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import Actor, Lease, same_person
+from gitlease.core.lease import Actor, Lease, Moment, Relation, relation, same_person
 from gitlease.core.policy import Policy
-from gitlease.core.relation import Relation, relation
 from gitlease.core.resources import pattern
 from gitlease.core.resources.pattern import fold
 from gitlease.core.view import LeaseView, view_lease

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gitlease.core.errors import AnotherLedger, Denied, GitleaseError, Rollback, Unavailable
-from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import Actor, Lease
+from gitlease.core.lease import Actor, Lease, Moment, Relation, relation
 from gitlease.core.lease_rows import LeaseRows
-from gitlease.core.relation import Relation, relation
 from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.core.view import LeaseView
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot

@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping
 
 from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.errors import Invalid
-from gitlease.core.expiry import Sighting
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Lease
+from gitlease.core.lease import Lease, Sighting
 from gitlease.core.lease_rows import SHAPE, LeaseRows
 from gitlease.core.ledger import Notice
 from gitlease.core.policy import Policy

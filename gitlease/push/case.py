@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gitlease.core.errors import GitleaseError, LeaseHeld
-from gitlease.core.expiry import Moment, free_at
-from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.lease import Actor, Lease, Moment, State, free_at
 from gitlease.core.moves.operations import Grant, Renew, grant_of
 from gitlease.core.moves.step_record import Decided
 from gitlease.core.policy import DEFAULT_POLICY

@@ -16,9 +16,8 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Literal, cast
 
 from gitlease.core.errors import Denied, GitleaseError, LeaseLost
-from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import Actor, State
+from gitlease.core.lease import Actor, Moment, State, holder_has
 from gitlease.core.lease import Lease as LeaseRecord
 from gitlease.core.ledger import Fate
 from gitlease.core.loss import Loss

@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from gitlease.core.duration import format_duration
 from gitlease.core.edge import Task
 from gitlease.core.errors import (
     GitleaseError,
@@ -28,6 +27,7 @@ from gitlease.core.errors import (
     Unavailable,
 )
 from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.instant import format_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.engine import claim
 from gitlease.engine.answers import Answer, ClaimOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from gitlease.core.errors import GitleaseError
-from gitlease.core.moves.audit import Illegal, Pusher
+from gitlease.core.moves.step_record import Illegal, Pusher
 from gitlease.core.policy import History
 from gitlease.git.objects import GitObjects
 from gitlease.server.lines import RefMove

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gitlease.core.edge import printable
 from gitlease.core.frozen import dataclass
-from gitlease.core.moves.audit import Illegal
+from gitlease.core.moves.step_record import Illegal
 from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.git.repository import is_id
 

@@ -17,7 +17,7 @@ from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import rfc3339
-from gitlease.core.moves.audit import Illegal, Pusher
+from gitlease.core.moves.step_record import Illegal, Pusher
 from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.objects import GitObjects

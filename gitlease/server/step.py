@@ -12,9 +12,16 @@ from functools import partial
 
 from gitlease.core.edge import printable
 from gitlease.core.errors import Invalid
-from gitlease.core.moves.audit import NEWER, Illegal, Pusher, judge, refused
-from gitlease.core.moves.operation_json import BadStep, read_step
-from gitlease.core.moves.step_record import StepRecord
+from gitlease.core.moves.step_record import (
+    NEWER,
+    BadStep,
+    Illegal,
+    Pusher,
+    StepRecord,
+    judge,
+    read_step,
+    refused,
+)
 from gitlease.core.moves.transitions import Applied
 from gitlease.git.files import Unreadable
 from gitlease.git.objects import (

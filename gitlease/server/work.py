@@ -12,12 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from gitlease.core.errors import GitleaseError, Invalid
-from gitlease.core.expiry import Moment, Sighting
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.lease import Actor, Lease, Moment, Sighting, State
 from gitlease.core.ledger import Damage, Ledger
-from gitlease.core.moves.audit import Illegal, Pusher
+from gitlease.core.moves.step_record import Illegal, Pusher
 from gitlease.core.resources.resource import parse_resource
 from gitlease.core.trailers import Named
 from gitlease.git.changes_push import lost_commits

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from gitlease.core.errors import MAX_WORD, Invalid, UsageError, shown
 from gitlease.core.frozen import dataclass
-from gitlease.core.holder import is_holder
 from gitlease.core.lease import Actor
+from gitlease.core.policy import is_holder
 from gitlease.git.repository import Repository, short_host
 from gitlease.settings.schema import SESSION_KEY, read_session
 from gitlease.settings.sources import git_source

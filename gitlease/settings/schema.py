@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from gitlease.core.duration import format_duration, parse_duration
 from gitlease.core.errors import UsageError, check_text, shown
 from gitlease.core.frozen import dataclass
+from gitlease.core.instant import format_duration, parse_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import GLOBAL_LAYER, parse_layer, path_resource, resolve_path
 

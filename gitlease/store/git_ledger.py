@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import Invalid, Unavailable, shown
 from gitlease.core.frozen import replace
 from gitlease.core.ledger import Ledger
-from gitlease.core.outcome import Event
+from gitlease.core.moves.operations import Event
 from gitlease.engine.ports import Cause, Change, Clock
 from gitlease.git.files import CannotKeep, Unreadable, cannot_keep
 from gitlease.store import history

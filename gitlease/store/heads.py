@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gitlease.core.errors import AnotherLedger, GitleaseError, Invalid, Rollback
-from gitlease.core.expiry import Sighting
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Lease
+from gitlease.core.lease import Lease, Sighting
 from gitlease.core.ledger import Ledger
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.ports import Change, Clock, Snapshot

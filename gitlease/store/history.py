@@ -16,11 +16,9 @@ from typing import Any
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
-from gitlease.core.moves.operation_json import BadStep, read_step, write_step
-from gitlease.core.moves.operations import MAX_NOTE, Claim
-from gitlease.core.moves.step_record import StepRecord
+from gitlease.core.moves.operations import MAX_NOTE, TAKEOVER, Claim, Event, mark_claims_after_lapse
+from gitlease.core.moves.step_record import BadStep, StepRecord, read_step, write_step
 from gitlease.core.moves.transitions import Applied
-from gitlease.core.outcome import TAKEOVER, Event, mark_claims_after_lapse
 from gitlease.git.files import Unreadable
 from gitlease.git.objects import COMMIT, GitObjects
 from gitlease.store.damage import CacheDamaged

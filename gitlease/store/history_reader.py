@@ -15,7 +15,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
 from gitlease.core.ledger import Damage, Header, Ledger
-from gitlease.core.outcome import Event
+from gitlease.core.moves.operations import Event
 from gitlease.engine.ports import LedgerStore
 from gitlease.git.objects import GitObjects, TreeEntry
 from gitlease.store.damage import CacheDamaged

@@ -9,10 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import GitleaseError
-from gitlease.core.expiry import Sighting
-from gitlease.core.lease import Lease
+from gitlease.core.lease import Lease, Sighting
 from gitlease.core.ledger import Fate, Ledger
-from gitlease.core.outcome import Event
+from gitlease.core.moves.operations import Event
 from gitlease.engine.ports import (
     Cause,
     Change,

@@ -23,7 +23,6 @@ from typing import Any
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.core.holder import person_key
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, State
 from gitlease.core.ledger import (
@@ -42,7 +41,7 @@ from gitlease.core.ledger import (
     Ticket,
 )
 from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
-from gitlease.core.policy import DEFAULT_POLICY, History, Issues, Margins, Policy, Rule
+from gitlease.core.policy import DEFAULT_POLICY, History, Issues, Margins, Policy, Rule, person_key
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.git.plain_yaml import write_plain

@@ -18,7 +18,7 @@ from gitlease.core.errors import AnotherLedger, Denied, HeadGone, Invalid, Rollb
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import State
 from gitlease.core.ledger import Fate, Ledger
-from gitlease.core.outcome import Event
+from gitlease.core.moves.operations import Event
 from gitlease.core.policy import History
 from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.ports import (

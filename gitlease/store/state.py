@@ -16,9 +16,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gitlease.core.expiry import Sighting
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
+from gitlease.core.lease import Sighting
 from gitlease.engine.ports import Change, Pending, Prepared
 from gitlease.git.files import (
     cannot_keep,

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gitlease.core.errors import GitleaseError, Invalid
-from gitlease.core.moves.operation_json import plain, typed
+from gitlease.core.moves.step_record import plain, typed
 from gitlease.engine.ports import Intent
 from gitlease.git.files import (
     LEFT_OVER,

@@ -282,7 +282,7 @@ def in_session_of_server(workspace: Workspace, resources: Iterable[Resource]) ->
     For commands that an agent types: what it claimed through its server before any hook ran, or
     before it went on to this conversation, is its own.
     """
-    from gitlease.core.expiry import holder_has
+    from gitlease.core.lease import holder_has
 
     actor, clock = workspace.actor, workspace.ledger.clock
     if actor.session is None or actor.session_explicit or not workspace.identity.below_agent:

@@ -64,7 +64,7 @@ from gitlease.core import (
     parse_resource,
     standing,
 )
-from gitlease.core.relation import relation
+from gitlease.core.lease import relation
 from gitlease.engine import Carried, Surroundings, WhyNot, carrying, hand_out, survey
 from gitlease.store import (
     BadRecord,

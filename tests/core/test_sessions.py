@@ -48,7 +48,7 @@ from gitlease.core import (
     still_held,
     without_process,
 )
-from gitlease.core.relation import relation
+from gitlease.core.lease import relation
 from gitlease.store import check_lease, read_lease
 
 RUN = replace(JO, session="run-1", host="laptop:4711")

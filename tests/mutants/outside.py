@@ -47,7 +47,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a step pushed under another's name",
-        "core/moves/audit.py",
+        "core/moves/step_record.py",
         "    _check_writer(record, pusher)\n",
         "",
         "S7",
@@ -55,7 +55,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a writer's clock not compared",
-        "core/moves/audit.py",
+        "core/moves/step_record.py",
         "    _check_clock(base, record.at, now_ms)\n",
         "",
         "S3",
@@ -63,7 +63,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a takeover ahead of the server's clock",
-        "core/moves/audit.py",
+        "core/moves/step_record.py",
         "    _check_takeovers(applied, record, now_ms)\n",
         "",
         "S2",
@@ -254,7 +254,7 @@ OUTSIDE = (
     ),
     Mutant(
         "intents left behind not repaired",
-        "engine/intents.py",
+        "engine/ledger_session.py",
         "return self._files.left_behind()",
         "return ()",
         "S8",
@@ -270,7 +270,7 @@ OUTSIDE = (
     ),
     Mutant(
         "an intent finished that was never granted",
-        "engine/intents.py",
+        "engine/ledger_session.py",
         "if intent.goal == HELD and held:",
         "if intent.goal == HELD:",
         "S8",

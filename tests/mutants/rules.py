@@ -7,7 +7,7 @@ from mutants.mutant import Mutant
 RULES = (
     Mutant(
         "skew ignored",
-        "core/expiry.py",
+        "core/lease.py",
         "lease.expires_at + margins.skew * MS",
         "lease.expires_at",
         "S2",
@@ -15,7 +15,7 @@ RULES = (
     ),
     Mutant(
         "drift ignored",
-        "core/expiry.py",
+        "core/lease.py",
         "duration + -(-duration * margins.drift // MILLION) + margins.grace * MS",
         "duration + margins.grace * MS",
         "S3",
@@ -23,7 +23,7 @@ RULES = (
     ),
     Mutant(
         "grace ignored",
-        "core/expiry.py",
+        "core/lease.py",
         " // MILLION) + margins.grace * MS",
         " // MILLION)",
         "S3",
@@ -31,7 +31,7 @@ RULES = (
     ),
     Mutant(
         "a change that was seen not waited for",
-        "core/expiry.py",
+        "core/lease.py",
         "wait = duration  # under",
         "wait = 0  # under",
         "S3",
@@ -39,7 +39,7 @@ RULES = (
     ),
     Mutant(
         "a contender's larger clock believed",
-        "core/expiry.py",
+        "core/lease.py",
         "terms.seen.at.elapsed_at_least(moment.now)",
         "terms.seen.at.elapsed_at_most(moment.now)",
         "S3",
@@ -47,7 +47,7 @@ RULES = (
     ),
     Mutant(
         "a holder's smaller clock believed",
-        "core/expiry.py",
+        "core/lease.py",
         "(seen.since or seen.at).elapsed_at_most(moment.now)",
         "(seen.since or seen.at).elapsed_at_least(moment.now)",
         "S3",
@@ -71,7 +71,7 @@ RULES = (
     ),
     Mutant(
         "own grants of a step judged by sightings",
-        "core/expiry.py",
+        "core/lease.py",
         "None if lease.operation in self.step else self.seen(lease)",
         "self.seen(lease)",
         "S2",
@@ -79,7 +79,7 @@ RULES = (
     ),
     Mutant(
         "a record's own margins forgotten",
-        "core/expiry.py",
+        "core/lease.py",
         "policy.margins.widest(lease.margins),\n        moment.sighting",
         "policy.margins,\n        moment.sighting",
         "S2",
@@ -87,7 +87,7 @@ RULES = (
     ),
     Mutant(
         "a record from the future judged by the wall",
-        "core/expiry.py",
+        "core/lease.py",
         "future = _is_future(lease, margins, moment)",
         "future = False",
         "S2",
@@ -95,7 +95,7 @@ RULES = (
     ),
     Mutant(
         "a duration from the future not clamped",
-        "core/expiry.py",
+        "core/lease.py",
         "duration = min(duration, longest * MS)",
         "pass",
         "L1",
@@ -103,7 +103,7 @@ RULES = (
     ),
     Mutant(
         "an expired lease taken before it lapsed",
-        "core/relation.py",
+        "core/lease.py",
         "moment) is Standing.LAPSED",
         "moment) is not Standing.LIVE",
         "S2",
@@ -111,7 +111,7 @@ RULES = (
     ),
     Mutant(
         "a live lease yields to a takeover",
-        "core/relation.py",
+        "core/lease.py",
         "Relation.THEIRS: Verdicts(Verdict.HELD,",
         "Relation.THEIRS: Verdicts(Verdict.NEEDS_TAKEOVER,",
         "S2",
@@ -119,7 +119,7 @@ RULES = (
     ),
     Mutant(
         "an edge ignored",
-        "core/relation.py",
+        "core/lease.py",
         "    if not lease.edge:",
         "    if True:",
         "S2",
@@ -127,7 +127,7 @@ RULES = (
     ),
     Mutant(
         "completed work granted again",
-        "core/relation.py",
+        "core/lease.py",
         "Relation.COMPLETED: Verdicts(Verdict.NEEDS_REOPEN,",
         "Relation.COMPLETED: Verdicts(Verdict.TAKE,",
         "S2",
@@ -135,7 +135,7 @@ RULES = (
     ),
     Mutant(
         "an expired lease renewed",
-        "core/relation.py",
+        "core/lease.py",
         "Relation.MINE_LAPSED: Verdicts(Verdict.TAKE, Verdict.LOST,",
         "Relation.MINE_LAPSED: Verdicts(Verdict.TAKE, Verdict.YES,",
         "S3",
@@ -143,7 +143,7 @@ RULES = (
     ),
     Mutant(
         "another's lease released",
-        "core/relation.py",
+        "core/lease.py",
         "Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD,",
         "Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.YES,",
         "S7",
@@ -151,7 +151,7 @@ RULES = (
     ),
     Mutant(
         "another's lease renewed",
-        "core/relation.py",
+        "core/lease.py",
         "Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER,",
         "Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.YES,",
         "S7",
@@ -159,7 +159,7 @@ RULES = (
     ),
     Mutant(
         "holders compared by casefold",
-        "core/holder.py",
+        "core/policy.py",
         "email.lower() if email.isascii() else email.translate(_LOWER)",
         "email.casefold()",
         "S7",
@@ -242,7 +242,7 @@ RULES = (
     ),
     Mutant(
         "a session bound to what another run shares",
-        "core/moves/conflicts.py",
+        "core/moves/claiming.py",
         "rivals = rivals_of(ledger, lease.resource, lease.scope, lease.paths)",
         "rivals = list[Lease]()",
         "S2",
@@ -250,7 +250,7 @@ RULES = (
     ),
     Mutant(
         "a lease bound to whatever session asks",
-        "core/moves/conflicts.py",
+        "core/moves/claiming.py",
         "actor.session is None or not actor.session_explicit or",
         "actor.session is None or",
         "S7",
@@ -316,7 +316,7 @@ RULES = (
     ),
     Mutant(
         "a claimed path covers nothing itself",
-        "core/moves/conflicts.py",
+        "core/moves/claiming.py",
         "wanted = paths if own is None else (own, *paths)",
         "wanted = paths",
         "S2",
@@ -324,7 +324,7 @@ RULES = (
     ),
     Mutant(
         "leases with paths not looked at",
-        "core/moves/conflicts.py",
+        "core/moves/claiming.py",
         "    if not wanted:\n",
         "    if not wanted or named:\n",
         "S2",
@@ -348,7 +348,7 @@ RULES = (
     ),
     Mutant(
         "a double asterisk forgotten after a segment",
-        "core/resources/glob_overlap.py",
+        "core/resources/pattern.py",
         "<< 1 | held\n",
         "<< 1\n",
         "S2",
@@ -356,7 +356,7 @@ RULES = (
     ),
     Mutant(
         "an asterisk that reads one character",
-        "core/resources/glob_overlap.py",
+        "core/resources/pattern.py",
         "((here & self.inside) + self.inside) ^ self.inside",
         "(here & self.inside) << 1",
         "S2",
@@ -364,7 +364,7 @@ RULES = (
     ),
     Mutant(
         "an asterisk that reads no empty name",
-        "core/resources/glob_overlap.py",
+        "core/resources/pattern.py",
         "return here | (here & self.stars) << 1",
         "return here",
         "S2",
@@ -372,7 +372,7 @@ RULES = (
     ),
     Mutant(
         "a double asterisk that reads one segment",
-        "core/resources/glob_overlap.py",
+        "core/resources/pattern.py",
         "-(here & -here) & self.starts",
         "here << 1 & self.starts",
         "S2",
@@ -380,7 +380,7 @@ RULES = (
     ),
     Mutant(
         "ranges that touch only from one side",
-        "core/resources/glob_overlap.py",
+        "core/resources/pattern.py",
         " or any(\n            low in self for low in other.edges[::2]\n        )",
         "",
         "S2",

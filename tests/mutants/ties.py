@@ -7,7 +7,7 @@ from mutants.mutant import Mutant
 TIES = (
     Mutant(
         "a run that binds nothing",
-        "core/moves/parking.py",
+        "core/moves/holding.py",
         "replace(lease, session=op.actor.session, host=where",
         "replace(lease, host=where",
         "S3",
@@ -16,7 +16,7 @@ TIES = (
     ),
     Mutant(
         "a run bound to what another one shares",
-        "core/moves/parking.py",
+        "core/moves/holding.py",
         "how is Relation.MINE and fits_session(state, lease, op.actor, moment)",
         "how is Relation.MINE",
         "S2",
@@ -24,7 +24,7 @@ TIES = (
     ),
     Mutant(
         "unbound by any run",
-        "core/moves/parking.py",
+        "core/moves/holding.py",
         "lease.same_holder(actor) and actor.session in (None, lease.session)",
         "lease.same_holder(actor)",
         "S7",
@@ -32,7 +32,7 @@ TIES = (
     ),
     Mutant(
         "a session's end that gives up its edges",
-        "core/moves/parking.py",
+        "core/moves/holding.py",
         "isinstance(op, RunOut) and lease.edge",
         "isinstance(op, RunOut) and lease.parked",
         "S2",
@@ -40,7 +40,7 @@ TIES = (
     ),
     Mutant(
         "a lease that outlives its session",
-        "core/moves/parking.py",
+        "core/moves/holding.py",
         "replace(lease, renewed_at=now, expires_at=now)",
         "replace(lease, renewed_at=now)",
         "S2",
@@ -48,7 +48,7 @@ TIES = (
     ),
     Mutant(
         "an edge abandoned as its lease lapses",
-        "core/relation.py",
+        "core/lease.py",
         "until is not None and moment.now.wall_ms > until",
         "until is not None",
         "S2",
@@ -56,7 +56,7 @@ TIES = (
     ),
     Mutant(
         "an edge abandoned without a margin",
-        "core/expiry.py",
+        "core/lease.py",
         "(after + margin) * MS",
         "after * MS",
         "S2",

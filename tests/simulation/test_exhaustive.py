@@ -39,10 +39,10 @@ from gitlease.core import (
     Unbind,
     Verdict,
     abandoned_at,
-    relation,
     replace,
 )
-from gitlease.core.moves import claiming, conflicts, holding, parking
+from gitlease.core import lease as lease_rules
+from gitlease.core.moves import claiming, holding
 from gitlease.engine import Change, Prepared, Snapshot, Swapped, Transaction, transaction
 from gitlease.push import PushCase
 from gitlease.store import Heads, RefLedgerStore
@@ -192,7 +192,7 @@ def take_any_run_for_the_callers(patch: Patch) -> None:
 
 
 def bind_what_another_run_shares(patch: Patch) -> None:
-    patch.setattr(conflicts, "fits_session", lambda *_: True)
+    patch.setattr(claiming, "fits_session", lambda *_: True)
 
 
 def bind_to_another_run(patch: Patch) -> None:
@@ -203,25 +203,25 @@ def bind_to_another_run(patch: Patch) -> None:
 
 
 def unbind_for_anybody(patch: Patch) -> None:
-    patch.setattr(parking, "_may_unbind", lambda *_: True)
+    patch.setattr(holding, "_may_unbind", lambda *_: True)
 
 
 def release_for(operation: type[Unbind | RunOut]) -> Callable[[Patch], None]:
     def releases(ledger: Ledger, op: Unbind | RunOut, moment: Moment) -> tuple[Ledger, Outcome]:
         end = EndSession(id=op.id, actor=op.actor, grants=op.grants)
-        return parking.end_session(ledger, end, moment)
+        return holding.end_session(ledger, end, moment)
 
     return lambda patch: patch.setitem(cast(Any, MOVES), operation, releases)
 
 
 def live_on_after_the_session(patch: Patch) -> None:
-    last = parking._last
+    last = holding._last
 
     def lives_on(lease: Lease, *given: Any) -> tuple[str, Lease]:
         how, ended = last(lease, *given)
         return how, replace(ended, expires_at=lease.expires_at)
 
-    patch.setattr(parking, "_last", lives_on)
+    patch.setattr(holding, "_last", lives_on)
 
 
 def call_it_abandoned(patch: Patch, early: Callable[[Lease, Policy], int]) -> None:
@@ -231,7 +231,7 @@ def call_it_abandoned(patch: Patch, early: Callable[[Lease, Policy], int]) -> No
         until = abandoned_at(lease, policy)
         return None if until is None else until - early(lease, policy) * 1_000
 
-    patch.setattr(relation, "abandoned_at", at)
+    patch.setattr(lease_rules, "abandoned_at", at)
 
 
 def let_no_edge_outlast_its_lease(patch: Patch) -> None:

@@ -39,10 +39,10 @@ from gitlease.core import (
     State,
     Unbind,
     abandoned_at,
-    relation,
     replace,
 )
-from gitlease.core.moves import claiming, parking
+from gitlease.core import lease as lease_rules
+from gitlease.core.moves import claiming, holding
 from gitlease.engine import abandonment
 from gitlease.store import Heads, Pushed, RefLedgerStore
 
@@ -131,7 +131,7 @@ def test_an_allowance_that_is_too_small_is_noticed() -> None:
 
 
 def test_a_lapse_that_is_judged_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relation, "standing", lambda *_: Standing.LAPSED)
+    monkeypatch.setattr(lease_rules, "standing", lambda *_: Standing.LAPSED)
     assert broken() == "S2"
 
 
@@ -218,7 +218,7 @@ def test_an_unbinding_that_gives_nothing_back_is_noticed(monkeypatch: pytest.Mon
 def test_an_unbinding_that_releases_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def releases(ledger: Ledger, op: Unbind, moment: Moment) -> tuple[Ledger, Outcome]:
         end = EndSession(id=op.id, actor=op.actor, grants=op.grants)
-        return parking.end_session(ledger, end, moment)
+        return holding.end_session(ledger, end, moment)
 
     monkeypatch.setitem(cast(Any, MOVES), Unbind, releases)
     assert broken() == "S7"
@@ -227,7 +227,7 @@ def test_an_unbinding_that_releases_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 def test_a_session_whose_end_gives_up_its_edges_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def releases(ledger: Ledger, op: RunOut, moment: Moment) -> tuple[Ledger, Outcome]:
         end = EndSession(id=op.id, actor=op.actor, grants=op.grants)
-        return parking.end_session(ledger, end, moment)
+        return holding.end_session(ledger, end, moment)
 
     monkeypatch.setitem(cast(Any, MOVES), RunOut, releases)
     assert broken() == "edge"
@@ -237,13 +237,13 @@ def test_a_session_whose_end_gives_up_its_edges_is_noticed(monkeypatch: pytest.M
 def test_a_session_whose_end_leaves_its_leases_live_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    last = parking._last
+    last = holding._last
 
     def lives_on(lease: Lease, *given: Any) -> tuple[str, Lease]:
         how, ended = last(lease, *given)
         return how, replace(ended, expires_at=lease.expires_at + 1_000)
 
-    monkeypatch.setattr(parking, "_last", lives_on)
+    monkeypatch.setattr(holding, "_last", lives_on)
     assert broken() == "edge"
 
 
@@ -255,7 +255,7 @@ def test_an_edge_that_is_called_abandoned_too_early_is_noticed(
     def too_early(lease: Lease, policy: Policy) -> int | None:
         return abandoned_at(lease, replace(policy, abandoned_after=policy.abandoned_after // 2))
 
-    monkeypatch.setattr(relation, "abandoned_at", too_early)
+    monkeypatch.setattr(lease_rules, "abandoned_at", too_early)
     assert broken(observed=observed) == "edge"
 
 

@@ -47,7 +47,7 @@ from gitlease.core import (
     decide,
     parse_resource,
 )
-from gitlease.core.moves import conflicts
+from gitlease.core.moves import claiming
 from gitlease.git import PipedObjects, Repository, discover, objects_of
 from gitlease.server import judge_step
 from gitlease.store import read_ledger, write_header, write_lease
@@ -311,7 +311,7 @@ def test_paths_of_a_lapsed_edge_are_free_and_were_taken_before(
     assert book.broken() == []
     assert {str(x.resource) for x in book.ledger.every_lease()} == {"T-1", "T-2", "T-1/a.py"}
 
-    monkeypatch.setattr(conflicts, "only_edge", lambda *_: False)  # as older clients
+    monkeypatch.setattr(claiming, "only_edge", lambda *_: False)  # as older clients
     taken = claim(KIM, "T-9", paths=("T-2/a.py",), takeover=True, reason="now")
     book.step(taken, when=late)
     assert not book.ledger.leases_of(parse_resource("T-2"))

@@ -1,28 +1,46 @@
-"""Governance and housekeeping: revoke, notes, policy, notices, barriers, damaged records."""
+"""Governance and housekeeping: revoke, notes, policy, notices, barriers, damaged records.
+
+Where the policy names a host of issues, whoever decides a step spells issue numbers as it does,
+and the table takes no other spelling: no two clients can hold one issue under two names (S1).
+"""
 
 from __future__ import annotations
 
-from gitlease.core.duration import format_duration
+from collections.abc import Iterator
+from typing import Any
+
 from gitlease.core.errors import Invalid, NotFound, PolicyRefused, UsageError
-from gitlease.core.expiry import Moment
-from gitlease.core.frozen import replace
-from gitlease.core.lease import Actor, State, same_person
+from gitlease.core.frozen import non_defaults, replace
+from gitlease.core.instant import format_duration
+from gitlease.core.lease import Actor, Moment, State, same_person
 from gitlease.core.ledger import EPOCH_SIZE, NEWEST_FORMAT, NOTICES_KEPT, Ledger
-from gitlease.core.moves.claiming import event, give_notice
-from gitlease.core.moves.conflicts import held_error, relations
+from gitlease.core.moves.claiming import event, give_notice, held_error, relations
 from gitlease.core.moves.holding import note_event, noted
 from gitlease.core.moves.operations import (
     Acknowledge,
     AddNote,
     Barrier,
     DropRecord,
+    Event,
+    Grant,
+    Operation,
+    Outcome,
     Restore,
+    Retirement,
     Revoke,
     SetPolicy,
 )
-from gitlease.core.outcome import Event, Outcome
-from gitlease.core.policy import NO_ADMINS, Policy, admin_words, change_policy
+from gitlease.core.policy import (
+    NO_ADMINS,
+    Issues,
+    Policy,
+    admin_words,
+    change_policy,
+    issue_resource,
+    reads_as_issue,
+)
 from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource
 
 
 def revoke(ledger: Ledger, op: Revoke, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -75,8 +93,6 @@ def set_policy(ledger: Ledger, op: SetPolicy, moment: Moment) -> tuple[Ledger, O
     if before.admins and not after.admins:
         _need_confirmed(op)
     if after.issues is not before.issues:
-        from gitlease.core.moves.spelling import check_spelt
-
         check_spelt(ledger, before.issues, after.issues)
     if after.admins != before.admins and after.admins and not after.is_admin(op.actor.holder):
         raise PolicyRefused(
@@ -173,3 +189,58 @@ def _need_admin(ledger: Ledger, actor: Actor, what: str) -> None:
             "until there are admins, anyone may set them: `gitlease config --ledger admins`",
         ),
     )
+
+
+_SHOWN = 5
+
+
+def spelt(operation: Operation, policy: Policy) -> Operation:
+    """The operation with the host's spelling of each issue that it names."""
+    changed: Operation = _spelt(operation, policy.issues)
+    return changed
+
+
+def check_spelling(operation: Operation, policy: Policy) -> None:
+    """UsageError for an operation that names an issue in another spelling than the ledger's."""
+    for named in _named(operation):
+        if (right := issue_resource(named, policy.issues)) != named:
+            raise UsageError(f"{named} is the issue {right} in this ledger", resource=named.text)
+
+
+def check_spelt(ledger: Ledger, was: Issues, host: Issues) -> None:
+    """PolicyRefused where a record's name would be another resource by another host's spellings."""
+    found = dict.fromkeys(x.resource for x in ledger.every_lease())
+    names = [
+        x.text
+        for x in found
+        if reads_as_issue(x.text) and (was is not Issues.NONE or issue_resource(x, host) != x)
+    ]
+    if names:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        raise PolicyRefused(
+            f"the ledger has records of {', '.join(names[:_SHOWN])}{more}, "
+            "which would then name other resources",
+            hints=("release them first; claim a completed one with --reopen to release it",),
+        )
+
+
+def _spelt(value: Any, host: Issues) -> Any:
+    if isinstance(value, Resource):
+        return issue_resource(value, host)
+    if isinstance(value, tuple):
+        return tuple(_spelt(part, host) for part in value)
+    if isinstance(value, Operation | Retirement | Grant):
+        fields = non_defaults(value).items()
+        return replace(value, **{name: _spelt(part, host) for name, part in fields})
+    return value
+
+
+def _named(value: Any) -> Iterator[Resource]:
+    if isinstance(value, Resource):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _named(part)
+    elif isinstance(value, Operation | Retirement | Grant):
+        for part in non_defaults(value).values():
+            yield from _named(part)

@@ -1,24 +1,61 @@
-"""The data in a step's commit message: enough for anybody to carry the step out again.
+"""The data in a step's commit message: enough for anybody to repeat the step, and to judge it.
 
 The table of transitions is a function of a ledger, operations and a moment. Commits name the
 operations, and the instant of the decision. Of what else a moment knows, when this clone first saw
-a record, only what changes a decision is written down: see ``StepRecord``.
+a record, only what changes a decision is written down: see ``StepRecord``. It is one line of JSON
+that follows from the classes of the operations alone, fields with their default left out, read
+back strictly: each step has one spelling.
+
+Whoever judges a step carries its operations out again on the ledger before it, by the same table,
+and compares what must have been written, byte for byte. Beyond the table there is what only a
+server can say: who pushes it, and how late it is by its own clock.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
+from functools import cache
+from itertools import islice
+from types import UnionType
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
-from gitlease.core.errors import GitleaseError
-from gitlease.core.expiry import Moment, Sighting, Standing, holder_has, standing
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Lease, lease_key, same_person
-from gitlease.core.ledger import Ledger
-from gitlease.core.moves.operations import Operation, Pick, Renew, grant_of
-from gitlease.core.moves.transitions import Applied, apply
-from gitlease.core.outcome import Outcome
-from gitlease.core.policy import Issues, Policy
+from gitlease.core.edge import printable
+from gitlease.core.errors import GitleaseError, Invalid, check_text
+from gitlease.core.frozen import dataclass, non_defaults, replace
+from gitlease.core.instant import MS, Instant, rfc3339
+from gitlease.core.lease import (
+    Actor,
+    Lease,
+    Moment,
+    Sighting,
+    Standing,
+    holder_has,
+    lease_key,
+    same_person,
+    standing,
+)
+from gitlease.core.ledger import MAX_STEP, Ledger
+from gitlease.core.moves.governance import restore_hints, spelt
+from gitlease.core.moves.operations import (
+    MAX_PATHS_LENGTH,
+    Claim,
+    Complete,
+    Create,
+    DropRecord,
+    Operation,
+    Outcome,
+    Pick,
+    Renew,
+    Restore,
+    Revoke,
+    SetPolicy,
+    grant_of,
+)
+from gitlease.core.moves.transitions import MOVES, Applied, apply, create
+from gitlease.core.policy import DEFAULT_POLICY, Issues, Policy
+from gitlease.core.resources.resource import Resource, parse_resource
 
 _LONG = 40 * 365 * 86_400 * MS  # milliseconds: longer than any lease
 
@@ -84,7 +121,8 @@ def decide(
 ) -> Decided:
     """Apply operations (see ``transitions.apply``), and record how to repeat the decision."""
     asked: dict[str, Lease] = {}
-    operations = _spelt(operations, ledger.header.policy)
+    if ledger.header.policy.issues is not Issues.NONE:
+        operations = [spelt(operation, ledger.header.policy) for operation in operations]
 
     def seen(lease: Lease) -> Sighting | None:
         asked[lease.lease_id] = lease
@@ -108,14 +146,6 @@ def decide(
     return Decided(applied, replace(record, recent=recent, over=over), moment)
 
 
-def _spelt(operations: Sequence[Operation], policy: Policy) -> Sequence[Operation]:
-    if policy.issues is Issues.NONE:
-        return operations
-    from gitlease.core.moves.spelling import spelt
-
-    return [spelt(operation, policy) for operation in operations]
-
-
 def _writers(wall_ms: int) -> Instant:
     return Instant(wall_ms=wall_ms, boot_ms=wall_ms, boot_id="writer")
 
@@ -135,3 +165,314 @@ def _resolved(operation: Operation, result: Outcome | GitleaseError) -> Operatio
     if isinstance(operation, Renew) and operation.resource is None:
         return replace(operation, grants=tuple(map(grant_of, result.leases)))
     return operation
+
+
+MAX_NUMBER = 10**18
+_FACTS = ("ledger_id", "recent", "over", "gateway")  # what most steps have no need to say
+# A search is named by what it found.
+_KINDS = {kind.__name__: kind for kind in MOVES if kind is not Pick}
+_ID = re.compile(r"[!-~]{1,64}")  # one word of a line of the ring
+
+
+class BadStep(Invalid):
+    """A line that no step record reads as; the message says what is wrong with it."""
+
+
+def write_step(record: StepRecord) -> str:
+    """The line of a step. The actor that all its operations share stands in it once."""
+    first = record.operations[0].actor
+    line: dict[str, object] = {"at": record.at, "actor": plain(first)}
+    line["do"] = [_operation(operation, first) for operation in record.operations]
+    for key in _FACTS:
+        if value := getattr(record, key):
+            line[key] = plain(value)
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+
+
+def read_step(line: str) -> StepRecord:
+    """The step of a line; BadStep for anything that ``write_step`` would not have written."""
+    try:
+        data = json.loads(line)
+        _check_keys(data, {"at", "actor", "do", *_FACTS}, "a step")
+        actor, listed = data["actor"], data["do"]
+        if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_STEP:
+            raise BadStep(f"it does not have 1 to {MAX_STEP} operations")
+        record = StepRecord(
+            at=typed(int, data["at"]),
+            operations=tuple(_read_operation(one, actor) for one in listed),
+            **{key: typed(_hints(StepRecord)[key], data[key]) for key in _FACTS if key in data},
+        )
+    except BadStep:
+        raise
+    except KeyError as error:
+        raise BadStep(f"{error} is missing") from None
+    except GitleaseError as error:
+        raise BadStep(error.message) from None
+    except (ValueError, TypeError, RecursionError):
+        raise BadStep("it is not the JSON of a step") from None
+    if write_step(record) != line:
+        raise BadStep("it is not spelt as gitlease spells it")
+    return record
+
+
+def _operation(operation: Operation, first: Actor) -> dict[str, object]:
+    said = {"op": type(operation).__name__, **plain(operation)}
+    if operation.actor == first:
+        del said["actor"]
+    return said
+
+
+def plain(value: Any) -> Any:
+    """What JSON has for a value: of a frozen class the fields that are not as by default."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, Resource):
+        return value.text
+    if isinstance(value, frozenset):
+        return sorted(plain(one) for one in value)
+    if isinstance(value, tuple):
+        return [plain(one) for one in value]
+    return {name: plain(one) for name, one in non_defaults(value).items()}
+
+
+def _read_operation(data: Any, actor: Any) -> Operation:
+    kind = _KINDS.get(data["op"])
+    if kind is None:
+        raise BadStep(f"it has an operation {ascii(data['op'])[:40]}, which is unknown here")
+    fields = {name: one for name, one in data.items() if name != "op"}
+    operation: Operation = typed(kind, {"actor": actor, **fields})
+    if not _ID.fullmatch(operation.id):
+        raise BadStep(f"{ascii(operation.id)[:40]} is not the id of an operation")
+    return operation
+
+
+def typed(hint: Any, data: Any) -> Any:
+    """A value of a type, out of what ``plain`` made of it. Raises BadStep, KeyError, TypeError."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is UnionType:
+        return None if data is None else typed(parts[0], data)
+    if origin in (tuple, frozenset):
+        if not isinstance(data, list):
+            raise BadStep("it has something else where a list is expected")
+        if origin is tuple and parts[-1] is not ...:
+            return tuple(typed(part, one) for part, one in zip(parts, data, strict=True))
+        return origin(typed(parts[0], one) for one in data)
+    if hint is str:
+        return check_text(data, what="a text", limit=MAX_PATHS_LENGTH, lines=True, blank=True)
+    if hint is Resource:
+        return parse_resource(typed(str, data))
+    if hint in (int, bool):
+        if type(data) is not hint or abs(data) >= MAX_NUMBER:
+            raise BadStep(f"it has {ascii(data)[:40]} where {hint.__name__} is expected")
+        return data
+    hints = _hints(hint)
+    _check_keys(data, hints, hint.__name__)
+    return hint(**{name: typed(hints[name], one) for name, one in data.items()})
+
+
+def _check_keys(data: Any, known: Any, what: str) -> None:
+    if not isinstance(data, dict):
+        raise BadStep(f"it has something else where {what} is expected")
+    if odd := next((key for key in data if key not in known), None):
+        raise BadStep(f"{what} has {ascii(odd)[:40]}, which is unknown here")
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+LEAST_SKEW = 10  # seconds that a push may take on its way, whatever the policy allows for clocks
+GOVERNANCE = (Revoke, SetPolicy, DropRecord)  # what only a ledger's admins may
+KEYED = 40  # characters of an operation's id with a key
+NONCES = 2_000  # records that are searched for the nonce of a new grant
+NEWER = "a newer gitlease than the server's may have written it: then upgrade the server's"
+
+
+class Illegal(GitleaseError):
+    """What was pushed is not a legal move: ``rule`` is a stable word for why."""
+
+    code: ClassVar[str] = "denied"
+
+    def __init__(self, rule: str, message: str, *, hints: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hints=hints)
+        self.rule = rule
+
+
+@dataclass(frozen=True, slots=True)
+class Pusher:
+    """Who pushes: the holders that they are, and how to call them. None: that is not known.
+
+    A ``gateway`` is trusted to have asked who they are, and brings what others ask of it.
+    """
+
+    holders: tuple[str, ...] | None
+    known: str
+    gateway: bool = False
+
+    def may_be(self, holder: str) -> bool:
+        """Whether this holder pushes; where nobody is known, whoever is named."""
+        return self.holders is None or any(same_person(holder, mine) for mine in self.holders)
+
+    def may_govern(self, policy: Policy) -> bool:
+        """Whether what admins ask for may come by it: then it is one of them itself."""
+        return any(map(policy.is_admin, self.holders or ()))
+
+
+def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: int) -> Applied:
+    """What a step comes to, if it is a legal move; Illegal, with the rule, where it is not.
+
+    ``before`` is None where the ledger is made, ``now_ms`` the wall clock of whoever judges.
+    """
+    _check_writer(record, pusher)
+    _check_ids(record, pusher)
+    base = _made(record) if before is None else before
+    _check_clock(base, record.at, now_ms)
+    _check_governance(base, record, pusher)
+    _check_restores(base, record)
+    applied = repeat(base, record)
+    check_nonces(base, record)
+    _check_takeovers(applied, record, now_ms)
+    return applied
+
+
+def repeat(before: Ledger | None, record: StepRecord) -> Applied:
+    """Carry a step out again, by what anybody can know of it. Raises Illegal if it is no move."""
+    writer = record.operations[0].actor.holder
+    alone = all(same_person(x.actor.holder, writer) for x in record.operations)
+    if alone != (record.gateway is None):
+        raise Illegal(
+            "identity", "a step names a gateway if it is of several people, and only then"
+        )
+    try:
+        applied = record.carried_out(_made(record) if before is None else before)
+    except GitleaseError as refusal:
+        raise _illegal(refusal) from None
+    if not applied.changed:
+        raise refused(applied) or Illegal(
+            "nothing", "it changes nothing: an empty step is not a move"
+        )
+    return applied
+
+
+def refused(applied: Applied) -> Illegal | None:
+    """Why the table refuses an operation of a step; None where it refuses none."""
+    found = (result for result in applied.results if isinstance(result, GitleaseError))
+    first = next(found, None)
+    return None if first is None else _illegal(first)
+
+
+def _illegal(refusal: GitleaseError) -> Illegal:
+    return Illegal(refusal.code.replace("_", "-"), refusal.message)
+
+
+def _made(record: StepRecord) -> Ledger:
+    if record.ledger_id is None:
+        raise Illegal("ledger-id", "the first step of a ledger must create it")
+    actor = record.operations[0].actor
+    return create(
+        Create(id="create", actor=actor, ledger_id=record.ledger_id, policy=DEFAULT_POLICY)
+    )
+
+
+def _check_writer(record: StepRecord, pusher: Pusher) -> None:
+    writer = record.operations[0].actor.holder
+    for holder in dict.fromkeys(operation.actor.holder for operation in record.operations):
+        if not holder.strip():
+            raise Illegal("identity", "it does not name its author")
+        if not pusher.gateway and not same_person(holder, writer):
+            raise Illegal(
+                "identity", f"it is of {printable(writer)} and of {printable(holder)} in one step"
+            )
+        if not pusher.gateway and record.gateway is not None:
+            raise Illegal("identity", f"it is brought as by a gateway, and {pusher.known} is none")
+        if not pusher.gateway and not pusher.may_be(holder):
+            raise Illegal(
+                "identity", f"it is written as {printable(holder)}, and {pusher.known} pushes it"
+            )
+
+
+def _check_ids(record: StepRecord, pusher: Pusher) -> None:
+    # An id with a key of a request is as long as two random ones: gateways look for those.
+    keyed = any(len(operation.id) == KEYED for operation in record.operations)
+    if keyed and pusher.holders is not None and not pusher.gateway:
+        raise Illegal(
+            "operation-id",
+            f"it has the id of a gateway's request, and {pusher.known} is no gateway",
+            hints=("on the server: gitlease server install --gateway USER",),
+        )
+
+
+def check_nonces(base: Ledger, record: StepRecord) -> None:
+    """Raise Illegal where a step grants a lease under the id of one that the ledger has.
+
+    Ids of leases that have left the ledger are not known: none of them is anybody's lease any more.
+    """
+    nonces = [x.lease_id for x in record.operations if isinstance(x, Claim | Complete)]
+    if not nonces:
+        return
+    known = {x.lease_id for x in islice(base.every_lease(), NONCES)}
+    if len(set(nonces)) < len(nonces) or not known.isdisjoint(nonces):
+        raise Illegal("nonce", "a grant needs a lease id of its own, and this is another's")
+
+
+def _check_restores(base: Ledger, record: StepRecord) -> None:
+    # Each begins an epoch, of which there are not endlessly many.
+    asked = [x for x in record.operations if isinstance(x, Restore)]
+    if not asked:
+        return
+    policy = base.header.policy
+    if policy.admins and not all(policy.is_admin(x.actor.holder) for x in asked):
+        raise Illegal(
+            "restore",
+            "only an admin of the ledger may begin an epoch",
+            hints=restore_hints(policy),
+        )
+    lately = any(entry.outcome == "restored" for entry in base.header.ring)
+    if len(asked) > 1 or lately:
+        raise Illegal("restore", "an epoch was begun just now: there is one at a time")
+
+
+def _check_governance(base: Ledger, record: StepRecord, pusher: Pusher) -> None:
+    # A gateway governs for others only if it is an admin itself (S2); the table checks that they
+    # are too. So without admins nobody can name the first ones through a gateway.
+    if not pusher.gateway or pusher.may_govern(base.header.policy):
+        return
+    for operation in record.operations:
+        if isinstance(operation, GOVERNANCE) and not pusher.may_be(operation.actor.holder):
+            raise Illegal(
+                "gateway",
+                f"{printable(operation.actor.holder)} governs through {pusher.known}, "
+                "which is not an admin of the ledger",
+                hints=("an admin can do it in a clone, or add the gateway to the admins",),
+            )
+
+
+def _check_clock(base: Ledger, at: int, now_ms: int) -> None:
+    allowed = max(base.header.policy.skew, LEAST_SKEW)
+    off = at - now_ms
+    if abs(off) > allowed * MS:
+        where = "ahead of" if off > 0 else "behind"
+        raise Illegal(
+            "clock",
+            f"its time is {_time(at)}, {abs(off) // MS}s {where} this server's clock, "
+            f"and {allowed}s are allowed",
+            hints=("set the clock by NTP and try again",),
+        )
+
+
+def _check_takeovers(applied: Applied, record: StepRecord, now_ms: int) -> None:
+    for operation, outcome in zip(record.operations, applied.results, strict=True):
+        if not isinstance(outcome, Outcome) or outcome.status == "revoked":
+            continue
+        for lease in outcome.displaced:
+            if not lease.same_holder(operation.actor) and now_ms < lease.expires_at:
+                raise Illegal(
+                    "takeover",
+                    f"{lease.resource} is {printable(lease.holder)}'s until "
+                    f"{_time(lease.expires_at)}, and this server's clock reads {_time(now_ms)}",
+                )
+
+
+def _time(ms: int) -> str:
+    return rfc3339(max(ms, 0))

@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gitlease.core.errors import LeaseHeld, PolicyRefused, UsageError
-from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass
-from gitlease.core.lease import Actor, same_person
+from gitlease.core.lease import Actor, Moment, same_person
 from gitlease.core.ledger import MAX_STEP, TICKETS_KEPT, Ledger, Ticket
-from gitlease.core.moves.operations import Claim, LeaveTicket, TakeTicket
-from gitlease.core.outcome import Event, Outcome
+from gitlease.core.moves.operations import Claim, Event, LeaveTicket, Outcome, TakeTicket
 from gitlease.core.resources import pattern
 from gitlease.core.resources.resource import Resource, scopes_overlap
 

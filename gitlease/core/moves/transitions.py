@@ -16,13 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gitlease.core.errors import GitleaseError, Invalid, UsageError
-from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import State
+from gitlease.core.lease import Moment, State
 from gitlease.core.ledger import MAX_STEP, Header, Ledger, RingEntry
-from gitlease.core.moves import claiming, holding, parking, picking, retiring, tickets
-from gitlease.core.moves import governance as ruling
+from gitlease.core.moves import claiming, governance, holding, tickets
 from gitlease.core.moves.operations import (
+    LAPSED,
     Acknowledge,
     AddNote,
     Barrier,
@@ -32,9 +31,11 @@ from gitlease.core.moves.operations import (
     Create,
     DropRecord,
     EndSession,
+    Event,
     Extend,
     LeaveTicket,
     Operation,
+    Outcome,
     Park,
     Pick,
     Release,
@@ -47,8 +48,7 @@ from gitlease.core.moves.operations import (
     TakeTicket,
     Unbind,
 )
-from gitlease.core.outcome import LAPSED, Event, Outcome
-from gitlease.core.policy import Issues, Policy
+from gitlease.core.policy import Issues
 
 MAX_REVISION = 10**17
 
@@ -56,24 +56,24 @@ Move = Callable[[Ledger, Any, Moment], tuple[Ledger, Outcome]]
 
 MOVES: Mapping[type[Operation], Move] = {
     Claim: claiming.claim,
-    Pick: picking.pick,
-    Bind: parking.bind,
-    Unbind: parking.unbind,
+    Pick: claiming.pick,
+    Bind: holding.bind,
+    Unbind: holding.unbind,
     Renew: holding.renew,
     Extend: holding.extend,
     Release: holding.release,
     Complete: holding.complete,
-    Park: parking.park,
-    EndSession: parking.end_session,
-    RunOut: parking.end_session,
-    Revoke: ruling.revoke,
-    Retire: retiring.retire,
-    AddNote: ruling.add_note,
-    SetPolicy: ruling.set_policy,
-    Acknowledge: ruling.acknowledge,
-    Barrier: ruling.barrier,
-    Restore: ruling.restore,
-    DropRecord: ruling.drop_record,
+    Park: holding.park,
+    EndSession: holding.end_session,
+    RunOut: holding.end_session,
+    Revoke: governance.revoke,
+    Retire: holding.retire,
+    AddNote: governance.add_note,
+    SetPolicy: governance.set_policy,
+    Acknowledge: governance.acknowledge,
+    Barrier: governance.barrier,
+    Restore: governance.restore,
+    DropRecord: governance.drop_record,
     TakeTicket: tickets.take,
     LeaveTicket: tickets.leave,
 }
@@ -134,7 +134,8 @@ def apply(
         if known is not None:
             raise Invalid(f"operation {operation.id} was applied before, as {known.outcome}")
         try:
-            _check_spelling(operation, state.header.policy)
+            if state.header.policy.issues is not Issues.NONE:
+                governance.check_spelling(operation, state.header.policy)
             state, outcome = MOVES[type(operation)](state, operation, moment)
         except GitleaseError as refusal:
             if together:
@@ -150,13 +151,6 @@ def apply(
     applied = Applied(state.with_header(header), tuple(results), changed=True)
     _check_reported(applied)
     return applied
-
-
-def _check_spelling(operation: Operation, policy: Policy) -> None:
-    if policy.issues is not Issues.NONE:
-        from gitlease.core.moves.spelling import check_spelling
-
-        check_spelling(operation, policy)
 
 
 def _only_renews(results: Sequence[Outcome | GitleaseError]) -> bool:

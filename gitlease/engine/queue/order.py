@@ -9,12 +9,10 @@ from enum import Enum
 
 from gitlease.core.edge import People, Progress, Task
 from gitlease.core.errors import NothingLeft
-from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import dataclass
-from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.moves.conflicts import finishing
+from gitlease.core.lease import Actor, Lease, Moment, Relation, State, holder_has, relation
+from gitlease.core.moves.claiming import finishing
 from gitlease.core.policy import Policy
-from gitlease.core.relation import Relation, relation
 from gitlease.core.resources import pattern
 from gitlease.core.resources.pattern import fold
 

@@ -8,14 +8,12 @@ from functools import cache
 
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import GitleaseError, Invalid, NothingLeft, shown
-from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import Lease, State, same_person
+from gitlease.core.lease import Lease, Moment, State, same_person
 from gitlease.core.ledger import Note
-from gitlease.core.moves.operations import Claim
-from gitlease.core.moves.picking import ParkedMeanwhile
-from gitlease.core.outcome import Event
+from gitlease.core.moves.claiming import ParkedMeanwhile
+from gitlease.core.moves.operations import Claim, Event
 from gitlease.core.policy import DEFAULT_POLICY, Issues
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource

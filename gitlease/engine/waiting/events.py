@@ -11,13 +11,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 
 from gitlease.core.errors import Invalid
-from gitlease.core.expiry import Moment, Standing, free_at, standing
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
-from gitlease.core.lease import Lease, LeaseKey, State, same_person
+from gitlease.core.lease import (
+    Lease,
+    LeaseKey,
+    Moment,
+    Standing,
+    State,
+    free_at,
+    same_person,
+    standing,
+)
 from gitlease.core.ledger import Ledger, Notice
-from gitlease.core.moves.conflicts import rivals_of
-from gitlease.core.outcome import Event
+from gitlease.core.moves.claiming import rivals_of
+from gitlease.core.moves.operations import Event
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, scopes_overlap

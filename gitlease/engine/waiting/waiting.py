@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gitlease.core.duration import LONGEST, format_duration
 from gitlease.core.errors import LeaseHeld, Unavailable, UnknownOutcome, WaitTimeout
-from gitlease.core.expiry import free_at
 from gitlease.core.frozen import replace
-from gitlease.core.instant import MS, Instant
+from gitlease.core.instant import LONGEST, MS, Instant, format_duration
+from gitlease.core.lease import free_at
 from gitlease.core.moves.tickets import LONGEST_COURTESY, WINDOW, NotYourTurn, may_pass
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import Answer, Turn

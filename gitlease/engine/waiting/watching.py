@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Literal
 
-from gitlease.core.duration import LONGEST
 from gitlease.core.errors import GitleaseError, HeadGone, Unavailable
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS, Instant, moment_of
+from gitlease.core.instant import LONGEST, MS, Instant, moment_of
 from gitlease.core.lease import State
-from gitlease.core.outcome import Event
+from gitlease.core.moves.operations import Event
 from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot

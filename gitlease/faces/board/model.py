@@ -11,13 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid
-from gitlease.core.expiry import abandoned_at, free_at
 from gitlease.core.frozen import replace
-from gitlease.core.lease import Lease, State
+from gitlease.core.lease import Lease, State, abandoned_at, free_at, is_abandoned
 from gitlease.core.ledger import Note, Ticket
 from gitlease.core.moves.tickets import line_for
 from gitlease.core.policy import Issues
-from gitlease.core.relation import is_abandoned
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
 from gitlease.core.view import LeaseView

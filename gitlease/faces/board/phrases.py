@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import clean
 from gitlease.core.instant import rfc3339
-from gitlease.core.outcome import TAKEOVER
+from gitlease.core.moves.operations import TAKEOVER
 from gitlease.faces.board.shapes import BoardRow, Section
 
 if TYPE_CHECKING:
     from gitlease.core.ledger import Note, Ticket
-    from gitlease.core.outcome import Event
+    from gitlease.core.moves.operations import Event
 
 _HAPPENED = {
     "displaced": "taken over",

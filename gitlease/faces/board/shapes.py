@@ -6,7 +6,7 @@ from enum import Enum
 
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.ledger import Note, Ticket
-from gitlease.core.outcome import Event
+from gitlease.core.moves.operations import Event
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource
 

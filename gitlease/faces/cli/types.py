@@ -16,7 +16,7 @@ def duration(what: str) -> Callable[[str], int]:
     """Return a reader of durations in whole seconds; ``what`` names them in messages."""
 
     def read(text: str) -> int:
-        from gitlease.core.duration import parse_duration
+        from gitlease.core.instant import parse_duration
 
         return parse_duration(text, what=what)
 
@@ -28,9 +28,8 @@ def since(text: str) -> int:
     import time
     from datetime import UTC, datetime
 
-    from gitlease.core.duration import parse_duration
     from gitlease.core.errors import UsageError
-    from gitlease.core.instant import MS
+    from gitlease.core.instant import MS, parse_duration
 
     try:
         at = datetime.fromisoformat(text)

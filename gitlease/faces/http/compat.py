@@ -25,9 +25,8 @@ from gitlease.core.errors import (
     UsageError,
     check_text,
 )
-from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import replace
-from gitlease.core.lease import Actor, Lease, State, same_person
+from gitlease.core.lease import Actor, Lease, Moment, State, holder_has, same_person
 from gitlease.core.moves.operations import MAX_REASON
 from gitlease.core.resources.resource import Resource
 from gitlease.engine import claim

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from gitlease.core.duration import parse_duration
 from gitlease.core.errors import UsageError, check_text
 from gitlease.core.frozen import dataclass
+from gitlease.core.instant import parse_duration
 from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
 from gitlease.core.resources.resource import parse_resource, parse_scope
 from gitlease.engine.answers import ClaimOptions

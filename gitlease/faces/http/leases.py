@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
-from gitlease.core.duration import format_duration
 from gitlease.core.errors import LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.core.frozen import replace
-from gitlease.core.instant import moment_of
+from gitlease.core.instant import format_duration, moment_of
 from gitlease.core.lease import State
 from gitlease.core.resources.pattern import any_overlap, fold
 from gitlease.core.resources.resource import Resource, parse_resource, word_anywhere

@@ -24,7 +24,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from gitlease import __version__
-from gitlease.core.duration import parse_duration
 from gitlease.core.edge import Task
 from gitlease.core.errors import (
     LeaseHeld,
@@ -35,7 +34,7 @@ from gitlease.core.errors import (
     UsageError,
     shown,
 )
-from gitlease.core.instant import moment_of
+from gitlease.core.instant import moment_of, parse_duration
 from gitlease.core.lease import Lease, State
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, name_resource, parse_scope, reads_as_name

@@ -17,10 +17,9 @@ from typing import Any
 
 from starlette.routing import BaseRoute
 
-from gitlease.core.duration import LONGEST
 from gitlease.core.edge import Progress
 from gitlease.core.errors import GitleaseError, LeaseLost, UsageError
-from gitlease.core.instant import MS
+from gitlease.core.instant import LONGEST, MS
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.engine import claim, end, hold, sessions

@@ -8,8 +8,8 @@ from datetime import timedelta
 from inspect import iscoroutinefunction
 from typing import Protocol, TypeVar
 
-from gitlease.core.duration import parse_duration
 from gitlease.core.errors import UsageError, check_text
+from gitlease.core.instant import parse_duration
 from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
 from gitlease.core.resources.resource import (
     WHOLE,

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost
-from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import replace
+from gitlease.core.lease import holder_has
 from gitlease.core.loss import explained
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, parse_resource, path_resource

@@ -19,9 +19,8 @@ from mcp import types
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
-from gitlease.core.duration import format_duration
 from gitlease.core.errors import Unavailable
-from gitlease.core.instant import MS, Instant
+from gitlease.core.instant import MS, Instant, format_duration
 from gitlease.core.view import LeaseView
 from gitlease.engine.sessions import run_out
 from gitlease.engine.transaction import fresh_id

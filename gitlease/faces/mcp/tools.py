@@ -8,10 +8,9 @@ from datetime import datetime
 from functools import reduce
 from typing import Any
 
-from gitlease.core.duration import format_duration
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import moment_of
+from gitlease.core.instant import format_duration, moment_of
 from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
 from gitlease.core.resources.resource import WHOLE, Resource, reads_as_name
 from gitlease.core.view import LeaseView

@@ -6,8 +6,8 @@ import gc
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.core.duration import format_duration
 from gitlease.core.frozen import dataclass
+from gitlease.core.instant import format_duration
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import next_steps, sentences
 from gitlease.faces.cli import output, types

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.duration import format_duration
 from gitlease.core.errors import UsageError
+from gitlease.core.instant import format_duration
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.verb import (

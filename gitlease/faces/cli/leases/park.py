@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gitlease.core.duration import format_duration
+from gitlease.core.instant import format_duration
 from gitlease.faces import next_steps, sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases.claiming import reason_option

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gitlease.core.duration import humanize_duration
+from gitlease.core.instant import humanize_duration
 from gitlease.core.lease import same_person
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output

@@ -8,7 +8,7 @@ import click
 
 from gitlease.core.errors import UsageError
 from gitlease.core.lease import same_person
-from gitlease.core.outcome import LAPSED, TAKEOVER
+from gitlease.core.moves.operations import LAPSED, TAKEOVER
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from gitlease.core.lease import Actor
-    from gitlease.core.outcome import Event
+    from gitlease.core.moves.operations import Event
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import EndedLease, Reading

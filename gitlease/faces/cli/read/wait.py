@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.core.duration import format_duration
 from gitlease.core.errors import UsageError
+from gitlease.core.instant import format_duration
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from gitlease.core.duration import humanize_duration, parse_duration
 from gitlease.core.errors import UsageError
+from gitlease.core.instant import humanize_duration, parse_duration
 from gitlease.faces import next_steps, sentences, task_text, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases.claiming import commit_option

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from gitlease.core.duration import humanize_duration
 from gitlease.core.errors import UsageError, clean
+from gitlease.core.instant import humanize_duration
 from gitlease.faces import pool_events, sentences, task_brief
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases import claiming

@@ -130,8 +130,8 @@ def _settings(call: Call, key: str | None, value: str | None) -> None:
 
 def _beyond_limits(call: Call, ttl: str) -> list[str]:
     """Warn of a TTL that the ledger, as known here, will refuse."""
-    from gitlease.core.duration import parse_duration
     from gitlease.core.errors import GitleaseError
+    from gitlease.core.instant import parse_duration
     from gitlease.core.policy import policy_words
 
     try:
