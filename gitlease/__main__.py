@@ -57,7 +57,7 @@ def _status(argv: list[str], prog: str) -> int:
         if handling.is_event(argv[1:]):
             return handling.run(argv[1:])
     if argv[:1] == ["server-hook"]:
-        from gitlease.faces.server.entry import run_server_hook
+        from gitlease.faces.server_hook import run_server_hook
 
         return run_server_hook(argv[1:])
     from gitlease.faces.cli import import_click

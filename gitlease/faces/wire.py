@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gitlease.engine.answers import Answer, EndedLease, QueueReading, Taken
     from gitlease.engine.queue.order import Carry, Entry
     from gitlease.engine.waiting.watching import WatchEvent
-    from gitlease.faces.board.shapes import BoardRow, BoardView
+    from gitlease.faces.board.model import BoardRow, BoardView
     from gitlease.push.fenced_push import PushAnswer
     from gitlease.runs.records import RunRecord
     from gitlease.runs.supervisor import Ended

@@ -131,7 +131,7 @@ def test_nothing_heavy_is_loaded_to_say_a_few_words(tmp_path: Path, argv: tuple[
     assert "click" in loaded
     assert loaded.isdisjoint(HEAVY)
     verbs = {f"gitlease.faces.cli.{module}" for module in MODULES.values()}
-    own = {"gitlease.faces.cli.leases.claim"} if "claim" in argv else set()
+    own = {"gitlease.faces.cli.claiming"} if "claim" in argv else set()
     assert loaded & verbs == own
 
 

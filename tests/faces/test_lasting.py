@@ -18,7 +18,7 @@ COLLECTS = 40  # the exit status of a verb that does, and one more of one that d
 LASTING = {
     "serve": (["serve"], "gitlease.faces.http.serving", "serve"),
     "mcp": (["mcp"], "gitlease.faces.mcp.stdio", "serve"),
-    "board": (["board"], "gitlease.faces.board.live_board", "LiveBoard"),
+    "board": (["board"], "gitlease.faces.board.live", "LiveBoard"),
     "wait": (["wait", "F001"], "gitlease.engine.claim", "wait"),
     "claim --wait": (["claim", "F001", "--wait", "1h"], "gitlease.engine.claim", "claim"),
     "run": (["run", "F001", "--", "true"], "gitlease.runs.leased_command", "run_claimed"),

@@ -14,7 +14,7 @@ from faces.fake import make_desks, words
 from support.documents import held_to_schema
 
 from gitlease.core import LeaseHeld, LeaseView
-from gitlease.faces import pool_events, wire
+from gitlease.faces import run_text, wire
 from gitlease.runs import DONE, JobEnd, PoolEvent, PoolRan
 from gitlease.runs.pool import FAILED
 
@@ -344,7 +344,7 @@ def test_each_line_of_a_pool_is_as_the_schema_has_it() -> None:
         PoolEvent("warning", message="the clock is wrong"),
     ]
     ran = PoolRan(counts=Counter({DONE: 2}), stopped_by=None, stranded={"F1": "a rebase"})
-    lines = [pool_events.document(event) for event in told] + [pool_events.finished(ran)]
+    lines = [run_text.document(event) for event in told] + [run_text.finished(ran)]
     assert [held_to_schema(line)["event"] for line in lines] == [
         *("started", "ended", "ended", "left_alone", "idle", "trouble", "warning", "finished")
     ]

@@ -1,19 +1,22 @@
-"""The board's contents: tasks and leases by state, and recent events.
+"""The board: tasks and leases by state, and recent events, as values and in phrases.
 
 They come from one look at the ledger and the task files; terminal, page and file show the same.
-Times are wall-clock milliseconds.
+Times are wall-clock milliseconds; texts are printable.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING
 
-from gitlease.core.errors import Invalid
-from gitlease.core.frozen import replace
+from gitlease.core.errors import Invalid, clean
+from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.instant import rfc3339
 from gitlease.core.lease import Lease, State, abandoned_at, free_at, is_abandoned
 from gitlease.core.ledger import Note, Ticket
+from gitlease.core.moves.operations import TAKEOVER, Event
 from gitlease.core.moves.tickets import line_for
 from gitlease.core.policy import Issues
 from gitlease.core.resources.pattern import fold
@@ -24,13 +27,207 @@ from gitlease.engine.queue.order import Entry, Surroundings, WhyNot, survey
 from gitlease.engine.queue.queueing import waiters
 from gitlease.engine.reading import history_of
 from gitlease.faces import sentences
-from gitlease.faces.board import phrases
-from gitlease.faces.board.phrases import plain
-from gitlease.faces.board.shapes import BoardRow, BoardView, NewsItem, OpenedResource, Section
 
 if TYPE_CHECKING:
     from gitlease.core.edge import People, Task
+    from gitlease.core.ledger import Note, Ticket
+    from gitlease.core.moves.operations import Event
     from gitlease.engine.ledger_session import LedgerSession, Look
+
+
+class Section(Enum):
+    """The state of a task or lease. BLOCKED: another's lease of a path covers a path of the task,
+    or it is left to those who wait for it.
+
+    ABANDONED: expired so long ago that it is free.
+    """
+
+    HELD = "held"
+    BLOCKED = "blocked"
+    PARKED = "parked"
+    EXPIRED = "expired"
+    ABANDONED = "abandoned"
+    FREE = "free"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardRow:
+    """A lease, or a task without one. Texts are empty where there is nothing to show.
+
+    ``ends`` is the lease's expiry; ``lapses`` is when an expired one stops blocking others. If it
+    is ``assigned``, the task stays its holder's then. ``mine``: the viewer may act on it.
+    """
+
+    section: Section
+    resource: Resource
+    name: str
+    title: str = ""
+    holder: str = ""
+    session: str = ""
+    host: str = ""
+    branch: str = ""
+    reason: str = ""
+    scope: str = WHOLE
+    ends: int | None = None
+    lasts: int = 0
+    lapses: int | None = None
+    assigned: bool = False
+    mine: bool = False
+    through: str = ""
+    waiting: tuple[Ticket, ...] = ()
+    waits_for: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Identifies the row."""
+        return f"{self.resource.key} {fold(self.scope)}"
+
+
+@dataclass(frozen=True, slots=True)
+class NewsItem:
+    """A recent event; ``loss``: somebody lost a lease."""
+
+    at: int
+    what: str
+    name: str
+    text: str
+    loss: bool = False
+
+    @property
+    def key(self) -> str:
+        """Identifies the item."""
+        return f"{self.at} {self.what} {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardView:
+    """A board at one moment. ``changes_at`` is when time alone will change it.
+
+    ``trouble`` is why it may be out of date; ``warnings`` are about parts that cannot be read.
+    """
+
+    layer: str
+    place: str
+    revision: int
+    rows: tuple[BoardRow, ...]
+    news: tuple[NewsItem, ...]
+    now: int = field(compare=False)
+    changes_at: int | None = None
+    trouble: str = ""
+    warnings: tuple[str, ...] = ()
+
+    def section(self, section: Section) -> tuple[BoardRow, ...]:
+        """The rows of one section, in order."""
+        return tuple(row for row in self.rows if row.section is section)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedResource:
+    """A resource of the board with its notes and its last events, newest first."""
+
+    name: str
+    rows: tuple[BoardRow, ...]
+    notes: tuple[Note, ...]
+    events: tuple[Event, ...]
+
+
+_HAPPENED = {
+    "displaced": "taken over",
+    "completed": "done",
+    "run_out": "session ended",
+    "noted": "note",
+    "lapsed": "lapsed",
+    "waiting": "joined the wait queue",
+    "left": "left the wait queue",
+}
+RUNNING = (Section.HELD, Section.BLOCKED, Section.PARKED)  # their leases count down
+_TAKEN = frozenset({"displaced", "revoked", "retired"})
+
+
+def plain(text: str) -> str:
+    """Others' text as one printable line, which cannot forge or hide anything."""
+    return " ".join(clean(text).split())
+
+
+def happened(event: Event) -> str:
+    """An event of the audit trail, in a word or two."""
+    if event.kind in TAKEOVER and event.detail:
+        return "claimed"
+    return _HAPPENED.get(event.kind, event.kind.replace("_", " "))
+
+
+def by_whom(event: Event) -> str:
+    """Former holder, actor and reason: ``from jo@example.com by kim@example.com: "stuck"``."""
+    if event.kind in TAKEOVER and event.detail:
+        why = f': "{plain(event.reason)}"' if event.reason else ""
+        return f"by {plain(event.by)}, {plain(event.detail)}{why}"
+    whose = f"from {plain(event.holder or 'nobody')} " if event.kind in _TAKEN else ""
+    run = f" (session {plain(event.session)})" if event.session and not whose else ""
+    why = plain(event.reason or event.detail or "")
+    return f"{whose}by {plain(event.by)}{run}" + (f': "{why}"' if why else "")
+
+
+def note_text(note: Note) -> str:
+    """A note and its author."""
+    return f"by {plain(note.author)}: {plain(note.text)}"
+
+
+def waiting_words(tickets: Sequence[Ticket]) -> str:
+    """The wait queue in order, or nothing."""
+    waiting = [
+        f"{number}. {plain(x.holder)}" + (f" ({plain(x.session)})" if x.session else "")
+        for number, x in enumerate(tickets, start=1)
+    ]
+    return f"waiting: {', '.join(waiting)}" if waiting else ""
+
+
+def where_words(row: BoardRow) -> str:
+    """Session, host and branch: ``session build-7 on laptop, branch main``."""
+    session = f"session {row.session}" if row.session else ""
+    run = f"{session} on {row.host}".lstrip() if row.host else session
+    return ", ".join(x for x in (run, f"branch {row.branch}" if row.branch else "") if x)
+
+
+def time_of_day(at: int, *, round_up: bool = False) -> str:
+    """The time of an instant in UTC: ``10:15:00Z``."""
+    return rfc3339(at, round_up=round_up)[11:]
+
+
+def clock_words(seconds: int) -> str:
+    """A countdown: ``4s``, ``12m 04s``, ``1h 05m``, ``2d 3h``."""
+    days, hours = divmod(max(0, seconds) // 3600, 24)
+    minutes, rest = divmod(max(0, seconds) % 3600, 60)
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes:02}m"
+    return f"{minutes}m {rest:02}s" if minutes else f"{rest}s"
+
+
+def time_words(row: BoardRow, now: int) -> str:
+    """The time a row has left, or since it ended; nothing without a lease."""
+    if row.ends is None:
+        return "assigned" if row.section is Section.HELD else ""
+    if row.section in RUNNING:
+        return f"{clock_words((row.ends - now) // 1000)} left"
+    return f"{clock_words((now - row.ends) // 1000)} ago"
+
+
+def details(row: BoardRow, now: int) -> list[str]:
+    """The other facts of a row, the most important first."""
+    texts = [waiting_words(row.waiting), f'"{row.reason}"' if row.reason else ""]
+    if row.section is Section.EXPIRED:
+        after = "still assigned" if row.assigned else "free to take"
+        if row.lapses is not None and row.lapses > now:
+            at = time_of_day(row.lapses, round_up=True)
+            after = f"blocks until {at}, then {after}" if row.assigned else f"free from {at}"
+        texts.insert(0, after)
+    if row.through:
+        texts.insert(0, f"covered by the lease of {row.through}")
+    if row.waits_for:
+        texts.append(f"waits for {', '.join(row.waits_for)}")
+    return [x for x in texts if x]
+
 
 NEWS = 12
 LOOKED_BACK = 100  # events of the audit trail; most are renewals
@@ -217,7 +414,7 @@ class _Rows:
 
 def _texts(row: BoardRow) -> tuple[str, ...]:
     where = (row.session, row.host, row.branch)
-    return row.name, row.title, row.holder, *where, row.reason, phrases.waiting_words(row.waiting)
+    return row.name, row.title, row.holder, *where, row.reason, waiting_words(row.waiting)
 
 
 def _times(look: Look) -> Iterator[int]:
@@ -242,9 +439,9 @@ def _news(session: LedgerSession, look: Look, rows: Sequence[BoardRow]) -> tuple
     for event in history_of(session, look.head, None, LOOKED_BACK):
         if event.kind in _TOLD:
             scope = "" if event.scope in (None, WHOLE) else f" (scope {event.scope})"
-            name, what = plain(f"{event.resource}{scope}"), phrases.happened(event)
+            name, what = plain(f"{event.resource}{scope}"), happened(event)
             loss = event.kind in _LOSSES and not event.detail
-            found.append(NewsItem(event.at, what, name, phrases.by_whom(event), loss))
+            found.append(NewsItem(event.at, what, name, by_whom(event), loss))
     now = look.moment.now.wall_ms
     for row in rows:
         if row.section in (Section.EXPIRED, Section.ABANDONED) and (row.ends or now) < now:

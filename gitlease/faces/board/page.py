@@ -1,11 +1,13 @@
-"""The board as one HTML page: complete without its script, live with it.
+"""The board as a document: an HTML page (complete without its script), Markdown and SVG.
 
 All text of others is escaped, and the page contacts only its own server.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import re
 from base64 import b64encode
 from collections.abc import Iterable
 from functools import cache
@@ -15,8 +17,9 @@ from urllib.parse import urlencode
 
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import rfc3339
-from gitlease.faces.board import phrases
-from gitlease.faces.board.shapes import BoardRow, BoardView, NewsItem, OpenedResource, Section
+from gitlease.faces.board import model
+from gitlease.faces.board.model import BoardRow, BoardView, NewsItem, OpenedResource, Section
+from gitlease.faces.board.text import board_lines, head_lines, news_lines
 
 SHOWN = 500  # rows of a section
 ABOUT = {
@@ -198,8 +201,8 @@ def _row(row: BoardRow, now: int, view: PageView, base: str) -> str:
         f'<tr role="row"><th scope="row" role="rowheader">{name}</th>'
         + _cell("title", escape(row.title))
         + _cell("holder", who)
-        + _cell("where", escape(phrases.where_words(row)))
-        + _cell("why", "<br>".join(escape(x) for x in phrases.details(row, now)))
+        + _cell("where", escape(model.where_words(row)))
+        + _cell("why", "<br>".join(escape(x) for x in model.details(row, now)))
         + _cell("time", _time(row, now))
         + "</tr>"
     )
@@ -210,11 +213,11 @@ def _cell(kind: str, html: str) -> str:
 
 
 def _time(row: BoardRow, now: int) -> str:
-    text = phrases.time_words(row, now)
+    text = model.time_words(row, now)
     if row.ends is None:
         return text
     at, bar = rfc3339(row.ends), ""
-    way = "left" if row.section in phrases.RUNNING else "ago"
+    way = "left" if row.section in model.RUNNING else "ago"
     if way == "left" and row.lasts:
         left = max(0, min(row.lasts, row.ends - now))
         bar = f'<progress max="{row.lasts}" value="{left}" aria-hidden="true"></progress>'
@@ -226,13 +229,13 @@ def _time(row: BoardRow, now: int) -> str:
 
 
 def _opened(opened: OpenedResource, now: int, view: PageView, base: str) -> str:
-    notes = [f"{_at(x.at)} {escape(phrases.note_text(x))}" for x in opened.notes]
+    notes = [f"{_at(x.at)} {escape(model.note_text(x))}" for x in opened.notes]
     events = [
-        f"{_at(x.at)} <strong>{escape(phrases.happened(x))}</strong> {escape(phrases.by_whom(x))}"
+        f"{_at(x.at)} <strong>{escape(model.happened(x))}</strong> {escape(model.by_whom(x))}"
         for x in opened.events
     ]
     state = [
-        f"{row.section.value} {escape(row.holder)} {escape(phrases.time_words(row, now))}".strip()
+        f"{row.section.value} {escape(row.holder)} {escape(model.time_words(row, now))}".strip()
         for row in opened.rows
         if row.ends is None  # a clock runs in its row below
     ]
@@ -263,3 +266,67 @@ def _news(news: Iterable[NewsItem]) -> str:
         '<section aria-labelledby="lately"><h2 id="lately">Lately</h2>\n'
         f'<div role="log" aria-live="polite"><ul id="news">{news_items(news)}</ul></div></section>'
     )
+
+
+WIDTH = 120  # columns of a picture
+MARKDOWN_COLUMNS = ("name", "title", "holder", "where", "why, and who waits", "until")
+MARKDOWN_HEADINGS = f"| {' | '.join(MARKDOWN_COLUMNS)} |\n|{' --- |' * 6}"
+
+
+def exported(board: BoardView, form: str) -> str:
+    """The board as ``md``, ``svg`` or ``html``."""
+    return {"md": _markdown, "svg": _svg, "html": still}[form](board)
+
+
+def _svg(board: BoardView) -> str:
+    from rich.console import Console
+
+    console = Console(
+        width=WIDTH,
+        file=io.StringIO(),
+        record=True,
+        force_terminal=True,
+        color_system="truecolor",
+        no_color=False,
+    )
+    lines = [*head_lines(board, WIDTH, state=rfc3339(board.now)[:10])]
+    for line in (*lines, *board_lines(board, WIDTH), *news_lines(board.news, WIDTH)):
+        console.print(line, soft_wrap=True)
+    svg = console.export_svg(title="gitlease board")
+    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # loaded from another host
+
+
+def _markdown(board: BoardView) -> str:
+    parts = [f"# {_literal(board.layer)} on {_literal(board.place)}"]
+    parts += [f"As of {rfc3339(board.now)}.", *(f"Warning: {_literal(x)}" for x in board.warnings)]
+    for section in Section:
+        rows = board.section(section)
+        if rows:
+            lines = "\n".join(_markdown_row(row, board.now) for row in rows)
+            parts.append(f"## {section.value.title()}: {len(rows)}\n\n{MARKDOWN_HEADINGS}\n{lines}")
+    if board.news:
+        lines = "\n".join(
+            f"- {rfc3339(x.at)} **{x.what}** {_literal(x.name)} {_literal(x.text)}"
+            for x in board.news
+        )
+        parts.append(f"## Lately\n\n{lines}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_row(row: BoardRow, now: int) -> str:
+    until = rfc3339(row.ends) if row.ends is not None else model.time_words(row, now)
+    why = "; ".join(model.details(row, now))
+    cells = (row.name, row.title, row.holder, model.where_words(row), why)
+    return f"| {' | '.join([*map(_markdown_cell, cells), until])} |"
+
+
+def _markdown_cell(text: str) -> str:
+    # A bar is escaped with a backslash in a cell; a backslash before a bar cannot be written.
+    return _literal(text).replace("\\|", "\\ |").replace("|", "\\|")
+
+
+def _literal(text: str) -> str:
+    # Others' text as code, so that no markup, address or mention in it takes effect.
+    ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    edge = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{ticks}{edge}{text}{edge}{ticks}" if text else ""

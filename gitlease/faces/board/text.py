@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import rfc3339
-from gitlease.faces.board import phrases
-from gitlease.faces.board.shapes import BoardRow, BoardView, NewsItem, OpenedResource, Section
+from gitlease.faces.board import model
+from gitlease.faces.board.model import BoardRow, BoardView, NewsItem, OpenedResource, Section
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -71,8 +71,8 @@ def columns_for(board: BoardView, width: int) -> Columns:
     holder = min(holder, left - name)
     left -= name + holder
     wanted = {
-        "why": widest(" · ".join(phrases.details(x, board.now)) for x in rows),
-        "where": widest(map(phrases.where_words, rows)),
+        "why": widest(" · ".join(model.details(x, board.now)) for x in rows),
+        "where": widest(map(model.where_words, rows)),
         "title": widest(x.title for x in rows),
     }
     for number in range(len(wanted), -1, -1):  # the title goes first
@@ -117,7 +117,7 @@ def head_lines(board: BoardView, width: int, *, state: str, brief: bool = False)
     from rich.text import Text
 
     place = f"gitlease · {board.layer} on {board.place}"
-    right = " · ".join(([] if board.trouble else [state]) + [phrases.time_of_day(board.now)])
+    right = " · ".join(([] if board.trouble else [state]) + [model.time_of_day(board.now)])
     room = width - len(right) - 2
     text = _fitted(place, room) if room > 20 else Text("gitlease".ljust(max(0, room)))
     text.stylize("bold")
@@ -141,7 +141,7 @@ def news_lines(news: Sequence[NewsItem], width: int) -> Iterator[Text]:
     yield from (plain_line("", width), plain_line("LATELY", width, style="bold"))
     for item in news:
         text = Text("  ")
-        text.append(f"{phrases.time_of_day(item.at)}  ", style="dim")
+        text.append(f"{model.time_of_day(item.at)}  ", style="dim")
         text.append(item.what, style="bold red" if item.loss else "bold")
         text.append(f" {item.name}", style="bold")
         text.append(f" {item.text}")
@@ -154,12 +154,12 @@ def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Text]
     yield plain_line(opened.name, width, style="bold")
     for row in opened.rows:
         facts = [
-            ("state", f"{row.section.value} {phrases.time_words(row, now)}".rstrip()),
+            ("state", f"{row.section.value} {model.time_words(row, now)}".rstrip()),
             ("title", row.title),
             ("holder", _who(row)),
-            ("where", phrases.where_words(row)),
+            ("where", model.where_words(row)),
             ("until", rfc3339(row.ends) if row.ends else ""),
-            *(("", line) for line in phrases.details(row, now)),
+            *(("", line) for line in model.details(row, now)),
         ]
         yield plain_line("", width)
         for name, line in facts:
@@ -168,10 +168,10 @@ def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Text]
     if not opened.rows:
         yield from (plain_line("", width), plain_line("  nobody holds it", width))
     for title, lines in (
-        ("NOTES", [f"{rfc3339(x.at)} {phrases.note_text(x)}" for x in opened.notes]),
+        ("NOTES", [f"{rfc3339(x.at)} {model.note_text(x)}" for x in opened.notes]),
         (
             "HISTORY",
-            [f"{rfc3339(x.at)} {phrases.happened(x)} {phrases.by_whom(x)}" for x in opened.events],
+            [f"{rfc3339(x.at)} {model.happened(x)} {model.by_whom(x)}" for x in opened.events],
         ),
     ):
         if lines:
@@ -224,20 +224,20 @@ def _row_line(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> Ite
     text = Text("› " if marked else "  ")
     name = _middle(row.name, columns.name)
     text.append_text(_fitted(name, columns.name, style=f"bold {STYLES[row.section]}"))
-    why = " · ".join(phrases.details(row, now))
+    why = " · ".join(model.details(row, now))
     if row.section is Section.FREE:
         line = " · ".join(x for x in (row.title, why) if x)
         text.append_text(_fitted(line, columns.width - 2 - columns.name))
     else:
         text.append_text(_fitted(row.title, columns.title))
-        who, where = _middle(_who(row), columns.holder), phrases.where_words(row)
+        who, where = _middle(_who(row), columns.holder), model.where_words(row)
         text.append_text(_fitted(who, columns.holder, style="green" if row.mine else ""))
         text.append_text(_fitted(_middle(where, columns.where), columns.where, style="dim"))
         text.append_text(_fitted(why, columns.why))
         text.append(" " * columns.gap)
         if columns.bar:
             text.append(f"{_bar(row, now, columns.bar)} ", style=STYLES[row.section])
-        text.append(phrases.time_words(row, now).rjust(TIME))
+        text.append(model.time_words(row, now).rjust(TIME))
     if marked:
         text.stylize("reverse")
     text.truncate(columns.width)
@@ -249,7 +249,7 @@ def _who(row: BoardRow) -> str:
 
 
 def _bar(row: BoardRow, now: int, size: int) -> str:
-    if row.section not in phrases.RUNNING or not row.ends or not row.lasts:
+    if row.section not in model.RUNNING or not row.ends or not row.lasts:
         return " " * size
     full = min(size, max(0, -(-(row.ends - now) * size // row.lasts)))
     return "━" * full + "─" * (size - full)

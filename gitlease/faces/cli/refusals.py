@@ -1,5 +1,6 @@
-"""Prints refusals: the fact, further conflicts, and commands to type next.
+"""Refusals as people read them, and the commands that answers and refusals suggest to type next.
 
+A refusal never suggests one that takes a lease from its holder, because agents run what they read.
 ``run`` passes on its command's exit status, so its own refusals have others, and its output goes to
 standard error, which may be closed.
 """
@@ -8,15 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from gitlease.faces import next_steps, sentences, wire
+from gitlease.core.errors import AnotherLedger, LeaseHeld, LeaseLost
+from gitlease.core.instant import format_duration, moment_of
+from gitlease.core.lease import same_person
+from gitlease.core.loss import Loss
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import WHOLE, scopes_overlap
+from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output
 from gitlease.faces.codes import Fault, exit_of
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError
+    from gitlease.core.view import LeaseView
+    from gitlease.engine.answers import QueueReading
     from gitlease.faces.cli.call import Call
 
 
@@ -33,7 +43,7 @@ def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None
 
 
 def _tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None, status: int) -> int:
-    steps, now = next_steps.after_refusal(call, error), call.now()
+    steps, now = after_refusal(call, error), call.now()
     warnings = tuple(
         dict.fromkeys((*call.warnings, *error.warnings, *sentences.skew_warnings(error.views)))
     )
@@ -50,7 +60,7 @@ def _tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None, stat
         output.aside(text)
     if not call.json:
         output.warn(warnings)
-    hints = [*error.hints, *next_steps.advice(call, error)]
+    hints = [*error.hints, *advice(call, error)]
     output.hint([*steps, *hints] if error.code == "not_found" else [*hints, *steps])
     return status
 
@@ -74,3 +84,213 @@ def report_fault(call: Call, error: Exception, *, traceback: bool) -> int:
     message = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
     hint = "run it again with --traceback and report what it prints"
     return tell(call, Fault(message, hints=(hint,)))
+
+
+WAITS = (1, 2, 5, 15)  # minutes of a wait that a refusal suggests: the first that is enough
+MINUTE = timedelta(minutes=1)
+AGENT_WAIT = 120  # seconds that agents' shell tools give a command by default
+Steps = dict[str, str]
+"""Commands with their purposes."""
+
+
+def scoped(scope: str | None) -> list[str]:
+    """Return the option of a partial scope."""
+    return [] if scope in (None, WHOLE) else ["--scope", f"{scope}"]
+
+
+def claiming(call: Call, resource: str, scope: str | None, *, layer: str | None = None) -> str:
+    """Return a claim that resumes work; names that are not tasks get ``--any``."""
+    options = [*scoped(scope), *_any_option(call, [resource])]
+    return call.typed("claim", resource, options=options, layer=layer)
+
+
+def _any_option(call: Call, names: Iterable[str]) -> list[str]:
+    return ["--any"] if any(map(call.needs_any, names)) else []
+
+
+def after_claim(call: Call, views: Sequence[LeaseView], scope: str | None) -> Steps:
+    """Return the commands for claimed leases."""
+    names = [view.resource for view in views]
+    part = [] if scope is None else ["--scope", scope]
+    steps = {call.typed("renew", *names, options=part): "keep it while you work"}
+    if len(names) == 1 and views[0].assigned:  # what is no task is released, not finished
+        steps[call.typed("done", *names, options=part)] = "when the work is finished"
+    steps[call.typed("release", *names, options=part)] = "when you stop before that"
+    return steps
+
+
+def after_dispatch(call: Call, resource: str) -> Steps:
+    """Return the commands for a background run."""
+    return {
+        call.typed("dispatch", options=["--logs", resource]): "show its output",
+        call.typed("dispatch", options=["--stop", resource]): "stop it",
+    }
+
+
+def after_park(call: Call, views: Iterable[LeaseView]) -> Steps:
+    """Return a claim for the parked leases of each scope and layer."""
+    later = call.with_words(session=None, no_session=False)  # for any session
+    found: dict[tuple[str, str], list[str]] = {}
+    for view in views:
+        found.setdefault((view.scope, view.layer), []).append(view.resource)
+    return {
+        later.typed(
+            "claim", *names, options=[*scoped(scope), *_any_option(call, names)], layer=layer
+        ): "resume it, in any of your sessions"
+        for (scope, layer), names in found.items()
+    }
+
+
+def after_brief(call: Call, reading: QueueReading) -> Steps:
+    """Return the commands for the caller's own work, and for the next task."""
+    from gitlease.engine.queue.order import Carried
+
+    steps: Steps = {}
+    if not call.may_claim:
+        return steps
+    carried = [
+        (c, None if c.lease is None else reading.views[c.lease.lease_id]) for c in reading.carried
+    ]
+    if any(c.state is Carried.LIVE and view and view.mine for c, view in carried):
+        steps[call.typed("renew", options=["--all"])] = "keep what you hold"
+    free = {e.task.resource.key for e in reading.entries if e.claimable}
+    for carry, view in carried:
+        lost = carry.state in (Carried.LAPSED, Carried.NONE)
+        lost = lost and carry.task is not None and carry.task.resource.key in free
+        if lost or carry.state is Carried.PARKED:
+            scope, layer = (view.scope, view.layer) if view else (None, None)
+            again = claiming(call, carry.resource, scope, layer=layer)
+            steps[again] = "resume it"
+            break
+    if reading.next_up:
+        steps[call.typed("next", options=["--claim"])] = "claim the next task"
+    return steps
+
+
+def after_refusal(call: Call, error: GitleaseError) -> list[str]:
+    """Return commands that are safe to run as printed."""
+    code, resource, layer = error.code, error.resource, error.layer
+    if call.release is not None and code in ("usage", "not_found"):
+        return [call.release()]  # only tasks are done
+    waits = code in ("held", "wait_timeout") and error.views and not error.by_edge
+    waits = waits and not _is_ones_own(call, error.views[0])
+    if isinstance(error, LeaseHeld) and error.waiting and call.retry is not None:
+        return [call.retry(format_duration(WAITS[-1] * 60))]  # to wait in line, behind those who do
+    if waits and call.retry is not None:
+        time, steps = _time_to_wait(call, error), list[str]()
+        # First the one that claims nothing; it takes no paths besides those of the task itself.
+        if call.command != "wait" and resource is not None and not call.covers:
+            options = ["--timeout", time, *scoped(error.scope)]
+            steps.append(call.typed("wait", resource, options=options))
+        # Of a task that stays assigned, no wait of a claim can succeed.
+        if call.command == "wait" or error.free_at_ms is not None:
+            steps.append(call.retry(time))
+        return steps
+    if resource is not None and code in ("held", "not_holder", "unknown_outcome", "wait_timeout"):
+        return [call.typed("show", resource, layer=layer)]
+    finished = any(view.state == "completed" for view in error.views)
+    if resource is not None and isinstance(error, LeaseLost) and not finished:
+        if parked := _own_parked(call, error):
+            return [claiming(call, x.resource, x.scope, layer=layer) for x in parked]
+        taken = error.loss in (Loss.TAKEN_OVER, Loss.REVOKED)
+        taken = taken or any(view.state == "active" and not view.mine for view in error.views)
+        if taken or _is_assigned(call, error) or call.is_anothers(resource):
+            return [call.typed("show", resource, layer=layer)]
+        return [claiming(call, resource, error.scope, layer=layer)]
+    if code == "nothing_left":
+        return [call.whole_queue or call.typed("queue", options=["--all"])]
+    if code == "unavailable" and call.cached is not None:
+        return [call.cached]
+    if code == "usage":
+        return [" ".join(w for w in (call.prog, call.command, "--help") if w)]
+    return []
+
+
+def _by_edge(call: Call, error: GitleaseError) -> bool:
+    """Whether an edge is in the way, or will be once an expired lease has lapsed."""
+    return error.by_edge or _is_assigned(call, error)
+
+
+def _is_ones_own(call: Call, view: LeaseView) -> bool:
+    own = same_person(view.holder, call.actor.holder)
+    return own and view.session in (None, call.actor.session)
+
+
+def _own_parked(call: Call, error: GitleaseError) -> list[LeaseView]:
+    own = [x for x in error.views if x.parked and same_person(x.holder, call.actor.holder)]
+    return [x for x in own if scopes_overlap(x.scope, error.scope or WHOLE)]
+
+
+def _is_assigned(call: Call, error: GitleaseError) -> bool:
+    """Whether an expired lease leaves the task assigned to someone else."""
+    return any(
+        view.state == "expired"
+        and view.assigned
+        and view.free_at is None
+        and (error.resource is None or fold(view.resource) == fold(error.resource))
+        and not same_person(view.holder, call.actor.holder)
+        for view in error.views
+    )
+
+
+def _time_to_wait(call: Call, error: GitleaseError) -> str:
+    known = error.free_at_ms
+    if known is None:  # an edge follows: the wait ends when the lease has lapsed
+        free = max(view.lapses_at or view.expires_at for view in error.views)
+    else:
+        free = moment_of(known)
+    left = free - call.now()
+    minutes = -(-left // MINUTE)
+    seconds = next((x for x in WAITS if x >= minutes), minutes) * 60
+    if call.for_agent:
+        seconds = min(seconds, AGENT_WAIT)
+    return format_duration(seconds)
+
+
+def advice(call: Call, error: GitleaseError) -> Sequence[str]:
+    """Return hints for people about steps that a program should not take by itself."""
+    if isinstance(error, AnotherLedger) and not error.recorded:
+        return (f"if this was intended, accept the new ledger: {call.typed('init')}",)
+    if isinstance(error, LeaseLost) and not error.hints and _own_parked(call, error):
+        return ("claim a parked lease to resume it; it gets a new token",)
+    if error.code not in ("held", "wait_timeout"):
+        return ()
+    holder = error.holder
+    if error.views and same_person(error.views[0].holder, call.actor.holder):
+        return (_own(call, error.views[0]),)
+    if holder is None or same_person(holder, call.actor.holder):
+        return ()
+    lapsed = error.by_edge and all(view.state != "active" for view in error.views)
+    if lapsed and error.resource is not None:
+        asked = error.to_ask or holder
+        return assigned(call, error.resource, asked, scope=error.scope)
+    return (f"ask {holder} to release it",) if _by_edge(call, error) else ()
+
+
+def assigned(
+    call: Call, resource: str, holder: str, *, scope: str | None = None
+) -> tuple[str, ...]:
+    """Return hints for a task of which nothing but an assignment to another is left.
+
+    People are shown the deliberate takeover. Agents run what they read: they are not.
+    """
+    if call.for_agent:
+        return (f"ask {holder}, or take another task: {call.typed('next')}",)
+    if not call.may_claim:
+        return (f"ask {holder} to release it",)
+    options = ["--takeover", "--reason", "TEXT", *scoped(scope)]
+    taking = call.typed("claim", resource, options=options)
+    return (f"ask {holder} to release it, or take it over: {taking}",)
+
+
+def _own(call: Call, view: LeaseView) -> str:
+    if view.session in (None, call.actor.session):
+        renew = call.typed("renew", view.resource, options=scoped(view.scope))
+        return f"it is your own lease: {renew}"
+    from gitlease.runs.records import is_process_alive
+
+    if is_process_alive(view) is False:
+        return f"it is your own lease, of session {view.session}, whose process has ended"
+    place = f" (pid {view.pid} on {view.host})" if view.pid else ""
+    session = f"session {view.session}{place}"
+    return f"it is your own lease, held by {session} until that ends"

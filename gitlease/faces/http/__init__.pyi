@@ -1,8 +1,8 @@
 from gitlease.faces.http.app import OPERATIONS as OPERATIONS
+from gitlease.faces.http.app import ApiOperation as ApiOperation
 from gitlease.faces.http.app import GatewayApp as GatewayApp
 from gitlease.faces.http.app import application as application
 from gitlease.faces.http.app import gateway_app as gateway_app
-from gitlease.faces.http.openapi import ApiOperation as ApiOperation
 from gitlease.faces.http.request_handler import MOST_BYTES as MOST_BYTES
 from gitlease.faces.http.request_handler import PROBLEM as PROBLEM
 from gitlease.faces.http.request_handler import REMEMBERED_FOR as REMEMBERED_FOR

@@ -25,12 +25,17 @@ from gitlease.core.instant import Instant, rfc3339
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.faces.board import page
-from gitlease.faces.board.model import make_board, matching, open_resource
+from gitlease.faces.board.model import (
+    BoardView,
+    OpenedResource,
+    make_board,
+    matching,
+    open_resource,
+)
 from gitlease.faces.board.page import PageView
-from gitlease.faces.board.shapes import BoardView, OpenedResource
 from gitlease.faces.codes import http_of
-from gitlease.faces.http.access import Access, Refused
 from gitlease.faces.http.events import LOOK, SILENT, EventStream, OpenStreams
+from gitlease.faces.http.request_handler import Access, Refused
 from gitlease.gateway.follower import Follower
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import BOARD, COOKIE_LASTS, LINK, Token

@@ -16,8 +16,7 @@ from starlette.types import Receive, Scope, Send
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import rfc3339
 from gitlease.faces import wire
-from gitlease.faces.http.access import Access, Refused
-from gitlease.faces.http.request_handler import failed
+from gitlease.faces.http.request_handler import Access, Refused, failed
 from gitlease.gateway.follower import GAP, LAPSED, FollowedEvent, Follower
 
 LOOK = 0.5  # seconds between two checks of the token and of the gateway's end

@@ -44,7 +44,6 @@ from gitlease.engine.answers import ClaimOptions, EndedLease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.reading import read_leases
 from gitlease.faces.codes import http_of
-from gitlease.faces.http.access import Refused
 from gitlease.faces.http.compat import (
     CompatAnswer,
     CompatRequest,
@@ -54,7 +53,7 @@ from gitlease.faces.http.compat import (
     warnings_in,
 )
 from gitlease.faces.http.fields import IGNORED, own_words
-from gitlease.faces.http.request_handler import Failure, RequestHandler
+from gitlease.faces.http.request_handler import Failure, Refused, RequestHandler
 from gitlease.gateway.follower import LAPSED
 
 ROOTS = ("/api/v1", "/v1")

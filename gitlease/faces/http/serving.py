@@ -16,8 +16,8 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gitlease.core.errors import Invalid
-from gitlease.faces.http.access import RATE, AllowedHosts, is_loopback
 from gitlease.faces.http.app import application, gateway_app
+from gitlease.faces.http.request_handler import RATE, AllowedHosts, is_loopback
 from gitlease.wiring.gateway import open_gateway, open_tokens
 
 DRAIN = 30  # seconds to answer pending requests at the end

@@ -14,7 +14,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
 from gitlease.core.view import Lease
 from gitlease.engine.answers import Answer
-from gitlease.faces import pool_events, sentences, task_brief
+from gitlease.faces import run_text, sentences
 from gitlease.faces.library.arguments import (
     Duration,
     OpenLeases,
@@ -137,7 +137,7 @@ def run(
 
     def brief(answer: Answer) -> str:
         entry = workspace.queue.find(parse_resource(word_anywhere(answer.leases[0].resource))).entry
-        return task_brief.brief(answer, entry.task if entry else None, prog="gitlease", done=done)
+        return run_text.brief(answer, entry.task if entry else None, prog="gitlease", done=done)
 
     if next and (resources or paths or wait is not None or any or takeover or reopen):
         raise UsageError("next claims the first task: it excludes resources and options of a claim")
@@ -233,7 +233,7 @@ def work(
             done=done_on_success,
         ),
         options=terms,
-        brief=lambda answer, task: task_brief.brief(
+        brief=lambda answer, task: run_text.brief(
             answer, task, prog="gitlease", done=done_on_success, commit=worktrees
         ),
         open_at=self._open_at,
@@ -244,7 +244,7 @@ def work(
     ended: list[WorkEvent] = []
 
     def report(event: PoolEvent) -> None:
-        fields = {k: v for k, v in pool_events.document(event).items() if k != "schema"}
+        fields = {k: v for k, v in run_text.document(event).items() if k != "schema"}
         reported = WorkEvent(**fields)
         if reported.event == "ended":
             ended.append(reported)
@@ -260,7 +260,7 @@ def work(
         tell=report,
         warn=lambda text: report(PoolEvent("warning", message=text)),
     )
-    counts = {outcome: ran.counts[outcome] for outcome in pool_events.OUTCOMES}
+    counts = {outcome: ran.counts[outcome] for outcome in run_text.OUTCOMES}
     return WorkResult(
         **counts,
         ended=tuple(ended),

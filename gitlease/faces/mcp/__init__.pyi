@@ -1,5 +1,5 @@
-from gitlease.faces.mcp.resources import BOARD as BOARD
-from gitlease.faces.mcp.resources import MINE as MINE
+from gitlease.faces.mcp.server import BOARD as BOARD
+from gitlease.faces.mcp.server import MINE as MINE
 from gitlease.faces.mcp.server import LeaseServer as LeaseServer
 from gitlease.faces.mcp.stdio import CloneBackend as CloneBackend
 from gitlease.faces.mcp.tools import LONGEST_WAIT as LONGEST_WAIT

@@ -32,12 +32,12 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gitlease.core.errors import Denied, GitleaseError, Unavailable
 from gitlease.engine.sessions import end_session
-from gitlease.faces.http.access import Refused
 from gitlease.faces.http.events import LOOK, OpenStreams
 from gitlease.faces.http.fields import without_paths
 from gitlease.faces.http.request_handler import (
     MOST_BYTES,
     SESSION_HEADER,
+    Refused,
     RequestHandler,
     failed,
     session_in,

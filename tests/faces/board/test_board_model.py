@@ -25,10 +25,10 @@ from gitlease.faces.board import (
     head_lines,
     make_board,
     matching,
+    model,
     news_lines,
     open_resource,
     opened_lines,
-    phrases,
     policy,
     said_in,
 )
@@ -117,7 +117,7 @@ def test_what_is_seen_changes_at_the_time_that_the_board_says() -> None:
     assert board.changes_at == NOON + 900_000
     seen = []
     while board.changes_at is not None:
-        seen.append((board.rows[0].section, *phrases.details(board.rows[0], board.now)))
+        seen.append((board.rows[0].section, *model.details(board.rows[0], board.now)))
         ada.clock.advance((board.changes_at - ada.clock.wall_ms) / 1000)
         board = board_of(ada)
     blocking = "blocks until 12:16:00Z, then still assigned"
@@ -137,9 +137,9 @@ def test_what_ran_out_says_when_others_may_take_it() -> None:
     (row,) = board_of(bob).rows
     assert row.section is Section.EXPIRED
     assert row.lapses is not None
-    free = f"free from {phrases.time_of_day(row.lapses, round_up=True)}"
-    assert phrases.details(row, ada.clock.wall_ms) == [free]
-    assert phrases.details(row, row.lapses) == ["free to take"]
+    free = f"free from {model.time_of_day(row.lapses, round_up=True)}"
+    assert model.details(row, ada.clock.wall_ms) == [free]
+    assert model.details(row, row.lapses) == ["free to take"]
 
 
 def test_the_news_tell_what_was_taken_released_and_lost() -> None:
@@ -274,7 +274,7 @@ def test_documents_ask_nobody() -> None:
 )
 def test_in_markdown_all_that_others_wrote_is_code(text: str) -> None:
     ada, bob = make_desks(task("F001", title=text))
-    bob.ok("claim", "F001", "--reason", phrases.plain(text))
+    bob.ok("claim", "F001", "--reason", model.plain(text))
     markdown = exported(board_of(ada), "md")
     reader = MarkdownIt("commonmark").enable("table")
     tokens = reader.parse(markdown)
@@ -283,7 +283,7 @@ def test_in_markdown_all_that_others_wrote_is_code(text: str) -> None:
     assert kinds.count("heading_open") == 3
     assert kinds.count("td_open") == 6
     code = [x.content for token in tokens for x in token.children or () if x.type == "code_inline"]
-    plain, quoted = phrases.plain(text).replace("\\|", "\\ |"), f'"{phrases.plain(text)}"'
+    plain, quoted = model.plain(text).replace("\\|", "\\ |"), f'"{model.plain(text)}"'
     assert plain in code
     assert quoted.replace("\\|", "\\ |") in code
     rest = [x.content for token in tokens for x in token.children or () if x.type == "text"]
@@ -398,7 +398,7 @@ def test_ids_and_times_stay_whole_before_holder_title_and_place(width: int) -> N
     [(-5, "0s"), (4, "4s"), (64, "1m 04s"), (3_900, "1h 05m"), (98_000, "1d 3h")],
 )
 def test_times_going_by(seconds: int, said: str) -> None:
-    assert phrases.clock_words(seconds) == said
+    assert model.clock_words(seconds) == said
 
 
 # --- the command ------------------------------------------------------------------------------

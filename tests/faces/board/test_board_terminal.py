@@ -24,8 +24,8 @@ BOARD = [sys.executable, "-m", "gitlease", "board"]
 # A picture counts once the next one begins, and what others do is seen with the next look.
 HURRIED = hurried(
     {
-        "gitlease.faces.board.live_board.TICK": 0.2,
-        "gitlease.faces.board.live_board.LOOK": 0.5,
+        "gitlease.faces.board.live.TICK": 0.2,
+        "gitlease.faces.board.live.LOOK": 0.5,
         "gitlease.engine.waiting.watching.LOOK": 0.5,
     }
 )

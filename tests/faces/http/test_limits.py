@@ -20,7 +20,7 @@ from support.running import until
 
 import gitlease
 from gitlease.core import Invalid
-from gitlease.faces.http import access, application, events, gateway_app, hosts_of
+from gitlease.faces.http import application, events, gateway_app, hosts_of, request_handler
 from gitlease.faces.http import serving as server
 from gitlease.wiring import open_gateway, open_tokens
 
@@ -48,11 +48,11 @@ from gitlease.wiring import open_gateway, open_tokens
 def test_it_answers_for_the_names_that_it_was_given(
     listens: str, names: tuple[str, ...], asked: str, answers: bool
 ) -> None:
-    checked = access.Access(lambda _secret, _now: None, hosts=hosts_of(listens, names))
+    checked = request_handler.Access(lambda _secret, _now: None, hosts=hosts_of(listens, names))
     if answers:
         checked.check_address({"host": asked})
         return
-    with pytest.raises(access.Refused) as refused:
+    with pytest.raises(request_handler.Refused) as refused:
         checked.check_address({"host": asked})
     assert refused.value.status == 421
     assert "--allow-host NAME" in refused.value.hints[0]

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from gitlease.core.errors import LeaseHeld, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
-from gitlease.faces import next_steps, sentences, wire
-from gitlease.faces.cli import output
-from gitlease.faces.cli.leases import claiming
+from gitlease.faces import sentences, wire
+from gitlease.faces.cli import claiming, output, refusals
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.runs.request import LENGTHS, RunCall, log_line, run_options
 from gitlease.faces.cli.verb import LEASE_EXITS, flag, option, verb
@@ -127,7 +126,7 @@ def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) 
     call.answer_verb(
         answer,
         wire.claimed(answer) | {"status": "dispatched", "run": wire.background(record, "running")},
-        next_steps=next_steps.after_dispatch(call, record.resources[0]),
+        next_steps=refusals.after_dispatch(call, record.resources[0]),
         show=show,
     )
 

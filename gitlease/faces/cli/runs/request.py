@@ -10,8 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.faces.cli import output, types
-from gitlease.faces.cli.leases import claiming
+from gitlease.faces.cli import claiming, output, types
 from gitlease.faces.cli.verb import Decorated, flag, option, optional_resources_argument
 
 if TYPE_CHECKING:
@@ -124,12 +123,12 @@ class RunCall:
     def brief(self, answer: Answer) -> str:
         """Return the page that describes the task to the command."""
         from gitlease.core.resources.resource import parse_resource, word_anywhere
-        from gitlease.faces import task_brief
+        from gitlease.faces import run_text
 
         first = parse_resource(word_anywhere(answer.leases[0].resource))
         found = self.call.queue.find(first).entry
         task = None if found is None else found.task
-        return task_brief.brief(answer, task, prog=self.call.prog, done=self.done)
+        return run_text.brief(answer, task, prog=self.call.prog, done=self.done)
 
     def remarks(self, answer: Answer) -> list[str]:
         """Return warnings about the grace period and about leases that were held before."""

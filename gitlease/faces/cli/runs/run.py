@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gitlease.core.errors import GitleaseError
 from gitlease.faces import sentences
-from gitlease.faces.cli import output, refusals
-from gitlease.faces.cli.leases import claiming
+from gitlease.faces.cli import claiming, output, refusals
 from gitlease.faces.cli.runs.request import LENGTHS, RunCall, run_options
 from gitlease.faces.cli.verb import flag, verb
 

@@ -9,10 +9,9 @@ import click
 
 from gitlease.core.errors import UsageError
 from gitlease.core.instant import humanize_duration, parse_duration
-from gitlease.faces import next_steps, sentences, task_text, wire
-from gitlease.faces.cli import output, types
-from gitlease.faces.cli.leases.claiming import commit_option
-from gitlease.faces.cli.leases.park import capped, show_parked
+from gitlease.faces import sentences, task_text, wire
+from gitlease.faces.cli import output, refusals, types
+from gitlease.faces.cli.claiming import capped, commit_option, show_parked
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import LEASE_EXITS, flag, option, verb
 
@@ -152,7 +151,7 @@ def _answer(call: Call, answer: Answer, body: wire.Document, lines: Sequence[str
     steps: list[str] = []
     if answer.status == "parked":
         body |= capped(answer)
-        steps = list(next_steps.after_park(call, answer.leases))
+        steps = list(refusals.after_park(call, answer.leases))
 
     def show() -> None:
         _show_leases(call, answer)

@@ -14,9 +14,8 @@ import click
 
 from gitlease.core.errors import UsageError, clean
 from gitlease.core.instant import humanize_duration
-from gitlease.faces import pool_events, sentences, task_brief
-from gitlease.faces.cli import output, types
-from gitlease.faces.cli.leases import claiming
+from gitlease.faces import run_text, sentences
+from gitlease.faces.cli import claiming, output, types
 from gitlease.faces.cli.runs.request import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.runs.pool import FAILED, LOST, MOST_JOBS, Job, PoolEvent, PoolLimits
@@ -142,9 +141,9 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
             pause=reporter.pause,
         )
     if call.json:
-        print(json.dumps(pool_events.finished(ran)), flush=True)
+        print(json.dumps(run_text.finished(ran)), flush=True)
     else:
-        output.line(pool_events.summary(ran))
+        output.line(run_text.summary(ran))
     if ran.stopped_by is not None:
         return 128 + ran.stopped_by
     unfinished = ran.counts[FAILED] or ran.counts[LOST] or ran.left or ran.stranded
@@ -171,7 +170,7 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
         options=ClaimOptions(
             ttl=options["ttl"], reason=options["reason"], commit=options["commit"]
         ),
-        brief=lambda answer, task: task_brief.brief(
+        brief=lambda answer, task: run_text.brief(
             answer, task, prog=call.prog, done=done, commit=worktrees
         ),
         open_at=lambda folder: call.opener(
@@ -211,11 +210,11 @@ class _Reporter:
 
     def report(self, event: PoolEvent) -> None:
         if self._call.json:
-            print(json.dumps(pool_events.document(event)), flush=True)
+            print(json.dumps(run_text.document(event)), flush=True)
         elif self._live is not None:
-            self._live.console.print(clean(pool_events.sentence(event)), markup=False)
+            self._live.console.print(clean(run_text.sentence(event)), markup=False)
         else:
-            output.line(pool_events.sentence(event))
+            output.line(run_text.sentence(event))
             sys.stdout.flush()
 
     def warn(self, text: str) -> None:

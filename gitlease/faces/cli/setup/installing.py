@@ -379,7 +379,7 @@ def _set_up_mcp(call: Call, action: str, host: str, *, user: bool) -> int | None
 
 
 def _tools(setup: ServerSetup, server: Registered) -> tuple[str, ...]:
-    from gitlease.faces.mcp.probe import probe
+    from gitlease.faces.mcp.stdio import probe
     from gitlease.wiring.agents import passed_on
 
     program, root = server.command[0], os.path.realpath(setup.folder)

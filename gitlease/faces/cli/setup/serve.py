@@ -177,7 +177,7 @@ def _serve(
         raise Invalid(
             f"serve needs {' and '.join(missing)}, which is not installed", hints=(EXTRA,)
         )
-    from gitlease.faces.http.access import RATE, is_loopback
+    from gitlease.faces.http.request_handler import RATE, is_loopback
 
     if not is_loopback(host):
         output.warn(

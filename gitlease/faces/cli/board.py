@@ -14,12 +14,12 @@ from gitlease.core.errors import NotFound, Unavailable, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces import wire
 from gitlease.faces.cli import output
-from gitlease.faces.cli.read.reading import check_layer
+from gitlease.faces.cli.reading import check_layer
 from gitlease.faces.cli.setup.serve import HOST, PORT, read_host, read_port
 from gitlease.faces.cli.verb import READING_EXITS, flag, option, verb
 
 if TYPE_CHECKING:
-    from gitlease.faces.board.shapes import BoardView
+    from gitlease.faces.board.model import BoardView
     from gitlease.faces.cli.call import Call
 
 FORMS = ("md", "svg", "html")
@@ -105,7 +105,7 @@ def _print(call: Call, form: str | None, *, cached: bool) -> None:
 
     def show() -> None:
         if form is not None:
-            from gitlease.faces.board.export import exported
+            from gitlease.faces.board.page import exported
 
             print(exported(board, form), end="")
         else:
@@ -135,7 +135,7 @@ def _live(call: Call, *, cached: bool) -> int | None:
         raise UsageError("a live board needs a terminal", hints=(hint,))
     if not cached:
         check_layer(call)
-    from gitlease.faces.board.live_board import LiveBoard
+    from gitlease.faces.board.live import LiveBoard
     from gitlease.faces.codes import INTERRUPTED
 
     gc.enable()  # this may last for days

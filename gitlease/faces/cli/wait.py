@@ -13,9 +13,8 @@ from gitlease.core.errors import UsageError
 from gitlease.core.instant import format_duration
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences, wire
-from gitlease.faces.cli import output, types
-from gitlease.faces.cli.leases import claiming
-from gitlease.faces.cli.read.reading import check_names
+from gitlease.faces.cli import claiming, output, types
+from gitlease.faces.cli.reading import check_names
 from gitlease.faces.cli.verb import (
     LEASE_EXITS,
     READING_EXITS,

@@ -1,1 +1,0 @@
-"""Verbs that take, keep and end leases."""

@@ -1,1 +1,0 @@
-"""What a git server calls: its pre-receive hook."""
