@@ -56,12 +56,13 @@ from gitlease.check.rules import (
     UNKNOWN,
     UNPROVEN,
     UNREADABLE,
+    finding_of,
 )
 from gitlease.core.edge import Addresses, printable
 from gitlease.core.errors import UsageError
 from gitlease.core.finding import CheckRule, Finding, Level
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.instant import MS, moment_of, rfc3339
+from gitlease.core.instant import MS, rfc3339
 from gitlease.core.lease import Actor, Lease, LeaseKey, Moment, Relation, State, relation
 from gitlease.core.moves.operations import LAPSED, Event
 from gitlease.core.policy import Policy, person_key
@@ -438,11 +439,11 @@ class CommitFindings:
         since: int | None = None,
         **about: Any,
     ) -> Finding:
-        about = {"level": rule.level, "file": self._paths[0] if self._paths else None} | about
-        return Finding(
-            rule=rule,
-            message=self.who + said,
-            since=None if since is None else moment_of(since),
+        about = {"file": self._paths[0] if self._paths else None} | about
+        return finding_of(
+            rule,
+            self.who + said,
+            since=since,
             commit=self._commit.id,
             evidence=evidence,
             next_steps=(step,),

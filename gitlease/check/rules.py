@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from gitlease.core.edge import Task
 from gitlease.core.finding import CheckRule, Finding, Level
+from gitlease.core.instant import moment_of
 
 ERROR, WARNING = Level.ERROR, Level.WARNING
 
@@ -89,14 +92,26 @@ COMMIT_RULES = (
 RULES = COMMIT_RULES + STALE_RULES
 
 
+def finding_of(
+    rule: CheckRule,
+    message: str,
+    task: Task | None = None,
+    *,
+    since: int | None = None,
+    **about: Any,
+) -> Finding:
+    """A finding by a rule, at the edge's line of a task's file; ``since`` in wall-clock ms."""
+    place = {} if task is None else {"file": task.file, "line": task.line}
+    when = None if since is None else moment_of(since)
+    fields = {"level": rule.level, **place, **about}
+    return Finding(rule=rule, message=message, since=when, **fields)
+
+
 def no_ledger(layers: Sequence[str], place: str) -> Finding:
     """The finding that there is no ledger: a fresh clone cannot know whether there ever was one."""
     names = " or ".join(dict.fromkeys(layers))
-    return Finding(
-        rule=NO_LEDGER,
-        level=NO_LEDGER.level,
-        message=(
-            f"there is no ledger {names} on {place}, so nothing could be checked: nobody has "
-            "claimed yet, or it was deleted"
-        ),
+    return finding_of(
+        NO_LEDGER,
+        f"there is no ledger {names} on {place}, so nothing could be checked: nobody has claimed"
+        " yet, or it was deleted",
     )

@@ -24,6 +24,7 @@ from gitlease.check.rules import (
     STALE_EDGE,
     STALE_RULES,
     UNKNOWN_ASSIGNEE,
+    finding_of,
     no_ledger,
 )
 from gitlease.check.task_history import (
@@ -37,7 +38,7 @@ from gitlease.core.edge import EdgeEdit, People, Persons, Task, printable
 from gitlease.core.errors import GitleaseError
 from gitlease.core.finding import CheckRule, Finding
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.instant import MS, humanize_duration, moment_of, rfc3339
+from gitlease.core.instant import MS, humanize_duration, rfc3339
 from gitlease.core.lease import Lease, Moment, Standing, State, same_person, standing
 from gitlease.core.moves.claiming import finishing
 from gitlease.core.moves.holding import RETIRED
@@ -52,7 +53,7 @@ from gitlease.engine.edges import Planned
 from gitlease.engine.end import RetirePlan
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.notices import unread_records
-from gitlease.engine.ports import TaskProblem, Written
+from gitlease.engine.ports import Snapshot, TaskList, TaskProblem, Written
 from gitlease.engine.queue.order import natural
 
 FIX = "gitlease check --stale --fix --yes"
@@ -166,7 +167,8 @@ class StaleService:
 
         A clone that may lack branches makes one more where that matters.
         """
-        facts, history = self._facts(cached=cached), self._history
+        facts, heads, warnings = self._read(cached=cached)
+        history = self._history
         edges, hidden = list(facts.doubtful_edges()), facts.hidden_leases()
         nobodys = [edge for edge in edges if not facts.persons.emails(edge.name)]
         words = [(task, w) for task, x in hidden for w in facts.persons.names(x.lease.holder)]
@@ -203,16 +205,17 @@ class StaleService:
             elif version is None or not any(map(facts.means(record.lease.holder), version.after)):
                 found.add([facts.without_edge(task, record)], LIVE)
         found.add(list(map(_of_problem, facts.problems)))
-        if facts.no_ledger and edges:
+        if edges and all(head.ledger is None for head in heads):
             layers = (self._session.layer, *self._layers)
             found.add([no_ledger(layers, self._session.store.place)])
+        unread = tuple(text for head in heads for text in unread_records(head))
         unknown = unknown_here(found.unknown, lack or history.partial())
         return Stale(
             findings=tuple(sorted(found.findings, key=_order)),
             actions=tuple(sorted(found.actions, key=lambda action: _order(action.findings[0]))),
             stays=found.stays,
-            warnings=facts.warnings,
-            unread=facts.unread + unknown + not_checked_out(absent),
+            warnings=warnings,
+            unread=unread + unknown + not_checked_out(absent),
         )
 
     def fix(
@@ -228,22 +231,19 @@ class StaleService:
         """
         left = {finding: _not_fixed(finding, why) for finding, why in found.stays.items()}
         answers: list[Answer] = []
-        failure: GitleaseError | None = None
+        failure = ""
         for action in found.actions:
-            if failure is not None or not choose(action):
-                why = KEPT if failure is None else failure.message
+            why = failure or ("" if choose(action) else KEPT)
+            if not why:
+                try:
+                    answers.append(end.retire(self._session, [action.plan], commit=commit))
+                    left |= {f: x for f in action.findings if (x := _unfixed(f, answers[-1]))}
+                except GitleaseError as error:
+                    if not answers:
+                        raise
+                    why = failure = error.message  # what was released before is reported
+            if why:
                 left |= {finding: _not_fixed(finding, why) for finding in action.findings}
-                continue
-            try:
-                answer = end.retire(self._session, [action.plan], commit=commit)
-            except GitleaseError as error:
-                if not answers:
-                    raise
-                failure = error  # what was released before is reported nevertheless
-                left |= {finding: _not_fixed(finding, error.message) for finding in action.findings}
-                continue
-            answers.append(answer)
-            left |= {f: stays for f in action.findings if (stays := _unfixed(f, answer))}
         written = [w for answer in answers for w in answer.written]
         asked = [finding for action in found.actions for finding in action.findings]
         warnings = [x for answer in answers for x in answer.warnings]
@@ -264,7 +264,8 @@ class StaleService:
             return NOT_ALLOWED
         return "" if layer is None else OTHER_LAYER.format(layer)
 
-    def _facts(self, *, cached: bool) -> Facts:
+    def _read(self, *, cached: bool) -> tuple[Facts, list[Snapshot], tuple[str, ...]]:
+        """The facts, the heads that they are of, and warnings."""
         session = self._session
         look = session.look(cached=cached)
         heads, warnings = [look.head], look.warnings
@@ -282,32 +283,21 @@ class StaleService:
                 leases = head.ledger.every_lease()
                 records += records_of(leases, head.layer, head.policy, moment)
                 events += session.store.history(head.layer, MAX_EVENTS, older=not cached)
-        by_key: dict[str, list[Record]] = {}
-        for record in records:
-            by_key.setdefault(record.lease.resource.key, []).append(record)
-        by_name: dict[str, list[Event]] = {}
-        for event in events:
-            by_name.setdefault(fold(event.resource or ""), []).append(event)
-        holders = dict.fromkeys((*(x.lease.holder for x in records), *(x.by for x in events)))
         listed = session.edges.read()
+        holders = dict.fromkeys((*(x.lease.holder for x in records), *(x.by for x in events)))
         names = [name for task in listed.tasks for name in task.assigned]
-        return Facts(
-            tasks={task.resource.key: task for task in listed.tasks},
-            problems=listed.problems,
-            broken=frozenset(key for problem in listed.problems for key in problem.keys),
-            records=records,
-            by_key=by_key,
-            events=by_name,
+        facts = Facts(
+            listed,
+            records,
+            events,
             people=session.edges.rules.people,
             persons=self._persons(list(holders), names),
             rules=self._rules,
             required=session.edges.requires_tasks(listed),
             caller=session.actor.holder,
             now=session.clock.now().wall_ms,
-            no_ledger=all(head.ledger is None for head in heads),
-            warnings=warnings,
-            unread=tuple(text for head in heads for text in unread_records(head)),
         )
+        return facts, heads, warnings
 
     def _persons(self, holders: Sequence[str], names: Sequence[str]) -> Persons:
         people = self._session.edges.rules.people
@@ -324,29 +314,36 @@ class StaleService:
 # --- facts ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """The tasks of the work tree, the records and events of the ledgers, and the persons.
 
-    ``broken`` are the keys of tasks whose files cannot be used. ``required``: a name must be a
-    task. ``no_ledger``: there is none at all.
+    ``required``: a name must be a task. ``caller`` is who runs the check, ``now`` in ms.
     """
 
-    tasks: Mapping[str, Task]
-    problems: Sequence[TaskProblem]
-    broken: frozenset[str]
-    records: Sequence[Record]
-    by_key: Mapping[str, Sequence[Record]]
-    events: Mapping[str, Sequence[Event]]
-    people: People
-    persons: Persons
-    rules: StaleRules
-    required: bool
-    caller: str
-    now: int
-    no_ledger: bool
-    warnings: tuple[str, ...]
-    unread: tuple[str, ...]
+    def __init__(
+        self,
+        listed: TaskList,
+        records: Sequence[Record],
+        events: Iterable[Event],
+        *,
+        people: People,
+        persons: Persons,
+        rules: StaleRules,
+        required: bool,
+        caller: str,
+        now: int,
+    ) -> None:
+        self.problems = listed.problems
+        self.tasks = {task.resource.key: task for task in listed.tasks}
+        self.records, self.people, self.persons, self.caller = records, people, persons, caller
+        self._rules, self._required, self._now = rules, required, now
+        self._broken = {key for problem in listed.problems for key in problem.keys}
+        self._by_key: dict[str, list[Record]] = {}
+        for record in records:
+            self._by_key.setdefault(record.lease.resource.key, []).append(record)
+        self._events: dict[str, list[Event]] = {}
+        for event in events:
+            self._events.setdefault(fold(event.resource or ""), []).append(event)
 
     def task_of(self, record: Record) -> Task | None:
         return self.tasks.get(record.lease.resource.key)
@@ -357,12 +354,12 @@ class Facts:
 
     def of_person(self, task: Task, name: str) -> list[Record]:
         """The records of a task whose holder this name means."""
-        records = self.by_key.get(task.resource.key, ())
+        records = self._by_key.get(task.resource.key, ())
         return [x for x in records if self.persons.stands_for(name, x.lease.holder)]
 
     def is_done(self, task: Task) -> bool:
         """Whether a task is done, by its file or by the ledger."""
-        records = self.by_key.get(task.resource.key, ())
+        records = self._by_key.get(task.resource.key, ())
         whole = {x.lease_id for x in finishing([record.lease for record in records])}
         return task.is_done or any(x.done and x.lease.lease_id in whole for x in records)
 
@@ -387,15 +384,15 @@ class Facts:
         ]
         times += [
             (event.at, f"{event.kind.replace('_', ' ')}, says the ledger")
-            for event in self.events.get(task.resource.key, ())
+            for event in self._events.get(task.resource.key, ())
             if event.kind != RETIRED
             and any(x and self.persons.stands_for(name, x) for x in (event.holder, event.by))
         ]
         at, what = max(times, key=lambda time: time[0], default=(0, ""))
-        return (min(at, self.now), what) if times else None
+        return (min(at, self._now), what) if times else None
 
     def _is_recent(self, at: int) -> bool:
-        return at >= self.now - self.rules.after * MS
+        return at >= self._now - self._rules.after * MS
 
     def is_stale(self, edge: Edge, written: Version) -> bool:
         """Whether the edge is committed, and was not written lately either."""
@@ -406,21 +403,21 @@ class Facts:
         hidden = []
         for record in filter(self._counts, self.records):
             lease, task = record.lease, self.task_of(record)
-            grace = lease.ttl if self.rules.grace is None else self.rules.grace
-            late = self.now - lease.claimed_at > grace * MS
+            grace = lease.ttl if self._rules.grace is None else self._rules.grace
+            late = self._now - lease.claimed_at > grace * MS
             if record.live and late and task and not self._assigns(task, lease.holder):
                 hidden += [] if self.is_done(task) else [(task, record)]
         return hidden
 
     def missing_names(self) -> frozenset[str]:
         """The keys of leased tasks without a file here: they may have been deleted."""
-        if not self.required:
+        if not self._required:
             return frozenset()
         leases = (x.lease for x in filter(self._counts, self.records) if self.task_of(x) is None)
         return frozenset(x.resource.key for x in leases if x.edge and not x.resource.is_path)
 
     def _counts(self, record: Record) -> bool:
-        task, broken = self.task_of(record), record.lease.resource.key in self.broken
+        task, broken = self.task_of(record), record.lease.resource.key in self._broken
         return not record.done and not broken and not (task is not None and task.exempt)
 
     def _assigns(self, task: Task, holder: str) -> bool:
@@ -428,7 +425,7 @@ class Facts:
 
     def _ago(self, at: int) -> str:
         """How long ago, and when: ``9d 3h, since 2026-11-12T10:00:00Z``."""
-        return f"{humanize_duration((self.now - at) // MS)}, since {rfc3339(at)}"
+        return f"{humanize_duration((self._now - at) // MS)}, since {rfc3339(at)}"
 
     # --- findings --------------------------------------------------------------------------------
 
@@ -439,34 +436,38 @@ class Facts:
             self.persons.emails(edge.name),
             quote(str(edge.task.resource)),
         )
-        signs = [(min(written.at, self.now), f"assigned in {written.commit[:SHORT]}")]
+        signs = [(min(written.at, self._now), f"assigned in {written.commit[:SHORT]}")]
         signs = sorted([*signs, *([edge.last] if edge.last else [])], reverse=True)
         since = signs[0][0]
         steps = [f"gitlease claim {text}", f"gitlease release {text}"]
         if not any(same_person(email, self.caller) for email in emails):
             steps = [f"gitlease show {text}", f"gitlease note {text} 'still on it?'"]
-            steps += [FIX] * self.rules.release
-        return _of_file(
+            steps += [FIX] * self._rules.release
+        who = f"{self.persons.called(edge.name)}, idle for {self._ago(since)}"
+        return finding_of(
             STALE_EDGE,
+            f"{task.resource.text} is assigned to {who}",
             task,
-            f"{self.persons.called(edge.name)}, idle for {self._ago(since)}",
-            [f"{rfc3339(at)}: {what}" for at, what in signs],
-            steps,
-            holder=emails[0] if emails else None,
             since=since,
+            resource=task.resource.text,
+            holder=emails[0] if emails else None,
+            evidence=tuple(f"{rfc3339(at)}: {what}" for at, what in signs),
+            next_steps=tuple(steps),
         )
 
     def of_nobody(self, edge: Edge, written: Version | None) -> Finding:
         """The finding about a name that is nobody's."""
         facts = [f"written in {written.commit[:SHORT]} by {written.by}"] if written else []
         facts.append("not in people, and not the name of any commit author or lease holder")
-        return _of_file(
+        text = edge.task.resource.text
+        return finding_of(
             UNKNOWN_ASSIGNEE,
+            f"{text} is assigned to {printable(edge.name)}, a name that nobody here has",
             edge.task,
-            f"{printable(edge.name)}, a name that nobody here has",
-            facts,
-            [f"gitlease show {quote(edge.task.resource.text)}"],
             since=written.at if written else None,
+            resource=text,
+            evidence=tuple(facts),
+            next_steps=(f"gitlease show {quote(text)}",),
         )
 
     def of_lease(self, record: Record, deleted: Deleted | None) -> Finding | None:
@@ -513,17 +514,15 @@ class Facts:
         state = "expired at" if record.lapsed else "claimed at"
         facts = [more, f"{state} {rfc3339(since)}, token {lease.token}", ", ".join(where)]
         facts += [f"reason: {lease.reason}"] if lease.reason else []
-        return Finding(
-            rule=rule,
-            level=rule.level,
-            message=message,
+        return finding_of(
+            rule,
+            message,
+            task,
+            since=since,
             resource=lease.resource.text,
             scope=lease.scope,
             layer=record.layer,
             holder=lease.holder,
-            since=moment_of(since),
-            file=task.file if task else None,
-            line=task.line if task else None,
             evidence=tuple(filter(None, facts)),
             next_steps=self._steps(rule, record),
         )
@@ -535,7 +534,7 @@ class Facts:
             verb = "claim" if rule is LEASE_WITHOUT_EDGE else "done" if done else "release"
             return (f"gitlease {verb} {name}",)
         ask = "it is done: do you still need its lease?" if done else "still on it?"
-        fix = (FIX,) if record.lapsed and self.rules.release else ()
+        fix = (FIX,) if record.lapsed and self._rules.release else ()
         return (f"gitlease show {name}", f"gitlease note {name} '{ask}'", *fix)
 
 
@@ -554,38 +553,13 @@ def _spells(name: str) -> Callable[[str], bool]:
     return lambda other: fold(other) == fold(name)
 
 
-def _of_file(
-    rule: CheckRule,
-    task: Task,
-    who: str,
-    facts: Sequence[str],
-    steps: Sequence[str],
-    *,
-    holder: str | None = None,
-    since: int | None,
-) -> Finding:
-    return Finding(
-        rule=rule,
-        level=rule.level,
-        message=f"{task.resource.text} is assigned to {who}",
-        resource=task.resource.text,
-        holder=holder,
-        since=None if since is None else moment_of(since),
-        file=task.file,
-        line=task.line,
-        evidence=tuple(facts),
-        next_steps=tuple(steps),
-    )
-
-
 def _of_problem(problem: TaskProblem) -> Finding:
     rule = DUPLICATE_ID if problem.double else BAD_TASK_FILE
     place = re.match(r":([0-9]{1,9}): ", problem.message[len(problem.file) :])
     starts = problem.message.startswith(problem.file)
-    return Finding(
-        rule=rule,
-        level=rule.level,
-        message=problem.message,
+    return finding_of(
+        rule,
+        problem.message,
         resource=next(iter(problem.keys)) if len(problem.keys) == 1 else None,
         file=problem.file,
         line=int(place[1]) if place and starts else None,

@@ -16,7 +16,6 @@ from gitlease.check import (
     Edge,
     Facts,
     Past,
-    Record,
     StaleRules,
     Version,
     records_of,
@@ -34,9 +33,9 @@ from gitlease.core import (
     Progress,
     State,
     Task,
-    fold,
     moment_of,
 )
+from gitlease.engine import TaskList, TaskProblem
 
 DAY = 86_400
 LAPSED = TTL + SKEW + 1
@@ -86,25 +85,17 @@ def facts(
     **rules: Any,
 ) -> Facts:
     records = list(records_of(leases, "global", DEFAULT_POLICY, moment(days * DAY)))
-    by_key: dict[str, list[Record]] = {}
-    for record in records:
-        by_key.setdefault(record.lease.resource.key, []).append(record)
+    problems = tuple(TaskProblem(f"tasks/{x}.md", "odd", frozenset({x})) for x in broken)
     return Facts(
-        tasks={t.resource.key: t for t in tasks},
-        problems=(),
-        broken=frozenset(broken),
-        records=records,
-        by_key=by_key,
-        events={fold("F001"): events},
+        TaskList(tuple(tasks), problems),
+        records,
+        events,
         people=People(),
         persons=who or persons(),
         rules=StaleRules(**rules),
         required=required,
         caller=caller,
         now=when(days),
-        no_ledger=False,
-        warnings=(),
-        unread=(),
     )
 
 
