@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from gitlease.core.instant import rfc3339
+from gitlease.core.resources.resource import Resource
 from gitlease.faces import sentences
 from gitlease.faces.codes import Fault, exit_of
 
@@ -29,6 +31,20 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 Document = dict[str, Any]
+LEASE = (
+    "resource scope layer holder session lease_id token state ttl_seconds claimed_at renewed_at "
+    "expires_at expires_in free_at renewals paths reason host branch worktree mine assigned parked "
+    "lapses_at"
+)
+ENDED_LEASE = (
+    "resource scope layer holder session lease_id token state claimed_at ended_at ended_by "
+    "ttl_seconds renewed_at expires_at expires_in free_at renewals paths host branch worktree "
+    "reason mine assigned parked lapses_at"
+)
+TASK = (
+    "resource title status progress assigned assigned_in priority depends_on waits_for paths "
+    "created file"
+)
 
 
 def success(
@@ -109,23 +125,11 @@ def loss(one: Lost) -> Document:
 
 def background(record: RunRecord, state: str) -> Document:
     """Return a background run; ``pid`` is its runner, which holds the leases."""
-    return {
-        "resources": list(record.resources),
-        "scope": record.scope,
-        "layer": record.layer,
-        "holder": record.holder,
-        "session": record.session,
-        "tokens": list(record.tokens),
-        "state": state,
-        "pid": record.runner,
-        "command_pid": record.pid,
-        "command": list(record.command),
-        "began_at": rfc3339(record.began_at),
-        "ended_at": None if record.ended_at is None else rfc3339(record.ended_at),
-        "exit": record.exit,
-        "message": record.message,
-        "log": record.log,
-    }
+    known = _picked(record, "resources scope layer holder session tokens")
+    known |= {"state": state, "pid": record.runner, "command_pid": record.pid}
+    known |= _picked(record, "command began_at ended_at exit message log")
+    ended = None if record.ended_at is None else rfc3339(record.ended_at)
+    return known | {"began_at": rfc3339(record.began_at), "ended_at": ended}
 
 
 def _leases(views: Sequence[LeaseView]) -> Document:
@@ -171,57 +175,23 @@ def refusal(error: GitleaseError, *, now: datetime, next_steps: Sequence[str] = 
 
 def lease(view: LeaseView) -> Document:
     """Return one lease; expiry is rounded down and ``free_at`` up, to be on the safe side."""
-    return {
-        "resource": view.resource,
-        "scope": view.scope,
-        "layer": view.layer,
-        "holder": view.holder,
-        "session": view.session,
-        "lease_id": view.lease_id,
-        "token": view.token,
-        "state": view.state,
-        "ttl_seconds": view.ttl_seconds,
-        "claimed_at": seconds(view.claimed_at),
-        "renewed_at": seconds(view.renewed_at),
-        "expires_at": seconds(view.expires_at),
-        "expires_in": view.expires_in,
-        "free_at": None if view.free_at is None else seconds(view.free_at, round_up=True),
-        "renewals": view.renewals,
-        "paths": list(view.paths),
-        "reason": view.reason,
-        "host": view.host,
-        "branch": view.branch,
-        "worktree": view.worktree,
-        "mine": view.mine,
-        "assigned": view.assigned,
-        "parked": view.parked,
-        "lapses_at": None if view.lapses_at is None else seconds(view.lapses_at, round_up=True),
+    later = {
+        name: None if at is None else seconds(at, round_up=True)
+        for name, at in (("free_at", view.free_at), ("lapses_at", view.lapses_at))
     }
+    return _picked(view, LEASE) | later
 
 
 def ended_lease(one: EndedLease) -> Document:
     """Return a lease that was released or revoked; what the audit trail does not tell is None."""
-    unknown = ("ttl_seconds", "renewed_at", "expires_at", "expires_in", "free_at", "renewals")
-    return {
-        "resource": one.resource,
-        "scope": one.scope,
-        "layer": one.layer,
-        "holder": one.holder,
-        "session": one.session,
-        "lease_id": None,
-        "token": one.token,
-        "state": one.state.value,
-        "claimed_at": None if one.claimed_at is None else rfc3339(one.claimed_at),
-        "ended_at": rfc3339(one.ended_at),
-        "ended_by": one.by,
-        **dict.fromkeys(unknown),
-        **dict.fromkeys(("paths", "host", "branch", "worktree")),
-        "reason": one.reason,
-        "mine": one.mine,
-        "assigned": False,
-        "parked": False,
-        "lapses_at": None,
-    }
+    known = _picked(one, "resource scope layer holder session token state reason mine")
+    since = None if one.claimed_at is None else rfc3339(one.claimed_at)
+    return (
+        dict.fromkeys(ENDED_LEASE.split())
+        | known
+        | {"claimed_at": since, "ended_at": rfc3339(one.ended_at), "ended_by": one.by}
+        | {"assigned": False, "parked": False}
+    )
 
 
 def task(found: Task | None, *, resource: str = "", waits_for: Sequence[str] = ()) -> Document:
@@ -231,20 +201,13 @@ def task(found: Task | None, *, resource: str = "", waits_for: Sequence[str] = (
     meaning: ``todo``, ``in_progress``, ``done`` or ``other``. ``assigned_in`` says where each
     assignment stands: ``record``, ``file`` or ``both``.
     """
-    return {
-        "resource": found.resource.text if found else resource,
-        "title": found.title if found else None,
-        "status": found.status if found else None,
-        "progress": found.progress.value if found else None,
-        "assigned": list(found.everyone) if found else [],
-        "assigned_in": found.everyone if found else {},
-        "priority": found.priority if found else None,
-        "depends_on": list(found.depends_on) if found else [],
-        "waits_for": list(waits_for),
-        "paths": list(found.paths) if found else [],
-        "created": found.created if found else None,
-        "file": found.file if found else None,
-    }
+    lists: Document = {"assigned": [], "assigned_in": {}, "depends_on": [], "paths": []}
+    body = dict.fromkeys(TASK.split()) | lists | {"resource": resource}
+    if found is not None:
+        body |= _picked(found, "resource title status progress priority depends_on paths")
+        body |= _picked(found, "created file")
+        body |= {"assigned": list(found.everyone), "assigned_in": found.everyone}
+    return body | {"waits_for": list(waits_for)}
 
 
 def entry(found: Entry, views: Mapping[str, LeaseView]) -> Document:
@@ -279,24 +242,12 @@ def carried(reading: QueueReading) -> list[Document]:
 
 def taken(found: Taken) -> Document:
     """Return a loss; ``what`` is ``taken_over`` or ``revoked``."""
-    return {
-        "resource": found.resource,
-        "scope": found.scope,
-        "what": found.what,
-        "by": found.by,
-        "at": rfc3339(found.at),
-        "reason": found.reason,
-    }
+    return _picked(found, "resource scope what by at reason") | {"at": rfc3339(found.at)}
 
 
-def note(said: Note) -> Document:
+def note(left: Note) -> Document:
     """Return a note."""
-    return {
-        "resource": said.resource.text,
-        "author": said.author,
-        "at": rfc3339(said.at),
-        "text": said.text,
-    }
+    return _picked(left, "resource author at text") | {"at": rfc3339(left.at)}
 
 
 def pushed(answer: PushAnswer) -> Document:
@@ -320,33 +271,18 @@ def work_ref(one: WorkRef) -> Document:
 def waiting(tickets: Sequence[Ticket]) -> list[Document]:
     """Return the waiters for a resource in order; they give up at ``until``."""
     return [
-        {
-            "place": number,
-            "resource": ticket.resource.text,
-            "scope": ticket.scope,
-            "holder": ticket.holder,
-            "session": ticket.session,
-            "since": rfc3339(ticket.since),
-            "until": rfc3339(ticket.until),
-        }
+        {"place": number}
+        | _picked(ticket, "resource scope holder session")
+        | {"since": rfc3339(ticket.since), "until": rfc3339(ticket.until)}
         for number, ticket in enumerate(tickets, start=1)
     ]
 
 
 def watched(event: WatchEvent) -> Document:
     """Return one event of ``watch``; ``lease`` is present if it concerns one."""
-    said: Document = {
-        "schema": SCHEMA,
-        "event": event.kind,
-        "resource": event.resource,
-        "scope": event.scope,
-        "layer": event.layer,
-        "holder": event.holder,
-        "session": event.session,
-        "token": event.token,
-        "at": seconds(event.at),
-    }
-    return said | ({"lease": lease(event.lease)} if event.lease is not None else {})
+    head: Document = {"schema": SCHEMA, "event": event.kind}
+    body = head | _picked(event, "resource scope layer holder session token at")
+    return body | ({"lease": lease(event.lease)} if event.lease is not None else {})
 
 
 def board(found: BoardView) -> Document:
@@ -359,51 +295,47 @@ def board(found: BoardView) -> Document:
 
 def board_row(row: BoardRow) -> Document:
     """Return a row of a board; ``ends_at`` is in the past for an expired lease."""
+    texts = _picked(row, "title holder session host branch reason")
+    free = None if row.assigned else row.lapses
     return {
-        "section": row.section.value,
-        "resource": row.resource.text,
-        "scope": row.scope,
-        "title": row.title or None,
-        "holder": row.holder or None,
-        "session": row.session or None,
-        "host": row.host or None,
-        "branch": row.branch or None,
-        "reason": row.reason or None,
+        **_picked(row, "section resource scope"),
+        **{name: text or None for name, text in texts.items()},
         "ends_at": None if row.ends is None else rfc3339(row.ends),
-        "free_at": None
-        if row.lapses is None or row.assigned
-        else rfc3339(row.lapses, round_up=True),
+        "free_at": None if free is None else rfc3339(free, round_up=True),
         "mine": row.mine,
         "waiting": [x.holder for x in row.waiting],
         "waits_for": list(row.waits_for),
     }
 
 
-def event(said: Event) -> Document:
+def event(entry: Event) -> Document:
     """Return a line of the audit trail."""
-    return said._asdict() | {"at": rfc3339(said.at)}
+    return entry._asdict() | {"at": rfc3339(entry.at)}
 
 
 def violation(found: Finding) -> Document:
     """Return one finding of a check; every key is always present."""
-    return {
-        "rule": found.rule.id,
-        "level": found.level.value,
-        "message": found.message,
-        "resource": found.resource,
-        "scope": found.scope,
-        "layer": found.layer,
-        "holder": found.holder,
-        "since": None if found.since is None else sentences.rfc3339(found.since),
-        "commit": found.commit,
-        "file": found.file,
-        "line": found.line,
-        "evidence": list(found.evidence),
-        "next": list(found.next_steps),
-    }
+    rule = {"rule": found.rule.id}
+    facts = "level message resource scope layer holder since commit file line evidence"
+    return rule | _picked(found, facts) | {"next": list(found.next_steps)}
 
 
 def seconds(at: datetime, *, round_up: bool = False) -> str:
     """Format as UTC, RFC 3339 with ``Z``, in whole seconds."""
     up = timedelta(seconds=1) if round_up and at.microsecond else timedelta()
     return sentences.rfc3339(at + up)
+
+
+def _picked(found: object, names: str) -> Document:
+    """Return the attributes of these names, in their order, as JSON has them."""
+    return {name: _value(getattr(found, name)) for name in names.split()}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return seconds(value)
+    if isinstance(value, Resource):
+        return value.text
+    if isinstance(value, Enum):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
