@@ -27,8 +27,8 @@ from gitlease.core.resources.resource import Resource as Resource
 from gitlease.core.view import Lease as Lease
 from gitlease.core.work_push import Became as Became
 from gitlease.core.work_push import WorkRef as WorkRef
-from gitlease.engine.queue.order import Carried as Carried
-from gitlease.engine.queue.order import WhyNot as WhyNot
+from gitlease.engine.queue import Carried as Carried
+from gitlease.engine.queue import WhyNot as WhyNot
 from gitlease.engine.sessions import OwnSession as OwnSession
 from gitlease.faces.library.async_connection import AsyncConnection as AsyncConnection
 from gitlease.faces.library.async_connection import connect_async as connect_async

@@ -24,7 +24,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Moment
 from gitlease.core.resources.pattern import fold
-from gitlease.engine.notices import told_by, unread_records
+from gitlease.engine.answers import told_by, unread_records
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles, doing
 from gitlease.git.history import commit_ids, in_range
 from gitlease.git.repository import Repository, ask, denies, detail_of, is_id

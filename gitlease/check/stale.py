@@ -47,14 +47,13 @@ from gitlease.core.policy import Policy
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import LeaseView
-from gitlease.engine import end
-from gitlease.engine.answers import Answer
+from gitlease.engine import acts
+from gitlease.engine.acts import RetirePlan
+from gitlease.engine.answers import Answer, unread_records
 from gitlease.engine.edges import Planned
-from gitlease.engine.end import RetirePlan
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.notices import unread_records
 from gitlease.engine.ports import Snapshot, TaskList, TaskProblem, Written
-from gitlease.engine.queue.order import natural
+from gitlease.engine.queue import natural
 
 FIX = "gitlease check --stale --fix --yes"
 MAX_EVENTS = 20_000  # of the audit trail
@@ -236,7 +235,7 @@ class StaleService:
             why = failure or ("" if choose(action) else KEPT)
             if not why:
                 try:
-                    answers.append(end.retire(self._session, [action.plan], commit=commit))
+                    answers.append(acts.retire(self._session, [action.plan], commit=commit))
                     left |= {f: x for f in action.findings if (x := _unfixed(f, answers[-1]))}
                 except GitleaseError as error:
                     if not answers:

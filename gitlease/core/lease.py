@@ -318,7 +318,9 @@ class Verdict(Enum):
     TAKE = "the record may be taken over"
     HELD = "held"
     NEEDS_TAKEOVER = "held, unless taken over with a reason"
-    NEEDS_LOOK = "held, unless nobody was seen at work, or taken over with a reason"
+    NEEDS_LOOK = (
+        "held, unless the caller knows that it is abandoned, or takes it over with a reason"
+    )
     LOST = "lost"
     NOT_HOLDER = "not_holder"
     NEEDS_REOPEN = "policy, unless reopened"

@@ -8,18 +8,17 @@ from functools import partial
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid, LeaseHeld
 from gitlease.core.frozen import replace
-from gitlease.core.instant import MS, humanize_duration
-from gitlease.core.lease import LeaseKey, State, place
+from gitlease.core.instant import LONGEST, MS, humanize_duration
+from gitlease.core.lease import LeaseKey, Relation, State, place, relation
 from gitlease.core.ledger import Ticket
 from gitlease.core.moves.claiming import rivals_of
 from gitlease.core.moves.operations import Bind, Claim, Operation, Pick
 from gitlease.core.moves.tickets import WINDOW, NotYourTurn, before, may_pass
-from gitlease.core.resources.resource import WHOLE, Resource
+from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
 from gitlease.engine.answers import NO_TURN, Answer, ClaimOptions, Turn, several
 from gitlease.engine.edges import Planned
-from gitlease.engine.intents import HELD
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.stepping import change_with_edges
+from gitlease.engine.ledger_session import HELD, LedgerSession
+from gitlease.engine.stepping import change_with_edges, landed_for_others
 from gitlease.engine.transaction import fresh_id
 
 OnWait = Callable[[LeaseHeld], None]
@@ -82,8 +81,8 @@ def pick(
     """Claim the first of these tasks that is free. Raises NothingLeft if none is.
 
     The plans have been checked; ``scopes`` has the scopes of resumed tasks. ``abandoned``: the
-    tasks are, and nobody was seen at work on them. Raises ParkedMeanwhile if the caller parked one
-    ``among`` these names that is not in ``parked``.
+    tasks are. Raises ParkedMeanwhile if the caller parked one ``among`` these names that is not in
+    ``parked``.
     """
     claims = tuple(
         _claim_of(
@@ -114,15 +113,12 @@ def wait(
     ``seconds`` is the limit (None: no limit). Raises WaitTimeout, and PolicyRefused for completed
     work, which waiting does not free.
     """
-    from gitlease.core.instant import LONGEST
-    from gitlease.engine.waiting.wait_conditions import WaitCondition
-    from gitlease.engine.waiting.waiting import Waiter
+    from gitlease.engine.wait import Waiter
 
     wanted, options = several(resources), ClaimOptions(scope=scope, any_name=True, commit=False)
     asked = ClaimPlan(session, lambda: session.edges.plan_claim(wanted, options), options)
-    condition = WaitCondition(session, asked)
     limit = LONGEST if seconds is None else seconds
-    return Waiter(session, condition, wanted, scope, seconds=limit, on_wait=on_wait).get()
+    return Waiter(session, asked, wanted, scope, seconds=limit, on_wait=on_wait).get()
 
 
 def _claim_when_free(
@@ -152,8 +148,6 @@ def _claim_when_free(
                     turn = further
                 elif not asked.again(held):
                     held.warnings = said
-                    from gitlease.engine.landing import landed_for_others
-
                     held.hints += landed_for_others(session, held.conflicts)
                     raise
             else:
@@ -162,11 +156,12 @@ def _claim_when_free(
 
     if wait is None:
         return attempt(NO_TURN)
-    from gitlease.engine.waiting.wait_conditions import WaitCondition
-    from gitlease.engine.waiting.waiting import Waiter
+    from gitlease.engine.wait import Waiter
 
-    condition = WaitCondition(session, asked, attempt)
-    return Waiter(session, condition, resources, options.scope, seconds=wait, on_wait=on_wait).get()
+    waiter = Waiter(
+        session, asked, resources, options.scope, seconds=wait, on_wait=on_wait, claim=attempt
+    )
+    return waiter.get()
 
 
 # An entry of this clone's memory: what was found free, for whom it was left, and since when.
@@ -241,17 +236,20 @@ class ClaimPlan:
         return replace(turn, passing=passing) if enough else None
 
     def again(self, held: LeaseHeld) -> bool:
-        """Whether to claim once more, now that a task turned out to be abandoned."""
-        if not held.by_edge:
+        """Whether to claim once more, now that by its records a task turned out to be abandoned."""
+        session = self._session
+        head = session.store.known(session.layer) if held.by_edge else None
+        if head is None or held.resource is None:
             return False
-        from gitlease.engine.abandonment import is_abandoned
-
-        one = next((p for p in self._plan() if p.resource.text == held.resource), None)
-        if one is None or one.resource in self._abandoned:
+        resource, moment = parse_resource(held.resource), session.moment(head)
+        over = {
+            x.resource == resource
+            and relation(x, session.actor, head.policy, moment) is Relation.THEIRS_ABANDONED
+            for x in held.conflicts
+        }
+        if resource in self._abandoned or over != {True}:
             return False
-        if not is_abandoned(self._session, held, one):
-            return False
-        self._abandoned.add(one.resource)
+        self._abandoned.add(resource)
         return True
 
 

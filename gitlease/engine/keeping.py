@@ -28,11 +28,11 @@ from gitlease.core.loss import (
 )
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.acts import renew_grants
 from gitlease.engine.answers import Answer
-from gitlease.engine.hold import renew_grants
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Snapshot
-from gitlease.engine.waiting.head_watcher import HeadWatcher
+from gitlease.engine.wait import HeadWatcher
 
 AT_ONCE = 200  # grants of one push: as many events as one commit tells
 SOONEST, LATEST = 1 / 3, 0.42  # parts of a grant's time after which it is renewed

@@ -376,25 +376,6 @@ class Intent:
     root: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LastSeen:
-    """The last sign of life of a task's assignees: ``at`` in ms, and ``what`` was seen.
-
-    ``doubt`` is why this clone may lack a later one, ``""`` if it does not.
-    """
-
-    at: int | None = None
-    what: str = ""
-    doubt: str = ""
-
-
-LookForLife = Callable[[Task, Sequence[str], bool], LastSeen]
-"""Finds the last sign of life on a task of some holders, or of names as its file spells them.
-
-With True it asks the remote whether this clone lacks any of the work, and never fails.
-"""
-
-
 class LandedWork(Protocol):
     """Tells which leases are of work that has landed on the main branch that this clone knows."""
 

@@ -15,9 +15,8 @@ from gitlease.core.moves.operations import LAPSED, Event
 from gitlease.core.moves.tickets import line_for
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource
-from gitlease.engine.answers import EndedLease, Reading
+from gitlease.engine.answers import EndedLease, Reading, of_damage, unreadable_line
 from gitlease.engine.ledger_session import LedgerSession, Look
-from gitlease.engine.notices import of_damage, unreadable_line
 from gitlease.engine.ports import Snapshot
 
 WHOLE_HISTORY = 100_000

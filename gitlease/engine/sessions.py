@@ -14,8 +14,7 @@ from gitlease.core.moves.operations import EndSession, Grant, Park, RunOut, Unbi
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, joined, leave_to_runs, several, stopped
-from gitlease.engine.intents import ENDED
-from gitlease.engine.ledger_session import LedgerSession, Look
+from gitlease.engine.ledger_session import ENDED, LedgerSession, Look
 from gitlease.engine.stepping import change, change_with_edges, in_every
 from gitlease.engine.transaction import fresh_id
 

@@ -1,4 +1,7 @@
-"""A step of the ledger with its answer, and its task file edits: both, or none."""
+"""A step of the ledger with its answer and its task file edits: both, or none.
+
+Leases whose tasks were finished on the main branch are completed on the way to other verbs.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,23 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.core.frozen import replace
-from gitlease.core.lease import State
+from gitlease.core.lease import Lease, Relation, State, relation
 from gitlease.core.ledger import Note
-from gitlease.core.moves.operations import Bind, Claim, Operation, Outcome, Pick
-from gitlease.core.resources.resource import Resource
-from gitlease.engine.answers import Answer, joined, overall
+from gitlease.core.moves.operations import Bind, Claim, Complete, Operation, Outcome, Pick
+from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE, Resource
+from gitlease.core.view import LeaseView
+from gitlease.engine.answers import MAX_RESOURCES, Answer, joined, overall
 from gitlease.engine.edges import Planned, says_so
-from gitlease.engine.intents import HELD, decided, edge_word, left_to_others, matched
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.transaction import Step
+from gitlease.engine.ledger_session import (
+    HELD,
+    LedgerSession,
+    decided,
+    edge_word,
+    left_to_others,
+    matched,
+)
+from gitlease.engine.ports import Snapshot
+from gitlease.engine.transaction import Step, fresh_id
 
 Planning = Callable[[], tuple[Sequence[Operation], Sequence[Planned]]]
 """Gives the operations of a step, each with its planned edit of the present task files.
@@ -186,3 +197,121 @@ def _answer(
         at=step.moment.now if step.applied.changed else None,
         warnings=session.warnings_of(step.head) + said,
     )
+
+
+OWN = (Relation.MINE, Relation.PARKED, Relation.MINE_LAPSED)
+NOTHING = Answer(status="completed", changed=False)
+
+
+def complete_landed(
+    session: LedgerSession,
+    leases: Iterable[Lease] | None = None,
+    *,
+    ended: str | None = None,
+) -> Answer:
+    """Complete the caller's leases of landed tasks, lapsed ones too; no task file changes.
+
+    ``leases``: only of these; None: of all in this clone's copy.
+
+    The remote is asked only if something has landed, by this clone's copy: first whether the very
+    same leases are still there. A lease that ended meanwhile is among ``refused``; more leases than
+    one step carries are left for the next time. ``ended`` is as in LandedWork.
+    """
+    head = session.store.known(session.layer)
+    if session.landed is None or head is None or head.ledger is None:
+        return NOTHING
+    if leases is None:  # without reading the records of everybody else
+        leases = head.ledger.live()[0].of_person(session.actor.holder)
+    own = _own(session, head, leases)
+    landed, branch = session.landed(own, ended=ended) if own else ((), "")
+    if not landed:
+        return NOTHING
+    look, ids = session.look(), {lease.lease_id for lease in landed}
+    still = [x for x in _own(session, look.head, look.leases) if x.lease_id in ids][:MAX_RESOURCES]
+    if not still:
+        return replace(NOTHING, warnings=look.warnings)
+    operations = [
+        Complete(
+            id=fresh_id(),
+            actor=session.actor,
+            resource=lease.resource,
+            lease_id=fresh_id(),
+            scope=lease.scope,
+            held_only=True,
+        )
+        for lease in still
+    ]
+    answer = change(session, "completion", operations, together=False)
+    messages = tuple(_message(view, branch) for view in answer.leases)
+    warnings = tuple(dict.fromkeys((*look.warnings, *answer.warnings, *messages)))
+    return replace(answer, warnings=warnings)
+
+
+def settle_landed(
+    session: LedgerSession,
+    leases: Iterable[Lease] | None = None,
+    *,
+    ended: str | None = None,
+) -> Answer:
+    """Complete landed leases before another verb; a failure is left for the next time."""
+    try:
+        answer = complete_landed(session, leases, ended=ended)
+    except GitleaseError as error:
+        answer = replace(NOTHING, warnings=error.warnings)
+    usual = session.store.warnings  # of the place itself, nothing new
+    return replace(answer, warnings=tuple(x for x in answer.warnings if x not in usual))
+
+
+def settle_named(
+    session: LedgerSession, resources: Iterable[Resource], *, ended: str | None = None
+) -> Answer:
+    """Do so for leases of these resources."""
+    leases = [x for resource in resources for x in session.own_records(resource)]
+    return settle_landed(session, leases, ended=ended)
+
+
+def settle_for_reader(layers: Sequence[LedgerSession]) -> tuple[str, ...]:
+    """Do so before a verb that reads every record anyway, in these layers; return messages."""
+    messages: list[str] = []
+    for session in layers:
+        try:
+            look = session.known_look()
+        except GitleaseError:  # the verb itself reports it
+            continue
+        if look is not None:
+            messages += settle_landed(session, look.leases).warnings
+    return tuple(messages)
+
+
+def landed_for_others(session: LedgerSession, conflicts: Sequence[Lease]) -> tuple[str, ...]:
+    """Describe leases in the way whose task is done on the main branch; never fails.
+
+    Only their holder's clone ends them: it may not have fetched that branch yet.
+    """
+    tasks = [lease for lease in conflicts if lease.edge]
+    if session.landed is None or not tasks:
+        return ()
+    try:
+        landed, branch = session.landed(tasks)
+    except GitleaseError:
+        return ()
+    return tuple(
+        f"{lease.resource} is done on {branch}; {lease.holder}'s clone has not seen it yet"
+        for lease in landed
+    )
+
+
+def _own(session: LedgerSession, head: Snapshot, leases: Iterable[Lease]) -> list[Lease]:
+    moment = session.moment(head)
+    return [
+        lease
+        for lease in leases
+        if lease.edge  # only a task file can say that it is done
+        and relation(lease, session.actor, head.policy, moment) in OWN
+    ]
+
+
+def _message(view: LeaseView, branch: str) -> str:
+    scope = "" if view.scope == WHOLE else f" (scope {view.scope})"
+    layer = "" if view.layer == GLOBAL_LAYER else f" in layer {view.layer}"
+    return f"{view.resource} is done on {branch}: your lease of it{scope}{layer} is completed"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gitlease.core.loss import Lost
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import EndedLease
-    from gitlease.engine.waiting.watching import WatchEvent
+    from gitlease.engine.watch import WatchEvent
     from gitlease.guard.sharing import SharedTree
 
 IN_THE_WAY = frozenset({"held", "wait_timeout", "not_holder"})

@@ -10,7 +10,7 @@ from gitlease.core.edge import Progress, printable
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.pattern import fold
-from gitlease.engine import claim, end
+from gitlease.engine import acts, claim
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
@@ -69,8 +69,8 @@ def set_status(
         return claim.start(service, resource, ClaimOptions(commit=commit), status=status.to_claim)
     if status.progress is Progress.DONE:
         service.edges.task(resource)
-        return end.complete(service, resource, commit=commit, status=status.word)
-    return end.set_status(service, resource, status.word, commit=commit)
+        return acts.complete(service, resource, commit=commit, status=status.word)
+    return acts.set_status(service, resource, status.word, commit=commit)
 
 
 def _exactly(text: str, words: Iterable[str]) -> str | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gitlease.core.edge import EdgeEdit, People, Task
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer, QueueReading, Taken
-    from gitlease.engine.queue.order import Carry, Entry
+    from gitlease.engine.queue import Carry, Entry
 
 LONGEST_TITLE = 100  # of a title within a sentence
 NAMED = 3  # files
@@ -74,7 +74,7 @@ def unassigned(answer: Answer, people: People) -> list[str]:
 def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
     """Return why a task cannot be claimed, or that it is parked. ``view`` is its lease."""
     from gitlease.engine.edges import place_of
-    from gitlease.engine.queue.order import WhyNot
+    from gitlease.engine.queue import WhyNot
 
     task = entry.task
     if entry.why_not is None:
@@ -99,7 +99,7 @@ def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
 
 def not_here(entries: Iterable[Entry]) -> str:
     """Say how many of the tasks would be free if this checkout had them; "" for none."""
-    from gitlease.engine.queue.order import WhyNot
+    from gitlease.engine.queue import WhyNot
 
     count = sum(e.why_not is WhyNot.ELSEWHERE for e in entries)
     many = "1 task is" if count == 1 else f"{count} tasks are"
@@ -108,7 +108,7 @@ def not_here(entries: Iterable[Entry]) -> str:
 
 def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
     """Return the state of a carried task's lease, ``view``."""
-    from gitlease.engine.queue.order import Carried
+    from gitlease.engine.queue import Carried
 
     if view is None:
         return "assigned, no lease"
@@ -131,7 +131,7 @@ def by_session(
     ``sessions`` are the caller's own. A session may be alive while its lease or its process is.
     What others took is left out, as it stands among ``reading.taken``.
     """
-    from gitlease.engine.queue.order import Carried
+    from gitlease.engine.queue import Carried
     from gitlease.runs.records import is_process_alive
 
     own, elsewhere = [], []

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
     from gitlease.core.work_push import WorkRef
     from gitlease.engine.answers import Answer, EndedLease, QueueReading, Taken
-    from gitlease.engine.queue.order import Carry, Entry
-    from gitlease.engine.waiting.watching import WatchEvent
+    from gitlease.engine.queue import Carry, Entry
+    from gitlease.engine.watch import WatchEvent
     from gitlease.faces.board.model import BoardRow, BoardView
     from gitlease.push.fenced_push import PushAnswer
     from gitlease.runs.records import RunRecord

@@ -18,7 +18,7 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, Moment
 from gitlease.core.moves.operations import Event
 from gitlease.engine.ports import LedgerStep, Snapshot
-from gitlease.engine.waiting.events import Scene
+from gitlease.engine.watch import Scene
 from gitlease.gateway.session import SharedStore, revision_of
 
 SOONEST, EVERY = 0.5, 2.0  # seconds between two looks at the remote, while there are listeners

@@ -17,11 +17,10 @@ from gitlease.core.lease import Actor, Lease, Moment, State, holder_has, same_pe
 from gitlease.core.moves.operations import Operation, Renew, grant_of
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
+from gitlease.engine.acts import renew
 from gitlease.engine.answers import Answer
-from gitlease.engine.assignment import Assigned, assigned_to
 from gitlease.engine.edges import EdgeRules, Edges, find_task
-from gitlease.engine.hold import renew
-from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ledger_session import Assigned, LedgerSession, assigned_to
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles
 from gitlease.engine.transaction import fresh_id
 from gitlease.gateway.joiner import MOST, Joiner

@@ -74,6 +74,6 @@ class Freshness:
 def damage_warnings(damage: Sequence[Damage]) -> tuple[str, ...]:
     if not damage:
         return ()
-    from gitlease.engine.notices import of_damage  # not loaded by a hook without need
+    from gitlease.engine.answers import of_damage  # not loaded by a hook without need
 
     return of_damage(damage, shown=DAMAGE_SHOWN)

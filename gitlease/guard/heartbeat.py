@@ -33,10 +33,10 @@ def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
     """
     from gitlease.core.errors import GitleaseError
     from gitlease.core.moves.operations import grant_of
-    from gitlease.engine import hold
+    from gitlease.engine import acts
 
     try:
-        answer = hold.renew_grants(session, [*map(grant_of, leases)])
+        answer = acts.renew_grants(session, [*map(grant_of, leases)])
     except GitleaseError as error:
         return [*error.warnings, f"your leases were not renewed: {error.message}"]
     usual = session.store.warnings  # of the place itself, nothing new

@@ -319,7 +319,7 @@ class GuardService:
                 cached = self._state(layer, Freshness(), fresh=True) or cached
                 ended = self._ran_out(cached, sessions)
             if cached.notices:
-                from gitlease.engine.notices import told, unread_notices
+                from gitlease.engine.answers import told, unread_notices
 
                 unread = unread_notices(self._store(layer), layer, cached.notices, self._actor)
                 self._losses += [told(notice) for notice in unread]

@@ -11,8 +11,8 @@ from gitlease.core.moves.step_record import Decided
 from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
+from gitlease.engine.answers import of_damage
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.notices import of_damage
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.transaction import fresh_id, with_views
 from gitlease.guard.rules import (

@@ -25,10 +25,10 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import Lease
 from gitlease.core.work_push import Became, WorkRef
-from gitlease.engine.landing import settle_landed
+from gitlease.engine.answers import Settled, told_by
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.notices import Settled, told_by
 from gitlease.engine.ports import Prepared, Snapshot, Swapped, WorkStore
+from gitlease.engine.stepping import settle_landed
 from gitlease.engine.transaction import Step, with_views
 from gitlease.push.case import PushCase
 from gitlease.push.request import PlannedPush, PushRequest

@@ -19,11 +19,11 @@ from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.loss import Hold, Loss, Lost, early_ms
 from gitlease.core.moves.operations import MAX_NOTE, Grant, grant_of
 from gitlease.core.resources.resource import Resource, word_anywhere
-from gitlease.engine import end
+from gitlease.engine import acts
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
-from gitlease.engine.landing import settle_named
 from gitlease.engine.sessions import give_back, run_out, unbind
+from gitlease.engine.stepping import settle_named
 from gitlease.engine.transaction import fresh_id
 from gitlease.git.repository import TIMEOUT, without_secrets
 from gitlease.git.run import local_variables_cleared, run_git, started_at
@@ -289,7 +289,7 @@ class LeasedCommand:
         for grant in grants:
             try:
                 with ends_orderly():
-                    done = end.complete(ledger, grant.resource, scope=scope, commit=commit)
+                    done = acts.complete(ledger, grant.resource, scope=scope, commit=commit)
             except (GitleaseError, KeyboardInterrupt, SystemExit) as why:
                 reason = why.message if isinstance(why, GitleaseError) else "interrupted"
                 warnings.append(f"{grant.resource} was not marked as done: {reason}")
@@ -330,7 +330,7 @@ def _take_back(place: RunPlace, resources: Sequence[Resource]) -> None:
     joined = {x.resource for x in own if x.renewals}
     fresh = [x for x in resources if x not in joined]
     if fresh and (pending or any(not x.renewals for x in own)):
-        end.release(ledger, fresh)
+        acts.release(ledger, fresh)
     if joined and not actor.session_explicit:  # another's session may have held it before
         unbind(ledger, [grant_of(x) for x in own if x.renewals])
 

@@ -31,7 +31,7 @@ from gitlease.core.instant import format_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.engine import claim
 from gitlease.engine.answers import Answer, ClaimOptions
-from gitlease.engine.queue.order import Entry, WhyNot, nothing_left
+from gitlease.engine.queue import Entry, WhyNot, nothing_left
 from gitlease.git.remote_branches import commits_behind, fetch_branch, tracked
 from gitlease.git.run import local_variables_cleared
 from gitlease.git.worktrees import (

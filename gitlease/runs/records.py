@@ -38,7 +38,7 @@ from gitlease.git.run import group_is_left, numbered_in, started_at, still_runs
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
     from gitlease.engine.ledger_session import LedgerSession
-    from gitlease.engine.queue.queueing import TaskQueue
+    from gitlease.engine.queue import TaskQueue
     from gitlease.git.repository import Repository
 
 FOLDER = "runs"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.core.lease import Lease
-from gitlease.engine.landing import settle_landed
+from gitlease.engine.stepping import settle_landed
 from gitlease.runs.records import alive_in
 from gitlease.tasks.landed import landed, merged
 from gitlease.wiring.workspace import Workspace

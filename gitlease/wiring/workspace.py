@@ -15,7 +15,7 @@ from gitlease.core.lease import Actor, Lease
 from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Clock, DeadRun, Inbox, LastSeen, LedgerStore, TaskList
+from gitlease.engine.ports import Clock, DeadRun, Inbox, LedgerStore, TaskList
 from gitlease.engine.transaction import PATIENCE
 from gitlease.git.repository import LIVE_RUNS, Repository, discover, without_secrets
 from gitlease.git.system_clock import SystemClock
@@ -35,7 +35,7 @@ from gitlease.store.transport import TIME_LIMIT
 from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
-    from gitlease.engine.queue.queueing import TaskQueue
+    from gitlease.engine.queue import TaskQueue
     from gitlease.guard.inbox import CarriedFolder
     from gitlease.guard.service import GuardService
     from gitlease.runs.records import ClonesRuns
@@ -103,7 +103,7 @@ class Workspace:
     @cached_property
     def queue(self) -> TaskQueue:
         """The queue of tasks."""
-        from gitlease.engine.queue.queueing import TaskQueue
+        from gitlease.engine.queue import TaskQueue
 
         return TaskQueue(self.ledger, lambda: [space.ledger for space in self.in_use[1:]])
 
@@ -255,7 +255,6 @@ def _assemble(
         ttl_is_default=settings.ttl_is_default,
         ttl_source=settings.found["lease.ttl"].source,
         patience=patience,
-        look_for_life=lambda *_: LastSeen(),  # the ledger's own times count
         landed=landed,
         runs=_Runs(place.repository, layer, clock),
         run_tokens=identity.run_tokens,

@@ -38,7 +38,7 @@ from gitlease.engine import (
     EdgeRules,
     Edges,
     TaskQueue,
-    end,
+    acts,
 )
 from gitlease.guard import GuardService, Touched
 
@@ -345,7 +345,7 @@ def test_a_step_that_cannot_be_made_hides_nothing_of_those_before_it(
     def all_of_them() -> Answer:
         if verb == "session end":
             return world.of(ONE).end_session()
-        return end.release_all([world.of(ONE).session])
+        return acts.release_all([world.of(ONE).session])
 
     world.remote.pushes.extend([Fault.NONE, Fault.REFUSED, Fault.REFUSED])
     answer = all_of_them()

@@ -30,8 +30,9 @@ from gitlease.core import (
     parse_resource,
 )
 from gitlease.engine import ClaimOptions, Watcher, WatchEvent
-from gitlease.engine.waiting import head_watcher as polling
-from gitlease.engine.waiting import waiting, watching
+from gitlease.engine import wait as polling
+from gitlease.engine import wait as waiting
+from gitlease.engine import watch as watching
 
 F002 = parse_resource("F002")
 LEE = Actor("lee@example.com")

@@ -13,7 +13,7 @@ from support.documents import held_to_schema
 from support.tasks import task
 
 from gitlease.core import Task, Unavailable, parse_resource
-from gitlease.engine.waiting import head_watcher as polling
+from gitlease.engine import wait as polling
 from gitlease.faces.library import Leases
 
 EVENT = [

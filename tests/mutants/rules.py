@@ -397,7 +397,7 @@ RULES = (
     Mutant(
         "an issue decided on as it was typed",
         "core/moves/step_record.py",
-        "[spelt(operation, policy) for operation in operations]",
+        "[spelt(operation, ledger.header.policy) for operation in operations]",
         "operations",
         "S1",
         "tests/core/test_issues.py::test_one_issue_has_one_holder_however_it_is_spelt",
@@ -405,7 +405,7 @@ RULES = (
     Mutant(
         "an issue in any spelling",
         "core/moves/transitions.py",
-        "_check_spelling(operation, state.header.policy)",
+        "governance.check_spelling(operation, state.header.policy)",
         "pass",
         "S1",
         "tests/core/test_issues.py::test_the_table_takes_no_other_spelling",

@@ -11,27 +11,22 @@ from support.session import NoTaskFiles
 from support.tasks import task
 
 from gitlease.core import (
-    MS,
     Grant,
     Lease,
     LeaseLost,
     NotHolder,
     Resource,
-    Task,
     parse_resource,
     same_person,
 )
 from gitlease.engine import (
     Answer,
     ClaimOptions,
-    LastSeen,
     LedgerSession,
     Reading,
     TaskList,
+    acts,
     claim,
-    end,
-    govern,
-    hold,
     holds_of,
     reading,
     sessions,
@@ -97,8 +92,8 @@ class Commands:
             "beat": self._beat,
             "renew": self._renew,
             "extend": self._extend,
-            "release": lambda x: end.release(self._session(x), self._held(x.run)),
-            "done": lambda x: end.complete(self._session(x), self._held(x.run)[0]),
+            "release": lambda x: acts.release(self._session(x), self._held(x.run)),
+            "done": lambda x: acts.complete(self._session(x), self._held(x.run)[0]),
             "park": self._park,
             "end session": self._end_session,
             "note": self._note,
@@ -114,19 +109,6 @@ class Commands:
             options = ClaimOptions(ttl=self._dice.choice(TTLS))
             return claim.claim(self._session(process), [what], options)
         return self._verbs[process.verb](process)
-
-    def look_for_life(self, process: Process, task: Task, sure: bool) -> LastSeen:
-        """What the work of a task's assignees tells; what was seen last is what counts."""
-        dice, now = self._dice, process.run.machine.clock.now().wall_ms
-        draw = 0.9 if self._host.calm else dice.random()
-        if draw < 0.1:
-            found = LastSeen(doubt="the remote cannot be asked")
-        elif draw < 0.2:
-            found = LastSeen(at=now - dice.randint(0, DAY // 2) * MS, what="a commit")
-        else:
-            found = LastSeen(at=None if draw > 0.5 else now - 3 * DAY * MS)
-        process.saw_life = draw < 0.2
-        return found
 
     def _session(self, process: Process) -> LedgerSession:
         return self._host.session(process)
@@ -164,7 +146,7 @@ class Commands:
     def _renew(self, process: Process) -> Answer:
         held = self._held(process.run) if self._dice.random() < 0.5 else []
         session = self._session(process)
-        return hold.renew(session, held) if held else hold.renew_all([session])
+        return acts.renew(session, held) if held else acts.renew_all([session])
 
     def _beat(self, process: Process) -> Answer:
         """The heartbeat of whoever works in a clone: what any session of the holder has."""
@@ -172,11 +154,11 @@ class Commands:
         mine = (x for x in run.machine.runs if same_person(x.actor.holder, run.actor.holder))
         own = {x.lease_id: x for other in mine for x in other.own}
         grants = [Grant(x.resource, x.scope, x.session, x.lease_id, x.token) for x in own.values()]
-        return hold.renew_grants(self._host.session(process, person=True), grants)
+        return acts.renew_grants(self._host.session(process, person=True), grants)
 
     def _extend(self, process: Process) -> Answer:
         held, seconds = self._held(process.run)[0], self._dice.choice((5, 60, 300))
-        return hold.extend(self._session(process), held, seconds)
+        return acts.extend(self._session(process), held, seconds)
 
     def _park(self, process: Process) -> Answer:
         held, seconds = self._held(process.run), self._dice.choice((5, 60, 300, 900))
@@ -195,11 +177,11 @@ class Commands:
         )
 
     def _note(self, process: Process) -> Answer:
-        return govern.note(self._session(process), self._dice.choice(RESOURCES), "half done")
+        return acts.note(self._session(process), self._dice.choice(RESOURCES), "half done")
 
     def _revoke(self, process: Process) -> Answer:
         resource = self._dice.choice(RESOURCES)
-        return govern.revoke(self._session(process), resource, reason="stuck")
+        return acts.revoke(self._session(process), resource, reason="stuck")
 
     # --- what runs under leases: the calls of ``leased_command`` and ``registry`` of ``runs`` ----
 
@@ -232,7 +214,7 @@ class Commands:
         job = process.job
         assert job is not None
         session = self._host.session(process, person=True)
-        answer = hold.renew_grants(session, job.grants)
+        answer = acts.renew_grants(session, job.grants)
         lost = {x.resource for x in answer.refused if isinstance(x, LeaseLost | NotHolder)}
         for grants in (job.bound, job.ours, job.joined):
             grants[:] = [x for x in grants if x.resource.text not in lost]
@@ -244,7 +226,7 @@ class Commands:
         assert job is not None
         job.run.renounced |= {x.lease_id for x in job.ours}
         wanted = [x.resource for x in job.ours]
-        return end.release(self._session(process), wanted, scope=job.ours[0].scope)
+        return acts.release(self._session(process), wanted, scope=job.ours[0].scope)
 
     def _unbind(self, process: Process) -> Answer:
         """What a run bound is its person's again: at its end, or once it is known to be dead."""

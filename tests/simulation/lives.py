@@ -11,7 +11,7 @@ from simulation.weather import Weather
 from simulation.world import World
 
 from gitlease.engine import transaction
-from gitlease.engine.waiting import head_watcher
+from gitlease.engine import wait as head_watcher
 
 
 def life(

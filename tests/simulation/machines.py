@@ -215,7 +215,7 @@ class Process:
 
     ``began`` is how many rollbacks and returns from them there had been. ``session`` is the one in
     whose name it speaks at present. ``unbinds``: it gives back what is bound, and ``keeps_edges``:
-    it ends a session and no edge. ``saw_life``: it saw the assignee of a task at work.
+    it ends a session and no edge.
     """
 
     number: str
@@ -228,7 +228,6 @@ class Process:
     session: str | None = None
     unbinds: bool = False
     keeps_edges: bool = False
-    saw_life: bool = False
 
 
 @dataclass(eq=False)

@@ -46,7 +46,7 @@ from gitlease.core import (
     WorkPush,
     holder_has,
 )
-from gitlease.engine import Answer, Cause, Change, EdgeRules, Edges, LastSeen, Pending, transaction
+from gitlease.engine import Answer, Cause, Change, EdgeRules, Edges, Pending, transaction
 from gitlease.store import Heads, Move, Pushed, RefLedgerStore, lease_file
 
 SETUP = COMMANDS - 1  # the number of the command that makes a ledger before a world begins
@@ -297,7 +297,6 @@ def run(
         dice=DICE,
         edges=Edges(files, EdgeRules(required=False), holder=actor.holder),
     )
-    session.look_for_life = lambda *_: LastSeen()
     service = LeaseService(session)
     code, answer = "ok", cast(object, None)
     known = process.disk.load()

@@ -43,7 +43,6 @@ from gitlease.core import (
 )
 from gitlease.core import lease as lease_rules
 from gitlease.core.moves import claiming, holding
-from gitlease.engine import abandonment
 from gitlease.store import Heads, Pushed, RefLedgerStore
 
 FAIR = Weather(faults=0.1, kills=0.0, disturbed=0.0)
@@ -257,14 +256,6 @@ def test_an_edge_that_is_called_abandoned_too_early_is_noticed(
 
     monkeypatch.setattr(lease_rules, "abandoned_at", too_early)
     assert broken(observed=observed) == "edge"
-
-
-@pytest.mark.slow
-def test_an_edge_that_is_taken_although_its_assignee_is_at_work_is_noticed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(abandonment, "is_alive", lambda *_: False)
-    assert broken(first=33) == "edge"
 
 
 def test_a_change_that_is_pending_for_ever_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

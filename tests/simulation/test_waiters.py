@@ -21,8 +21,8 @@ from gitlease.core import LeaseHeld, Resource, WaitTimeout, parse_resource
 from gitlease.core import lease as domain
 from gitlease.core.moves import tickets
 from gitlease.engine import ClaimOptions
-from gitlease.engine.waiting import head_watcher as polling
-from gitlease.engine.waiting import waiting
+from gitlease.engine import wait as polling
+from gitlease.engine import wait as waiting
 from gitlease.faces import wire
 
 F001, F002 = parse_resource("F001"), parse_resource("F002")

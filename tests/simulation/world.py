@@ -40,8 +40,8 @@ from gitlease.engine import (
     Edges,
     LedgerSession,
     Pending,
+    acts,
     claim,
-    govern,
 )
 
 CLONES: tuple[tuple[tuple[str, str | None, bool], ...], ...] = (
@@ -188,7 +188,7 @@ class World:
     def begin(self, policy: dict[str, str]) -> None:
         """The ledger is made while the network is well, and nobody disturbs."""
         with self._calm():
-            govern.set_policy(self.session(Process("", self.runs[0])), policy)
+            acts.set_policy(self.session(Process("", self.runs[0])), policy)
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -313,7 +313,6 @@ class World:
             default_ttl=900,
             ttl_is_default=True,
             dice=self.dice,
-            look_for_life=lambda task, _, sure: self.commands.look_for_life(process, task, sure),
         )
 
     def given_back(self, process: Process, grants: Sequence[Grant]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gitlease.engine import LedgerSession, claim, end, govern, hold, reading, sessions
+from gitlease.engine import LedgerSession, acts, claim, reading, sessions
 
 
 class LeaseService:
@@ -22,19 +22,19 @@ class LeaseService:
         self.claim = partial(claim.claim, session)
         self.start = partial(claim.start, session)
         self.wait = partial(claim.wait, session)
-        self.renew = partial(hold.renew, session)
-        self.renew_all = partial(hold.renew_all, [session])
-        self.beat = partial(hold.renew_grants, session)
-        self.extend = partial(hold.extend, session)
-        self.release = partial(end.release, session)
-        self.complete = partial(end.complete, session)
-        self.set_status = partial(end.set_status, session)
+        self.renew = partial(acts.renew, session)
+        self.renew_all = partial(acts.renew_all, [session])
+        self.beat = partial(acts.renew_grants, session)
+        self.extend = partial(acts.extend, session)
+        self.release = partial(acts.release, session)
+        self.complete = partial(acts.complete, session)
+        self.set_status = partial(acts.set_status, session)
         self.park = partial(sessions.park, session)
         self.end_session = partial(sessions.end_session, [session])
         self.sessions = partial(sessions.sessions, [session])
-        self.retire = partial(end.retire, session)
-        self.revoke = partial(govern.revoke, session)
-        self.drop_record = partial(govern.drop_record, session)
-        self.note = partial(govern.note, session)
-        self.set_policy = partial(govern.set_policy, session)
-        self.confirm = partial(govern.confirm, session)
+        self.retire = partial(acts.retire, session)
+        self.revoke = partial(acts.revoke, session)
+        self.drop_record = partial(acts.drop_record, session)
+        self.note = partial(acts.note, session)
+        self.set_policy = partial(acts.set_policy, session)
+        self.confirm = partial(acts.confirm, session)

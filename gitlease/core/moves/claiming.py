@@ -269,7 +269,7 @@ def _until(edges: Sequence[Lease], policy: Policy) -> tuple[str, ...]:
     if not ends:
         return ("this ledger never treats a task as abandoned",)
     when = rfc3339(max(ends), round_up=True)
-    return (f"after {when} anyone may claim it, unless its assignee was seen at work",)
+    return (f"after {when} anyone may claim it",)
 
 
 def held_error(

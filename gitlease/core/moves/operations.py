@@ -45,7 +45,7 @@ class Claim(Operation):
     ``ttl`` in seconds; None for ``default_ttl``, which is fitted into the limits if it
     ``default_fits`` and must lie within them otherwise. ``lease_id`` is the nonce of the grant.
     ``takeover`` allows to replace the edge of another, ``abandoned`` one that the record says is
-    abandoned (the caller looked, and saw nobody at work), ``reopen`` completed work. ``new``: only
+    abandoned, ``reopen`` completed work. ``new``: only
     a new grant will do, and one's own live lease is in the way of it.
     ``expect_holder``: a takeover takes nothing of anybody else.
     ``edge`` says that the task file is assigned along with it, ``assigned`` who else stands there.

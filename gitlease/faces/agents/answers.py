@@ -16,7 +16,7 @@ from gitlease.faces.agents.events import Reply
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import QueueReading
-    from gitlease.engine.queue.order import Carry
+    from gitlease.engine.queue import Carry
     from gitlease.wiring.agents import AgentContext
 
 LONGEST_CONTEXT = 2_400  # characters: about 600 tokens

@@ -23,7 +23,7 @@ from gitlease.core.errors import Unavailable
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
 from gitlease.engine.ledger_session import Look
-from gitlease.engine.waiting.watching import LOOK, Watcher
+from gitlease.engine.watch import LOOK, Watcher
 from gitlease.faces.board.model import (
     BoardRow,
     BoardView,

@@ -23,8 +23,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
 from gitlease.core.view import LeaseView
 from gitlease.engine.edges import without_numbers
-from gitlease.engine.queue.order import Entry, Surroundings, WhyNot, survey
-from gitlease.engine.queue.queueing import waiters
+from gitlease.engine.queue import Entry, Surroundings, WhyNot, survey, waiters
 from gitlease.engine.reading import history_of
 from gitlease.faces import sentences
 

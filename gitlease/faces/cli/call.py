@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gitlease.engine.answers import Answer
     from gitlease.engine.edges import Planned
     from gitlease.engine.ledger_session import LedgerSession
-    from gitlease.engine.queue.queueing import TaskQueue
+    from gitlease.engine.queue import TaskQueue
     from gitlease.wiring.workspace import Workspace
 
 Opener = Callable[..., "Workspace"]
@@ -297,7 +297,7 @@ class Call:
 
     def end_landed(self) -> None:
         """Complete the caller's leases of tasks that are done on the main branch."""
-        from gitlease.engine.landing import settle_for_reader
+        from gitlease.engine.stepping import settle_for_reader
 
         self.warnings += settle_for_reader([space.ledger for space in self.workspace.in_use])
 

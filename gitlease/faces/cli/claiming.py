@@ -330,7 +330,7 @@ by --layer or --local. It lists each lost lease, even if none is left.""",
 def renew_verb(
     call: Call, *, words: tuple[str, ...], all: bool, ttl: int | None, scope: str | None
 ) -> int:
-    from gitlease.engine import hold
+    from gitlease.engine import acts
 
     if all and words:
         raise UsageError("--all renews everything: it takes no resources")
@@ -339,10 +339,10 @@ def renew_verb(
     if not all and not words:
         raise UsageError("missing resource: name one, or use --all")
     if all:
-        answer = hold.renew_all([space.ledger for space in call.workspace.in_use], ttl=ttl)
+        answer = acts.renew_all([space.ledger for space in call.workspace.in_use], ttl=ttl)
     else:
         resources = call.resources(words)
-        answer = hold.renew(call.ledger, resources, scope=scope, ttl=ttl)
+        answer = acts.renew(call.ledger, resources, scope=scope, ttl=ttl)
     body = wire.changed(answer)
     if answer.refused:
         body = {"status": answer.status, "leases": body["leases"]}
@@ -377,10 +377,10 @@ if it was reached. A lease is never shortened.""",
 @resource_argument
 @click.argument("seconds", metavar="DURATION", type=types.duration("duration"))
 def extend_verb(call: Call, *, word: str, seconds: int, scope: str | None) -> None:
-    from gitlease.engine import hold
+    from gitlease.engine import acts
 
     resource = call.resource(word)
-    answer = hold.extend(call.ledger, resource, seconds, scope=scope)
+    answer = acts.extend(call.ledger, resource, seconds, scope=scope)
     body = wire.changed(answer)
     body |= {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
     call.answer_verb(answer, body, show=lambda: _show_extended(call, answer, seconds))

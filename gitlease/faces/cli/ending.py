@@ -65,7 +65,7 @@ def release_verb(
     commit: bool | None,
     scope: str | None,
 ) -> int:
-    from gitlease.engine import end
+    from gitlease.engine import acts
 
     if all:
         if words or scope is not None:
@@ -74,7 +74,7 @@ def release_verb(
     if not words:
         raise UsageError("missing resource: name one, or use --all")
     resources = call.resources(words)
-    answer = end.release(
+    answer = acts.release(
         call.ledger, resources, scope=scope, note=note, keep_status=keep_status, commit=commit
     )
     return call.answer_verb(
@@ -83,10 +83,10 @@ def release_verb(
 
 
 def _release_all(call: Call, *, note: str | None, keep_status: bool, commit: bool | None) -> int:
-    from gitlease.engine import end
+    from gitlease.engine import acts
 
     layers = [space.ledger for space in call.workspace.in_use]
-    answer = end.release_all(layers, note=note, keep_status=keep_status, commit=commit)
+    answer = acts.release_all(layers, note=note, keep_status=keep_status, commit=commit)
 
     def show() -> None:
         output.lines(f"released {call.named(view)}" for view in answer.leases)
@@ -135,11 +135,13 @@ claimed again by mistake: that needs `claim --reopen`.""",
 @any_option
 @commit_option
 def done_verb(call: Call, *, word: str, any: bool, commit: bool | None, scope: str | None) -> None:
-    from gitlease.engine import end
+    from gitlease.engine import acts
 
     resource = call.resource(word)
     call.release = lambda: _releasing(call, resource, scope)
-    answer_done(call, end.complete(call.ledger, resource, scope=scope, commit=commit, any_name=any))
+    answer_done(
+        call, acts.complete(call.ledger, resource, scope=scope, commit=commit, any_name=any)
+    )
 
 
 def _releasing(call: Call, resource: Resource, scope: str | None) -> str:
@@ -182,13 +184,13 @@ def _show_completed(answer: Answer) -> None:
 @click.argument("text", metavar="TEXT", type=types.note)
 @any_option
 def note_verb(call: Call, *, word: str, text: str, any: bool) -> None:
-    from gitlease.engine import govern
+    from gitlease.engine import acts
     from gitlease.faces.cli.reading import check_names
 
     resource = call.resource(word)
     if not any:
         check_names(call, [resource])
-    answer = govern.note(call.ledger, resource, text)
+    answer = acts.note(call.ledger, resource, text)
     call.answer_verb(
         answer,
         wire.changed(answer) | {"notes": [wire.note(n) for n in answer.notes]},
@@ -230,18 +232,18 @@ def revoke_verb(
     record: str | None,
     scope: str | None,
 ) -> None:
-    from gitlease.engine import govern
+    from gitlease.engine import acts
 
     if (word is None) == (record is None):
         raise UsageError("name either a resource or, with --record, a damaged record")
     if word is None and record is not None:
         if expect_holder is not None or scope is not None:
             raise UsageError("--record takes neither --scope nor --expect-holder")
-        dropped = govern.drop_record(call.ledger, record, reason=reason)
+        dropped = acts.drop_record(call.ledger, record, reason=reason)
         _answer(call, dropped, f"removed the damaged record {record}")
     elif word is not None:
         resource = call.resource(word)
-        revoked = govern.revoke(
+        revoked = acts.revoke(
             call.ledger, resource, reason=reason, scope=scope, expect_holder=expect_holder
         )
         _answer(call, revoked, f"{resource} is not leased: nothing to revoke")

@@ -143,7 +143,7 @@ def after_park(call: Call, views: Iterable[LeaseView]) -> Steps:
 
 def after_brief(call: Call, reading: QueueReading) -> Steps:
     """Return the commands for the caller's own work, and for the next task."""
-    from gitlease.engine.queue.order import Carried
+    from gitlease.engine.queue import Carried
 
     steps: Steps = {}
     if not call.may_claim:

@@ -11,7 +11,7 @@ import click
 from gitlease.core.edge import Progress, printable
 from gitlease.core.errors import UsageError
 from gitlease.core.resources.resource import WHOLE, scopes_overlap
-from gitlease.engine.queue.order import Carried, WhyNot
+from gitlease.engine.queue import Carried, WhyNot
 from gitlease.faces import sentences, task_text, wire
 from gitlease.faces.cli import claiming, output, refusals, types
 from gitlease.faces.cli.output import Row
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import FoundTask, QueueReading
-    from gitlease.engine.queue.order import Carry, Entry
+    from gitlease.engine.queue import Carry, Entry
     from gitlease.faces.cli.call import Call
     from gitlease.faces.statuses import Status
 
@@ -398,11 +398,11 @@ def set_verb(call: Call, /, *, word: str, status: str, **options: Any) -> None:
         return
     _refuse_claim_options(request, new)
     if new.progress is Progress.DONE:
-        from gitlease.engine import end
+        from gitlease.engine import acts
         from gitlease.faces.cli.ending import answer_done
 
         call.ledger.edges.task(resource)
-        answer = end.complete(
+        answer = acts.complete(
             call.ledger, resource, scope=request.scope, commit=request.commit, status=new.word
         )
         answer_done(call, answer)
@@ -441,10 +441,10 @@ def _refuse_claim_options(request: claiming.ClaimRequest, new: Status) -> None:
 
 
 def _set(call: Call, resource: Resource, new: Status, *, commit: bool | None) -> None:
-    from gitlease.engine import end
+    from gitlease.engine import acts
 
     task = call.ledger.edges.task(resource)
-    answer = end.set_status(call.ledger, resource, new.word, commit=commit)
+    answer = acts.set_status(call.ledger, resource, new.word, commit=commit)
     same = f"the status in {task_text.path(task.file)} is {printable(new.word)} already"
     call.answer(
         wire.ended(answer),

@@ -27,7 +27,7 @@ from gitlease.faces.cli.verb import (
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
-    from gitlease.engine.waiting.watching import WatchEvent
+    from gitlease.engine.watch import WatchEvent
     from gitlease.faces.cli.call import Call
 
 
@@ -136,8 +136,8 @@ def watch_verb(
     gc.enable()
     if scope is not None and not words:
         raise UsageError("--scope needs a resource")
-    from gitlease.engine.notices import told_by
-    from gitlease.engine.waiting.watching import Watcher
+    from gitlease.engine.answers import told_by
+    from gitlease.engine.watch import Watcher
 
     part = WHOLE if scope is None else scope
     parts = [(resource, part) for resource in call.resources(words)]

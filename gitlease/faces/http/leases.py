@@ -12,10 +12,10 @@ from gitlease.core.lease import State
 from gitlease.core.resources.pattern import any_overlap, fold
 from gitlease.core.resources.resource import Resource, parse_resource, word_anywhere
 from gitlease.core.view import LeaseView
-from gitlease.engine import claim, end, hold
+from gitlease.engine import acts, claim
 from gitlease.engine.answers import Answer, ClaimOptions, EndedLease
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.queue.queueing import TaskQueue
+from gitlease.engine.queue import TaskQueue
 from gitlease.engine.reading import read_leases, read_log
 from gitlease.faces import wire
 from gitlease.faces.http.fields import claim_options
@@ -86,7 +86,7 @@ def patch_lease(request: ApiRequest) -> ApiAnswer:
             request,
             session,
             [resource],
-            lambda: hold.extend(session, resource, values["extend"], scope=scope),
+            lambda: acts.extend(session, resource, values["extend"], scope=scope),
             EXTENDED,
             scope,
         )
@@ -130,8 +130,8 @@ def delete_lease(request: ApiRequest) -> ApiAnswer:
     def act() -> Answer:
         if done == "true":
             with _explained(session):
-                return end.complete(session, resource, scope=scope)
-        return end.release(session, [resource], scope=scope, note=values.get("note"))
+                return acts.complete(session, resource, scope=scope)
+        return acts.release(session, [resource], scope=scope, note=values.get("note"))
 
     session.look()  # a gateway that has just begun knows nothing of the ledger
     before = request.gateway.assigned_in(session, resource)
@@ -314,7 +314,7 @@ def _explained(session: LedgerSession) -> Iterator[None]:
     try:
         yield
     except (LeaseHeld, LeaseLost, NotHolder) as refusal:
-        if lost := end.loss_of(session, refusal):
+        if lost := acts.loss_of(session, refusal):
             refusal.loss = lost.loss
         raise
 

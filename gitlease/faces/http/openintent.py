@@ -39,7 +39,7 @@ from gitlease.core.lease import Lease, State
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, name_resource, parse_scope, reads_as_name
 from gitlease.core.view import LeaseView
-from gitlease.engine import end
+from gitlease.engine import acts
 from gitlease.engine.answers import ClaimOptions, EndedLease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.reading import read_leases
@@ -192,10 +192,10 @@ def release(asked: CompatRequest) -> CompatAnswer:
     try:
         found = _found(asked)
     except NotFound:
-        if end.taken_from(_session(asked), _resource(asked)) is None:
+        if acts.taken_from(_session(asked), _resource(asked)) is None:
             raise
         return 200, {"message": "Lease ended before", "id": asked.path["lease"]}
-    answer = end.release(_session(asked), [found.resource], scope=found.scope, commit=False)
+    answer = acts.release(_session(asked), [found.resource], scope=found.scope, commit=False)
     return 200, {"message": "Lease released", "id": found.lease_id, **warnings_in(answer)}
 
 

@@ -27,11 +27,10 @@ from gitlease.core.lease import State
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, name_resource
 from gitlease.core.view import LeaseView
-from gitlease.engine import claim, end, hold, sessions
+from gitlease.engine import acts, claim, sessions
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.queue.order import WhyNot
-from gitlease.engine.queue.queueing import TaskQueue
+from gitlease.engine.queue import TaskQueue, WhyNot
 from gitlease.engine.reading import read_leases
 from gitlease.faces.codes import http_of
 from gitlease.faces.http.compat import (
@@ -110,7 +109,7 @@ def extend_node(asked: CompatRequest) -> CompatAnswer:
     session = _session(asked, node)
     if any(x.parked for x in asked.held(node)):
         claim.claim(session, [node], ClaimOptions(commit=False))
-    answer = hold.extend(session, node, min(-(-math.ceil(ms) // MS), LONGEST))
+    answer = acts.extend(session, node, min(-(-math.ceil(ms) // MS), LONGEST))
     capped = {"capped_to_max": True, "claim_ttl_max_ms": answer.max_ttl_seconds * MS}
     return _leased("extended", answer, **(capped if answer.capped_to_max else {}))
 
@@ -119,7 +118,7 @@ def release_node(asked: CompatRequest) -> CompatAnswer:
     node = node_of(asked.path["id"])
     ledger = asked.head.ledger
     assigned = {x.lease_id for x in (ledger.leases_of(node) if ledger else ()) if x.edge}
-    answer = end.release(_session(asked, node), [node], commit=False)
+    answer = acts.release(_session(asked, node), [node], commit=False)
     retired = any(x.lease_id in assigned for x in answer.leases)
     places = asked.gateway.assigned_in(asked.session(), node)
     return 200, {
@@ -152,7 +151,7 @@ def set_status(asked: CompatRequest) -> CompatAnswer:
         _, claimed = _claimed(claim_named(asked, session, node, ClaimOptions()))
         return 200, body | {"lease": claimed["lease"]}
     if progress is Progress.DONE:
-        answer = end.complete(session, node, commit=False)
+        answer = acts.complete(session, node, commit=False)
         return 200, body | {"lease": None, **warnings_in(answer)}
     raise UsageError(
         f"a gateway does not write task files, so it cannot set {word}",
@@ -241,7 +240,7 @@ def _check_session(asked: CompatRequest, node: Resource) -> None:
     bound = [x.session for x in asked.held(node) if x.session is not None]
     if named is None or not bound or named in bound or bound[0].startswith(DISPATCH):
         return
-    hold.renew(asked.session(named), [node])
+    acts.renew(asked.session(named), [node])
 
 
 def _renewed(asked: CompatRequest, session: LedgerSession, node: Resource) -> Answer:
@@ -249,7 +248,7 @@ def _renewed(asked: CompatRequest, session: LedgerSession, node: Resource) -> An
     if any(x.parked for x in held):
         return claim.claim(session, [node], ClaimOptions(commit=False))
     if session.actor.session is not None and any(x.session is None for x in held):
-        return hold.renew(session, [node])  # which binds it to the session
+        return acts.renew(session, [node])  # which binds it to the session
     return asked.gateway.renew(session, [node])
 
 

@@ -16,8 +16,8 @@ from gitlease.core.errors import GitleaseError, UnknownOutcome, UsageError
 from gitlease.core.instant import moment_of
 from gitlease.core.resources.resource import WHOLE, Resource, parse_resource, word_anywhere
 from gitlease.core.view import Lease
-from gitlease.engine import end
-from gitlease.engine.waiting.watching import WatchEvent
+from gitlease.engine import acts
+from gitlease.engine.watch import WatchEvent
 from gitlease.faces.library.arguments import Duration, ResourceLike
 from gitlease.faces.library.async_connection import AwaitedVerb
 from gitlease.faces.library.leases import Leases
@@ -196,7 +196,7 @@ def _release(
         ledger = at_the_end(leases._workspace, {view.lease_id for view in got})
         for view in got:
             if view.mine:
-                end.release(
+                acts.release(
                     ledger, [parse_resource(word_anywhere(view.resource))], scope=view.scope
                 )
     except GitleaseError as refusal:

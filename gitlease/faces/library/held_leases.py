@@ -11,7 +11,7 @@ from gitlease.core.errors import GitleaseError, LeaseLost, UsageError
 from gitlease.core.loss import Lost
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.resource import Resource
-from gitlease.engine import end
+from gitlease.engine import acts
 from gitlease.engine.answers import Answer
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.sessions import unbind
@@ -103,7 +103,7 @@ class HeldLeases:
             if bound:
                 unbind(ledger, bound)
             if ours:
-                end.release(ledger, [*ours.values()], scope=scope, note=note, commit=commit)
+                acts.release(ledger, [*ours.values()], scope=scope, note=note, commit=commit)
             if self._remembered is not None:
                 forget(self._workspace, self._remembered)
         except GitleaseError as refusal:

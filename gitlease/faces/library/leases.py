@@ -12,9 +12,9 @@ from gitlease.core.frozen import replace
 from gitlease.core.loss import Lost, explained
 from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
 from gitlease.core.view import Lease
-from gitlease.engine import claim, end, govern, hold, sessions
+from gitlease.engine import acts, claim, sessions
 from gitlease.engine.answers import Answer, ClaimOptions
-from gitlease.engine.waiting.watching import Watcher, WatchEvent
+from gitlease.engine.watch import Watcher, WatchEvent
 from gitlease.faces.library import reading, running, tasks, watching
 from gitlease.faces.library.arguments import (
     Duration,
@@ -145,7 +145,7 @@ class Leases:
         wanted, seconds = [self._resource(resource)], to_seconds(ttl, "ttl")
         before = self._ledger.untold()  # a refused renewal marks them as told
         try:
-            answer = hold.renew(self._ledger, wanted, scope=to_scope(scope), ttl=seconds)
+            answer = acts.renew(self._ledger, wanted, scope=to_scope(scope), ttl=seconds)
         except LeaseLost as lost:
             raise explained(lost, before) from None
         return self._noted(answer).leases[0]
@@ -155,7 +155,7 @@ class Leases:
 
         Raises LeaseLost if any was lost; the rest is renewed first.
         """
-        answer = hold.renew_all(layers_of(self._workspace), ttl=to_seconds(ttl, "ttl"))
+        answer = acts.renew_all(layers_of(self._workspace), ttl=to_seconds(ttl, "ttl"))
         return _none_refused(self._noted(answer))
 
     def extend(
@@ -164,7 +164,7 @@ class Leases:
         """Stretch to at least now + ``duration``; ``capped`` if the policy's maximum is less."""
         if (seconds := to_seconds(duration, "duration")) is None:
             raise UsageError("extend needs a duration")
-        answer = hold.extend(self._ledger, self._resource(resource), seconds, scope=to_scope(scope))
+        answer = acts.extend(self._ledger, self._resource(resource), seconds, scope=to_scope(scope))
         return replace(self._noted(answer).leases[0], capped=answer.capped_to_max)
 
     def park(
@@ -199,7 +199,9 @@ class Leases:
         commit: bool | None = None,
     ) -> None:
         """Drop your lease and edge, if any. Raises LeaseHeld for someone else's."""
-        drop = partial(end.release, self._ledger, [self._resource(resource)], scope=to_scope(scope))
+        drop = partial(
+            acts.release, self._ledger, [self._resource(resource)], scope=to_scope(scope)
+        )
         self._noted(drop(note=to_note(note), keep_status=keep_status, commit=commit))
 
     def done(
@@ -217,9 +219,9 @@ class Leases:
         """
         wanted, part = self._resource(resource), to_scope(scope)
         try:
-            done = end.complete(self._ledger, wanted, scope=part, commit=commit, any_name=any)
+            done = acts.complete(self._ledger, wanted, scope=part, commit=commit, any_name=any)
         except LeaseHeld as held:
-            raise end.loss_of(self._ledger, held) or held from None
+            raise acts.loss_of(self._ledger, held) or held from None
         self._noted(done)
 
     def revoke(
@@ -232,14 +234,14 @@ class Leases:
     ) -> tuple[Lease, ...]:
         """End someone else's lease, as an admin of the ledger. Returns the ended leases."""
         wanted, part, why = self._resource(resource), to_scope(scope), to_reason(reason)
-        answer = govern.revoke(
+        answer = acts.revoke(
             self._ledger, wanted, reason=why or "", scope=part, expect_holder=expect_holder
         )
         return self._noted(answer).leases
 
     def note(self, resource: ResourceLike, text: str) -> None:
         """Leave a note for the next holder."""
-        self._noted(govern.note(self._ledger, self._resource(resource), to_note(text) or ""))
+        self._noted(acts.note(self._ledger, self._resource(resource), to_note(text) or ""))
 
     def end_session(
         self,

@@ -10,8 +10,8 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import moment_of
 from gitlease.core.view import Lease
 from gitlease.engine import answers
-from gitlease.engine.queue import order
-from gitlease.engine.queue.order import Carried, WhyNot
+from gitlease.engine import queue as order
+from gitlease.engine.queue import Carried, WhyNot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class QueueEntry:
     ``who`` is the holder or assignee in the way, ``lease`` the conflicting lease or the caller's
     own. ``waits_for`` has its open dependencies, as written, ``depth`` their longest chain.
     ``parked``: the caller parked it, and resumes it by a claim of the scope of ``lease``.
-    ``abandoned``: it is offered last, unless somebody was seen working on it.
+    ``abandoned``: it is offered last.
     """
 
     task: Task

@@ -12,7 +12,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, moment_of
 from gitlease.core.policy import check_change, policy_words
 from gitlease.core.view import Lease
-from gitlease.engine import govern
+from gitlease.engine import acts
 from gitlease.engine import sessions as own
 from gitlease.engine.reading import read_leases, read_log
 from gitlease.engine.sessions import OwnSession
@@ -202,9 +202,9 @@ def init(
     reading = None
     try:
         if undo_rollback:
-            reading = govern.undo_rollback(self._ledger)
+            reading = acts.undo_rollback(self._ledger)
         else:
-            reading = govern.confirm(self._ledger, rolled_back=accept_rollback, another=new_ledger)
+            reading = acts.confirm(self._ledger, rolled_back=accept_rollback, another=new_ledger)
         warnings = reading.warnings
     except Unavailable as error:
         warnings = (error.message,)
@@ -244,7 +244,7 @@ def config(
         return _of_key(key, self._workspace.settings.table())
     if key is not None and value is not None:
         check_change(key, value)  # before any network call
-        self.warnings = govern.set_policy(self._ledger, {key: value}).warnings
+        self.warnings = acts.set_policy(self._ledger, {key: value}).warnings
         reading = read_leases(self._ledger, cached=True)
     else:
         reading = self._noted(read_leases(self._ledger, cached=cached))

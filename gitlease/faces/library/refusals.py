@@ -13,7 +13,7 @@ from gitlease.core.instant import moment_of
 from gitlease.core.loss import explained
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, word_anywhere
-from gitlease.engine.end import loss_of
+from gitlease.engine.acts import loss_of
 from gitlease.faces import sentences
 
 C = TypeVar("C", bound=type)

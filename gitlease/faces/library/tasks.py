@@ -10,8 +10,8 @@ from gitlease.core.frozen import replace
 from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import Lease
 from gitlease.engine import claim
+from gitlease.engine.acts import loss_of
 from gitlease.engine.answers import Answer
-from gitlease.engine.end import loss_of
 from gitlease.faces.library.arguments import (
     Duration,
     OpenLeases,

@@ -9,9 +9,8 @@ from typing import Any, Generic, TypeVar, overload
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.resources.resource import WHOLE, parse_scope
-from gitlease.engine.waiting.events import Part
-from gitlease.engine.waiting.watching import Watcher
-from gitlease.engine.waiting.watching import WatchEvent as WatchEvent
+from gitlease.engine.watch import Part, Watcher
+from gitlease.engine.watch import WatchEvent as WatchEvent
 from gitlease.faces.library.arguments import OpenLeases, ResourceLike, to_resources
 from gitlease.runs.heartbeat import waking_clock
 from gitlease.wiring.workspace import Workspace

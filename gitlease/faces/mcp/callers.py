@@ -16,12 +16,12 @@ from gitlease.core.lease import holder_has
 from gitlease.core.loss import explained
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, parse_resource, path_resource
-from gitlease.engine import claim, hold
+from gitlease.engine import acts, claim
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.queue.queueing import TaskQueue
+from gitlease.engine.queue import TaskQueue
 from gitlease.engine.stepping import in_every
-from gitlease.engine.waiting.watching import Watcher
+from gitlease.engine.watch import Watcher
 from gitlease.wiring.words import check_claim, dead_hooks, path_here, resource_here
 
 if TYPE_CHECKING:
@@ -186,15 +186,15 @@ class CloneCaller:
     def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
         if not resources:
             spaces = [self._in(x) for x in (None, *sorted({*self._earlier.values()}))]
-            return hold.renew_all([x.ledger for space in spaces for x in space.in_use], ttl=ttl)
+            return acts.renew_all([x.ledger for space in spaces for x in space.in_use], ttl=ttl)
         parts = self.by_ledger(resources)
         if len(parts) == 1:
-            return hold.renew(parts[0][0], resources, scope=scope, ttl=ttl)
+            return acts.renew(parts[0][0], resources, scope=scope, ttl=ttl)
         named = {id(ledger): some for ledger, some in parts}
         return in_every(
             [ledger for ledger, _ in parts],
             "renewed",
-            lambda ledger: hold.renew(ledger, named[id(ledger)], scope=scope, ttl=ttl),
+            lambda ledger: acts.renew(ledger, named[id(ledger)], scope=scope, ttl=ttl),
         )
 
     def explained(self, lost: LeaseLost) -> LeaseLost:
@@ -244,7 +244,7 @@ class GatewayCaller:
 
     def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
         if not resources:
-            return hold.renew_all([self.ledger], ttl=ttl)
+            return acts.renew_all([self.ledger], ttl=ttl)
         return self._gateway.renew(self.ledger, resources, scope=scope, ttl=ttl)
 
     def explained(self, lost: LeaseLost) -> LeaseLost:

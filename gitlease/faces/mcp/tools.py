@@ -17,7 +17,7 @@ from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, reads_as_name, word_anywhere
 from gitlease.core.view import LeaseView
-from gitlease.engine import claim, end, govern, hold
+from gitlease.engine import acts, claim
 from gitlease.engine.answers import Answer, ClaimOptions, joined
 from gitlease.engine.reading import read_leases
 from gitlease.faces import sentences, task_text, wire
@@ -124,7 +124,7 @@ def _renew(caller: ToolCaller, values: Values) -> ToolAnswer:
 
 def _extend(caller: ToolCaller, values: Values) -> ToolAnswer:
     ((ledger, (resource,)),) = caller.by_ledger([_only(caller, values)])
-    answer = hold.extend(ledger, resource, values["duration"], scope=values.get("scope"))
+    answer = acts.extend(ledger, resource, values["duration"], scope=values.get("scope"))
     capped = {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
     warning = ("capped to the maximum of the ledger's policy",)
     return _changed(caller, "extended", answer, capped, warning if answer.capped_to_max else ())
@@ -158,13 +158,13 @@ def _release(caller: ToolCaller, values: Values) -> ToolAnswer:
     resources = [caller.resource(word) for word in words]
     parts = caller.by_ledger(resources)
     if not values.get("done", False):
-        done = [end.release(ledger, some, scope=scope, note=note) for ledger, some in parts]
+        done = [acts.release(ledger, some, scope=scope, note=note) for ledger, some in parts]
         return _ended(reduce(joined, done), f"released {', '.join(words)}")
     if note is not None:
         raise UsageError("note and done exclude each other: a note is for the next holder")
     if len(resources) != 1:
         raise UsageError("done finishes one resource at a time", hints=("call release for each",))
-    answer = end.complete(parts[0][0], resources[0], scope=scope)
+    answer = acts.complete(parts[0][0], resources[0], scope=scope)
     return _ended(answer, f"finished {words[0]}")
 
 
@@ -248,7 +248,7 @@ def _wait(caller: ToolCaller, values: Values) -> ToolAnswer:
 
 def _note(caller: ToolCaller, values: Values) -> ToolAnswer:
     resource = _only(caller, values)
-    answer = govern.note(caller.ledger, resource, values["text"])
+    answer = acts.note(caller.ledger, resource, values["text"])
     line = f"left a note on {resource}"
     return ToolAnswer(body=wire.changed(answer), lines=[line], warnings=answer.warnings)
 

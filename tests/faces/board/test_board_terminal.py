@@ -26,7 +26,7 @@ HURRIED = hurried(
     {
         "gitlease.faces.board.live.TICK": 0.2,
         "gitlease.faces.board.live.LOOK": 0.5,
-        "gitlease.engine.waiting.watching.LOOK": 0.5,
+        "gitlease.engine.watch.LOOK": 0.5,
     }
 )
 

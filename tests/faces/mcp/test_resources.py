@@ -20,7 +20,7 @@ from support.running import LONG, hurried
 from support.tools import ERAS, Era, ToolClient, in_memory, over_http, over_stdio
 
 import gitlease
-from gitlease.engine.waiting import watching
+from gitlease.engine import watch as watching
 from gitlease.faces.mcp import BOARD, MINE
 
 Opened = Callable[..., AbstractContextManager[ToolClient]]
@@ -45,7 +45,7 @@ def opened(
         with serving(pair[0]) as gate:
             yield partial(over_http, gate.url, gate.secret("jo"))
     elif request.param == "stdio":
-        program = hurried({"gitlease.engine.waiting.watching.LOOK": LOOK})
+        program = hurried({"gitlease.engine.watch.LOOK": LOOK})
         yield partial(over_stdio, pair[0], words=[*program[1:], "mcp"])
     else:
         monkeypatch.setattr(watching, "LOOK", LOOK)

@@ -152,13 +152,13 @@ def _beyond_limits(call: Call, ttl: str) -> list[str]:
 
 def _ledger_policy(call: Call, key: str | None, value: str | None, cached: bool) -> None:
     from gitlease.core.policy import policy_words
-    from gitlease.engine import govern
+    from gitlease.engine import acts
     from gitlease.engine.reading import read_leases
 
     if key is not None:
         _check_policy(key, value)
     if key is not None and value is not None:
-        warnings = govern.set_policy(call.ledger, {key: value}).warnings
+        warnings = acts.set_policy(call.ledger, {key: value}).warnings
         reading = read_leases(call.ledger, cached=True)  # what was written just now
     else:
         reading = read_leases(call.ledger, cached=cached)

@@ -129,7 +129,7 @@ def _show_proposal(about: str, suggested: SuggestedSettings) -> None:
 
 def _doubts(seen: TaskList) -> list[str]:
     """Warnings about files that cannot be read, and status words without a meaning."""
-    from gitlease.engine.queue.queueing import problem_messages, unknown_statuses
+    from gitlease.engine.queue import problem_messages, unknown_statuses
 
     return [*problem_messages(seen), *unknown_statuses(seen.tasks)]
 
@@ -172,13 +172,13 @@ def _offer_issues(call: Call) -> list[str]:
 def _confirmed(
     call: Call, *, undo: bool, accept: bool, another: bool
 ) -> tuple[Reading | None, tuple[str, ...]]:
-    from gitlease.engine import govern
+    from gitlease.engine import acts
 
     try:
         if undo:
-            reading = govern.undo_rollback(call.ledger)
+            reading = acts.undo_rollback(call.ledger)
         else:
-            reading = govern.confirm(call.ledger, rolled_back=accept, another=another)
+            reading = acts.confirm(call.ledger, rolled_back=accept, another=another)
     except Unavailable as error:
         later = "the first claim that reaches it will create the ledger"
         return None, (f"{error.message}; {later}",)

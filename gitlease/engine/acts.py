@@ -1,8 +1,8 @@
-"""Ending work by ``release``, ``done`` or a status, and retiring what is stale."""
+"""Verbs on what is held: renewing and extending, ending and retiring, and governance."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gitlease.core.edge import Progress
 from gitlease.core.errors import (
@@ -11,39 +11,163 @@ from gitlease.core.errors import (
     LeaseHeld,
     LeaseLost,
     NotFound,
+    PolicyRefused,
+    Rollback,
     UsageError,
 )
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import format_duration
 from gitlease.core.lease import State, holder_has, place, same_person
-from gitlease.core.loss import lost_in
-from gitlease.core.moves.holding import RETIRED
+from gitlease.core.ledger import Ledger
+from gitlease.core.loss import lost_by, lost_in
+from gitlease.core.moves.governance import restore_hints
+from gitlease.core.moves.holding import RETIRED, of_session
 from gitlease.core.moves.operations import (
+    AddNote,
+    Barrier,
     Claim,
     Complete,
+    DropRecord,
     Event,
+    Extend,
+    Grant,
     Operation,
     Release,
+    Renew,
+    Restore,
     Retire,
     Retirement,
+    Revoke,
+    SetPolicy,
 )
+from gitlease.core.moves.step_record import Decided
+from gitlease.core.policy import Issues
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
 from gitlease.engine.answers import (
     MAX_RESOURCES,
     Answer,
     ClaimOptions,
+    Reading,
     joined,
     leave_to_runs,
     several,
     stopped,
 )
-from gitlease.engine.edges import Planned, changes_of, not_in_work_tree
-from gitlease.engine.intents import COMPLETED, ENDED, PART
-from gitlease.engine.intents import RETIRED as GOAL
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Written
-from gitlease.engine.stepping import change, change_with_edges, in_every
+from gitlease.engine.edges import Planned, changes_of, not_in_work_tree, without_numbers
+from gitlease.engine.ledger_session import COMPLETED, ENDED, PART, LedgerSession
+from gitlease.engine.ledger_session import RETIRED as GOAL
+from gitlease.engine.ports import Prepared, Snapshot, Swapped, Written
+from gitlease.engine.stepping import (
+    change,
+    change_with_edges,
+    in_every,
+    settle_landed,
+    settle_named,
+)
 from gitlease.engine.transaction import fresh_id
+
+
+def renew(
+    session: LedgerSession,
+    resources: Sequence[Resource],
+    *,
+    scope: str | None = None,
+    ttl: int | None = None,
+) -> Answer:
+    """Renew the leases of these resources in one push; those of landed tasks are completed.
+
+    Raises LeaseLost or NotHolder if none of them can be renewed.
+    """
+    wanted = several(resources)
+    landed = _of(settle_named(session, wanted), wanted, scope)
+    finished = {fold(view.resource) for view in landed.leases}
+    operations = [
+        Renew(id=fresh_id(), actor=session.actor, resource=r, scope=scope, ttl=ttl)
+        for r in wanted
+        if r.key not in finished
+    ]
+    if not operations:
+        return landed
+    answer = change(session, "renew", operations, together=False)
+    if answer.refused and not answer.leases:
+        answer.refused[0].warnings = landed.warnings + answer.warnings
+        raise answer.refused[0]
+    return joined(landed, tell_longer(answer, ttl))
+
+
+def _of(landed: Answer, resources: Sequence[Resource], scope: str | None) -> Answer:
+    """Keep the leases of these resources only; the warnings are about all."""
+    names = {resource.key for resource in resources}
+    kept = [v for v in landed.leases if fold(v.resource) in names and scope in (None, v.scope)]
+    return replace(landed, leases=tuple(kept))
+
+
+def tell_longer(answer: Answer, ttl: int | None) -> Answer:
+    """Warn of leases that last longer than the TTL that was asked for: none is shortened."""
+    longer = [x.resource for x in answer.leases if ttl is not None and x.expires_in > ttl]
+    if not longer or ttl is None:
+        return answer
+    text = f"{', '.join(longer)}: not shortened to {format_duration(ttl)}, a renewal never does so"
+    return replace(answer, warnings=(*answer.warnings, text))
+
+
+def renew_all(layers: Sequence[LedgerSession], *, ttl: int | None = None) -> Answer:
+    """Renew all leases of this session in these layers, one push for each.
+
+    Losses not reported yet are among ``refused``; with several layers, so is the error of a layer,
+    which is never raised.
+    """
+    return tell_longer(in_every(layers, "renewed", lambda session: _renew_all(session, ttl)), ttl)
+
+
+def _renew_all(session: LedgerSession, ttl: int | None) -> Answer:
+    landed, before = settle_landed(session), session.untold()
+    op = Renew(id=fresh_id(), actor=session.actor, ttl=ttl)
+    answer = joined(landed, change(session, "renew", [op], together=False))
+    head = session.store.known(session.layer)
+    if head is None or head.ledger is None:
+        return answer
+    # The table names one of them where nothing is left, and knows nothing of what others took.
+    _, over = of_session(head.ledger, session.actor, session.moment(head))
+    lost = list(over)
+    for refused in lost:
+        refused.views = session.views_in(head, refused.conflicts)
+    back = {(view.resource, view.scope, view.session) for view in answer.leases}
+    back |= {(resource, scope, None) for resource, scope, _ in back}
+    notices = {n.id: n for n in (*before, *session.untold())}.values()
+    for notice in notices:
+        if (notice.resource, notice.scope, notice.session) not in back:
+            lost.append(lost_by(notice))
+            about = (notice.resource, notice.scope)
+            there = [x for x in head.ledger.every_lease() if (x.resource.text, x.scope) == about]
+            lost[-1].views = session.views_in(head, there)
+    others = [x for x in answer.refused if not isinstance(x, LeaseLost)]
+    return replace(answer, refused=(*lost, *others))
+
+
+def renew_grants(session: LedgerSession, grants: Sequence[Grant]) -> Answer:
+    """Renew exactly these grants, of any of the holder's sessions, in one push.
+
+    Those that are lost, or cannot be judged, are among ``refused``.
+    """
+    op = Renew(id=fresh_id(), actor=session.actor, grants=tuple(grants))
+    return change(session, "heartbeat", [op], together=False)
+
+
+def extend(
+    session: LedgerSession, resource: Resource, seconds: int, *, scope: str | None = None
+) -> Answer:
+    """Stretch a lease to at least now + ``seconds``, at most to the policy's maximum.
+
+    A lease of a landed task is completed instead.
+    """
+    landed = _of(settle_named(session, [resource]), [resource], scope)
+    if landed.leases:
+        return landed
+    op = Extend(id=fresh_id(), actor=session.actor, resource=resource, seconds=seconds, scope=scope)
+    return joined(landed, change(session, "extend", [op]))
+
 
 HISTORY = 1_000  # events in which a lost lease is looked for
 TAKEN = frozenset({"displaced", "revoked", "retired"})
@@ -418,3 +542,142 @@ def retire(session: LedgerSession, plans: Sequence[RetirePlan], *, commit: bool 
         session, "retirement", lambda: ([op], planned), goal=GOAL, commit=commit, checked=True
     )
     return replace(answer, refused=refused + answer.refused)
+
+
+def revoke(
+    session: LedgerSession,
+    resource: Resource,
+    *,
+    reason: str,
+    scope: str | None = None,
+    expect_holder: str | None = None,
+) -> Answer:
+    """End someone else's lease; for the ledger's admins."""
+    op = Revoke(
+        id=fresh_id(),
+        actor=session.actor,
+        resource=resource,
+        reason=reason,
+        scope=scope,
+        expect_holder=expect_holder,
+    )
+    return change(session, "revoke", [op])
+
+
+def drop_record(session: LedgerSession, file: str, *, reason: str) -> Answer:
+    """Remove a record that cannot be read; for the ledger's admins."""
+    op = DropRecord(id=fresh_id(), actor=session.actor, file=file, reason=reason)
+    return change(session, "revoke", [op])
+
+
+def note(session: LedgerSession, resource: Resource, text: str) -> Answer:
+    """Leave a note for the next holder."""
+    op = AddNote(id=fresh_id(), actor=session.actor, resource=resource, text=text)
+    return change(session, "note", [op], notes_of=[resource])
+
+
+def set_policy(session: LedgerSession, changes: dict[str, str]) -> Answer:
+    """Change the ledger's policy; makes a ledger if there is none."""
+    if changes.get("issues", Issues.NONE.value) != Issues.NONE.value:
+        _check_tasks(session)
+    op = SetPolicy(id=fresh_id(), actor=session.actor, changes=tuple(changes.items()))
+    return change(session, "config", [op])
+
+
+def _check_tasks(session: LedgerSession) -> None:
+    # A task whose id reads as an issue would be taken for the issue.
+    found = session.edges.files.read()
+    for problem in without_numbers(replace(found, problems=())).problems:
+        raise UsageError(
+            problem.message, hints=("give such tasks other ids first, for example T12 for 12",)
+        )
+
+
+def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool = False) -> Reading:
+    """Accept the remote's ledger; makes one if there is none, and proves that it may be written.
+
+    Another past of the known ledger is accepted only with ``rolled_back``; its tokens then continue
+    above those seen. ``another`` accepts a ledger in the place of the one that the repository's
+    settings record. Raises Rollback and Invalid.
+    """
+    known = session.store.known(session.layer)
+    head = session.store.confirm(session.layer, rolled_back=rolled_back, another=another)
+    if head.ledger is None and not another and (doubt := session.store.doubt(head)) is not None:
+        raise doubt
+    above = None
+    if head.ledger is not None and known is not None and known.ledger is not None:
+        before, after = known.ledger.header, head.ledger.header
+        if before.ledger_id == after.ledger_id and after.token < before.token:
+            _check_may_restore(session, head.ledger, "accept")
+            above = before.token
+    # An empty step, even where the ledger is there: a remote may let read who may not write.
+    change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])
+    if above is not None:
+        _restore(session, above=above)
+    session.store.accept(session.store.known(session.layer) or head, another=another)
+    # Others have to see what is written, before it is called ready.
+    if not session.store.admit(session.store.known(session.layer) or head, grants=True):
+        change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])
+        session.store.admit(session.store.fetch(session.layer), grants=True)
+    return _confirmed(session, head)
+
+
+def undo_rollback(session: LedgerSession) -> Reading:
+    """Bring back the past that this clone has seen, in place of whatever the remote has now.
+
+    Tokens go on above those of both, also where an admin of the server has brought it back. Raises
+    Rollback where the server refuses that, or there is another ledger.
+    """
+    try:
+        head = session.store.fetch(session.layer)
+    except Rollback as there:
+        known = session.store.known(session.layer)
+        if not there.version or known is None or known.ledger is None:
+            raise
+        head, above = known, max(known.ledger.header.token + 1, there.token)
+        _check_may_restore(session, known.ledger)
+        _restore(session, above=above, instead_of=there.version)
+    else:
+        if head.ledger is not None:
+            _check_may_restore(session, head.ledger)
+            _restore(session, above=head.ledger.header.token + 1)
+    return _confirmed(session, head)
+
+
+def _check_may_restore(session: LedgerSession, ledger: Ledger, way: str = "undo") -> None:
+    policy, holder = ledger.header.policy, session.actor.holder
+    if policy.admins and not policy.is_admin(holder):
+        raise PolicyRefused(
+            f"only the ledger's admins may {way} its rollback, and {holder} is not one of them",
+            hints=restore_hints(policy, way),
+        )
+
+
+def _restore(session: LedgerSession, *, above: int, instead_of: str | None = None) -> None:
+    op = Restore(id=fresh_id(), actor=session.actor, above=above)
+    if instead_of is None:
+        change(session, "init", [op])
+        return
+    expected = {session.layer: instead_of}
+
+    def decide(heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
+        return {layer: session.transaction.decided(head, [op]) for layer, head in heads.items()}
+
+    def send(prepared: Prepared) -> Swapped:
+        return session.store.swap(replace(prepared, expected=expected))
+
+    session.transaction.carry_out_on([session.layer], decide, what="the restoration", send=send)
+
+
+def _confirmed(session: LedgerSession, head: Snapshot) -> Reading:
+    head = session.store.known(session.layer) or head
+    warnings = session.warnings_of(head)
+    if head.ledger is None:
+        return Reading(warnings=warnings)
+    header = head.ledger.header
+    return Reading(
+        policy=header.policy,
+        ledger_id=header.ledger_id,
+        revision=header.revision,
+        warnings=warnings,
+    )

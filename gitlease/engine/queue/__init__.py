@@ -1,1 +1,0 @@
-"""The task queue: what is claimable, in which order."""

@@ -1,1 +1,0 @@
-"""Waiting until something is free, and watching what happens."""
