@@ -28,7 +28,7 @@ from gitlease.engine.answers import told_by, unread_records
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles, doing
 from gitlease.git.history import commit_ids, in_range
 from gitlease.git.repository import Repository, ask, denies, detail_of, is_id
-from gitlease.guard.commit_facts import CommitFacts, CommitReader
+from gitlease.guard.commits import CommitFacts, CommitReader
 from gitlease.store.history_reader import HistoryReader, LedgerHistory
 from gitlease.store.private_store import PrivateStore
 from gitlease.store.transport import Remote, fetch_into

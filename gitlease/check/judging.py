@@ -69,7 +69,7 @@ from gitlease.core.policy import Policy, person_key
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, layer_words, parse_resource, scopes_overlap
 from gitlease.core.trailers import Named
-from gitlease.guard.commit_facts import SKEW, CommitFacts
+from gitlease.guard.commits import SKEW, CommitFacts
 from gitlease.guard.rules import Cover, Touched, names_grant
 from gitlease.store.history_reader import GRANTS, HistoryStep, LedgerHistory
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import EndedLease
     from gitlease.engine.watch import WatchEvent
-    from gitlease.guard.sharing import SharedTree
+    from gitlease.guard.presence import SharedTree
 
 IN_THE_WAY = frozenset({"held", "wait_timeout", "not_holder"})
 LISTED = 5  # conflicts that are spelt out; the rest is counted

@@ -1,20 +1,47 @@
-"""Who works in a work tree now, as far as this machine knows: a note of each session and run.
+"""Who works where, as far as this machine knows: agents, runs and tool servers, by notes in files.
 
-The notes lie in the git directory of the work tree itself, so that linked work trees are apart.
-Their folder exists while there is any note.
+The notes of sessions lie in the git directory of the work tree itself, so that linked work trees
+are apart. Their folder exists while there is any note.
+
+A lease that a tool server claimed stays its own for as long as its process lives, whichever
+conversations its host begins and ends meanwhile:
+
+- Told a session by its host, a server speaks in it. Told none, it joins the only live conversation
+  of its host process, and stays in it while that lives; until there is exactly one it has a session
+  of its own.
+- When its conversation has ended, it follows the one that is live now. That is for what it claims
+  next: what it has it renews, releases and finishes in the session in which it was claimed.
+- A conversation that is alone in the host process may edit what the servers there hold.
+- The end of a conversation leaves alone what a server claimed that may belong to another one: while
+  another lives in the host process, and the server was told no session or the host went on. Such a
+  lease ends with its server.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
+import stat
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import drop_leftovers, load_json, make_folders, store_json
-from gitlease.git.run import still_runs, working_parent
-from gitlease.guard.places import find_common_dir, first_line
+from gitlease.git.files import (
+    drop_leftovers,
+    load_json,
+    make_folders,
+    read_small,
+    replace_file,
+    store_json,
+)
+from gitlease.git.run import started_at, still_runs, working_parent
+from gitlease.guard.notes import common_dir_of, find_common_dir, first_line
+
+if TYPE_CHECKING:
+    from gitlease.core.lease import Actor
+    from gitlease.git.repository import Repository
 
 FOLDER = os.path.join("gitlease", "present")
 # Seconds without a sign after which a session counts as gone: twice as long as a lease lasts by
@@ -22,7 +49,6 @@ FOLDER = os.path.join("gitlease", "present")
 RECENT = 1_800
 RUN = "run"
 LONGEST_NAME = 120  # bytes of what names a note
-LARGEST = 16_384
 BY_PLACE = "worktree:"  # sessions that are named after the work tree
 
 
@@ -63,7 +89,7 @@ def arrive(git_dir: str, key: str, present: Present, *, now: float) -> None:
 def touch(git_dir: str, key: str, *, now: float) -> bool:
     """Note another sign of a session; whether a note of it was there. It never fails."""
     file = _note(git_dir, key)
-    data = load_json(file, LARGEST)
+    data = load_json(file, LARGEST_NOTE)
     if not isinstance(data, dict):
         return False
     with contextlib.suppress(OSError, LookupError, TypeError):
@@ -197,7 +223,7 @@ def _notes(git_dir: str) -> Iterator[tuple[str, Present | None, float]]:
                 continue
             present = None
             with contextlib.suppress(*DAMAGE):
-                present = from_json(Present, load_json(entry.path, LARGEST))
+                present = from_json(Present, load_json(entry.path, LARGEST_NOTE))
             yield entry.path, present, entry.stat(follow_symlinks=False).st_mtime
 
 
@@ -208,3 +234,207 @@ def _note(git_dir: str, key: str) -> str:
 def _store(file: str, data: object, now: float) -> None:
     store_json(file, data)
     os.utime(file, (now, now))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTree:
+    """The other live sessions in a work tree; ``way_out`` is a command that adds another one."""
+
+    others: tuple[Present, ...]
+    way_out: str
+
+
+def shared_with(
+    repository: Repository,
+    names: Collection[str],
+    *,
+    now: float,
+    key: str = "",
+    in_clone: bool = False,
+) -> SharedTree | None:
+    """Who else works in this work tree, as far as this machine knows; None for nobody.
+
+    ``in_clone``: in any work tree of the clone.
+    ``names`` are the sessions of the caller, and ``key`` is that of its note; ``now`` is in seconds
+    since the epoch.
+    """
+    from gitlease.git.worktrees import free_worktree
+    from gitlease.settings.identity import here
+
+    if repository.toplevel is None:
+        return None
+    host = here(0) or ""
+    git_dirs = git_dirs_of(repository.common_dir) if in_clone else [repository.git_dir]
+    found = [x for g in git_dirs for x in others(g, names, host, now=now, key=key)]
+    if not found:
+        return None
+    path = free_worktree(repository, min(names, key=len, default="") or "mine")
+    words = ("git", "-C", repository.toplevel, "worktree", "add", path)
+    return SharedTree(tuple(found), shlex.join(words))
+
+
+def note_agent(
+    git_dir: str, key: str, actor: Actor, names: Collection[str], *, by: str, now: float
+) -> None:
+    """Note that an agent's session works in the work tree of this git directory. Never fails."""
+    pid, started = working_parent()
+    present = _present(actor, by, now, names, pid, started)
+    arrive(git_dir, key, present, now=now)
+    note_clone(key, common_dir_of(git_dir))
+
+
+def note_run(repository: Repository, number: str, actor: Actor, *, now: float) -> None:
+    """Note that this process runs something in a work tree until it ends. It never fails."""
+    pid = os.getpid()
+    names = [actor.session] if actor.session else []
+    present = _present(actor, RUN, now, names, pid, started_at(pid), proven=True)
+    arrive(repository.git_dir, f"{RUN} {number}", present, now=now)
+
+
+def forget_run(repository: Repository, number: str) -> None:
+    """Forget a run that has ended. It never fails."""
+    leave(repository.common_dir, f"{RUN} {number}")
+
+
+def _present(
+    actor: Actor,
+    by: str,
+    now: float,
+    names: Collection[str],
+    pid: int,
+    started: str,
+    *,
+    proven: bool = False,
+) -> Present:
+    from gitlease.settings.identity import here
+
+    return Present(
+        holder=actor.holder,
+        session=actor.session or "",
+        host=here(0) or "",
+        since=int(now),
+        by=by,
+        names=tuple(sorted(names)),
+        pid=pid,
+        started=started,
+        proven=proven,
+    )
+
+
+SERVERS = os.path.join("gitlease", "servers")
+LARGEST_NOTE = 1_048_576
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolServer:
+    """A tool server of a host process. ``leases`` has the session of each lease that it claimed.
+
+    ``told``: the host named its session. ``machine`` is where these numbers of processes count.
+    """
+
+    machine: str
+    pid: int
+    started: str
+    host_pid: int
+    host_started: str
+    told: bool
+    leases: Mapping[str, str]
+
+    @property
+    def host(self) -> tuple[int, str]:
+        return self.host_pid, self.host_started
+
+
+def note_server(common_dir: str, server: ToolServer) -> None:
+    """Note what a server holds; nothing of one that holds nothing. Never fails."""
+    from gitlease.core.as_json import to_json
+
+    folder = os.path.join(common_dir, SERVERS)
+    file = os.path.join(folder, f"{server.pid}.json")
+    with contextlib.suppress(OSError, ValueError):
+        if server.leases:
+            make_folders(folder)
+            store_json(file, to_json(server))
+        else:
+            os.unlink(file)
+            os.rmdir(folder)
+
+
+def live_servers(common_dir: str, machine: str) -> list[ToolServer]:
+    """The servers of this machine that hold anything. Notes of dead ones are dropped."""
+    from gitlease.core.as_json import DAMAGE, from_json
+
+    folder, servers = os.path.join(common_dir, SERVERS), list[ToolServer]()
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = [x for x in os.listdir(folder) if x.endswith(".json")]
+    for name in names:
+        file = os.path.join(folder, name)
+        with contextlib.suppress(*DAMAGE):
+            server = from_json(ToolServer, load_json(file, LARGEST_NOTE))
+            if server.machine != machine:
+                continue
+            if still_runs(server.pid, server.started):
+                servers.append(server)
+                continue
+        with contextlib.suppress(OSError):
+            os.unlink(file)
+    return servers
+
+
+MOST_CLONES = 20  # clones of one session
+LONGEST_KEY = 200  # digits
+
+
+def note_clone(key: str, common_dir: str) -> None:
+    """Note that a session works in a clone. Never fails."""
+    file = _file(key)
+    if file is None:
+        return
+    folder = os.path.dirname(file)
+    with contextlib.suppress(OSError, ValueError):
+        above = os.path.dirname(folder)
+        os.makedirs(os.path.dirname(above), 0o700, exist_ok=True)
+        for path in (above, folder):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+        known = [x for x in clones_of(key) if x != common_dir]
+        if _is_private(folder) and "\n" not in common_dir:
+            lines = [common_dir, *known][:MOST_CLONES]
+            replace_file(file, os.fsencode("\n".join(lines)))
+
+
+def clones_of(key: str) -> list[str]:
+    """The common git directories of the clones in which a session was seen."""
+    file = _file(key)
+    if file is None or not _is_private(os.path.dirname(file)):
+        return []
+    with contextlib.suppress(OSError, ValueError):
+        lines = os.fsdecode(read_small(file, LARGEST_NOTE) or b"").split("\n")
+        return [line for line in lines if os.path.isabs(line) and os.path.isdir(line)]
+    return []
+
+
+def forget_clones(key: str) -> None:
+    """Forget a session that has ended. Never fails."""
+    if (file := _file(key)) is not None:
+        with contextlib.suppress(OSError):
+            os.unlink(file)
+
+
+def _file(key: str) -> str | None:
+    home = os.path.join(os.path.expanduser("~"), ".cache")
+    every = (os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("XDG_CACHE_HOME", ""), home)
+    shared = next((x for x in every if os.path.isabs(x)), "")
+    if not shared or not hasattr(os, "getuid"):
+        return None
+    name = os.fsencode(key).hex()[-LONGEST_KEY:]
+    return os.path.join(shared, "gitlease", "agents", name)
+
+
+def _is_private(folder: str) -> bool:
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077

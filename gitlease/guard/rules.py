@@ -2,20 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import Actor, Lease, Moment, Relation, relation, same_person
-from gitlease.core.policy import Policy
+from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.instant import Instant, humanize_duration
+from gitlease.core.lease import Actor, Lease, Moment, Relation, Sighting, relation, same_person
+from gitlease.core.ledger import Notice
+from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources import pattern
 from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView, view_lease
 
 if TYPE_CHECKING:
-    from gitlease.core.lease_rows import Reach
+    from gitlease.core.lease_rows import LeaseRows, Reach
+    from gitlease.core.ledger import Damage
     from gitlease.core.trailers import Authorship, Named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedLedger:
+    """The live leases of one layer as they were ``received``, for hooks that have no time.
+
+    ``damage`` names the unreadable records; ``notices`` are the holder's unread ones. ``version``
+    is the head's, ``""`` if there was no ledger; ``seen`` returns when this clone first saw a
+    record. ``doubt`` is why it may not be the ledger that everybody reads: then nothing is judged
+    by it.
+    """
+
+    layer: str
+    version: str
+    received: Instant
+    leases: LeaseRows
+    policy: Policy = DEFAULT_POLICY
+    damage: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    seen: Callable[[Lease], Sighting | None] = field(default=lambda _: None, compare=False)
+    doubt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IdleMarker:
+    """What a shim may rely on without asking: seconds since the epoch, 0 for never.
+
+    Until ``clear_until`` nobody else holds anything; until ``held_until`` something is held here,
+    to be renewed from ``renew_at`` on. ``tasks``: a commit may claim a task, and ``below`` are the
+    files and folders, relative to the root, that it would change then (none: anywhere).
+    """
+
+    clear_until: int = 0
+    renew_at: int = 0
+    held_until: int = 0
+    tasks: bool = False
+    below: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """A failure to reach the remote: when, and git's reason."""
+
+    at: Instant
+    message: str
+
+
+class WatchFiles(Protocol):
+    """Keeps the guard's state between two hooks. It only saves work, and never fails."""
+
+    def load(self, layer: str) -> CachedLedger | None:
+        """Return the kept state, if it is of the head that this clone has now."""
+
+    def save(self, cached: CachedLedger) -> None:
+        """Keep a state."""
+
+    def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:
+        """Write the marker for the shims, unless the heads of the layers are no longer these."""
+
+    def unreachable(self) -> Unreachable | None:
+        """Return the last failure to reach the remote; None if it was reached since."""
+
+    def set_unreachable(self, failure: Unreachable | None) -> None:
+        """Keep a failure, so that hooks do not each wait for the same remote; None: it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A task that becomes one of work in progress, with the names of its assignees as written."""
+
+    resource: Resource
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChange:
+    """The paths that a commit touches, the tasks that it starts, and unreadable task files."""
+
+    touched: tuple[Touched, ...] = ()
+    started: tuple[Started, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PushedWork:
+    """The paths touched by the commits that a push would bring or take away.
+
+    ``lost`` are those of what it takes away, ``ledgers`` the refs in it that only gitlease moves.
+    ``unknown`` are the replaced branches whose commits are not in this clone.
+    """
+
+    touched: tuple[Touched, ...] = ()
+    lost: tuple[Touched, ...] = ()
+    ledgers: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 THIRD = 3  # a lease is renewed when more than a third of its time is gone
@@ -263,3 +364,68 @@ def _covers(parsed: pattern.Pattern, one: Touched) -> bool:
     except pattern.PatternError:  # a name that no pattern can have: compare the heads
         segments = fold(one.path).split("/")
         return all(a == b for a, b in zip(parsed.head, segments, strict=False))
+
+
+DAMAGE_SHOWN = 3
+BLIND = "the leases could not be checked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardReport:
+    """The findings of one check. ``views`` has the leases by their ids.
+
+    ``offline`` says why the state is not as fresh as was asked for, and how old it is, when the
+    remote did not answer; ``old`` are the ids of the leases known only from such a state.
+    """
+
+    findings: tuple[GuardFinding, ...] = ()
+    views: Mapping[str, LeaseView] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    offline: str = ""
+    old: frozenset[str] = frozenset()
+
+    def lenient(self) -> GuardReport:
+        """Turn findings that rest only on a state too old to block anybody into warnings.
+
+        The remote may have failed to answer for one layer only.
+        """
+        found = [
+            replace(f, severity=Severity.WARN) if f.lease.lease_id in self.old else f
+            for f in self.findings
+        ]
+        found.sort(key=lambda f: f.severity is not Severity.BLOCK)
+        return replace(self, findings=tuple(found))
+
+
+class Freshness:
+    """Collects, during one check, how recent the states of the ledgers are."""
+
+    def __init__(self) -> None:
+        self.failure: Unreachable | None = None
+        self.warnings: list[str] = []
+        self._unknown, self._age = False, 0
+
+    def add_ledger(self, cached: CachedLedger, age: int) -> None:
+        self.warnings += [f"{text}: what it covers is not guarded" for text in cached.damage]
+        if cached.doubt:
+            self.mark_unknown(cached.doubt)
+        self._age = max(self._age, age)
+
+    def mark_unknown(self, fault: str = "") -> None:
+        """Note that a ledger's state is unknown, or cannot be relied on."""
+        self._unknown = True
+        self.warnings += [f"{BLIND}: {fault}"] if fault else []
+
+    def offline(self) -> str:
+        if self.failure is None:
+            return ""
+        known = f"by what this clone knew {humanize_duration(self._age)} ago"
+        return f"{BLIND if self._unknown else known}: {self.failure.message}"
+
+
+def damage_warnings(damage: Sequence[Damage]) -> tuple[str, ...]:
+    if not damage:
+        return ()
+    from gitlease.engine.answers import of_damage
+
+    return of_damage(damage, shown=DAMAGE_SHOWN)

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gitlease.core.errors import AnotherLedger, Denied, GitleaseError, Rollback, Unavailable
 from gitlease.core.frozen import replace
-from gitlease.core.instant import MS
+from gitlease.core.instant import MS, humanize_duration, rfc3339
 from gitlease.core.lease import Actor, Lease, Moment, Relation, relation
 from gitlease.core.lease_rows import LeaseRows
-from gitlease.core.resources.resource import LOCAL_LAYER
+from gitlease.core.resources.resource import LOCAL_LAYER, WHOLE, layer_words, word_anywhere
 from gitlease.core.view import LeaseView
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
-from gitlease.guard.findings import Freshness, GuardReport, damage_warnings
-from gitlease.guard.ports import CachedLedger, IdleMarker, Unreachable, WatchFiles
 from gitlease.guard.rules import (
+    THIRD,
+    CachedLedger,
+    Freshness,
     GuardFinding,
+    GuardReport,
+    IdleMarker,
     PushedCommit,
     Severity,
     Touched,
+    Unreachable,
     Viewpoint,
+    WatchFiles,
+    damage_warnings,
     reach_of,
     renew_at,
     still_blocks,
 )
+
+if TYPE_CHECKING:
+    from gitlease.engine.ledger_session import LedgerSession
 
 OWN = (Relation.MINE, Relation.PARKED)
 
@@ -324,7 +335,7 @@ class GuardService:
                 unread = unread_notices(self._store(layer), layer, cached.notices, self._actor)
                 self._losses += [told(notice) for notice in unread]
             if news:
-                from gitlease.guard.heartbeat import ran_out
+                from gitlease.guard.service import ran_out
 
                 age = None if self._fetched.get(layer) else self._age_ms(cached) // MS
                 self._losses += [
@@ -373,3 +384,63 @@ class GuardService:
             below=self._tasks() if self._tasks is not None else (),
         )
         self._watch.set_idle_marker(idle, {k: s.version if s else "" for k, s in states.items()})
+
+
+BEAT_AGAIN = 60  # seconds after which a heartbeat that changed nothing is tried again, at most
+SHORTEST_KEPT = THIRD * BEAT_AGAIN  # seconds of a lease that one activity a minute keeps alive
+TRIES = 12  # of the heartbeat in the time of a lease, at least
+
+
+def retry_interval(leases: Iterable[Lease]) -> int:
+    """Seconds until a heartbeat that changed nothing is tried again, by the shortest lease."""
+    shortest = min((x.duration_ms // MS for x in leases), default=BEAT_AGAIN * TRIES)
+    return max(1, min(BEAT_AGAIN, shortest // TRIES))
+
+
+def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
+    """Renew leases of the cached state in one push; the messages for the holder.
+
+    Never raises GitleaseError: nobody waits for it.
+    """
+    from gitlease.core.errors import GitleaseError
+    from gitlease.core.moves.operations import grant_of
+    from gitlease.engine import acts
+
+    try:
+        answer = acts.renew_grants(session, [*map(grant_of, leases)])
+    except GitleaseError as error:
+        return [*error.warnings, f"your leases were not renewed: {error.message}"]
+    usual = session.store.warnings  # of the place itself, nothing new
+    news = [text for text in answer.warnings if text not in usual]
+    return [*news, *(x.message for x in answer.refused if not _is_reported(session, x))]
+
+
+def _is_reported(session: LedgerSession, refused: GitleaseError) -> bool:
+    # A loss that a notice in the ledger reports, or that is reported as having run out.
+    from gitlease.core.errors import LeaseLost
+    from gitlease.core.loss import Loss
+
+    head = session.store.known(session.layer)
+    if not isinstance(refused, LeaseLost) or head is None or head.ledger is None:
+        return False
+    notices = head.ledger.notices(session.actor.holder)
+    about = (refused.resource, refused.scope)
+    return refused.loss is Loss.EXPIRED or about in {(n.resource, n.scope) for n in notices}
+
+
+def ran_out(lease: Lease, layer: str, default_layer: str, *, age: int | None = None) -> str:
+    """The message that a lease ran out, with the command to claim it again.
+
+    ``age``: the remote did not confirm it, and the state is that many seconds old.
+    """
+    name = word_anywhere(lease.resource.text)
+    words = ["gitlease", "claim", name, *layer_words(layer, default_layer)]
+    words += [] if lease.scope == WHOLE else ["--scope", lease.scope]
+    # Without an edge it may not be a task.
+    words += [] if lease.edge or lease.resource.is_path else ["--any"]
+    when = rfc3339(lease.expires_at)
+    if age is not None:
+        known = f"by what this clone knew {humanize_duration(age)} ago"
+        when += f", {known} (the remote could not be asked)"
+    again = shlex.join(words)
+    return f"your lease of {lease.resource} expired at {when}; to go on with it: {again}"

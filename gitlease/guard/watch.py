@@ -19,8 +19,8 @@ from gitlease.core.ledger import Notice
 from gitlease.core.policy import Policy
 from gitlease.engine.ports import Clock
 from gitlease.git.files import load_json, load_text, make_folders, store_json, store_text
-from gitlease.guard.idle_marker import Origin, drop_idle_marker, write_idle_marker
-from gitlease.guard.ports import CachedLedger, IdleMarker, Unreachable
+from gitlease.guard.notes import Origin, drop_idle_marker, write_idle_marker
+from gitlease.guard.rules import CachedLedger, IdleMarker, Unreachable
 from gitlease.store.state import StateFolder
 
 FORMAT = 5

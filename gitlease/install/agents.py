@@ -19,7 +19,7 @@ from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import load_json, read_regular, rewrite_file
 from gitlease.git.repository import Repository
-from gitlease.guard.places import has_traces
+from gitlease.guard.notes import has_traces
 from gitlease.settings.schema import FILE
 
 MAX_BYTES = 1024 * 1024

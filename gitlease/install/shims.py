@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from gitlease.core.frozen import dataclass
-from gitlease.guard.idle_marker import ACTIVITY, COMMIT, MESSAGE, NOW, SINCE, WHO
+from gitlease.guard.notes import ACTIVITY, COMMIT, MESSAGE, NOW, SINCE, WHO
 
 VERSION = 2
 HOOKS = (

@@ -17,9 +17,8 @@ from gitlease.engine.ports import Cause
 from gitlease.git.changes_push import REPLACES, removed
 from gitlease.git.remote_branches import main_branches, names_of
 from gitlease.git.repository import TIMEOUT, TRUE, Repository, ask
-from gitlease.guard.ports import PushedWork
-from gitlease.guard.rules import PushedCommit
-from gitlease.guard.worktree import HookWorktree
+from gitlease.guard.hooks import HookWorktree
+from gitlease.guard.rules import PushedCommit, PushedWork
 from gitlease.push.destination import elsewhere, rewritten, unfollowed, work_at
 from gitlease.push.output import OutputFilter, failure, split_output, unknown
 from gitlease.push.request import JUDGED, PlannedPush, PushRequest

@@ -31,7 +31,7 @@ from gitlease.git.history import (
 )
 from gitlease.git.objects import TREE, GitObjects, object_id
 from gitlease.git.repository import Repository, ask, ask_line
-from gitlease.guard.changes_tasks import (
+from gitlease.guard.commits import (
     TaskParser,
     TaskTouched,
     task_status_changes,
@@ -52,7 +52,7 @@ from gitlease.settings.sources import Tasks
 from gitlease.store.tree import LEASE_FOLDERS, GitRecords, read_ledger
 
 if TYPE_CHECKING:
-    from gitlease.guard.commit_facts import CommitFacts, CommitReader
+    from gitlease.guard.commits import CommitFacts, CommitReader
 
 MAX_COMMITS = 10_000
 MOVES_JUDGED = 500  # refs that were there before, of one push
@@ -156,7 +156,7 @@ class WorkGuard:
         return [x.id for x in new]
 
     def _reader(self) -> CommitReader:
-        from gitlease.guard.commit_facts import CommitReader
+        from gitlease.guard.commits import CommitReader
 
         return CommitReader(self._repository, self._parsers[0][0])
 

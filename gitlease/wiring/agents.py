@@ -26,7 +26,7 @@ from gitlease.wiring.workspace import Workspace, open_workspace
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
-    from gitlease.guard.sharing import SharedTree
+    from gitlease.guard.presence import SharedTree
 
 # Hosts whose terminal has the session number that their hooks give; Cursor's has another one.
 SAME_NUMBER = frozenset({"claude", "codex"})
@@ -93,7 +93,7 @@ def has_ledger(directory: str, *, environ: Mapping[str, str] | None = None) -> b
     """
     from gitlease.git.repository import ask
     from gitlease.git.run import run_git
-    from gitlease.guard.places import note_asked
+    from gitlease.guard.notes import note_asked
     from gitlease.install.agents import is_used
     from gitlease.settings.schema import FILE
     from gitlease.settings.sources import load_settings, resolve_remote
@@ -201,7 +201,7 @@ class ToolSession:
 
 
 def in_session_of_host(workspace: Workspace, own: str, *, before: str | None) -> ToolSession:
-    """The workspace in the session that a tool server speaks in: ``guard/tool_servers.py``.
+    """The workspace in the session that a tool server speaks in: ``guard/presence.py``.
 
     ``own`` is its own session, and ``before`` that of its last call.
     """
@@ -239,7 +239,7 @@ def _has_ended(workspace: Workspace) -> bool:
 def note_tool_server(workspace: Workspace, leases: Mapping[str, str], *, told: bool) -> None:
     """Note what this tool server holds, by lease and session, for the hooks of its host."""
     from gitlease.git.run import started_at, working_parent
-    from gitlease.guard.tool_servers import ToolServer, note_server
+    from gitlease.guard.presence import ToolServer, note_server
 
     (host_pid, host_started), pid = working_parent(), os.getpid()
     server = ToolServer(
@@ -264,11 +264,10 @@ def _of_tool_servers(
 
     ``process`` is the caller's host process, if known. Else its conversation must be recorded.
     """
-    from gitlease.guard.presence import sessions_of
-    from gitlease.guard.tool_servers import FOLDER, live_servers
+    from gitlease.guard.presence import SERVERS, live_servers, sessions_of
 
     common, machine, found = repository.common_dir, here(0) or "", set[str]()
-    if os.path.isdir(os.path.join(common, FOLDER)):
+    if os.path.isdir(os.path.join(common, SERVERS)):
         for server in live_servers(common, machine):
             live = sessions_of(common, machine, server.host, now=now)
             if live <= family and (live or (process[1] and server.host == process)):
@@ -302,14 +301,13 @@ def in_session_of_server(workspace: Workspace, resources: Iterable[Resource]) ->
 def left_to_servers(
     workspace: Workspace, session: str, *, goes_on: bool, patience: float = 0.0
 ) -> frozenset[str]:
-    """The leases of a session that its end leaves to tool servers: ``guard/tool_servers.py``.
+    """The leases of a session that its end leaves to tool servers: ``guard/presence.py``.
 
     ``goes_on``: the host ended the conversation to go on with another. The servers are given
     ``patience`` seconds to end, as with their host.
     """
     from gitlease.git.run import still_runs, wait_for_end
-    from gitlease.guard.presence import sessions_of
-    from gitlease.guard.tool_servers import live_servers
+    from gitlease.guard.presence import live_servers, sessions_of
 
     common, machine = workspace.repository.common_dir, here(0) or ""
     now = workspace.ledger.clock.now().wall_ms / MS
@@ -377,7 +375,7 @@ def others_in(
 
     ``key`` is that of its own note. ``in_clone``: in any work tree of the clone.
     """
-    from gitlease.guard.sharing import shared_with
+    from gitlease.guard.presence import shared_with
 
     repository = context.workspace.repository
     return shared_with(repository, context.family, now=now, key=key, in_clone=in_clone)

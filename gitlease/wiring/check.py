@@ -19,7 +19,7 @@ from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.repository import GitFailed, Repository, discover
 from gitlease.git.system_clock import SystemClock
-from gitlease.guard.commit_facts import CommitReader
+from gitlease.guard.commits import CommitReader
 from gitlease.settings.commit import committed_settings
 from gitlease.settings.schema import Found
 from gitlease.settings.sources import (

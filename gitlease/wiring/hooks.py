@@ -11,10 +11,9 @@ from gitlease.engine.ports import Clock, Inbox
 from gitlease.git.repository import Repository, discover
 from gitlease.git.run import clean_environment
 from gitlease.git.system_clock import SystemClock
-from gitlease.guard.detached import MarkerState, is_due, start_detached
-from gitlease.guard.hook_decisions import HookRules, Hooks
+from gitlease.guard.hooks import HookRules, Hooks, HookWorktree
+from gitlease.guard.notes import MarkerState, is_due, start_detached
 from gitlease.guard.service import GuardService
-from gitlease.guard.worktree import HookWorktree
 from gitlease.settings.identity import Identity, resolve_identity
 from gitlease.settings.sources import load_settings, resolve_remote
 from gitlease.wiring.ledger import LedgerPlace
@@ -47,7 +46,7 @@ class HookContext:
         renewable = self.guard.renewable()
         if not self.guard.due(renewable):
             return False
-        from gitlease.guard.heartbeat import retry_interval
+        from gitlease.guard.service import retry_interval
 
         every = retry_interval(lease for _, lease in renewable)
         run = f"{self.identity.actor.holder} {self.identity.actor.session}"

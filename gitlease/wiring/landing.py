@@ -36,7 +36,7 @@ def beat(workspace: Workspace, guard: GuardService, renewable: Sequence[tuple[st
 
     What has landed is completed instead. Nobody waits for it: messages go to the inbox.
     """
-    from gitlease.guard.heartbeat import renew_known
+    from gitlease.guard.service import renew_known
 
     due = guard.due(renewable)
     for space in workspace.in_use if due else ():

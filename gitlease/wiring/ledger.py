@@ -16,8 +16,7 @@ from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.ports import Clock, LedgerStore
 from gitlease.git.repository import Repository
-from gitlease.guard.idle_marker import drop_idle_marker, origin_of
-from gitlease.guard.inbox import CarriedFolder, InboxFolder
+from gitlease.guard.notes import CarriedFolder, InboxFolder, drop_idle_marker, origin_of
 from gitlease.settings.sources import Location, Settings, remotes_of_work
 from gitlease.store.state import KNOWN_FILE
 

@@ -36,7 +36,7 @@ from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
     from gitlease.engine.queue import TaskQueue
-    from gitlease.guard.inbox import CarriedFolder
+    from gitlease.guard.notes import CarriedFolder
     from gitlease.guard.service import GuardService
     from gitlease.runs.records import ClonesRuns
     from gitlease.settings.backlog_md import SuggestedSettings
@@ -164,13 +164,13 @@ class Workspace:
 
     def note_run(self, run_id: str) -> None:
         """Note for other sessions that this process runs something in the work tree."""
-        from gitlease.guard.sharing import note_run
+        from gitlease.guard.presence import note_run
 
         note_run(self.repository, run_id, self.actor, now=self.ledger.clock.now().wall_ms / MS)
 
     def forget_run(self, run_id: str) -> None:
         """Forget a run that has ended."""
-        from gitlease.guard.sharing import forget_run
+        from gitlease.guard.presence import forget_run
 
         forget_run(self.repository, run_id)
 

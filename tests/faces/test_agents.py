@@ -35,7 +35,7 @@ from gitlease.faces.agents import (
     cursor,
     handling,
 )
-from gitlease.guard import GuardService, InboxFolder, has_traces
+from gitlease.guard import GuardService, InboxFolder, has_traces, notes
 from gitlease.install import MCP_EDITS
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
@@ -601,11 +601,10 @@ def test_what_was_lost_is_told_once(desks: tuple[Desk, Seats], name: str) -> Non
 def test_what_is_left_to_the_background_is_answered_at_once(
     desks: tuple[Desk, Seats], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gitlease.guard import detached
 
     _, seats = desks
     started: list[list[str]] = []
-    monkeypatch.setattr(detached, "start_detached", lambda words, cwd: started.append(words))
+    monkeypatch.setattr(notes, "start_detached", lambda words, cwd: started.append(words))
     gitlease_folder = seats.root / ".git" / "gitlease"
     gitlease_folder.mkdir(parents=True)
     host, word = words(name)

@@ -160,7 +160,7 @@ def test_what_goes_wrong_late_is_no_obstacle_either(
         raise ZeroDivisionError("oh")
 
     hooked.run("pre-commit")
-    monkeypatch.setattr("gitlease.guard.hook_decisions.Hooks.pre_commit", broken)
+    monkeypatch.setattr("gitlease.guard.hooks.Hooks.pre_commit", broken)
     expected = ["this commit is not checked: internal error: ZeroDivisionError: oh"]
     assert hooked.run("pre-commit") == (0, expected)
 
@@ -478,6 +478,6 @@ def test_a_message_names_what_was_claimed_since_the_last_look(hooked: Hooked, mo
 
 def test_an_empty_ruling_says_nothing(hooked: Hooked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "gitlease.guard.hook_decisions.Hooks.pre_commit", lambda _self: HookDecision(blocked=True)
+        "gitlease.guard.hooks.Hooks.pre_commit", lambda _self: HookDecision(blocked=True)
     )
     assert hooked.run("pre-commit") == (1, [])

@@ -20,7 +20,7 @@ from gitlease.guard import (
     CommitReader,
     TaskTouched,
     Touched,
-    changes_tasks,
+    commits,
     task_status_changes,
     touched,
 )
@@ -661,7 +661,7 @@ def test_many_task_files_are_read_without_a_process_for_each(
         f"F{number:03}" for number in range(30)
     ]
     assert found[30].problem == "tasks/large.md is larger than 1024 KiB"
-    monkeypatch.setattr(changes_tasks, "MAX_READ", 20)
+    monkeypatch.setattr(commits, "MAX_READ", 20)
     cut = task_status_changes(repository, tasks_like(), changes)
     assert cut[:20] == found[:20]
     assert all(one.after is None and "more than 20 task files" in one.problem for one in cut[20:])

@@ -13,13 +13,13 @@ from support.fences import clean_env
 from support.task_trees import HINDERED
 
 from gitlease.guard import COMMIT, MOST, MOST_FILES, InboxFolder
-from gitlease.guard.inbox import FOLDER, LONGEST
+from gitlease.guard.notes import FOLDER, LONGEST
 
 ROOT = Path(__file__).parents[2]
 TAKER = """\
 import sys
 import time
-from gitlease.guard.inbox import InboxFolder
+from gitlease.guard.notes import InboxFolder
 words = InboxFolder(sys.argv[1], "jo@example.com", None)
 print("ready", flush=True)
 for _ in sys.stdin:

@@ -56,7 +56,7 @@ from gitlease.guard import (
     origin_of,
 )
 from gitlease.guard import watch as watch_module
-from gitlease.guard.idle_marker import LONGEST
+from gitlease.guard.notes import LONGEST_MARKER
 from gitlease.store import Known, StateFolder, lease_file
 
 HEAD, OTHER = "a" * 40, "b" * 40
@@ -365,7 +365,7 @@ def test_a_folder_that_cannot_be_written_is_no_failure(place: Place) -> None:
 
 
 def test_each_marker_is_dated_to_its_end(place: Place) -> None:
-    free = {MESSAGE: LONGEST, ACTIVITY: LONGEST}
+    free = {MESSAGE: LONGEST_MARKER, ACTIVITY: LONGEST_MARKER}
     for idle, markers in (
         (place.idle(), {COMMIT: 60, **free}),
         (place.idle(0), free),

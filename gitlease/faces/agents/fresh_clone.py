@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from gitlease.faces.agents.events import AgentEvent
-from gitlease.guard.places import ask_is_due, find_common_dir, has_traces, is_asking
+from gitlease.guard.notes import ask_is_due, find_common_dir, has_traces, is_asking
 
 INTERVAL = 86_400  # seconds between two questions to the remote of a clone
 LONGEST_WAIT = 3  # seconds that an edit waits for the answer, once

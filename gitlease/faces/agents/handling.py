@@ -19,7 +19,7 @@ from gitlease.core.instant import MS, moment_of
 from gitlease.faces.agents import fresh_clone, shared
 from gitlease.faces.agents.events import MAX_BYTES, AgentEvent, EventKind, Reply, parse
 from gitlease.faces.agents.shared import Opener, context_of
-from gitlease.guard.places import has_traces
+from gitlease.guard.notes import has_traces
 
 if TYPE_CHECKING:
     from gitlease.wiring.agents import AgentContext
@@ -141,7 +141,7 @@ def _open_context(directory: str, **who: str) -> AgentContext | None:
 
 
 def _start_detached(words: Sequence[str], *, cwd: str) -> bool:
-    from gitlease.guard.detached import start_detached
+    from gitlease.guard.notes import start_detached
 
     return start_detached(words, cwd=cwd)
 
@@ -186,7 +186,7 @@ def _reply(event: AgentEvent, system: _System, *, keep: bool) -> Reply:
 
 def _look_again(event: AgentEvent, system: _System) -> None:
     """Have the ledger fetched for the next event, so that it knows what others did meanwhile."""
-    from gitlease.guard.detached import is_due, marker_state
+    from gitlease.guard.notes import is_due, marker_state
 
     marker = marker_state(event.cwd or ".")
     used = marker is not None and has_traces(os.path.dirname(marker.private))
@@ -227,7 +227,7 @@ def _before_edit(event: AgentEvent, system: _System) -> Reply:
 
 
 def _by_work_tree(event: AgentEvent) -> dict[str, list[str]]:
-    from gitlease.guard.places import find_work_tree
+    from gitlease.guard.notes import find_work_tree
 
     here = event.cwd or "."
     own = find_work_tree(os.path.join(here, "x"))
@@ -301,7 +301,7 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
 def _after_tool(event: AgentEvent, system: _System) -> Reply:
     # Runs after every tool, so it opens the repository only for a due check or for messages.
     from gitlease.faces.agents.answers import one_line
-    from gitlease.guard.detached import check_is_due, marker_state, postpone_check
+    from gitlease.guard.notes import check_is_due, marker_state, postpone_check
 
     marker = marker_state(event.cwd or ".")
     if marker is None or not has_traces(os.path.dirname(marker.private)):
@@ -320,8 +320,8 @@ def _after_tool(event: AgentEvent, system: _System) -> Reply:
 
 def _beat(event: AgentEvent, context: AgentContext, system: _System) -> float:
     """Start a heartbeat if one is due; return the time of the next check, in epoch seconds."""
-    from gitlease.guard.heartbeat import retry_interval
     from gitlease.guard.rules import renew_at
+    from gitlease.guard.service import retry_interval
 
     guard, now = context.workspace.guard, system.now()
     guard.refresh(context.family)

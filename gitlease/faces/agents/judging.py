@@ -11,7 +11,7 @@ from gitlease.faces.agents.answers import Blocked
 from gitlease.guard.rules import GuardFinding, Severity, Touched
 
 if TYPE_CHECKING:
-    from gitlease.guard.findings import GuardReport
+    from gitlease.guard.rules import GuardReport
     from gitlease.wiring.agents import AgentContext, Workspace
 
 

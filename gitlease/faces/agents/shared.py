@@ -32,8 +32,8 @@ def where_it_ends(event: AgentEvent) -> list[AgentEvent]:
     If its own folder is gone, as with a removed work tree, that is the host's project, else the
     clones in which the session was seen.
     """
-    from gitlease.guard.known_clones import clones_of, forget_clones
-    from gitlease.guard.places import find_common_dir
+    from gitlease.guard.notes import find_common_dir
+    from gitlease.guard.presence import clones_of, forget_clones
 
     here = event.cwd or "."
     places = [here] if os.path.isdir(here) and find_common_dir(here) is not None else []
@@ -55,23 +55,23 @@ def note(event: AgentEvent, opener: Opener, now: float) -> None:
 
     ``now`` is in seconds since the epoch.
     """
-    from gitlease.guard import places, presence
+    from gitlease.guard import notes, presence
 
-    git_dir = places.find_git_dir(event.cwd or ".")
+    git_dir = notes.find_git_dir(event.cwd or ".")
     if git_dir is None or not event.session_id:
         return
-    common = places.common_dir_of(git_dir)
+    common = notes.common_dir_of(git_dir)
     if event.kind is EventKind.SESSION_END:
         presence.leave(common, _key(event))
         return
     fresh = event.kind is EventKind.SESSION_START  # a resumed session has a new process
-    if not fresh and not places.has_traces(common):
+    if not fresh and not notes.has_traces(common):
         return
     if not fresh and presence.touch(git_dir, _key(event), now=now):
         return
     context = context_of(replace(event, agent_id=""), opener)
     if context is not None:
-        from gitlease.guard.sharing import note_agent
+        from gitlease.guard.presence import note_agent
 
         actor = context.workspace.identity.actor
         note_agent(git_dir, _key(event), actor, context.family, by=event.by, now=now)
@@ -79,7 +79,7 @@ def note(event: AgentEvent, opener: Opener, now: float) -> None:
 
 def begin(event: AgentEvent, now: float) -> None:
     """Let a conversation that follows another in the same host process continue its session."""
-    from gitlease.guard.places import find_common_dir, has_traces
+    from gitlease.guard.notes import find_common_dir, has_traces
 
     common = find_common_dir(event.cwd or ".")
     if common is not None and event.session_id and has_traces(common):
@@ -118,7 +118,7 @@ def _discarding(
     event: AgentEvent, found: Discard, folder: str, opener: Opener, now: float
 ) -> Reply | None:
     """The reply to a command that discards what is in the work tree around a folder."""
-    from gitlease.guard.places import common_dir_of, find_git_dir
+    from gitlease.guard.notes import common_dir_of, find_git_dir
     from gitlease.guard.presence import BY_PLACE, git_dirs_of, is_alone
 
     git_dir = find_git_dir(folder) if os.path.isdir(folder) else None

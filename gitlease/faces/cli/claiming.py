@@ -197,7 +197,7 @@ def _warn_of_short_ttl(call: Call, answer: Answer) -> list[str]:
     session = call.actor.session or ""
     if not session.startswith(HEARTBEAT_OF):
         return []
-    from gitlease.guard.heartbeat import SHORTEST_KEPT
+    from gitlease.guard.service import SHORTEST_KEPT
 
     least = min((view.ttl_seconds for view in answer.leases), default=SHORTEST_KEPT)
     if least >= SHORTEST_KEPT:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
 
 if TYPE_CHECKING:
-    from gitlease.guard.hook_decisions import HookDecision
+    from gitlease.guard.hooks import HookDecision
     from gitlease.wiring.hooks import HookContext
 
 BLOCKED = 1

@@ -29,8 +29,8 @@ from gitlease.engine.sessions import run_out
 from gitlease.engine.transaction import fresh_id
 from gitlease.faces.mcp.callers import CloneCaller, held_by, thread_of
 from gitlease.faces.mcp.server import LeaseServer
-from gitlease.guard.heartbeat import renew_known, retry_interval
 from gitlease.guard.rules import renew_at
+from gitlease.guard.service import renew_known, retry_interval
 from gitlease.runs.heartbeat import at_the_end, waking_clock
 from gitlease.wiring.agents import (
     ToolSession,
