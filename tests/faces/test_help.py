@@ -97,13 +97,6 @@ def test_help_shows_ten_verbs_and_help_verbs_all() -> None:
         assert ada.run(later, "--help").code == 2
 
 
-def test_options_that_are_switches_can_be_negated_and_help_does_not_say_so() -> None:
-    ada, bob = make_desks()
-    ada.ok("claim", "F001")
-    assert bob.ok("list", "--mine", "--no-mine", "--json", "--no-json").out.startswith("WHOSE")
-    assert "--no-mine" not in ada.ok("list", "-h").out
-
-
 def run_here(tmp_path: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     """Run python in an empty folder, where there is no repository."""
     root = str(Path(__file__).parents[2])

@@ -75,8 +75,8 @@ path_option = option(
     help="Cover this path, too.",
 )
 commit_option = flag(
-    "--commit",
-    help="Commit the edit of the task file by itself; --no-commit leaves it in the work tree "
+    "--commit/--no-commit",
+    help="Commit the edit of the task file by itself, or leave it in the work tree "
     "(default: edges.commit).",
     default=None,
 )

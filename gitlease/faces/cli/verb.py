@@ -40,25 +40,9 @@ class Option(click.Option):
         self.help = help
 
 
-class Flag(Option):
-    """A switch with a negation ``--no-…`` that the help page omits."""
-
-    def __init__(self, names: Sequence[str], **settings: Any) -> None:
-        long = next(name for name in names if name.startswith("--"))
-        short = [name for name in names if not name.startswith("--")]
-        super().__init__(
-            [*short, f"{long}/--no-{long.removeprefix('--')}"],
-            **({"default": False, "show_default": False} | settings),
-        )
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        record = super().get_help_record(ctx)
-        return record and (record[0].split(" / ")[0], record[1])
-
-
 def flag(name: str, help: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     """Decorate a verb with a switch; ``default=None`` marks one that was not given."""
-    return click.option(name, cls=Flag, help=help, **settings)
+    return click.option(name, cls=Option, is_flag=True, help=help, **settings)
 
 
 def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
@@ -114,7 +98,7 @@ class Verb(click.Command):
             self.params.append(Option(["--scope"], metavar="S", type=types.scope, help=scope))
         if cached:
             text = "Answer from what this clone knows, without asking the remote."
-            self.params.append(Flag(["--cached"], help=text))
+            self.params.append(Option(["--cached"], is_flag=True, help=text))
         self.params += shared_options(session=session)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -220,8 +204,9 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
             shell_complete=types.folders,
             help="Run as if started in DIR.",
         ),
-        Flag(
+        Option(
             ["--json"],
+            is_flag=True,
             default=None,
             expose_value=False,
             callback=_keep,

@@ -78,7 +78,7 @@ work, the lease stays unchanged, and the exit status is 4.""",
 )
 @option("--force-if-includes", is_flag=True, help="And only if you integrated it.")
 @option("--tags", is_flag=True, help="Also push all tags.")
-@flag("--follow-tags", "Also push annotated tags of the pushed commits.", default=None)
+@flag("--follow-tags/--no-follow-tags", "Also push annotated tags of these commits.", default=None)
 @option("--all", "--branches", "all_", is_flag=True, help="Push all branches.")
 @option("-d", "--delete", is_flag=True, help="Delete these refs.")
 @option("-o", "--push-option", metavar="TEXT", multiple=True, help="Send TEXT to the server.")
