@@ -204,16 +204,12 @@ class Records(Protocol):
 
 @runtime_checkable
 class RowRecords(Protocol):
-    """Records of a store with a cache, so that only new ones are read again.
+    """Records of a store with a cache, so that only new ones are read again."""
 
-    ``kept`` is the cache's folder, for a store that has none of its own; without a cache all
-    records are read.
-    """
-
-    def near(self, reach: Reach, kept: str = "") -> Iterable[Lease]:
+    def near(self, reach: Reach) -> Iterable[Lease]:
         """Every record with paths that may cover what is reached. Invalid as for ``with_paths``."""
 
-    def live(self, kept: str = "") -> tuple[LeaseRows, list[Damage]]:
+    def live(self) -> tuple[LeaseRows, list[Damage]]:
         """The live leases, and every record that cannot be read."""
 
 

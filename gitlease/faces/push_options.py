@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gitlease.core.errors import UsageError
-from gitlease.push.request import PushRequest
+from gitlease.push.plan import PushRequest
 
 REFUSED: Mapping[str, str] = {
     "--mirror": "it would replace or delete every ledger on the remote",

@@ -1,12 +1,12 @@
 from gitlease.gateway.follower import FollowedEvent as FollowedEvent
 from gitlease.gateway.follower import Follower as Follower
 from gitlease.gateway.gateway import Gateway as Gateway
+from gitlease.gateway.gateway import JoinedSteps as JoinedSteps
+from gitlease.gateway.gateway import SharedStore as SharedStore
 from gitlease.gateway.joiner import MOST as MOST
 from gitlease.gateway.joiner import AppliedBefore as AppliedBefore
 from gitlease.gateway.joiner import Joiner as Joiner
-from gitlease.gateway.known_keys import keyed as keyed
-from gitlease.gateway.session import JoinedSteps as JoinedSteps
-from gitlease.gateway.session import SharedStore as SharedStore
+from gitlease.gateway.joiner import keyed as keyed
 from gitlease.gateway.tokens import COOKIE_LASTS as COOKIE_LASTS
 from gitlease.gateway.tokens import LARGEST as LARGEST
 from gitlease.gateway.tokens import LINK_LASTS as LINK_LASTS

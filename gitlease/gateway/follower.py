@@ -19,7 +19,7 @@ from gitlease.core.lease import Lease, Moment
 from gitlease.core.moves.operations import Event
 from gitlease.engine.ports import LedgerStep, Snapshot
 from gitlease.engine.watch import Scene
-from gitlease.gateway.session import SharedStore, revision_of
+from gitlease.gateway.gateway import SharedStore, revision_of
 
 SOONEST, EVERY = 0.5, 2.0  # seconds between two looks at the remote, while there are listeners
 SHARE = 10  # the pause between these, in times the look took: a near remote is asked more often

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
-from gitlease.core.as_json import DAMAGE
+from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.errors import Invalid, NotFound, UsageError, shown
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import MS
 from gitlease.core.policy import is_holder
 from gitlease.git.files import (
@@ -54,9 +54,10 @@ class Token:
     id: str
     email: str
     name: str
-    scopes: frozenset[str]
+    scopes: tuple[str, ...]
     created_at: int
     expires_at: int | None
+    sha256: str = field(repr=False)  # of the secret
 
     def is_over(self, now: int) -> bool:
         """Whether it has expired."""
@@ -102,7 +103,7 @@ class Tokens:
         with self._changing() as kept:
             if name is not None and any(x.name == name for x in kept.values()):
                 raise UsageError(f"token {name} exists already", hints=("choose another name",))
-            return _put_new(kept, email, name, frozenset(scopes), expires, now)
+            return _put_new(kept, email, name, tuple(sorted(scopes)), expires, now)
 
     def link(self, email: str, now: int) -> str:
         """The secret of a link to the board, valid once, for ``LINK_LASTS`` seconds.
@@ -111,9 +112,9 @@ class Tokens:
         """
         with self._changing() as kept:
             for digest, token in [*kept.items()]:
-                if token.is_over(now) and not token.scopes <= SCOPES:
+                if token.is_over(now) and not SCOPES.issuperset(token.scopes):
                     del kept[digest]
-            return _put_new(kept, email, None, frozenset({LINK}), LINK_LASTS, now)[1]
+            return _put_new(kept, email, None, (LINK,), LINK_LASTS, now)[1]
 
     def withdraw(self, secret: str) -> None:
         """Remove a link; an unknown one is ignored."""
@@ -127,10 +128,10 @@ class Tokens:
         """
         with self._changing() as kept:
             link = kept.get(_hash(secret))
-            if link is None or link.scopes != {LINK} or link.is_over(now):
+            if link is None or link.scopes != (LINK,) or link.is_over(now):
                 return None
             del kept[_hash(secret)]
-            return _put_new(kept, link.email, None, frozenset({BOARD}), COOKIE_LASTS, now)[1]
+            return _put_new(kept, link.email, None, (BOARD,), COOKIE_LASTS, now)[1]
 
     def listed(self) -> list[Token]:
         """Every token that was not revoked, including expired ones, oldest first."""
@@ -216,19 +217,8 @@ class Tokens:
             self._write(kept)
 
     def _write(self, kept: _TokensByHash) -> None:
-        records = [
-            {
-                "id": token.id,
-                "email": token.email,
-                "name": token.name,
-                "scopes": sorted(token.scopes),
-                "created_at": token.created_at,
-                "expires_at": token.expires_at,
-                "sha256": digest,
-            }
-            for digest, token in kept.items()
-        ]
-        data = json.dumps({"version": VERSION, "tokens": records}, indent=1, ensure_ascii=False)
+        value = {"version": VERSION, "tokens": [to_json(token) for token in kept.values()]}
+        data = json.dumps(value, indent=1, ensure_ascii=False)
         if len(kept) > MOST or len(data.encode()) > LARGEST:
             raise Invalid(
                 f"a gateway has at most {MOST:,} tokens", hints=("revoke those that are not used",)
@@ -244,7 +234,7 @@ def _put_new(
     kept: _TokensByHash,
     email: str,
     name: str | None,
-    scopes: frozenset[str],
+    scopes: tuple[str, ...],
     expires: int | None,
     now: int,
 ) -> tuple[Token, str]:
@@ -259,8 +249,9 @@ def _put_new(
         scopes=scopes,
         created_at=now,
         expires_at=None if expires is None else now + expires * MS,
+        sha256=_hash(secret),
     )
-    kept[_hash(secret)] = made
+    kept[made.sha256] = made
     return made, secret
 
 
@@ -279,38 +270,19 @@ def _changes(there: os.stat_result) -> tuple[int, ...]:
 
 def _tokens_of(data: Any) -> _TokensByHash:
     # Raises one of DAMAGE for anything that was not written here.
-    if data["version"] != VERSION or len(data["tokens"]) > MOST:
-        raise ValueError
-    kept = {_fit(one["sha256"], _HASH): _token_of(one) for one in data["tokens"]}
-    for several in (kept, {x.id for x in kept.values()}, {x.name for x in kept.values()}):
-        if len(several) != len(data["tokens"]):
+    tokens = [from_json(Token, one) for one in data["tokens"]]
+    for several in ({x.sha256 for x in tokens}, {x.id for x in tokens}, {x.name for x in tokens}):
+        if len(several) != len(tokens):
             raise ValueError
-    return kept
-
-
-def _token_of(one: Any) -> Token:
-    id, name, scopes = _fit(one["id"], _ID), one["name"], frozenset(one["scopes"])
-    if not (name == id or _is_name(name)) or not is_holder(one["email"]):
+    if data["version"] != VERSION or len(tokens) > MOST or not all(map(_is_sound, tokens)):
         raise ValueError
-    if not scopes or not (scopes <= SCOPES or scopes in ({BOARD}, {LINK})):
-        raise ValueError
-    return Token(
-        id=id,
-        email=one["email"],
-        name=name,
-        scopes=scopes,
-        created_at=_time(one["created_at"]),
-        expires_at=None if one["expires_at"] is None else _time(one["expires_at"]),
-    )
+    return {x.sha256: x for x in tokens}
 
 
-def _fit(text: str, form: str) -> str:
-    if not re.fullmatch(form, text):
-        raise ValueError
-    return text
-
-
-def _time(value: int) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 62:
-        raise ValueError
-    return value
+def _is_sound(token: Token) -> bool:
+    named = token.name == token.id or _is_name(token.name)
+    scopes = set(token.scopes)
+    allowed = bool(scopes) and (scopes <= SCOPES or scopes in ({BOARD}, {LINK}))
+    ids = re.fullmatch(_ID, token.id) and re.fullmatch(_HASH, token.sha256)
+    times = token.created_at >= 0 and (token.expires_at is None or token.expires_at >= 0)
+    return bool(named and allowed and ids and times and is_holder(token.email))

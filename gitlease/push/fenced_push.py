@@ -11,30 +11,186 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Literal, cast
 
-from gitlease.core.errors import Denied, GitleaseError, LeaseLost
+from gitlease.core.errors import Denied, GitleaseError, LeaseHeld, LeaseLost
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import Actor, Moment, State, holder_has
-from gitlease.core.lease import Lease as LeaseRecord
+from gitlease.core.lease import Actor, Lease, Moment, State, free_at, holder_has
 from gitlease.core.ledger import Fate
 from gitlease.core.loss import Loss
+from gitlease.core.moves.operations import Grant, Renew, grant_of
+from gitlease.core.moves.step_record import Decided
+from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
-from gitlease.core.view import Lease
+from gitlease.core.view import LeaseView
 from gitlease.core.work_push import Became, WorkRef
-from gitlease.engine.answers import Settled, told_by
+from gitlease.engine.answers import Settled, of_damage, told_by
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Prepared, Snapshot, Swapped, WorkStore
 from gitlease.engine.stepping import settle_landed
-from gitlease.engine.transaction import Step, with_views
-from gitlease.push.case import PushCase
-from gitlease.push.request import PlannedPush, PushRequest
+from gitlease.engine.transaction import Step, fresh_id, with_views
+from gitlease.guard.rules import (
+    GuardFinding,
+    PushedCommit,
+    Severity,
+    Touched,
+    Viewpoint,
+    still_blocks,
+)
+from gitlease.push.plan import PlannedPush, PushRequest
 
 if TYPE_CHECKING:
     from gitlease.push.plan import GitWork
+
+# --- one push, judged against the ledgers -----------------------------------------------------
+
+NOBODY = Actor(holder="")
+
+
+class PushCase:
+    """One push, judged anew on every state of the ledgers."""
+
+    def __init__(
+        self,
+        session: LedgerSession,
+        touched: Sequence[Touched],
+        require: Sequence[Resource],
+        *,
+        lost: Sequence[Touched],
+        carried: Callable[[], Sequence[PushedCommit]],
+        before: Mapping[str, Snapshot],
+    ) -> None:
+        """``lost`` are paths of ``touched`` that the push takes away; ``carried`` gets its commits.
+
+        ``before`` has the cached heads of when the push began, by layer.
+        """
+        self._session, self._actor = session, session.actor
+        self._touched, self._require = touched, require
+        self._lost = {one.path for one in lost}
+        self._ask_carried = carried
+        self._carried: Sequence[PushedCommit] | None = None
+        self._believed: dict[str, dict[str, Grant]] = {}
+        self.warnings: tuple[str, ...] = ()
+        wanted = {resource.key for resource in require}
+        for layer, head in before.items():
+            own = [x for x in _leases(head) if x.answers_to(self._actor) and not x.parked]
+            about = [x for x in own if x.resource.key in wanted]
+            moment = session.moment(head)
+            self._believe(layer, (*about, *_covering(self._touched, own, moment)))
+
+    def decide(self, heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
+        """The renewals that go with the push, by layer. Raises the reason to refuse it.
+
+        A ledger that may not be everybody's warns, as it does in hooks, and fences nothing.
+        """
+        doubts = {
+            x: doubt for x, head in heads.items() if (doubt := self._session.store.doubt(head))
+        }
+        if doubts and self._require:
+            raise next(iter(doubts.values()))
+        warnings = [doubt.message for doubt in doubts.values()]
+        steps = {x: self._session.transaction.decided(heads[x], []) for x in doubts}
+        heads = {layer: head for layer, head in heads.items() if layer not in doubts}
+        for layer, head in heads.items():  # a lost grant is reported first
+            self._renewal(head, layer)
+        required = self._required(heads)
+        refusals: list[LeaseHeld] = []
+        for layer, head in heads.items():
+            moment, leases = self._session.moment(head), _leases(head)
+            view = Viewpoint(self._actor, head.policy, moment)
+            self._believe(layer, required.get(layer, ()))
+            self._believe(layer, view.under(self._touched, leases))
+            steps[layer] = self._renewal(head, layer)
+            found = view.judge(self._touched, leases)
+            warnings += [_warning(f) for f in found if f.severity is Severity.WARN]
+            warnings += of_damage(head.ledger.damage()) if head.ledger else ()
+            blocks = [f for f in found if f.severity is Severity.BLOCK and self._blocks(f, layer)]
+            if blocks:
+                refusals.append(self._held_by_another(blocks, head, moment))
+        if refusals:
+            raise refusals[0]
+        self.warnings = tuple(dict.fromkeys(warnings))
+        return steps
+
+    def _blocks(self, found: GuardFinding, layer: str) -> bool:
+        # The holder's own work, or work that has landed, may be carried along.
+        if found.path in self._lost:
+            return True
+        if self._carried is None:
+            self._carried = self._ask_carried()
+        return still_blocks(found, self._carried, layer=layer, actor=self._actor)
+
+    def _required(self, heads: Mapping[str, Snapshot]) -> dict[str, list[Lease]]:
+        # In the first layer that has them.
+        found: dict[str, list[Lease]] = {}
+        for resource in self._require:
+            refusals: list[GitleaseError] = []
+            for layer, head in heads.items():
+                try:
+                    renewal = Renew(id=fresh_id(), actor=self._actor, resource=resource)
+                    step = self._session.transaction.decided(head, [renewal])
+                    leases = [x for outcome in step.applied.outcomes for x in outcome.leases]
+                    found.setdefault(layer, []).extend(leases)
+                    break
+                except GitleaseError as refusal:
+                    refusals.append(refusal)
+            else:
+                raise refusals[0]
+        return found
+
+    def _renewal(self, head: Snapshot, layer: str) -> Decided:
+        grants = tuple(self._believed.get(layer, {}).values())
+        renewal = Renew(id=fresh_id(), actor=self._actor, grants=grants)
+        step = self._session.transaction.decided(head, [renewal] if grants else [])
+        for outcome in step.applied.outcomes:
+            for refusal in outcome.refused:
+                raise with_views(refusal, head, self._actor, step.moment)
+        return step
+
+    def _believe(self, layer: str, leases: Iterable[Lease]) -> None:
+        believed = self._believed.setdefault(layer, {})
+        places = {(g.resource.key, fold(g.scope)) for g in believed.values()}
+        for x in leases:
+            if x.key not in places:  # a later grant of the same is another one
+                believed[x.lease_id] = grant_of(x)
+
+    def _held_by_another(
+        self, found: Sequence[GuardFinding], head: Snapshot, moment: Moment
+    ) -> LeaseHeld:
+        first, leases = found[0], tuple(dict.fromkeys(f.lease for f in found))
+        name = first.lease.resource
+        what = f"{name} is" if first.path == name.text else f"{first.path} falls under {name},"
+        refusal = LeaseHeld(
+            f"{what} held by {first.lease.holder}",
+            resource=name.text,
+            conflicts=leases,
+            free_at=max(free_at(x, head.policy, moment) for x in leases),
+        )
+        with_views(refusal, head, self._actor, moment)
+        return refusal
+
+
+def _leases(head: Snapshot) -> list[Lease]:
+    leases = head.ledger.every_lease() if head.ledger else []
+    return [x for x in leases if x.state is State.ACTIVE]
+
+
+def _covering(touched: Sequence[Touched], own: Sequence[Lease], moment: Moment) -> list[Lease]:
+    # Whether they ran out or not: for an actor who is nobody, every lease is another's.
+    found = Viewpoint(NOBODY, DEFAULT_POLICY, moment).judge(touched, own)
+    return list(dict.fromkeys(f.lease for f in found))
+
+
+def _warning(finding: GuardFinding) -> str:
+    lease = finding.lease
+    run = f", session {lease.session}" if lease.session else ""
+    return f"{finding.path} falls under a lease of {lease.resource} by {lease.holder}{run}"
+
+
+# --- the push ---------------------------------------------------------------------------------
 
 PushStatus = Literal["pushed", "up_to_date", "would_push"]
 
@@ -61,7 +217,7 @@ class PushAnswer:
     status: PushStatus
     remote: str
     refs: tuple[WorkRef, ...] = ()
-    leases: tuple[Lease, ...] = ()
+    leases: tuple[LeaseView, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -89,7 +245,7 @@ class FencedPush:
 
     def fence(
         self, resource: Resource, token: int, *, scope: str | None = None
-    ) -> tuple[Lease, tuple[str, ...]]:
+    ) -> tuple[LeaseView, tuple[str, ...]]:
         """Return the live lease of a resource that has exactly this token, and warnings.
 
         Always asks the remote. Raises LeaseLost if there is no such lease, Invalid for a damaged
@@ -217,7 +373,7 @@ class FencedPush:
                 )
                 raise PushRefused(refusal.message, refs=refs, hints=refusal.hints) from None
 
-    def _renewed(self, step: Step) -> tuple[Lease, ...]:
+    def _renewed(self, step: Step) -> tuple[LeaseView, ...]:
         head = replace(step.head, ledger=step.applied.ledger)
         leases = [lease for outcome in step.applied.outcomes for lease in outcome.leases]
         return self._session.views_in(head, leases)
@@ -235,25 +391,25 @@ def _rejected(refs: tuple[WorkRef, ...]) -> PushRefused:
     return PushRefused(f"git would not push: {reasons}", refs=refs, hints=hints)
 
 
-def _is_live(lease: LeaseRecord, moment: Moment) -> bool:
+def _is_live(lease: Lease, moment: Moment) -> bool:
     return lease.state is State.ACTIVE and not lease.parked and holder_has(lease, moment)
 
 
-def _present_state(found: LeaseRecord | None, live: Sequence[LeaseRecord]) -> str:
+def _present_state(found: Lease | None, live: Sequence[Lease]) -> str:
     if found is not None:
         ended = "it is parked" if found.parked else "it expired"
         return ended if found.state is State.ACTIVE else f"it is {found.state.value}"
     return f"{live[0].holder} has it with token {live[0].token}" if live else "nobody holds it"
 
 
-def _loss_of(found: LeaseRecord | None, live: Sequence[LeaseRecord], actor: Actor) -> Loss | None:
+def _loss_of(found: Lease | None, live: Sequence[Lease], actor: Actor) -> Loss | None:
     # None: only a notice in the ledger could tell.
     if found is None and live:
         return Loss.RELEASED_ELSEWHERE if live[0].same_holder(actor) else Loss.TAKEN_OVER
     return None if found is None or found.state is State.ACTIVE else Loss.RELEASED_ELSEWHERE
 
 
-def _late(leases: Sequence[Lease]) -> tuple[str, ...]:
+def _late(leases: Sequence[LeaseView]) -> tuple[str, ...]:
     return tuple(
         f"your lease of {x.resource} expired during the push; the push has landed"
         for x in leases

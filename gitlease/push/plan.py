@@ -10,21 +10,279 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from gitlease.core.errors import Denied, Unavailable, UsageError
-from gitlease.core.frozen import replace
+from gitlease.core.errors import (
+    Denied,
+    GitleaseError,
+    Unavailable,
+    UnknownOutcome,
+    UsageError,
+    shown,
+)
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.work_push import Became, WorkPush, WorkRef
 from gitlease.engine.ports import Cause
 from gitlease.git.changes_push import REPLACES, removed
 from gitlease.git.remote_branches import main_branches, names_of
-from gitlease.git.repository import TIMEOUT, TRUE, Repository, ask
+from gitlease.git.repository import (
+    TIMEOUT,
+    TRUE,
+    Repository,
+    ask,
+    denies,
+    detail_of,
+    is_on,
+    without_secrets,
+)
+from gitlease.git.run import GitResult
 from gitlease.guard.hooks import HookWorktree
 from gitlease.guard.rules import PushedCommit, PushedWork
-from gitlease.push.destination import elsewhere, rewritten, unfollowed, work_at
-from gitlease.push.output import OutputFilter, failure, split_output, unknown
-from gitlease.push.request import JUDGED, PlannedPush, PushRequest
 from gitlease.settings.sources import Location, Tasks
-from gitlease.store.transport import TIME_LIMIT
-from gitlease.store.work_push import push_work, refs_at, remote_refs, run_in
+from gitlease.store.transport import TIME_LIMIT, UNABLE, push_work, refs_at, remote_refs, run_in
+
+JUDGED = "GITLEASE_PUSHING"
+"""Names, in the environment of hooks, the remote of a push that ``gitlease push`` itself judges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushRequest:
+    """A push in the words of ``git push``.
+
+    ``choosing`` are options that select what is pushed, ``sending`` those that say how;
+    ``upstream`` is ``--set-upstream``. Without ``remote`` and ``refspecs`` git's settings decide.
+    ``hooks``: run those of the repository.
+    """
+
+    remote: str | None = None
+    refspecs: tuple[str, ...] = ()
+    choosing: tuple[str, ...] = ()
+    sending: tuple[str, ...] = ()
+    upstream: bool = False
+    hooks: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPush:
+    """A push to ``remote`` as it would go now; ``refs`` has every ref, also those that stay.
+
+    ``upstreams`` has branches with the ref that is to become their upstream, ``tracking`` the
+    repository's own refs that git will not update, with their new ids.
+    """
+
+    push: WorkPush
+    refs: tuple[WorkRef, ...]
+    remote: str
+    upstreams: tuple[tuple[str, str], ...] = ()
+    tracking: tuple[tuple[str, str], ...] = ()
+
+
+# --- the destination --------------------------------------------------------------------------
+
+
+def work_at(
+    repository: Repository, location: Location, request: PushRequest, *, seconds: float
+) -> WorkPush:
+    """A push to the named remote, or the one that git would choose, without any refs yet.
+
+    Raises UsageError if the ledger is elsewhere.
+    """
+    if location.url is None:
+        raise UsageError(
+            "the ledger is local to this clone and does not move with a push",
+            hints=("git push pushes without a fence",),
+        )
+    name = request.remote if request.remote is not None else _default_remote(repository)
+    url = repository.remote_url(name) if name in repository.remote_names() else name
+    if name != location.name and url != location.url:
+        raise elsewhere(location, name)
+    if is_on(repository.config.get(f"remote.{name}.mirror")):
+        raise UsageError(f"{shown(name)} is a mirror: pushing to it replaces every ledger there")
+    if len(repository.push_urls(name)) > 1:
+        raise UsageError(f"{shown(name)} has several push URLs, which are updated one by one")
+    asked = os.path.join(repository.toplevel or "", repository.folder)
+    places = {"GIT_DIR": repository.git_dir, "GIT_WORK_TREE": repository.toplevel}
+    return WorkPush(
+        folder=asked if repository.toplevel is not None else repository.git_dir,
+        remote=name,
+        url=url or name,
+        refs=(),
+        words=request.sending,
+        places=tuple((k, v) for k, v in places.items() if v is not None and k in os.environ),
+        seconds=seconds,
+    )
+
+
+def elsewhere(location: Location, place: str) -> UsageError:
+    """The refusal of a push to another repository than the ledger's."""
+    own = location.name or without_secrets(location.url or "")
+    return UsageError(
+        f"the ledger is on {own}, but this would push to {without_secrets(place)}: work "
+        "and lease move together only within one repository",
+        hints=("git push pushes there without a fence",),
+    )
+
+
+def unfollowed(
+    repository: Repository, push: WorkPush, prefix: str
+) -> tuple[WorkPush, tuple[tuple[str, str], ...]]:
+    """The push, changed so that no tracking ref follows a ledger, whose objects are not here.
+
+    If the remote's fetch settings would update one, the push goes to the URL instead, and git
+    updates no tracking ref: those of the work are returned, with their new ids. git 2.55 recognises
+    a remote by its URL, so the URL is spelled differently.
+    """
+    name, config = push.remote, repository.config
+    specs = config.get_all(f"remote.{name}.fetch")
+    if name == push.url or _follower(f"{prefix}/any", specs) is None:
+        return push, ()
+    words = list(push.words)
+    program = config.get(f"remote.{name}.receivepack")
+    words += [f"--receive-pack={program}"] if program else []
+    proxy = config.get(f"remote.{name}.proxy")
+    follow = [(ref, x.new) for x in push.refs if (ref := _follower(x.ref, specs)) is not None]
+    by_url = replace(
+        push,
+        remote=push.url.removesuffix("/") if push.url.endswith("/") else push.url + "/",
+        words=tuple(words),
+        settings=push.settings if proxy is None else (*push.settings, ("http.proxy", proxy)),
+    )
+    return by_url, tuple(follow)
+
+
+def _default_remote(repository: Repository) -> str:
+    config, branch = repository.config, repository.branch()
+    keys = [f"branch.{branch}.pushremote"] if branch else []
+    keys += ["remote.pushdefault"]
+    keys += [f"branch.{branch}.remote"] if branch else []
+    found = next((value for key in keys if (value := config.get(key))), None)
+    names = repository.remote_names()
+    return found or (names[0] if len(names) == 1 else "origin")
+
+
+def _follower(ref: str, specs: Sequence[str]) -> str | None:
+    for spec in specs:
+        source, _, target = spec.removeprefix("+").partition(":")
+        head, star, tail = source.partition("*")
+        if not target or source.startswith("^"):
+            continue
+        if not star:
+            if ref == source:
+                return target
+        elif ref.startswith(head) and ref.endswith(tail) and len(ref) >= len(head + tail):
+            return target.replace("*", ref[len(head) : len(ref) - len(tail)], 1)
+    return None
+
+
+# --- the output of git push and its hooks -----------------------------------------------------
+
+# What git finds wrong with what was asked, before or without asking the remote.
+_WRONG = (
+    r"(?im)^(?:error|fatal): (src refspec .*|dst ref.*|.* has no upstream branch.*"
+    r"|you are not currently on a branch.*|no configured push destination.*|invalid refspec .*"
+    r"|.*cannot be resolved to branch.*|the upstream branch of .*|you are pushing to remote .*"
+    r"|you didn't specify any refspecs.*|.*can'?(?:not|t) be (?:combined|used).*|bad object .*"
+    r"|the destination refspec .*|the destination you provided .*|.* matches more than one.*"
+    r"|--delete (?:doesn't|only) .*|cannot update .*|no refs in common .*|.*expects .*"
+    r"|unable to delete '.*': remote ref does not exist"
+    r"|options? .* cannot be used together.*|unknown (?:option|switch) .*|no such remote.*)$"
+)
+_SUBMODULES = "submodule paths contain changes"
+_NO_GIT_SERVER = "git-http-push failed"  # after a portal's page in the place of an old server
+_NOT_ATOMIC = "does not support --atomic"
+_BY_GIT = (
+    "error: failed to push",
+    "error: atomic push failed",
+    "fatal: the remote end hung up",  # a receiving git on this machine, after a dry run
+    "error: Cannot access URL ",  # at a portal's page, which git takes for an old server
+    "error: no DAV locking support on ",
+    f"fatal: {_NO_GIT_SERVER}",
+)
+
+
+def split_output(result: GitResult) -> tuple[tuple[str, ...], list[str] | None]:
+    """The lines that hooks printed, and git's own after them; None if git has none."""
+    lines = result.out.decode("utf-8", "replace").splitlines()
+    starts = [n for n, line in enumerate(lines) if line.startswith("To ")]
+    if not starts and result.code == 0 and lines[-1:] == ["Done"]:
+        return tuple(lines[:-1]), []  # without any ref git does not even print the remote
+    if not starts or result.timed_out:
+        return tuple(lines), None
+    return tuple(lines[: starts[-1]]), lines[starts[-1] + 1 :]
+
+
+class OutputFilter:
+    """Passes on lines of standard error that hooks or the server print, without git's own.
+
+    Lines after ``fatal:`` are kept until git's exit status shows whether they were its own.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell, self._rest, self._failed = tell, b"", False
+        self._kept: list[str] | None = None
+
+    def more(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            text = without_secrets(line.decode("utf-8", "replace").rstrip())
+            if not text or text.startswith(_BY_GIT):
+                self._failed = self._failed or bool(text)
+                continue
+            if self._failed and text.startswith("hint:"):
+                continue  # git's advice follows its error; earlier hints are a hook's
+            if self._kept is None and text.startswith("fatal: "):
+                self._kept = []
+            (self._tell if self._kept is None else self._kept.append)(text)
+
+    def end(self, result: GitResult) -> None:
+        self.more(b"\n")
+        for text in self._kept or () if result.code in (0, 1) else ():
+            self._tell(text)
+
+
+def failure(result: GitResult, seconds: float) -> GitleaseError:
+    detail = detail_of(result.err.splitlines(), result, seconds)
+    if result.timed_out:
+        return Unavailable(f"the push could not be prepared: {detail}")
+    if _NOT_ATOMIC in result.err:
+        return Denied(
+            "the remote cannot update several refs at once, so work and lease cannot move together",
+            hints=(
+                "its receive.advertiseAtomic is off, or its git is too old",
+                "instead, renew the lease just before git push: gitlease renew --all && git push; "
+                "if the lease is lost in between, nothing stops that push",
+            ),
+        )
+    wrong = re.search(_WRONG, result.err)
+    if wrong is not None:
+        reason = without_secrets(wrong[1])[:300].rstrip(".")
+        hints = ("name the remote and the branch, and say --set-upstream",)
+        return UsageError(
+            reason[:1].lower() + reason[1:], hints=hints if "no upstream branch" in reason else ()
+        )
+    if _SUBMODULES in result.err:
+        return Denied(
+            "submodules have commits that no remote has",
+            hints=("push the submodules first: no lease guards submodules pushed along",),
+        )
+    unable = UNABLE.search(result.err)
+    if unable is not None:
+        return Denied(f"the remote {unable[1]}")
+    if result.code == 1 and _NO_GIT_SERVER in result.err:
+        return Unavailable("the remote cannot be reached: what answers at its URL is no git server")
+    if result.code == 1:
+        return Denied("a pre-push hook of this repository stopped the push")
+    if denies(result.err):
+        return Denied(f"the remote refused: {detail}")
+    return Unavailable(f"the remote cannot be reached: {detail}")
+
+
+def unknown(detail: str) -> UnknownOutcome:
+    return UnknownOutcome(
+        f"it is unknown whether the push reached the remote: {detail}",
+        hints=("git ls-remote shows the remote's refs",),
+    )
+
+
+# --- the plan ---------------------------------------------------------------------------------
 
 SECONDS = 3_600.0  # for hooks, and for the way of the objects
 LOOKS = 3
@@ -119,9 +377,10 @@ class GitWork:
         )
 
     def _check_place(self, push: WorkPush) -> None:
-        # Settings may have git push elsewhere: the ledger must be there, too.
-        ways = rewritten(self._repository, self._location, push)
-        if ways is None:
+        # Settings may have git push elsewhere (``pushInsteadOf``): the ledger must be there, too.
+        ways_to = self._repository.ways_to
+        ways = ways_to(self._location.url or "").reads, ways_to(push.remote).writes[0]
+        if ways[0] == ways[1]:
             return
         for _ in range(LOOKS):  # the ledger may change between the two looks
             ledgers = [refs_at(push, way, f"{self._prefix}/*", timeout=TIME_LIMIT) for way in ways]

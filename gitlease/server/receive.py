@@ -8,6 +8,7 @@ through that it did not understand. In mode ``warn`` everything passes with warn
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,21 +21,63 @@ from gitlease.core.instant import rfc3339
 from gitlease.core.moves.step_record import Illegal, Pusher
 from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.ports import Clock
-from gitlease.git.objects import GitObjects
-from gitlease.git.repository import Repository, ask_line, discover
+from gitlease.git.objects import GitObjects, PipedObjects
+from gitlease.git.repository import OFFLINE, Repository, ask_line, discover
 from gitlease.guard.rules import Severity
 from gitlease.server.ledger import judge_ledger
-from gitlease.server.lines import MAX_LEDGERS, RefMove, is_ledger, layer_of, read_moves, split
-from gitlease.server.objects import bounded_memory, open_pushed
-from gitlease.server.refs import heads_of, read_refs
+from gitlease.server.refs import (
+    MAX_LEDGERS,
+    RefMove,
+    heads_of,
+    is_ledger,
+    layer_of,
+    read_moves,
+    read_refs,
+    split,
+)
 from gitlease.settings.schema import FILE
 from gitlease.settings.server import BLOCK, ServerSettings, project_settings, server_settings
-from gitlease.store.damage import CacheDamaged
 from gitlease.store.records import HEADER_FILE
 
 if TYPE_CHECKING:
     from gitlease.server.work import WorkGuard
     from gitlease.settings.sources import Settings
+
+# --- the objects of a push that is not accepted yet -------------------------------------------
+# git keeps them in a quarantine until its hook has agreed, and knows that place from its own
+# environment. Nothing is written there or elsewhere.
+
+MEMORY = 512 * 1024 * 1024  # bytes that a hook may ask of the system for itself
+
+
+@contextlib.contextmanager
+def bounded_memory() -> Iterator[None]:
+    """Have the system refuse this process, and what it starts, memory beyond all that is needed.
+
+    What a push holds may unfold without measure in places where nobody asks for its size first.
+    """
+    try:
+        import resource as limits
+
+        before = limits.getrlimit(limits.RLIMIT_DATA)
+        most = MEMORY if before[1] == limits.RLIM_INFINITY else min(MEMORY, before[1])
+        if before[0] == limits.RLIM_INFINITY or before[0] > most:
+            limits.setrlimit(limits.RLIMIT_DATA, (most, before[1]))
+    except (ImportError, ValueError, OSError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        limits.setrlimit(limits.RLIMIT_DATA, before)
+
+
+def open_pushed(git_dir: str, environ: Mapping[str, str]) -> GitObjects:
+    """The objects of a repository, of the push's quarantine, and of what git was told besides."""
+    return PipedObjects(git_dir, {**environ, **OFFLINE, "LC_ALL": "C"})
+
+
+# --- the judgement ----------------------------------------------------------------------------
 
 SHOWN = 10  # findings that are printed
 HELD, FAULT = "held", "fault"
@@ -263,8 +306,6 @@ class _Push:
             return [_refusal(ref, refused)]
         except GitleaseError as error:
             return [Refusal(ref, FAULT, error.message, (*error.hints, UNJUDGED))]
-        except CacheDamaged as error:
-            return [Refusal(ref, FAULT, str(error), (UNJUDGED,))]
         except MemoryError:
             return [Refusal(ref, "too-large", "judging it takes more memory than is allowed")]
         except Exception as error:

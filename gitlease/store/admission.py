@@ -31,6 +31,7 @@ from gitlease.git.files import load_json, make_folders, store_json
 from gitlease.store.heads import Heads
 
 if TYPE_CHECKING:
+    from gitlease.store.git_ledger import GitRefs
     from gitlease.store.transport import Remote
 
 PATIENCE = 10.0  # seconds in which a change has to be seen where others fetch
@@ -71,27 +72,11 @@ class RemoteFacts:
     others: Callable[[], Sequence[tuple[str, Remote]]] = lambda: ()
 
 
-class Peeks:
-    """The questions to other repositories that a proof needs."""
-
-    def __init__(
-        self,
-        peek: Callable[[Remote, str], str | None],
-        fetch: Callable[[Remote, str], str | None],
-        goes_on: Callable[[str, str], bool],
-        use: Callable[[Remote], Remote],
-    ) -> None:
-        """``peek`` and ``fetch`` give the version of a layer's ref at a remote. ``goes_on``: one
-        version has another's decisions in its past. ``use`` reads and writes at a remote from now
-        on, and returns the former one."""
-        self.peek, self.fetch, self.goes_on, self.use = peek, fetch, goes_on, use
-
-
 class Admission:
     """Decides whether leases may be granted on the ledgers of one place."""
 
-    def __init__(self, facts: RemoteFacts, peeks: Peeks, heads: Heads) -> None:
-        self._facts, self._peeks, self._heads = facts, peeks, heads
+    def __init__(self, facts: RemoteFacts, refs: GitRefs, heads: Heads) -> None:
+        self._facts, self._refs, self._heads = facts, refs, heads
         self.moved = False
         """Whether the ledger is used where others fetch, in the place of where git pushes."""
         self._recorded: tuple[Instant, str | None] | None = None
@@ -115,7 +100,7 @@ class Admission:
         other, known = self._facts.fetch, self._heads.load(layer)
         if other is None or self.moved or (known and self._is_proven_for(layer, known.ledger_id)):
             return None
-        former = self._peeks.use(other)
+        former = self._refs.use(other)
         place, self._heads.place = self._place, self._facts.fetched_at
         try:
             head = fetched()
@@ -126,7 +111,7 @@ class Admission:
                 return head
         except GitleaseError:
             pass
-        self._peeks.use(former)
+        self._refs.use(former)
         self._heads.place = place
         return None
 
@@ -145,7 +130,7 @@ class Admission:
         if (other := self._facts.fetch) is None or self._is_proven(head):
             return ""
         try:
-            there = self._peeks.peek(other, head.layer)
+            there = self._refs.peek_at(other, head.layer)
             if (there or "") == head.version or self._related(other, head, there):
                 return ""
         except GitleaseError:
@@ -253,7 +238,7 @@ class Admission:
         others = self._facts.others()
         for name, remote in others:
             try:
-                version = self._peeks.peek(remote, layer)
+                version = self._refs.peek_at(remote, layer)
             except GitleaseError as error:
                 raise Unavailable(
                     f"no ledger is made on {self._place} before it is known whether {name} has one:"
@@ -307,10 +292,10 @@ class Admission:
     def _id_at(self, remote: Remote, head: Snapshot) -> str | None:
         """The id of the ledger at another remote; None if it has none, or does not answer."""
         try:
-            version = self._peeks.peek(remote, head.layer)
+            version = self._refs.peek_at(remote, head.layer)
             if version in (None, head.version):
                 return None
-            read = self._peeks.fetch(remote, head.layer) or version
+            read = self._refs.fetch_from(remote, head.layer) or version
             return self._heads.read(read).header.ledger_id
         except GitleaseError:
             return None
@@ -336,7 +321,7 @@ class Admission:
             return  # it is proven again the next time
 
     def _compare(self, other: Remote, head: Snapshot) -> None:
-        there = self._peeks.peek(other, head.layer)
+        there = self._refs.peek_at(other, head.layer)
         if (there or "") != head.version and not self._related(other, head, there):
             raise self._not_seen(head, self._unlike(head, there))
 
@@ -354,22 +339,22 @@ class Admission:
     def _related(self, other: Remote, head: Snapshot, there: str | None) -> bool:
         if head.ledger is None or there is None:
             return False
-        read = self._peeks.fetch(other, head.layer) or there
+        read = self._refs.fetch_from(other, head.layer) or there
         if self._heads.read(read).header.ledger_id != head.ledger.header.ledger_id:
             return False
-        goes_on = self._peeks.goes_on
+        goes_on = self._refs.goes_on
         return goes_on(read, head.version) or goes_on(head.version, read)
 
     def _seen(self, other: Remote, head: Snapshot) -> bool:
         clock = self._heads.clock
         began = clock.now()
         while True:
-            there = self._peeks.peek(other, head.layer)
+            there = self._refs.peek_at(other, head.layer)
             if there == head.version:
                 return True
             if there is not None:  # others may have changed it since
-                read = self._peeks.fetch(other, head.layer) or there
-                if self._peeks.goes_on(head.version, read):
+                read = self._refs.fetch_from(other, head.layer) or there
+                if self._refs.goes_on(head.version, read):
                     return True
             if began.elapsed_at_most(clock.now()) >= PATIENCE * MS:
                 return False

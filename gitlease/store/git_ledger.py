@@ -1,4 +1,12 @@
-"""The refs of ledgers in git: objects in a private store, moved by git's own compare-and-swap."""
+"""What every ledger store on compare-and-swap refs has in common, wherever its refs lie.
+
+1. The happy path is one push: objects are built on the last known head, and the push says what it
+   expects there. An expected ``""`` means "must not exist", never "do not care".
+2. Only a clean success counts as applied. After anything else the ref is read back, and the
+   operation ids in it say what happened.
+3. A change is noted beside the store before it is sent, so that a killed command leaves word.
+4. What is damaged of this clone's copy is made anew, and whatever was asked is tried again.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +14,46 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from gitlease.core.errors import Invalid, Unavailable, shown
-from gitlease.core.frozen import replace
-from gitlease.core.ledger import Ledger
+from gitlease.core.errors import (
+    AnotherLedger,
+    Denied,
+    HeadGone,
+    Invalid,
+    Rollback,
+    Unavailable,
+    shown,
+)
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.lease import State
+from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.moves.operations import Event
-from gitlease.engine.ports import Cause, Change, Clock
+from gitlease.core.policy import History
+from gitlease.core.resources.resource import GLOBAL_LAYER
+from gitlease.engine.ports import (
+    Cause,
+    Change,
+    Clock,
+    LedgerStep,
+    Pending,
+    Prepared,
+    Snapshot,
+    Swapped,
+    note_sent,
+)
 from gitlease.git.files import CannotKeep, Unreadable, cannot_keep
 from gitlease.store import history
-from gitlease.store.admission import Admission, Peeks, RemoteFacts
-from gitlease.store.damage import CacheDamaged
+from gitlease.store.admission import Admission, NotProven, RemoteFacts
 from gitlease.store.heads import Heads, known_ref
-from gitlease.store.loose_objects import LooseObjects
-from gitlease.store.private_store import SHA1, PrivateStores
-from gitlease.store.ref_store import Move, Pushed, RefLedgerStore
-from gitlease.store.state import StateFolder
+from gitlease.store.private_store import GONE, SHA1, CacheDamaged, LooseObjects, PrivateStores
+from gitlease.store.state import StateFolder, pending_of
 from gitlease.store.transport import (
     TIME_LIMIT,
     OtherFormat,
+    Pushed,
     Remote,
     any_refs,
     fetch_ref,
@@ -38,6 +66,414 @@ from gitlease.store.tree import changed_records, read_ledger
 if TYPE_CHECKING:
     from gitlease.core.work_push import WorkPush
 
+UNREACHABLE = "the remote cannot be reached: "
+REPAIRS = 8
+PAUSE = 0.05  # seconds, times the number of tries: others of this clone may be at it as well
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One ref of a push: what it must be now (``""``: absent), and what it shall be."""
+
+    layer: str
+    expected: str
+    new: str
+
+
+class Refs(Protocol):
+    """Where the refs and their objects lie: git, or memory."""
+
+    def fetch(self, layer: str, *, first: bool = False) -> str | None:
+        """The version at the ref, readable from now on; None when there is no such ref.
+
+        ``first``: the oldest history may be left out.
+        """
+
+    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
+        """The versions at the refs, without their objects, by layer; of the refs that are there."""
+
+    def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
+        """Move refs, all or none, if each is what is expected; with the refs of ``work``."""
+
+    def remote_refs(self, work: WorkPush) -> Mapping[str, str]:
+        """What the refs of some work are now, ``""`` for those that are not there."""
+
+    def commit(self, change: Change, *, replace_tip: bool) -> str:
+        """Write a step on top of its base, or in the place of its base; returns its version."""
+
+    def replaceable(self, version: str) -> bool:
+        """Whether a version is a renewal in whose place the next one may step."""
+
+    def events(self, version: str, limit: int) -> tuple[Event, ...]:
+        """The audit trail of a version, newest first."""
+
+    def steps(
+        self, earlier: str, version: str, limit: int
+    ) -> tuple[tuple[str, tuple[Event, ...]], ...]:
+        """The versions after an earlier one up to a later one, oldest first, and what each tells.
+
+        Nothing where there are more, or the earlier one is not on the way.
+        """
+
+    def operations(self, earlier: str, version: str) -> frozenset[str] | None:
+        """The ids of the operations that history has after an earlier version, up to another.
+
+        None where it does not lead from one to the other, or does not tell them all.
+        """
+
+    def deepen(self, layer: str) -> bool:
+        """Fetch what a first contact left out of history; whether there may be any."""
+
+    def keep(self, layer: str, version: str) -> None:
+        """Keep the objects of a known head."""
+
+    def announce(self, layer: str) -> None:
+        """Have other clones on this machine look: a lease has ended."""
+
+    def nearby(self, layer: str) -> str:
+        """A word that differs after each announcement; ``""`` where there can be none."""
+
+    def mend(self, *, anew: bool) -> None:
+        """Use what another process has made anew since; with ``anew`` make the kept objects so."""
+
+
+class RefLedgerStore:
+    """Ledgers on one ref a layer, as one process of one clone knows them."""
+
+    def __init__(
+        self,
+        refs: Refs,
+        heads: Heads,
+        *,
+        warnings: tuple[str, ...] = (),
+        admission: Admission | None = None,
+    ) -> None:
+        self._refs, self._heads, self._admission = refs, heads, admission
+        self._sent: set[str] = set()  # operations that may land, whatever a later try says
+        self.warnings = warnings
+
+    @property
+    def place(self) -> str:
+        return self._heads.place
+
+    @property
+    def moved(self) -> bool:
+        return self._admission is not None and self._admission.moved
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def known(self, layer: str) -> Snapshot | None:
+        return self._with_repairs(lambda: self._heads.known(layer))
+
+    def fetch(self, layer: str, there: str = "") -> Snapshot:
+        try:
+            head = self._with_repairs(lambda: self._fetched(layer, there))
+            return head if head.ledger is not None else self._where_fetched(layer) or head
+        except Rollback as error:
+            if (elsewhere := self._where_fetched(layer)) is not None:
+                return elsewhere
+            if isinstance(error, AnotherLedger) and self._admission and layer == GLOBAL_LAYER:
+                remote_has = self._there(layer)
+                try:
+                    self._admission.check_recorded(remote_has)
+                except Invalid as doubt:
+                    error.recorded, error.hints = True, (*error.hints, *doubt.hints)
+            raise
+
+    def _where_fetched(self, layer: str) -> Snapshot | None:
+        if self._admission is None:
+            return None
+        return self._admission.go_where_fetched(
+            layer, lambda: self._with_repairs(lambda: self._fetched(layer))
+        )
+
+    def _fetched(self, layer: str, there: str = "") -> Snapshot:
+        before, version = self._heads.load(layer), there or None
+        if before is None or before.version != there or self._heads.mended:
+            version = self._refs.fetch(layer, first=before is None)
+        head = self._heads.learn(layer, version, before=before)
+        self._refs.keep(layer, head.version)
+        return head
+
+    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
+        return self._with_repairs(lambda: self._refs.peek(layers))
+
+    def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
+        stack = ExitStack()
+        for layer in sorted(layers):  # in one order, or two could wait for each other
+            stack.enter_context(self._heads.state(layer).turn(seconds / len(layers)))
+        return stack
+
+    def mark(self, layer: str) -> str:
+        return self._heads.state(layer).mark()
+
+    def nearby(self, layer: str) -> str:
+        return self._refs.nearby(layer)
+
+    def confirm(self, layer: str, *, rolled_back: bool = False, another: bool = False) -> Snapshot:
+        try:
+            head = self.fetch(layer)
+        except Rollback as error:
+            if not (rolled_back or isinstance(error, AnotherLedger)):
+                raise
+            self._check_recorded(self._there(layer), another=another)
+            self._heads.state(layer).forget()
+            return self.fetch(layer)
+        self._check_recorded(head, another=another)
+        return head
+
+    def _check_recorded(self, head: Snapshot, *, another: bool) -> None:
+        if self._admission is None:
+            return
+        self._admission.check_ends(head)
+        if head.layer != GLOBAL_LAYER:
+            return
+        if not another:
+            self._admission.check_recorded(head)
+        elif head.ledger and head.ledger.header.ledger_id == self._admission.recorded():
+            raise Invalid(
+                f"{self.place} has the ledger that .gitlease.yaml records",
+                hints=(
+                    "in a copy that brought it along, remove its refs of ledgers first: "
+                    "everybody's leases are in them",
+                ),
+            )
+
+    def _there(self, layer: str) -> Snapshot:
+        """The remote's ledger, whatever this clone knows of it."""
+        version = self._with_repairs(lambda: self._refs.fetch(layer))
+        ledger = self._with_repairs(lambda: self._heads.read(version)) if version else None
+        return Snapshot(layer, version or "", ledger, self._heads.clock.now())
+
+    def accept(self, head: Snapshot, *, another: bool) -> None:
+        if self._admission is not None:
+            self._admission.accept(head, another=another)
+
+    def doubt(self, head: Snapshot) -> Invalid | None:
+        return None if self._admission is None else self._admission.doubt(head)
+
+    def read_elsewhere(self, head: Snapshot) -> str:
+        return "" if self._admission is None else self._admission.read_elsewhere(head)
+
+    def admit(self, head: Snapshot, *, grants: bool) -> bool:
+        if (admission := self._admission) is None:
+            return True
+        try:
+            told = self._with_repairs(lambda: admission.check(head, self.fetch, grants=grants))
+        except NotProven:
+            return False
+        self.warnings += (told,) if told and told not in self.warnings else ()
+        return True
+
+    def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
+        known = self._heads.load(layer)
+        if known is None:
+            return ()
+        found = self._refs.events(known.version, limit)
+        if older and len(found) < limit and self.deepen(layer):
+            found = self._refs.events(known.version, limit)
+        return found
+
+    def deepen(self, layer: str) -> bool:
+        return self._with_repairs(lambda: self._refs.deepen(layer))
+
+    def steps(self, before: Snapshot, after: Snapshot, limit: int) -> Sequence[LedgerStep]:
+        if not after.version:
+            return ()
+        steps = self._with_repairs(lambda: self._refs.steps(before.version, after.version, limit))
+        return [LedgerStep(self._heads.read(version), events) for version, events in steps]
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def prepare(self, changes: Sequence[Change]) -> Prepared:
+        replacing = frozenset(c.base.layer for c in changes if self._may_replace(c))
+        return self._prepared({c.base.layer: c for c in changes}, replacing)
+
+    def append_only(self, prepared: Prepared) -> Prepared:
+        appended = self._prepared(dict(prepared.changes), frozenset())
+        return replace(appended, appended=prepared.replacing)
+
+    def swap(self, prepared: Prepared) -> Swapped:
+        return self.swap_with(prepared, None)
+
+    def swap_with(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
+        if work is not None and self._admission is not None and self.moved:
+            self._admission.check_ends(next(iter(prepared.changes.values())).base)
+        for layer in prepared.changes:
+            self._heads.state(layer).add_pending(pending_of(prepared, layer))
+        swapped = self._swap(prepared, work)
+        if swapped.fate is not Fate.APPLIED:
+            from gitlease.git.run import log
+
+            names = ", ".join(change.what for change in prepared.changes.values())
+            why = swapped.detail or swapped.cause.value
+            log("info", "the push of %s was not taken (%s): %s", names, swapped.fate.value, why)
+        if swapped.fate in (Fate.APPLIED, Fate.LOST) or not swapped.sent:
+            self.forget_pending(prepared)
+        return swapped
+
+    # --- what is pending --------------------------------------------------------------------------
+
+    def pending(self, layer: str) -> Iterable[Pending]:
+        return self._heads.state(layer).pending()
+
+    def keep_pending(self, prepared: Prepared) -> None:
+        for layer in prepared.changes:
+            self._heads.state(layer).add_pending(pending_of(prepared, layer), abandoned=True)
+
+    def forget_pending(self, prepared: Prepared) -> None:
+        for layer in prepared.changes:
+            self._heads.state(layer).remove_pending(pending_of(prepared, layer))
+
+    def settle(self, pending: Pending, head: Snapshot) -> Fate:
+        fate = self._fate(pending, head)
+        if fate is not Fate.UNDECIDED:
+            self._heads.state(pending.layer).remove_pending(pending)
+        return fate
+
+    def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
+        return self._heads.state(layer).shown(notices)
+
+    # --- repair -----------------------------------------------------------------------------------
+
+    def _with_repairs(self, act: Callable[[], T]) -> T:
+        for again in range(REPAIRS):
+            try:
+                return act()
+            except CacheDamaged as damage:
+                said = str(damage)
+                self._rebuild(again)
+        raise Invalid(said)
+
+    def _rebuild(self, again: int) -> None:
+        # Another process may have made the store anew, and be filling it: then a fetch is enough.
+        self._refs.mend(anew=self._heads.mended)
+        self._heads.forget_objects()
+        self._heads.mended = True
+        self._heads.clock.sleep(PAUSE * again)
+
+    # --- how ------------------------------------------------------------------------------------
+
+    def _may_replace(self, change: Change) -> bool:
+        if not change.renewal or change.base.ledger is None:
+            return False
+        if change.ledger.header.policy.history is not History.REPLACE:
+            return False
+        known = self._heads.load(change.base.layer)
+        if known is not None and known.append_only:
+            return False
+        return self._refs.replaceable(change.base.version)
+
+    def _prepared(self, changes: dict[str, Change], replacing: frozenset[str]) -> Prepared:
+        try:
+            versions = {
+                layer: self._refs.commit(change, replace_tip=layer in replacing)
+                for layer, change in changes.items()
+            }
+        except CacheDamaged:
+            self._rebuild(0)
+            raise HeadGone(GONE) from None
+        return Prepared(changes=changes, versions=versions, replacing=replacing)
+
+    def _swap(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
+        moves = [
+            Move(layer, prepared.replaces(layer), prepared.versions[layer])
+            for layer in prepared.changes
+        ]
+        note_sent("a change of the ledger")
+        try:
+            pushed = self._refs.push(moves, work)
+        except (Invalid, CacheDamaged) as error:
+            self.forget_pending(prepared)  # nothing was sent that could land
+            if isinstance(error, Invalid):
+                raise
+            self._rebuild(0)
+            raise HeadGone(GONE) from None
+        if pushed.clean:
+            return Swapped(fate=Fate.APPLIED, heads=self._adopted(prepared), said=pushed.said)
+        operations = _operations(prepared)
+        if pushed.sent:
+            self._sent |= operations
+        elif pushed.cause is not Cause.MOVED and not operations & self._sent:
+            return Swapped(
+                fate=Fate.UNDECIDED, cause=pushed.cause, sent=False, detail=pushed.detail
+            )
+        return self._read_back(prepared, pushed, work)
+
+    def _fate(self, pending: Pending, head: Snapshot) -> Fate:
+        if head.ledger is None or head.version == pending.expected:
+            return Fate.UNDECIDED
+        fate = head.ledger.header.fate(pending.operations, pending.base_revision)
+        if fate is not Fate.UNKNOWN:
+            return fate
+        told = self._with_repairs(lambda: self._refs.operations(pending.expected, head.version))
+        if told is not None and told.intersection(pending.operations):
+            return Fate.APPLIED
+        # A renewal that is not in history any more may have been there.
+        return Fate.LOST if told is not None and pending.decision else Fate.UNKNOWN
+
+    def _adopted(self, prepared: Prepared) -> dict[str, Snapshot]:
+        heads = {}
+        for layer, change in prepared.changes.items():
+            version, appended = prepared.versions[layer], layer in prepared.appended
+            heads[layer] = self._heads.adopt(change, version, append_only=appended)
+            self._refs.keep(layer, version)
+            if _ends_a_live_lease(change):
+                self._refs.announce(layer)
+        return heads
+
+    def _read_back(self, prepared: Prepared, pushed: Pushed, work: WorkPush | None) -> Swapped:
+        heads: dict[str, Snapshot] = {}
+        fates = set()
+        sent = pushed.sent or bool(_operations(prepared) & self._sent)
+        for layer, change in prepared.changes.items():
+            try:
+                heads[layer] = self._heads.credit(change, self.fetch(layer))
+                there = self._refs.remote_refs(work) if work is not None and pushed.sent else {}
+            except (Unavailable, Denied) as error:
+                # "Stale" is no news, and false of a portal's page, which has no refs to compare.
+                said = [] if pushed.cause is Cause.MOVED else [pushed.detail]
+                detail, fate = (
+                    "; ".join([*said, error.message.removeprefix(UNREACHABLE)]),
+                    Fate.UNKNOWN,
+                )
+                return Swapped(fate=fate, cause=Cause.UNREACHABLE, sent=sent, detail=detail)
+            except Rollback as error:
+                if isinstance(error, AnotherLedger) and not sent:
+                    self.forget_pending(prepared)  # nothing was sent that could land
+                if pushed.cause is not Cause.MOVED:
+                    refused = f"the push was refused: {pushed.detail}"
+                    error.hints = (*pushed.hints, refused, *error.hints)
+                raise
+            fates.add(self._fate(pending_of(prepared, layer), heads[layer]))
+        # The refs move together or not at all; what one of them knows holds for all.
+        order = (Fate.APPLIED, Fate.UNKNOWN, Fate.LOST, Fate.UNDECIDED)
+        fate = next(f for f in order if f in fates)
+        if fate is Fate.UNKNOWN and not sent:
+            fate = Fate.LOST  # git itself saw that the ref had moved on, and sent nothing
+        if fate is Fate.APPLIED and work is not None and there and work.is_undone(there):
+            fate = Fate.LOST  # the server came to its end between the two: the work is still to do
+        return Swapped(
+            fate=fate,
+            heads=heads,
+            cause=pushed.cause,
+            sent=sent,
+            detail=pushed.detail,
+            hints=pushed.hints,
+        )
+
+
+def _ends_a_live_lease(change: Change) -> bool:
+    ended = change.ledger.changes.leases.values()
+    return any(x is not None and (y is None or y.state is not State.ACTIVE) for x, y in ended)
+
+
+def _operations(prepared: Prepared) -> set[str]:
+    return {op for change in prepared.changes.values() for op in change.operations}
+
+
+# --- the refs in git: objects in a private store, moved by git's own compare-and-swap ---------
 
 FIRST_STEPS = 3_000  # that a first contact brings: below 2 MB; what is older on demand
 WHOLE = "--depth=2147483647"  # git's word for no end
@@ -71,10 +507,10 @@ def git_ledger_store(
     kept = PrivateStores(stores, id_bytes, marker=marker)
     refs = GitRefs(remote, kept, state, prefix, time_limit)
     heads = Heads(refs, lambda x: StateFolder(state(x), on_move=on_move), clock, place)
+    heads.lost = lambda version: kept.of(version).lost
     admission = None
     if facts is not None:
-        peeks = Peeks(refs.peek_at, refs.fetch_from, refs.goes_on, refs.use)
-        admission = Admission(facts, peeks, heads)
+        admission = Admission(facts, refs, heads)
     return RefLedgerStore(refs, heads, warnings=warnings, admission=admission)
 
 
@@ -109,7 +545,7 @@ class GitRefs:
         return history.first_after(self._objects(version), decision, version)
 
     def commit(self, change: Change, *, replace_tip: bool) -> str:
-        from gitlease.store.tree_writer import write_step
+        from gitlease.store.tree import write_step
 
         tip = change.base.version
         store = self._stores.of(tip)
@@ -312,7 +748,7 @@ class GitRefs:
             except OtherFormat as other:  # nothing was sent: it can be made anew in that format
                 self._stores.switch()
                 raise CacheDamaged(other.message) from None
-        from gitlease.store.work_push import push_work
+        from gitlease.store.transport import push_work
 
         return push_work(work, named, objects=os.path.join(path, "objects"))
 
@@ -338,7 +774,7 @@ class GitRefs:
         return (*for_all, in_this)
 
     def remote_refs(self, work: WorkPush) -> Mapping[str, str]:
-        from gitlease.store.work_push import remote_refs
+        from gitlease.store.transport import remote_refs
 
         return remote_refs(work, timeout=self._limit)
 

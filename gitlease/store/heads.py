@@ -10,18 +10,19 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
-from gitlease.core.errors import AnotherLedger, GitleaseError, Invalid, Rollback
+from gitlease.core.errors import AnotherLedger, Invalid, Rollback, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Lease, Sighting
 from gitlease.core.ledger import Ledger
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.ports import Change, Clock, Snapshot
-from gitlease.store.damage import CacheDamaged, RestoredRecords
+from gitlease.store.private_store import CacheDamaged
 from gitlease.store.records import lease_file
 from gitlease.store.state import Known, StateFolder
+from gitlease.store.tree import GitRecords, Lost
 
 LEDGERS_KEPT = 3
 
@@ -59,8 +60,7 @@ class Heads:
     ) -> None:
         self._objects, self._new_state, self.clock = objects, state, clock
         self.place = place
-        self.restore: Callable[[str, str, int], Ledger] | None = None
-        """Gives the ledger of a layer at a version once more; told how often it was in vain."""
+        self.lost: Callable[[str], Lost] | None = None  # what is done where a version is damaged
         self._states: dict[str, StateFolder] = {}
         self._kept: dict[str, Ledger] = {}
         self._keeping = threading.Lock()
@@ -278,15 +278,10 @@ class Heads:
         def seen(lease: Lease) -> Sighting:
             return known.sighting(lease_file(lease))
 
-        restore = self.restore
-        if restore is not None:
-            version = known.version
-            records = RestoredRecords(
-                ledger.records,
-                lambda tries: restore(layer, version, tries).records,
-                kept=self.state(layer).path,
-            )
-            ledger = replace(ledger, records=records)
+        if self.lost is not None:
+            records = cast(GitRecords, ledger.records)
+            kept, lost = self.state(layer).path, self.lost(known.version)
+            ledger = replace(ledger, records=records.handed_out(kept, lost))
         return Snapshot(
             layer=layer,
             version=known.version,
@@ -328,7 +323,7 @@ def _has_grant(ledger: Ledger, nonce: str, resource: str, renewals: int) -> bool
 def _leases_of(ledger: Ledger, resource: str) -> list[Lease]:
     try:
         return ledger.leases_of(parse_resource(resource))
-    except GitleaseError:
+    except (UsageError, Invalid):
         return []
 
 

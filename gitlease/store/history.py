@@ -21,7 +21,7 @@ from gitlease.core.moves.step_record import BadStep, StepRecord, read_step, writ
 from gitlease.core.moves.transitions import Applied
 from gitlease.git.files import Unreadable
 from gitlease.git.objects import COMMIT, GitObjects
-from gitlease.store.damage import CacheDamaged
+from gitlease.store.private_store import CacheDamaged
 
 MAX_COMMIT = 8 * 1024 * 1024  # whatever its message: of the commit only the tree is needed
 MAX_MESSAGE = 512 * 1024  # bytes of one step

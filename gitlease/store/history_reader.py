@@ -17,14 +17,11 @@ from gitlease.core.lease import Lease
 from gitlease.core.ledger import Damage, Header, Ledger
 from gitlease.core.moves.operations import Event
 from gitlease.engine.ports import LedgerStore
-from gitlease.git.objects import GitObjects, TreeEntry
-from gitlease.store.damage import CacheDamaged
-from gitlease.store.fields import BadRecord
+from gitlease.git.objects import GitObjects
 from gitlease.store.history import LedgerCommit, events_in, walk
-from gitlease.store.private_store import PrivateStore
-from gitlease.store.records import MAX_RECORD, lease_file, read_lease
-from gitlease.store.ref_store import GONE
-from gitlease.store.tree import GitRecords, StoreObjects, changed_records, read_file, read_ledger
+from gitlease.store.private_store import GONE, CacheDamaged, PrivateStore
+from gitlease.store.records import BadRecord, lease_file
+from gitlease.store.tree import GitRecords, StoreObjects, changed_records, read_ledger
 
 GRANTS = frozenset({"claimed", "taken_over"})
 REPAIRS = 3
@@ -160,8 +157,7 @@ class _Records:
     def __init__(self, objects: GitObjects, header: Header) -> None:
         self.header = header
         self.damage: list[str] = []
-        self._objects = StoreObjects(objects)
-        self._parsed: dict[str, Lease | None] = {}
+        self._records = GitRecords(StoreObjects(objects), "")
         self._ledger: Ledger
         self._leases: dict[str, Lease] = {}  # by their files
 
@@ -198,23 +194,17 @@ class _Records:
         return tuple((before.get(key), after.get(key)) for key in keys)
 
     def _at(self, commit: LedgerCommit) -> Ledger:
-        return Ledger(self.header, GitRecords(self._objects, commit.tree_id))
+        return Ledger(self.header, self._records.of_tree(commit.tree_id))
 
     def _read(self, ledger: Ledger, file: str) -> tuple[Lease | None, bool]:
-        entry = cast(GitRecords, ledger.records).entry(file)
-        if entry is None:
+        records = cast(GitRecords, ledger.records)
+        if records.entry(file) is None:
             return None, False
-        if entry.id not in self._parsed:
-            self._parsed[entry.id] = self._parse(file, entry)
-        lease = self._parsed[entry.id]
-        return (lease if lease is not None and lease_file(lease) == file else None), True
-
-    def _parse(self, file: str, entry: TreeEntry) -> Lease | None:
         try:
-            return read_lease(read_file(self._objects, entry, MAX_RECORD))
+            return records.read_at(file), True
         except BadRecord as error:
             self._say(f"{Damage(file, '').shown} could not be read: {error}")
-            return None
+            return None, True
 
     def _say(self, text: str) -> None:
         if text not in self.damage:

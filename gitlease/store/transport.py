@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, clean
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.work_push import Became, WorkPush
 from gitlease.engine.ports import Cause, doing
-from gitlease.git.repository import denies, detail_of, is_id, without_secrets
+from gitlease.git.remote_branches import ls_remote
+from gitlease.git.repository import as_entry, denies, detail_of, is_id, without_secrets
 from gitlease.git.run import ALLOWED_PROTOCOLS, GitResult, run_git
-from gitlease.store.damage import CacheDamaged
-from gitlease.store.ref_store import Pushed
+from gitlease.store.private_store import CacheDamaged
 
 TIME_LIMIT = 30.0  # seconds for one fetch or push
 MEMORY = 1024**3  # bytes that git may have for the few objects of a ledger
@@ -90,6 +91,22 @@ class Remote:
     settings: tuple[tuple[str, str], ...] = ()
     upload_pack: str | None = None
     receive_pack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What was said of a push. ``clean``: our refs were updated by this very push, and it is done.
+
+    ``sent`` is False only when it is certain that no request to update a ref left this machine.
+    ``said`` has the lines that the server printed, and ``hints`` the hints among them.
+    """
+
+    clean: bool
+    sent: bool = True
+    cause: Cause = Cause.NONE
+    detail: str = ""
+    said: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
 
 
 def fetch_ref(remote: Remote, store: str, ref: str, to: str, *options: str, timeout: float) -> bool:
@@ -357,3 +374,93 @@ def _fetch_error(result: GitResult, store: str, timeout: float) -> GitleaseError
         if denies(result.err):
             return Denied(f"the remote refused to be read: {detail}")
     return Unavailable(f"the remote cannot be reached: {detail}")
+
+
+# --- a push of the user's work, with the refs of ledgers beside it ----------------------------
+# It runs in the user's repository, which has the objects of the work; those of the ledgers are lent
+# to it. What is pushed are ids, not names: what was judged, and nothing that came later.
+
+# What git finds missing at the other end before it sends anything.
+UNABLE = re.compile(r"(?m)^fatal: the receiving end (does not support [a-z' -]+)")
+_SENT_BY_CONFIG = "push.pushOption in git config sends some: git -c push.pushOption= lease push"
+_ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
+
+
+def push_work(
+    work: WorkPush, moves: Sequence[tuple[str, str, str]] = (), *, objects: str = ""
+) -> Pushed:
+    """Push work and ledgers together; ``moves`` has (ref, expected, new) of each ledger.
+
+    ``objects`` is the folder with the objects of the ledgers.
+    """
+    moved = [one for one in work.refs if one.moves]
+    for new in (*(new for _, _, new in moves), *(x.new for x in moved if x.new)):
+        if not is_id(new):
+            raise Invalid(f"refusing to push {new!r}: it is not an object id")
+    words = ["push", "--porcelain", "--atomic", "--no-verify", "--no-follow-tags"]
+    words += ["--no-recurse-submodules", *work.words]
+    words += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]
+    # What is forced replaces exactly what was looked at, whatever it was forced with.
+    words += [f"--force-with-lease={x.ref}:{x.old}" for x in moved if x.became is Became.FORCED]
+    words += ["--", work.remote]
+    words += [f"{new}:{ref}" for ref, _, new in moves] + [f"{x.new}:{x.ref}" for x in moved]
+    far = is_far(work.url)
+    env = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"} if far else {}
+    if objects:
+        others = os.environ.get(_ALTERNATES, "")
+        env[_ALTERNATES] = os.pathsep.join(filter(None, (others, as_entry(objects))))
+    settings = [*work.settings, *([("push.negotiate", "true")] if work.again else [])]
+    result = run_in(work, words, settings=settings, env=env, seconds=work.seconds)
+    unable = UNABLE.search(result.err)
+    if result.code and unable is not None:
+        said = f"the remote {unable[1]}"
+        if "push options" in said and not any(x.startswith("--push-option") for x in work.words):
+            said += f", and {_SENT_BY_CONFIG}"
+        return Pushed(clean=False, sent=False, cause=Cause.WORK, detail=said)
+    if objects and result.code and not result.timed_out and nothing_came(result.out):
+        blamed = [x for x in result.err.splitlines() if x.startswith(("fatal:", "error:"))]
+        ours = (os.path.dirname(objects), *(new for _, _, new in moves))
+        if any(name in line for line in blamed for name in ours):
+            raise CacheDamaged("this clone's copy of the ledger is damaged")
+    names = [x.ref for x in moved]
+    return read_push(result, [ref for ref, _, _ in moves], work.seconds, far=far, work=names)
+
+
+def remote_refs(work: WorkPush, *, timeout: float) -> dict[str, str]:
+    """What the refs of some work are on the remote now, ``""`` for those that are not there.
+
+    Raises Unavailable and Denied.
+    """
+    names = [x.ref for x in work.refs if x.moves]
+    there = refs_at(work, work.remote, *names, timeout=timeout)
+    return {name: there.get(name, "") for name in names}
+
+
+def refs_at(work: WorkPush, place: str, *patterns: str, timeout: float) -> dict[str, str]:
+    """The refs of a repository, a remote or a URL, each with its id; only those of a pattern.
+
+    Raises Unavailable and Denied.
+    """
+    words = ("ls-remote", "--quiet", "--", place, *patterns)
+    return ls_remote(words, work.folder, seconds=timeout, env=dict(work.places))
+
+
+def run_in(
+    work: WorkPush,
+    words: Sequence[str],
+    *,
+    seconds: float,
+    settings: Sequence[tuple[str, str]] = (),
+    env: dict[str, str] | None = None,
+    on_err: Callable[[bytes], None] | None = None,
+) -> GitResult:
+    """Run git in the user's repository, as the user would."""
+    set_so = [word for key, value in settings for word in ("-c", f"{key}={value}")]
+    return run_git(
+        [*set_so, *words],
+        cwd=work.folder,
+        timeout=seconds,
+        env={**dict(work.places), **(env or {})},
+        repository=True,
+        on_err=on_err,
+    )

@@ -6,29 +6,38 @@ ever checked out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+import copy
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from gitlease.core.errors import Invalid
 from gitlease.core.lease import Lease, State
+from gitlease.core.lease_rows import SHAPE, LeaseRows, Reach, heads_in, row_of
 from gitlease.core.ledger import LINES_READ, Damage, Ledger, Note, Notice, Ticket
+from gitlease.core.moves.step_record import Decided
 from gitlease.core.resources.resource import Resource
-from gitlease.git.files import Unreadable
+from gitlease.git.files import Unreadable, load_text, make_folders, store_text
 from gitlease.git.objects import (
     BLOB,
     COMMIT,
     EXECUTABLE,
     FILE,
     FOLDER,
+    TREE,
     Absent,
     GitObjects,
     TreeEntry,
+    WritableObjects,
     read_tree,
+    tree_bytes,
 )
-from gitlease.store.damage import CacheDamaged
-from gitlease.store.fields import BadRecord
-from gitlease.store.history import MAX_COMMIT, read_commit
+from gitlease.git.repository import is_id
+from gitlease.store.history import MAX_COMMIT, commit_bytes, read_commit
+from gitlease.store.private_store import CacheDamaged
 from gitlease.store.records import (
     FAN,
     FILE_NAME,
@@ -40,20 +49,21 @@ from gitlease.store.records import (
     NOTES,
     NOTICES,
     TICKETS,
+    BadRecord,
     Listing,
+    check_lease,
     lease_file,
     read_header,
     read_lease,
     resource_hash,
+    write_header,
 )
-
-if TYPE_CHECKING:
-    from gitlease.core.lease_rows import LeaseRows, Reach
 
 MAX_TREE = 8 * 1024 * 1024  # bytes of one folder: far beyond 100,000 records of one resource
 LEASE_FOLDERS = ("leases", "paths")
 
 Entries = dict[str, TreeEntry]
+Lost = Callable[[Callable[[], bytes]], bytes]  # gets how to read an object, which is not there
 
 
 class StoreObjects:
@@ -72,6 +82,19 @@ class StoreObjects:
             raise CacheDamaged(
                 f"this clone's copy of the ledger has lost an object: {id}"
             ) from None
+
+
+class WatchedObjects:
+    """The same, with what is done where one is lost."""
+
+    def __init__(self, objects: GitObjects, lost: Lost) -> None:
+        self._objects, self._lost = objects, lost
+
+    def read(self, id: str, kind: str, limit: int) -> bytes:
+        try:
+            return self._objects.read(id, kind, limit)
+        except CacheDamaged:
+            return self._lost(lambda: self._objects.read(id, kind, limit))
 
 
 def read_file(objects: GitObjects, entry: TreeEntry, limit: int) -> bytes:
@@ -100,10 +123,25 @@ class GitRecords:
     """The records of one commit's tree: the store's side of a Ledger."""
 
     def __init__(self, objects: GitObjects, root: str) -> None:
-        self._objects, self._root = objects, root
+        self._objects, self._root, self._kept = objects, root, ""
         self._folders: dict[str, Entries] = {}
         self._parsed: dict[str, Lease | BadRecord] = {}
         self._rows: dict[str, list[tuple[str, str]] | None] = {}
+
+    def of_tree(self, root: str) -> GitRecords:
+        """The records of another tree, of which those that both have are parsed once."""
+        other = GitRecords(self._objects, root)
+        other._parsed = self._parsed
+        return other
+
+    def handed_out(self, kept: str, lost: Lost) -> GitRecords:
+        """The same for whoever decides by them: what is ``lost`` is noticed when it is read.
+
+        ``kept`` is the folder of what the clone keeps of records.
+        """
+        other = copy.copy(self)
+        other._kept, other._objects = kept, WatchedObjects(self._objects, lost)
+        return other
 
     def of(self, resource: Resource) -> list[Lease]:
         found, digest = [], resource_hash(resource)
@@ -125,11 +163,8 @@ class GitRecords:
                 raise _damaged(found)
             yield found
 
-    def near(self, reach: Reach, kept: str = "") -> Iterator[Lease]:
-        from gitlease.core.lease_rows import heads_in
-        from gitlease.store.kept_rows import DAMAGED, damaged_file
-
-        rows = self._kept_rows("paths", kept)
+    def near(self, reach: Reach) -> Iterator[Lease]:
+        rows = self._kept_rows("paths", self._kept)
         if rows is None:
             yield from self.with_paths()
             return
@@ -139,10 +174,11 @@ class GitRecords:
             elif reach.meets(heads_in(told)):
                 yield self._lease(told.partition("\t")[0])
 
-    def live(self, kept: str = "") -> tuple[LeaseRows, list[Damage]]:
-        from gitlease.core.lease_rows import LeaseRows, row_of
-        from gitlease.store.kept_rows import DAMAGED, LIVE, damaged_file
+    def live(self) -> tuple[LeaseRows, list[Damage]]:
+        found = self._live(self._kept)
+        return found if found[0].are_sound() or not self._kept else self._live("")
 
+    def _live(self, kept: str) -> tuple[LeaseRows, list[Damage]]:
         live, damaged = list[str](), list[Damage]()
         for top in LEASE_FOLDERS:
             rows = self._kept_rows(top, kept)
@@ -153,13 +189,10 @@ class GitRecords:
                     damaged.append(found)
                 elif found.state is State.ACTIVE:
                     live.append(row_of(found, lease_file(found)))
-        rows_of_all = LeaseRows(live)
-        return (rows_of_all, damaged) if rows_of_all.are_sound() or not kept else self.live()
+        return LeaseRows(live), damaged
 
     def _kept_rows(self, top: str, kept: str) -> list[tuple[str, str]] | None:
         if kept and top not in self._rows:
-            from gitlease.store.kept_rows import kept_rows
-
             self._rows[top] = kept_rows(self, top, kept)
         return self._rows.get(top) if kept else None
 
@@ -347,3 +380,172 @@ def read_ledger(objects: GitObjects, version: str) -> Ledger:
     if header is None:
         raise Invalid(f"the ref does not hold a ledger: {HEADER_FILE} is missing")
     return Ledger(read_header(header), records)
+
+
+# --- what a clone keeps of the records that it has read ---------------------------------------
+# An id proves the content, so a folder whose id is known is not looked into, and of another one
+# only the files with new ids are read. It only saves work: what is missing or damaged is read
+# again.
+
+MAX_BYTES = 256 * 1024 * 1024
+FORM = f"records 2 {SHAPE}"
+LIVE, ENDED, DAMAGED = "live", "ended", "damaged"
+_FOLDER = "\x1e"  # before what is kept of a folder: no line has it
+
+
+def file_of_rows(kept: str, top: str) -> str:
+    return os.path.join(kept, f"{top}.rows")
+
+
+def kept_rows(tree: GitRecords, top: str, kept: str) -> list[tuple[str, str]] | None:
+    """What there is of every record below a folder, in its order: a state, and what that tells.
+
+    Of a record that is LIVE or ENDED its line, as ``row_of`` has it; of one that is DAMAGED its
+    file. None where a folder itself is damaged, or too large.
+    """
+    known, found, changed, count = _load(kept, top), dict[str, str](), False, 0
+    try:
+        every = tree.entries(top)
+        for fan, entry in every.items():
+            if entry.mode != FOLDER or not FAN.fullmatch(fan):
+                return None
+            head, _, lines = known.get(fan, "").partition("\n")
+            if head != entry.id:
+                lines, changed = _read(tree, f"{top}/{fan}", lines), True
+            found[fan] = f"{entry.id}\n{lines}"
+            count += lines.count("\n")
+            if count > MAX_RECORDS:
+                return None
+    except Invalid:
+        return None
+    if changed or len(found) != len(known):
+        with contextlib.suppress(OSError):
+            make_folders(kept)
+            text = "".join(f"{_FOLDER}{fan} {lines}" for fan, lines in found.items())
+            if len(text) < MAX_BYTES // 4:  # whatever its letters: more would not be read again
+                store_text(file_of_rows(kept, top), text, form=f"{FORM} {top}")
+    rows = [line for one in found.values() for line in one.split("\n")[1:-1]]
+    return [(state, told) for _, state, told in (row.split("\t", 2) for row in rows)]
+
+
+def damaged_file(told: str) -> str:
+    """The file that a row which is DAMAGED tells of."""
+    return str(json.loads(told))
+
+
+def _load(kept: str, top: str) -> dict[str, str]:
+    read = load_text(file_of_rows(kept, top), MAX_BYTES, form=f"{FORM} {top}")
+    parts = () if read is None else read[0].split(_FOLDER)[1:]
+    found = {fan: rest for fan, _, rest in (part.partition(" ") for part in parts)}
+    every = ((fan, line) for fan, rest in found.items() for line in rest.split("\n")[1:-1])
+    return found if all(_is_row(line, f"{top}/{fan}/") for fan, line in every) else {}
+
+
+def _is_row(line: str, folder: str) -> bool:
+    """Whether a line is one that is written here: an odd one must not look like no rival."""
+    id, _, rest = line.partition("\t")
+    state, _, told = rest.partition("\t")
+    if not is_id(id):
+        return False
+    if state == DAMAGED:
+        return told.startswith(f'"{folder}') and "\t" not in told
+    heads = told.count("\t") == 4 and told.split("\t", 4)[3]
+    covers = bool(heads) or not folder.startswith("paths/")
+    return state in (LIVE, ENDED) and told.startswith(folder) and heads is not False and covers
+
+
+def _read(tree: GitRecords, folder: str, lines: str) -> str:
+    known = {}
+    for line in lines.split("\n")[:-1]:
+        id, state, told = line.split("\t", 2)
+        if state != DAMAGED:
+            known[id, told.partition("\t")[0]] = line
+    found = []
+    for name, entry in tree.entries(folder).items():
+        file = f"{folder}/{name}"
+        same = known.get((entry.id, file)) if entry.mode in (FILE, EXECUTABLE) else None
+        found.append(f"{same or _line(tree, file, entry.id)}\n")
+    return "".join(found)
+
+
+def _line(tree: GitRecords, file: str, id: str) -> str:
+    try:
+        lease = tree.read_at(file)
+    except BadRecord:
+        return f"{id}\t{DAMAGED}\t{json.dumps(file)}"
+    state = LIVE if lease.state is State.ACTIVE else ENDED
+    return f"{id}\t{state}\t{row_of(lease, file)}"
+
+
+# --- writing a step ---------------------------------------------------------------------------
+
+
+def write_step(objects: WritableObjects, decided: Decided, tip: str, *, replace_tip: bool) -> str:
+    """Write a step on top of a tip (``""``: the first), or in its place; returns its commit.
+
+    Raises Invalid, and Unreadable where the tip is not what git would have written.
+    """
+    below, parents = None, list[str]()
+    if tip:
+        base = read_commit(objects, tip)
+        if base is None:
+            raise CacheDamaged(f"the ledger's commit {tip} cannot be read")
+        below = base.tree_id
+        parents = [*base.parent_ids] if replace_tip else [tip]
+    applied = decided.applied
+    tree = write_tree(objects, below, changed_files(applied.ledger))
+    return objects.write(COMMIT, commit_bytes(applied, decided.record, tree, parents))
+
+
+def changed_files(ledger: Ledger) -> dict[str, bytes | None]:
+    """The files that the changes of a ledger write, by path: their bytes, None where one goes.
+
+    Raises Invalid for what could not be read again: nobody could work with it.
+    """
+    changes = ledger.changes
+    files: dict[str, bytes | None] = {}
+
+    def put(listing: Listing, owner: object, items: tuple[Any, ...]) -> None:
+        files[listing.place(owner)] = listing.write(owner, items) if items else None
+
+    for before, after in changes.leases.values():
+        if before is not None:
+            files[lease_file(before)] = None
+        if after is not None:
+            files[lease_file(after)] = check_lease(after)
+    for resource, notes in changes.notes.values():
+        put(NOTES, resource, notes)
+    for holder, notices in changes.notices.values():
+        put(NOTICES, holder, notices)
+    for resource, tickets in changes.tickets.values():
+        put(TICKETS, resource, tickets)
+    files |= dict.fromkeys(changes.dropped)
+    files[HEADER_FILE] = write_header(ledger.header)
+    read_header(files[HEADER_FILE] or b"")
+    return files
+
+
+def write_tree(
+    objects: WritableObjects, base: str | None, files: Mapping[str, bytes | None]
+) -> str:
+    """Write the tree ``base`` with some files new or gone; folders without any go as well."""
+    return objects.write(TREE, _tree(objects, base, files))
+
+
+def _tree(objects: WritableObjects, base: str | None, files: Mapping[str, bytes | None]) -> bytes:
+    there = {} if base is None else {x.name: x for x in read_tree(objects, base, MAX_TREE)}
+    folders: dict[str, dict[str, bytes | None]] = {}
+    for path, data in files.items():
+        name, slash, rest = path.partition("/")
+        if slash:
+            folders.setdefault(name, {})[rest] = data
+        elif data is None:
+            there.pop(name, None)
+        else:
+            there[name] = TreeEntry(name, FILE, objects.write(BLOB, data))
+    for name, inside in folders.items():
+        entry = there.pop(name, None)
+        below = entry.id if entry is not None and entry.mode == FOLDER else None
+        if written := _tree(objects, below, inside):
+            there[name] = TreeEntry(name, FOLDER, objects.write(TREE, written))
+    return tree_bytes(there.values())

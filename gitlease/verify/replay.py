@@ -20,12 +20,10 @@ from gitlease.core.moves.transitions import Applied
 from gitlease.core.policy import History, Rule
 from gitlease.git.objects import GitObjects
 from gitlease.git.repository import Pieces, Repository, ask, refusal
-from gitlease.server.step import repeat_step, step_record
-from gitlease.store.damage import CacheDamaged
-from gitlease.store.fields import BadRecord
+from gitlease.server.ledger import repeat_step, step_record
 from gitlease.store.history import LedgerCommit, is_renewal, read_commit
-from gitlease.store.loose_objects import LooseObjects
-from gitlease.store.records import HEADER_FILE, MAX_HEADER, MAX_RECORD, write_lease
+from gitlease.store.private_store import LooseObjects
+from gitlease.store.records import HEADER_FILE, MAX_HEADER, MAX_RECORD, BadRecord, write_lease
 from gitlease.store.tree import GitRecords, changed_records, read_ledger
 
 MAX_BROKEN = 1_000  # broken rules: after so many the check stops
@@ -153,7 +151,7 @@ class _Replay:
             self._judge(commit, before, ledger)
         except Illegal as error:
             self._breaks(version, error.rule, error.message)
-        except (GitleaseError, CacheDamaged) as damage:
+        except GitleaseError as damage:
             self._breaks(version, "damaged", str(damage))
         self._before, self._ledger = version, ledger
         found.ledger_id, found.revision = ledger.header.ledger_id, ledger.header.revision
@@ -163,7 +161,7 @@ class _Replay:
     def _read(self, commit: LedgerCommit) -> Ledger | None:
         try:
             ledger = read_ledger(self._objects, commit.id)
-        except (GitleaseError, CacheDamaged) as error:
+        except GitleaseError as error:
             if isinstance(error, GitleaseError) and error.hints:
                 raise  # a newer format: nothing is wrong with it
             if self._ledger is None:
@@ -241,7 +239,7 @@ class _Replay:
             return False
         try:
             now, then = (read_ledger(self._objects, x).header for x in (version, tip))
-        except (GitleaseError, CacheDamaged):
+        except GitleaseError:
             return False
         mine = [entry.operation for entry in then.ring if entry.revision == then.revision]
         reaches = bool(now.ring) and now.ring[0].revision <= then.revision

@@ -11,8 +11,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.ports import Clock, Intent, TaskChange, TaskFiles, TaskList, Written
-from gitlease.gateway.gateway import Gateway
-from gitlease.gateway.session import YOUNG
+from gitlease.gateway.gateway import YOUNG, Gateway
 from gitlease.gateway.tokens import Tokens
 from gitlease.git.files import make_folders
 from gitlease.git.repository import discover

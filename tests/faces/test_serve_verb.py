@@ -56,7 +56,7 @@ def test_the_secret_stands_alone_on_standard_output(tokens: Tokens) -> None:
     found = tokens.holder_of(secret, NOW)
     assert found is not None
     assert (found.email, found.name) == ("ada@example.com", "ci")
-    assert found.scopes == {"read", "write"}
+    assert found.scopes == ("read", "write")
     assert found.expires_at is None
     assert secret not in done.err
     assert "not shown again" in done.err

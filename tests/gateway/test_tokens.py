@@ -76,9 +76,10 @@ def test_a_token_is_told_as_it_was_made(tokens: Tokens, folder: Path) -> None:
         id=made.id,
         email=ADA,
         name="ci",
-        scopes=frozenset({"read"}),
+        scopes=("read",),
         created_at=NOW,
         expires_at=NOW + 60_000,
+        sha256=sha256(secret.encode()).hexdigest(),
     )
     other, _ = add(tokens, "zoë@example.com")
     assert re.fullmatch("[0-9a-f]{8}", other.id)

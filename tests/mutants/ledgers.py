@@ -156,8 +156,8 @@ LEDGERS = (
     Mutant(
         "a push without a lease on the ledger",
         "store/transport.py",
-        '[f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]',
-        '["--force"]',
+        'args += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]',
+        'args += ["--force"]',
         "S1",
         "tests/contract/test_git.py::TestPath::test_the_second_creator_loses_and_sees_the_first",
     ),
@@ -171,7 +171,7 @@ LEDGERS = (
     ),
     Mutant(
         "a read-back skipped",
-        "store/ref_store.py",
+        "store/git_ledger.py",
         "return self._read_back(prepared, pushed, work)",
         "return Swapped(fate=Fate.APPLIED, heads=self._adopted(prepared))",
         "S6",
@@ -179,7 +179,7 @@ LEDGERS = (
     ),
     Mutant(
         "silence taken for a loss",
-        "store/ref_store.py",
+        "store/git_ledger.py",
         "            return Fate.UNDECIDED\n        fate = head.ledger",
         "            return Fate.LOST\n        fate = head.ledger",
         "S6",
@@ -187,7 +187,7 @@ LEDGERS = (
     ),
     Mutant(
         "a renewal that history forgot called lost",
-        "store/ref_store.py",
+        "store/git_ledger.py",
         "if told is not None and pending.decision else",
         "if told is not None else",
         "S6",
@@ -195,7 +195,7 @@ LEDGERS = (
     ),
     Mutant(
         "that it was sent is forgotten",
-        "store/ref_store.py",
+        "store/git_ledger.py",
         "self._sent |= operations",
         "pass",
         "S6",
@@ -203,7 +203,7 @@ LEDGERS = (
     ),
     Mutant(
         "no word before a push",
-        "store/ref_store.py",
+        "store/git_ledger.py",
         "            self._heads.state(layer).add_pending(pending_of(prepared, layer))\n"
         "        swapped",
         "            self._heads.state(layer)\n        swapped",
@@ -221,7 +221,7 @@ LEDGERS = (
     ),
     Mutant(
         "a decision in the place of a renewal",
-        "store/ref_store.py",
+        "store/git_ledger.py",
         "if not change.renewal or change.base.ledger is None:",
         "if change.base.ledger is None:",
         "S1",
@@ -230,7 +230,7 @@ LEDGERS = (
     ),
     Mutant(
         "a renewal in the place of a decision",
-        "store/ref_store.py",
+        "store/git_ledger.py",
         "return self._refs.replaceable(change.base.version)",
         "return True",
         "S1",
@@ -351,7 +351,7 @@ LEDGERS = (
     ),
     Mutant(
         "work not read back",
-        "store/ref_store.py",
+        "store/git_ledger.py",
         "there and work.is_undone(there)",
         "not there and work.is_undone(there)",
         "S5",

@@ -31,7 +31,7 @@ OUTSIDE = (
     ),
     Mutant(
         "what was written not compared",
-        "server/step.py",
+        "server/ledger.py",
         "    if expected == tree:\n",
         "    if expected:\n",
         "S1",
@@ -39,7 +39,7 @@ OUTSIDE = (
     ),
     Mutant(
         "what a commit tells not compared",
-        "server/step.py",
+        "server/ledger.py",
         "if objects.read(version, COMMIT, MAX_COMMIT) != expected:",
         "if not expected:",
         "S6",
@@ -104,7 +104,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a ledger's ref in other letters taken for work",
-        "server/lines.py",
+        "server/refs.py",
         'bare = _NAMESPACE.sub("", ref).lower()',
         'bare = _NAMESPACE.sub("", ref)',
         "S1",
@@ -113,7 +113,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a fenced push that leaves the ledger as it is",
-        "push/case.py",
+        "push/fenced_push.py",
         "decided(head, [renewal] if grants else [])",
         "decided(head, [])",
         "S5",
@@ -121,7 +121,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a lost grant pushed under",
-        "push/case.py",
+        "push/fenced_push.py",
         "            for refusal in outcome.refused:\n                raise",
         "            for refusal in outcome.refused[1:]:\n                raise",
         "S5",
@@ -129,7 +129,7 @@ OUTSIDE = (
     ),
     Mutant(
         "work and ledger not pushed together",
-        "store/work_push.py",
+        "store/transport.py",
         '"--porcelain", "--atomic",',
         '"--porcelain",',
         "S5",
@@ -137,7 +137,7 @@ OUTSIDE = (
     ),
     Mutant(
         "forced work without a lease on its ref",
-        "store/work_push.py",
+        "store/transport.py",
         "for x in moved if x.became is Became.FORCED]",
         "for x in moved if not x.ref]",
         "S5",
@@ -146,15 +146,15 @@ OUTSIDE = (
     ),
     Mutant(
         "a fenced push without a lease on the ledger",
-        "store/work_push.py",
-        '[f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]',
-        '["--force"] if moves else []',
+        "store/transport.py",
+        'words += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]',
+        'words += ["--force"] if moves else []',
         "S5",
         "tests/stories/test_push_stories.py::test_a_takeover_while_one_s_own_hooks_run_refuses_it",
     ),
     Mutant(
         "a ref of the repository that follows a ledger",
-        "push/destination.py",
+        "push/plan.py",
         'if name == push.url or _follower(f"{prefix}/any", specs) is None:',
         "if name:",
         "S10",

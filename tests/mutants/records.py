@@ -88,7 +88,7 @@ RECORDS = (
     ),
     Mutant(
         "a spoilt object believed",
-        "store/loose_objects.py",
+        "store/private_store.py",
         " or object_id(kind, data, len(id) // 2)[0] != id",
         "",
         "S10",
@@ -97,8 +97,8 @@ RECORDS = (
     Mutant(
         "an answer to another question believed",
         "git/objects.py",
-        "data is None or object_id(kind, data, len(id) // 2)[0] != id",
-        "data is None",
+        "(self._proven and object_id(kind, data, len(id) // 2)[0] != id)",
+        "False",
         "S2",
         "tests/git/test_objects.py::test_an_answer_to_another_question_is_believed_by_nobody",
     ),

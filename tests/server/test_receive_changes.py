@@ -8,8 +8,8 @@ import pytest
 from support.repos import commit_file, git
 
 from gitlease.git import Changed, Repository, discover
-from gitlease.server import changes as receive_changes
 from gitlease.server import changes_of
+from gitlease.server import work as receive_changes
 
 ODD = ("a b.txt", "new\nline", ":100644 x", "tab\t", "ü", '"quoted"', "\udcff", "A")
 

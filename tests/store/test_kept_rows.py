@@ -23,7 +23,6 @@ from gitlease.core import (
     LeaseHeld,
     Ledger,
     Reach,
-    Records,
     Resource,
     State,
     UsageError,
@@ -36,9 +35,7 @@ from gitlease.git import Absent, object_id
 from gitlease.guard import Touched
 from gitlease.store import (
     GitRecords,
-    RestoredRecords,
     file_of_rows,
-    kept_rows,
     lease_file,
     tree,
     write_lease,
@@ -114,8 +111,8 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 # --- the same answers ---------------------------------------------------------------------------
 
 
-def never_lost(tries: int) -> Records:
-    raise AssertionError(tries)
+def never_lost(read: Callable[[], bytes]) -> bytes:
+    raise AssertionError(read)
 
 
 class Plain:
@@ -164,7 +161,7 @@ def test_the_rivals_are_those_of_a_full_reading(
         for leases in steps:
             full = objects.records(files_of(leases))
             again = objects.records(files_of(leases))
-            fast = RestoredRecords(again, never_lost, kept=kept)
+            fast = again.handed_out(kept, never_lost)
             asked = (task, "*", (text,)) if named else (wanted, "*", ())
             read = [Ledger(make_header(), x) for x in (Plain(full), fast)]
             assert rivals_of(read[1], *asked) == rivals_of(read[0], *asked)
@@ -194,20 +191,22 @@ def test_damage_is_what_a_full_reading_says(
     """S9; and a record that cannot be read keeps everybody out, also from what was kept."""
     objects, sound = Objects(), files_of(many(3))
     kept, reach = str(tmp_path), Reach.of_patterns(["elsewhere/"])
-    assert list(objects.records(sound).near(reach, kept)) == []
+    assert list(objects.records(sound).handed_out(kept, never_lost).near(reach)) == []
     wrong, modes = broken
     files = {k: v for k, v in sound.items() if "paths" not in wrong} | wrong
     full = outcome(lambda: list(objects.records(files, modes).with_paths()))
     live = objects.records(files, modes).live()
     for _ in range(2):
-        near = outcome(lambda: list(objects.records(files, modes).near(reach, kept)))
+        near = outcome(
+            lambda: list(objects.records(files, modes).handed_out(kept, never_lost).near(reach))
+        )
         assert near == (full if isinstance(full, str) else [])
-        rows, damaged = objects.records(files, modes).live(kept)
+        rows, damaged = objects.records(files, modes).handed_out(kept, never_lost).live()
         assert (sorted(rows.rows), damaged) == (sorted(live[0].rows), live[1])
         every = objects.records(files, modes).every()
         assert damaged == [x for x in every if isinstance(x, Damage)]
     assert damaged
-    assert list(objects.records(sound).near(reach, kept)) == []
+    assert list(objects.records(sound).handed_out(kept, never_lost).near(reach)) == []
 
 
 def outcome(act: Callable[[], list[Lease]]) -> list[Lease] | str:
@@ -225,33 +224,32 @@ def test_what_is_kept_is_read_anew_where_it_is_damaged(
 ) -> None:
     objects, files, kept = Objects(), files_of(many(20)), str(tmp_path)
     reach, file = Reach.of_patterns(["src/part00003/x"]), Path(file_of_rows(kept, "paths"))
-    first = list(objects.records(files).near(reach, kept))
+    first = list(objects.records(files).handed_out(kept, never_lost).near(reach))
     assert [str(x.resource) for x in first] == ["src/part00003"]
     sound = file.read_bytes()
     for data in (junk, sound + junk + b"x", sound[:-1], sound.replace(b"part00003", b"part00004")):
         file.write_bytes(data)
         parsed.clear()
-        assert list(objects.records(files).near(reach, kept)) == first
+        assert list(objects.records(files).handed_out(kept, never_lost).near(reach)) == first
         assert (len(parsed), file.read_bytes()) == (20, sound)
     parsed.clear()
-    assert list(objects.records(files).near(reach, kept)) == first
+    assert list(objects.records(files).handed_out(kept, never_lost).near(reach)) == first
     assert len(parsed) == 1  # the one that is near, once more and strictly
 
 
 def test_where_nothing_can_be_kept_everything_is_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    found = Objects().records(files_of(many(3)))
-    assert len(list(found.near(Reach.of_patterns(["src/"]), str(tmp_path / "file")))) == 3
+    found = Objects().records(files_of(many(3))).handed_out(str(tmp_path / "file"), never_lost)
+    assert len(list(found.near(Reach.of_patterns(["src/"])))) == 3
 
 
 def test_more_records_than_a_ledger_can_have_are_refused_as_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (kept_rows, tree):
-        monkeypatch.setattr(module, "MAX_RECORDS", 10)
+    monkeypatch.setattr(tree, "MAX_RECORDS", 10)
     found = Objects().records(files_of(many(11)))
     with pytest.raises(Invalid, match="more than 10 records"):
-        list(found.near(Reach.of_patterns(["src/"]), str(tmp_path)))
+        list(found.handed_out(str(tmp_path), never_lost).near(Reach.of_patterns(["src/"])))
 
 
 # --- exact counts -------------------------------------------------------------------------------
@@ -293,7 +291,7 @@ def test_a_hook_reads_what_changed_and_builds_what_it_touches(
     counted(monkeypatch, lease_rows, "from_json", built)
     from gitlease.guard import watch
 
-    for module in (watch, kept_rows):
+    for module in (watch, tree):
         counted(monkeypatch, module, "load_text", read)
     # The first, the caller's own, and the one that covers the file; one file of lines.
     assert check("src/part00007/x") == (["src/part00007"], 0, 3, 1)

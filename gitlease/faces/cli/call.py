@@ -31,7 +31,7 @@ REPEATED = (("directory", "-C"), ("layer", "--layer"), ("remote", "--remote"))
 
 
 def _issue_pages(workspace: Workspace) -> str | None:
-    from gitlease.wiring.issue_host import issue_pages
+    from gitlease.wiring.words import issue_pages
 
     return issue_pages(workspace)
 

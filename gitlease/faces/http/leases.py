@@ -20,13 +20,13 @@ from gitlease.engine.reading import read_leases, read_log
 from gitlease.faces import wire
 from gitlease.faces.http.fields import claim_options
 from gitlease.faces.http.request_handler import ANOTHER_REQUEST, ApiAnswer, ApiRequest
-from gitlease.gateway.joiner import AppliedBefore
-from gitlease.gateway.known_keys import (
+from gitlease.gateway.joiner import (
     CLAIMED,
     COMPLETED,
     EXTENDED,
     RELEASED,
     RENEWED,
+    AppliedBefore,
     events_under,
 )
 from gitlease.guard.rules import Severity, Touched, Viewpoint

@@ -117,7 +117,7 @@ class Access:
         if token is None:
             self._count("")  # all guesses share one rate
             raise _unknown_token()
-        if token.scopes.isdisjoint(scopes):
+        if not set(scopes).intersection(token.scopes):
             check_scope(token, scopes[0])
         self._count(token.id)
         return token

@@ -113,7 +113,7 @@ def test_the_page_protects_itself(visitor: httpx.Client) -> None:
 
 def test_a_stream_ends_with_its_cookie(served: Served, visitor: httpx.Client) -> None:
     tokens = open_tokens(str(served.folder))
-    (known,) = (x for x in tokens.listed() if x.scopes == {"board"})
+    (known,) = (x for x in tokens.listed() if x.scopes == ("board",))
     with visitor.stream("GET", "/board/stream") as stream:
         lines = stream.iter_lines()
         first = next(line for line in lines if line.startswith("data: "))
@@ -208,17 +208,17 @@ def test_links_and_cookies_are_forgotten_once_they_are_over(tmp_path: Path) -> N
     assert cookie is not None
     known = tokens.holder_of(cookie, 2)
     assert known is not None
-    assert (known.email, known.scopes) == ("jo@example.com", frozenset({"board"}))
+    assert (known.email, known.scopes) == ("jo@example.com", ("board",))
     assert tokens.redeem(first, 2) is None
     assert tokens.redeem(cookie, 2) is None
     assert tokens.holder_of(cookie, 1 + COOKIE_LASTS * 1_000) is None
     tokens.link("jo@example.com", COOKIE_LASTS * 2_000)
 
     def is_plain(one: Token) -> bool:
-        return one.scopes == {"read"}
+        return one.scopes == ("read",)
 
     assert [x.id for x in tokens.listed() if is_plain(x)] == [token.id]
-    assert [x.scopes for x in tokens.listed() if not is_plain(x)] == [{"link"}]
+    assert [x.scopes for x in tokens.listed() if not is_plain(x)] == [("link",)]
     for secret in (first, cookie):
         assert secret not in (tmp_path / "serve" / "tokens.json").read_text()
 

@@ -161,7 +161,7 @@ def _offer_hooks(call: Call) -> list[str]:
 
 def _offer_issues(call: Call) -> list[str]:
     from gitlease.core.policy import Issues
-    from gitlease.wiring.issue_host import host_of_work
+    from gitlease.wiring.words import host_of_work
 
     policy, host = call.ledger.known_policy(), host_of_work(call.workspace)
     if policy is None or policy.issues is not Issues.NONE or host is Issues.NONE:
