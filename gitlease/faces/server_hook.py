@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import GitleaseError, Invalid, clean
 
 if TYPE_CHECKING:
-    from gitlease.wiring.server import PushVerdict, Refusal
+    from gitlease.server.receive import Refusal
+    from gitlease.wiring.server import PushVerdict
 
 ACCEPTED, REFUSED, USAGE, FAULT = 0, 9, 2, 70
 HOOK, END = "pre-receive", "end"

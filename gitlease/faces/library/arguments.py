@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import timedelta
 from inspect import iscoroutinefunction
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from gitlease.core.errors import UsageError, check_text
 from gitlease.core.instant import parse_duration
@@ -33,20 +33,6 @@ StrPath = str | os.PathLike[str]
 
 ResourceLike = StrPath | Resource
 """A name or a path as on the command line; a ``Path`` is always a path."""
-
-
-class OpenLeases(Protocol):
-    """The part of ``Leases`` that its verbs in other modules use."""
-
-    _workspace: Workspace
-    _ledger: LedgerSession
-    _layer: str | None
-    _open_at: Callable[[str], Workspace]
-    _is_run: bool
-    warnings: tuple[str, ...]
-
-    def _noted(self, answer: WithWarnings) -> WithWarnings: ...
-    def _resource(self, word: ResourceLike) -> Resource: ...
 
 
 def to_folder(place: StrPath) -> str:

@@ -1,19 +1,43 @@
-"""``gitlease.connect``: the library's verbs through a gateway, without git or a clone."""
+"""``gitlease.connect`` and ``connect_async``: the verbs through a gateway, without a clone."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import functools
 import http.client
 import json
 import os
+import re
 import ssl
+import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
-from socket import socket
-from typing import Any, ParamSpec, Self, TypeVar
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from socket import SHUT_RDWR, socket
+from typing import Any, Self, TypeVar
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
-from gitlease.core.errors import Unavailable, UnknownOutcome, UsageError, check_text
+from gitlease.core import errors
+from gitlease.core.errors import (
+    GitleaseError,
+    LeaseLost,
+    Unavailable,
+    UnknownOutcome,
+    UsageError,
+    check_text,
+)
 from gitlease.core.frozen import replace
+from gitlease.core.loss import Loss, reason_text
 from gitlease.core.resources.resource import WHOLE, Resource, parse_resource, path_resource
 from gitlease.core.view import Lease
 from gitlease.faces.library.arguments import (
@@ -26,17 +50,115 @@ from gitlease.faces.library.arguments import (
     to_reason,
     to_seconds,
 )
-from gitlease.faces.library.gateway_answers import (
-    GatewayEvent,
-    events_of,
-    lease_in,
-    lease_of,
-    leases_of,
-    refusal_of,
-)
-from gitlease.faces.library.refusals import refusing_class
+from gitlease.faces.library.refusals import AwaitedVerb, refusing_class
 
-P = ParamSpec("P")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayEvent:
+    """An event: its ``kind`` is that of the audit trail, ``lapsed``, or ``gap``.
+
+    ``events(after=…)`` continues after its ``id``; a lapse has none. At a gap events are missing
+    that history no longer has: read the leases again.
+    """
+
+    kind: str
+    resource: str | None
+    scope: str | None
+    holder: str | None
+    session: str | None
+    token: int | None
+    by: str | None
+    at: datetime
+    id: str | None = None
+
+
+_TIMES = ("claimed_at", "renewed_at", "expires_at", "free_at", "lapses_at")
+
+
+def leases_of(document: Mapping[str, Any]) -> tuple[Lease, ...]:
+    """The leases of an answer."""
+    return tuple(lease_of(one) for one in document.get("leases", ()))
+
+
+def lease_in(document: Mapping[str, Any]) -> Lease:
+    """The only lease of an answer. UnknownOutcome if there is none."""
+    found = leases_of(document)
+    if not found:
+        raise UnknownOutcome("the gateway's answer has no lease")
+    return found[0]
+
+
+def lease_of(data: Mapping[str, Any]) -> Lease:
+    """A lease as the library has it; unknown fields of a newer gateway are ignored."""
+    times = {x: datetime.fromisoformat(data[x]) for x in _TIMES if data.get(x)}
+    if ended := data.get("ended_at"):  # released or revoked: known from the audit trail alone
+        at = datetime.fromisoformat(ended)
+        times = dict.fromkeys(("claimed_at", "renewed_at", "expires_at"), at) | times
+        seconds = min(0, int((at - datetime.now(UTC)).total_seconds()))  # by two clocks
+        data = {**data, "lease_id": "", "ttl_seconds": 0, "renewals": 0, "expires_in": seconds}
+    known = {x: y for x, y in data.items() if x in Lease.__annotations__}
+    return Lease(**{"free_at": None, **known, **times, "paths": tuple(data["paths"] or ())})
+
+
+_KINDS: dict[str, type[GitleaseError]] = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type)
+    and issubclass(kind, GitleaseError)
+    and kind.__name__ not in ("GitleaseError", "HeadGone", "TooMuch", "AnotherLedger")
+}
+
+
+def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -> GitleaseError:
+    """The refusal that an answer is, as the library raises it."""
+    code = str(data.get("code", ""))
+    kind = _KINDS.get(code)
+    if kind is None:
+        kind = errors.Denied if status in (401, 403, 421) else Unavailable
+        kind = errors.UsageError if status in (405, 413) else kind
+        if changes and status in (500, 502, 504):  # sent by a proxy: it may have landed
+            kind = UnknownOutcome
+    fact = str(
+        data.get("fact") or data.get("message") or f"the gateway answered with HTTP {status}"
+    )
+    subject: dict[str, Any] = {
+        "resource": data.get("resource"),
+        "scope": data.get("scope"),
+        "hints": tuple(re.sub(r'"(\w+)": true', r"\1=True", str(x)) for x in data.get("hints", ())),
+        "holder": data.get("holder"),
+    }
+    loss = next((x for x in Loss if x == data.get("loss")), None)
+    if loss is None:
+        error = kind(fact, **subject)
+    else:  # whoever had the lease hears from every verb that it is lost
+        if kind is not LeaseLost:
+            fact = (
+                f"you no longer hold {subject['resource']}: {reason_text(loss, data.get('holder'))}"
+            )
+        error = LeaseLost(fact, loss=loss, **subject)
+    if data.get("free_at"):
+        error.free_at_ms = round(datetime.fromisoformat(data["free_at"]).timestamp() * 1_000)
+    error.views = tuple(lease_of(one) for one in data.get("conflicts", ()))
+    return error
+
+
+def events_of(lines: Iterable[bytes]) -> Iterator[GatewayEvent]:
+    """The events of a stream."""
+    number: str | None = None
+    for raw in lines:
+        line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        if not line:
+            number = None
+        elif line.startswith("id: "):
+            number = line.removeprefix("id: ")
+        elif line.startswith("data: "):
+            data = json.loads(line.removeprefix("data: "))
+            known = {x: data.get(x) for x in ("kind", "resource", "scope", "holder", "session")}
+            at = datetime.fromisoformat(data["at"])
+            more = {"token": data.get("token"), "by": data.get("by"), "at": at}
+            yield GatewayEvent(**known, **more, id=number)
+
+
 T = TypeVar("T")
 PATIENCE = 90.0  # seconds to wait for an answer
 MOST_PATHS = 64  # in one request
@@ -360,3 +482,79 @@ def _read(answer: http.client.HTTPResponse) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         found = None
     return found if isinstance(found, dict) else None
+
+
+MOST_AT_ONCE = 256  # calls at the same time
+
+
+class AsyncConnection:
+    """The verbs of ``Connection``, awaited, each in a thread of its own.
+
+    A cancelled call goes on in its thread: its outcome is unknown until you read it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.threads = ThreadPoolExecutor(MOST_AT_ONCE, "gitlease")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Nothing is released: a lease ends by ``release``, ``done`` or time."""
+        self.threads.shutdown(wait=False)
+
+    claim = AwaitedVerb(Connection.claim)
+    claim_all = AwaitedVerb(Connection.claim_all)
+    renew = AwaitedVerb(Connection.renew)
+    extend = AwaitedVerb(Connection.extend)
+    release = AwaitedVerb(Connection.release)
+    done = AwaitedVerb(Connection.done)
+    show = AwaitedVerb(Connection.show)
+    list = AwaitedVerb(Connection.list)
+    claim_next = AwaitedVerb(Connection.claim_next)
+    held_paths = AwaitedVerb(Connection.held_paths)
+
+    async def _call(self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool) -> T:
+        work = functools.partial(verb, self.connection, *args, **options)
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+
+    async def events(self, *, after: str | None = None) -> AsyncGenerator[GatewayEvent, None]:
+        """Events as they happen, as from ``Connection.events``."""
+        loop, opened, left = asyncio.get_running_loop(), list[socket](), threading.Event()
+        events: asyncio.Queue[GatewayEvent | GitleaseError | None] = asyncio.Queue()
+
+        def put(one: GatewayEvent | GitleaseError | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(events.put_nowait, one)
+
+        def begin(connected: socket) -> None:
+            opened.append(connected)
+            if left.is_set():
+                raise ConnectionAbortedError
+
+        def read() -> None:
+            try:
+                for event in self.connection._events(after, begin):
+                    put(event)
+            except GitleaseError as error:
+                put(error)
+            finally:
+                put(None)
+
+        threading.Thread(target=read, daemon=True).start()
+        try:
+            while (one := await events.get()) is not None:
+                if isinstance(one, GitleaseError):
+                    raise one
+                yield one
+        finally:
+            left.set()
+            for connected in opened:
+                with contextlib.suppress(OSError):  # ends the thread that reads it
+                    connected.shutdown(SHUT_RDWR)
+
+
+def connect_async(url: str, *, token: str, session: str | None = None) -> AsyncConnection:
+    """The same for programs with an event loop: every verb is awaited."""
+    return AsyncConnection(connect(url, token=token, session=session))

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
-from gitlease.core.errors import LeaseHeld, LeaseLost, UsageError
+from gitlease.core.edge import Progress, Task
+from gitlease.core.errors import LeaseHeld, LeaseLost, Unavailable, UsageError
 from gitlease.core.frozen import replace
+from gitlease.core.instant import MS, moment_of
 from gitlease.core.loss import Lost, explained
+from gitlease.core.policy import check_change, policy_words
 from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
 from gitlease.core.view import Lease
 from gitlease.engine import acts, claim, sessions
+from gitlease.engine.acts import loss_of
 from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.reading import read_leases, read_log
+from gitlease.engine.sessions import OwnSession
 from gitlease.engine.watch import Watcher, WatchEvent
-from gitlease.faces.library import reading, running, tasks, watching
+from gitlease.faces.library import running, watching
 from gitlease.faces.library.arguments import (
     Duration,
     ResourceLike,
@@ -32,14 +39,34 @@ from gitlease.faces.library.arguments import (
     to_seconds,
     to_terms,
 )
-from gitlease.faces.library.held_leases import HeldLeases, call_in_thread
+from gitlease.faces.library.holding import HeldLeases, call_in_thread
 from gitlease.faces.library.refusals import refusing_class, refusing_events
+from gitlease.faces.library.values import (
+    CheckResult,
+    Entry,
+    InitResult,
+    LedgerStatus,
+    LogEntry,
+    QueueReading,
+    WhoAmI,
+    briefing,
+    entries,
+)
 from gitlease.faces.push_options import push_request
+from gitlease.faces.statuses import set_status as set_task_status
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.push.fenced_push import PushRefused as PushRefused
 from gitlease.runs.heartbeat import in_a_run
 from gitlease.wiring.push import open_push
-from gitlease.wiring.workspace import Workspace, open_workspace
+from gitlease.wiring.words import dead_hooks
+from gitlease.wiring.workspace import (
+    Setting,
+    Workspace,
+    open_workspace,
+    record_ledger,
+    write_default_settings,
+    write_setting,
+)
 
 OnLost = Callable[["Session", LeaseLost], object]
 
@@ -322,28 +349,273 @@ class Leases:
         seconds = to_seconds(timeout, "timeout")
         return refusing_events(Watcher(self._ledger, parts).events(seconds=seconds))
 
-    # Verbs that read, are about tasks, run commands or call back have modules of their own.
-    list = reading.list
-    show = reading.show
-    sessions = reading.sessions
-    log = reading.log
-    status = reading.status
-    whoami = reading.whoami
-    init = reading.init
-    config = reading.config
-    check_commits = reading.check_commits
-    check_stale = reading.check_stale
+    def queue(self, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
+        """Every task, best first, and whether it may be claimed; ``ref``: of a branch or commit."""
+        return entries(self._noted(self._workspace.queue.queue(ref=ref, cached=cached)))
+
+    def next_task(self, *, ref: str | None = None, cached: bool = False) -> Task:
+        """The next task of the queue, without claiming it. Raises NothingLeft."""
+        reading = self._workspace.queue.next_task(ref=ref, cached=cached)
+        return self._noted(reading).next_up[0].task
+
+    def claim_next(
+        self,
+        *,
+        ttl: Duration | None = None,
+        reason: str | None = None,
+        commit: bool | None = None,
+    ) -> Lease:
+        """Claim the next task atomically: two callers never get the same. Raises NothingLeft."""
+        terms = to_terms(self._workspace, ttl=ttl, reason=reason, commit=commit)
+        return self._first_lease(self._workspace.queue.claim_next(terms)[0])
+
+    def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
+        """Your tasks and leases, those taken from you and why, notes, and the next tasks."""
+        return briefing(self._noted(self._workspace.queue.brief(ref=ref, cached=cached)))
+
+    def task(self, resource: ResourceLike) -> Task:
+        """A task as in its file. Raises NotFound, and Invalid for a broken file."""
+        return self._ledger.edges.task(self._resource(resource))
+
+    def start(
+        self,
+        resource: ResourceLike,
+        *,
+        scope: str = WHOLE,
+        ttl: Duration | None = None,
+        paths: Iterable[StrPath] = (),
+        reason: str | None = None,
+        wait: Duration | None = None,
+        takeover: bool = False,
+        expect_holder: str | None = None,
+        reopen: bool = False,
+        commit: bool | None = None,
+    ) -> Lease:
+        """Claim a task and set its status to in progress. Raises what ``claim`` does."""
+        terms = to_terms(
+            self._workspace,
+            scope,
+            ttl,
+            paths,
+            reason,
+            takeover,
+            reopen,
+            commit=commit,
+            expect_holder=expect_holder,
+        )
+        wanted, seconds = self._resource(resource), to_seconds(wait, "wait")
+        return self._first_lease(claim.start(self._ledger, wanted, terms, wait=seconds))
+
+    def set_status(
+        self, resource: ResourceLike, status: str, *, commit: bool | None = None
+    ) -> tuple[Lease, ...]:
+        """Set a task's status: ``todo``, ``in_progress``, ``done``, or a word of the project.
+
+        An in-progress status claims it, a done status finishes it; the leases concerned are
+        returned. Raises UsageError for an unknown status, LeaseHeld for another's task, and
+        LeaseLost if a task is to be finished whose lease others ended.
+        """
+        try:
+            answer = set_task_status(self._ledger, self._resource(resource), status, commit=commit)
+        except LeaseHeld as held:
+            finishes = self._ledger.edges.rules.progress(status) is Progress.DONE
+            raise (finishes and loss_of(self._ledger, held)) or held from None
+        return self._noted(answer).leases
+
+    def list(
+        self, *, mine: bool = False, all: bool = False, cached: bool = False
+    ) -> tuple[Lease, ...]:
+        """The live leases; ``all`` adds expired and completed ones, ``mine`` leaves out others'."""
+        if mine:
+            self._ledger.check_holder()
+        reading = self._noted(read_leases(self._ledger, cached=cached))
+        return tuple(
+            x for x in reading.leases if (all or x.state == "active") and (x.mine or not mine)
+        )
+
+    def show(self, resource: ResourceLike, *, cached: bool = False) -> tuple[Lease, ...]:
+        """The leases of one resource; empty when it is free."""
+        reading = read_leases(self._ledger, resource=self._resource(resource), cached=cached)
+        return self._noted(reading).leases
+
+    def sessions(self, *, cached: bool = False) -> tuple[OwnSession, ...]:
+        """Your own sessions with live leases, and these, in every layer in use."""
+        return self._noted(sessions.sessions(layers_of(self._workspace), cached=cached)).sessions
+
+    def log(
+        self,
+        resource: ResourceLike | None = None,
+        *,
+        limit: int = 50,
+        since: Duration | datetime | None = None,
+        cached: bool = False,
+    ) -> tuple[LogEntry, ...]:
+        """The audit trail, newest first, ``since`` a time (UTC without a zone) or a duration ago.
+
+        Raises UsageError for a ``limit`` below 1.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise UsageError(f"limit {limit!r} is not a positive number")
+        reading = read_log(
+            self._ledger,
+            resource=None if resource is None else self._resource(resource),
+            limit=limit,
+            since=_since(since, self._ledger.clock.now().wall_ms),
+            cached=cached,
+        )
+        events = [x._asdict() | {"at": moment_of(x.at)} for x in self._noted(reading).events]
+        return tuple(LogEntry(**{k: v for k, v in x.items() if k != "operation"}) for x in events)
+
+    def status(self, *, cached: bool = False) -> LedgerStatus:
+        """The ledger's location, and its leases."""
+        reading = self._noted(read_leases(self._ledger, cached=cached))
+        now = moment_of(self._ledger.clock.now().wall_ms)
+        return LedgerStatus(
+            place=self._ledger.store.place,
+            layer=self._ledger.layer,
+            id=reading.ledger_id,
+            revision=reading.revision,
+            leases=tuple(x for x in reading.leases if x.is_current(now)),
+        )
+
+    def whoami(self) -> WhoAmI:
+        """Your identity in the ledger, without contacting the remote."""
+        identity = self._workspace.identity
+        return WhoAmI(
+            holder=identity.actor.holder,
+            session=identity.actor.session,
+            holder_source=identity.holder_source,
+            session_source=identity.session_source,
+        )
+
+    def init(
+        self,
+        *,
+        undo_rollback: bool = False,
+        accept_rollback: bool = False,
+        new_ledger: bool = False,
+    ) -> InitResult:
+        """Set the repository up: make the ledger, and write ``.gitlease.yaml`` if there is none.
+
+        Idempotent; accepts a ledger that was replaced. For one that was rolled back it raises
+        Rollback, unless the choice is given: restore what this clone has seen (``undo_rollback``),
+        or accept the remote's state (``accept_rollback``); see `gitlease init --help`. A ledger
+        that the settings do not record is refused, unless this remote is to have its own
+        (``new_ledger``). An unreachable remote is a warning.
+        """
+        if undo_rollback and accept_rollback:
+            raise UsageError("undo_rollback and accept_rollback exclude each other")
+        self._ledger.check_holder()
+        reading = None
+        try:
+            if undo_rollback:
+                reading = acts.undo_rollback(self._ledger)
+            else:
+                reading = acts.confirm(
+                    self._ledger, rolled_back=accept_rollback, another=new_ledger
+                )
+            warnings = reading.warnings
+        except Unavailable as error:
+            warnings = (error.message,)
+        written = write_default_settings(self._workspace.repository)
+        _, unrecorded = record_ledger(self._workspace, reading.ledger_id if reading else None)
+        self.warnings = (*(written[1].warnings if written else ()), *warnings, *unrecorded)
+        return InitResult(
+            settings_file=written[0] if written else None,
+            place=self._ledger.store.place,
+            layer=self._ledger.layer,
+            id=reading.ledger_id if reading else None,
+            revision=reading.revision if reading else None,
+        )
+
+    def config(
+        self,
+        key: str | None = None,
+        value: str | None = None,
+        *,
+        ledger: bool = False,
+        cached: bool = False,
+    ) -> tuple[Setting, ...]:
+        """The effective settings with their sources, or one ``key``, which ``value`` sets.
+
+        A setting is written to this clone's git config (an empty value unsets it), and applies to
+        whatever is opened from then on. With ``ledger`` it is the ledger's policy, for everyone,
+        which only its admins may set, if there are any. Raises UsageError for an unknown key or a
+        bad value, and PolicyRefused.
+        """
+        if value is not None and key is None:
+            raise UsageError("a value needs a key")
+        if not ledger and key is not None and value is not None:
+            name = write_setting(self._workspace.repository, key, value)
+            return (Setting(name, value or None, f"git config (local) {name}"),)
+        if not ledger:
+            return _of_key(key, self._workspace.settings.table())
+        if key is not None and value is not None:
+            check_change(key, value)  # before any network call
+            self.warnings = acts.set_policy(self._ledger, {key: value}).warnings
+            reading = read_leases(self._ledger, cached=True)
+        else:
+            reading = self._noted(read_leases(self._ledger, cached=cached))
+        source = "ledger" if reading.ledger_id else "built-in"
+        words = policy_words(reading.policy)
+        return _of_key(key, [Setting(name, word, source) for name, word in words.items()])
+
+    def check_commits(self, range: str | None = None, *, cached: bool = False) -> CheckResult:
+        """Check commits for changes to what others held then or hold now, as `gitlease check` does.
+
+        ``range`` is like ``main..HEAD``; by default the pull request or push that CI runs for, else
+        the commits of HEAD that the default branch lacks. The settings are those of the commit
+        before the range. Raises UsageError for a bad range.
+        """
+        from gitlease.wiring.check import open_check
+
+        opened = open_check(**_place(self))
+        found = opened.service(opened.choose(range)).check(cached=cached)
+        self.warnings = found.warnings
+        return CheckResult(
+            findings=tuple(found.findings),
+            unread=found.unread,
+            warnings=found.warnings,
+            commits=found.commits,
+        )
+
+    def check_stale(self, *, fix: bool = False, cached: bool = False) -> CheckResult:
+        """Look for abandoned claims, as `gitlease check --stale` does.
+
+        ``fix`` releases those that the project's settings allow, without a question: the settings
+        of the work tree, or in CI for a pull request those of its base branch. Raises UsageError
+        for ``fix`` with ``cached``.
+        """
+        from gitlease.wiring.check import open_staleness
+
+        if fix and cached:
+            raise UsageError("fix and cached exclude each other: a fix needs the remote's state")
+        service = open_staleness(_with_base_settings(self))
+        found = service.find(cached=cached)
+        if not fix:
+            self.warnings = found.warnings
+            return CheckResult(
+                findings=found.findings, unread=found.unread, warnings=found.warnings
+            )
+        done = service.fix(found)
+        warnings = (*found.warnings, *done.warnings, *done.undone)
+        self.warnings = tuple(dict.fromkeys(warnings))
+        return CheckResult(
+            findings=done.findings,
+            fixed=done.fixed,
+            unread=found.unread,
+            warnings=self.warnings,
+            commit=done.commit,
+        )
+
     on_available = watching.on_available
     on_assignment = watching.on_assignment
-    queue = tasks.queue
-    next_task = tasks.next_task
-    claim_next = tasks.claim_next
-    brief = tasks.brief
-    task = tasks.task
-    start = tasks.start
-    set_status = tasks.set_status
     run = running.run
     work = running.work
+
+    def _first_lease(self, answer: Answer) -> Lease:
+        warnings = (*answer.warnings, *dead_hooks(self._workspace))
+        return self._noted(replace(answer, warnings=warnings)).leases[0]
 
     def _claimed(
         self, words: Iterable[ResourceLike], terms: ClaimOptions, wait: Duration | None
@@ -365,6 +637,49 @@ def _none_refused(answer: Answer) -> tuple[Lease, ...]:
     if answer.refused:
         raise answer.refused[0]
     return answer.leases
+
+
+def _place(leases: Leases) -> dict[str, Any]:
+    # The arguments that open the same place again.
+    repository, location = leases._workspace.repository, leases._workspace.location
+    return {
+        "directory": repository.toplevel or repository.git_dir,
+        "layer": leases._layer,
+        "local": location.url is None and location.explicit,
+        "remote": location.name or location.url,
+    }
+
+
+def _with_base_settings(leases: Leases) -> Workspace:
+    # In CI for a pull request: with the settings of its base branch.
+    from gitlease.wiring.check import open_check, read_context
+
+    workspace, actor = leases._workspace, leases._workspace.identity.actor
+    if not read_context().base_branch or getattr(workspace.ledger.store, "in_memory", False):
+        return workspace
+    opened = open_check(**_place(leases))
+    return open_workspace(
+        **_place(leases),
+        session=actor.session if actor.session_explicit else None,
+        committed=opened.committed(opened.choose()),
+        repository=opened.repository,
+    )
+
+
+def _of_key(key: str | None, table: Sequence[Setting]) -> tuple[Setting, ...]:
+    shown = tuple(x for x in table if key is None or x.key.lower() == key.lower())
+    if not shown:
+        known = ", ".join(x.key for x in table)
+        raise UsageError(f"unknown setting {key!r:.60}", hints=(f"known settings: {known}",))
+    return shown
+
+
+def _since(since: Duration | datetime | None, now: int) -> int | None:
+    if isinstance(since, datetime):
+        aware = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
+        return round(aware.timestamp() * MS)
+    seconds = to_seconds(since, "since")
+    return None if seconds is None else now - seconds * MS
 
 
 @refusing_class

@@ -1,11 +1,23 @@
-"""``gitlease.open``, ``open_async``, ``session`` and ``run``."""
+"""``gitlease.open``, ``open_async``, ``session`` and ``run``; and the verbs for event loops."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+import contextvars
+import os
+import threading
+import warnings
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypedDict, Unpack
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
+from gitlease.core.errors import GitleaseError, UnknownOutcome, UsageError
+from gitlease.core.instant import moment_of
+from gitlease.core.resources.resource import WHOLE, Resource, parse_resource, word_anywhere
+from gitlease.core.view import Lease
+from gitlease.engine import acts
+from gitlease.engine.watch import WatchEvent
 from gitlease.faces.library.arguments import (
     Duration,
     ResourceLike,
@@ -13,11 +25,191 @@ from gitlease.faces.library.arguments import (
     check_listener,
     to_folder,
 )
-from gitlease.faces.library.async_leases import AsyncLeases
 from gitlease.faces.library.leases import Leases, OnLost, Session
-from gitlease.faces.library.refusals import refusing
-from gitlease.faces.library.running import RunResult
+from gitlease.faces.library.refusals import AwaitedVerb, refusal, refusing, refusing_class
+from gitlease.faces.library.values import RunResult
+from gitlease.runs.heartbeat import at_the_end, waking_clock
 from gitlease.wiring.workspace import open_workspace
+
+T = TypeVar("T")
+_NAMED = ("resource", "resources")
+
+
+@refusing_class
+class AsyncLeases:
+    """The verbs of ``Leases`` for a program with an event loop: ``async with`` opens it.
+
+    Each call runs in a thread of its own, so that any number may wait at once. Cancelling a call
+    waits for its thread, so that the outcome is never in doubt: a wait ends at once, a claim is
+    released, and any other change has been made. ``run``, ``work`` and the callbacks are missing:
+    use ``async with gitlease.hold(…)`` around your own command, and ``watch``. ``warnings`` are
+    those of the last answer.
+    """
+
+    def __init__(self, opener: Callable[[], Leases]) -> None:
+        self._opener, self._leases = opener, None
+        self.warnings: tuple[str, ...] = ()
+
+    _leases: Leases | None
+
+    def __repr__(self) -> str:
+        return (
+            "<AsyncLeases: not open>" if self._leases is None else f"<Async{repr(self._leases)[1:]}"
+        )
+
+    async def __aenter__(self) -> Self:
+        opening = _in_thread(self._opener)
+        if await _finished(opening):
+            opening.exception()
+            raise asyncio.CancelledError
+        self._leases = opening.result()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Nothing is released: a lease ends by ``release``, ``done`` or time."""
+
+    @property
+    def holder(self) -> str:
+        """The person who claims: git's ``user.email``; empty if there is none."""
+        return self._opened.holder
+
+    @property
+    def session(self) -> str | None:
+        """The holder's session, if any."""
+        return self._opened.session
+
+    claim = AwaitedVerb(Leases.claim, grants=True)
+    claim_all = AwaitedVerb(Leases.claim_all, grants=True)
+    claim_next = AwaitedVerb(Leases.claim_next, grants=True)
+    start = AwaitedVerb(Leases.start, grants=True)
+    set_status = AwaitedVerb(Leases.set_status)
+    renew = AwaitedVerb(Leases.renew)
+    renew_all = AwaitedVerb(Leases.renew_all)
+    extend = AwaitedVerb(Leases.extend)
+    park = AwaitedVerb(Leases.park)
+    release = AwaitedVerb(Leases.release)
+    done = AwaitedVerb(Leases.done)
+    revoke = AwaitedVerb(Leases.revoke)
+    note = AwaitedVerb(Leases.note)
+    end_session = AwaitedVerb(Leases.end_session)
+    push = AwaitedVerb(Leases.push)
+    fence = AwaitedVerb(Leases.fence)
+    wait = AwaitedVerb(Leases.wait)
+    list = AwaitedVerb(Leases.list)
+    show = AwaitedVerb(Leases.show)
+    sessions = AwaitedVerb(Leases.sessions)
+    log = AwaitedVerb(Leases.log)
+    status = AwaitedVerb(Leases.status)
+    whoami = AwaitedVerb(Leases.whoami)
+    init = AwaitedVerb(Leases.init)
+    config = AwaitedVerb(Leases.config)
+    check_commits = AwaitedVerb(Leases.check_commits)
+    check_stale = AwaitedVerb(Leases.check_stale)
+    queue = AwaitedVerb(Leases.queue)
+    next_task = AwaitedVerb(Leases.next_task)
+    brief = AwaitedVerb(Leases.brief)
+    task = AwaitedVerb(Leases.task)
+
+    async def watch(
+        self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Yield events of leases, of these resources or of all, until ``timeout``."""
+        ended = threading.Event()
+        events = self._copy(ended).watch(*resources, scope=scope, timeout=timeout)
+        while True:
+            pending = _in_thread(partial(next, events, None))
+            if await _finished(pending, ended):
+                pending.exception()
+                raise asyncio.CancelledError
+            try:
+                event = pending.result()
+            except GitleaseError as error:
+                raise refusal(error) from None
+            if event is None:
+                return
+            yield event
+
+    @property
+    def _opened(self) -> Leases:
+        if self._leases is None:
+            raise UsageError("not open: enter an async with block first")
+        return self._leases
+
+    def _copy(self, ended: threading.Event | None = None) -> Leases:
+        # For a thread of its own, whose waits end once ``ended`` is set.
+        opened = self._opened
+        clock = None if ended is None else waking_clock(opened._workspace, ended)
+        return Leases(
+            opened._workspace.again(clock=clock), layer=opened._layer, open_at=opened._open_at
+        )
+
+    @refusing
+    async def _call(self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool) -> T:
+        waits = grants or verb is Leases.wait  # a change under way is never interrupted
+        ended = threading.Event()
+        leases = self._copy(ended if waits else None)
+        began = leases._ledger.clock.now().wall_ms
+        pending = _in_thread(partial(verb, leases, *args, **options))
+        if await _finished(pending, ended):
+            if grants:
+                first = args[0] if args else next((options[x] for x in _NAMED if x in options), ())
+                one = isinstance(first, str | os.PathLike | Resource)
+                words: list[Any] = [first] if one else [*first]
+                undone = partial(_release, self._copy(), pending, words, began)
+                await _finished(_in_thread(undone))
+            pending.exception()
+            raise asyncio.CancelledError
+        self.warnings = leases.warnings
+        return pending.result()
+
+
+def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    # Not in a shared pool, whose threads may all be waiting.
+    alone = ThreadPoolExecutor(1, thread_name_prefix="gitlease async")
+    try:
+        context = contextvars.copy_context()
+        return asyncio.get_running_loop().run_in_executor(alone, context.run, work)
+    finally:
+        alone.shutdown(wait=False)
+
+
+async def _finished(work: asyncio.Future[Any], ended: threading.Event | None = None) -> bool:
+    """Wait for a thread despite cancellation; return whether cancelled, which sets ``ended``."""
+    cancelled = False
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            cancelled = True
+            if ended is not None:
+                ended.set()
+    return cancelled
+
+
+def _release(
+    leases: Leases, claim: asyncio.Future[Any], words: Sequence[ResourceLike], began: int
+) -> None:
+    """Release the leases of a cancelled claim; a failure is only a warning."""
+    error = claim.exception()
+    if error is not None and not isinstance(error, UnknownOutcome):
+        return
+    try:
+        if error is not None:  # of unknown outcome: look
+            found = [x for word in words for x in leases.show(word)]
+        else:
+            answer = claim.result()
+            found = [answer] if isinstance(answer, Lease) else [*answer]
+        got = [x for x in found if x.state == "active" and x.claimed_at >= moment_of(began)]
+        ledger = at_the_end(leases._workspace, {view.lease_id for view in got})
+        for view in got:
+            if view.mine:
+                acts.release(
+                    ledger, [parse_resource(word_anywhere(view.resource))], scope=view.scope
+                )
+    except GitleaseError as refusal:
+        names = ", ".join(map(str, words)) or "a task"
+        message = f"gitlease: {names} may not be released, and will expire: {refusal.message}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 class RunOptions(TypedDict, total=False):

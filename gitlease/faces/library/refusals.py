@@ -1,12 +1,12 @@
-"""How the library raises refusals: at the caller's line, and with hints in Python."""
+"""How public verbs are called: refusals at the caller's line with hints in Python, or awaited."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from gitlease.core.errors import GitleaseError, LeaseLost, NotHolder, UsageError
 from gitlease.core.instant import moment_of
@@ -19,6 +19,7 @@ from gitlease.faces import sentences
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
 _STRINGS = ("str", "str | None")
+P = ParamSpec("P")
 T = TypeVar("T")
 ANOTHER_DAY = moment_of(0)  # as seen from it, times have their dates
 
@@ -156,3 +157,19 @@ def refusing_events(events: Iterator[T]) -> Iterator[T]:
         yield from events
     except GitleaseError as error:
         raise refusal(error) from None
+
+
+class AwaitedVerb(Generic[P, T]):
+    """A verb, to be awaited, with its own parameters and answer.
+
+    ``grants``: the leases it returns are released if the call was cancelled.
+    """
+
+    def __init__(self, verb: Callable[Concatenate[Any, P], T], *, grants: bool = False) -> None:
+        self._verb, self._grants = verb, grants
+
+    def __get__(self, owner: Any, kind: type) -> Callable[P, Coroutine[Any, Any, T]]:
+        def call(*args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+            return owner._call(self._verb, args, options, grants=self._grants)  # type: ignore[no-any-return]
+
+        return functools.update_wrapper(call, self._verb)

@@ -7,17 +7,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid, UsageError
-from gitlease.core.frozen import dataclass
 from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
-from gitlease.core.view import Lease
 from gitlease.engine.answers import Answer
 from gitlease.faces import run_text, sentences
 from gitlease.faces.library.arguments import (
     Duration,
-    OpenLeases,
     ResourceLike,
     StrPath,
     to_claim,
@@ -26,6 +23,7 @@ from gitlease.faces.library.arguments import (
     to_seconds,
     to_terms,
 )
+from gitlease.faces.library.values import RunResult, WorkEvent, WorkResult
 from gitlease.runs.child import CannotExecute as CannotExecute
 from gitlease.runs.child import NoCommand as NoCommand
 from gitlease.runs.heartbeat import in_a_run
@@ -34,72 +32,14 @@ from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits, PoolRequest
 from gitlease.runs.pool import work as work_on_queue
 from gitlease.wiring.workspace import Workspace
 
+if TYPE_CHECKING:
+    from gitlease.faces.library.leases import Leases
+
 MOMENT = 2.0  # seconds
-
-WorkEventKind = Literal["started", "ended", "left_alone", "idle", "trouble", "warning"]
-WorkOutcome = Literal["done", "given_back", "failed", "lost", "stopped"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """The result of a command that ran under leases.
-
-    ``status`` is its exit status, 128 + n if signal n ended it; ``leases`` are as they were
-    granted. ``done``: all of them ended completed, by the command itself or after its success.
-    ``stopped``: `gitlease dispatch --stop` or a signal stopped it.
-    """
-
-    status: int
-    leases: tuple[Lease, ...]
-    done: bool = False
-    stopped: bool = False
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkEvent:
-    """An event of a pool.
-
-    ``event`` is ``started``, ``ended``, ``left_alone`` (it failed too often), ``idle`` (nothing is
-    left to claim), ``trouble`` (the remote cannot be reached) or ``warning``. ``resource`` is the
-    task, ``session`` the run's and ``log`` the file with its output. For an ended run, ``outcome``
-    is ``done``, ``given_back`` (exit status 0, but not finished), ``failed``, ``lost`` or
-    ``stopped``, ``exit`` the command's status and ``seconds`` its duration.
-    """
-
-    event: WorkEventKind
-    resource: str | None = None
-    session: str | None = None
-    log: str | None = None
-    outcome: WorkOutcome | None = None
-    exit: int | None = None
-    seconds: int | None = None
-    failures: int = 0
-    message: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkResult:
-    """The number of tasks by outcome, and the ended runs in order.
-
-    ``stopped_by`` is the number of the signal that stopped the runs, if any. ``left`` counts the
-    tasks that others have, and ``stranded`` names those that nobody works on and that could not be
-    taken.
-    """
-
-    done: int
-    given_back: int
-    failed: int
-    lost: int
-    stopped: int
-    ended: tuple[WorkEvent, ...]
-    stopped_by: int | None = None
-    left: int = 0
-    stranded: tuple[str, ...] = ()
 
 
 def run(
-    self: OpenLeases,
+    self: Leases,
     command: Sequence[str],
     *resources: ResourceLike,
     next: bool = False,
@@ -181,7 +121,7 @@ def run(
 
 
 def work(
-    self: OpenLeases,
+    self: Leases,
     command: Sequence[str],
     *,
     jobs: int = 1,

@@ -5,22 +5,25 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.resources.resource import WHOLE, parse_scope
 from gitlease.engine.watch import Part, Watcher
 from gitlease.engine.watch import WatchEvent as WatchEvent
-from gitlease.faces.library.arguments import OpenLeases, ResourceLike, to_resources
+from gitlease.faces.library.arguments import ResourceLike, to_resources
 from gitlease.runs.heartbeat import waking_clock
 from gitlease.wiring.workspace import Workspace
+
+if TYPE_CHECKING:
+    from gitlease.faces.library.leases import Leases
 
 Callback = TypeVar("Callback", bound=Callable[[WatchEvent], Any])
 Opener = Callable[[threading.Event], Workspace]
 
 
 def on_available(
-    self: OpenLeases, *resources: ResourceLike, scope: str = WHOLE
+    self: Leases, *resources: ResourceLike, scope: str = WHOLE
 ) -> Callable[[Callback], Subscription[Callback]]:
     """Decorate a function to be called each time one of these becomes available.
 
@@ -35,15 +38,15 @@ def on_available(
 
 
 @overload
-def on_assignment(self: OpenLeases) -> Callable[[Callback], Subscription[Callback]]: ...
+def on_assignment(self: Leases) -> Callable[[Callback], Subscription[Callback]]: ...
 
 
 @overload
-def on_assignment(self: OpenLeases, function: Callback) -> Subscription[Callback]: ...
+def on_assignment(self: Leases, function: Callback) -> Subscription[Callback]: ...
 
 
 def on_assignment(
-    self: OpenLeases, function: Callback | None = None
+    self: Leases, function: Callback | None = None
 ) -> Subscription[Callback] | Callable[[Callback], Subscription[Callback]]:
     """Decorate a function to be called for each task that is newly assigned to this person.
 

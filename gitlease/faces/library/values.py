@@ -1,11 +1,13 @@
-"""The library's types for the queue: the engine's answers with leases and times."""
+"""The values that the library's verbs return."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Literal
 
 from gitlease.core.edge import Task
+from gitlease.core.finding import Finding, Level
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import moment_of
 from gitlease.core.view import Lease
@@ -91,6 +93,146 @@ class Briefing:
     notes: tuple[LeftNote, ...]
     others: tuple[Lease, ...]
     warnings: tuple[str, ...]
+
+
+WorkEventKind = Literal["started", "ended", "left_alone", "idle", "trouble", "warning"]
+WorkOutcome = Literal["done", "given_back", "failed", "lost", "stopped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """An entry of the audit trail: the operation (``kind``), by whom, and when by their clock.
+
+    ``holder`` and ``session`` are those of the lease.
+    """
+
+    kind: str
+    at: datetime
+    by: str
+    resource: str | None
+    scope: str | None
+    holder: str | None
+    session: str | None
+    token: int | None
+    reason: str | None
+    detail: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerStatus:
+    """The ledger at a glance. ``leases`` are those that may block others.
+
+    ``place`` is its remote, without secrets; ``id`` is None before the first claim.
+    """
+
+    place: str
+    layer: str
+    id: str | None
+    revision: int
+    leases: tuple[Lease, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhoAmI:
+    """Your identity in the ledger, and where holder and session come from."""
+
+    holder: str
+    session: str | None
+    holder_source: str
+    session_source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitResult:
+    """The result of setting a repository up. ``settings_file`` is the written file, if any.
+
+    ``id`` is None if the remote could not be reached: then the first claim makes the ledger.
+    """
+
+    settings_file: str | None
+    place: str
+    layer: str
+    id: str | None
+    revision: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """The result of a check. ``unread`` is what could not be read: then it has not passed.
+
+    ``fixed`` are findings that were resolved, in ``commit`` if their edges were committed.
+    ``commits`` is the number of commits checked.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    fixed: tuple[Finding, ...] = ()
+    unread: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    commits: int = 0
+    commit: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether no error was found and everything could be read."""
+        return not self.unread and all(x.level is not Level.ERROR for x in self.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """The result of a command that ran under leases.
+
+    ``status`` is its exit status, 128 + n if signal n ended it; ``leases`` are as they were
+    granted. ``done``: all of them ended completed, by the command itself or after its success.
+    ``stopped``: `gitlease dispatch --stop` or a signal stopped it.
+    """
+
+    status: int
+    leases: tuple[Lease, ...]
+    done: bool = False
+    stopped: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkEvent:
+    """An event of a pool.
+
+    ``event`` is ``started``, ``ended``, ``left_alone`` (it failed too often), ``idle`` (nothing is
+    left to claim), ``trouble`` (the remote cannot be reached) or ``warning``. ``resource`` is the
+    task, ``session`` the run's and ``log`` the file with its output. For an ended run, ``outcome``
+    is ``done``, ``given_back`` (exit status 0, but not finished), ``failed``, ``lost`` or
+    ``stopped``, ``exit`` the command's status and ``seconds`` its duration.
+    """
+
+    event: WorkEventKind
+    resource: str | None = None
+    session: str | None = None
+    log: str | None = None
+    outcome: WorkOutcome | None = None
+    exit: int | None = None
+    seconds: int | None = None
+    failures: int = 0
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkResult:
+    """The number of tasks by outcome, and the ended runs in order.
+
+    ``stopped_by`` is the number of the signal that stopped the runs, if any. ``left`` counts the
+    tasks that others have, and ``stranded`` names those that nobody works on and that could not be
+    taken.
+    """
+
+    done: int
+    given_back: int
+    failed: int
+    lost: int
+    stopped: int
+    ended: tuple[WorkEvent, ...]
+    stopped_by: int | None = None
+    left: int = 0
+    stranded: tuple[str, ...] = ()
 
 
 # The engine has classes of these names; programs see these, in help and reprs too.
