@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.chain import check_answers, load_calls, read_history
+from ledger_checker.answers import check_answers, load_calls, read_history
 from support.fences import clean_env
 from support.remotes import new_bare
 from support.soak.chaos import Chaos

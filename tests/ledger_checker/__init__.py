@@ -1,1 +1,6 @@
-"""An independent check of a ledger's history: it shares no rule with what wrote it."""
+"""An independent judge of a ledger: it shares no rule with what wrote it.
+
+``checker`` judges the bytes of a history, ``answers`` what clients were told by it, ``beliefs`` and
+``ties`` a ledger in memory as it moves, and ``laws`` each state of a small world. What holds of
+every move is in ``moves``.
+"""

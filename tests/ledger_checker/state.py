@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from ledger_checker.commit import OUTCOMES, DeclaredStep, NamedOperation, StepCommit
 from ledger_checker.form import (
@@ -65,7 +66,26 @@ class LeaseTable:
                 yield other
 
 
-def in_conflict(one: LeaseRecord, other: LeaseRecord) -> bool:
+class Exclusive(Protocol):
+    """What keeps others from some work."""
+
+    @property
+    def resource(self) -> str: ...
+
+    @property
+    def key(self) -> Key: ...
+
+    @property
+    def holder(self) -> str: ...
+
+    @property
+    def session(self) -> str | None: ...
+
+    @property
+    def patterns(self) -> tuple[str, ...]: ...
+
+
+def in_conflict(one: Exclusive, other: Exclusive) -> bool:
     """Whether two leases share work, and are of two people or of two sessions of one."""
     one_person = person(one.holder) == person(other.holder)
     if one_person and (None in (one.session, other.session) or one.session == other.session):

@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
-from simulation.laws import Broken, Laws  # noqa: E402
+from ledger_checker.laws import Laws  # noqa: E402
+from ledger_checker.moves import Broken  # noqa: E402
 from simulation.scripted import (  # noqa: E402
     SETUP,
     SILENCE,
@@ -132,7 +133,7 @@ class Explorer:
         self.resources = [parse_resource(text) for text in world.resources]
         late = world.instants[-1] + LONG_AFTER
         self.instants = (*world.instants, late)
-        self.laws = Laws(self.versions, world.times, self.instants)
+        self.laws = Laws(self.versions, world.times, self.instants, lambda id: command_of(id)[0])
         self.runs = 0
         self.event = ""  # the last one, for the account of what is broken
         self._idle: dict[object, Local] = {}

@@ -6,7 +6,7 @@ import random
 from types import SimpleNamespace
 from unittest import mock
 
-from simulation.broken import Broken
+from ledger_checker.moves import Broken
 from simulation.weather import Weather
 from simulation.world import World
 

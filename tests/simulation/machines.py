@@ -10,9 +10,9 @@ from typing import Protocol
 
 from support.memory import MemoryClone, MemoryState
 
-from gitlease.core import MS, Actor, Grant, Instant, Invalid, Lease
+from gitlease.core import MS, Actor, Grant, Instant, Invalid, Lease, Moment, holder_has
 from gitlease.engine import Pending
-from gitlease.store import Known
+from gitlease.store import Known, lease_file
 
 START = 1_795_176_000  # seconds since 1970: what the true wall clock says at first
 UNSYNCED = 30.0  # seconds after which what was written survives a power failure
@@ -191,6 +191,15 @@ class Machine:
     def __post_init__(self) -> None:
         self.disk.machine = self
         self.clone = MemoryClone(lambda: self.disk)
+
+    def believing(self) -> Callable[[Lease], bool]:
+        """Whether the product takes a lease for its holder's at this instant, by all it knows."""
+        known, now = self.disk.load(), self.clock.now()
+        if known is None:
+            return lambda _: False
+        at = known.at(now)
+        moment = Moment(now=now, seen=lambda x: at.sighting(lease_file(x)))
+        return lambda lease: holder_has(lease, moment)
 
 
 @dataclass(eq=False)

@@ -20,7 +20,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from simulation.broken import Broken
+from ledger_checker.moves import Broken
 from simulation.lives import life
 
 Entry = dict[str, Any]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from simulation.checker import Checker, Line
+from ledger_checker.beliefs import Checker, Line
 from simulation.machines import LAYER
 from support.memory import MemoryRemote, Move
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from ledger_checker import beliefs
+from ledger_checker.beliefs import Checker
+from ledger_checker.moves import Broken
 from simulation import run
-from simulation.broken import Broken
-from simulation.checker import Checker
 from simulation.lives import life
 from simulation.server import Server
 from simulation.weather import Weather
@@ -152,7 +153,7 @@ def test_work_with_an_old_token_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
         return ledger, replace(lease, token=1)
 
     monkeypatch.setattr(claiming, "new_lease", with_the_first_token)
-    monkeypatch.setattr(Checker, "_check_token", lambda *_: None)
+    monkeypatch.setattr(beliefs, "check_tokens", lambda *_: None)
     assert broken(first=1) == "S5"  # that of the seed 0 confuses edges first
 
 

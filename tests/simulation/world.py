@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from simulation.broken import Broken
-from simulation.checker import Checker
+from ledger_checker.beliefs import Checker
+from ledger_checker.moves import Broken
 from simulation.commands import DAY, HOLDING, NAMES, TASKS, VERBS, Commands, Files
 from simulation.jobs import Jobs
 from simulation.machines import LAYER, START, Disk, Job, Killed, Machine, OwnClock, Process, Run

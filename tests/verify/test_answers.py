@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chain import (
+from ledger_checker.answers import (
     Contradiction,
     History,
     LoggedCall,

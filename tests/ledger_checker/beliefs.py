@@ -6,29 +6,28 @@ or has its clock changed. Each move of the ref is compared with the state that i
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from simulation.broken import Broken
-from simulation.machines import Machine, Process, Run
-from simulation.ties import Ties
-from support.memory import MemoryRemote, Step
-
-from gitlease.core import (
-    MS,
-    Grant,
-    Lease,
-    Moment,
-    State,
-    holder_has,
-    person_key,
+from ledger_checker.form import person
+from ledger_checker.moves import (
+    Broken,
+    check_header,
+    check_tokens,
+    conflict,
+    is_active,
     same_person,
-    scopes_overlap,
 )
-from gitlease.core.resources import pattern
-from gitlease.engine import Answer
-from gitlease.store import Known, lease_file
+from ledger_checker.state import MS
+from ledger_checker.ties import Ties
+
+if TYPE_CHECKING:
+    from simulation.machines import Machine, Process, Run
+    from support.memory import MemoryRemote, Step
+
+    from gitlease.core import Grant, Lease
+    from gitlease.engine import Answer
+    from gitlease.store import Known
 
 MAY_HAVE_LANDED = frozenset(
     {"ok", "running", "killed", "unknown_outcome", "denied", "lost", "rollback"}
@@ -90,20 +89,18 @@ class Checker:
 
     def moved(self, version: str, before: Step | None, after: Step, there: str) -> None:
         """The ref, which was at ``there``, went from a state to the next."""
-        base = 0 if before is None else before.header.revision
         if there and self.remote.steps[there] is not before:
             raise Broken("S1: a move replaced a state that it was not decided on")
-        if after.header.revision != base + 1:
-            raise Broken("S1: a revision was left out or given twice")
+        was = None if before is None else before.header
+        fresh = check_header(was, after.header, self.line.operations)
         old = {} if before is None else {x.lease_id: x for x in before.leases.values()}
         new = {x.lease_id: x for x in after.leases.values()}
         changed = [x for nonce, x in new.items() if old.get(nonce) is not x]
-        for lease in changed:
-            if lease.lease_id in old:
-                continue
+        granted = [x for x in changed if x.lease_id not in old]
+        check_tokens(was, granted)
+        for lease in granted:
             if lease.lease_id in self.line.gone:
                 raise Broken(f"S6: the lease of {lease.resource} came back from the dead")
-            self._check_token(lease, before)
             self.granted[lease.lease_id] = lease.branch or ""
         gone = [x for nonce, x in old.items() if nonce not in new]
         self._check_events(after, [x for x in changed if x.lease_id in old])
@@ -111,17 +108,14 @@ class Checker:
         for lease in self.ties.intruded:
             if (run := self._believer(lease)) is not None:
                 raise Broken(f"S7: {run.name} holds {lease.resource}, which another run ended")
-        self._note_operations(version, before, after, (x.lease_id for x in gone))
+        self._note_operations(fresh)
+        self.line.add(version, fresh, (x.lease_id for x in gone))
         ended = {e.token for e in after.events if e.kind in ENDS}
         self.excused |= {x.lease_id for x in old.values() if x.token in ended}
         if self.forked:
             self.excused |= {x.lease_id for x in (*changed, *gone)}
         self._check_overlaps(changed, after)
         self._check_displaced(gone, after)
-
-    def _check_token(self, grant: Lease, before: Step | None) -> None:
-        if before is not None and grant.token <= before.header.token:
-            raise Broken(f"S4: a grant of {grant.resource} has an old token")
 
     def _check_events(self, after: Step, changed: Sequence[Lease]) -> None:
         for event in after.events:
@@ -132,34 +126,22 @@ class Checker:
             if lease.token not in told:
                 raise Broken(f"S7: the lease of {lease.holder} was changed by somebody else")
 
-    def _note_operations(
-        self, version: str, before: Step | None, after: Step, gone: Iterable[str]
-    ) -> None:
-        revision = after.header.revision
-        backwards = itertools.takewhile(
-            lambda e: e.revision == revision, reversed(after.header.ring)
-        )
-        fresh = {entry.operation for entry in backwards}
-        ring = after.header.ring
-        kept, known = ring[: len(ring) - len(fresh)], before.header.ring if before else ()
-        if not fresh or fresh & self.line.operations or kept != known[len(known) - len(kept) :]:
-            raise Broken("S6: an operation was applied twice, or not noted")
+    def _note_operations(self, fresh: Iterable[str]) -> None:
         for operation in fresh:
             if operation in self.senders:
                 number, grants = self.senders[operation]
                 self.landed.add(number)
                 if grants and not self.forked:
                     self.wrote.add(number)
-        self.line.add(version, fresh, gone)
 
     def _check_overlaps(self, changed: Iterable[Lease], after: Step) -> None:
         """At most one active record of overlapping work: a grant displaces all that it overlaps.
 
         But for the edge that a lapsed lease leaves: that protects a name, and never its paths.
         """
-        active = [x for x in after.leases.values() if x.state is State.ACTIVE]
+        active = [x for x in after.leases.values() if is_active(x)]
         for one in changed:
-            for other in active if one.state is State.ACTIVE else ():
+            for other in active if is_active(one) else ():
                 first = min((one, other), key=lambda x: x.token)
                 edge = first.edge and one.resource != other.resource
                 edge = edge and self._believer(first) is None
@@ -174,12 +156,12 @@ class Checker:
         its own clock, is as if released there: the first may not know it yet.
         """
         taking = (e for e in after.events if e.kind not in ("displaced", "lapsed"))
-        takers = {(person_key(e.holder or ""), e.session) for e in taking}
+        takers = {(person(e.holder or ""), e.session) for e in taking}
         for lease in gone:
-            if lease.lease_id in self.excused or lease.state is not State.ACTIVE:
+            if lease.lease_id in self.excused or not is_active(lease):
                 continue
-            person = person_key(lease.holder)
-            if takers and all(x == person and lease.session in (None, y) for x, y in takers):
+            owner = person(lease.holder)
+            if takers and all(x == owner and lease.session in (None, y) for x, y in takers):
                 if lease.session is None:  # its person ended it, by the clock of another clone
                     self.excused.add(lease.lease_id)
                 continue
@@ -211,10 +193,10 @@ class Checker:
         """A machine knows another head, or has its clocks changed: who believes what now?"""
         known = machine.disk.load()
         self._check_goes_on(machine, known)
-        moment = None if known is None else _moment(machine, known)
+        has = machine.believing()
         for run in machine.runs:
             run.own = [] if known is None else self._answering(run, known.version)
-            run.live = [x for x in run.own if moment is not None and holder_has(x, moment)]
+            run.live = [x for x in run.own if has(x)]
         self._rivals = [
             pair
             for pair in self._rivals
@@ -261,16 +243,11 @@ class Checker:
 
     def believes(self, run: Run, lease: Lease) -> bool:
         """Whether a run takes a lease for its own at this instant, by all that its clone knows."""
-        known = run.machine.disk.load()
-        if known is None or lease.lease_id in run.renounced:
-            return False
-        return holder_has(lease, _moment(run.machine, known))
+        return lease.lease_id not in run.renounced and run.machine.believing()(lease)
 
     def _answering(self, run: Run, version: str) -> list[Lease]:
         found = self.remote.steps[version].leases.values()
-        own = [
-            x for x in found if x.state is State.ACTIVE and not x.parked and x.answers_to(run.actor)
-        ]
+        own = [x for x in found if is_active(x) and not x.parked and x.answers_to(run.actor)]
         for lease in own:
             other = lease.session not in (None, run.actor.session)
             if other and same_person(lease.holder, run.actor.holder):
@@ -326,7 +303,7 @@ class Checker:
     def given_back(self, grants: Iterable[Grant]) -> None:
         """A command said that these are unbound, and nothing went back meanwhile."""
         found = self.remote.steps[self.line.last].leases.values()
-        bound = {x.lease_id: x.session for x in found if x.state is State.ACTIVE}
+        bound = {x.lease_id: x.session for x in found if is_active(x)}
         for grant in grants:
             if bound.get(grant.lease_id) == grant.session is not None:
                 raise Broken(f"S6: {grant.resource} is still bound to the run that gave it back")
@@ -336,30 +313,3 @@ class Checker:
         for number in self.wrote:
             if outcomes[number] not in MAY_HAVE_LANDED and number not in shaken:
                 raise Broken(f"S6: {number} said {outcomes[number]}, and was carried out")
-
-
-def _moment(machine: Machine, known: Known) -> Moment:
-    """Now, by a machine's clocks, with what its clone has seen."""
-    now = machine.clock.now()
-    at = known.at(now)
-    return Moment(now=now, seen=lambda x: at.sighting(lease_file(x)))
-
-
-def conflict(one: Lease, other: Lease) -> bool:
-    """Whether two leases conflict, by the words of the contract."""
-    if same_person(one.holder, other.holder) and (
-        None in (one.session, other.session) or one.session == other.session
-    ):
-        return False
-    if one.resource.key == other.resource.key and scopes_overlap(one.scope, other.scope):
-        return True
-    both = set[str]()
-    if one.resource.key == other.resource.key and one.resource.pattern is None:
-        both = set(one.patterns) & set(other.patterns)  # two scopes of one task
-    mine, theirs = (tuple(p for p in x.patterns if p not in both) for x in (one, other))
-    return _share_paths(mine, theirs)
-
-
-@lru_cache(maxsize=4096)
-def _share_paths(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
-    return any(pattern.overlap(pattern.parse(a), pattern.parse(b)) for a in some for b in others)

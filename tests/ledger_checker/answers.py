@@ -1,6 +1,6 @@
 """The chain of a ledger's history, and whether what clients were told agrees with it.
 
-Nothing here knows the product's rules: histories are read by `gitlease.verify`, which shares none.
+Nothing here knows the product's rules: histories are judged by `checker`, which shares none.
 
 - ``check_history(git_dir, "refs/gitlease/global", tips)`` judges a history; a list of broken rules.
 - ``read_history(git_dir, ref)`` gives what it says, and ``load_calls(file)`` what clients logged.
@@ -21,11 +21,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from gitlease.git import commit_ids, discover
 from ledger_checker.checker import Verified, verify
 from ledger_checker.form import LeaseRecord, fold, person, resource_key
 from ledger_checker.state import BrokenRule, JudgedStep
-
-from gitlease.git import commit_ids, discover
 
 OPEN = ("unknown_outcome",)  # of these, and of calls that were killed, either may be true
 GRANTED = ("claimed", "taken_over")

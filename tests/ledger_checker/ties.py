@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from simulation.broken import Broken
-from simulation.machines import Process
-from support.memory import Step
+from ledger_checker.moves import Broken, is_active, same_person
+from ledger_checker.state import MS
 
-from gitlease.core import MS, Event, Lease, State, same_person
+if TYPE_CHECKING:
+    from simulation.machines import Process
+    from support.memory import Step
+
+    from gitlease.core import Event, Lease
 
 ENDS = frozenset({"released", "completed", "revoked"})
 LOOSENS = frozenset({"unbound", "parked", "run_out"})
@@ -55,7 +58,7 @@ class Ties:
         Leaves in ``intruded`` what is bound to a run and was ended by another of its person's.
         """
         self.intruded = []
-        told = dict[int | None, list[Event]]()
+        told: dict[int | None, list[Event]] = {}
         for event in after.events:
             told.setdefault(event.token, []).append(event)
         for lease in changed:
@@ -91,7 +94,7 @@ class Ties:
                 same = all(getattr(was, name) == getattr(now, name) for name in UNTOUCHED)
                 if not own or not same:
                     raise Broken(f"S7: {was.resource} was not given back as it was bound")
-        elif was.session != now.session or (not own and now.state is State.ACTIVE):
+        elif was.session != now.session or (not own and is_active(now)):
             raise Broken(f"S7: what is bound to {was.session} was changed by another run")
         elif not own:
             self.intruded.append(was)
@@ -120,7 +123,7 @@ class Ties:
             if was.session is not None and other and process.verb != "end session":
                 self.intruded.append(was)
         last = after.events[-1]
-        lasts = was.edge and was.state is State.ACTIVE
+        lasts = was.edge and is_active(was)
         if lasts and not ended and not same_person(last.by, was.holder):
             self._check_abandoned(was, last, after)
 
