@@ -49,9 +49,13 @@ class LedgerCommit:
     message: str
 
     @property
+    def only_renews(self) -> bool:
+        return self.message.rstrip().endswith("\n" + RENEWAL)
+
+    @property
     def is_renewal(self) -> bool:
-        """Whether it only renews: the next renewal may replace it. It has one parent."""
-        return len(self.parent_ids) == 1 and self.message.rstrip().endswith("\n" + RENEWAL)
+        """Whether it only renews, and is not the first: the next renewal may replace it."""
+        return len(self.parent_ids) == 1 and self.only_renews
 
 
 def read_commit(objects: GitObjects, version: str) -> LedgerCommit | None:

@@ -155,7 +155,7 @@ class _Replay:
             self._breaks(version, "damaged", str(damage))
         self._before, self._ledger = version, ledger
         found.ledger_id, found.revision = ledger.header.ledger_id, ledger.header.revision
-        found.decisions += not commit.is_renewal
+        found.decisions += not commit.only_renews
         return True
 
     def _read(self, commit: LedgerCommit) -> Ledger | None:

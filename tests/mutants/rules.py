@@ -218,8 +218,8 @@ RULES = (
     Mutant(
         "a parked lease resumed under its old token",
         "core/moves/claiming.py",
-        "if mine is not None and own is Relation.PARKED:",
-        "if mine is None and own is Relation.PARKED:",
+        "if kept is not None and own is Relation.MINE:",
+        "if kept is not None:",
         "S5",
         "tests/core/test_parking.py::test_any_session_of_its_holder_goes_on_with_it_by_a_new_grant",
     ),

@@ -40,7 +40,6 @@ from gitlease.core.moves.operations import (
     Operation,
     Outcome,
     Pick,
-    Release,
     mark_claims_after_lapse,
 )
 from gitlease.core.moves.tickets import give_way, served
@@ -148,16 +147,16 @@ def fits_session(ledger: Ledger, lease: Lease, actor: Actor, moment: Moment) -> 
     )
 
 
-def assignees(
-    ledger: Ledger, op: Claim, rivals: list[Lease], moment: Moment
-) -> list[tuple[Lease, Relation]]:
+Relations = Sequence[tuple[Lease, Relation]]
+
+
+def assignees(task: Relations, op: Claim, rivals: list[Lease]) -> list[tuple[Lease, Relation]]:
     """Who else the whole task is assigned to, by a lapsed lease on another scope of it.
 
     Where scopes divide a task every holder of a scope is an assignee: one with a live lease on
     another scope does not block, and fellow assignees do not block each other.
     """
     asked = {x.lease_id for x in rivals}
-    task = relations(ledger, op.resource, op.actor, moment)
     if any(x.edge and x.same_holder(op.actor) for x, _ in task):
         return []
     live = [x for x, how in task if how is Relation.THEIRS]
@@ -170,29 +169,10 @@ def assignees(
     ]
 
 
-def named_in_file(
-    ledger: Ledger, op: Claim | Release | Complete, moment: Moment
-) -> tuple[Assignee, ...]:
+def named_in_file(task: Relations, assigned: tuple[Assignee, ...]) -> tuple[Assignee, ...]:
     """Whose the task is by its file alone: those with no live lease on another scope of it."""
-    if not op.assigned:
-        return ()
-    task = relations(ledger, op.resource, op.actor, moment)
     live = [x.holder for x, how in task if how is Relation.THEIRS]
-    return tuple(a for a in op.assigned if not any(a.is_holder(holder) for holder in live))
-
-
-def abandoned_by(
-    ledger: Ledger, op: Claim, named: tuple[Assignee, ...], moment: Moment
-) -> tuple[Assignee, ...]:
-    """The assignees who have records of this task, all of them abandoned."""
-    if not named or not op.abandoned:
-        return ()
-    task = relations(ledger, op.resource, op.actor, moment)
-    return tuple(
-        a
-        for a in named
-        if {how for x, how in task if a.is_holder(x.holder)} == {Relation.THEIRS_ABANDONED}
-    )
+    return tuple(a for a in assigned if not any(a.is_holder(holder) for holder in live))
 
 
 def assigned_error(resource: Resource, scope: str | None, named: tuple[Assignee, ...]) -> LeaseHeld:
@@ -206,12 +186,6 @@ def assigned_error(resource: Resource, scope: str | None, named: tuple[Assignee,
     )
     refusal.by_edge, refusal.assignees = True, known
     return refusal
-
-
-def has_edge(ledger: Ledger, op: Claim, moment: Moment) -> bool:
-    """Whether the caller holds a lease of this task that came with an edge."""
-    own = (Relation.MINE, Relation.PARKED)
-    return any(x.edge and how in own for x, how in relations(ledger, op.resource, op.actor, moment))
 
 
 def yields(how: Relation, op: Claim) -> bool:
@@ -317,23 +291,27 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     ttl = granted_ttl(op, policy, op.resource)
     mine = ledger.lease(op.resource, op.scope)
     own = None if mine is None else relation(mine, op.actor, policy, moment)
-    ours = own in (Relation.MINE, Relation.PARKED)
+    kept = mine if own in (Relation.MINE, Relation.PARKED) else None
     paths = _check_paths(op.paths)
-    if mine is not None and ours:
-        paths = _check_paths(tuple(dict.fromkeys((*mine.paths, *paths))))
+    if kept is not None:
+        paths = _check_paths(tuple(dict.fromkeys((*kept.paths, *paths))))
+        ttl = min(kept.ttl, policy.ttl_max) if op.ttl is None else ttl
+    task = relations(ledger, op.resource, op.actor, moment)
     rivals = rivals_of(ledger, op.resource, op.scope, paths)
-    stood = in_the_way(ledger, op, rivals, moment)
-    stood += assignees(ledger, op, rivals, moment)
+    stood = [*in_the_way(ledger, op, rivals, moment), *assignees(task, op, rivals)]
     if op.new and mine is not None and own is Relation.MINE:
         raise held_error(op.resource, op.scope, [(mine, own)], policy, moment)
     refuse(op, stood, policy, moment)
-    named = named_in_file(ledger, op, moment)
-    apart = op.takeover or not has_edge(ledger, op, moment)
+    # A task file may name people who hold no lease. They block like holders, unless the records
+    # say that they abandoned the task, or the caller already owns an edge of it.
+    named = named_in_file(task, op.assigned)
+    has_edge = any(x.edge and how in (Relation.MINE, Relation.PARKED) for x, how in task)
+    replaces_edges = op.takeover or not has_edge
     _check_expected(op, stood, named, policy, moment)
-    gone = abandoned_by(ledger, op, named, moment)
-    if len(named) > len(gone) and apart and not op.takeover:
-        raise assigned_error(op.resource, op.scope, tuple(a for a in named if a not in gone))
-    if not ours:
+    assigned = tuple(a for a in named if not (op.abandoned and _has_abandoned(a, task)))
+    if assigned and replaces_edges and not op.takeover:
+        raise assigned_error(op.resource, op.scope, assigned)
+    if kept is None:
         give_way(ledger, op, moment)
     # Of finished work that is opened again, what was done in other parts stays done.
     apart_done = {
@@ -342,30 +320,45 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
         if x.state is State.COMPLETED and op.scope != WHOLE and not shares(x, op.scope)
     }
     displaced = [x for x, how in stood if yields(how, op) and x.lease_id not in apart_done]
-    taken = named if apart else ()
-    if mine is not None and own is Relation.PARKED:
-        # A new promise, by a new grant: whoever still works under the parked one is fenced off.
-        resumed = replace(
-            op,
-            paths=paths,
-            reason=op.reason or mine.reason,
-            edge=op.edge or mine.edge,
-            picked=False,
-        )
-        ttl = min(mine.ttl, policy.ttl_max) if op.ttl is None else ttl
-        state, done = _grant(ledger, resumed, [mine, *displaced], ttl, moment, named=taken)
-    elif mine is not None and ours:
-        state, done = _renew_own(
-            ledger, op, mine, ttl, moment, paths=paths, displaced=displaced, named=taken
-        )
+    taken = named if replaces_edges else ()
+    if kept is not None and own is Relation.MINE:
+        status, state, asked = "renewed", ledger, op
+        lease = _renewed(ledger, op, kept, moment, ttl=ttl, paths=paths)
     else:
         # What its person claimed by name stays theirs, whoever of them takes it from the queue.
         chosen = own is Relation.MINE_LAPSED and mine is not None and mine.edge_stays
-        granted = replace(op, picked=op.picked and not chosen)
-        state, done = _grant(ledger, granted, displaced, ttl, moment, named=taken)
-    left = () if apart else tuple(a.name for a in named)
-    state = served(state, op, moment)
-    return state, replace(done, unassigned=tuple(a.name for a in taken), assigned=left)
+        status, asked = "claimed", replace(op, picked=op.picked and not chosen)
+        if kept is not None:
+            # A new promise, by a new grant: whoever still works under the parked one is fenced off.
+            displaced.insert(0, kept)
+            reason, edge = op.reason or kept.reason, op.edge or kept.edge
+            asked = replace(op, reason=reason, edge=edge, picked=False)
+        state, lease = _granted(ledger, asked, displaced, moment, ttl=ttl, paths=paths)
+    state, others, events = _displace(state, displaced, taken, asked, moment)
+    status = "taken_over" if others or taken else status
+    first = event(status, op.id, moment.now.wall_ms, op.actor.holder, lease)
+    done = Outcome(
+        operation=op.id,
+        status=status,
+        leases=(lease,),
+        events=mark_claims_after_lapse((first, *events), [op.id] if op.replaces_edges else ()),
+        displaced=others,
+        unassigned=tuple(a.name for a in taken),
+        assigned=() if replaces_edges else tuple(a.name for a in named),
+        # What others may come to rely on must not be forgotten with the next heartbeat.
+        is_renewal=status == "renewed" and not displaced and _relied_on(mine) == _relied_on(lease),
+    )
+    return served(state.put(lease), op, moment), done
+
+
+def _relied_on(lease: Lease | None) -> tuple[object, ...]:
+    return () if lease is None else (lease.session, lease.paths, lease.reason, lease.picked)
+
+
+def _has_abandoned(assignee: Assignee, task: Relations) -> bool:
+    """Whether an assignee has records of this task, all of them abandoned."""
+    own = {how for x, how in task if assignee.is_holder(x.holder)}
+    return own == {Relation.THEIRS_ABANDONED}
 
 
 def _check_expected(
@@ -430,24 +423,14 @@ def fit_ttl(asked: int | None, default: int, policy: Policy, resource: Resource 
     return asked
 
 
-def _renew_own(
-    ledger: Ledger,
-    op: Claim,
-    mine: Lease,
-    ttl: int,
-    moment: Moment,
-    *,
-    paths: tuple[str, ...],
-    displaced: list[Lease],
-    named: tuple[Assignee, ...],
-) -> tuple[Ledger, Outcome]:
-    policy, now = ledger.header.policy, moment.now.wall_ms
-    keep_ttl = min(mine.ttl, policy.ttl_max) if op.ttl is None else ttl
+def _renewed(
+    ledger: Ledger, op: Claim, mine: Lease, moment: Moment, *, ttl: int, paths: tuple[str, ...]
+) -> Lease:
     binds = may_bind(ledger, mine, op.actor, moment)
-    lease = replace(
-        prolonged(mine, op.id, ledger, moment, seconds=keep_ttl),
+    return replace(
+        prolonged(mine, op.id, ledger, moment, seconds=ttl),
         session=op.actor.session if binds else mine.session,
-        ttl=keep_ttl,
+        ttl=ttl,
         paths=paths,
         reason=op.reason or mine.reason,
         # Where it was claimed first tells who else may work under it: until a session has it alone.
@@ -456,21 +439,6 @@ def _renew_own(
         edge=mine.edge or op.edge,
         picked=mine.picked and op.picked,
     )
-    state, taken, events = _displace(ledger, displaced, named, op, moment)
-    # What others may come to rely on must not be forgotten with the next heartbeat.
-    before = (mine.session, mine.paths, mine.reason, mine.picked)
-    after = (lease.session, lease.paths, lease.reason, lease.picked)
-    quiet = before == after and not displaced and not named
-    status = "taken_over" if taken or named else "renewed"
-    done = Outcome(
-        operation=op.id,
-        status=status,
-        leases=(lease,),
-        events=_with_details(op, event(status, op.id, now, op.actor.holder, lease), *events),
-        displaced=taken,
-        is_renewal=quiet,
-    )
-    return state.put(lease), done
 
 
 def prolonged(
@@ -528,38 +496,23 @@ def _displace(
     return state, taken, tuple(events)
 
 
-def _with_details(op: Claim, *events: Event) -> tuple[Event, ...]:
-    return mark_claims_after_lapse(events, [op.id] if op.replaces_edges else ())
-
-
-def _grant(
+def _granted(
     ledger: Ledger,
     op: Claim,
     displaced: list[Lease],
-    ttl: int,
     moment: Moment,
     *,
-    named: tuple[Assignee, ...],
-) -> tuple[Ledger, Outcome]:
-    now, actor = moment.now.wall_ms, op.actor
-    ledger, lease = new_lease(ledger, op, now, scope=op.scope, ttl=ttl)
-    lease = replace(lease, paths=op.paths, reason=op.reason, edge=op.edge, picked=op.picked)
+    ttl: int,
+    paths: tuple[str, ...],
+) -> tuple[Ledger, Lease]:
+    ledger, lease = new_lease(ledger, op, moment.now.wall_ms, scope=op.scope, ttl=ttl)
     if op.picked:
         ledger = ledger.with_header(replace(ledger.header, format=NEWEST_FORMAT))
     if lease.token <= max((x.token for x in displaced), default=0):
         raise Invalid(
             f"the ledger's sequence is behind the token of {op.resource}: it was tampered with"
         )
-    state, taken, events = _displace(ledger, displaced, named, op, moment)
-    status = "taken_over" if taken or named else "claimed"
-    outcome = Outcome(
-        operation=op.id,
-        status=status,
-        leases=(lease,),
-        events=_with_details(op, event(status, op.id, now, actor.holder, lease), *events),
-        displaced=taken,
-    )
-    return state.put(lease), outcome
+    return ledger, replace(lease, paths=paths, reason=op.reason, edge=op.edge, picked=op.picked)
 
 
 def new_lease(

@@ -349,7 +349,7 @@ def _mine_to_end(ledger: Ledger, op: Release | Complete, moment: Moment) -> list
     theirs = _blockers(stood, op.scope, lambda row: row.end, Verdict.HELD)
     if theirs:
         raise held_error(op.resource, op.scope, theirs, ledger.header.policy, moment)
-    named = named_in_file(ledger, op, moment)
+    named = named_in_file(stood, op.assigned)
     if named:
         raise assigned_error(op.resource, op.scope, named)
     return []
