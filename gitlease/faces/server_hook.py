@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import GitleaseError, Invalid, clean
 
 if TYPE_CHECKING:
-    from gitlease.server.receive import Refusal
-    from gitlease.wiring.server import PushVerdict
+    from gitlease.wiring.server import PushVerdict, Refusal
 
 ACCEPTED, REFUSED, USAGE, FAULT = 0, 9, 2, 70
 HOOK, END = "pre-receive", "end"

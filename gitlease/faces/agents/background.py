@@ -20,8 +20,7 @@ PATIENCE = 10.0  # seconds for the tool server of a conversation to end with it
 def in_background(command: str, sessions: Sequence[str]) -> int:
     """Renew or end the leases of these sessions, or fetch the ledgers. Always 0."""
     from gitlease.faces.agents.handling import END_LATER, LOOK, RENEW
-    from gitlease.wiring.agents import wait_for_successor
-    from gitlease.wiring.workspace import open_workspace
+    from gitlease.wiring.agents import open_workspace, wait_for_successor
 
     # Nobody reads errors here; the next hook or command reports them.
     with contextlib.suppress(GitleaseError):

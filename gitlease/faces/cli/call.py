@@ -223,7 +223,7 @@ class Call:
         dashed = ["--"] if any(name.startswith("-") for name in names) else []
         chosen = [w for name, flag in REPEATED if (v := getattr(self, name)) for w in (flag, v)]
         if self.remote is not None:
-            from gitlease.git.repository import without_secrets
+            from gitlease.wiring.workspace import without_secrets
 
             # A space ends a URL in running text, but not in a quoted word.
             urls = [w.replace(" ", "%20") if "://" in w else w for w in chosen]

@@ -272,7 +272,7 @@ def _active(views: Sequence[LeaseView]) -> list[Active]:
 
 
 def _ledger(call: Call, reading: Reading) -> wire.Document:
-    from gitlease.git.repository import without_secrets
+    from gitlease.wiring.workspace import without_secrets
 
     ledger, ways = call.ledger, call.workspace.location.ways
     elsewhere = ways is not None and (len(ways.writes) > 1 or ledger.store.moved)
