@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gitlease.git import commit_ids, discover
+from gitlease.git import ask, discover
 from ledger_checker.checker import Verified, verify
 from ledger_checker.form import LeaseRecord, fold, person, resource_key
 from ledger_checker.state import BrokenRule, JudgedStep
@@ -168,8 +168,9 @@ def read_history(git_dir: Path | str, ref: str, tips: Iterable[str] = ()) -> His
 
 def _verified(git_dir: Path | str, ref: str, tips: Iterable[str], into: History) -> Verified:
     repository = discover(str(git_dir))
-    (tip,) = commit_ids(repository, [ref])
-    if tip is None:
+    said = ask(repository, "rev-parse", "-q", "--verify", f"{ref}^{{commit}}")
+    tip = said.out.decode("ascii", "replace").strip()
+    if said.code != 0:
         raise AssertionError(f"there is no ledger at {ref} of {git_dir}")
     return verify(repository, tip, tips, on_step=into.add)
 
