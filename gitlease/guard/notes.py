@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
@@ -120,7 +120,6 @@ def first_line(file: str) -> str:
 COMMIT, MESSAGE, ACTIVITY = "idle-commit", "idle-message", "idle-activity"
 SINCE = "idle-since"  # dated to when the settings were read
 NOW = "idle-now"  # dated by the shims to the moment at which they compare
-FORMER = "gate"  # the marker of earlier versions, whose shims may be here still
 # What says where git's settings are, and what of gitlease's own the markers are made by: the shims
 # put the same words together.
 WHO = (
@@ -153,26 +152,20 @@ class Origin:
 def origin_of(repository: Repository, environ: Mapping[str, str] | None = None) -> Origin:
     """The origin of what is found out now in a repository, by this process."""
     environ = os.environ if environ is None else environ
-    files = tuple(dict.fromkeys(_files(repository, environ)))
-    odd = "@" in environ.get(MAY_BE_SECRET, "") or environ.get(FOR_ONE_COMMAND)
+    home, folder = environ.get("HOME", ""), repository.toplevel or repository.git_dir
+    files = (  # those that git and gitlease read, whether they are there or not
+        ".gitlease.yaml",
+        os.path.join(repository.common_dir, "config"),
+        os.path.join(home, ".gitconfig"),
+        os.path.join(environ.get("XDG_CONFIG_HOME") or f"{home}/.config", "git", "config"),
+        environ.get("GIT_CONFIG_GLOBAL", ""),
+        *(x.origin and os.path.join(folder, x.origin) for x in repository.config.entries),
+    )
+    files = tuple(dict.fromkeys(map(os.path.normpath, filter(None, files))))
     who = ":".join(environ.get(name, "") for name in WHO)
-    plain = all(text.isprintable() for text in (who, *files)) and not odd
+    odd = "@" in environ.get(MAY_BE_SECRET, "") or environ.get(FOR_ONE_COMMAND)
+    plain = not odd and all(text.isprintable() for text in (who, *files))
     return Origin(who if plain else None, files, repository.config.read_at)
-
-
-def _files(repository: Repository, environ: Mapping[str, str]) -> Iterator[str]:
-    """Those that git and gitlease read, whether they are there or not."""
-    home = environ.get("HOME", "")
-    yield ".gitlease.yaml"
-    yield os.path.join(repository.common_dir, "config")
-    yield os.path.join(home, ".gitconfig")
-    yield os.path.join(environ.get("XDG_CONFIG_HOME") or f"{home}/.config", "git", "config")
-    if environ.get("GIT_CONFIG_GLOBAL"):
-        yield environ["GIT_CONFIG_GLOBAL"]
-    folder = repository.toplevel or repository.git_dir
-    for entry in repository.config.entries:
-        if entry.origin:
-            yield os.path.normpath(os.path.join(folder, entry.origin))
 
 
 def write_idle_marker(folder: str, idle: IdleMarker, origin: Origin, *, now: int) -> None:
@@ -194,20 +187,21 @@ def write_idle_marker(folder: str, idle: IdleMarker, origin: Origin, *, now: int
         until[COMMIT] = idle.clear_until
     # What changed since the settings were read is newer than this, and ends the marker.
     dated = max(origin.read_at - SETTLED_NS, 0)
-    since = os.path.join(folder, SINCE)
+    # Where a shell cannot date NOW anew, no marker is younger.
+    files = [(SINCE, "", dated), (NOW, "", (now + 2 * LONGEST_MARKER) * NS)]
+    for name, deadline in until.items():
+        pathspecs = [f":(top,literal,icase){place}" for place in places if name == COMMIT]
+        lines = (origin.who, *origin.files, "", *pathspecs)
+        files.append((name, "".join(f"{line}\n" for line in lines), deadline * NS))
     try:
         make_folders(folder)
-        _write(since, (), dated)
-        # Where a shell cannot date it anew, no marker is younger.
-        _write(os.path.join(folder, NOW), (), (now + 2 * LONGEST_MARKER) * NS)
-        for name, deadline in until.items():
-            pathspecs = [f":(top,literal,icase){place}" for place in places if name == COMMIT]
-            lines = (origin.who, *origin.files, "", *pathspecs)
-            _write(os.path.join(folder, name), lines, deadline * NS)
-        if os.stat(since).st_mtime_ns != dated:  # somebody else's, read at another moment
-            drop_idle_marker(folder)
+        for name, text, date in files:
+            replace_file(os.path.join(folder, name), os.fsencode(text), dated=date)
+        if os.stat(os.path.join(folder, SINCE)).st_mtime_ns == dated:
+            return
     except OSError:
-        drop_idle_marker(folder)
+        pass
+    drop_idle_marker(folder)  # it cannot be kept, or another process read its settings later
 
 
 def _is_plain(place: str) -> bool:
@@ -216,13 +210,9 @@ def _is_plain(place: str) -> bool:
     return place.isprintable() and not any(part in ("", ".", "..") for part in parts)
 
 
-def _write(file: str, lines: tuple[str, ...], dated: int) -> None:
-    replace_file(file, os.fsencode("".join(f"{line}\n" for line in lines)), dated=dated)
-
-
 def drop_idle_marker(folder: str) -> None:
     """Leave the next hook to look for itself, since what is known has changed."""
-    for name in (COMMIT, MESSAGE, ACTIVITY, FORMER):
+    for name in (COMMIT, MESSAGE, ACTIVITY):
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(folder, name))
 

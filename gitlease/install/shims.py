@@ -14,6 +14,8 @@ from gitlease.core.frozen import dataclass
 from gitlease.guard.notes import ACTIVITY, COMMIT, MESSAGE, NOW, SINCE, WHO
 
 VERSION = 2
+# No hook does the work of two: git skips commit-msg with --no-verify and in a rebase, where
+# prepare-commit-msg names leases too, and post-checkout cannot see that a rebase by patches begins.
 HOOKS = (
     *("pre-commit", "pre-merge-commit", "prepare-commit-msg", "commit-msg", "post-commit"),
     *("post-checkout", "post-merge", "post-rewrite", "pre-push"),
