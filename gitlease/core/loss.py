@@ -141,16 +141,16 @@ _ENDED = {
     "parked": "parked it",
     "run_out": "ended its session",
 }
-_TOLD = {
-    "taken_over": Loss.TAKEN_OVER,
+ENDED_BY_NAME = frozenset(_ENDED) - {"run_out"}
+ENDINGS = {
+    "displaced": Loss.TAKEN_OVER,
     "revoked": Loss.REVOKED,
     "retired": Loss.EXPIRED,  # it had run out long before
-    "replaced": Loss.EXPIRED,
-    "released": Loss.RELEASED_ELSEWHERE,
-    "completed": Loss.RELEASED_ELSEWHERE,
-    "parked": Loss.RELEASED_ELSEWHERE,
-    "run_out": Loss.RELEASED_ELSEWHERE,
+    LAPSED: Loss.EXPIRED,
+    **dict.fromkeys(_ENDED, Loss.RELEASED_ELSEWHERE),
 }
+"""The events that end a grant."""
+_TOLD = {**ENDINGS, "taken_over": Loss.TAKEN_OVER, "replaced": Loss.EXPIRED}
 
 
 def _judged(
@@ -173,19 +173,6 @@ def _judged(
     if same_person(found.holder, holder) and found.session == grant.session:
         return Loss.RELEASED_ELSEWHERE, None  # and claimed anew by the same run
     return Loss.TAKEN_OVER, found.holder
-
-
-ENDED_BY_NAME = frozenset({"released", "completed", "parked"})
-ENDINGS = {
-    "displaced": Loss.TAKEN_OVER,
-    "revoked": Loss.REVOKED,
-    "retired": Loss.EXPIRED,
-    LAPSED: Loss.EXPIRED,
-    "run_out": Loss.RELEASED_ELSEWHERE,
-    "released": Loss.RELEASED_ELSEWHERE,
-    "completed": Loss.RELEASED_ELSEWHERE,
-    "parked": Loss.RELEASED_ELSEWHERE,
-}
 
 
 def lost_in(event: Event) -> LeaseLost:

@@ -628,6 +628,27 @@ def event(
     )
 
 
+def outcome(
+    op: Operation,
+    status: str,
+    leases: Sequence[Lease],
+    moment: Moment,
+    *,
+    before: Sequence[Lease] | None = None,
+    reason: str | None = None,
+) -> Outcome:
+    """What an operation made of some leases, with an event for each as it is, or was ``before``."""
+    now, by = moment.now.wall_ms, op.actor.holder
+    told = leases if before is None else before
+    return Outcome(
+        operation=op.id,
+        status=status,
+        leases=tuple(leases),
+        events=tuple(event(status, op.id, now, by, x, reason=reason) for x in told),
+        changed=bool(leases),
+    )
+
+
 class ParkedMeanwhile(GitleaseError):
     """The caller parked some of the tasks since the claims were made: it comes before them."""
 

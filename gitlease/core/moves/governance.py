@@ -14,7 +14,7 @@ from gitlease.core.frozen import non_defaults, replace
 from gitlease.core.instant import format_duration
 from gitlease.core.lease import Actor, Moment, State, same_person
 from gitlease.core.ledger import EPOCH_SIZE, NEWEST_FORMAT, NOTICES_KEPT, Ledger
-from gitlease.core.moves.claiming import event, give_notice, held_error, relations
+from gitlease.core.moves.claiming import give_notice, held_error, outcome, relations
 from gitlease.core.moves.holding import note_event, noted
 from gitlease.core.moves.operations import (
     Acknowledge,
@@ -64,16 +64,9 @@ def revoke(ledger: Ledger, op: Revoke, moment: Moment) -> tuple[Ledger, Outcome]
         state = state.remove(lease)
         if not lease.same_holder(op.actor):
             state = give_notice(state, lease, op.id, "revoked", op.actor.holder, now, op.reason)
-    return state, Outcome(
-        operation=op.id,
-        status="revoked",
-        leases=tuple(replace(x, state=State.REVOKED) for x in found),
-        events=tuple(
-            event("revoked", op.id, now, op.actor.holder, x, reason=op.reason) for x in found
-        ),
-        displaced=tuple(found),
-        changed=bool(found),
-    )
+    ended = [replace(x, state=State.REVOKED) for x in found]
+    done = outcome(op, "revoked", ended, moment, reason=op.reason)
+    return state, replace(done, displaced=tuple(found))
 
 
 def add_note(ledger: Ledger, op: AddNote, moment: Moment) -> tuple[Ledger, Outcome]:

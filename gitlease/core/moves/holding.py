@@ -60,6 +60,7 @@ from gitlease.core.moves.claiming import (
     may_bind,
     named_in_file,
     new_lease,
+    outcome,
     prolonged,
     relations,
     tell_assignees,
@@ -89,7 +90,7 @@ from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
 
 def renew(ledger: Ledger, op: Renew, moment: Moment) -> tuple[Ledger, Outcome]:
     """Bump expiry to now + TTL; never re-acquire what was lost, never shorten."""
-    policy, now = ledger.header.policy, moment.now.wall_ms
+    policy = ledger.header.policy
     if op.ttl is not None:
         fit_ttl(op.ttl, op.ttl, policy, op.resource)
     refused: tuple[GitleaseError, ...] = ()
@@ -112,20 +113,13 @@ def renew(ledger: Ledger, op: Renew, moment: Moment) -> tuple[Ledger, Outcome]:
             binds = True
         renewed.append(fresh)
         state = state.put(fresh)
-    return state, Outcome(
-        operation=op.id,
-        status="renewed",
-        leases=tuple(renewed),
-        events=tuple(event("renewed", op.id, now, op.actor.holder, x) for x in renewed),
-        refused=refused,
-        changed=bool(renewed),
-        is_renewal=not binds,
-    )
+    done = outcome(op, "renewed", renewed, moment)
+    return state, replace(done, refused=refused, is_renewal=not binds)
 
 
 def extend(ledger: Ledger, op: Extend, moment: Moment) -> tuple[Ledger, Outcome]:
     """Stretch to at least now + D, capped to the policy's maximum; never shorten."""
-    policy, now = ledger.header.policy, moment.now.wall_ms
+    policy = ledger.header.policy
     seconds = min(op.seconds, policy.ttl_max)
     state, extended = ledger, []
     for lease in held_for(ledger, op.resource, op.scope, op.actor, moment):
@@ -134,13 +128,8 @@ def extend(ledger: Ledger, op: Extend, moment: Moment) -> tuple[Ledger, Outcome]
             longer = replace(longer, session=op.actor.session)
         extended.append(longer)
         state = state.put(longer)
-    return state, Outcome(
-        operation=op.id,
-        status="extended",
-        leases=tuple(extended),
-        events=tuple(event("extended", op.id, now, op.actor.holder, x) for x in extended),
-        capped_to_max=seconds < op.seconds,
-    )
+    done = outcome(op, "extended", extended, moment)
+    return state, replace(done, capped_to_max=seconds < op.seconds)
 
 
 def release(ledger: Ledger, op: Release, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -150,25 +139,20 @@ def release(ledger: Ledger, op: Release, moment: Moment) -> tuple[Ledger, Outcom
     for lease in _mine_to_end(ledger, op, moment):
         state = tell_session(state.remove(lease), lease, op, "released", now, op.note)
         ended.append(replace(lease, state=State.RELEASED))
-    events = [event("released", op.id, now, op.actor.holder, x, reason=op.note) for x in ended]
+    done = outcome(op, "released", ended, moment, reason=op.note)
     if op.note is not None:
         state = noted(state, op.resource, op.id, op.actor, now, op.note)
         if not ended:
-            events.append(note_event(op.id, op.resource, op.actor, now, op.note))
-    return state, Outcome(
-        operation=op.id,
-        status="released",
-        leases=tuple(ended),
-        events=tuple(events),
-        changed=bool(ended) or op.note is not None,
-    )
+            noting = note_event(op.id, op.resource, op.actor, now, op.note)
+            done = replace(done, events=(noting,), changed=True)
+    return state, done
 
 
 def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outcome]:
     """End as completed: the record stays for a while and refuses claims that do not reopen."""
-    now, policy, actor = moment.now.wall_ms, ledger.header.policy, op.actor
+    now, policy = moment.now.wall_ms, ledger.header.policy
     mine = _mine_to_end(ledger, op, moment)
-    done_before = _completed(ledger, op.resource, op.scope, actor, moment)
+    done_before = _completed(ledger, op.resource, op.scope, op.actor, moment)
     if not mine and done_before:
         return ledger, Outcome(
             operation=op.id, status="completed", leases=tuple(done_before), changed=False
@@ -200,13 +184,7 @@ def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outc
     ]
     for lease in done:
         state = tell_session(state.put(lease), lease, op, "completed", now)
-    state = state.with_notes(op.resource, ())
-    return state, Outcome(
-        operation=op.id,
-        status="completed",
-        leases=tuple(done),
-        events=tuple(event("completed", op.id, now, actor.holder, x) for x in done),
-    )
+    return state.with_notes(op.resource, ()), outcome(op, "completed", done, moment)
 
 
 def noted(
@@ -378,7 +356,7 @@ def park(ledger: Ledger, op: Park, moment: Moment) -> tuple[Ledger, Outcome]:
     """
     most = _longest(ledger.header.policy, op.resource)
     mine = held_for(ledger, op.resource, op.scope, op.actor, moment, lambda row: row.park)
-    now, by, why = moment.now.wall_ms, op.actor.holder, op.note or op.reason
+    now, why = moment.now.wall_ms, op.note or op.reason
     state, kept = ledger, []
     for lease in mine:
         parked = _parked(lease, op, ledger, moment)
@@ -386,13 +364,8 @@ def park(ledger: Ledger, op: Park, moment: Moment) -> tuple[Ledger, Outcome]:
         state = tell_session(state.put(kept[-1]), lease, op, PARKED, now, why)
     if op.note is not None:
         state = noted(state, op.resource, op.id, op.actor, now, op.note)
-    return state, Outcome(
-        operation=op.id,
-        status=PARKED,
-        leases=tuple(kept),
-        events=tuple(event(PARKED, op.id, now, by, x, reason=why) for x in mine),
-        capped_to_max=op.seconds is not None and op.seconds > most,
-    )
+    done = outcome(op, PARKED, kept, moment, before=mine, reason=why)
+    return state, replace(done, capped_to_max=op.seconds is not None and op.seconds > most)
 
 
 def end_session(ledger: Ledger, op: EndSession | RunOut, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -479,7 +452,7 @@ def bind(ledger: Ledger, op: Bind, moment: Moment) -> tuple[Ledger, Outcome]:
     """
     if op.actor.session is None:
         raise UsageError("only a session can bind what its person holds")
-    policy, now = ledger.header.policy, moment.now.wall_ms
+    policy = ledger.header.policy
     state, bound = ledger, []
     for resource in op.resources:
         lease = state.lease(resource, op.scope)
@@ -490,13 +463,7 @@ def bind(ledger: Ledger, op: Bind, moment: Moment) -> tuple[Ledger, Outcome]:
             where = op.actor.host or lease.host
             bound.append(replace(lease, session=op.actor.session, host=where, operation=op.id))
             state = state.put(bound[-1])
-    return state, Outcome(
-        operation=op.id,
-        status=BOUND,
-        leases=tuple(bound),
-        events=tuple(event(BOUND, op.id, now, op.actor.holder, x) for x in bound),
-        changed=bool(bound),
-    )
+    return state, outcome(op, BOUND, bound, moment)
 
 
 def unbind(ledger: Ledger, op: Unbind, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -504,8 +471,7 @@ def unbind(ledger: Ledger, op: Unbind, moment: Moment) -> tuple[Ledger, Outcome]
 
     Grants no longer bound to that run are skipped. Raises NotHolder for anybody else.
     """
-    now, by = moment.now.wall_ms, op.actor.holder
-    state, freed, events = ledger, [], []
+    state, freed, before = ledger, list[Lease](), list[Lease]()
     refused: list[GitleaseError] = []
     for grant in op.grants:
         try:
@@ -524,15 +490,9 @@ def unbind(ledger: Ledger, op: Unbind, moment: Moment) -> tuple[Ledger, Outcome]
             replace(lease, session=None, host=without_process(lease.host), operation=op.id)
         )
         state = state.put(freed[-1])
-        events.append(event(UNBOUND, op.id, now, by, lease))
-    return state, Outcome(
-        operation=op.id,
-        status=UNBOUND,
-        leases=tuple(freed),
-        events=tuple(events),
-        refused=tuple(refused),
-        changed=bool(freed),
-    )
+        before.append(lease)
+    done = outcome(op, UNBOUND, freed, moment, before=before)
+    return state, replace(done, refused=tuple(refused))
 
 
 def _may_unbind(lease: Lease, actor: Actor) -> bool:
