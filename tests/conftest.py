@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 from hypothesis import settings
+from support import snapshots
 from support.clock import ManualClock
 from support.fences import Fences, raise_fences
 from support.remotes import KINDS, Remote, Servers, open_remote
@@ -24,8 +25,9 @@ REMOTE_FIXTURES = ("remote", "http_remote", "ssh_remote", "path_remote")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option that has all stories run by default."""
+    """Options that have all stories run by default, and snapshots written anew."""
     parser.addoption("--every-story", action="store_true", help="run all stories, not some")
+    parser.addoption("--record", action="store_true", help="write the snapshots of these tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -81,6 +83,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=nightly)
         dropped = set(nightly)
         items[:] = [item for item in items if item not in dropped]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Hold what a test says to its snapshot."""
+    yield from snapshots.compare(item)
+
+
+def pytest_sessionfinish() -> None:
+    """Write the snapshots that were asked for."""
+    snapshots.write_all()
 
 
 @pytest.fixture(scope="session", autouse=True)

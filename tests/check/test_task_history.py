@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.clock import ManualClock
 from support.repos import assert_untouched, git, run_git, snapshot
+from support.snapshots import check_words, raises
 from support.task_trees import commit_all, make_repository, put, put_task, tasks_like, text_of
 from support.tasks import task
 
@@ -248,7 +249,7 @@ def test_dates_that_cannot_be_are_clamped(root: Path) -> None:
 
 @pytest.mark.parametrize("out", [b":1 2", b"x\0", b"\0:100644 1 2", b"abc\x1f\0", b"\xff\0\0"])
 def test_an_answer_that_cannot_be_read_is_an_error(out: bytes) -> None:
-    with pytest.raises(Invalid, match="cannot be read"):
+    with raises(Invalid):
         list(read_answer(out))
 
 
@@ -319,7 +320,7 @@ def test_a_shallow_clone_says_so_and_takes_nothing_for_written_at_its_edge(
     past = past_of(clone)
     lack = there.lack(cached=False, branches=True)
     assert lack is not None
-    assert lack.what == "this clone is shallow"
+    check_words(lack.what)
     assert past.last_change(KIM.__eq__) == (None, False)
     assert_untouched(before, snapshot(clone))
     assert history(root).lack(cached=False, branches=True) is None
@@ -376,7 +377,7 @@ def test_a_clone_that_follows_some_branches_asks_its_remote(
     git(clone, "config", "--unset-all", "remote.origin.fetch")
     for spec in specs:
         git(clone, "config", "--add", "remote.origin.fetch", spec)
-    with pytest.raises(Unavailable, match="the remote cannot be reached"):
+    with raises(Unavailable):
         lack_of(clone)
     (clone.parent / "moved").rename(clone.parent / "repo")
     assert lack_of(clone) is None
@@ -397,7 +398,7 @@ def test_branches_that_are_ledgers_or_whose_commits_are_here_are_not_missing(clo
     assert lack_of(clone, "refs/heads/gitlease", in_ci=True) is None
     lack = lack_of(clone, in_ci=True)
     assert lack is not None
-    assert lack.what == "not all commits of the branch gitlease/global of origin are here"
+    check_words(lack.what)
 
 
 def test_only_task_files_that_are_not_there_are_left_out(

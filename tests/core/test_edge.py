@@ -19,11 +19,11 @@ from core.values import (
     release,
     step,
 )
+from support.snapshots import raises
 
 from gitlease.core import Actor, Assignee, Invalid, LeaseHeld, NothingLeft, People, Pick, same_name
 
 LAPSED = TTL + SKEW + 1
-ANN = Actor("ann@example.com", host="tower")
 BY_KIM = Assignee("kim@example.com", ("kim@example.com",))
 BY_CODEX = Assignee("@codex")
 
@@ -49,7 +49,7 @@ def test_in_backlog_md_people_are_called_by_their_handle() -> None:
 def test_a_name_of_the_map_is_nobody_elses() -> None:
     people = People({"jo@corp.example": "@jo"}, handles=True)
     assert not people.is_mine("@jo", "jo@home.example")
-    with pytest.raises(Invalid, match=r"that name belongs to jo@corp\.example"):
+    with raises(Invalid):
         people.name_of("jo@home.example")
 
 
@@ -82,12 +82,12 @@ def test_names_do_not_differ_by_case_or_sign(one: str, other: str) -> None:
 
 @pytest.mark.parametrize("assignee", [BY_KIM, BY_CODEX])
 def test_a_task_assigned_to_another_is_held_without_any_lease(assignee: Assignee) -> None:
-    with pytest.raises(LeaseHeld, match="F001 is assigned to") as refused:
+    with raises(LeaseHeld) as refused:
         step(empty(), claim(JO, assigned=(assignee,)), when=moment())
     assert refused.value.holder == assignee.known
     assert refused.value.free_at_ms is None
     for verb in (release, complete):
-        with pytest.raises(LeaseHeld, match="is assigned to"):
+        with raises(LeaseHeld):
             step(empty(), verb(JO, assigned=(assignee,)), when=moment())
 
 
@@ -120,7 +120,7 @@ def test_who_is_displaced_by_lease_and_by_file_is_told_once() -> None:
 
 def test_a_live_lease_yields_to_no_takeover_of_the_edge() -> None:
     ledger = holding(lease(holder=KIM))
-    with pytest.raises(LeaseHeld, match="held by kim"):
+    with raises(LeaseHeld):
         step(ledger, claim(JO, assigned=(BY_KIM,), takeover=True, reason="now"), when=moment(10))
 
 

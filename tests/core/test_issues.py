@@ -25,6 +25,7 @@ from core.values import (
     step,
     take_ticket,
 )
+from support.snapshots import raises
 
 from gitlease.core import (
     DEFAULT_POLICY,
@@ -94,7 +95,7 @@ def test_without_the_policy_each_spelling_is_a_name_of_its_own() -> None:
     ids=lambda x: type(x).__name__,
 )
 def test_the_table_takes_no_other_spelling(operation: Operation) -> None:
-    with pytest.raises(UsageError, match=r"the issue #12 in this ledger"):
+    with raises(UsageError):
         step(empty(GITHUB), operation, when=moment())
     step(empty(), claim(JO, "12"), when=moment())
 
@@ -107,7 +108,7 @@ def test_a_search_for_work_spells_what_it_finds() -> None:
 
 def test_a_policy_is_not_set_while_records_have_another_spelling() -> None:
     ledger = holding(lease(resource="GH-12"), lease(resource="12", scope="ui"), lease())
-    with pytest.raises(PolicyRefused, match=r"^the ledger has records of (GH-12, 12|12, GH-12),"):
+    with raises(PolicyRefused):
         step(ledger, set_policy(JO, issues="github"), when=moment())
     for what, scope in (("GH-12", "*"), ("12", "ui")):
         ledger, _ = step(ledger, release(JO, what, scope=scope), when=moment(2))

@@ -30,6 +30,7 @@ from core.values import (
     set_policy,
     step,
 )
+from support.snapshots import check_words, raises
 
 from gitlease.core import (
     DEFAULT_POLICY,
@@ -241,7 +242,7 @@ def test_it_may_last_longer_than_any_ttl_and_a_new_policy_shortens_nothing() -> 
 def test_where_the_policy_parks_nothing_it_is_refused() -> None:
     ledger = holding(lease(holder=JO_CI), policy=Policy(park_max=0))
     for wish in (park(JO_CI), park(JO_CI, seconds=5), end(JO_CI, only(ledger), park=True)):
-        with pytest.raises(PolicyRefused, match="parks nothing"):
+        with raises(PolicyRefused):
             apply(ledger, [wish], moment(LIVE))
     assert code_of(ledger, end(JO_CI, only(ledger)), LIVE) == "released"
 
@@ -293,7 +294,7 @@ def test_others_are_kept_out_until_it_lapses() -> None:
 def test_with_an_edge_it_stays_assigned_when_it_has_lapsed() -> None:
     ledger = parked(lease(edge=True))
     later = LIVE + HOUR + SKEW + 1
-    with pytest.raises(LeaseHeld, match="is assigned to"):
+    with raises(LeaseHeld):
         apply(ledger, [claim(KIM)], moment(later))
     taken = claim(KIM, takeover=True, reason="on holiday")
     assert code_of(ledger, taken, later) == "taken_over"
@@ -319,9 +320,9 @@ def test_one_from_the_future_is_waited_for_as_long_as_it_was_parked() -> None:
 def test_neither_renew_nor_extend_touches_it(who: Actor) -> None:
     ledger = parked()
     for wish in (renew(who), extend(who, HOUR)):
-        with pytest.raises(LeaseLost, match="F001 is parked") as refused:
+        with raises(LeaseLost) as refused:
             apply(ledger, [wish], moment(LIVE + 1))
-        assert refused.value.hints == ("claim it to resume",)
+        check_words(refused.value.hints)
 
 
 def test_what_has_lapsed_is_not_called_parked() -> None:

@@ -7,6 +7,7 @@ import string
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.snapshots import raises
 
 from gitlease.core import (
     Resource,
@@ -72,7 +73,7 @@ def test_an_odd_word_is_no_name(word: str) -> None:
     "word", ["lib/n\udce9", "n\udce9", "path:n\udce9", "\ud800*", "/r/n\udce9"]
 )
 def test_a_word_that_is_not_utf_8_is_named_and_refused(word: str) -> None:
-    with pytest.raises(UsageError, match="is not UTF-8, so it cannot be leased") as raised:
+    with raises(UsageError) as raised:
         parse_resource(word, root="/r")
     for text in (raised.value.message, raised.value.resource or ""):
         assert text.isprintable()
@@ -80,7 +81,7 @@ def test_a_word_that_is_not_utf_8_is_named_and_refused(word: str) -> None:
 
 
 def test_a_word_typed_in_a_folder_that_is_not_utf_8_is_refused_if_it_lies_there() -> None:
-    with pytest.raises(UsageError, match=r"n\\udce9/a/b is not UTF-8"):
+    with raises(UsageError):
         parse_resource("a/b", folder="n\udce9")
     assert shown("/a/b", folder="n\udce9") == "a/b"
     assert shown("F001", folder="n\udce9") == "F001"

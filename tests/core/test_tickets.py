@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from core.values import F001, JO, KIM, NOON, TTL, claim, empty, fresh, moment, release, step
+from support.snapshots import check_words, raises
 
 from gitlease.core import (
     LONGEST_TICKET,
@@ -67,7 +68,7 @@ def ahead(ledger: Ledger, who: Actor, ticket: str | None, scope: str = "*", at: 
 
 def test_who_knows_an_id_puts_nobody_else_out_of_the_line() -> None:
     ledger = in_line(JO)
-    with pytest.raises(PolicyRefused, match="belongs to someone else"):
+    with raises(PolicyRefused):
         step(ledger, take(KIM, "t0"), when=moment(5))
     ledger, _ = step(ledger, claim(KIM, ticket="t0"), when=moment(5))
     assert tickets(ledger) == ["t0"]
@@ -155,7 +156,7 @@ def test_a_line_is_bounded() -> None:
     ledger = empty()
     for number in range(TICKETS_KEPT):
         ledger, _ = step(ledger, take(KIM, f"t{number}"), when=moment())
-    with pytest.raises(PolicyRefused, match=f"{TICKETS_KEPT} are already waiting for F001"):
+    with raises(PolicyRefused):
         apply(ledger, [take(JO, "one-more")], moment())
     assert apply(ledger, [take(KIM, "t7")], moment()).changed, "but a place may be kept"
 
@@ -173,7 +174,7 @@ def test_one_step_stands_in_a_bounded_number_of_lines() -> None:
 
     assert apply(empty(), [ask(MAX_STEP)], moment()).changed
     for asked in ([ask(MAX_STEP + 1)], [ask(MAX_STEP), ask(1, MAX_STEP)]):
-        with pytest.raises(UsageError, match=f"at most {MAX_STEP} resources"):
+        with raises(UsageError):
             apply(empty(), asked, moment())
 
 
@@ -239,12 +240,12 @@ def test_a_claim_that_waits_its_turn_lets_those_before_it_go_first(passing: int)
         apply(ledger, [claim(JO, ticket="t2", passing=passing)], moment(9))
     assert isinstance(refused.value, LeaseHeld)
     assert (refused.value.waiting, refused.value.code) == (("t0", "t1"), "held")
-    assert refused.value.message == "F001 is free, but 2 others have waited longer for it"
+    check_words(refused.value.message)
     assert not refused.value.conflicts
 
 
 def test_the_one_before_is_named() -> None:
-    with pytest.raises(NotYourTurn, match=f"but {KIM.holder} has waited longer for it"):
+    with raises(NotYourTurn):
         apply(in_line(KIM), [claim(JO, passing=0)], moment(9))
 
 
@@ -327,7 +328,7 @@ def test_who_waits_for_some_of_the_same_files_goes_first(asked: str) -> None:
 
 def test_paths_of_a_task_give_way_to_who_waits_for_them() -> None:
     ledger, _ = step(empty(), take(KIM, "t", FILE), when=moment())
-    with pytest.raises(NotYourTurn, match=f"F001 is free, but {KIM.holder} has waited .* src/x"):
+    with raises(NotYourTurn):
         apply(ledger, [claim(JO, paths=("src/**",))], moment(9))
     assert apply(ledger, [claim(JO, paths=("docs/**",))], moment(9)).changed
     assert apply(ledger, [claim(JO)], moment(9)).changed
@@ -339,9 +340,7 @@ def test_a_waiter_is_counted_once_however_many_lines_it_stands_in() -> None:
     with pytest.raises(NotYourTurn) as refused:
         apply(ledger, [claim(JO, "src/")], moment(9))
     assert refused.value.waiting == ("k", "l")
-    assert refused.value.message.endswith(
-        "but 2 others have waited longer for it or some of its files"
-    )
+    check_words(refused.value.message)
     at = place(ledger, {FILE: ()}, "*", LEE, "l", NOON)
     assert (at.ahead, at.behind, at.kept) == (1, 0, True)
 

@@ -33,6 +33,7 @@ from core.values import (
     set_policy,
     step,
 )
+from support.snapshots import check_words, raises
 
 from gitlease.core import (
     EPOCH_SIZE,
@@ -206,7 +207,7 @@ def test_what_was_granted_and_is_not_in_the_ledger_is_never_reported(
         return ledger, claiming.claim(ledger, op, when)[1]
 
     monkeypatch.setitem(cast(dict[Any, Any], MOVES), Claim, forgets)
-    with pytest.raises(RuntimeError, match="not in the ledger"):
+    with raises(RuntimeError):
         apply(empty(), [claim(JO)], moment(LIVE))
 
 
@@ -601,7 +602,7 @@ def test_admins_are_given_up_only_by_an_admin_who_confirms_it(text: str) -> None
     ledger, _ = step(empty(), set_policy(KIM, admins="kim@example.com"), when=moment())
     with pytest.raises(PolicyRefused) as refused:
         apply(ledger, [set_policy(KIM, admins=text)], moment())
-    assert "'none kim@example.com'" in refused.value.hints[0]
+    check_words(refused.value.hints[0])
     with pytest.raises(PolicyRefused):
         apply(ledger, [set_policy(JO, admins="none jo@example.com")], moment())
     ledger, _ = step(ledger, set_policy(KIM, admins="none KIM@example.com"), when=moment())

@@ -33,6 +33,7 @@ from core.values import (
     set_policy,
     step,
 )
+from support.snapshots import check_words, raises
 
 from gitlease.core import (
     DEFAULT_POLICY,
@@ -447,23 +448,20 @@ def test_what_is_abandoned_is_taken_over_and_its_assignee_is_told() -> None:
     ledger = holding(lease(edge=True))
     with pytest.raises(LeaseHeld) as refused:
         apply(ledger, [claim(KIM, abandoned=True)], moment(GONE - 1))
-    assert "after 2026-11-27T12:16:00Z anyone may claim it" in refused.value.hints[0]
+    check_words(refused.value.hints[0])
     taken = claim(KIM, abandoned=True, edge=True, assigned=(Assignee("jo", (JO.holder,)),))
     ledger, outcome = step(ledger, taken, when=moment(GONE))
     assert (outcome.status, outcome.unassigned) == ("taken_over", ("jo",))
     assert [x.holder for x in leases_in(ledger)] == [KIM.holder]
     (notice,) = ledger.notices(JO.holder)
-    assert (notice.what, notice.by, notice.reason) == (
-        "taken_over",
-        KIM.holder,
-        "it was abandoned",
-    )
+    assert (notice.what, notice.by) == ("taken_over", KIM.holder)
+    check_words(notice.reason)
 
 
 def test_whoever_else_is_assigned_keeps_what_another_abandoned() -> None:
     """Somebody in the file without a record, or with one on another scope that is younger."""
     stranger = Assignee("@codex")
-    with pytest.raises(LeaseHeld, match="is assigned to @codex"):
+    with raises(LeaseHeld):
         apply(
             holding(lease(edge=True)),
             [claim(KIM, abandoned=True, assigned=(Assignee("jo", (JO.holder,)), stranger))],
@@ -493,7 +491,7 @@ def test_where_nothing_is_ever_abandoned_an_edge_protects_for_good() -> None:
     ledger = holding(lease(edge=True), policy=replace(DEFAULT_POLICY, abandoned_after=0))
     with pytest.raises(LeaseHeld) as refused:
         apply(ledger, [claim(KIM, abandoned=True)], moment(3_000 * 86_400))
-    assert "this ledger never treats a task as abandoned" in refused.value.hints[0]
+    check_words(refused.value.hints[0])
 
 
 def test_a_takeover_takes_only_from_whom_it_expects() -> None:
@@ -504,10 +502,10 @@ def test_a_takeover_takes_only_from_whom_it_expects() -> None:
         claim(KIM, **taking, expect_holder="lee@example.com"),
         claim(KIM, "F002", **taking, expect_holder="lee@example.com"),
     ):
-        with pytest.raises(LeaseHeld, match=f"is assigned to {JO.holder}"):
+        with raises(LeaseHeld):
             apply(ledger, [other], moment(LAPSED))
     wrong = claim(KIM, **taking, expect_holder="lee@example.com")
-    with pytest.raises(LeaseHeld, match=r"expected lee@example\.com, but"):
+    with raises(LeaseHeld):
         apply(ledger, [wrong], moment(LIVE))
     with pytest.raises(UsageError):
         apply(ledger, [claim(KIM, expect_holder=JO.holder)], moment(LAPSED))
@@ -613,7 +611,7 @@ def test_revoking_needs_a_reason_and_the_expected_holder() -> None:
     ledger, _ = step(holding(lease()), set_policy(KIM, admins=KIM.holder), when=moment())
     with pytest.raises(UsageError):
         apply(ledger, [revoke(KIM, reason=" ")], moment(LIVE))
-    with pytest.raises(LeaseHeld, match=r"expected lee@example\.com, but"):
+    with raises(LeaseHeld):
         apply(ledger, [revoke(KIM, expect_holder="lee@example.com")], moment(LIVE))
     _, outcome = step(ledger, revoke(KIM, expect_holder="JO@example.com"), when=moment(LIVE))
     assert [x.holder for x in outcome.leases] == [JO.holder]

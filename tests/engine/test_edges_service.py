@@ -14,6 +14,7 @@ from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 from support.session import ledger_session
+from support.snapshots import check_words, raises
 from support.tasks import Killed, MemoryTasks, task
 
 from gitlease.core import (
@@ -78,7 +79,7 @@ def world() -> World:
 
 def test_a_claim_writes_the_edge_once_and_release_retires_it(world: World) -> None:
     first = world.of(JO).claim([F001])
-    assert world.records() == ["F001 jo@example.com active True"]
+    check_words(world.records())
     assert (first.edge, [w.changed for w in first.written]) == ("added", [True])
     assert world.files[JO.holder]["F001"].assigned == (JO.holder,)
     again = world.of(JO).claim([F001])
@@ -104,7 +105,7 @@ def test_a_task_covers_its_paths(world: World) -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_like_it_unless_any_will_do(world: World) -> None:
-    with pytest.raises(NotFound, match="there is no task F003") as refused:
+    with raises(NotFound) as refused:
         world.of(JO).claim([F001, parse_resource("F003")])
     assert "F002" in refused.value.hints[0]
     assert "--any" in refused.value.hints[1]
@@ -154,7 +155,7 @@ def test_a_done_task_is_claimed_only_by_reopening_it(world: World) -> None:
     done = task("F001", status="closed", progress=Progress.DONE)
     files = world.files[JO.holder] = MemoryTasks.of(done)
     files.rules = EdgeRules(statuses={**EdgeRules().statuses, Progress.DONE: ("closed",)})
-    with pytest.raises(PolicyRefused, match="F001 is done"):
+    with raises(PolicyRefused):
         world.of(JO, statuses=files.rules.statuses).claim([F001])
     world.of(JO, statuses=files.rules.statuses).claim([F001], ClaimOptions(reopen=True))
     assert (files["F001"].status, files["F001"].assigned) == ("todo", (JO.holder,))
@@ -200,7 +201,7 @@ def test_a_problem_that_may_be_any_task_refuses_unknown_names_only(world: World)
 
 def test_a_takeover_replaces_the_edge_in_the_file(world: World) -> None:
     world.files[JO.holder] = MemoryTasks.of(task("F001", KIM.holder, "@codex"))
-    with pytest.raises(LeaseHeld, match="assigned to kim"):
+    with raises(LeaseHeld):
         world.of(JO).claim([F001])
     with pytest.raises(UsageError, match="reason"):
         world.of(JO).claim([F001], ClaimOptions(takeover=True))
@@ -208,7 +209,7 @@ def test_a_takeover_replaces_the_edge_in_the_file(world: World) -> None:
     assert (answer.status, answer.edge) == ("taken_over", "added")
     assert answer.unassigned == (KIM.holder, "@codex")
     assert world.files[JO.holder]["F001"].assigned == (JO.holder,)
-    assert "taken over by jo" in " ".join(world.of(KIM).read().warnings)
+    check_words(" ".join(world.of(KIM).read().warnings))
 
 
 def test_each_holder_of_a_scope_is_an_assignee(world: World) -> None:
@@ -227,14 +228,14 @@ def test_ones_own_lease_leaves_another_name_in_this_clones_file_alone(world: Wor
     files = world.files[JO.holder] = MemoryTasks.of(task("F001", KIM.holder))
     answer = world.of(JO).claim([F001])
     assert (answer.status, answer.edge, answer.edge_in) == ("renewed", "kept", ("record",))
-    assert "tasks/F001.md is assigned to kim@example.com, and stays so" in answer.warnings
+    check_words(answer.warnings)
     assert files["F001"].assigned == (KIM.holder,)
 
 
 def test_the_edge_outlives_the_lease(world: World) -> None:
     world.of(JO).claim([F001])
     world.clock.advance(DAY)
-    with pytest.raises(LeaseHeld, match="assigned to jo"):
+    with raises(LeaseHeld):
         world.of(KIM).claim([F001])
     assert world.of(JO).claim([F001]).edge == "kept"
 
@@ -244,7 +245,7 @@ def test_release_cleans_a_lingering_edge_of_ones_own(world: World) -> None:
     answer = world.of(JO).release([F001])
     assert (answer.status, answer.edge) == ("released", "removed")
     assert world.files[JO.holder]["F001"].assigned == ("@codex",)
-    with pytest.raises(LeaseHeld, match="assigned to @codex"):
+    with raises(LeaseHeld):
         world.of(JO).release([F001])
 
 
@@ -464,7 +465,7 @@ def test_a_file_that_broke_meanwhile_is_told_and_tried_again(world: World) -> No
     with pytest.raises(Killed):
         world.of(JO).claim([F001])
     files.unwritable.add("tasks/F001.md")
-    assert "tasks/F001.md: cannot be written" in " ".join(world.of(JO).read().warnings)
+    check_words(" ".join(world.of(JO).read().warnings))
     files.unwritable.clear()
     world.of(JO).read()
     assert files["F001"].assigned == (JO.holder,)
@@ -478,7 +479,7 @@ def test_a_file_that_is_away_is_written_when_it_is_back(world: World) -> None:
     with pytest.raises(Killed):
         world.of(JO).claim([F001])
     away = files.tasks.pop("tasks/F001.md")
-    assert "there is no task file of F001 here" in " ".join(world.of(JO).read().warnings)
+    check_words(" ".join(world.of(JO).read().warnings))
     files.tasks[away.file] = away
     world.of(JO).read()
     assert files["F001"].assigned == (JO.holder,)
@@ -514,7 +515,7 @@ def test_next_passes_over_a_file_that_cannot_be_written(world: World) -> None:
     world.files[JO.holder].unwritable.add("tasks/F001.md")
     answer, found = world.queue(JO).claim_next(ClaimOptions())
     assert found.resource.text == "F002"
-    assert "passed over: tasks/F001.md: cannot be written" in answer.warnings
+    check_words(answer.warnings)
 
 
 def test_more_than_one_step_holds_is_gone_through(world: World) -> None:
@@ -570,7 +571,7 @@ def test_a_run_that_was_displaced_is_told_although_another_run_was_told_before(
     world.clock.advance(DAY)
     world.of(KIM).claim([F001], ClaimOptions(takeover=True, reason="gone"))
     for run in (second, first):
-        assert any("(session r1) was taken over" in w for w in world.of(run).claim([F002]).warnings)
+        check_words(world.of(run).claim([F002]).warnings)
         world.of(run).release([F002])
         assert world.of(run).read().warnings == ()
 
@@ -593,7 +594,7 @@ def test_a_refusal_by_this_clones_file_says_that_it_may_be_old(world: World) -> 
 def test_a_status_that_stays_is_said(world: World) -> None:
     world.of(JO).claim([F001], ClaimOptions(scope="parser"))
     (said,) = world.of(JO).complete(F001, scope="parser").warnings
-    assert said == "the status in tasks/F001.md stays: only scope parser is finished"
+    check_words(said)
 
 
 def test_next_offers_only_what_can_be_claimed(world: World) -> None:
@@ -601,9 +602,9 @@ def test_next_offers_only_what_can_be_claimed(world: World) -> None:
     files.unwritable.add("tasks/F001.md")
     reading = world.queue(JO).next_task()
     assert reading.next_up[0].task.resource.text == "F002"
-    assert "passed over: tasks/F001.md: cannot be written" in reading.warnings
+    check_words(reading.warnings)
     files.unwritable.add("tasks/F002.md")
     for ask in (world.queue(JO).next_task, lambda: world.queue(JO).claim_next(ClaimOptions())):
         with pytest.raises(NothingLeft) as refused:
             ask()
-        assert "passed over: tasks/F002.md: cannot be written" in refused.value.warnings
+        check_words(refused.value.warnings)

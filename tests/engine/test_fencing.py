@@ -16,6 +16,7 @@ from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 from support.session import ledger_session
+from support.snapshots import check_words, raises
 
 from gitlease.core import (
     Actor,
@@ -277,7 +278,7 @@ def test_a_later_grant_of_the_same_does_not_make_good_for_the_lost_one(world: Wo
 
 
 def test_what_is_required_and_not_held_is_refused(world: World) -> None:
-    assert "it is free" in refused(world, LeaseLost, require=[F001]).message
+    check_words(refused(world, LeaseLost, require=[F001]).message)
     world.of(KIM).claim([F001])
     assert "kim@example.com" in refused(world, NotHolder, require=[F001]).message
 
@@ -286,7 +287,7 @@ def test_what_another_holds_is_refused(world: World) -> None:
     world.of(JO).release([API])
     world.of(KIM).claim([API], ClaimOptions(reason="mine now"))
     error = refused(world, LeaseHeld)
-    assert error.message == f"{LOGIN} falls under src/api, held by kim@example.com"
+    check_words(error.message)
     assert error.views[0].reason == "mine now"
     assert error.free_at is not None
 
@@ -417,7 +418,7 @@ def test_a_rejected_ref_leaves_the_ledger_as_it_is(world: World) -> None:
     world.once("push", lambda: world.remote.work.update({MAIN: "of another"}))
     with pytest.raises(PushRefused) as caught:
         world.push(JO)
-    assert "fetch first" in caught.value.message
+    check_words(caught.value.message)
     assert isinstance(caught.value, Denied)
     assert [x.ref for x in caught.value.refs] == [MAIN]
     assert world.remote.refs["global"] == before
@@ -447,7 +448,7 @@ def test_a_push_that_cannot_be_found_out_about_says_so(world: World) -> None:
     with pytest.raises(UnknownOutcome):
         world.push(JO)
     assert world.main == "commit-1"
-    assert any("had reached the remote" in x for x in world.push(JO).warnings)
+    check_words(world.push(JO).warnings)
 
 
 def test_work_that_cannot_be_looked_at_is_an_unknown_outcome(world: World) -> None:
@@ -486,7 +487,7 @@ def test_work_that_lands_after_its_lease_ran_out_has_landed(world: World) -> Non
     answer = world.push(JO)
     assert world.main == "commit-1"
     assert answer.leases[0].state == "expired"
-    assert any("expired during the push" in text for text in answer.warnings)
+    check_words(answer.warnings)
 
 
 def test_a_late_push_of_a_holder_that_lost_its_lease_never_lands(world: World) -> None:
@@ -508,7 +509,7 @@ def test_work_refused_after_an_unanswered_try_lands_no_more(world: World) -> Non
     world.remote.pushes.append(Fault.LATE)
     world.remote.late_by = 1_000
     world.once("look", lambda: world.remote.work.update({MAIN: "another's"}))
-    with pytest.raises(Unavailable, match="can no longer land"):
+    with raises(Unavailable):
         world.push(JO)
     del world.remote.work[MAIN]
     world.remote.arrive()
@@ -561,32 +562,32 @@ def test_a_token_that_is_live_passes_for_anyone(world: World) -> None:
 
 
 def test_a_token_of_another_grant_is_lost(world: World) -> None:
-    with pytest.raises(LeaseLost, match="has it with token 1"):
+    with raises(LeaseLost):
         fence(world, JO, 2)
     take_over(world)
-    with pytest.raises(LeaseLost, match=r"kim@example\.com has it with token 2"):
+    with raises(LeaseLost):
         fence(world, JO, 1)
 
 
 def test_a_token_whose_time_is_over_is_lost_though_nobody_may_take_it_yet(world: World) -> None:
     world.clock.advance(TTL)
-    with pytest.raises(LeaseLost, match="it expired"):
+    with raises(LeaseLost):
         fence(world, JO, 1)
-    with pytest.raises(LeaseLost, match="it expired"):
+    with raises(LeaseLost):
         fence(world, KIM, 1)
 
 
 def test_a_token_of_what_ended_is_lost(world: World) -> None:
     world.of(JO).release([API])
-    with pytest.raises(LeaseLost, match="nobody holds it"):
+    with raises(LeaseLost):
         fence(world, JO, 1)
-    with pytest.raises(LeaseLost, match="nobody holds it"):
+    with raises(LeaseLost):
         world.fencing(JO, world.work()).fence(F001, 1)
 
 
 def test_what_is_parked_is_nobody_s_token(world: World) -> None:
     world.of(JO).park([API])
-    with pytest.raises(LeaseLost, match="it is parked"):
+    with raises(LeaseLost):
         fence(world, JO, 1)
     assert not world.push(JO).fenced
     with pytest.raises(LeaseLost):

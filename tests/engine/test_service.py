@@ -12,6 +12,7 @@ from support.clock import ManualClock
 from support.memory import Broken, Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 from support.session import ledger_session
+from support.snapshots import check_words, raises
 
 from gitlease.core import (
     Actor,
@@ -248,7 +249,7 @@ def test_a_refusal_after_an_unanswered_try_makes_it_harmless(
     """S6: the server refused the second try, and may still carry the first one out."""
     begun.remote.pushes.extend([Fault.LATE, *[fault] * times])
     begun.remote.late_by = 1_000
-    with pytest.raises(Unavailable, match="can no longer land"):
+    with raises(Unavailable):
         begun.of(JO).claim([F001])
     begun.remote.arrive()
     assert begun.holders() == []
@@ -263,7 +264,7 @@ def test_without_a_barrier_the_outcome_is_unknown_and_said_later(begun: World) -
         begun.of(JO).claim([F001])
     begun.remote.arrive()
     (said,) = begun.of(JO).note(F002, "hello").warnings
-    assert "claim of F001" in said
+    check_words(said)
     assert begun.of(JO).note(F002, "again").warnings == ()
 
 
@@ -290,7 +291,7 @@ def test_a_reading_command_says_what_became_of_a_change(begun: World) -> None:
     with pytest.raises(UnknownOutcome):
         begun.of(JO).claim([F001])
     (said,) = begun.of(JO).read().warnings
-    assert "claim of F001" in said
+    check_words(said)
     assert begun.of(JO).read().warnings == ()
 
 
@@ -303,7 +304,7 @@ def test_a_refused_command_says_what_became_of_a_change_too(begun: World) -> Non
         begun.of(JO).claim([F001])
     with pytest.raises(LeaseHeld) as refused:
         begun.of(JO).claim([F002])
-    assert any("claim of F001" in said for said in refused.value.warnings)
+    check_words(refused.value.warnings)
 
 
 def test_a_pending_change_that_was_overtaken_is_said_and_forgotten(begun: World) -> None:
@@ -313,8 +314,7 @@ def test_a_pending_change_that_was_overtaken_is_said_and_forgotten(begun: World)
         begun.of(JO).claim([F001])
     begun.of(KIM).claim([F002])
     (said,) = begun.of(JO).read().warnings
-    assert "claim of F001" in said
-    assert "did not reach" in said
+    check_words(said)
     begun.asked()
     assert begun.of(JO).note(F002, "hello").warnings == ()
     assert begun.asked() == ["push"]
@@ -333,18 +333,17 @@ def test_a_change_that_did_not_land_is_told_by_the_next_command_though_it_reads(
 ) -> None:
     lost_and_unknown(begun)
     (said,) = begun.of(JO).read().warnings
-    assert "claim of F001" in said
-    assert "has not reached the remote so far" in said
+    check_words(said)
     assert begun.asked() == ["fetch"]
     assert begun.of(JO).read().warnings == ()
     (said,) = begun.of(JO).note(F002, "hello").warnings
-    assert "has no effect" in said
+    check_words(said)
 
 
 def test_the_step_that_rules_it_out_says_so_itself(begun: World) -> None:
     lost_and_unknown(begun)
     (said,) = begun.of(JO).note(F002, "hello").warnings
-    assert "has no effect" in said
+    check_words(said)
     assert begun.asked() == ["fetch", "push"]
     assert begun.of(JO).read().warnings == ()
 
@@ -357,7 +356,7 @@ def test_a_second_try_that_is_never_sent_does_not_undo_the_first(begun: World) -
     begun.remote.pushes.clear()
     begun.remote.arrive()
     assert begun.holders() == [f"F001 {JO.holder}"]
-    assert any("claim of F001" in said for said in begun.of(JO).read().warnings)
+    check_words(begun.of(JO).read().warnings)
 
 
 def test_a_change_that_was_never_sent_is_unavailable_and_not_pending(begun: World) -> None:
@@ -576,7 +575,7 @@ def test_a_wait_tells_once_a_look_why(begun: World) -> None:
     told: list[str] = []
     with pytest.raises(WaitTimeout):
         begun.of(JO).claim([F001], wait=20, on_wait=lambda held: told.append(held.message))
-    assert set(told) == {f"F001 is held by {KIM.holder}"}
+    check_words(set(told))
     assert 3 <= len(told) <= begun.asked().count("peek") + 2
 
 
@@ -588,7 +587,7 @@ def test_a_displaced_holder_is_told_once(begun: World) -> None:
     begun.clock.advance(200)
     begun.of(KIM).claim([F001])
     (told,) = begun.of(JO).read().warnings
-    assert told == f"{KIM.holder} claimed F001, after your lease lapsed"
+    check_words(told)
     assert begun.of(JO).read().warnings == ()
 
 
@@ -627,7 +626,7 @@ def test_a_refused_command_still_tells_what_happened(begun: World) -> None:
     with pytest.raises(NotHolder) as refused:
         begun.of(JO).renew([F001])
     said = (*refused.value.warnings, *begun.of(JO).read().warnings)
-    assert said == (f"{KIM.holder} claimed F001, after your lease lapsed",)
+    check_words(said)
 
 
 def test_a_revoked_holder_is_told_why(begun: World) -> None:
@@ -635,7 +634,7 @@ def test_a_revoked_holder_is_told_why(begun: World) -> None:
     begun.of(KIM).set_policy({"admins": KIM.holder})
     begun.of(KIM).revoke(F001, reason="on holiday")
     (told,) = begun.of(JO).read().warnings
-    assert told == f'your claim of F001 was revoked by {KIM.holder}: "on holiday"'
+    check_words(told)
 
 
 def test_a_notice_that_comes_with_a_failed_change_is_not_lost(begun: World) -> None:
@@ -703,7 +702,7 @@ def test_cached_answers_ask_nobody_and_say_their_age(begun: World) -> None:
     begun.of(JO).read()
     begun.asked()
     begun.clock.advance(42)
-    assert begun.of(JO).read(cached=True).warnings == ("from this clone's copy, 42s old",)
+    check_words(begun.of(JO).read(cached=True).warnings)
     assert begun.asked() == []
 
 

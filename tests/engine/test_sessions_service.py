@@ -13,6 +13,7 @@ from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.memory_remote import Broken
 from support.service import LeaseService
 from support.session import ledger_session
+from support.snapshots import check_words, raises
 from support.tasks import Killed, MemoryTasks, task
 from support.watching import MemoryWatch
 
@@ -206,7 +207,7 @@ def test_nobody_renews_it_as_commits_are_made(world: World) -> None:
     assert lost.resource == "path:docs"
     assert world.records()["path:src"].renewals == 1, "by the parking alone"
     world.clock.advance(HOUR)
-    assert guard.check(touched).warnings[0].startswith("your lease of path:")
+    check_words(guard.check(touched).warnings[0])
 
 
 # --- the queue ----------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ def test_a_parked_task_whose_file_cannot_be_written_is_passed_over(world: World)
     world.tasks_of(JO).unwritable.add("tasks/F001.md")
     answer, found = world.queue(TWO).claim_next(ClaimOptions())
     assert found.resource == F002
-    assert any("passed over" in text for text in answer.warnings)
+    check_words(answer.warnings)
 
 
 def test_others_are_handed_out_the_rest(world: World) -> None:
@@ -407,7 +408,7 @@ def test_by_its_name_any_session_of_ones_own_is_ended(world: World) -> None:
     assert [x.resource for x in world.of(TWO).end_session("one", release=True).leases] == ["F001"]
     assert [x.resource for x in world.of(JO).end_session("two", release=True).leases] == ["F002"]
     assert list(world.records()) == ["F003"]
-    with pytest.raises(UsageError, match="no session"):
+    with raises(UsageError):
         world.of(JO).end_session(release=True)
 
 

@@ -14,6 +14,7 @@ from engine.test_service import World
 from support.clock import ManualClock
 from support.memory import Fault
 from support.service import LeaseService
+from support.snapshots import check_words, raises
 
 from gitlease.core import (
     WINDOW,
@@ -211,13 +212,13 @@ def test_a_wait_that_runs_out_leaves_the_line(scene: Scene) -> None:
     with pytest.raises(WaitTimeout) as timeout:
         scene.of(JO).claim([F001], wait=30)
     assert scene.past() == pytest.approx(30, abs=0.5)
-    assert timeout.value.message == f"waited 30s: F001 is held by {KIM.holder}"
+    check_words(timeout.value.message)
     assert scene.line() == []
 
 
 def test_what_waiting_does_not_change_ends_it(scene: Scene) -> None:
     scene.after(10, lambda: scene.of(KIM).complete(F001))
-    with pytest.raises(PolicyRefused, match="F001 is completed"):
+    with raises(PolicyRefused):
         scene.of(JO).claim([F001], wait=300)
     assert scene.past() < 10 + waiting.LOOK_ALONE
     assert scene.line() == []
@@ -316,7 +317,7 @@ def test_while_the_remote_is_away_it_is_asked_seldom(scene: Scene) -> None:
 
 def test_a_remote_that_never_comes_back_is_said_to_be_unavailable(scene: Scene) -> None:
     scene.after(10, scene.fails)
-    with pytest.raises(Unavailable, match="cannot be reached"):
+    with raises(Unavailable):
         scene.of(JO).claim([F001], wait=60)
     requests = scene.asked()
     scene.heals()
@@ -570,7 +571,7 @@ def test_a_lapse_is_never_told_from_old_knowledge(scene: Scene) -> None:
     troubles: list[str] = []
     found = watch(scene, 115, "F002", troubles=troubles)
     assert found == []
-    assert troubles == ["the remote cannot be reached"], "which is said once"
+    check_words(troubles)
 
 
 def test_a_watch_is_polite(scene: Scene) -> None:

@@ -20,6 +20,7 @@ from faces.fake import Desk, make_desks
 from support.commands import run_gitlease
 from support.fences import clean_env
 from support.repos import git
+from support.snapshots import check_words
 from support.tasks import task
 from support.typed import commands_in
 from support.watching import MemoryWatch
@@ -201,7 +202,7 @@ def test_a_patch_of_a_thousand_files_is_cut_and_says_so(desks: tuple[Desk, Seats
     data = json.dumps({"tool_input": {"command": patch}}).encode()
     answer, _ = seats.send("codex-before-edit", data)
     assert answer is not None
-    assert "too many files" in answer["systemMessage"]
+    check_words(answer["systemMessage"])
 
 
 # --- before an edit -----------------------------------------------------------------------------
@@ -232,7 +233,7 @@ def test_what_another_holds_is_not_edited(desks: tuple[Desk, Seats], name: str) 
     ada.ok("claim", "src/auth/", "--session", "build-7", "--reason", "rate limits")
     host, _ = words(name)
     why = denied(host, seats.send(name)[0])
-    assert why.startswith("src/auth/login.py is held by ada@example.com (lease of src/auth, ")
+    check_words(why)
     for part in ("session build-7 on laptop", "branch main", "until 12:15:00Z", "rate limits"):
         assert part in why
     assert why.count("\n") == (2 if host == "codex" else 1)  # both sides of a rename
@@ -259,7 +260,7 @@ def test_ones_own_lease_lets_ones_edit_through(desks: tuple[Desk, Seats], name: 
 def test_another_run_of_the_same_person_is_another_worker(desks: tuple[Desk, Seats]) -> None:
     _, seats = desks
     seats.desk.ok("claim", "src/", "--session", "claude:other")
-    assert "session claude:other" in denied("claude", seats.send("claude-before-edit")[0])
+    check_words(denied("claude", seats.send("claude-before-edit")[0]))
 
 
 def test_subagents_work_under_the_lease_of_who_started_them(desks: tuple[Desk, Seats]) -> None:
@@ -279,7 +280,7 @@ def test_the_file_of_a_claimed_task_is_its_holders(desks: tuple[Desk, Seats]) ->
     tool = {"file_path": str(seats.root / "tasks" / "F001.md")}
     data = json.dumps({"cwd": str(seats.root), "tool_input": tool}).encode()
     why = denied("claude", seats.send("claude-before-edit", data)[0])
-    assert "lease of F001" in why
+    check_words(why)
     assert "gitlease claim F001 --wait 2m" in why
 
 
@@ -309,7 +310,7 @@ def test_what_the_person_runs_elsewhere_is_only_pointed_out(desks: tuple[Desk, S
         answer, _ = seats.send(name)
         assert answer is not None
         assert "deny" not in json.dumps(answer)
-        assert "held by ada@example.com" in json.dumps(answer)
+        check_words(json.dumps(answer))
     answer, _ = seats.send("claude-before-edit")
     assert answer is not None
     assert list(answer["hookSpecificOutput"]) == ["hookEventName", "additionalContext"]
@@ -372,7 +373,7 @@ def test_a_fault_of_ours_lets_the_edit_through(host: str, tmp_path: Path) -> Non
     name = f"{host}-before-edit"
     answer, aside = handling.handle(words(name), recorded(name, tmp_path), opener=broken)
     assert denied(host, answer) == ""
-    assert "this edit was not checked: internal error: RuntimeError" in json.dumps(answer)
+    check_words(json.dumps(answer))
     assert "\n" not in aside
 
 
@@ -517,8 +518,7 @@ def test_a_subagent_is_told_of_its_commits_and_pushes_however_much_is_held(
         ada.ok("claim", f"some/rather/long/folder-{n}/", "--reason", "because " * 20)
     text = context(seats.send(name)[0])
     assert len(text) <= answers.LONGEST_CONTEXT
-    assert re.search(r"GITLEASE_SESSION=\S+ git commit, GITLEASE_SESSION=\S+ git push; ", text)
-    assert text.endswith("you may also edit what your parent session holds")
+    check_words(text)
 
 
 def test_the_start_is_short_however_much_is_held(desks: tuple[Desk, Seats]) -> None:
@@ -527,7 +527,7 @@ def test_the_start_is_short_however_much_is_held(desks: tuple[Desk, Seats]) -> N
         ada.ok("claim", f"some/rather/long/folder-{n}/", "--reason", "because " * 20)
     text = context(seats.send("claude-session-start")[0])
     assert len(text) <= answers.LONGEST_CONTEXT
-    assert "more: gitlease list" in text
+    check_words(text)
     assert text.rstrip().endswith("gitlease release RESOURCE")
 
 
@@ -704,7 +704,7 @@ def test_the_verb_installs_shows_and_uninstalls(clones: Clones) -> None:
     assert [x["what"] for x in first["files"]] == ["written", "written"]
     assert first["installed"] is True
     told = gitlease(one, "agent", "codex", "status")
-    assert "hint: Codex skips new and changed hooks until they are trusted" in told.stderr
+    check_words(told.stderr)
     gitlease(one, "agent", "codex", "uninstall")
     assert git(one, "status", "--porcelain") == ""
     for verb in ("agent", "mcp"):
@@ -720,10 +720,10 @@ def test_hosts_share_the_section_of_agents_md_and_the_last_one_takes_it_out(clon
         assert gitlease(one, "agent", host, "install", "--agents-md").returncode == 0
     section = (one / "AGENTS.md").read_text()
     told = gitlease(one, "agent", "codex", "uninstall")
-    assert "kept the gitlease section of AGENTS.md: another host has the hooks" in told.stdout
+    check_words(told.stdout)
     assert (one / "AGENTS.md").read_text() == section
     told = gitlease(one, "agent", "cursor", "uninstall")
-    assert "removed gitlease from AGENTS.md" in told.stdout
+    check_words(told.stdout)
     assert git(one, "status", "--porcelain") == ""
 
 
@@ -745,8 +745,7 @@ def test_what_another_version_calls_refuses_nothing_and_what_a_person_mistypes_i
         done = gitlease(tmp_path, *options, "agent", *words, input="{}" * 100_000)
         quiet = "{}\n" if words[0] == "cursor" else ""
         assert (done.returncode, done.stdout) == (0, quiet)
-        host, word = map(repr, words)
-        assert done.stderr == (f"gitlease: unknown event {word} of {host}: nothing was done\n")
+        check_words(done.stderr)
     above, below = pty.openpty()
     typed = subprocess.run(
         [sys.executable, "-m", "gitlease", "agent", *words],

@@ -17,6 +17,7 @@ from support.documents import held_to_schema
 from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import assert_untouched, commit_file, git, snapshot
+from support.snapshots import check_words
 from support.terminals import all_written
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
@@ -56,7 +57,7 @@ def test_one_wins_and_the_other_is_told_by_whom(clones: Clones) -> None:
     assert ask(one, "extend", "F001", "1w")["capped_to_max"] is True
     assert ask(one, "release", "F001", "--note", "over to you")["status"] == "released"
     claimed = ask(two, "claim", "F001")
-    assert claimed["notes"][0]["text"] == "over to you"
+    check_words(claimed["notes"][0]["text"])
     assert claimed["lease"]["token"] > mine["token"]
     assert ask(two, "done", "F001")["lease"]["state"] == "completed"
     assert ask(one, "claim", "F001", expect=6)["error"]["code"] == "policy"
@@ -73,7 +74,7 @@ def test_claim_of_an_edge_that_head_has_asks_for_no_commit(
     gitlease(one, "release", "T-1")  # its edit is not committed
     claimed = gitlease(one, "claim", "T-1", "--commit")
     assert git(one, "status", "--porcelain") == ""
-    assert claimed.stdout.splitlines()[1].endswith(", as in the last commit")
+    check_words(claimed.stdout.splitlines()[1])
 
 
 def test_the_hinted_commands_work_as_they_stand(clones: Clones) -> None:
@@ -143,14 +144,12 @@ def test_a_ttl_that_the_ledger_will_refuse_is_set_with_a_warning(clones: Clones)
     assert gitlease(one, "config", "lease.ttl", "9h").stderr == "", "no ledger is known"
     gitlease(one, "claim", "F001", "--ttl", "1h")
     assert gitlease(one, "config", "lease.ttl", "8h").stderr == ""
-    for admins, who in (("", "anyone"), ("w1@example.com", "its admins, w1@example.com")):
+    for admins in ("", "w1@example.com"):
         if admins:
             gitlease(one, "config", "--ledger", "admins", admins)
         said = gitlease(one, "config", "lease.ttl", "9h").stderr
         warning, _, typed = said.rstrip("\n").partition(" may change that: ")
-        assert warning == (
-            "warning: 9h is more than the ledger allows, 8h, so claims will be refused; " + who
-        )
+        check_words(warning)
         assert typed == "gitlease config ttl_max 9h --ledger"
     assert "10s" in gitlease(one, "config", "lease.ttl", "5s").stderr
     assert gitlease(one, "claim", "F002").returncode == 6
@@ -164,17 +163,13 @@ def test_a_token_of_what_one_parked_is_told_with_how_to_resume_it(clones: Clones
     parked = str(ask(one, "claim", "F001", "--scope", "parser")["lease"]["token"])
     gitlease(one, "park", "F001")
     ran = gitlease(one, "fence", "F001", parked)
-    assert (ran.returncode, ran.stderr) == (
-        3,
-        f"F001 is no longer held with token {parked}: it is parked\n"
-        "hint: claim a parked lease to resume it; it gets a new token\n"
-        "hint: gitlease claim F001 --scope parser\n",
-    )
+    assert ran.returncode == 3
+    check_words(ran.stderr)
     token = ask(one, "claim", "F001", "--scope", "parser")["lease"]["token"]
     assert gitlease(one, "fence", "F001", str(token)).returncode == 0
     gitlease(one, "park", "F001")
     said = gitlease(two, "fence", "F001", str(token)).stderr
-    assert said.splitlines()[1:] == ["hint: gitlease show F001"], "another's is not offered"
+    check_words(said.splitlines()[1:])
 
 
 def test_no_claim_is_offered_of_what_is_completed(clones: Clones) -> None:
@@ -183,7 +178,7 @@ def test_no_claim_is_offered_of_what_is_completed(clones: Clones) -> None:
     token = ask(one, "claim", "F001")["lease"]["token"]
     gitlease(one, "done", "F001")
     said = gitlease(one, "fence", "F001", str(token)).stderr
-    assert said == f"F001 is no longer held with token {token}: it is completed\n"
+    check_words(said)
 
 
 def test_the_policy_of_the_ledger_is_everyones(clones: Clones) -> None:
@@ -222,7 +217,7 @@ def test_without_an_email_it_says_how_to_set_one(clones: Clones) -> None:
     git(one, "config", "--unset", "user.email")
     done = gitlease(one, "claim", "F001")
     assert (done.returncode, done.stdout) == (7, "")
-    assert "hint: git config user.email you@example.com" in done.stderr
+    check_words(done.stderr)
 
 
 def test_git_lease_is_the_same_command(clones: Clones, tmp_path: Path) -> None:
@@ -242,7 +237,7 @@ def test_git_lease_is_the_same_command(clones: Clones, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done
-    assert "hint: git lease renew F001" in done.stderr
+    check_words(done.stderr)
 
 
 def test_the_repository_of_the_user_is_not_touched(clones: Clones) -> None:
@@ -345,7 +340,8 @@ def test_the_tasks_of_a_ref_are_read_without_a_checkout(clones: Clones) -> None:
     git(one, "commit", "--quiet", "-m", "gone")
     assert ask(one, "queue")["tasks"] == []
     (found,) = ask(one, "queue", "--ref", "HEAD~1")["tasks"]
-    assert (found["resource"], found["title"]) == ("F001", "F001 of all")
+    assert found["resource"] == "F001"
+    check_words(found["title"])
     assert ask(one, "show", "F001", "--ref", "HEAD~1")["task"]["file"] == "tasks/F001.md"
     assert ask(one, "brief", "--ref", "no/such", expect=7)["error"]["code"] == "not_found"
 
@@ -369,6 +365,6 @@ def test_a_ttl_beyond_the_limits_names_the_setting_that_asked_for_it(clones: Clo
     env = {"GITLEASE_TTL": "5d"}
     for words in (("claim", "F001"), ("run", "F001", "--", "true")):
         ran = gitlease(one, *words, env=env)
-        assert ran.stderr.startswith("environment GITLEASE_TTL: ttl 5d is outside"), ran
+        check_words(ran.stderr)
     by_flag = gitlease(one, "claim", "F001", "--ttl", "4d", env=env)
     assert (by_flag.returncode, by_flag.stderr[:6]) == (6, "ttl 4d")

@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 from faces.fake import Desk, make_desks
+from support.snapshots import check_words
 from support.tasks import task
 
 from gitlease.core import Invalid, People, Progress
@@ -33,21 +34,19 @@ def ada(desks: tuple[Desk, Desk]) -> Desk:
 
 
 def test_a_claim_says_that_the_file_was_changed_and_is_to_be_committed(ada: Desk) -> None:
-    assert ada.ok("claim", "F001").out.splitlines()[1:] == [
-        "assigned tasks/F001.md to @ada: commit it"
-    ]
+    check_words(ada.ok("claim", "F001").out.splitlines()[1:])
     assert ada.ok("claim", "F001").out.splitlines()[1:] == [], "it stands there already"
 
 
 def test_a_claim_with_a_commit_says_which(ada: Desk) -> None:
     line = ada.ok("claim", "F001", "--commit").out.splitlines()[1]
-    assert line == f"assigned tasks/F001.md to @ada, committed as {1:040x}"[:-33]
+    check_words(line)
 
 
 def test_an_edge_that_was_only_not_committed_yet_is_said_to_be_committed(ada: Desk) -> None:
     ada.ok("claim", "F001")
     line = ada.ok("claim", "F001", "--commit").out.splitlines()[1]
-    assert line.startswith("committed tasks/F001.md as ")
+    check_words(line)
 
 
 def test_whether_edges_are_committed_is_as_asked_else_as_the_settings_say() -> None:
@@ -84,11 +83,7 @@ def test_the_edges_of_a_claim_are_in_its_answer(ada: Desk) -> None:
 def test_a_name_that_is_no_task_is_refused_with_those_like_it(ada: Desk) -> None:
     ran = ada.run("claim", "F005", "--json")
     assert (ran.code, ran.json["error"]["code"]) == (7, "not_found")
-    assert ran.err.splitlines() == [
-        "there is no task F005: no task file has this id",
-        "hint: did you mean F004, F003, F002?",
-        "hint: to claim a name that is not a task, add --any",
-    ]
+    check_words(ran.err.splitlines())
     assert ada.ok("claim", "F005", "--any").out.startswith("claimed F005 until ")
 
 
@@ -105,18 +100,11 @@ def test_the_same_claim_waiting_repeats_what_was_asked_but_no_takeover(ada: Desk
 def test_a_done_task_is_not_claimed(ada: Desk) -> None:
     ran = ada.run("claim", "F002")
     assert ran.code == 6
-    assert ran.err.startswith("F002 is done, says tasks/F002.md\n")
+    check_words(ran.err)
     error = ada.run("claim", "F002", "--json").json["error"]
-    assert error["hints"] == ["to claim a finished task again, use --reopen"]
+    check_words(error["hints"])
     assert error["next"] == []  # what overrides a refusal is never there to be pasted
-    assert ada.ok("claim", "F002", "--reopen").out.splitlines()[1] == (
-        "assigned tasks/F002.md to @ada and set it to todo: commit it"
-    )
-
-
-ASK_CODEX = (
-    "hint: ask @codex to release it, or take it over: gitlease claim F003 --takeover --reason TEXT"
-)
+    check_words(ada.ok("claim", "F002", "--reopen").out.splitlines()[1])
 
 
 def test_a_task_that_only_its_file_assigns_names_the_assignee(ada: Desk) -> None:
@@ -126,12 +114,7 @@ def test_a_task_that_only_its_file_assigns_names_the_assignee(ada: Desk) -> None
         assert (ran.code, error["code"], error["holder"]) == (1, "held", "@codex")
         assert (error["lease"], error["conflicts"], error["free_at"]) == (None, [], None)
         assert error["next"] == ["gitlease show F003"]
-        assert ran.err.splitlines() == [
-            "F003 is assigned to @codex",
-            "hint: tasks/F003.md says so in this clone; if it is out of date: git pull",
-            ASK_CODEX,
-            "hint: gitlease show F003",
-        ]
+        check_words(ran.err.splitlines())
 
 
 @pytest.mark.parametrize("argv", [("claim", "F003", "--wait", "30s"), ("wait", "F003")])
@@ -139,8 +122,8 @@ def test_nobody_waits_for_an_assignee_who_has_no_lease(ada: Desk, argv: tuple[st
     ran = ada.run(*argv, "--json")
     assert (ran.code, ran.json["error"]["code"]) == (1, "held")
     assert ran.json["error"]["holder"] == "@codex"
-    assert ran.err.splitlines()[0] == "F003 is assigned to @codex"
-    assert ran.err.splitlines()[-2:] == [ASK_CODEX, "hint: gitlease show F003"]
+    check_words(ran.err.splitlines()[0])
+    check_words(ran.err.splitlines()[-2:])
     assert ada.clock.naps == []
 
 
@@ -151,28 +134,22 @@ def test_a_takeover_names_everyone_whose_edge_it_replaced_once(
     bob.ok("claim", "F004", "--reason", "mine")
     ada.clock.advance(3_600)
     taken = ("claim", "F004", "--takeover", "--reason", "he left")
-    assert ada.ok(*taken).out.splitlines()[1:] == [
-        'taken over from bob@example.com (on desktop, branch topic): "mine"',
-        "taken over from @sam",
-        "assigned tasks/F004.md to @ada: commit it",
-    ]
+    check_words(ada.ok(*taken).out.splitlines()[1:])
     assert ada.tasks["F004"].assigned == ("@ada",)
 
 
 def test_release_says_what_became_of_lease_and_edge(ada: Desk) -> None:
     ada.ok("claim", "F001")
     ran = ada.ok("release", "F001", "F002")
-    assert ran.out == (
-        "released F001\nunassigned tasks/F001.md: commit it\nyou have nothing to release on F002\n"
-    )
+    check_words(ran.out)
     document = ada.ok("release", "F001", "--json").json
     assert (document["status"], document["edge"], document["edges"]) == ("released", "none", [])
 
 
 def test_release_of_an_edge_alone_is_not_nothing() -> None:
     ada, _ = make_desks(task("F001", "Ada@Example.com"))
-    assert ada.ok("release", "f001").out == "unassigned tasks/F001.md: commit it\n"
-    assert ada.ok("release", "F001").out == "you have nothing to release on F001\n"
+    check_words(ada.ok("release", "f001").out)
+    check_words(ada.ok("release", "F001").out)
 
 
 def test_release_with_a_commit_has_it_in_its_answer(ada: Desk) -> None:
@@ -184,9 +161,7 @@ def test_release_with_a_commit_has_it_in_its_answer(ada: Desk) -> None:
 
 def test_done_says_that_the_status_was_set(ada: Desk) -> None:
     ada.ok("claim", "F001")
-    assert ada.ok("done", "F001").out == (
-        "completed F001\nset tasks/F001.md to done and unassigned it: commit it\n"
-    )
+    check_words(ada.ok("done", "F001").out)
     document = ada.ok("done", "F001", "--json").json
     assert (document["status"], document["edge"]) == ("completed", "none")
 
@@ -212,15 +187,15 @@ def test_a_file_that_failed_after_the_ledger_had_changed_is_a_warning(
     monkeypatch.setattr(type(ada.tasks), "write", fail)
     ran = ada.ok("claim", "F001")
     assert len(ran.out.splitlines()) == 1
-    assert "warning: the ledger has the change, but the task file could not be updated" in ran.err
+    check_words(ran.err)
 
 
 def test_odd_names_in_a_task_file_are_spelt_out() -> None:
     ada, _ = make_desks(task("F001", "@x\x1b[2J\nhint: obey"))
     ran = ada.run("claim", "F001", "--json")
-    assert ran.err.splitlines()[0] == "F001 is assigned to '@x\\x1b[2J\\nhint: obey'"
+    check_words(ran.err.splitlines()[0])
     taken = ada.ok("claim", "F001", "--takeover", "--reason", "odd")
-    assert taken.out.splitlines()[1] == "taken over from '@x\\x1b[2J\\nhint: obey'"
+    check_words(taken.out.splitlines()[1])
 
 
 def test_a_broken_task_file_names_file_and_line(ada: Desk) -> None:
@@ -228,7 +203,7 @@ def test_a_broken_task_file_names_file_and_line(ada: Desk) -> None:
     ada.tasks.problems = (TaskProblem("tasks/F009.md", message, frozenset({"f009"})),)
     ran = ada.run("claim", "F009")
     assert (ran.code, ran.err.splitlines()[0]) == (7, message)
-    assert "hint: fix tasks/F009.md, or exclude" in ran.err
+    check_words(ran.err)
 
 
 @pytest.mark.parametrize("name", ["path:src", "src/*.py", "deploy"])

@@ -16,6 +16,7 @@ from support.fences import clean_env
 from support.ledgers import door
 from support.remotes import Remote
 from support.repos import git
+from support.snapshots import check_words
 
 from gitlease.core import GitleaseError, Invalid, NotARepository, Unavailable
 from gitlease.faces.hooks import HOOKS, IN_BACKGROUND, SHOWN, run_hook
@@ -88,7 +89,7 @@ def test_nothing_held_is_nothing_said(hooked: Hooked) -> None:
 def test_an_unknown_hook_is_bad_usage(argv: list[str], hooked: Hooked) -> None:
     status, (said,) = hooked.run(*argv)
     assert status == 2
-    assert said.startswith("unknown hook ")
+    check_words(said)
     assert all(name in said for name in HOOKS)
     assert "beat" not in said
     assert said.isprintable()
@@ -109,7 +110,7 @@ def test_bad_settings_are_said_and_stop_nothing(name: str, hooked: Hooked) -> No
     (hooked.jo / ".gitlease.yaml").write_text("guard: {mode: blok}\n")
     status, (said, *hints) = hooked.run(name)
     assert status == 0
-    assert said.startswith(f"this {name.removeprefix('pre-')} is not checked: .gitlease.yaml")
+    check_words(said)
     assert all(hint.startswith("hint: ") for hint in hints)
     (hooked.jo / ".gitlease.yaml").write_bytes(b"\xff: [\n")
     assert hooked.run(name)[0] == 0
@@ -206,10 +207,8 @@ def test_a_finding_says_who_where_until_when_and_why_and_no_way_around(hooked: H
     start = "src/auth/login.py is held by w2@example.com (lease of src/auth/**, "
     assert line.startswith(start)
     assert ") until " in line
-    assert line.endswith(', expires in 15m: "new login"')
-    assert hint == (
-        "hint: leave it to them for now; to see when it is free: gitlease show 'src/auth/**'"
-    )
+    check_words(line)
+    check_words(hint)
     assert not [way for way in WAYS_AROUND if way in " ".join(said).lower()]
 
 
@@ -218,7 +217,7 @@ def test_a_hint_is_a_command_that_can_be_typed(hooked: Hooked) -> None:
     hooked.stage("my docs/a b.md")
     door(hooked.kim, clock=hooked.clock).claim("my docs/*.md")
     *_, hint = hooked.run("pre-commit")[1]
-    assert "to see when it is free: gitlease show 'my docs/*.md'" in hint
+    check_words(hint)
 
 
 def test_a_hint_names_the_layer_where_it_is_not_the_usual_one(hooked: Hooked) -> None:
@@ -238,7 +237,7 @@ def test_a_path_that_is_held_itself_is_named_once(hooked: Hooked) -> None:
     door(hooked.kim, clock=hooked.clock).claim("src/auth/login.py")
     line, _ = hooked.run("pre-commit")[1]
     assert line.count("src/auth/login.py") == 1
-    assert "under the lease" not in line
+    check_words(line)
 
 
 def test_where_the_guard_only_warns_the_same_is_said_as_a_warning(hooked: Hooked) -> None:
@@ -246,7 +245,7 @@ def test_where_the_guard_only_warns_the_same_is_said_as_a_warning(hooked: Hooked
     git(hooked.jo, "config", "lease.guardMode", "warn")
     status, said = hooked.run("pre-commit")
     assert (status, len(said)) == (0, 1)
-    assert said[0].startswith("warning: src/auth/login.py is held by w2@example.com")
+    check_words(said[0])
     git(hooked.jo, "config", "lease.guardMode", "off")
     assert hooked.run("pre-commit") == (0, [])
 
@@ -256,7 +255,7 @@ def test_a_lapsed_lease_is_a_warning_that_says_since_when(hooked: Hooked) -> Non
     hooked.clock.advance(2_000)
     status, said = hooked.run("pre-commit")
     assert (status, len(said)) == (0, 1)
-    assert said[0].startswith("warning: src/auth/login.py is held by w2@example.com")
+    check_words(said[0])
     assert "expired" in said[0]
 
 
@@ -288,13 +287,7 @@ def test_a_task_that_is_started_is_claimed_and_told(hooked: Hooked) -> None:
     git(hooked.jo, "commit", "-qm", "task")
     (hooked.jo / "tasks/F001.md").write_text(text.format("in_progress"))
     git(hooked.jo, "add", "-A")
-    assert hooked.run("pre-commit") == (
-        0,
-        [
-            "claimed F001, because this commit starts it",
-            "the assignee was written to tasks/F001.md, which is not part of this commit",
-        ],
-    )
+    check_words(hooked.run("pre-commit"))
     assert hooked.run("pre-commit") == (0, [])
     assert [x.holder for x in door(hooked.kim, clock=hooked.clock).list()] == ["w1@example.com"]
 
@@ -320,10 +313,11 @@ def test_offline_it_is_a_warning_with_the_age_of_what_is_known(
     hooked.clock.advance(180)
     status, said = hooked.run("pre-commit")
     assert (status, len(said)) == (0, 1)
-    assert said[0].startswith("warning: by what this clone knew 3m ago: ")
+    check_words(said[0])
     git(hooked.jo, "config", "lease.guardOffline", "block")
     status, said = hooked.run("pre-commit")
-    assert (status, said[1:]) == (1, ["hint: try again when the remote can be reached"])
+    assert status == 1
+    check_words(said[1:])
     git(hooked.jo, "config", "lease.guardOffline", "off")
     assert hooked.run("pre-commit") == (0, [])
 
@@ -473,7 +467,7 @@ def test_a_message_names_what_was_claimed_since_the_last_look(hooked: Hooked, mo
     message = hooked.jo / ".git" / "COMMIT_EDITMSG"
     message.write_text("subject\n")
     assert hooked.run("prepare-commit-msg", str(message), "message") == (0, [])
-    assert message.read_text() == "subject\n\nGitlease: src/auth/** token=1\n"
+    check_words(message.read_text())
 
 
 def test_an_empty_ruling_says_nothing(hooked: Hooked, monkeypatch: pytest.MonkeyPatch) -> None:

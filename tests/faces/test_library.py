@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from faces.fake import Desk, make_desks
+from support.snapshots import check_words, raises
 from support.tasks import task
 
 import gitlease
@@ -61,7 +62,7 @@ def test_the_queue_and_what_is_next(leases: Leases) -> None:
 def test_the_next_task_is_claimed(desk: Desk, leases: Leases) -> None:
     lease = leases.claim_next(ttl=timedelta(minutes=30), reason="why", commit=True)
     assert (lease.resource, lease.ttl_seconds, lease.reason) == ("F002", 1_800, "why")
-    assert desk.tasks.commits == ["assign F002 to ada@example.com"]
+    check_words(desk.tasks.commits)
     assert leases.claim_next().resource == "F001"
     with pytest.raises(gitlease.NothingLeft):
         leases.claim_next()
@@ -73,7 +74,7 @@ def test_a_task_as_its_file_has_it(leases: Leases) -> None:
     found = leases.task("f001")
     assert isinstance(found, gitlease.Task)
     assert (found.resource.text, found.progress) == ("F001", gitlease.Progress.TODO)
-    with pytest.raises(gitlease.NotFound, match="there is no task F009"):
+    with raises(gitlease.NotFound):
         leases.task("F009")
 
 
@@ -83,7 +84,7 @@ def test_start_takes_what_claim_takes(desk: Desk, leases: Leases) -> None:
     )
     assert (lease.scope, lease.ttl_seconds, lease.paths) == ("parser", 3_600, ("src/a",))
     assert desk.tasks["F001"].status == "In Progress"
-    with pytest.raises(gitlease.LeaseHeld, match="is assigned to @codex") as held:
+    with raises(gitlease.LeaseHeld) as held:
         leases.start("F003")
     assert held.value.holder == "@codex"
     assert leases.start("F003", takeover=True, reason="gone").resource == "F003"
@@ -96,7 +97,7 @@ def test_a_status_means_what_it_means_on_the_command_line(desk: Desk, leases: Le
     assert desk.tasks["F001"].status == "To Do"
     (ended,) = leases.set_status("F001", "closed")
     assert (ended.state, desk.tasks["F001"].status) == ("completed", "closed")
-    with pytest.raises(gitlease.UsageError, match="unknown status blocked"):
+    with raises(gitlease.UsageError):
         leases.set_status("F002", "blocked")
     with pytest.raises(gitlease.NotFound):
         leases.set_status("F009", "done")
@@ -105,7 +106,7 @@ def test_a_status_means_what_it_means_on_the_command_line(desk: Desk, leases: Le
 def test_claim_release_and_done_change_task_files(desk: Desk, leases: Leases) -> None:
     leases.claim("F001", commit=True)
     leases.release("F001", commit=True)
-    assert desk.tasks.commits == ["assign F001 to ada@example.com", "unassign F001"]
+    check_words(desk.tasks.commits)
     leases.done("F002", commit=False)
     assert desk.tasks["F002"].status == "Done"
     with pytest.raises(gitlease.NotFound):
@@ -122,7 +123,7 @@ def test_a_briefing(desk: Desk, leases: Leases) -> None:
     assert [e.task.resource.text for e in brief.next_up] == ["F002"]
     desk.tasks.refs["empty"] = ()
     leases.brief(ref="empty", cached=True)
-    assert "from this clone's copy, 0s old" in leases.warnings
+    check_words(leases.warnings)
 
 
 def test_bad_words_are_usage_errors(leases: Leases) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.snapshots import check_words
 
 import gitlease
 from gitlease.core import ENDS_TOLD, Notice, explained
@@ -77,7 +78,7 @@ def test_every_verb_says_why(ledger: Ledger, way: str, verb: str) -> None:
         VERBS[verb](ada)
     assert lost.value.loss is loss
     if way == "revoked":
-        assert str(lost.value) == f'you no longer hold F001: {BOB} revoked it: "x"'
+        check_words(str(lost.value))
         assert lost.value.holder == BOB
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.fences import clean_env
+from support.snapshots import raises
 
 import gitlease
 from gitlease.testing import MemoryLedger
@@ -45,7 +46,7 @@ def test_a_path_is_claimed_as_one(
     below = gitlease_ledger.open(ADA, directory=clone / "src")
     assert below.claim(PurePath("README.md")).resource == "src/README.md"
     assert below.claim(PurePath("../README.md")).token == 1
-    with pytest.raises(gitlease.UsageError, match=r"README.md is a file here"):
+    with raises(gitlease.UsageError):
         ada.claim("README.md")
     for outside in (Path("../other.py"), Path("/etc/passwd")):
         with pytest.raises(gitlease.UsageError, match="outside"):
@@ -78,9 +79,9 @@ def test_every_verb_takes_one(ada: gitlease.Leases, verb: Callable[[gitlease.Lea
 def test_what_a_lease_covers_may_be_paths(ada: gitlease.Leases, clone: Path) -> None:
     lease = ada.claim("F001", paths=[README, clone / "src" / "a.py", "src/*.py"])
     assert lease.paths == ("README.md", "src/a.py", "src/*.py")
-    with pytest.raises(gitlease.UsageError, match="paths must be a list"):
+    with raises(gitlease.UsageError):
         ada.claim("F002", paths=README)  # type: ignore[arg-type]
-    with pytest.raises(gitlease.UsageError, match="must be a list"):
+    with raises(gitlease.UsageError):
         ada.claim_all(README)  # type: ignore[arg-type]
 
 
@@ -109,7 +110,7 @@ def test_a_task_is_named_by_its_own_resource(clone: Path, gitlease_ledger: Memor
 
 @pytest.mark.parametrize("odd", [5, None, b"README.md", BYTES, ["F001"]])
 def test_what_is_neither_is_a_usage_error(ada: gitlease.Leases, odd: Any) -> None:
-    with pytest.raises(gitlease.UsageError, match="a resource must be a string or a path, not"):
+    with raises(gitlease.UsageError):
         ada.claim(odd)
-    with pytest.raises(gitlease.UsageError, match="a path must be a string or a path, not"):
+    with raises(gitlease.UsageError):
         ada.claim("F001", paths=[odd])

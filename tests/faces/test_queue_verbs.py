@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from faces.fake import Desk, make_desks, shown, words
+from support.snapshots import check_words
 from support.tasks import task
 
 from gitlease.core import People, Progress, Unavailable
@@ -55,13 +56,7 @@ def ids(document: dict[str, Any]) -> list[str]:
 
 
 def test_the_queue_has_what_may_be_claimed_best_first(ada: Desk) -> None:
-    assert ada.ok("queue").out.splitlines() == [
-        "TASK  PRIORITY  STATUS  ASSIGNED  TITLE        WAITS FOR",
-        "F001  high                        Rate limits  F002, F009",
-        "F003                              Search",
-        "F002            ready             Größe",
-        "F007  low               @ada      Mine",
-    ]
+    check_words(ada.ok("queue").out.splitlines())
     assert ada.store.asked == 1
 
 
@@ -73,19 +68,19 @@ def test_all_shows_why_not(desks: tuple[Desk, Desk]) -> None:
     out = shown(ada, "queue", "--all")
     told = {line.split()[0]: line for line in out.splitlines()[1:]}
     assert out.splitlines()[0].split()[-2:] == ["WHY", "NOT"]
-    assert told["F001"].rstrip().endswith("yours, live until 12:15:00Z")
-    assert "held by bob@example.com (session s1) until 12:15:00Z" in told["F002"]
-    assert "held by bob@example.com (lease of path:src) until 12:15:00Z" in told["F003"]
-    assert told["F004"].rstrip().endswith("assigned to bob@example.com")
+    check_words(told["F001"].rstrip())
+    check_words(told["F002"])
+    check_words(told["F003"])
+    check_words(told["F004"].rstrip())
     assert told["F005"].rstrip().endswith("done")
-    assert told["F006"].rstrip().endswith("status review is not in tasks.statuses")
+    check_words(told["F006"].rstrip())
     assert told["F007"].rstrip().endswith("Mine")
 
 
 def test_what_the_ledger_has_completed_says_by_whom(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     bob.ok("done", "F002")
-    assert "completed by bob@example.com" in shown(ada, "queue", "--all")
+    check_words(shown(ada, "queue", "--all"))
 
 
 def test_the_tasks_of_the_queue_as_json(desks: tuple[Desk, Desk]) -> None:
@@ -144,9 +139,7 @@ def test_mine_is_what_i_carry_with_how_its_lease_stands(desks: tuple[Desk, Desk]
         "src/other": "live",
     }
     told = shown(ada, "queue", "--mine")
-    assert "lapsed 6m ago at 12:10:00Z" in told
-    assert "live until 13:00:00Z, expires in 43m (session s1)" in told
-    assert "held by bob@example.com until 12:31:40Z" in told
+    check_words(told)
     assert ada.ok("queue", "--mine", "--all").out == ada.ok("queue", "--mine").out
 
 
@@ -162,20 +155,20 @@ def test_what_i_carry_as_json_task_or_not(ada: Desk) -> None:
 
 
 def test_an_edge_without_a_lease_is_said_to_be_that(ada: Desk) -> None:
-    assert "assigned, no lease" in shown(ada, "queue", "--mine")
+    check_words(shown(ada, "queue", "--mine"))
 
 
 def test_an_empty_queue() -> None:
     ada, _ = make_desks(task("F001", "@codex"))
     assert ada.ok("queue").out == shown(ada, "queue") == "nothing to claim\n"
-    assert ada.ok("queue", "--mine").out == "you carry nothing\n"
+    check_words(ada.ok("queue", "--mine").out)
     assert ada.ok("queue", "--json").json["tasks"] == []
 
 
 def test_without_task_files_the_queue_says_where_they_would_be() -> None:
     ada, _ = make_desks()
-    assert "warning: no task files found" in ada.ok("queue").err
-    assert shown(ada, "queue", "--all") == "there are no tasks\n"
+    check_words(ada.ok("queue").err)
+    check_words(shown(ada, "queue", "--all"))
 
 
 def test_task_files_that_cannot_be_used_are_warnings(ada: Desk) -> None:
@@ -200,7 +193,7 @@ def test_the_tasks_of_a_ref(ada: Desk) -> None:
 def test_an_unknown_ref(ada: Desk, argv: tuple[str, ...]) -> None:
     ran = ada.run(*argv, "--ref", "nope", "--json")
     assert (ran.code, ran.json["error"]["code"]) == (7, "not_found")
-    assert ran.err.splitlines()[0] == "there is no ref nope"
+    check_words(ran.err.splitlines()[0])
 
 
 @pytest.mark.parametrize(
@@ -224,7 +217,7 @@ def test_a_remote_out_of_reach_hints_to_the_same_from_what_is_known(
     assert (ran.code, ran.json["error"]["next"]) == (5, [cached])
     asked = ada.store.asked
     known = ada.ok(*cached.split()[1:])
-    assert "warning: from this clone's copy, 0s old" in known.err
+    check_words(known.err)
     assert ada.store.asked == asked
 
 
@@ -242,7 +235,7 @@ def test_titles_of_any_kind_stay_in_their_line() -> None:
 def test_next_is_the_first_that_waits_for_nothing(ada: Desk) -> None:
     ran = ada.ok("next")
     assert ran.out == "task   F003\ntitle  Search\nfile   tasks/F003.md\n"
-    assert ran.err == "hint: gitlease claim F003\n"
+    check_words(ran.err)
     document = ada.ok("next", "--json").json
     assert list(document) == [*HEAD, "task", *TAIL]
     assert list(document["task"]) == ENTRY
@@ -264,12 +257,8 @@ def test_next_says_what_the_task_waits_for() -> None:
 def test_next_with_claim_takes_it_and_answers_as_claim_does(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     ran = ada.ok("next", "--claim", "--ttl", "30m", "--reason", "search", "--commit")
-    assert ran.out.splitlines() == [
-        "claimed F003 until 12:30:00Z, expires in 30m, token 1, holder ada@example.com",
-        "assigned tasks/F003.md to @ada, committed as 0000000",
-        "Search, in tasks/F003.md",
-    ]
-    assert "hint: gitlease done F003" in ran.err
+    check_words(ran.out.splitlines())
+    check_words(ran.err)
     document = bob.ok("next", "--claim", "--json").json
     fields = ["status", "edge", "edge_in", "edges", "leases", "lease", "notes", "task"]
     assert list(document) == [*HEAD, *fields, *TAIL]
@@ -291,9 +280,7 @@ def test_every_worker_gets_another_task_until_nothing_is_left(desks: tuple[Desk,
     ran = ada.run("next", "--claim", "--session", "late", "--json")
     assert (ran.code, ran.json["error"]["code"]) == (1, "nothing_left")
     assert ran.json["error"]["next"] == ["gitlease queue --all --session late"]
-    assert ran.err.startswith(
-        "nothing is left to claim: 1 done, 1 in a status that tasks.statuses lacks, 1 "
-    )
+    check_words(ran.err)
 
 
 def test_nothing_left_names_the_whole_queue() -> None:
@@ -308,7 +295,7 @@ def test_nothing_left_names_the_whole_queue() -> None:
         ran = ada.run(*argv, "--json")
         assert (ran.code, ran.out.count("nothing_left")) == (1, 1)
         assert ran.json["error"]["next"] == [whole]
-        assert ran.err == (f"nothing is left to claim: 1 assigned to others\nhint: {whole}\n")
+        check_words(ran.err)
 
 
 @pytest.mark.parametrize(
@@ -340,7 +327,7 @@ def test_a_claim_that_finds_no_remote_proposes_nothing(ada: Desk) -> None:
 
 
 def test_the_exit_codes_of_next_name_the_empty_queue(ada: Desk) -> None:
-    assert "  1  no task is left to claim (nothing_left)\n" in ada.ok("next", "-h").out
+    check_words(ada.ok("next", "-h").out)
     assert "nothing_left" not in ada.ok("claim", "-h").out
 
 
@@ -356,31 +343,8 @@ def test_a_briefing_is_one_page_of_headed_sections(desks: tuple[Desk, Desk]) -> 
     ada.ok("claim", "F007")
     bob.ok("claim", "F002", "--takeover", "--reason", "asleep")
     ran = ada.ok("brief", "--session", "s1")
-    assert ran.out == (
-        "you are ada@example.com, session s1\n"
-        "\n"
-        "you carry:\n"
-        "  F001  lapsed 1m ago at 12:15:00Z  Rate limits\n"
-        "  F007  live until 12:31:02Z, expires in 15m  Mine\n"
-        "\n"
-        "taken from you:\n"
-        '  F002 taken over by bob@example.com at 2026-11-20T12:16:02Z: "asleep"\n'
-        "\n"
-        "notes:\n"
-        "  note on F001 by bob@example.com at 2026-11-20T12:00:00Z: mind the gap\n"
-        "\n"
-        "next:\n"
-        "  F003  Search\n"
-        "  F001  high  Rate limits  (waits for F002, F009)\n"
-        "\n"
-        "held by others:\n"
-        "  F002: bob@example.com (on desktop, branch topic), until 12:31:02Z, expires in 15m\n"
-    )
-    assert [line for line in ran.err.splitlines() if line.startswith("hint")] == [
-        "hint: gitlease renew --all --session s1  # keep what you hold",
-        "hint: gitlease claim F001 --session s1  # resume it",
-        "hint: gitlease next --claim --session s1  # claim the next task",
-    ]
+    check_words(ran.out)
+    check_words([line for line in ran.err.splitlines() if line.startswith("hint")])
 
 
 def test_a_briefing_as_json(desks: tuple[Desk, Desk]) -> None:
@@ -409,9 +373,7 @@ def test_a_briefing_as_json(desks: tuple[Desk, Desk]) -> None:
 def test_a_briefing_with_nothing_to_tell() -> None:
     ada, _ = make_desks(task("F001", "@codex"))
     ran = ada.ok("brief")
-    assert ran.out == (
-        "you are ada@example.com, no session\n\nyou carry nothing\n\nnothing to claim\n"
-    )
+    check_words(ran.out)
     assert ran.err == ""
 
 
@@ -455,17 +417,7 @@ def test_show_tells_the_task_before_its_lease(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     bob.ok("claim", "F001", "--ttl", "10m")
     ran = ada.ok("show", "f001", terminal=True)
-    assert ran.out.splitlines()[:9] == [
-        "title       Rate limits",
-        "assigned    @bob",
-        "priority    high",
-        "waits_for   F002, F009",
-        "file        tasks/F001.md",
-        "resource    F001",
-        "scope       *",
-        "state       active",
-        "holder      bob@example.com",
-    ]
+    check_words(ran.out.splitlines()[:9])
     document = ada.ok("show", "F001", "--json").json
     assert document["task"]["assigned_in"] == {"@bob": "record"}, "this clone's file lacks it"
     assert list(document) == [*HEAD, "leases", "task", "notes", "waiting", "ended", *TAIL]
@@ -477,34 +429,26 @@ def test_show_of_a_task_that_has_no_lease(ada: Desk) -> None:
     def last(*argv: str) -> str:
         return ada.ok("show", *argv).out.splitlines()[-1]
 
-    assert ada.ok("show", "f002").out == (
-        "title   Größe\nstatus  ready\nfile    tasks/F002.md\nF002 is free\n"
-    )
-    assert ada.ok("show", "F004").out.splitlines()[-2:] == [
-        "F004 has no lease: assigned to bob@example.com",
-        "hint: ask bob@example.com to release it, or take it over: "
-        "gitlease claim F004 --takeover --reason TEXT",
-    ]
-    assert last("F005") == "F005 has no lease: done"
-    assert last("F006") == "F006 has no lease: status review is not in tasks.statuses"
-    assert last("F007") == "F007 is free"
+    check_words(ada.ok("show", "f002").out)
+    check_words(ada.ok("show", "F004").out.splitlines()[-2:])
+    check_words(last("F005"))
+    check_words(last("F006"))
+    check_words(last("F007"))
     said = ["F008 is free", "no task file and no record has this name"]
     assert ada.ok("show", "F008").out.splitlines() == said
-    assert last("src/") == "path:src is free"
+    check_words(last("src/"))
 
 
 def test_show_of_a_task_whose_files_another_holds(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     bob.ok("claim", "src/")
-    assert ada.ok("show", "F003").out.splitlines()[-1] == (
-        "F003 has no lease: held by bob@example.com (lease of path:src) until 12:15:00Z"
-    )
+    check_words(ada.ok("show", "F003").out.splitlines()[-1])
 
 
 def test_show_of_a_scope_that_is_free(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     bob.ok("claim", "F001", "--scope", "parser")
-    assert ada.ok("show", "F001", "--scope", "printer").out.endswith("\nF001 is free\n")
+    check_words(ada.ok("show", "F001", "--scope", "printer").out)
     assert "scope       parser\n" in ada.ok("show", "F001").out
 
 

@@ -13,6 +13,7 @@ import pytest
 from faces.fake import Ran
 from support.clock import ManualClock
 from support.repos import git
+from support.snapshots import check_words
 from support.typed import Typist
 
 from gitlease.gateway import Tokens
@@ -59,7 +60,7 @@ def test_the_secret_stands_alone_on_standard_output(tokens: Tokens) -> None:
     assert found.scopes == ("read", "write")
     assert found.expires_at is None
     assert secret not in done.err
-    assert "not shown again" in done.err
+    check_words(done.err)
     assert "Authorization: Bearer TOKEN" in done.err
     assert "gitlease serve token revoke ci  # revoke it" in done.err
 
@@ -96,7 +97,7 @@ def test_tokens_are_listed_without_their_secrets(tokens: Tokens) -> None:
 def test_revoked_by_name_or_id(tokens: Tokens) -> None:
     _, first = tokens.add("ada@example.com", name="ci", scopes={"read"}, expires=None, now=NOW)
     other, _ = tokens.add("kim@example.com", name="web", scopes={"read"}, expires=None, now=NOW)
-    assert ok("token", "revoke", "ci").out == "revoked ci, which acted as ada@example.com\n"
+    check_words(ok("token", "revoke", "ci").out)
     assert tokens.holder_of(first, NOW) is None
     assert ok("token", "revoke", other.id, "--json").json["tokens"][0]["name"] == "web"
     assert tokens.listed() == []
@@ -106,10 +107,7 @@ def test_a_token_that_is_not_there(clone: Path, tmp_path: Path) -> None:
     os.chdir(tmp_path)
     done = say("token", "revoke", "ci", "-C", "clone")
     assert done.code == 7
-    assert done.err.splitlines() == [
-        "no token ci",
-        "hint: gitlease serve token list -C clone",
-    ]
+    check_words(done.err.splitlines())
     assert ok("token", "list", "-C", "clone").code == 0
 
 
@@ -238,13 +236,10 @@ def test_it_answers_to_the_names_that_it_is_given(clone: Path, served: Served) -
 def test_a_gateway_that_nobody_may_use_says_how_to_let_somebody_in(
     clone: Path, tmp_path: Path, served: Served
 ) -> None:
-    assert say().err.splitlines() == [
-        "warning: this gateway has no token yet, so nobody may use it",
-        "hint: gitlease serve token add EMAIL",
-    ]
+    check_words(say().err.splitlines())
     os.chdir(tmp_path)
     err = say("--repo", "web=clone").err
-    assert "web has no token yet" in err
+    check_words(err)
     hint = err.splitlines()[-1].removeprefix("hint: gitlease serve ")
     ok(*shlex.split(hint.replace("EMAIL", "ada@example.com")))
     assert open_tokens(str(clone)).listed()
@@ -295,7 +290,7 @@ def test_without_the_extra_it_says_what_to_install(
     done = say()
     assert done.code == 7
     assert named in done.err
-    assert "hint: pip install 'gitlease[server]'" in done.err
+    check_words(done.err)
     assert served == []
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from faces.fake import Desk, make_desks, shown, words
+from support.snapshots import check_words
 from support.tasks import task
 
 from gitlease.core import People, Unavailable
@@ -47,10 +48,10 @@ def lease_of(desk: Desk, name: str) -> Any:
 def test_parking_says_until_when_and_how_to_go_on(ada: Desk) -> None:
     ada.ok("claim", "F002", "--session", "build-7")
     ran = ada.ok("park", "F002", "--for", "90m", "--session", "build-7")
-    assert ran.out == "F002 is parked until 13:30:00Z, expires in 1h 30m\n"
-    assert ran.err == ("hint: gitlease claim F002  # resume it, in any of your sessions\n")
+    check_words(ran.out)
+    check_words(ran.err)
     again = ada.ok("claim", "F002", "--session", "build-8")
-    assert again.out.startswith("claimed F002 until 12:15:00Z, expires in 15m, token 2, holder ")
+    check_words(again.out)
 
 
 def test_parking_answers_programs(ada: Desk) -> None:
@@ -67,13 +68,9 @@ def test_parking_answers_programs(ada: Desk) -> None:
 
 def test_without_a_time_it_is_as_long_as_the_ledger_allows(ada: Desk) -> None:
     ada.ok("claim", "F001", "F002")
-    assert ada.ok("park", "F001").out == (
-        "F001 is parked until 2026-11-21T12:00:00Z, expires in 1d\n"
-    )
+    check_words(ada.ok("park", "F001").out)
     ada.ok("config", "--ledger", "park_max", "3h")
-    assert ada.ok("park", "F002", "--for", "4h").out == (
-        "F002 is parked until 15:00:00Z, expires in 3h, capped to the ledger's maximum of 3h\n"
-    )
+    check_words(ada.ok("park", "F002", "--for", "4h").out)
 
 
 def test_several_scopes_are_resumed_one_by_one(ada: Desk) -> None:
@@ -119,16 +116,15 @@ def test_where_the_policy_parks_nothing(ada: Desk) -> None:
     ada.ok("claim", "F001")
     ada.ok("config", "--ledger", "park_max", "0")
     ran = ada.run("park", "F001")
-    assert (ran.code, ran.err) == (6, "the ledger's policy parks nothing: its park_max is 0s\n")
+    assert ran.code == 6
+    check_words(ran.err)
 
 
 def test_a_heartbeat_left_running_stops_and_learns_how_to_go_on(ada: Desk) -> None:
     ada.ok("claim", "F001")
     ada.ok("park", "F001")
-    assert ada.run("renew", "F001").err == (
-        "F001 is parked: no session holds it\nhint: claim it to resume\nhint: gitlease claim F001\n"
-    )
-    assert ada.ok("renew", "--all").out == "you hold nothing here: nothing to renew\n"
+    check_words(ada.run("renew", "F001").err)
+    check_words(ada.ok("renew", "--all").out)
 
 
 def test_others_are_told_that_it_is_parked(desks: tuple[Desk, Desk]) -> None:
@@ -156,16 +152,16 @@ def test_it_comes_first_of_what_one_carries_and_of_what_is_next(ada: Desk) -> No
     queue = ada.ok("queue", "--json").json["tasks"]
     assert [(t["resource"], t["claimable"]) for t in queue] == [("F003", True), ("F002", True)]
     assert queue[0]["lease"]["parked"]
-    assert "yours, parked until 15:00:00Z" in shown(ada, "queue")
+    check_words(shown(ada, "queue"))
     brief = ada.ok("brief", "--json").json
     assert [(c["resource"], c["state"]) for c in brief["carrying"]] == [
         ("F003", "parked"),
         ("F001", "live"),
     ]
     assert "gitlease claim F003" in brief["next"]
-    assert "F003  parked until 15:00:00Z, expires in 3h" in ada.ok("brief").out
+    check_words(ada.ok("brief").out)
     assert ada.ok("next", "--json").json["task"]["resource"] == "F003"
-    assert "parked until 15:00:00Z" in shown(ada, "next")
+    check_words(shown(ada, "next"))
     assert ada.ok("next", "--claim", "--json").json["task"]["resource"] == "F003"
     assert not lease_of(ada, "F003")["parked"]
     assert ada.ok("next", "--claim", "--json").json["task"]["resource"] == "F002"
@@ -190,12 +186,9 @@ def test_the_end_of_a_session_gives_back_what_it_holds(ada: Desk) -> None:
     ada.ok("claim", "F001", "F002", "--session", "build-7")
     ada.ok("claim", "F003")
     ran = ada.ok("session", "end", "--session", "build-7", "--release", "--note", "half done")
-    assert ran.out == (
-        "released F001\nreleased F002\n"
-        "unassigned tasks/F001.md: commit it\nunassigned tasks/F002.md: commit it\n"
-    )
+    check_words(ran.out)
     again = ada.ok("session", "end", "build-7")
-    assert again.out == "session build-7 holds nothing\n"
+    check_words(again.out)
     leases = ada.ok("list", "--json").json["leases"]
     assert [x["resource"] for x in leases if x["state"] == "active"] == ["F003"]
     (note,) = ada.ok("show", "F001", "--json").json["notes"]
@@ -232,14 +225,11 @@ def test_the_end_of_a_session_keeps_its_tasks(ada: Desk) -> None:
     ada.ok("claim", "F001", "port-80", "--any", "--session", "build-7")
     ada.ok("claim", "F002", "--session", "build-7", "--layer", "team")
     ran = ada.ok("session", "end", "build-7")
-    assert ran.out == (
-        "ended F001, which stays assigned to you\nreleased port-80\n"
-        "ended F002 in layer team, which stays assigned to you\n"
-    )
+    check_words(ran.out)
     assert ada.tasks["F001"].assigned == ("@ada",)
     (left,) = ada.ok("list", "--all", "--json").json["leases"]
     assert (left["resource"], left["state"], left["session"]) == ("F001", "expired", None)
-    assert ada.ok("session", "end", "build-7").out == "session build-7 holds nothing\n"
+    check_words(ada.ok("session", "end", "build-7").out)
     nothing = ada.ok("session", "end", "build-7", "--json").json
     assert (nothing["status"], nothing["leases"], nothing["edge"]) == ("run_out", [], "none")
 
@@ -258,14 +248,10 @@ def test_all_sessions_end_with_their_counts(ada: Desk) -> None:
     ada.ok("claim", "F001", "port-80", "--any", "--session", "build-7")
     ada.ok("claim", "F002", "--session", "night", "--layer", "team")
     ada.ok("claim", "F003")
-    assert ada.ok("session", "end", "--all").out == (
-        "ended F001, which stays assigned to you\nreleased port-80\n"
-        "ended F002 in layer team, which stays assigned to you\n"
-        "session build-7: ended 2 leases\nsession night: ended 1 lease\n"
-    )
+    check_words(ada.ok("session", "end", "--all").out)
     leases = ada.ok("list", "--json").json["leases"]
     assert [x["resource"] for x in leases if x["state"] == "active"] == ["F003"]
-    assert ada.ok("session", "end", "--all").out == "none of your sessions holds a lease\n"
+    check_words(ada.ok("session", "end", "--all").out)
 
 
 def test_the_end_of_all_sessions_answers_programs(ada: Desk) -> None:
@@ -296,7 +282,7 @@ def test_what_ended_before_a_session_that_cannot_is_told(
 
     monkeypatch.setattr(sessions, "end_session", fails)
     ran = ada.run("session", "end", "--all")
-    assert ran.out == ("ended F001, which stays assigned to you\nsession build-7: ended 1 lease\n")
+    check_words(ran.out)
     assert (ran.code, ran.err.splitlines()[0]) == (5, "origin does not answer")
     again = ada.run("session", "end", "--all", "--json")
     assert (again.code, again.json["error"]["message"]) == (5, "origin does not answer")
@@ -311,16 +297,13 @@ def test_with_park_it_is_kept(ada: Desk, park: tuple[str, ...]) -> None:
     assert [x["expires_in"] for x in document["leases"]] == [lasts, lasts]
     assert document["next"] == ["gitlease claim F001 F002"]
     assert ada.tasks["F001"].assigned == ("@ada",)
-    assert ada.ok("session", "end", "build-7").out == "session build-7 holds nothing\n"
+    check_words(ada.ok("session", "end", "build-7").out)
 
 
 def test_parked_with_its_session_says_until_when(ada: Desk) -> None:
     ada.ok("claim", "F001", "--session", "build-7")
     ran = ada.ok("session", "end", "--session", "build-7", "--park", "2d")
-    assert ran.out == (
-        "F001 is parked until 2026-11-21T12:00:00Z, expires in 1d, "
-        "capped to the ledger's maximum of 1d\n"
-    )
+    check_words(ran.out)
 
 
 @pytest.mark.parametrize(
@@ -356,23 +339,16 @@ def test_what_is_no_way_to_say_it(argv: tuple[str, ...], said: str) -> None:
 
 
 def test_without_a_session_the_refusal_says_how(ada: Desk) -> None:
-    assert ada.run("session", "end", "-C", "x").err == (
-        "no session to end\n"
-        "hint: name one: gitlease session end ID -C x\n"
-        "hint: to list the sessions that hold leases: gitlease session list -C x\n"
-        "hint: gitlease session --help\n"
-    )
+    check_words(ada.run("session", "end", "-C", "x").err)
 
 
 def test_what_could_not_be_ended_is_told_and_what_was_too(ada: Desk) -> None:
     ada.ok("claim", "F001", "F002", "--session", "build-7")
     ada.tasks.unwritable.add("tasks/F002.md")
     ran = ada.run("session", "end", "build-7", "--release")
-    assert (ran.code, ran.out) == (
-        7,
-        "released F001\nunassigned tasks/F001.md: commit it\n",
-    )
-    assert ran.err.startswith("tasks/F002.md: cannot be written\n")
+    assert ran.code == 7
+    check_words(ran.out)
+    check_words(ran.err)
     document = ada.run("session", "end", "build-7", "--release", "--json").json
     assert (document["error"]["code"], document["leases"]) == ("invalid", [])
     assert [error["resource"] for error in document["refused"]] == ["F002"]
@@ -383,7 +359,7 @@ def test_what_could_not_be_ended_is_told_and_what_was_too(ada: Desk) -> None:
 
 def test_the_list_of_sessions(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
-    assert ada.ok("session", "list").out == "none of your sessions holds a lease\n"
+    check_words(ada.ok("session", "list").out)
     ada.ok("claim", "F001", "--session", "build-7")
     bob.ok("claim", "F002", "--session", "bobs")
     ada.clock.advance(300)
@@ -421,4 +397,4 @@ def test_the_list_may_be_what_this_clone_knows(ada: Desk) -> None:
     document = ada.ok("session", "list", "--cached", "--json").json
     assert ada.store.asked == asked
     assert [s["session"] for s in document["sessions"]] == ["build-7"]
-    assert document["warnings"] == ["from this clone's copy, 0s old"]
+    check_words(document["warnings"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from faces.fake import Desk, make_desks, words
+from support.snapshots import check_words
 from support.tasks import task
 
 from gitlease.core import Progress
@@ -37,11 +38,8 @@ def ada(desks: tuple[Desk, Desk]) -> Desk:
 
 def test_start_claims_and_sets_the_status(ada: Desk) -> None:
     ran = ada.ok("start", "F001", "--ttl", "30m")
-    assert ran.out == (
-        "claimed F001 until 12:30:00Z, expires in 30m, token 1, holder ada@example.com\n"
-        "assigned tasks/F001.md to ada@example.com and set it to In Progress: commit it\n"
-    )
-    assert "hint: gitlease done F001" in ran.err
+    check_words(ran.out)
+    check_words(ran.err)
     found = ada.tasks["F001"]
     assert (found.status, found.assigned) == ("In Progress", ("ada@example.com",))
 
@@ -73,15 +71,14 @@ def test_start_of_what_stays_assigned_hints_to_wait_and_claims_nothing(
     assert (ran.code, ran.json["error"]["next"]) == (1, [hint])
     waited = bob.run("set", "F001", "doing", "--wait", "5s")
     assert waited.code == 1
-    assert "waiting up to 5s: F001 is held by ada@example.com" in waited.err
-    assert "hint: gitlease set" not in waited.err
+    check_words(waited.err)
 
 
 def test_start_needs_a_task(ada: Desk) -> None:
     for argv in (("start", "F005"), ("start", "src/"), ("set", "F005", "todo")):
         ran = ada.run(*argv)
         assert (ran.code, ran.out) == (7, ""), argv
-        assert ran.err.startswith("there is no task ")
+        check_words(ran.err)
     assert ada.run("set", "F005", "done").code == 7, "done of what is no task is `done`"
 
 
@@ -110,10 +107,7 @@ def test_the_words_of_a_status(ada: Desk, said: str, written: str) -> None:
 
 def test_a_status_that_means_in_progress_claims(ada: Desk) -> None:
     ran = ada.ok("set", "F001", "doing", "--ttl", "1h", "--reason", "limits")
-    assert ran.out == (
-        "claimed F001 until 13:00:00Z, expires in 1h, token 1, holder ada@example.com\n"
-        "assigned tasks/F001.md to ada@example.com and set it to doing: commit it\n"
-    )
+    check_words(ran.out)
     assert ada.ok("list", "--json").json["leases"][0]["reason"] == "limits"
 
 
@@ -124,7 +118,7 @@ def test_a_status_that_means_done_finishes(ada: Desk) -> None:
     assert document["edge"] == "removed"
     assert document["lease"]["state"] == "completed"
     assert ada.tasks["F001"].status == "closed"
-    assert ada.ok("set", "F001", "done").out.startswith("completed F001 already, by ada@")
+    check_words(ada.ok("set", "F001", "done").out)
 
 
 def test_a_scope_can_be_finished_and_leaves_the_status(ada: Desk) -> None:
@@ -138,11 +132,11 @@ def test_a_scope_can_be_finished_and_leaves_the_status(ada: Desk) -> None:
 def test_any_other_status_is_set_alone(ada: Desk) -> None:
     ada.ok("claim", "F001")
     ran = ada.ok("set", "F001", "in review", "--commit")
-    assert ran.out.startswith("set tasks/F001.md to In Review, committed as ")
+    check_words(ran.out)
     assert ran.err == ""
     assert ada.tasks["F001"].assigned == ("ada@example.com",)
     again = ada.ok("set", "F001", "In Review")
-    assert again.out == "the status in tasks/F001.md is In Review already\n"
+    check_words(again.out)
     document = ada.ok("set", "F001", "todo", "--json").json
     assert list(document)[3:] == [
         "status",
@@ -189,22 +183,14 @@ def test_the_options_of_a_claim_go_with_a_status_that_claims(
 
 def test_a_scope_goes_with_a_status_that_claims_or_finishes(ada: Desk) -> None:
     ran = ada.run("set", "F001", "todo", "--scope", "parser")
-    assert (ran.code, ran.err.splitlines()[0]) == (
-        2,
-        "--scope needs a status that claims, and To Do does not",
-    )
+    assert ran.code == 2
+    check_words(ran.err.splitlines()[0])
 
 
 def test_a_word_that_nobody_knows_is_refused_with_those_that_are_known(ada: Desk) -> None:
     ran = ada.run("set", "F001", "In Revue")
     assert (ran.code, ada.store.asked) == (2, 0)
-    assert ran.err == (
-        "unknown status In Revue\n"
-        "hint: did you mean In Review?\n"
-        "hint: known statuses: To Do, open, In Progress, doing, Done, closed, In Review\n"
-        "hint: add new ones to tasks.statuses in .gitlease.yaml\n"
-        "hint: gitlease set --help\n"
-    )
+    check_words(ran.err)
 
 
 @pytest.mark.parametrize("word", ["", " ", "-", "_ _", "\x1b[2J", "x" * 500])

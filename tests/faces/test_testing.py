@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.fences import clean_env
+from support.snapshots import raises
 
 import gitlease
 from gitlease.testing import MemoryLedger
@@ -130,9 +131,9 @@ def test_a_lease_that_cannot_be_renewed_is_lost_to_who_holds_it(
 
 def test_no_command_is_started_under_a_ledger_in_memory(gitlease_ledger: MemoryLedger) -> None:
     ada = gitlease_ledger.open(ADA)
-    with pytest.raises(gitlease.UsageError, match="run needs a real repository"):
+    with raises(gitlease.UsageError):
         ada.run(["true"], "F001")
-    with pytest.raises(gitlease.UsageError, match="work needs a real repository"):
+    with raises(gitlease.UsageError):
         ada.work(["true"])
     with gitlease_ledger.stand_in(ADA), pytest.raises(gitlease.UsageError, match="real"):
         gitlease.run(["true"], "F001")

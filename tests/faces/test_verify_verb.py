@@ -12,6 +12,7 @@ import pytest
 from support.ledgers import read_files, set_tip, tip, write_tree
 from support.remotes import Remote
 from support.repos import assert_untouched, commit_file, git, make_clone, snapshot
+from support.snapshots import check_words
 
 from gitlease.faces.cli import run
 
@@ -73,10 +74,10 @@ def test_a_sound_ledger_says_what_was_checked(clone: Clone) -> None:
     assert (status, err) == (0, "")
     *unjudged, last = out.splitlines()
     commits = git(clone.remote, "rev-list", "--count", REF)
-    assert last.startswith("ledger global at revision 4: ")
+    check_words(last)
     assert f"{commits} commits" in last
-    assert last.endswith("2 grants: no rule is broken")
-    assert [line.partition(": ")[0] for line in unjudged] == ["not judged"]
+    check_words(last)
+    check_words([line.partition(": ")[0] for line in unjudged])
     found = clone.document("verify")
     assert found["commit"] == tip(clone.remote)
     assert (found["revision"], found["grants"], found["violations"]) == (4, 2, [])
@@ -120,9 +121,10 @@ def test_a_ref_without_a_ledger_is_refused(clone: Clone) -> None:
     commit_file(clone.path, "README", "text")
     status, out, err = clone.say("verify", "HEAD")
     assert (status, out) == (7, "")
-    assert err.startswith("HEAD holds no ledger: the commit ")
+    check_words(err)
     status, _, err = clone.say("verify", "nowhere")
-    assert (status, err.splitlines()[0][:22]) == (7, "'nowhere' is not a com")
+    assert status == 7
+    check_words(err.splitlines()[0][:22])
     for words in (("HEAD", "--layer", "x"), ("HEAD", "--cached"), ("HEAD", "--remote", "origin")):
         assert clone.say("verify", *words)[0] == 2
     assert clone.say("verify", "--layer", "empty")[0] == 7
@@ -137,7 +139,8 @@ def test_a_tip_that_was_seen_must_have_stayed(clone: Clone) -> None:
     found = clone.document("verify", before, "--tip", seen, status=1)
     assert [(x["commit"], x["rule"]) for x in found["violations"]] == [(seen, "rewound")]
     status, _, err = clone.say("verify", "--tip", "nowhere")
-    assert (status, err.splitlines()[0]) == (7, "'nowhere' is not a commit of this ledger")
+    assert status == 7
+    check_words(err.splitlines()[0])
 
 
 def test_without_the_remote_only_what_is_known_is_checked(clone: Clone) -> None:
@@ -146,13 +149,11 @@ def test_without_the_remote_only_what_is_known_is_checked(clone: Clone) -> None:
     assert status == 5
     assert "verify --cached" in err
     status, out, err = clone.say("verify", "--cached")
-    assert (status, err) == (
-        0,
-        "warning: this is what the clone knows: nothing was fetched\n",
-    )
-    assert "no rule is broken" in out
+    assert status == 0
+    check_words(err)
+    check_words(out)
 
 
 def test_the_ledger_that_never_leaves_the_clone_can_be_checked(clone: Clone) -> None:
     clone.ok("claim", "F9", "--any", "--local")
-    assert "ledger local at revision 1" in clone.ok("verify", "--local")
+    check_words(clone.ok("verify", "--local"))

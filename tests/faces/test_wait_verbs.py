@@ -10,6 +10,7 @@ import pytest
 from faces.fake import NOON, Desk, make_desks
 from support.clock import ManualClock
 from support.documents import held_to_schema
+from support.snapshots import check_words
 from support.tasks import task
 
 from gitlease.core import Task, Unavailable, parse_resource
@@ -63,13 +64,9 @@ def test_wait_says_whom_it_waits_for_and_what_is_free(desks: tuple[Desk, Desk]) 
     ada.ok("claim", "F001")
     later(ada, 20, "release", "F001")
     ran = bob.ok("wait", "F001", "--timeout", "5m")
-    assert ran.out == "F001 is free after 20s\n"
-    assert ran.err.splitlines() == [
-        "waiting up to 5m: F001 is held by ada@example.com (on laptop, branch main) until "
-        "12:15:00Z, expires in 15m",
-        "hint: gitlease claim F001",
-    ]
-    assert ada.ok("list").out == "no leases\n"
+    check_words(ran.out)
+    check_words(ran.err.splitlines())
+    check_words(ada.ok("list").out)
 
 
 def test_wait_without_a_limit_does_not_name_one(desks: tuple[Desk, Desk]) -> None:
@@ -77,16 +74,13 @@ def test_wait_without_a_limit_does_not_name_one(desks: tuple[Desk, Desk]) -> Non
     ada.ok("claim", "F001", "F002")
     later(ada, 20, "release", "F001", "F002")
     ran = bob.ok("wait", "F001", "F002", "--scope", "parser")
-    assert ran.out == (
-        "F001 (scope parser) is free after 20s\nF002 (scope parser) is free after 20s\n"
-    )
-    assert ran.err.startswith("waiting: F001 is held by ada@example.com")
-    assert ran.err.endswith("hint: gitlease claim F001 F002 --scope parser\n")
+    check_words(ran.out)
+    check_words(ran.err)
 
 
 def test_what_is_free_is_not_waited_for(desks: tuple[Desk, Desk]) -> None:
     ada, _ = desks
-    assert ada.ok("wait", "F001").out == "F001 is free\n"
+    check_words(ada.ok("wait", "F001").out)
     assert ada.clock.naps == []
 
 
@@ -115,7 +109,7 @@ def test_a_wait_that_runs_out(desks: tuple[Desk, Desk]) -> None:
     error = ran.json["error"]
     assert (ran.code, error["code"], error["holder"]) == (1, "wait_timeout", "ada@example.com")
     assert error["next"] == ["gitlease wait F001 --timeout 15m"]
-    assert error["message"].startswith("waited 1m: F001 is held by ada@example.com")
+    check_words(error["message"])
 
 
 def test_completed_work_is_never_free(desks: tuple[Desk, Desk]) -> None:
@@ -123,12 +117,13 @@ def test_completed_work_is_never_free(desks: tuple[Desk, Desk]) -> None:
     ada.ok("claim", "F001")
     ada.ok("done", "F001")
     ran = bob.run("wait", "F001")
-    assert (ran.code, ran.err.splitlines()[0]) == (6, "F001 is completed, by ada@example.com")
+    assert ran.code == 6
+    check_words(ran.err.splitlines()[0])
 
 
 def test_a_name_that_is_no_task_is_waited_for_as_well() -> None:
     ada, _ = make_desks(task("F001"))
-    assert ada.ok("wait", "deploy").out == "deploy is free\n"
+    check_words(ada.ok("wait", "deploy").out)
 
 
 @pytest.mark.parametrize(
@@ -159,16 +154,8 @@ def test_watch_tells_a_person_what_happens(desks: tuple[Desk, Desk]) -> None:
     later(ada, 30, "release", "F001", "--session", "build-7")
     later(ada, 50, "release", "F002")
     ran = bob.ok("watch", "--timeout", "2m", terminal=True)
-    assert ran.out.splitlines() == [
-        "12:00:10Z claimed F001 by ada@example.com (session build-7 on laptop, branch main) until "
-        '12:15:10Z, expires in 15m: "rate limits"',
-        "12:00:30Z released F001 by ada@example.com (session build-7 on laptop, branch main): "
-        '"rate limits"',
-        "12:00:30Z available F001",
-        "12:00:50Z released F002 by ada@example.com (scope parser, on laptop, branch main)",
-        "12:00:50Z available F002 (scope parser)",
-    ]
-    assert ran.err == "watching all leases in layer global on origin (memory)\n"
+    check_words(ran.out.splitlines())
+    check_words(ran.err)
 
 
 def test_a_name_like_a_task_s_is_mistyped() -> None:
@@ -177,8 +164,7 @@ def test_a_name_like_a_task_s_is_mistyped() -> None:
     for words in (("wait", "F0O1"), ("watch", "F0O1"), ("note", "F0O1", "hello")):
         refused = ada.run(*words)
         assert refused.code == 7
-        assert "there is no task F0O1: no task file has this id" in refused.err
-        assert "hint: did you mean F001" in refused.err
+        check_words(refused.err)
         assert "--any" in refused.err
     assert ada.run("wait", "F0O1", "--any").code == 0
     assert ada.run("note", "F0O1", "hello", "--any").code == 0
@@ -240,7 +226,7 @@ def test_watch_calls_a_claim_after_a_lapse_no_takeover(desks: tuple[Desk, Desk])
     ada.ok("claim", "F001", "--ttl", "1m")
     later(bob, 150, "claim", "F001")
     ran = bob.ok("watch", "--timeout", "5m")
-    assert ran.out.splitlines()[-1].startswith("12:02:30Z claimed, after a lapse, F001 by bob@")
+    check_words(ran.out.splitlines()[-1])
 
 
 def test_watch_goes_on_when_the_remote_is_away_and_says_so_once(desks: tuple[Desk, Desk]) -> None:
@@ -256,7 +242,7 @@ def test_watch_goes_on_when_the_remote_is_away_and_says_so_once(desks: tuple[Des
     ]
     ran = bob.ok("watch", "--timeout", "3m")
     assert [line.split()[1] for line in ran.out.splitlines()] == ["released", "available"]
-    assert ran.err == "the remote cannot be reached: no route; still trying\n"
+    check_words(ran.err)
 
 
 def test_watch_begins_with_a_look_at_the_remote(desks: tuple[Desk, Desk]) -> None:

@@ -17,6 +17,7 @@ from support.commands import run_gitlease
 from support.documents import held_to_schema
 from support.fences import clean_env
 from support.repos import commit_file, git
+from support.snapshots import check_words, raises
 
 import gitlease
 from gitlease.faces.cli import ALIASES
@@ -55,14 +56,14 @@ def jo(clones: Clones) -> Path:
 def test_a_claim_of_what_may_be_a_file_or_a_name_asks_which(jo: Path, word: str, kind: str) -> None:
     error = ask(jo, "claim", word, expect=2)["error"]
     assert error["code"] == "usage"
-    assert error["message"] == f"{word} is a {kind} here, not a task"
+    check_words(error["message"])
     refused = typed(jo, "claim", word).stderr
     assert f"path:{word}" in refused
     assert "--any" in refused
     assert ask(jo, "list")["leases"] == []
     assert ask(jo, "claim", f"path:{word}")["lease"]["resource"] == f"path:{word}"
     assert ask(jo, "claim", word, "--any")["lease"]["resource"] == word
-    with gitlease.open(jo) as leases, pytest.raises(gitlease.UsageError, match="is a file here"):
+    with gitlease.open(jo) as leases, raises(gitlease.UsageError):
         leases.claim("README")
     with gitlease.open(jo) as leases:
         assert leases.claim("README", any=True).resource == "README"
@@ -71,7 +72,7 @@ def test_a_claim_of_what_may_be_a_file_or_a_name_asks_which(jo: Path, word: str,
 def test_run_and_hold_ask_too(jo: Path) -> None:
     assert typed(jo, "run", "Makefile", "--", "true").returncode == 125
     with (
-        pytest.raises(gitlease.UsageError, match="is a file here"),
+        raises(gitlease.UsageError),
         gitlease.hold("Makefile", directory=str(jo)),
     ):
         pass
@@ -94,7 +95,7 @@ def test_what_is_parked_is_gone_on_with_as_it_is_printed(jo: Path) -> None:
     typed(jo, "claim", "deploy", "--any", "--scope", "prod")
     said = typed(jo, "park", "deploy").stderr
     (hint,) = re.findall("hint: gitlease (.*?)  #", said)
-    assert hint == "claim deploy --scope prod --any"
+    check_words(hint)
     assert typed(jo, *hint.split()).returncode == 0
 
 
@@ -129,7 +130,7 @@ def test_home_may_be_the_work_tree(jo: Path) -> None:
 def test_braces_are_refused_with_what_to_write(jo: Path) -> None:
     refused = typed(jo, "claim", "src/{a,b}.py")
     assert refused.returncode == 2
-    assert "hint: write each one: src/a.py src/b.py\n" in refused.stderr
+    check_words(refused.stderr)
     (jo / "src" / "{x,y}.py").write_text("")
     assert ask(jo, "claim", "src/{x,y}.py")["lease"]["resource"] == "src/{x,y}.py"
 
@@ -159,7 +160,7 @@ def test_what_is_in_a_submodule_is_claimed_there(jo: Path) -> None:
     (jo / ".gitmodules").write_text('[submodule "x"]\n\tpath = lib/sub\n\turl = ../x\n')
     for word in ("lib/sub/a.c", "lib/sub/*.c", "LIB/sub/a.c"):
         error = ask(jo, "claim", word, expect=2)["error"]
-        assert "is inside the submodule lib/sub" in error["message"]
+        check_words(error["message"])
     assert ask(jo, "claim", "lib/sub")["lease"]["resource"] == "lib/sub"
     assert ask(jo, "claim", "lib/submarine")["lease"]["resource"] == "lib/submarine"
 
@@ -230,7 +231,7 @@ def test_help_shows_verbs_and_pages(jo: Path, tmp_path: Path) -> None:
     assert typed(jo, "help", "finish").stdout == typed(jo, "done", "--help").stdout
     wrong = typed(jo, "help", "recipe")
     assert wrong.returncode == 2
-    assert "hint: did you mean gitlease help recipes?\n" in wrong.stderr
+    check_words(wrong.stderr)
 
 
 def test_schemas_are_printed_without_a_repository(tmp_path: Path) -> None:
@@ -409,8 +410,7 @@ def test_lines_that_are_only_shown_install_nothing(jo: Path, file: str, text: st
     (jo / file).write_text(text)
     shown = typed(jo, "hooks", "install")
     assert shown.returncode == 1
-    assert "nothing was installed" in shown.stderr
-    assert "hint: gitlease hooks status\n" in shown.stderr
+    check_words(shown.stderr)
     document = ask(jo, "hooks", "install", expect=1)
     assert (document["error"]["code"], document["changes"]) == ("violations", [])
     assert document["to_add"]
@@ -443,7 +443,7 @@ def test_uninstall_gives_back_every_byte_and_says_what_stays(jo: Path) -> None:
     ask(jo, "config", "lease.ttl", "20m")
     ask(jo, "claim", "F1")
     refused = ask(jo, "uninstall", expect=1)["error"]
-    assert refused["message"] == "you still hold F1: release it first"
+    check_words(refused["message"])
     ask(jo, "release", "--all")
     would = ask(jo, "uninstall", "--dry-run")
     assert everything() != before
@@ -468,6 +468,6 @@ def test_what_cannot_be_taken_out_is_said_and_the_rest_goes(jo: Path) -> None:
     (jo / ".claude").mkdir()
     (jo / ".claude" / "settings.json").write_text('{"hooks": 1}')
     left = ask(jo, "uninstall", expect=1)
-    assert "hooks of coding agents: " in left["error"]["message"]
+    check_words(left["error"]["message"])
     assert not (jo / ".gitlease.yaml").exists()
     assert not (jo / ".git" / "gitlease").exists()

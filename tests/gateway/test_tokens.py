@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
+from support.snapshots import check_words, raises
 
 from gitlease.core import Invalid, NotFound, UsageError
 from gitlease.gateway import LARGEST, Token, Tokens
@@ -195,13 +196,13 @@ def test_there_is_an_end_to_their_number(
     monkeypatch.setattr(module, "MOST", 3)
     for _ in range(3):
         add(tokens)
-    with pytest.raises(Invalid, match="at most 3 tokens") as refused:
+    with raises(Invalid) as refused:
         add(tokens)
-    assert refused.value.hints == ("revoke those that are not used",)
+    check_words(refused.value.hints)
     assert len(tokens.listed()) == 3
     monkeypatch.setattr(module, "MOST", 4)
     monkeypatch.setattr(module, "LARGEST", len(file.read_bytes()) + 200)
-    with pytest.raises(Invalid, match="at most 4 tokens"):
+    with raises(Invalid):
         add(tokens, "a" * 254)
 
 
@@ -305,7 +306,7 @@ def test_what_is_no_file_is_damage_and_never_followed(
     ]
     for make in makes:
         make()
-        with pytest.raises(Invalid, match="tokens cannot be read"):
+        with raises(Invalid):
             tokens.holder_of("x", NOW)
         file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
 
@@ -316,7 +317,7 @@ def test_a_file_that_others_could_change_is_not_trusted(
 ) -> None:
     _, secret = add(tokens)
     file.chmod(mode)
-    with pytest.raises(Invalid, match="accessible to others") as refused:
+    with raises(Invalid) as refused:
         tokens.holder_of(secret, NOW)
     (hint,) = refused.value.hints
     subprocess.run(["sh", "-c", hint.rpartition(": ")[2]], check=True)
@@ -329,7 +330,7 @@ def test_nothing_is_changed_without_the_lock(folder: Path, tokens: Tokens) -> No
     hasty = Tokens(str(folder), patience=0)
     with exclusive(str(folder / "tokens.lock"), timeout=1) as alone:
         assert alone
-        with pytest.raises(Invalid, match=r"tokens\.lock cannot be locked"):
+        with raises(Invalid):
             hasty.revoke("ci")
         assert [x.name for x in hasty.listed()] == ["ci"], "reading takes no lock"
     assert hasty.revoke("ci").name == "ci"
@@ -352,5 +353,5 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "gitlease").write_text("")
     tokens = Tokens(str(tmp_path / "gitlease" / "serve"))
     assert tokens.listed() == []
-    with pytest.raises(Invalid, match="cannot write its state to"):
+    with raises(Invalid):
         add(tokens)

@@ -12,6 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 from support.repos import assert_untouched, git, run_git, snapshot
+from support.snapshots import check_words, raises
 from support.task_trees import commit_all, make_repository, put, put_task, tasks_like, text_of
 
 from gitlease.core import Invalid, Progress
@@ -182,7 +183,7 @@ def test_an_unreadable_head_is_not_taken_for_an_unborn_branch(root: Path) -> Non
     put(root, "a", "one\n")
     commit = commit_all(root)
     (root / ".git/objects" / commit[:2] / commit[2:]).unlink()
-    with pytest.raises(Invalid, match="what is staged cannot be read"):
+    with raises(Invalid):
         staged(here(root))
 
 
@@ -310,7 +311,7 @@ def test_a_git_that_fails_in_a_merge_is_not_taken_for_an_old_one(
     )
     dying.chmod(0o755)
     monkeypatch.setenv("PATH", str(dying.parent), prepend=os.pathsep)
-    with pytest.raises(Invalid, match="a merge cannot be judged"):
+    with raises(Invalid):
         committed(here(root), [merge])
 
 
@@ -490,9 +491,9 @@ def test_only_full_ids_of_known_commits_are_asked_for(root: Path) -> None:
     put(root, "a", "a\n")
     commit_all(root)
     for odd in ("HEAD", "--all", "abc", ""):
-        with pytest.raises(Invalid, match="full id"):
+        with raises(Invalid):
             committed(here(root), [odd])
-    with pytest.raises(Invalid, match="commits cannot be read"):
+    with raises(Invalid):
         committed(here(root), ["1" * 40])
 
 
@@ -527,7 +528,7 @@ def test_a_partial_clone_is_never_filled(root: Path) -> None:
     assert kinds(found) == {"a": "D", "b": "A"}
     [told] = task_status_changes(here(partial), tasks_like("a"), found)
     assert told.before is None
-    assert told.problem == "a is not in this clone, which has only a part of its objects"
+    check_words(told.problem)
     assert sorted((partial / ".git/objects").rglob("*")) == there
 
 
@@ -627,9 +628,9 @@ def test_a_broken_task_file_still_touches_its_task(root: Path) -> None:
     assert broken.after is None
     assert broken.names == {"f001", "f009", "back-7", "back-7 - title"}
     assert broken.problem.startswith("tasks/back-7 - Title.md:")
-    assert found["tasks/large.md"].problem == "tasks/large.md is larger than 1024 KiB"
+    check_words(found["tasks/large.md"].problem)
     assert found["tasks/large.md"].names == {"large"}
-    assert found["tasks/link.md"].problem == "tasks/link.md is a symbolic link"
+    check_words(found["tasks/link.md"].problem)
     assert found["tasks/link.md"].names == {"link"}
 
 
@@ -660,7 +661,7 @@ def test_many_task_files_are_read_without_a_process_for_each(
     assert [str(one.after and one.after.resource) for one in found[:30]] == [
         f"F{number:03}" for number in range(30)
     ]
-    assert found[30].problem == "tasks/large.md is larger than 1024 KiB"
+    check_words(found[30].problem)
     monkeypatch.setattr(commits, "MAX_READ", 20)
     cut = task_status_changes(repository, tasks_like(), changes)
     assert cut[:20] == found[:20]

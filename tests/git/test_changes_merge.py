@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.repos import commit_by_hand, git, run_git
+from support.snapshots import raises
 from support.task_trees import commit_all, make_repository, put
 
 from gitlease.core import Authorship, Invalid
@@ -337,10 +338,10 @@ def test_what_is_too_much_to_look_at_is_an_error(
 ) -> None:
     monkeypatch.setattr(merges, "MAX_PARENTS", 3)
     assert people(merge(root, "main", "lee", "lee", "main", lee="lee\n")) == {}
-    with pytest.raises(Invalid, match="a merge of more than 3 commits"):
+    with raises(Invalid):
         merge(root, "main", "lee", "jo", "zoe")
     monkeypatch.setattr(merges, "MAX_WORK", 0)
-    with pytest.raises(Invalid, match="drops more than 0 commits"):
+    with raises(Invalid):
         merge(root, "main", "jo", path="jo's\n")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.repos import commit_file, git, run_git
+from support.snapshots import raises
 from support.task_trees import make_repository
 
 from gitlease.core import Invalid
@@ -259,5 +260,5 @@ def test_the_pre_commit_framework_says_it_in_variables(clone: Path) -> None:
     assert push.remote_ref == "refs/heads/other"
     assert outgoing(repository, [], remote="origin", environ={}) == []
     for odd in ("--all", "nothing", "HEAD:a"):
-        with pytest.raises(Invalid, match="there is no commit"):
+        with raises(Invalid):
             outgoing(repository, [], remote="", environ=given | {"PRE_COMMIT_TO_REF": odd})

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.repos import commit_file, git
+from support.snapshots import raises
 from support.task_trees import make_repository
 
 from gitlease.git import (
@@ -57,12 +58,12 @@ def test_an_object_is_read_up_to_its_limit(root: Path, objects: GitObjects) -> N
     blob, commit = git(root, "rev-parse", "HEAD:a"), git(root, "rev-parse", "HEAD")
     assert objects.read(blob, BLOB, 5) == b"small"
     assert objects.read(commit, COMMIT, 1_000).startswith(b"tree ")
-    with pytest.raises(TooLarge, match="is larger than"):
+    with raises(TooLarge):
         objects.read(blob, BLOB, 4)
-    with pytest.raises(OtherKind, match="is not a folder"):
+    with raises(OtherKind):
         objects.read(blob, TREE, 5)
     for odd in ("1" * 40, "x", "", blob[:39], f"{blob}0", "../" * 14):
-        with pytest.raises(Absent, match="is not in this clone"):
+        with raises(Absent):
             objects.read(odd, BLOB, 5)
     assert objects.read(blob, BLOB, 5) == b"small"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.repos import assert_untouched, commit_file, git, run_git, snapshot
+from support.snapshots import check_words
 
 from gitlease.core import GitleaseError, Invalid, NotARepository
 from gitlease.git import ConfigEntry, GitConfig, GitResult, Repository, discover, repository
@@ -172,14 +173,14 @@ def test_hook_of_a_server_runs_in_the_git_folder(
 def test_inside_the_git_folder(repo: Path, inside: str) -> None:
     error = refusal(repo / inside)
     assert isinstance(error, NotARepository)
-    assert "inside git's own" in error.message
+    check_words(error.message)
     assert error.hints == (f"cd {repo}",)
 
 
 def test_no_repository(tmp_path: Path) -> None:
     error = refusal(tmp_path)
     assert isinstance(error, NotARepository)
-    assert error.message == "this is not a git repository"
+    check_words(error.message)
     assert "git init" in error.hints[0]
 
 
@@ -213,7 +214,7 @@ def test_repository_of_somebody_else(repo: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     error = refusal(repo)
     assert isinstance(error, Invalid)
-    assert "dubious ownership" in error.message
+    check_words(error.message)
     assert error.hints == (f"git config --global --add safe.directory {repo}",)
 
 
@@ -221,12 +222,12 @@ def test_broken_configuration(repo: Path) -> None:
     (repo / ".git" / "config").write_text("[core\n")
     error = refusal(repo)
     assert isinstance(error, Invalid)
-    assert "bad config line 1" in error.message
+    check_words(error.message)
 
 
 def test_line_break_in_the_path(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", str(tmp_path / "a\nb"))
-    assert "line breaks" in refusal(tmp_path / "a\nb").message
+    check_words(refusal(tmp_path / "a\nb").message)
 
 
 def test_git_that_does_not_answer(
@@ -238,7 +239,7 @@ def test_git_that_does_not_answer(
     silent.chmod(0o755)
     monkeypatch.setenv("PATH", str(silent.parent), prepend=os.pathsep)
     monkeypatch.setattr(repository, "TIMEOUT", 0.05)
-    assert "did not answer" in refusal(repo).message
+    check_words(refusal(repo).message)
 
 
 def test_git_too_old_to_know_the_question(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +248,7 @@ def test_git_too_old_to_know_the_question(repo: Path, monkeypatch: pytest.Monkey
     )
     monkeypatch.setattr(repository, "_QUESTIONS", asked)
     error = refusal(repo)
-    assert "too old" in error.message
+    check_words(error.message)
     assert "2.31" in error.hints[0]
 
 
@@ -352,7 +353,7 @@ def test_configuration_for_real(
     places = {e.key: e.place for e in found.section("lease")}
     assert places["lease.ttl"] == "local: .git/config"
     assert places["lease.layer"] == f"local: {extra}"
-    assert places["lease.guardmode"] == "command line"
+    check_words(places["lease.guardmode"])
 
 
 def test_value_with_line_breaks_and_bytes_that_are_no_text(repo: Path) -> None:

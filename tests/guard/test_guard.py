@@ -12,6 +12,7 @@ from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.memory_remote import Broken
 from support.service import LeaseService
 from support.session import ledger_session
+from support.snapshots import check_words
 from support.watching import MemoryWatch
 
 from gitlease.core import (
@@ -235,12 +236,12 @@ def test_offline_it_goes_by_what_it_knows_and_says_how_old_that_is(world: World)
     world.remote.fetches.append(Fault.UNREACHABLE)
     found = world.guard().check([LOGIN])
     assert len(found.findings) == 1
-    assert found.offline.startswith("by what this clone knew 1m ago: ")
+    check_words(found.offline)
     assert found.warnings == ()
     world.remote.fetches.append(Fault.UNREACHABLE)
     strict = world.guard().check([LOGIN], strict=True)
     assert len(strict.findings) == 1
-    assert "by what this clone knew" in strict.offline
+    check_words(strict.offline)
 
 
 def test_a_remote_that_did_not_answer_is_not_waited_for_again_at_once(world: World) -> None:
@@ -266,7 +267,7 @@ def test_what_ran_out_or_is_another_persons_now_is_told_once(world: World) -> No
     assert world.watch.idle.clear_until == now + TTL  # a shim must not pass over its end
     world.clock.advance(31)
     (said,) = world.guard().check([LOGIN]).warnings
-    assert said.startswith(f"your lease of {SRC} expired at ")
+    check_words(said)
     assert said.endswith(f"gitlease claim '/{SRC}'")
     assert world.guard().check([LOGIN]).warnings == ()
     world.clock.advance(LAPSED)
@@ -310,7 +311,7 @@ def test_a_loss_that_the_remote_does_not_confirm_says_how_old_it_is(world: World
     world.remote.fetches += [Fault.UNREACHABLE] * 2
     (guard := world.guard()).refresh()
     (said,) = guard.lost()
-    assert ", by what this clone knew 16m ago (the remote could not be asked); to go on" in said
+    check_words(said)
     (guard := world.guard()).refresh()
     assert guard.lost() == ()
     assert len(world.remote.fetches) == 1
@@ -330,7 +331,7 @@ def test_a_ledger_that_cannot_be_read_is_said_and_what_was_known_holds(world: Wo
     found = guard.check([LOGIN])
     assert [f.severity for f in found.findings] == [Severity.BLOCK]
     assert found.offline == ""
-    assert found.warnings == ("the leases could not be checked: was rolled back",)
+    check_words(found.warnings)
 
 
 def test_a_record_that_cannot_be_read_is_said_at_every_look(world: World) -> None:
@@ -339,8 +340,7 @@ def test_a_record_that_cannot_be_read_is_said_at_every_look(world: World) -> Non
     world.remote.damage("global", "paths/aa/x.yaml", Broken("no holder", paths=True))
     for _ in range(2):
         (said,) = world.guard().check([LOGIN]).warnings
-        assert "cannot be read" in said
-        assert said.endswith("what it covers is not guarded")
+        check_words(said)
 
 
 def test_many_files_and_many_leases_are_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,7 +372,7 @@ def test_offline_and_ignorant_it_checks_nothing_and_says_so(world: World) -> Non
     world.remote.fetches.append(Fault.UNREACHABLE)
     found = world.guard().check([LOGIN])
     assert found.findings == ()
-    assert "could not be checked" in found.offline
+    check_words(found.offline)
     assert world.watch.idle == IdleMarker()
 
 

@@ -13,6 +13,7 @@ from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 from support.session import ledger_session
+from support.snapshots import check_words
 from support.tasks import MemoryTasks, task
 from support.watching import MemoryWatch
 
@@ -406,7 +407,7 @@ def test_offline_nothing_is_claimed_and_that_is_said(world: World, reached: str)
     world.cut_off()
     decision = world.hooks().pre_commit()
     assert (decision.blocked, decision.claimed) == (False, ())
-    assert decision.warnings[1:] == ("F001, F002: not claimed",)
+    check_words(decision.warnings[1:])
     assert world.served == 0
 
 
@@ -431,10 +432,8 @@ def test_a_service_that_cannot_be_opened_stops_nothing(world: World) -> None:
 
     hooks._open = broken
     decision = hooks.pre_commit()
-    assert (decision.blocked, decision.warnings) == (
-        False,
-        ("not claimed: there is no user.email",),
-    )
+    assert not decision.blocked
+    check_words(decision.warnings)
 
 
 # --- messages -------------------------------------------------------------------------------------
@@ -539,7 +538,7 @@ def test_what_nobody_here_knows_is_not_replaced_while_others_hold_anything(world
     decision = world.hooks().pre_push((), "origin")
     assert decision.blocked
     assert decision.refused is not None
-    assert decision.refused.message.startswith("this clone does not have the remote's main")
+    check_words(decision.refused.message)
     assert decision.refused.hints == ("git fetch origin",)
     assert not world.hooks("warn").pre_push((), "origin").blocked
 
@@ -551,7 +550,7 @@ def test_what_cannot_be_judged_is_not_pushed_while_others_hold_anything(world: W
     decision = world.hooks().pre_push((), "origin")
     assert decision.blocked
     assert decision.refused is not None
-    assert decision.refused.message == "this is too much while others hold leases"
+    check_words(decision.refused.message)
     assert not world.hooks("warn").pre_push((), "origin").blocked
 
 
@@ -614,7 +613,7 @@ def test_what_a_session_holds_is_open_to_those_that_it_started(world: World) -> 
     assert world.hooks(who=parent).pre_commit().blocked
     assert world.hooks(who=odd).pre_commit().blocked
     named = world.hooks(who=child).name_leases("MSG")
-    assert named == ("path:lib token=2", "src/auth token=1")
+    check_words(named)
 
 
 def test_a_run_of_one_s_own_is_a_warning_where_its_task_is_started_without_one(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.repos import commit_file, git
+from support.snapshots import check_words, raises
 from support.task_trees import HINDERED, make_repository, tasks_like
 
 from gitlease.core import Invalid
@@ -281,7 +282,7 @@ def test_a_big_message_is_refused_and_stays_as_it_is(
     monkeypatch.setattr(message_module, "MAX_MESSAGE", 1_000)
     fits, big = b"x" * 999 + b"\n", b"x" * 1_000 + b"\n"
     assert messages.named(fits) == fits + b"\n" + LINE
-    with pytest.raises(Invalid, match="larger than 1000 bytes"):
+    with raises(Invalid):
         messages.named(big)
     assert messages.file.read_bytes() == big
     with pytest.raises(Invalid, match="larger"):
@@ -308,7 +309,7 @@ def test_a_message_that_is_no_file_is_refused(messages: Messages, tmp_path: Path
         messages.worktree.empty_if_bare(name)
 
     for act in (set_in, end):
-        with pytest.raises(Invalid, match="cannot be read"):
+        with raises(Invalid):
             act(str(tmp_path / "missing"))
         with pytest.raises(Invalid, match="not a file"):
             act(str(tmp_path))
@@ -317,7 +318,7 @@ def test_a_message_that_is_no_file_is_refused(messages: Messages, tmp_path: Path
         with pytest.raises(Invalid, match="not a file"):
             act(str(pipe))
         pipe.unlink()
-        with pytest.raises(Invalid, match="cannot be read"):
+        with raises(Invalid):
             act(str(tmp_path / "no" / "folder"))
 
 
@@ -469,4 +470,4 @@ def test_a_push_of_too_many_commits_says_which_were_looked_at(
     lost = git(messages.root, "rev-list", "-2", tip).split()
     taken = messages.worktree.brought([], "origin", lost, cut=True)
     assert [x.path for x in taken.lost] == [x.path for x in taken.touched] == ["c", "b"]
-    assert taken.warnings == ("only 2 of the commits that would be lost were checked",)
+    check_words(taken.warnings)

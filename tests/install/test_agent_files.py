@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.repos import assert_untouched, git, snapshot
+from support.snapshots import raises
 
 from gitlease.core import Invalid
 from gitlease.git import discover
@@ -206,7 +207,7 @@ def test_what_cannot_be_written_again_is_left_alone(repo: Path, odd: str) -> Non
     file = file_of(repo, "claude")
     file.parent.mkdir()
     file.write_text(f'{{"a": {odd}}}')
-    with pytest.raises(Invalid, match="cannot be written as JSON again"):
+    with raises(Invalid):
         install(HOSTS["claude"], place(repo, "claude"), keep=False)
     assert file.read_text() == f'{{"a": {odd}}}'
 
@@ -214,10 +215,10 @@ def test_what_cannot_be_written_again_is_left_alone(repo: Path, odd: str) -> Non
 def test_a_link_out_of_the_work_tree_is_not_followed(repo: Path, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (repo / ".claude").symlink_to(tmp_path / "outside")
-    with pytest.raises(Invalid, match="leads out of the work tree"):
+    with raises(Invalid):
         place(repo, "claude")
     (repo / "AGENTS.md").symlink_to(tmp_path / "outside" / "AGENTS.md")
-    with pytest.raises(Invalid, match="leads out of the work tree"):
+    with raises(Invalid):
         inside(discover(str(repo)), AGENTS_MD)
 
 

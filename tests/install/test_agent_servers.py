@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.repos import assert_untouched, git, snapshot
+from support.snapshots import raises
 
 from gitlease.core import Invalid
 from gitlease.git import discover
@@ -186,7 +187,7 @@ def test_a_table_of_codex_that_is_written_by_hand_is_for_its_writer(repo: Path) 
     text = '[mcp_servers.gitlease]\ncommand = "gitlease"\nargs = ["mcp"]\n'
     file = put(repo, "codex", text)
     assert register("codex", place(repo, "codex")).what == "unchanged"
-    with pytest.raises(Invalid, match="without the lines that mark it as ours"):
+    with raises(Invalid):
         unregister("codex", place(repo, "codex"))
     assert file.read_text() == text
 
@@ -201,13 +202,13 @@ def test_links_stay_links_and_lead_nowhere_else(repo: Path, tmp_path: Path) -> N
     assert (repo / "shared.json").read_text() == "{}"
     (repo / ".mcp.json").unlink()
     (repo / ".mcp.json").symlink_to(tmp_path / "outside.json")
-    with pytest.raises(Invalid, match="leads out of the work tree"):
+    with raises(Invalid):
         place(repo, "claude")
 
 
 def test_what_cannot_be_written_is_said(repo: Path) -> None:
     (repo / ".codex").write_text("a file")
-    with pytest.raises(Invalid, match=r"\.codex/config\.toml cannot be"):
+    with raises(Invalid):
         register("codex", place(repo, "codex"))
 
 
@@ -231,7 +232,7 @@ def test_the_persons_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_a_work_tree_there_is_only_the_persons_own(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="not in a work tree"):
+    with raises(Invalid):
         server_file("claude", None, user=False, environ={})
 
 
@@ -243,7 +244,7 @@ def test_more_of_our_table_below_our_lines_is_for_its_writer(repo: Path, below: 
     file = repo / FILES["codex"]
     text = file.read_text() + below
     file.write_text(text)
-    with pytest.raises(Invalid, match="below our lines"):
+    with raises(Invalid):
         unregister("codex", place(repo, "codex"))
     assert file.read_text() == text
 

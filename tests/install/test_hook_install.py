@@ -13,6 +13,7 @@ import pytest
 from support.fences import clean_env
 from support.hook_repos import HOUR, LATER, HookRepo, choose_way, into_files, make_hook_repo
 from support.repos import assert_untouched, commit_file, git, run_git, snapshot
+from support.snapshots import check_words, raises
 
 from gitlease.core import Invalid
 from gitlease.faces.hooks import HOOKS as HANDLED
@@ -266,7 +267,7 @@ def test_a_gitlease_that_fails_warns_once_and_git_goes_on(
     repo.answer(status, broken=broken)
     code, said = repo.commit()
     assert (code, said.count("\n")) == (0, 1)
-    assert said == f"gitlease: missing or failed (status {status}), so this commit is not checked\n"
+    check_words(said)
     assert repo.push()[0] == 0
 
 
@@ -335,7 +336,7 @@ def test_a_submodule_has_hooks_of_its_own(repo: HookRepo) -> None:
 
 def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "bare.git")
-    with pytest.raises(Invalid, match="not in a work tree") as raised:
+    with raises(Invalid) as raised:
         install(discover(str(tmp_path / "bare.git")))
     assert "gitlease server install" in raised.value.hints[0]
 
@@ -655,7 +656,7 @@ def test_an_old_or_edited_section_is_renewed_in_its_place(repo: HookRepo) -> Non
     hook = repo.hooks / "pre-commit"
     data = hook.read_bytes()
     hook.write_bytes(data.replace(b" v2 file:", b" v1 file:") + b"echo mine\n")
-    assert put_in(repo) == (f"updated our section in {hook}",)
+    check_words(put_in(repo))
     assert hook.read_bytes() == data + b"echo mine\n"
 
 
@@ -667,8 +668,7 @@ def test_uninstall_says_what_it_leaves(repo: HookRepo) -> None:
     half = repo.hooks / "post-merge"
     half.write_bytes(half.read_bytes().replace(b"# END gitlease", b"# the end"))
     notes = "\n".join(uninstall(found(repo)).notes)
-    assert f"{extended} has lines of yours" in notes
-    assert f"{half} has half a section" in notes
+    check_words(notes)
     assert not edited.exists()
     assert extended.read_bytes() == b"#!/bin/sh\necho mine\n"
     assert half.exists()
@@ -709,11 +709,7 @@ def test_status_says_what_is_wrong(repo: HookRepo, monkeypatch: pytest.MonkeyPat
     early = repo.hooks / "post-merge"
     early.write_bytes(early.read_bytes().replace(b"\n", b"\nexit 0\n", 1))
     told = {k: s.problem for k, s in states(repo, monkeypatch).items() if not s.live}
-    assert told == {
-        "pre-commit": "it is installed, but does not answer when git runs it",
-        "post-merge": "it is installed, but does not answer when git runs it",
-        "pre-push": "not installed",
-    }
+    check_words(told)
 
 
 # --- the files of managers --------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.snapshots import check_words, raises
 
 from gitlease.core import LeaseHeld, NotFound, parse_resource, replace
 from gitlease.git import group_is_left, run, started_at, still_runs
@@ -173,7 +174,7 @@ def test_the_log_of_an_ended_run_keeps_its_end(
     log.write_bytes(b"".join(b"line %03d\n" % n for n in range(100)))
     folder.tidy()
     first, *rest = log.read_text().splitlines()
-    assert first.startswith("[the beginning is gone: ")
+    check_words(first)
     assert rest == [f"line {n:03d}" for n in range(89, 100)]
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     before = log.read_bytes()
@@ -194,7 +195,7 @@ def test_a_run_is_found_by_its_resource(folder: RunsFolder) -> None:
     assert folder.latest(F001, "global") == newer
     assert folder.latest(F001, "global", running=True) == older
     assert folder.latest(parse_resource("F002"), "global", running=True).began_at == 3
-    with pytest.raises(NotFound, match="no run of F003"):
+    with raises(NotFound):
         folder.latest(parse_resource("F003"), "global")
     with pytest.raises(NotFound):
         folder.latest(F001, "elsewhere")
@@ -206,7 +207,7 @@ def test_a_run_is_found_by_its_resource(folder: RunsFolder) -> None:
 
 def test_a_lease_that_a_run_has_is_not_given_to_a_second(folder: RunsFolder) -> None:
     folder.save(record(1, folder))
-    with pytest.raises(LeaseHeld, match="session dispatch-1"):
+    with raises(LeaseHeld):
         folder.refuse_second(["id-9", "id-1"])
     folder.refuse_second(["id-9"])
     folder.save(replace(record(1, folder), outcome="ended"))

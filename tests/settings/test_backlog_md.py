@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.repos import git
+from support.snapshots import check_words
 
 from gitlease.git import discover
 from gitlease.settings import (
@@ -210,7 +211,7 @@ def test_a_config_that_is_no_small_text_is_passed_over(repo: Path, data: bytes) 
     put(repo, "backlog/config.yml", data)
     (repo / "backlog" / "tasks").mkdir()
     assert fitted(repo).tasks.statuses["done"] == ("Done",)
-    assert "the default statuses are used" in fit(repo).warnings[0]
+    check_words(fit(repo).warnings[0])
 
 
 def test_a_pipe_for_a_config_does_not_block(repo: Path) -> None:
@@ -218,7 +219,7 @@ def test_a_pipe_for_a_config_does_not_block(repo: Path) -> None:
     os.mkfifo(repo / "backlog" / "config.yml")
     os.mkfifo(repo / "backlog" / "tasks" / "task-1.md")
     assert seen(repo) == ("backlog/tasks", 0)
-    assert fit(repo).warnings[0].startswith("backlog/config.yml is not a small text file")
+    check_words(fit(repo).warnings[0])
 
 
 def test_links_are_not_followed(repo: Path, tmp_path: Path) -> None:
@@ -247,7 +248,7 @@ def test_what_git_ignores_is_left_out(repo: Path) -> None:
     task(repo, "backlog/tasks/task-1.md", id="TASK-1")
     put(repo, ".gitignore", "/backlog/\n")
     assert seen(repo) is None
-    assert fit(repo).warnings == ("backlog/tasks is ignored by git: its tasks are left out",)
+    check_words(fit(repo).warnings)
     git(repo, "add", "-f", "backlog")  # tracked all the same
     assert seen(repo) == ("backlog/tasks", 1)
 
@@ -255,7 +256,7 @@ def test_what_git_ignores_is_left_out(repo: Path) -> None:
 def test_a_folder_that_cannot_be_a_pattern_leaves_the_usual_settings(repo: Path) -> None:
     put(repo, "backlog.config.yml", 'backlog_directory: "a\\u200bb"\n')
     assert (fit(repo).text, fit(repo).folder) == (default_yaml(), None)
-    assert "cannot be written as a pattern" in fit(repo).warnings[0]
+    check_words(fit(repo).warnings[0])
 
 
 # Any other project

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.repos import git
+from support.snapshots import check_words, raises
 
 from gitlease.core import Invalid, UsageError
 from gitlease.git import discover, repository
@@ -73,7 +74,7 @@ def test_no_email(repo: Path, email: str | None) -> None:
     git(repo, "config", "--unset", "user.email")
     if email is not None:
         git(repo, "config", "user.email", email)
-    with pytest.raises(Invalid, match=r"no user\.email") as raised:
+    with raises(Invalid) as raised:
         resolve(repo)
     assert raised.value.hints == ("git config user.email you@example.com",)
 
@@ -83,7 +84,7 @@ def test_no_email(repo: Path, email: str | None) -> None:
 )
 def test_bad_email(repo: Path, email: str) -> None:
     git(repo, "config", "user.email", email)
-    with pytest.raises(Invalid, match=r"user\.email .* is not 1-254 printable") as raised:
+    with raises(Invalid) as raised:
         resolve(repo)
     assert raised.value.message.isprintable()
     assert raised.value.hints == ("git config user.email you@example.com",)
@@ -145,7 +146,7 @@ def test_linked_work_tree_is_a_session(repo: Path, tmp_path: Path) -> None:
     clone_id = discover(str(repo)).clone_id
     found = resolve(tmp_path / "side")
     assert found.actor.session == f"worktree:side-{clone_id}"
-    assert found.session_source == "linked worktree side"
+    check_words(found.session_source)
     assert (found.actor.session_explicit, found.actor.branch) == (False, "side")
     assert resolve(repo).actor.session is None
 
@@ -207,7 +208,7 @@ def test_no_session_is_the_person_speaking(repo: Path, tmp_path: Path) -> None:
 
 
 def test_both_flags(repo: Path) -> None:
-    with pytest.raises(UsageError, match="exclude each other"):
+    with raises(UsageError):
         resolve(repo, flag="a", no_session=True)
 
 
@@ -221,12 +222,12 @@ def test_bad_session(repo: Path, session: str, why: str) -> None:
     with pytest.raises(Invalid, match=f"^environment GITLEASE_SESSION .*{why}"):
         resolve(repo, {"GITLEASE_SESSION": session})
     git(repo, "config", "lease.session", session)
-    with pytest.raises(Invalid, match=rf"^git config \(local: .*\) lease.session .*{why}"):
+    with raises(Invalid):
         resolve(repo)
 
 
 def test_bad_number_of_an_agent(repo: Path) -> None:
-    with pytest.raises(Invalid, match=r"^environment CURSOR_TRACE_ID has control characters"):
+    with raises(Invalid):
         resolve(repo, {"CURSOR_TRACE_ID": "a\x1b[2J"})
 
 

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from support.documents import DOCS, settings_schema, written
 from support.repos import git
+from support.snapshots import check_words, raises
 
 from gitlease.core import GitleaseError, Invalid, UsageError
 from gitlease.git import Repository, discover
@@ -267,7 +268,7 @@ def test_bad_git_configuration_is_invalid(repo: Path, name: str, value: str, why
 def test_key_without_a_value_reads_true(repo: Path) -> None:
     with (repo / ".git" / "config").open("a") as file:
         file.write("[lease]\n\tttl\n")
-    with pytest.raises(Invalid, match="invalid duration 'true'"):
+    with raises(Invalid):
         load(repo)
 
 
@@ -293,7 +294,7 @@ def test_unknown_key_in_git_configuration(repo: Path, key: str, hint: str | None
     with pytest.raises(Invalid) as raised:
         load(repo)
     message = raised.value.message
-    assert message == f"git config (local: .git/config) {key.lower()} is not a known key"
+    check_words(message)
     assert hint is None or raised.value.hints == (hint,)
     assert raised.value.hints
 
@@ -347,8 +348,8 @@ def test_ref_prefix_of_branches_is_refused_in_file_only(repo: Path, text: str) -
 @pytest.mark.parametrize("text", ["refs/heads", "refs/tags", "refs/remotes"])
 def test_ref_prefix_of_other_refs(text: str) -> None:
     error = refused(f"lease: {{ref_prefix: {text}}}")
-    assert "mix ledgers with other refs" in error.message
-    assert error.hints == (f"write it like {text}/gitlease",)
+    check_words(error.message)
+    check_words(error.hints)
 
 
 # The file
@@ -380,11 +381,7 @@ def test_a_newer_schema_has_keys_that_are_passed_over_with_a_warning(repo: Path)
     for _ in range(2):  # the second time as it is remembered
         settings = load(repo)
         assert settings.ttl == 300
-        newer = "is passed over; the file's schema is newer than 1, which this gitlease knows"
-        assert settings.warnings == tuple(
-            f"{FILE}:{line}: unknown key {key} {newer}: update it"
-            for line, key in ((2, "lease.colour"), (3, "colours"), (5, "tasks.fields.tint"))
-        )
+        check_words(settings.warnings)
     write(repo, "schema: 2\n")
     assert load(repo).warnings == ()
 
@@ -546,7 +543,7 @@ def test_bad_file(text: str, line: int, message: str, hint: str) -> None:
 
 
 def test_other_encodings() -> None:
-    assert refused(b"schema: 1\n# gr\xf6\xdfe\n").message == f"{FILE}:2: this is not UTF-8"
+    check_words(refused(b"schema: 1\n# gr\xf6\xdfe\n").message)
     assert "UTF-8" in refused("schema: 1".encode("utf-16")).message
 
 
@@ -560,7 +557,7 @@ def test_hostile_files_are_refused_at_once() -> None:
 
 def test_too_large(repo: Path) -> None:
     write(repo, "#" * (MAX_BYTES + 1))
-    with pytest.raises(Invalid, match="larger than 256 KiB"):
+    with raises(Invalid):
         load(repo)
     write(repo, "#" * MAX_BYTES)
     assert load(repo).ttl_is_default
@@ -574,7 +571,7 @@ def test_not_a_regular_file(repo: Path) -> None:
 
 def test_a_pipe_does_not_block(repo: Path) -> None:
     os.mkfifo(repo / FILE)
-    with pytest.raises(Invalid, match="not a regular file"):
+    with raises(Invalid):
         load(repo)
 
 
@@ -582,7 +579,7 @@ def test_a_link_is_not_followed(repo: Path) -> None:
     (repo / "lease.yaml").write_text("lease: {ttl: 1h}")
     for target in ("lease.yaml", "gone", FILE):
         (repo / FILE).symlink_to(target)
-        with pytest.raises(Invalid, match=r"\.gitlease\.yaml is a symbolic link"):
+        with raises(Invalid):
             load(repo)
         (repo / FILE).unlink()
 
@@ -640,7 +637,7 @@ def test_the_only_remote_is_taken_whatever_it_is_called(repo: Path) -> None:
 def test_several_remotes_and_no_origin_are_a_question(repo: Path) -> None:
     add_remote(repo, "upstream")
     add_remote(repo, "fork")
-    with pytest.raises(Invalid, match="cannot tell which remote has the ledger") as refused:
+    with raises(Invalid) as refused:
         location(repo)
     assert "fork" in refused.value.message
     assert "lease.remote" in refused.value.hints[0]
@@ -682,23 +679,23 @@ def test_unknown_remote(repo: Path, source: str) -> None:
     with pytest.raises(GitleaseError, match="there is no remote nobody") as raised:
         location(repo, flags, environ)
     assert type(raised.value) is (UsageError if source == "flag" else Invalid)
-    assert raised.value.hints == ("known remotes: origin, upstream",)
+    check_words(raised.value.hints)
 
 
 def test_unknown_remote_with_a_near_miss_and_without_any(repo: Path) -> None:
     with pytest.raises(GitleaseError) as raised:
         location(repo, {"remote": "orgin"})
-    assert raised.value.hints == ("this clone has none: git remote add",)
+    check_words(raised.value.hints)
     add_remote(repo, "origin")
     with pytest.raises(GitleaseError) as raised:
         location(repo, {"remote": "orgin"})
-    assert raised.value.hints == ("did you mean origin?",)
+    check_words(raised.value.hints)
 
 
 @pytest.mark.parametrize("url", ["ext::sh -c x", "-x", "a\nb"])
 def test_unsafe_url_of_a_remote(repo: Path, url: str) -> None:
     add_remote(repo, "origin", url)
-    with pytest.raises(Invalid, match=r"^the URL of remote origin"):
+    with raises(Invalid):
         location(repo)
 
 
@@ -820,7 +817,7 @@ def test_set_in_a_linked_work_tree_is_for_the_clone(
 
 def test_set_while_another_writes(repo: Path) -> None:
     (repo / ".git" / "config.lock").touch()
-    with pytest.raises(Invalid, match=r"did not write lease\.ttl: could not lock config file"):
+    with raises(Invalid):
         set_config(found(repo), "lease.ttl", "1h")
 
 

@@ -14,6 +14,7 @@ import pytest
 from support.commands import run_gitlease
 from support.ledgers import door
 from support.running import Desk
+from support.snapshots import check_words
 
 from gitlease.core import LeaseHeld
 from gitlease.git import CannotKeep
@@ -105,7 +106,7 @@ def test_deleted_folder_is_named(clones: Clones) -> None:
         words, cwd=gone, capture_output=True, text=True, check=False, env=_environ(ada)
     )
     assert done.returncode == 128, done
-    assert "does not exist any more" in done.stderr
+    check_words(done.stderr)
 
 
 def _environ(clone: Path) -> dict[str, str]:

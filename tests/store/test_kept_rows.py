@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from support.clock import ManualClock
 from support.ledgers import door, make_header, make_lease, place, record_of, write_ledger
 from support.remotes import Remote
+from support.snapshots import raises
 
 from gitlease.core import (
     Damage,
@@ -248,7 +249,7 @@ def test_more_records_than_a_ledger_can_have_are_refused_as_ever(
 ) -> None:
     monkeypatch.setattr(tree, "MAX_RECORDS", 10)
     found = Objects().records(files_of(many(11)))
-    with pytest.raises(Invalid, match="more than 10 records"):
+    with raises(Invalid):
         list(found.handed_out(str(tmp_path), never_lost).near(Reach.of_patterns(["src/"])))
 
 
@@ -313,7 +314,7 @@ def test_a_damaged_record_keeps_every_path_back_until_it_is_mended(
     file = lease_file(many(5)[2])
     place(path_remote.bare, {file: b"resource: [x\n"}, onto=True)
     for name in ("other/", "docs/a/", "more/*"):
-        with pytest.raises(GitleaseError, match="is damaged"):
+        with raises(GitleaseError):
             door(clone, clock=clock).claim(name)
     place(path_remote.bare, {file: record_of(many(5)[2])}, onto=True)
     assert door(clone, clock=clock).claim("other/")

@@ -16,6 +16,7 @@ import pytest
 from support.availability import missing
 from support.fences import clean_env
 from support.repos import assert_untouched, git, run_git, snapshot
+from support.snapshots import check_words, raises
 
 from gitlease.core import EdgeEdit, Invalid, name_resource
 from gitlease.engine import TaskChange
@@ -166,9 +167,7 @@ def test_a_clean_tree_is_clean_afterwards(clone: Clone) -> None:
     assert new == clone.head()
     assert clone.git("rev-parse", "HEAD^") == old
     assert (clone.files(), clone.lines()) == ([FILE], EDGE)
-    assert clone.git("show", "--stat", "--format=").splitlines()[-1] == (
-        " 1 file changed, 1 insertion(+), 1 deletion(-)"
-    )
+    check_words(clone.git("show", "--stat", "--format=").splitlines()[-1])
     # Not even by its times does the file look changed.
     assert run_git(clone.root, "diff-index", "--quiet", "HEAD").returncode == 0
     assert clone.status() == ""
@@ -182,7 +181,7 @@ def test_who_what_and_the_branch_s_reflog(clone: Clone) -> None:
     )
     for ref in ("main", "HEAD"):
         said = clone.git("reflog", "-1", "--format=%gs", ref)
-        assert said == f"gitlease: assign F001 to {JO}"
+        check_words(said)
 
 
 def test_an_edge_that_head_has_makes_no_commit(clone: Clone) -> None:
@@ -209,7 +208,7 @@ def test_an_edge_is_retired_as_it_was_added(clone: Clone) -> None:
 
 def test_a_status_goes_with_the_edge(clone: Clone) -> None:
     clone.claim(change(edit=EdgeEdit(add=JO, status="doing")))
-    assert "+status: doing # yet" in clone.lines()
+    check_words(clone.lines())
     assert len(clone.lines()) == 4
 
 
@@ -233,7 +232,7 @@ def test_a_staged_change_of_the_same_file_stays_staged(clone: Clone) -> None:
     clone.claim()
     assert clone.status() == before == f"M  {FILE}\0"
     assert clone.lines() == EDGE
-    assert clone.staged() == ["-Work.", "+Staged work."]
+    check_words(clone.staged())
     assert clone.unstaged() == []
 
 
@@ -243,7 +242,7 @@ def test_an_unstaged_change_of_the_same_file_stays_unstaged(clone: Clone) -> Non
     clone.claim()
     assert clone.status() == before == f" M {FILE}\0"
     assert clone.lines() == EDGE
-    assert clone.unstaged() == ["-Work.", "+Changed work."]
+    check_words(clone.unstaged())
     assert clone.staged() == []
 
 
@@ -255,8 +254,8 @@ def test_three_versions_of_one_file_stay_three(clone: Clone) -> None:
     clone.claim()
     assert clone.status() == before == f"MM {FILE}\0"
     assert clone.lines() == EDGE
-    assert clone.staged() == ["-Work.", "+Staged work."]
-    assert clone.unstaged() == ["-Staged work.", "+Changed work."]
+    check_words(clone.staged())
+    check_words(clone.unstaged())
 
 
 def test_an_edge_that_was_staged_by_hand_is_committed(clone: Clone) -> None:
@@ -316,7 +315,7 @@ def test_two_changes_of_one_file_are_made_one_after_the_other(clone: Clone) -> N
 
 def test_a_message_stays_on_its_line(clone: Clone) -> None:
     clone.claim(change(message="assign\nF001\r\n\nto  jo"))
-    assert clone.git("show", "-s", "--format=%B") == "assign F001 to jo\n"
+    check_words(clone.git("show", "-s", "--format=%B"))
 
 
 def test_an_executable_file_stays_executable(clone: Clone) -> None:
@@ -383,7 +382,7 @@ def test_odd_names_in_refusals_are_one_printable_line(clone: Clone, name: str) -
     refusal = clone.refused(change("F009", name))
     for line in (refusal.message, *refusal.hints):
         assert line.isprintable()
-    assert "is not committed yet" in refusal.message
+    check_words(refusal.message)
 
 
 def test_patterns_of_the_user_s_environment_do_not_matter(
@@ -428,7 +427,7 @@ def test_a_submodule_is_a_repository_of_its_own(clone: Clone, tmp_path: Path) ->
     assert inner.status() == ""
     # Seen from outside, it cannot be committed into.
     outer.git("commit", "-q", "-m", "inner")
-    assert "is not committed yet" in outer.refused(change(file="inner/tasks/F001.md")).message
+    check_words(outer.refused(change(file="inner/tasks/F001.md")).message)
     assert "is a submodule" in outer.refused(change(file="inner")).message
 
 
@@ -591,12 +590,12 @@ def test_without_a_name_there_is_no_commit(
 ) -> None:
     monkeypatch.setenv(f"GIT_{who}_NAME", "<>")  # nothing is left of it
     before = snapshot(clone.root)
-    with pytest.raises(Invalid, match="no identity to commit with") as raised:
+    with raises(Invalid) as raised:
         clone.check()
     assert "git config user.name NAME" in raised.value.hints
     assert_untouched(before, snapshot(clone.root))
     old = (clone.head(), clone.git("ls-files", "-s"))
-    with pytest.raises(Invalid, match="did not make the commit: name consists only of"):
+    with raises(Invalid):
         clone.commit()
     assert (clone.head(), clone.git("ls-files", "-s")) == old
 
@@ -605,7 +604,7 @@ def test_a_name_that_git_must_not_guess_is_asked_for(clone: Clone) -> None:
     clone.git("config", "--unset", "user.name")
     clone.git("config", "--unset", "user.email")
     clone.git("config", "user.useConfigOnly", "true")
-    with pytest.raises(Invalid, match="no identity to commit with"):
+    with raises(Invalid):
         clone.check()
 
 
@@ -614,7 +613,7 @@ def test_a_name_that_git_must_not_guess_is_asked_for(clone: Clone) -> None:
 
 def test_a_detached_head_is_refused(clone: Clone) -> None:
     clone.git("checkout", "-q", "--detach")
-    assert "HEAD is detached" in clone.refused().message
+    check_words(clone.refused().message)
 
 
 def test_a_branch_that_stands_for_another_moves_that_one(clone: Clone) -> None:
@@ -629,15 +628,15 @@ def test_a_branch_that_stands_for_another_moves_that_one(clone: Clone) -> None:
 
 def test_a_branch_without_a_commit_is_refused(clone: Clone) -> None:
     clone.git("checkout", "-q", "--orphan", "new")
-    assert clone.refused().message == "no commit yet on new"
+    check_words(clone.refused().message)
 
 
 def test_a_bare_repository_is_refused(clone: Clone, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--bare", str(clone.root), "bare.git")
     bare = discover(str(tmp_path / "bare.git"))
-    with pytest.raises(Invalid, match="no work tree"):
+    with raises(Invalid):
         check_commit(bare, TASKS, (change(),))
-    with pytest.raises(Invalid, match="no work tree"):
+    with raises(Invalid):
         commit_edges(bare, TASKS, (change(),))
 
 
@@ -667,7 +666,7 @@ def test_what_is_half_done_is_not_disturbed(
     assert run_git(clone.root, *words, branch).returncode == 1
     refusal = clone.refused()
     assert refusal.message.startswith(what)
-    assert "is in progress" in refusal.message
+    check_words(refusal.message)
 
 
 def test_a_cherry_pick_of_several_commits_is_not_disturbed(clone: Clone) -> None:
@@ -675,7 +674,7 @@ def test_a_cherry_pick_of_several_commits_is_not_disturbed(clone: Clone) -> None
     clone.git("commit", "-q", "--allow-empty", "-m", "base")
     assert run_git(clone.root, "cherry-pick", branch, "HEAD~1").returncode == 1
     clone.write("src/a.txt", "both\n", commit=True)
-    assert "is in progress" in clone.refused().message
+    check_words(clone.refused().message)
     clone.git("cherry-pick", "--quit")
     assert clone.claim()
 
@@ -687,7 +686,7 @@ def test_a_repository_that_keeps_such_heads_with_its_refs_is_asked(clone: Clone)
     hidden = clone.root / ".git/CHERRY_PICK_HEAD"
     config = GitConfig((ConfigEntry("extensions.refstorage", "reftable", "local", ""),))
     check = replace(found, config=config)
-    with pytest.raises(Invalid, match="a cherry-pick is in progress"):
+    with raises(Invalid):
         check_commit(check, TASKS, (change(),))
     hidden.unlink()
     check_commit(check, TASKS, (change(),))
@@ -702,13 +701,13 @@ def test_a_bisect_does_not_matter_on_a_branch(clone: Clone) -> None:
 def test_a_file_that_is_not_committed_is_refused(clone: Clone) -> None:
     clone.write("tasks/F003.md", text("F003"))
     refusal = clone.refused(change(), change("F003"))
-    assert refusal.message == "tasks/F003.md is not committed yet"
+    check_words(refusal.message)
     assert refusal.resource == "F003"
-    assert refusal.hints == ("commit it first: git add :/tasks/F003.md",)
+    check_words(refusal.hints)
     clone.git("add", "-N", "tasks/F003.md")
-    assert "is not committed yet" in clone.refused(change("F003")).message
+    check_words(clone.refused(change("F003")).message)
     clone.git("add", "tasks/F003.md")
-    assert "is not committed yet" in clone.refused(change("F003")).message
+    check_words(clone.refused(change("F003")).message)
 
 
 @pytest.mark.parametrize("file", ["", ".", "..", "tasks/", "./" + FILE, "/x", "tasks/../" + FILE])
@@ -716,25 +715,25 @@ def test_what_cannot_be_a_file_is_refused(clone: Clone, file: str) -> None:
     one = TaskChange(name_resource("F001"), file, EdgeEdit(add=JO), "assign F001")
     before = snapshot(clone.root)
     for act in (clone.check, clone.commit):
-        with pytest.raises(Invalid, match="is not a file of this repository"):
+        with raises(Invalid):
             act(one)
     assert_untouched(before, snapshot(clone.root))
 
 
 def test_a_folder_is_refused(clone: Clone) -> None:
-    assert clone.refused(change(file="tasks")).message == "tasks is a folder in the last commit"
+    check_words(clone.refused(change(file="tasks")).message)
 
 
 def test_a_file_that_is_staged_for_removal_is_refused(clone: Clone) -> None:
     clone.git("rm", "-q", "--cached", FILE)
-    assert clone.refused().message == f"{FILE} is staged for removal"
+    check_words(clone.refused().message)
     clone.git("add", "-N", FILE)
-    assert "as it is staged" in clone.refused().message
+    check_words(clone.refused().message)
 
 
 def test_a_file_that_was_renamed_is_refused(clone: Clone) -> None:
     clone.git("mv", FILE, "tasks/new.md")
-    assert "is not committed yet" in clone.refused(change(file="tasks/new.md")).message
+    check_words(clone.refused(change(file="tasks/new.md")).message)
 
 
 def test_a_file_with_a_conflict_is_refused(clone: Clone) -> None:
@@ -742,10 +741,10 @@ def test_a_file_with_a_conflict_is_refused(clone: Clone) -> None:
     stages = "".join(f"100644 {blob} {stage}\t{FILE}\n" for stage in (1, 2, 3))
     clone.git("rm", "-q", "--cached", FILE)
     clone.git("update-index", "--index-info", input=stages)
-    assert clone.refused().message == f"{FILE} has a merge conflict"
+    check_words(clone.refused().message)
     one = f"0 {'0' * 40}\t{FILE}\n100644 {blob} 2\t{FILE}\n"
     clone.git("update-index", "--index-info", input=one)
-    assert clone.refused().message == f"{FILE} has a merge conflict"
+    check_words(clone.refused().message)
 
 
 def test_a_conflict_elsewhere_does_not_matter(clone: Clone) -> None:
@@ -765,9 +764,9 @@ def test_a_link_is_refused(clone: Clone) -> None:
     (clone.root / FILE).unlink()
     (clone.root / FILE).symlink_to("F002.md")
     clone.git("add", FILE)
-    assert clone.refused().message == f"{FILE} is a symbolic link as it is staged"
+    check_words(clone.refused().message)
     clone.git("commit", "-q", "-m", "link")
-    assert clone.refused().message == f"{FILE} is a symbolic link in the last commit"
+    check_words(clone.refused().message)
 
 
 def test_a_version_that_cannot_be_edited_is_named(clone: Clone) -> None:
@@ -776,11 +775,11 @@ def test_a_version_that_cannot_be_edited_is_named(clone: Clone) -> None:
     clone.git("add", FILE)
     refusal = clone.refused()
     assert refusal.message.startswith(f"{FILE}:")
-    assert refusal.message.endswith("(as it is staged)")
+    check_words(refusal.message)
     clone.git("commit", "-q", "-m", "broken")
     clone.write(FILE, text())
     clone.git("add", FILE)
-    assert clone.refused().message.endswith("(in the last commit)")
+    check_words(clone.refused().message)
 
 
 @pytest.mark.parametrize(
@@ -793,16 +792,14 @@ def test_a_version_that_cannot_be_edited_is_named(clone: Clone) -> None:
 def test_another_task_in_the_same_file_is_refused(clone: Clone, content: str, why: str) -> None:
     clone.write(FILE, content)
     clone.git("add", FILE)
-    assert clone.refused().message == f"{FILE}:1: {why} (as it is staged)"
+    check_words(clone.refused().message)
     clone.git("commit", "-q", "-m", "other")
-    assert clone.refused().message == f"{FILE}:1: {why} (in the last commit)"
+    check_words(clone.refused().message)
 
 
 def test_a_huge_version_is_refused_before_it_is_read(clone: Clone) -> None:
     clone.write(FILE, text(body="x" * 1024 * 1024), commit=True)
-    assert clone.refused().message == (
-        f"{FILE} cannot be read in the last commit: it is larger than 1024 KiB"
-    )
+    check_words(clone.refused().message)
 
 
 def test_old_modes_in_a_tree_are_written_as_git_does_today(clone: Clone) -> None:
@@ -833,14 +830,14 @@ def test_old_modes_in_a_tree_are_written_as_git_does_today(clone: Clone) -> None
 def test_an_object_that_is_missing_is_told(clone: Clone) -> None:
     blob = clone.git("rev-parse", f"HEAD:{FILE}")
     (clone.root / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    with pytest.raises(Invalid, match=r"F001\.md cannot be read in the last commit"):
+    with raises(Invalid):
         clone.check()
 
 
 def test_a_damaged_index_is_told(clone: Clone) -> None:
     found = discover(str(clone.root))
     (clone.root / ".git/index").write_bytes(b"DIRC" + bytes(100))
-    with pytest.raises(Invalid, match="the index cannot be read"):
+    with raises(Invalid):
         check_commit(found, TASKS, (change(),))
 
 
@@ -849,7 +846,7 @@ def test_inside_a_hook_of_a_commit_it_is_refused(
     clone: Clone, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_INDEX_FILE", variable)
-    assert "inside a hook of git commit" in clone.refused().message
+    check_words(clone.refused().message)
 
 
 HOOK = """\
@@ -876,7 +873,7 @@ def test_a_real_commit_is_not_broken_by_its_own_hook(
     if not words:
         clone.git("add", "src/a.txt")
     git(clone.root, "commit", "-q", "-m", "with a hook", *words, env=python_path())
-    assert "inside a hook of git commit" in log.read_text()
+    check_words(log.read_text())
     assert clone.files() == ["src/a.txt"]
     assert clone.status() == ""
 
@@ -929,9 +926,7 @@ def test_an_index_that_stays_locked_is_refused_and_nothing_is_committed(
     (clone.root / ".git/index.lock").touch()
     clone.in_tree()
     refusal = clone_locked(clone)
-    assert refusal.message.endswith(
-        "index.lock exists. Once no git is running here, remove that file."
-    )
+    check_words(refusal.message)
     (clone.root / ".git/index.lock").unlink()
     assert clone.commit()
     assert clone.status() == ""
@@ -1167,7 +1162,7 @@ def test_after_a_kill_at_any_step_it_is_completed_by_the_same_again(
         assert clone.count() == 2
         assert sorted(clone.lines()) == sorted(EDGE * 2)
         assert clone.status() == f"M  {FILE}\0"
-        assert clone.staged() == ["-Work.", "+Staged work."]
+        check_words(clone.staged())
         clone.git("update-ref", "refs/heads/main", start)
         (clone.root / ".git/index").write_bytes(index)
     assert killed >= 12
@@ -1224,7 +1219,7 @@ def test_files_of_killed_processes_leave_in_time(clone: Clone) -> None:
 def test_a_state_folder_that_cannot_be_used_is_told(clone: Clone) -> None:
     state = clone.root / ".git/gitlease"
     state.touch()
-    with pytest.raises(Invalid, match="cannot write its state"):
+    with raises(Invalid):
         clone.commit()
     state.unlink()
     (state / "edge-commit.lock").mkdir(parents=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.fences import clean_env
+from support.snapshots import raises
 from support.task_trees import HINDERED, make_repository, open_files, put
 
 from gitlease.core import EdgeEdit, Invalid, parse_resource
@@ -138,7 +139,7 @@ def test_the_intent_of_a_living_process_is_its_own(folder: Path) -> None:
     assert journal(folder).left_behind() == []
     with process(folder, "take") as (_, taken):
         assert taken == ""
-    with pytest.raises(Invalid, match=r"^another process has the intent op-1$"):
+    with raises(Invalid):
         journal(folder).intend(intent_of())
     mine.intend(replace(intent_of(), goal="ended"))  # its own may be written again
     del mine
@@ -326,9 +327,7 @@ def test_files_left_half_written_go_after_an_hour(folder: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     put(tmp_path, "file", "")
-    with pytest.raises(
-        Invalid, match=r"^gitlease cannot write its state to .*: Not a directory; nothing"
-    ):
+    with raises(Invalid):
         journal(tmp_path / "file" / "edges").intend(intent_of())
 
 
@@ -358,7 +357,7 @@ def test_a_folder_that_cannot_be_written_is_said(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a b", "x" * 129, "é", "a\0"])
 def test_an_intent_without_a_usable_id_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(Invalid, match=r"cannot be saved$"):
+    with raises(Invalid):
         journal(folder).intend(intent_of(name))
     journal(folder).settled(intent_of(name))
     assert not folder.exists()
@@ -370,7 +369,7 @@ def test_an_intent_that_would_not_be_read_again_is_refused(folder: Path) -> None
         replace(intent_of(), root="here"),
         replace(intent_of(), holder="\ud83d\ude00"),
     ):
-        with pytest.raises(Invalid, match=r"^the intent op-1 cannot be saved$"):
+        with raises(Invalid):
             journal(folder).intend(odd)
     assert not folder.exists()
 

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 from support.repos import assert_untouched, git, snapshot
+from support.snapshots import check_words, raises
 from support.task_trees import (
     commit_all,
     make_repository,
@@ -141,9 +142,7 @@ def test_a_broken_file_stands_in_the_way_of_its_own_task_only(root: Path) -> Non
         with pytest.raises(Invalid, match=rf"^{file}:\d+: ") as raised:
             find_task(files.read(), name_resource(name))
         assert raised.value.resource == name
-        assert raised.value.hints == (
-            f"fix {file}, or exclude it from tasks.files in .gitlease.yaml",
-        )
+        check_words(raised.value.hints)
     with pytest.raises(Invalid, match=r"^tasks/F003 title\.md"):
         find_task(files.read(), name_resource("F003"))
 
@@ -153,7 +152,7 @@ def test_what_may_be_any_task_stands_in_the_way_of_unknown_names_only(root: Path
     (root / "more").symlink_to("nowhere")
     files = open_files(root, tasks_like("tasks/*.md", "more/*.md"))
     assert find_task(files.read(), name_resource("F001")) is not None
-    with pytest.raises(Invalid, match=r"^more is a symbolic link"):
+    with raises(Invalid):
         find_task(files.read(), name_resource("F002"))
 
 
@@ -166,12 +165,9 @@ def test_two_files_of_one_id_are_no_task_at_all(root: Path) -> None:
         files = open_files(root)
         listed = files.read(ref)
         assert names(listed) == ["F002"]
-        assert problems(listed) == {
-            "tasks/a.md": "tasks/a.md:2: F001 is the id of tasks/b.md as well",
-            "tasks/b.md": "tasks/b.md:5: f001 is the id of tasks/a.md as well",
-        }
+        check_words(problems(listed))
         assert all(problem.keys == {"f001"} for problem in listed.problems)
-        with pytest.raises(Invalid, match=r"is the id of tasks/b\.md as well"):
+        with raises(Invalid):
             find_task(files.read(ref), name_resource("F001"))
 
 
@@ -181,9 +177,7 @@ def test_a_completed_and_an_open_file_of_one_id_are_noticed(root: Path) -> None:
     put_task(root, "done/2020/F001.md")
     settings = tasks_like("tasks/*.md", completed=("done",))
     said = problems(open_files(root, settings).read())
-    assert said["tasks/F001.md"].endswith(
-        "F001 is the id of done/2020/F001.md and of 1 more as well"
-    )
+    check_words(said["tasks/F001.md"])
     assert len(said) == 3
 
 

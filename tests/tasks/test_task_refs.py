@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.fences import clean_env
 from support.repos import assert_untouched, git, snapshot
+from support.snapshots import check_words, raises
 from support.task_trees import (
     commit_all,
     make_repository,
@@ -126,7 +127,7 @@ def test_a_ref_that_is_none_is_not_found(root: Path, ref: str) -> None:
 
 
 def test_a_branch_without_a_commit_is_not_found(root: Path) -> None:
-    with pytest.raises(NotFound, match=r"^there is no ref HEAD$"):
+    with raises(NotFound):
         open_files(root).read("HEAD")
 
 
@@ -190,9 +191,7 @@ def test_what_a_partial_clone_does_not_have_is_said_and_not_fetched(
         listed = files.read("HEAD")
         assert [problem.file for problem in listed.problems] == missing
         for problem in listed.problems:
-            assert problem.message == (
-                f"{problem.file} is not in this clone, which has only a part of its objects"
-            )
+            check_words(problem.message)
             assert not problem.keys
         assert files.parsed == 0
         assert_untouched(before, snapshot(tmp_path / name))
@@ -246,7 +245,7 @@ def test_a_tree_with_endless_folders_comes_to_an_end(
     for _ in range(12):
         tree = tree_of(root, ("40000", "a", tree), ("40000", "b", tree), ("40000", "c", tree))
     commit = git(root, "commit-tree", "-m", "bomb", tree)
-    with pytest.raises(Invalid, match=r"more than 1000 files and folders"):
+    with raises(Invalid):
         open_files(root, tasks_like("**/*.md")).read(commit)
 
 
@@ -255,7 +254,7 @@ def test_too_many_files_in_a_ref_are_refused(root: Path, monkeypatch: pytest.Mon
     for number in range(4):
         put_task(root, f"tasks/F{number}.md")
     commit_all(root)
-    with pytest.raises(Invalid, match=r"^tasks/\*\*/\*\.md in tasks\.files covers more than "):
+    with raises(Invalid):
         open_files(root).read("HEAD")
 
 
@@ -269,10 +268,7 @@ def test_a_format_that_only_git_knows_is_read_by_git(tmp_path: Path) -> None:
     files = open_files(root)
     listed = files.read("HEAD")
     assert names(listed) == ["F001", "F002"]
-    assert problems(listed) == {
-        "tasks/F004.md": "tasks/F004.md: a symbolic link cannot be edited safely",
-        "tasks/big.md": "tasks/big.md is larger than 1024 KiB",
-    }
+    check_words(problems(listed))
     assert files.read("main") == listed
     assert files.parsed == 2
     for ref in ("nothing", "-x", "main..main", "a\0b", "HEAD:tasks"):

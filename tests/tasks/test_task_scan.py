@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.repos import git
+from support.snapshots import check_words, raises
 from support.task_trees import (
     HINDERED,
     commit_all,
@@ -174,7 +175,7 @@ def test_any_other_link_is_a_problem_of_the_task_it_leads_to(root: Path, tmp_pat
     (root / "tasks/round.md").symlink_to("round.md")
     (root / "tasks/F9 title.md").symlink_to("../.git/config")
     said = problems(open_files(root).read())
-    assert said["tasks/in.md"] == "tasks/in.md: a symbolic link cannot be edited safely"
+    check_words(said["tasks/in.md"])
     assert keys(root, "tasks/in.md") == {"f007", "in"}
     assert keys(root, "tasks/out.md") == {"out"}
     assert keys(root, "tasks/nowhere.md") == {"nowhere"}
@@ -218,7 +219,7 @@ def test_a_name_that_is_no_text_is_a_problem_with_a_printable_name(root: Path) -
             r"tasks/two\nlines\udcff.md",
         ]
         for problem in found.problems:
-            assert problem.message == f"{problem.file}: the name of this file is not UTF-8"
+            check_words(problem.message)
             assert "f001" in problem.keys
             problem.message.encode()
 
@@ -263,7 +264,7 @@ def test_too_many_files_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(task_scan, "MAX_FILES", 3)
     for number in range(4):
         put_task(root, f"tasks/F{number}.md")
-    with pytest.raises(Invalid, match=r"^tasks/\*\*/\*\.md in tasks\.files covers more than 3 "):
+    with raises(Invalid):
         open_files(root).read()
     assert open_files(root).exist()
 
@@ -276,15 +277,13 @@ def test_folders_that_are_too_deep_are_a_problem(root: Path) -> None:
         found = open_files(root).read(ref)
         assert names(found) == ["in"]
         (message,) = problems(found).values()
-        assert message.endswith(" is more than 40 folders deep")
+        check_words(message)
 
 
 def test_a_large_file_is_a_problem_of_the_task_it_begins_with(root: Path) -> None:
     put(root, "tasks/big.md", text_of("F001") + "x" * (1024 * 1024))
     commit_all(root)
-    assert problems(open_files(root).read()) == {
-        "tasks/big.md": "tasks/big.md is larger than 1024 KiB"
-    }
+    check_words(problems(open_files(root).read()))
     assert keys(root, "tasks/big.md") == {"f001", "big"}
     in_ref = open_files(root).read("HEAD")
-    assert problems(in_ref) == {"tasks/big.md": "tasks/big.md is larger than 1024 KiB"}
+    check_words(problems(in_ref))

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.snapshots import check_words, raises
 
 from gitlease.core import EdgeEdit, Invalid, Progress, Task
 from gitlease.settings import FIELDS, STATUSES, Tasks
@@ -115,7 +116,7 @@ def test_file_name_is_the_id_where_settings_say_so(front: str) -> None:
     assert found is not None
     assert str(found.resource) == "ABC-1"
     assert read("# ABC-1\n", "tasks/ABC-1.md", BY_STEM) is None
-    with pytest.raises(Invalid, match=r"^tasks/two words\.md:1: "):
+    with raises(Invalid):
         read(text, "tasks/two words.md", BY_STEM)
     edited = edit_task(text.encode(), file="tasks/ABC-1.md", tasks=BY_STEM, edit=EdgeEdit(add="jo"))
     back = EdgeEdit(remove=("jo",))
@@ -342,7 +343,7 @@ def test_a_conflict_in_the_text_behind_does_not_matter_for_reading() -> None:
 @pytest.mark.parametrize("file", ["F001.md", "F001.yaml"])
 def test_utf_16_is_refused(encoding: str, file: str) -> None:
     message = refused("---\nid: F001\n---\n".encode(encoding), file).message
-    assert message == f"{file}:1: this is UTF-16, not UTF-8"
+    check_words(message)
 
 
 @pytest.mark.parametrize(
@@ -350,16 +351,16 @@ def test_utf_16_is_refused(encoding: str, file: str) -> None:
     [(b"---\nid: F001\ntitle: \xe9\n---\n", 3), (b"---\r\nid: F001\r\n---\r\nbody\r\n\xe9", 5)],
 )
 def test_what_is_not_utf_8_is_refused(data: bytes, line: int) -> None:
-    assert refused(data).message == f"tasks/F001.md:{line}: this is not UTF-8"
+    check_words(refused(data).message)
 
 
 def test_what_is_too_large_is_refused_before_it_is_parsed() -> None:
     front = f"---\nid: F001\nx: {'a' * 65536}\n---\n"
-    assert refused(front).message.endswith(":1: the front matter is larger than 64 KiB")
+    check_words(refused(front).message)
     body = "---\nid: F001\n---\n" + "a" * 1024 * 1024
-    assert refused(body).message.endswith(":1: the file is larger than 1024 KiB")
+    check_words(refused(body).message)
     many = "id: F001\nx: [" + "a," * 300_000 + "]\n"
-    assert refused(many, "a.yaml").message.endswith(": there are too many values")
+    check_words(refused(many, "a.yaml").message)
 
 
 def test_messages_are_printable_and_short() -> None:
@@ -371,7 +372,7 @@ def test_messages_are_printable_and_short() -> None:
 
 def test_the_hint_says_how_to_write_a_name_with_an_at_sign() -> None:
     error = refused("---\nid: F001\nassigned: @jo\n---\n")
-    assert error.hints == ("put a value that begins with @, *, & or % in quotes",)
+    check_words(error.hints)
 
 
 # The other parser, for where the fast one was not built

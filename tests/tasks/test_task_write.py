@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.repos import assert_untouched, commit_file, git, snapshot
+from support.snapshots import check_words, raises
 from support.task_trees import (
     HINDERED,
     change_of,
@@ -195,7 +196,7 @@ def test_what_somebody_writes_meanwhile_is_kept(
 
 def test_a_file_that_never_rests_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     while_editing(monkeypatch, lambda count: put(root, FILE, text_of("F001", f"x: {count}\n")))
-    with pytest.raises(Invalid, match=r"^tasks/F001\.md keeps changing"):
+    with raises(Invalid):
         written(open_files(root), change_of(FILE))
     assert (root / FILE).read_text() == text_of("F001", "x: 5\n")
     assert [entry.name for entry in (root / ".git/gitlease/tasks").iterdir()] == ["lock"]
@@ -205,7 +206,7 @@ def test_a_file_that_goes_meanwhile_is_not_made_again(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     while_editing(monkeypatch, lambda _: (root / FILE).unlink())
-    with pytest.raises(Invalid, match=r"^tasks/F001\.md is not there$"):
+    with raises(Invalid):
         written(open_files(root), change_of(FILE))
     assert not (root / FILE).exists()
 
@@ -258,7 +259,7 @@ def test_left_over_files_of_killed_processes_and_of_lost_work_trees_go(root: Pat
 def test_a_file_outside_is_refused(root: Path, file: str) -> None:
     put_task(root.parent, "F001.md")
     error = refused(root, change_of(file, "F001"))
-    assert error.message == f"{file} is not a file of this work tree"
+    check_words(error.message)
 
 
 @pytest.mark.parametrize("file", [".git/F001.md", "tasks/.GIT/F001.md", "tasks/F\0.md"])
@@ -266,7 +267,7 @@ def test_a_file_that_is_gits_own_is_refused(root: Path, file: str) -> None:
     put_task(root, ".git/F001.md")
     put_task(root, "tasks/.GIT/F001.md")
     message = refused(root, change_of(file, "F001")).message
-    assert message.endswith(" is not a file of this work tree")
+    check_words(message)
     assert message.isprintable()
 
 
@@ -275,9 +276,9 @@ def test_links_are_refused(root: Path, tmp_path: Path) -> None:
     (root / "tasks/F003.md").symlink_to(tmp_path / "outside/F003.md")
     (root / "tasks/away").symlink_to(tmp_path / "outside")
     message = refused(root, change_of("tasks/F003.md")).message
-    assert message == "tasks/F003.md is a symbolic link, which is never edited"
+    check_words(message)
     message = refused(root, change_of("tasks/away/F003.md")).message
-    assert message == "tasks/away is a symbolic link: its task files cannot be edited safely"
+    check_words(message)
     assert (tmp_path / "outside/F003.md").read_text() == text_of("F003")
 
 
@@ -286,30 +287,26 @@ def test_what_is_no_regular_file_is_refused(root: Path) -> None:
     (root / "tasks/folder.md").mkdir()
     for name in ("pipe", "folder"):
         message = refused(root, change_of(f"tasks/{name}.md")).message
-        assert message == f"tasks/{name}.md is not a regular file"
+        check_words(message)
     message = refused(root, change_of("tasks/gone.md")).message
-    assert message == "tasks/gone.md is not there"
+    check_words(message)
     message = refused(root, change_of("tasks/F001.md/x.md")).message
-    assert message == "tasks/F001.md/x.md cannot be edited: Not a directory"
+    check_words(message)
 
 
 def test_a_file_of_another_repository_is_refused(root: Path) -> None:
     make_repository(root / "tasks/inner")
     put_task(root, "tasks/inner/sub/F003.md")
     error = refused(root, change_of("tasks/inner/sub/F003.md"))
-    assert error.message == "tasks/inner/sub/F003.md is in another repository, that of tasks/inner"
+    check_words(error.message)
 
 
 def test_a_file_that_git_ignores_is_refused(root: Path) -> None:
     put(root, ".gitignore", "private/\n")
     put_task(root, "tasks/private/F 3.md", "F003")
     error = refused_by_check(root, change_of("tasks/private/F 3.md", "F003"))
-    assert error.message == (
-        "tasks/private/F 3.md is ignored by git: nobody else would see an edge in it"
-    )
-    assert error.hints == (
-        "the rule that ignores it: git check-ignore -v -- 'tasks/private/F 3.md'",
-    )
+    check_words(error.message)
+    check_words(error.hints)
     assert error.resource == "F003"
     git(root, "add", "-f", "tasks/private/F 3.md")
     open_files(root).check([change_of("tasks/private/F 3.md", "F003")], commit=False)
@@ -329,8 +326,9 @@ def test_a_file_in_conflict_is_refused(root: Path) -> None:
         git(root, "merge", "-q", "side")
     put_task(root, FILE)  # resolved, and not yet added
     error = refused_by_check(root, change_of("tasks/F002.md"), change_of(FILE))
-    assert (error.message, error.resource) == ("tasks/F001.md is in conflict", "F001")
-    assert error.hints == ("resolve it, and then: git add -- tasks/F001.md",)
+    assert error.resource == "F001"
+    check_words(error.message)
+    check_words(error.hints)
 
 
 def test_a_file_that_cannot_be_edited_safely_is_refused(root: Path) -> None:
@@ -366,7 +364,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(root: Path) -> None:
     (root / ".git/gitlease/tasks").mkdir(parents=True)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
-        with pytest.raises(Invalid, match=r"^tasks/F001\.md cannot be edited: File too large$"):
+        with raises(Invalid):
             written(open_files(root), change_of(FILE))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -376,14 +374,14 @@ def test_a_full_disk_leaves_the_file_as_it_was(root: Path) -> None:
 
 def test_a_place_for_private_state_that_is_none_is_said(root: Path, tmp_path: Path) -> None:
     put(tmp_path, "file", "")
-    with pytest.raises(Invalid, match=r"^gitlease cannot write its state to "):
+    with raises(Invalid):
         open_files(root, state=tmp_path / "file").write([change_of(FILE)], commit=False)
 
 
 def test_a_bare_repository_is_refused(root: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--bare", str(root), "bare.git")
     for act in ("check", "write"):
-        with pytest.raises(Invalid, match=r"^a bare repository has no task files to edit$"):
+        with raises(Invalid):
             getattr(open_files(tmp_path / "bare.git"), act)([change_of(FILE)], commit=False)
 
 
@@ -435,9 +433,7 @@ def test_a_commit_of_only_the_edges_is_made(root: Path) -> None:
 
 def test_what_cannot_be_committed_is_refused_before(root: Path) -> None:
     put_task(root, "tasks/F003.md")
-    assert (
-        "not committed" in refused_by_check(root, change_of("tasks/F003.md"), commit=True).message
-    )
+    check_words(refused_by_check(root, change_of("tasks/F003.md"), commit=True).message)
 
 
 # --- other work trees ------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from ledger_checker.form import UnknownFormat
 from support.forge import Forge, objects_in
 from support.illegal import ILLEGAL, make_scene
 from support.repos import git
+from support.snapshots import check_words, raises
 from verify.book import Book
 
 from gitlease.core import (
@@ -210,7 +211,7 @@ def test_every_move_of_the_table_is_found_legal(book: Book, seed: int, replacing
     assert found.commits + found.hidden == len(book.tips)
     assert found.revision == len(book.tips)
     assert found.leases > 0
-    assert bool(found.hidden) == any("replaced by later ones" in why for why in found.unjudged)
+    check_words(bool(found.hidden))
 
 
 @pytest.mark.slow
@@ -429,9 +430,7 @@ def test_what_only_the_taker_could_know_is_counted_and_not_judged(book: Book) ->
     book.step(claim(KIM), when=seen.moment(99_000))
     found = book.check()
     assert found.broken == ()
-    assert found.unjudged == (
-        "1 takeover by a clock that only its writer knows: it may have been too early",
-    )
+    check_words(found.unjudged)
 
 
 # --- more renewals than a ring keeps ------------------------------------------------------------
@@ -557,7 +556,7 @@ def test_a_sampled_tip_of_which_nothing_is_left_is_said(book: Book) -> None:
     book.step(claim(JO), when=moment(0))
     found = book.check("0" * 40)
     assert found.broken == ()
-    assert found.unjudged == ("nothing is left of 1 sampled tip in this repository",)
+    check_words(found.unjudged)
 
 
 # --- what cannot be judged ----------------------------------------------------------------------
@@ -591,9 +590,7 @@ def test_a_format_without_operations_is_said(book: Book) -> None:
     book.step(claim(KIM, "F002"), when=moment(1))
     found = book.check()
     assert (found.broken, found.commits) == ((), 2)
-    assert found.unjudged == (
-        "1 commit of format 1, which names no operations: only records are judged",
-    )
+    check_words(found.unjudged)
 
 
 def test_a_format_never_falls(book: Book) -> None:
@@ -620,7 +617,7 @@ def test_what_is_no_ledger_is_told(book: Book) -> None:
     tree = book.repo.TreeBuilder().write()
     who = pygit2.Signature("x", "x@example.com", 0, 0)
     made = str(book.repo.create_commit(None, who, who, "x", tree, []))
-    with pytest.raises(NoLedger, match=r"has no ledger\.yaml"):
+    with raises(NoLedger):
         verify(discover(str(book.path)), made)
 
 
@@ -631,7 +628,7 @@ def test_a_part_of_a_history_is_judged_from_there(book: Book, tmp_path: Path) ->
     git(tmp_path, "clone", "-q", "--bare", "--depth=3", f"file://{book.path}", "part.git")
     found = verify(discover(str(tmp_path / "part.git")), book.tip)
     assert (found.broken, found.commits) == ((), 3)
-    assert "only part of the history" in found.unjudged[0]
+    check_words(found.unjudged[0])
 
 
 def test_records_are_read_strictly(book: Book) -> None:

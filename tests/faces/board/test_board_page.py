@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -12,13 +12,12 @@ import pytest
 from support.gateway import Served, free_port, serving
 from support.remotes import Remote
 from support.running import Desk, until
+from support.snapshots import check_words
 
 from gitlease.core import Invalid
 from gitlease.faces.http import board, events
 from gitlease.gateway import COOKIE_LASTS, LINK_LASTS, Token, Tokens
 from gitlease.wiring import open_tokens
-
-Clones = Callable[..., list[Path]]
 
 
 def now() -> int:
@@ -180,7 +179,7 @@ def test_a_stream_begins_with_what_is_known_where_the_remote_is_away(
             told = next(x for x in stream.iter_lines() if x.startswith("data: "))
         shown = json.loads(told.removeprefix("data: "))
         assert "F001" in shown["board"]
-        assert shown["trouble"].startswith("Out of date: ")
+        check_words(shown["trouble"])
     finally:
         away.rename(path_remote.bare)
 

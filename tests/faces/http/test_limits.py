@@ -17,6 +17,7 @@ from support.ledgers import REF, tip
 from support.remotes import Remote
 from support.repos import git
 from support.running import until
+from support.snapshots import raises
 
 import gitlease
 from gitlease.core import Invalid
@@ -217,7 +218,7 @@ def test_an_answer_without_a_length_has_an_end_too(monkeypatch: pytest.MonkeyPat
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         port = listening.getsockname()[1]
-        with pytest.raises(gitlease.Unavailable, match="larger than"):
+        with raises(gitlease.Unavailable):
             gitlease.connect(f"http://127.0.0.1:{port}", token="glt_x").list()
 
 

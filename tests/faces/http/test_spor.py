@@ -18,6 +18,7 @@ from support.fences import clean_env
 from support.gateway import Served, serving
 from support.repos import commit_file, git
 from support.running import Desk
+from support.snapshots import check_words
 
 from gitlease.faces.http import MOST_BYTES
 
@@ -170,7 +171,7 @@ def test_a_lapsed_task_that_is_asked_for_by_name_is_taken_over(
     do(jo, "claim")
     manual_clock.advance(910)
     error = refused(do(kim, "claim"), 409, "conflict")["error"]
-    assert "has expired, and blocks others until" in error["message"]
+    check_words(error["message"])
     manual_clock.advance(90)
     answer = do(kim, "claim")
     assert leased(answer, "taken_over")["by"] == KIM
@@ -207,13 +208,13 @@ def test_any_session_of_a_person_renews_and_one_that_claims_keeps_others_out(
     bound = leased(do(jo, "renew", session="run-1"), "renewed")
     assert bound["session"] == "run-1", "an unbound one becomes the run's, also when it is fresh"
     other = refused(do(jo, "renew", session="run-2"), 409, "lease_lost")
-    assert "your own session run-1" in other["error"]["message"]
+    check_words(other["error"]["message"])
     assert leased(do(jo, "renew"), "renewed")["session"] == "run-1"
     assert leased(do(jo, "claim"), "renewed")["session"] == "run-1"
     assert leased(do(jo, "extend", ms=10_000_000), "extended")["session"] == "run-1"
     body = refused(do(jo, "claim", session="run-2"), 409, "conflict")
     assert body["holder"]["session"] == "run-1"
-    assert "your own session run-1" in body["error"]["message"]
+    check_words(body["error"]["message"])
 
 
 def test_of_two_dispatches_of_one_person_one_is_refused(jo: httpx.Client) -> None:
@@ -322,15 +323,7 @@ def test_the_steps_of_many_nodes_are_joined(names: Served) -> None:
 def test_a_node_is_shown_as_a_document(jo: httpx.Client, names: Served) -> None:
     do(jo, "claim")
     node = jo.get("/v1/nodes/task-api").json()
-    assert node["raw"].splitlines() == [
-        "---",
-        "id: task-api",
-        "type: task",
-        "title: Limit the rates",
-        "status: todo",
-        "assigned: jo@example.com",
-        "---",
-    ]
+    check_words(node["raw"].splitlines())
     assert node["frontmatter"] == {
         "id": "task-api",
         "type": "task",
@@ -511,9 +504,7 @@ def test_everybody_sees_the_tasks_of_a_person_alike(
 def test_done_by_rest_does_not_speak_of_others_who_are_not_there(jo: httpx.Client) -> None:
     jo.put("/v1/leases/task-api").raise_for_status()
     done = jo.delete("/v1/leases/task-api", params={"done": "true"}).json()
-    assert done["warnings"] == [
-        "the status in tasks/task-api.md stays: task files are not written here"
-    ]
+    check_words(done["warnings"])
 
 
 def test_a_wrong_expectation_of_the_holder_is_told_as_such(
@@ -524,7 +515,7 @@ def test_a_wrong_expectation_of_the_holder_is_told_as_such(
     terms = {"takeover": True, "reason": "x", "expect_holder": "lee@example.com"}
     answer = kim.put("/v1/leases/task-api", json=terms)
     assert answer.status_code == 409
-    assert answer.json()["message"].startswith("expected lee@example.com, but task-api is")
+    check_words(answer.json()["message"])
 
 
 def test_rest_tells_what_became_of_an_assignment(jo: httpx.Client, kim: httpx.Client) -> None:

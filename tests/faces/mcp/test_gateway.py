@@ -19,6 +19,7 @@ from support.gateway import Served, serving
 from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import LONG, until
+from support.snapshots import check_words, raises
 from support.tools import ERAS, Era, ToolClient, over_http
 
 from gitlease.core import UsageError
@@ -74,7 +75,8 @@ def test_without_a_good_token_there_are_no_tools(gate: Served) -> None:
 def test_a_token_that_may_only_read_claims_nothing(gate: Served, era: Era) -> None:
     with over_http(gate.url, gate.secret("ro", "read"), era) as client:
         error = client.document("claim", resources="F001")["error"]
-        assert (error["code"], error["message"]) == ("denied", "the token ro has no write access")
+        assert error["code"] == "denied"
+        check_words(error["message"])
         looked = client.document("next").get("error") or {}
         assert looked.get("code") != "denied", "it only looks"
         assert client.document("next", claim=True)["error"]["code"] == "denied"
@@ -251,7 +253,7 @@ def test_a_token_has_so_many_streams_here_and_at_events_together(
         with gate.caller("jo").stream("GET", "/v1/events") as stream:
             lines = stream.iter_lines()
             assert next(lines).startswith("retry")
-            with pytest.raises(MCPError, match="1 streams of this token are open: close one"):
+            with raises(MCPError):
                 jo.portal.call(listen, jo)
             lee.portal.call(listen, lee)
 
@@ -293,7 +295,7 @@ def test_a_gateway_without_the_package_says_so(
     with serving(clone) as served:
         said = posted(served)
         assert said.status_code == 501
-        assert "the package mcp is not installed" in said.json()["detail"]
+        check_words(said.json()["detail"])
         assert served.ask("jo", "GET", "/v1/leases").status_code == 200
 
 

@@ -17,6 +17,7 @@ from support.gateway import serving
 from support.remotes import Remote
 from support.repos import git
 from support.running import LONG, hurried
+from support.snapshots import raises
 from support.tools import ERAS, Era, ToolClient, in_memory, over_http, over_stdio
 
 import gitlease
@@ -70,7 +71,7 @@ def test_the_board_and_what_is_ones_own(opened: Opened, pair: list[Path], era: E
         assert [(x["resource"], x["state"]) for x in read(client, MINE)["carrying"]] == [
             ("F001", "live")
         ]
-        with pytest.raises(MCPError, match="unknown resource 'lease://else'; known resources"):
+        with raises(MCPError):
             read(client, "lease://else")
 
 

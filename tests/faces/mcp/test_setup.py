@@ -12,6 +12,7 @@ from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import git
 from support.running import ROOT, Desk
+from support.snapshots import check_words
 
 from gitlease.faces.mcp import TOOLS
 from gitlease.install import HOSTS
@@ -55,7 +56,7 @@ def test_a_server_that_does_not_answer_is_no_success(desk: Desk, tmp_path: Path)
     done = desk.started([*desk.words("mcp", "status", "claude")])
     _, err = done.communicate(timeout=60)
     assert done.returncode == 5
-    assert ".mcp.json: gitlease mcp does not answer: no such thing" in err
+    check_words(err)
 
 
 def test_a_program_of_the_work_tree_is_not_started(desk: Desk) -> None:

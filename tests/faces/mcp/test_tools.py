@@ -18,6 +18,7 @@ from support.commands import run_gitlease
 from support.remotes import Remote
 from support.repos import git
 from support.running import LONG, Desk
+from support.snapshots import check_words, raises
 from support.tools import ERAS, Era, ToolClient, in_memory
 
 import gitlease
@@ -145,15 +146,14 @@ def test_the_way_out_names_what_is_in_the_way(tools: ToolClient, kim: gitlease.L
 
 
 def test_an_unknown_tool_is_no_call_at_all(tools: ToolClient) -> None:
-    with pytest.raises(MCPError, match="unknown tool 'steal'; known tools: claim, renew"):
+    with raises(MCPError):
         tools.ask("steal")
 
 
 def test_hints_speak_of_arguments(tools: ToolClient, jo: Path) -> None:
     (jo / "Makefile").write_text("all:\n")
     text = tools.text("claim", resources="Makefile")
-    assert "to claim the file, type path:Makefile" in text
-    assert "any: true" in text
+    check_words(text)
     assert "--any" not in text
 
 
@@ -172,7 +172,7 @@ def test_tasks_are_handed_out_assigned_and_finished(tools: ToolClient, jo: Path)
     assert tools.document("next", claim=True)["error"]["code"] == "nothing_left"
     done = tools.document("release", resources="F001", done=True)
     assert (done["status"], done["edges"][0]["file"]) == ("completed", "tasks/F001.md")
-    assert "status: done" in file.read_text()
+    check_words(file.read_text())
 
 
 def test_a_note_is_there_for_the_next_holder(tools: ToolClient, kim: gitlease.Leases) -> None:
@@ -318,12 +318,12 @@ def test_what_was_lost_of_several_is_told(tools: ToolClient) -> None:
     assert isinstance(content, types.TextContent)
     first, *rest = content.text.splitlines()
     assert first.startswith("renewed a until")
-    assert rest[0].startswith("lost: you do not hold b")
-    assert rest[1].startswith("lost: you do not hold c")
+    check_words(rest[0])
+    check_words(rest[1])
 
 
 def test_a_renewal_that_names_nothing_is_of_all(tools: ToolClient, jo: Path) -> None:
-    assert tools.text("renew") == "nothing to renew: you hold no leases here"
+    check_words(tools.text("renew"))
     tools.document("claim", resources=["a", "b"])
     gitlease.open(jo, layer="other").claim("c")
     found = tools.document("renew", ttl="1h")
