@@ -20,7 +20,9 @@ from gitlease.install.agents import is_ours as is_ours
 from gitlease.install.agents import is_used as is_used
 from gitlease.install.agents import place_of as place_of
 from gitlease.install.agents import status as status
+from gitlease.install.git_hooks import HookState as HookState
 from gitlease.install.git_hooks import Plan as Plan
+from gitlease.install.git_hooks import hook_states as hook_states
 from gitlease.install.hook_places import CONFIG_HOOKS as CONFIG_HOOKS
 from gitlease.install.hook_places import SCRIPTS as SCRIPTS
 from gitlease.install.hook_places import Way as Way
@@ -28,8 +30,6 @@ from gitlease.install.hook_places import hook_lines as hook_lines
 from gitlease.install.hook_places import lefthook_snippet as lefthook_snippet
 from gitlease.install.hook_places import pre_commit_hooks as pre_commit_hooks
 from gitlease.install.hook_places import pre_commit_lines as pre_commit_lines
-from gitlease.install.hook_status import HookState as HookState
-from gitlease.install.hook_status import hook_states as hook_states
 from gitlease.install.server import HookForm as HookForm
 from gitlease.install.server import find_shim as find_shim
 from gitlease.install.server import install_server as install_server

@@ -177,23 +177,15 @@ def hook_lines(name: str) -> tuple[str, ...]:
     return (take, call, *give)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCall:
-    """A call in somebody's own script. ``runs``: the script is executable."""
-
-    path: str
-    runs: bool
-
-
-def own_call(place: HookPlace, name: str) -> OwnCall | None:
-    """The call of one hook in somebody's own script; None if it has none, or a section of ours."""
+def own_call(place: HookPlace, name: str) -> str | None:
+    """Somebody's own script that calls one hook; None if it has no call, or a section of ours."""
     above, last = os.path.split(place.folder)
     husky = last == "_" and os.path.basename(above) == HUSKY  # its scripts are above git's folder
     for folder in (*([above] if husky else []), place.folder):
         path = os.path.join(folder, name)
         data = read_file(path)
         if data is not None and find_section(data, name) is None and _calls(data, name):
-            return OwnCall(path, os.access(os.path.join(place.folder, name), os.X_OK))
+            return path
     return None
 
 

@@ -20,9 +20,8 @@ from gitlease.core.frozen import dataclass
 from gitlease.git.files import replace_file
 from gitlease.git.repository import TIMEOUT, GitConfig, Repository
 from gitlease.git.run import run_git
-from gitlease.install.git_hooks import own_program
+from gitlease.install.git_hooks import ask_hook, own_program
 from gitlease.install.hook_places import hooks_folder, is_below, read_file
-from gitlease.install.hook_status import ask_hook
 from gitlease.settings.schema import KEYS
 from gitlease.settings.server import (
     BLOCK,

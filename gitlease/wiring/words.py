@@ -105,7 +105,7 @@ def dead_hooks(workspace: Workspace) -> tuple[str, ...]:
     path = repository.config.get("core.hooksPath")
     if not path:
         return ()
-    from gitlease.install.hook_status import warn_once
+    from gitlease.install.git_hooks import warn_once
 
     return (warning,) if (warning := warn_once(repository, path)) else ()
 

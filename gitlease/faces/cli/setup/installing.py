@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
     from gitlease.install.agent_setup import Registered, ServerSetup
     from gitlease.install.agents import Installed
-    from gitlease.install.hook_status import HookState
+    from gitlease.install.git_hooks import HookState
     from gitlease.install.server import ServerDone, ServerState
 
 
@@ -76,7 +76,7 @@ def hooks_verb(call: Call, *, action: str, dry_run: bool, only: Sequence[str]) -
         refuse_options(unused, action)
     repository, names = find_repository(call.directory or "."), only or tuple(HOOKS)
     if action == "status":
-        from gitlease.install.hook_status import hook_states
+        from gitlease.install.git_hooks import hook_states
 
         states = [state for state in hook_states(repository) if state.name in names]
         return _show_hooks(call, states)
