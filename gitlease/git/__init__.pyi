@@ -5,7 +5,6 @@ from gitlease.git.files import Unreadable as Unreadable
 from gitlease.git.files import exclusive as exclusive
 from gitlease.git.files import open_regular as open_regular
 from gitlease.git.history import Changed as Changed
-from gitlease.git.history import commit_ids as commit_ids
 from gitlease.git.history import committed as committed
 from gitlease.git.history import read_answer as read_answer
 from gitlease.git.history import read_log as read_log
