@@ -184,8 +184,8 @@ def release(
 ) -> Answer:
     """Drop the caller's leases of these resources and retire its edges; all or none.
 
-    Succeeds even with nothing to drop. A status of in progress goes back to to do if a claim had
-    moved it, unless ``keep_status``. The caller's name leaves a task file of this clone even while
+    Succeeds even with nothing to drop. A status of in progress goes back to to do, unless
+    ``keep_status``. The caller's name leaves a task file of this clone even while
     another person has the lease.
     """
     wanted = several(resources)

@@ -243,7 +243,7 @@ class Edges:
                 add=kept if mine else name,
                 status=status,
             ),
-            message=_assignment_prefix(task) + name,
+            message=f"assign {task.resource} to {name}",
         )
 
     def is_unknown(self, planned: Planned) -> bool:
@@ -266,9 +266,8 @@ class Edges:
     ) -> list[Planned]:
         """Plan the edits of the end of leases: the caller's names go. Raises Invalid.
 
-        Without a ``status`` to set, in progress goes back to to do with the last name if a claim
-        had moved it. ``again``: even if the work tree has the edit already, since the last commit
-        may lack it.
+        Without a ``status`` to set, in progress goes back to to do with the last name. ``again``:
+        even if the work tree has the edit already, since the last commit may lack it.
         """
         known = self._known(resources)
         plans = [self._ended(r, known, status, keep_status) for r in resources]
@@ -450,8 +449,7 @@ class Edges:
         done = f"finish {task.resource}" if status else f"unassign {task.resource}"
         alone = task.progress is Progress.IN_PROGRESS and bool(mine)
         alone = alone and set(mine) >= {*task.assigned, *task.outdated}
-        resets = alone and status is None and not keep_status
-        if resets and self.files.was_moved(task, _assignment_prefix(task)):
+        if alone and status is None and not keep_status:
             status = self.rules.word(Progress.TODO)
         return Planned(
             resource=task.resource,
@@ -506,10 +504,6 @@ def _not_here(task: Task, place: str) -> NotFound:
         resource=task.resource.text,
         hints=(f"bring it here first: {task.file} must be checked out",),
     )
-
-
-def _assignment_prefix(task: Task) -> str:
-    return f"assign {task.resource} to "
 
 
 def find_task(known: TaskList, resource: Resource, *, lenient: bool = False) -> Task | None:

@@ -421,11 +421,6 @@ class TaskFiles(Protocol):
         None if nobody can tell. Without a name: when the file changed last.
         """
 
-    def was_moved(self, task: Task, message: str) -> bool:
-        """Whether a claim put this task in progress, here or in a commit whose message begins with
-        ``message``. False if it was in progress before, or if git cannot tell.
-        """
-
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
         """Raise Invalid unless every change could be made safely; make none."""
 

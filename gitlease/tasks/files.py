@@ -150,13 +150,6 @@ class GitTaskFiles:
 
         return assigned_since(self._repository, task, name, None if ref == INDEX else ref)
 
-    def was_moved(self, task: Task, message: str) -> bool:
-        from gitlease.tasks.moved import was_moved, was_set
-
-        tree = _tree_name(self._root())
-        here = was_set(self._repository, self, self._folder, tree, task)
-        return here or was_moved(self._repository, self, task, message)
-
     # Changing
 
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
@@ -183,15 +176,12 @@ class GitTaskFiles:
     def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
         if not changes:
             return ()
-        from gitlease.tasks.moved import remember
-
         root = self._root()
         make_folder(self._folder)
         with contextlib.ExitStack() as held:
             with contextlib.suppress(OSError):  # nothing depends on it
                 lock = exclusive(os.path.join(self._folder, "lock"), timeout=PATIENCE)
                 held.enter_context(lock)
-            remember(self._repository, self._folder, _tree_name(root), changes)
             written = [self._write(root, change) for change in changes]
             if any(one.changed for one in written):
                 drop_leftovers(self._folder)

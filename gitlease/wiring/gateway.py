@@ -96,9 +96,6 @@ class _ReadOnly:
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         return self._files.assigned_since(task, name, ref)
 
-    def was_moved(self, task: Task, message: str) -> bool:
-        return False
-
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
         """Nothing is going to be written."""
 

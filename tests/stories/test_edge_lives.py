@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from support.remotes import Remote
 from support.repos import git
 from support.service import LeaseService
-from support.stale import DAY, JO, KIM, Story, task_text
+from support.stale import DAY, JO, KIM, Story
 from support.typed import Typist
 
 from gitlease.core import LeaseHeld, NothingLeft, parse_resource
@@ -239,64 +238,14 @@ def moved_by_hand(clone: Path, name: str = "F001") -> None:
 
 
 @pytest.mark.parametrize("commit", [False, True])
-def test_a_status_that_was_in_progress_before_the_claim_stays(story: Story, commit: bool) -> None:
-    kim, options = service(story, story.kim), ClaimOptions(commit=commit)
-    moved_by_hand(story.kim)
-    story.commit(story.kim, "I do this one", "-a")
-    kim.claim([F001], options)
-    kim.release([F001], commit=commit)
-    assert (status(story.kim), assigned(story.kim)) == ("status: in_progress", "assigned: []")
-    kim.start(F001, options)
-    kim.release([F001], commit=commit)
-    assert (status(story.kim), assigned(story.kim)) == ("status: in_progress", "assigned: []")
-
-
-def test_a_status_that_a_hand_had_moved_stays_though_it_is_not_committed(story: Story) -> None:
+def test_in_progress_goes_back_whoever_had_moved_it(story: Story, commit: bool) -> None:
     kim = service(story, story.kim)
     moved_by_hand(story.kim)
-    kim.claim([F001])
-    kim.release([F001])
-    assert (status(story.kim), assigned(story.kim)) == ("status: in_progress", "assigned: []")
-
-
-def test_what_a_start_had_moved_goes_back_whoever_committed_it(story: Story) -> None:
-    kim = service(story, story.kim)
-    kim.start(F001)
-    story.commit(story.kim, "begin", "-a")
-    kim.release([F001])
+    if commit:
+        story.commit(story.kim, "I do this one", "-a")
+    kim.claim([F001], ClaimOptions(commit=commit))
+    kim.release([F001], commit=commit)
     assert (status(story.kim), assigned(story.kim)) == ("status: todo", "assigned: []")
-    kim.start(F001)
-    for word in ("todo", "in_progress"):
-        file = story.kim / "tasks/F001.md"
-        text = re.sub("status: .*", f"status: {word}", file.read_text(encoding="utf-8"))
-        file.write_text(text, encoding="utf-8")
-        story.commit(story.kim, f"set by hand: {word}", "-a")
-    kim.release([F001])
-    assert status(story.kim) == "status: in_progress", "that is a hand's now"
-
-
-@pytest.mark.parametrize("commit", [False, True])
-def test_a_status_that_was_to_be_kept_stays_for_good(story: Story, commit: bool) -> None:
-    kim, options = service(story, story.kim), ClaimOptions(commit=commit)
-    kim.start(F001, options)
-    kim.release([F001], keep_status=True, commit=commit)
-    kim.claim([F001], options)
-    kim.release([F001], commit=commit)
-    assert (status(story.kim), assigned(story.kim)) == ("status: in_progress", "assigned: []")
-
-
-@pytest.mark.parametrize("committed", [False, True])
-def test_a_status_stays_in_a_new_file_that_began_with_it(story: Story, committed: bool) -> None:
-    kim, name = service(story, story.kim), parse_resource("F007")
-    story.put(story.kim, "tasks/F007.md", task_text("F007", KIM).replace("todo", "in_progress"))
-    if committed:
-        story.commit(story.kim, "one more")
-    kim.claim([name])
-    kim.release([name])
-    assert (status(story.kim, "F007"), assigned(story.kim, "F007")) == (
-        "status: in_progress",
-        "assigned: []",
-    )
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["once", "claimed before"])
@@ -310,20 +259,6 @@ def test_a_status_that_a_start_had_committed_goes_back(story: Story, again: bool
     kim.release([F001], commit=True)
     assert (status(story.kim), assigned(story.kim)) == ("status: todo", "assigned: []")
     assert git(story.kim, "status", "--porcelain") == ""
-
-
-def test_a_status_that_was_committed_under_the_lease_goes_back(story: Story) -> None:
-    kim = service(story, story.kim)
-    for message, after in (
-        ("work\n\nGitlease: F001 token=1", "todo"),
-        ("work\n\nGitlease: F002 token=2", "in_progress"),
-    ):
-        kim.claim([F001])
-        moved_by_hand(story.kim)
-        story.commit(story.kim, message, "-a")
-        kim.release([F001])
-        assert status(story.kim) == f"status: {after}"
-        story.commit(story.kim, "back", "-a")
 
 
 def test_a_status_stays_while_others_are_on_it_or_a_part_is_finished(story: Story) -> None:

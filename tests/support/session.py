@@ -50,9 +50,6 @@ class NoTaskFiles:
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         return None
 
-    def was_moved(self, task: Task, message: str) -> bool:
-        return False
-
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
         """Nothing can be changed, and nothing is asked to be."""
 

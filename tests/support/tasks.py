@@ -68,9 +68,6 @@ class MemoryTasks:
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         return self.since.get(name)
 
-    def was_moved(self, task: Task, message: str) -> bool:
-        return True
-
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
         for change in changes:
             if change.file in self.unwritable or change.file not in self.tasks:
