@@ -58,7 +58,6 @@ from gitlease.engine.watch import Part as Part
 from gitlease.engine.watch import Scene as Scene
 from gitlease.engine.watch import Watcher as Watcher
 from gitlease.engine.watch import WatchEvent as WatchEvent
-from gitlease.engine.watch import WatchKind as WatchKind
 from gitlease.engine.watch import assignments_between as assignments_between
 from gitlease.engine.watch import events_between as events_between
 from gitlease.engine.watch import next_lapse as next_lapse

@@ -218,12 +218,18 @@ def release(
             answer = replace(answer, edge="kept", edge_in=("file",))
         return replace(answer, warnings=(*answer.warnings, *warnings))
     except LeaseHeld as refusal:
-        retired = _retire_edge(session, wanted, refusal, commit) if note is None else None
-        if retired is None and note is None:
-            retired = _ended_before(session, wanted, refusal)
-        if retired is None:
+        who = refusal.views[0].holder if refusal.views else refusal.whose
+        others = who is not None and not same_person(who, session.actor.holder)
+        if who is None or not others or len(wanted) != 1 or note is not None:
             raise
-        return retired
+        retired = _retire_edge(session, wanted[0], refusal, who, commit)
+        if retired is None and taken_from(session, wanted[0]) is None:
+            raise
+        # Whoever's lease was ended by others may release it as often as they like.
+        nothing = f"nothing to release: {who} has {wanted[0]} now"
+        return retired or Answer(
+            status="released", changed=False, warnings=(*refusal.warnings, nothing)
+        )
 
 
 def _of_another_run(session: LedgerSession, answer: Answer) -> tuple[str, ...]:
@@ -332,36 +338,20 @@ def release_all(
 
 
 def _retire_edge(
-    session: LedgerSession, wanted: Sequence[Resource], refusal: LeaseHeld, commit: bool | None
+    session: LedgerSession, resource: Resource, refusal: LeaseHeld, who: str, commit: bool | None
 ) -> Answer | None:
     edges, people = session.edges, session.edges.rules.people
-    who = refusal.views[0].holder if refusal.views else refusal.whose
-    if len(wanted) != 1 or who is None or same_person(who, session.actor.holder):
-        return None
-    (planned,) = edges.plan_end(wanted, keep_status=True)
+    (planned,) = edges.plan_end([resource], keep_status=True)
     # A name that stands for both the caller and the holder stays.
     if not planned.mine or any(people.is_mine(name, who) for name in planned.mine):
         return None
     edges.check([planned], commit=commit)
-    written = _write_without_ledger(session, planned, wanted[0], commit)
-    said = f"{who} still holds {wanted[0]}: only your name in this clone's task file was removed"
+    written = _write_without_ledger(session, planned, resource, commit)
+    said = f"{who} still holds {resource}: only your name in this clone's task file was removed"
     warnings = (*refusal.warnings, said)
     return Answer(
         status="released", edge="removed", written=written, changed=False, warnings=warnings
     )
-
-
-def _ended_before(
-    session: LedgerSession, wanted: Sequence[Resource], refusal: LeaseHeld
-) -> Answer | None:
-    # Whoever's lease was ended by others may release it as often as they like.
-    who = refusal.views[0].holder if refusal.views else refusal.whose
-    if len(wanted) != 1 or who is None or same_person(who, session.actor.holder):
-        return None
-    if taken_from(session, wanted[0]) is None:
-        return None
-    said = f"nothing to release: {who} has {wanted[0]} now"
-    return Answer(status="released", changed=False, warnings=(*refusal.warnings, said))
 
 
 def taken_from(session: LedgerSession, resource: Resource) -> Event | None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from enum import Enum
 from typing import Literal
 
 from gitlease.core.errors import GitleaseError, HeadGone, Invalid, Unavailable
@@ -41,23 +40,22 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.wait import HeadWatcher
 
+Kind = Literal[
+    "claimed",
+    "renewed",
+    "parked",
+    "released",
+    "completed",
+    "lapsed",
+    "taken_over",
+    "revoked",
+    "available",
+    "assigned",
+]
+"""The kinds of events. What made a resource free for anyone to claim is followed by ``available``.
 
-class WatchKind(Enum):
-    """The kinds of events. AVAILABLE follows whatever made a resource free for anyone to claim.
-
-    ASSIGNED comes from ``assignments_between`` alone, along with a claim.
-    """
-
-    CLAIMED = "claimed"
-    RENEWED = "renewed"
-    PARKED = "parked"
-    RELEASED = "released"
-    COMPLETED = "completed"
-    LAPSED = "lapsed"
-    TAKEN_OVER = "taken_over"
-    REVOKED = "revoked"
-    AVAILABLE = "available"
-    ASSIGNED = "assigned"
+``assigned`` comes from ``assignments_between`` alone, along with a claim.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ class Happening:
     ``lease`` is its lease, as it is or last was; an available resource has none.
     """
 
-    kind: WatchKind
+    kind: Kind
     resource: Resource
     scope: str
     at: int
@@ -136,7 +134,7 @@ def assignments_between(before: Scene, after: Scene, *, holder: str) -> list[Hap
         if resource not in had:
             same = any(x.lease_id == lease.lease_id for x in _leases(before.ledger, ()))
             at = lease.renewed_at if same else lease.claimed_at
-            found.append(_of(WatchKind.ASSIGNED, lease, at))
+            found.append(_of("assigned", lease, at))
     return sorted(found, key=lambda happening: happening.at)
 
 
@@ -210,9 +208,9 @@ class _Comparison:
             notice = self._notice(lease)
             if notice is None and self._was_released(lease, now):
                 at = self._told_at.get(lease.token, self._after.moment.now.wall_ms)
-                yield _of(WatchKind.RELEASED, lease, at)
+                yield _of("released", lease, at)
             elif notice is not None and notice.what == "revoked":
-                yield _of(WatchKind.REVOKED, lease, notice.at)
+                yield _of("revoked", lease, notice.at)
             # What was taken over is told of whoever has it now.
 
     def _was_released(self, lease: Lease, now: Lease | None) -> bool:
@@ -241,14 +239,13 @@ class _Comparison:
             same = was is not None and was.lease_id == lease.lease_id
             if lease.state is State.COMPLETED:
                 if was is None or was.state is not State.COMPLETED or not same:
-                    yield _of(WatchKind.COMPLETED, lease, lease.renewed_at)
+                    yield _of("completed", lease, lease.renewed_at)
             elif not same:
                 taken = self._takes_over(lease, was)
-                yield _of(
-                    WatchKind.TAKEN_OVER if taken else WatchKind.CLAIMED, lease, lease.claimed_at
-                )
+                began: Kind = "taken_over" if taken else "claimed"
+                yield _of(began, lease, lease.claimed_at)
             elif was is not None and was.renewals != lease.renewals:
-                kind = WatchKind.PARKED if lease.parked and not was.parked else WatchKind.RENEWED
+                kind: Kind = "parked" if lease.parked and not was.parked else "renewed"
                 yield _of(kind, lease, lease.renewed_at)
 
     def _takes_over(self, lease: Lease, was: Lease | None) -> bool:
@@ -269,7 +266,7 @@ class _Comparison:
             was = self._old.get(key)
             known = was and was.lease_id == lease.lease_id and self._before.lapsed(was)
             if after.lapsed(lease) and not known:
-                yield _of(WatchKind.LAPSED, lease, free_at(lease, after.policy, after.moment))
+                yield _of("lapsed", lease, free_at(lease, after.policy, after.moment))
 
     def _openings(self, found: Sequence[Happening]) -> Iterator[Happening]:
         asked: list[tuple[Resource, str, tuple[str, ...]]] = [(r, s, ()) for r, s in self._parts]
@@ -283,7 +280,7 @@ class _Comparison:
             if self._before.blocked(*asked_of) and not self._after.blocked(*asked_of):
                 resource, scope, _ = asked_of
                 at = _last_end(found, resource, scope) or self._after.moment.now.wall_ms
-                yield Happening(WatchKind.AVAILABLE, resource, scope, at)
+                yield Happening("available", resource, scope, at)
 
     def _notice(self, lease: Lease) -> Notice | None:
         """What its holder was told of the end of a lease, as long as that stands in the ledger."""
@@ -294,7 +291,7 @@ class _Comparison:
 
 
 def _last_end(found: Sequence[Happening], resource: Resource, scope: str) -> int | None:
-    ends = (WatchKind.RELEASED, WatchKind.REVOKED, WatchKind.LAPSED)
+    ends = ("released", "revoked", "lapsed")
     times = [
         x.at
         for x in found
@@ -303,7 +300,7 @@ def _last_end(found: Sequence[Happening], resource: Resource, scope: str) -> int
     return max(times, default=None)
 
 
-def _of(kind: WatchKind, lease: Lease, at: int) -> Happening:
+def _of(kind: Kind, lease: Lease, at: int) -> Happening:
     return Happening(kind, lease.resource, lease.scope, at, lease)
 
 
@@ -312,19 +309,7 @@ LOOK_MOST = 30.0
 SLOWER = 1.3
 MINUTE = 60.0
 MOST_STEPS = 2_000  # between two looks that are told one by one
-Kind = Literal[
-    "claimed",
-    "renewed",
-    "parked",
-    "released",
-    "completed",
-    "lapsed",
-    "taken_over",
-    "revoked",
-    "available",
-    "assigned",
-]
-ENDED = {WatchKind.RELEASED: State.RELEASED, WatchKind.REVOKED: State.REVOKED}
+ENDED = {"released": State.RELEASED, "revoked": State.REVOKED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -471,7 +456,7 @@ class Watcher:
                 moment=scene.moment,
             )
         return WatchEvent(
-            kind=happening.kind.value,
+            kind=happening.kind,
             resource=happening.resource.text,
             scope=happening.scope,
             layer=session.layer,

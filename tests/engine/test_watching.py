@@ -52,7 +52,7 @@ def told(events: Sequence[Happening]) -> list[str]:
     for e in events:
         part = "" if e.scope == "*" else f"/{e.scope}"
         who = f" {e.lease.holder.partition('@')[0]}" if e.lease else ""
-        words.append(f"{e.kind.value} {e.resource}{part}{who}")
+        words.append(f"{e.kind} {e.resource}{part}{who}")
     return words
 
 
@@ -84,7 +84,7 @@ def test_the_first_lease_of_a_new_ledger_is_claimed() -> None:
 
 def test_a_claim() -> None:
     (event,) = events_between(scene(empty(), 0), scene(HELD, 5))
-    assert (event.kind.value, event.at, event.resource) == ("claimed", NOON, F001)
+    assert (event.kind, event.at, event.resource) == ("claimed", NOON, F001)
     assert event.lease == HELD.every_lease()[0]
 
 
@@ -276,7 +276,7 @@ def test_endings_come_before_beginnings_and_what_is_free_comes_last() -> None:
 def assigned(before: Ledger, later: Ledger, holder: str = JO.holder) -> list[tuple[str, int]]:
     """What is newly assigned to a person, and how many seconds after noon."""
     found = assignments_between(scene(before, 0), scene(later, 900), holder=holder)
-    assert {x.kind.value for x in found} <= {"assigned"}
+    assert {x.kind for x in found} <= {"assigned"}
     assert all(x.lease and x.lease.holder == holder for x in found)
     return [(x.resource.text, (x.at - NOON) // MS) for x in found]
 

@@ -217,11 +217,9 @@ def test_states_are_those_that_are_documented() -> None:
     from typing import get_args
 
     from gitlease.core import LeaseState, State
-    from gitlease.engine import Kind, WatchKind
     from gitlease.faces import OUTCOMES
     from gitlease.faces.library import WorkOutcome
 
     assert set(get_args(LeaseState)) == {x.value for x in State}
-    assert set(get_args(Kind)) == {x.value for x in WatchKind}
     assert set(get_args(WorkOutcome)) == set(OUTCOMES)
     assert str(gitlease.Loss.EXPIRED) == "expired"  # as in JSON, for who compares words
