@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from gitlease.core.errors import Invalid
@@ -383,21 +383,29 @@ def working_parent() -> tuple[int, str]:
     return 0, ""
 
 
-def group_is_left(group: int) -> bool:
-    """Whether any process of a group still runs; those that only wait to be reaped do not count."""
+def members_of(group: int) -> frozenset[int]:
+    """The processes of a group that run; those that only wait to be reaped do not count."""
+    return frozenset(
+        pid for pid, found, state in _processes() if found == group and not _ended(state)
+    )
+
+
+def group_is_left(group: int, spared: Collection[int] = ()) -> bool:
+    """Whether any process of a group but these still runs."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return any(found == group and not _ended(state) for found, state in _groups())
+    return not members_of(group) <= frozenset(spared)
 
 
-def signal_group(group: int, signum: int) -> None:
-    """Send a signal to a group, if there is any process in it that may be sent one."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signum)
+def signal_group(group: int, signum: int, spared: Collection[int] = ()) -> None:
+    """Send a signal to all of a group but these, as far as they may be sent one."""
+    for target in members_of(group) - frozenset(spared) if spared else (-group,):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(target, signum)
 
 
 def name_this_process(name: str) -> None:
@@ -423,17 +431,17 @@ def _stat(pid: int | str) -> list[str]:
     return [field.decode("ascii", "replace") for field in fields] if len(fields) > STARTED else []
 
 
-def _groups() -> Iterator[tuple[int, str]]:
-    """The group and state of every process."""
+def _processes() -> Iterator[tuple[int, int, str]]:
+    """The number, group and state of every process."""
     if _has_proc():
         for name in os.listdir(PROC):
             if name.isdigit() and (fields := _stat(name)):
-                yield int(fields[GROUP]), fields[STATE]
+                yield int(name), int(fields[GROUP]), fields[STATE]
         return
-    for line in _ps(["-A", "-o", "pgid=,stat="]):
+    for line in _ps(["-A", "-o", "pid=,pgid=,stat="]):
         words = line.split()
-        if len(words) == 2 and words[0].isdigit():
-            yield int(words[0]), words[1]
+        if len(words) == 3 and words[0].isdigit():
+            yield int(words[0]), int(words[1]), words[2]
 
 
 def _ps(words: list[str]) -> list[str]:

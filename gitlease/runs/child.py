@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from gitlease.core.errors import GitleaseError, Invalid, NotFound
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import share
-from gitlease.git.run import started_at
+from gitlease.git.run import members_of, started_at
+from gitlease.runs.guardian import Group
 
 # Ignored by Python from its start, whatever it was started with.
 PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -36,10 +37,10 @@ class CannotExecute(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A command that was started: the leader of its process group, and when it began."""
+    """A command that was started, and the processes that are its own."""
 
     pid: int
-    started: str
+    group: Group
 
 
 def check_executable(word: str, *, env: Mapping[str, str] = os.environ, cwd: str = "") -> None:
@@ -102,6 +103,9 @@ def start(
 ) -> Child:
     """Start a command; ``before`` is called once it has its group and before it runs.
 
+    On a terminal that is the group of this process, so that the keyboard reaches both. What is in
+    it already is not the command's.
+
     ``dispositions`` are the signal handlers that this process was started with: the command gets
     them. Raises NoCommand, CannotExecute, and what ``before`` raises: then the command never ran.
     """
@@ -119,21 +123,25 @@ def start(
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execvpe(words[0], words, dict(env))  # noqa: S606 - no shell
 
-    die_with_us = on_parent_death(signal.SIGKILL)
+    die_with_us, shares = on_parent_death(signal.SIGKILL), has_terminal()
+    number = os.getpgrp()
+    spared = members_of(number) if shares else frozenset()
     go, tell = os.pipe()  # closed without a byte if this process dies first
     failed, fail = os.pipe()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = os.fork()
         if pid == 0:
-            _in_child(become, fail, (tell, failed))
+            _in_child(become, fail, (tell, failed), leads=not shares)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.close(go)
     os.close(fail)
-    with contextlib.suppress(OSError):  # both sides do it, so that neither has to wait
-        os.setpgid(pid, pid)
-    child = Child(pid, started_at(pid))
+    if not shares:
+        number = pid
+        with contextlib.suppress(OSError):  # both sides do it, so that neither has to wait
+            os.setpgid(pid, pid)
+    child = Child(pid, Group(number, started_at(number), spared))
     try:
         before(child)
         os.write(tell, b"!")
@@ -151,12 +159,15 @@ def start(
     return child
 
 
-def _in_child(become: Callable[[], None], fail: int, others: tuple[int, int]) -> None:
+def _in_child(
+    become: Callable[[], None], fail: int, others: tuple[int, int], *, leads: bool
+) -> None:
     # Signals are blocked until nothing here is ours any more.
     try:
         for handle in others:
             os.close(handle)
-        os.setpgid(0, 0)
+        if leads:
+            os.setpgid(0, 0)
         become()
     except OSError as error:
         os.write(fail, str(error.errno or errno.EIO).encode())
@@ -282,6 +293,29 @@ def _close_inherited(kept: set[int]) -> None:
             with contextlib.suppress(OSError):
                 if os.get_inheritable(number):
                     os.close(number)
+
+
+def has_terminal() -> bool:
+    """Whether this process has a controlling terminal."""
+    return _foreground_group() is not None
+
+
+def is_in_foreground() -> bool:
+    """Whether what is typed on the terminal reaches this process."""
+    return _foreground_group() == os.getpgrp()
+
+
+def _foreground_group() -> int | None:
+    try:
+        handle = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError:
+        return None
+    try:
+        return os.tcgetpgrp(handle)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
 
 
 def is_talked_to() -> bool:

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from gitlease.core.frozen import dataclass
 from gitlease.git.run import (
     group_is_left,
     name_this_process,
@@ -40,6 +41,26 @@ IGNORED = (
 BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 NAME = "gitlease-guard"
 READY, GROUP, UNTIL, DONE = b"ready", b"group", b"until", b"done"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The processes of a command: a process group, but those that are ``spared``.
+
+    ``started``: when its leader started; "" if there is none any more.
+    """
+
+    number: int
+    started: str
+    spared: frozenset[int] = frozenset()
+
+    @property
+    def is_left(self) -> bool:
+        return group_is_left(self.number, self.spared)
+
+    def send(self, *signums: int) -> None:
+        for signum in signums:
+            signal_group(self.number, signum, self.spared)
 
 
 class GuardianFailed(Exception):
@@ -113,9 +134,9 @@ class Guardian:
         except OSError:
             return True
 
-    def watch(self, group: int, started: str, boot_ms: int) -> None:
+    def watch(self, group: Group, boot_ms: int) -> None:
         """Send it the group to guard, and until when that may live."""
-        for line in watch_lines(group, started, boot_ms):
+        for line in watch_lines(group, boot_ms):
             self._tell(line.encode())
         self._until = boot_ms
 
@@ -157,9 +178,11 @@ class Guardian:
             self._process = None
 
 
-def watch_lines(group: int, started: str, boot_ms: int) -> tuple[str, ...]:
+def watch_lines(group: Group, boot_ms: int) -> tuple[str, ...]:
     """The lines with the group to guard, and until when."""
-    return f"{GROUP.decode()} {group} {started}", f"{UNTIL.decode()} {boot_ms}"
+    spared = ",".join(map(str, group.spared)) or "-"
+    line = f"{GROUP.decode()} {group.number} {spared} {group.started}"
+    return line, f"{UNTIL.decode()} {boot_ms}"
 
 
 # --- the process itself -----------------------------------------------------------------------
@@ -170,7 +193,7 @@ class Watch:
 
     def __init__(self, line: socket.socket, grace: int, now: Callable[[], int]) -> None:
         self._line, self._grace, self._now = line, grace, now
-        self._group, self._started = 0, ""
+        self._group = Group(0, "")
         self._until: int | None = None
         self._buffer = b""
 
@@ -178,8 +201,9 @@ class Watch:
         """Take one line of its input."""
         word, _, rest = line.partition(b" ")
         if word == GROUP:
-            number, _, started = rest.decode().partition(" ")
-            self._group, self._started = int(number), started
+            number, spared, started = rest.decode().split(" ", 2)
+            others = (int(x) for x in spared.split(",") if x.isdigit())
+            self._group = Group(int(number), started, frozenset(others))
         elif word == UNTIL:
             self._until = int(rest)
 
@@ -225,20 +249,19 @@ class Watch:
         if asked:
             over = self._now() + self._grace
             over = over if self._until is None else min(over, self._until)
-            signal_group(self._group, signal.SIGTERM)
-            signal_group(self._group, signal.SIGCONT)
+            self._group.send(signal.SIGTERM, signal.SIGCONT)
             while self._now() < over:
-                if not group_is_left(self._group):
+                if not self._group.is_left:
                     return
                 time.sleep(STEP)
-        signal_group(self._group, signal.SIGKILL)
+        self._group.send(signal.SIGKILL)
 
     def _is_theirs(self) -> bool:
         # While any process of the group is left, the system gives its number to no other.
-        if self._group <= 1:
+        if self._group.number <= 1:
             return False
-        leader = started_at(self._group)
-        return not leader or leader == self._started
+        leader = started_at(self._group.number)
+        return not leader or leader == self._group.started
 
 
 def main(words: list[str]) -> None:

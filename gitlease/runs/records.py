@@ -165,7 +165,7 @@ class RunsFolder:
         leader = started_at(record.pid) if record.pid_started else ""
         if leader and leader != record.pid_started:
             return True  # a number is given out again only once its whole group has ended
-        return not (record.pid and group_is_left(record.pid))
+        return not (record.pid and (leader or group_is_left(record.pid)))
 
     def is_alive(self, record: RunRecord) -> bool:
         """Whether it may run now on this machine."""

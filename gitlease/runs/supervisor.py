@@ -17,22 +17,21 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any, Self
+from typing import Self
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
 from gitlease.core.loss import Hold, Lost, early_ms
 from gitlease.engine.ports import Clock
-from gitlease.git.run import group_is_left, signal_group
 from gitlease.runs.child import (
     CannotExecute,
     Child,
     NoCommand,
     exit_status,
-    is_talked_to,
+    has_terminal,
+    is_in_foreground,
     start,
-    stop_like,
 )
 from gitlease.runs.guardian import Guardian, GuardianFailed, readable, watch_lines
 from gitlease.runs.heartbeat import Heartbeat
@@ -132,7 +131,7 @@ class Run:
         self._counted = 0
         self._asked: Instant | None = None
         self._kill_in = 0  # ms after it was asked
-        self._stopped = False
+        self._stopped = self._killed = False
         self._failure: str | None = None
 
     def attend(self) -> Ended:
@@ -149,10 +148,12 @@ class Run:
             status = self._command.wait(self._nap())
             self._heartbeat.look()
             self._handle_losses()
-            if status is not None:
+            over = self._asked is not None and self._left_ms() <= 0
+            if status is not None or (self._killed and self._left_ms() <= -UNENDING * MS):
                 return self._ended(status)
-            if self._asked is not None and self._left_ms() <= 0:
-                return self._ended(self._kill())
+            if over and not self._killed:
+                self._killed = True
+                self._command.kill()
 
     def _ended(self, status: int | None) -> Ended:
         # If the command was stopped, so must be what it started.
@@ -168,15 +169,6 @@ class Run:
             hurried=self._command.told_to_end or status in ENDED_BY_SIGNAL,
             failure=self._failure,
         )
-
-    def _kill(self) -> int | None:
-        self._command.kill()
-        since = self._clock.now()
-        while (left := UNENDING * MS - since.elapsed_at_most(self._clock.now())) > 0:
-            status = self._command.wait(left / MS)
-            if status is not None:
-                return status
-        return None
 
     # --- when to stop ---------------------------------------------------------------------------
 
@@ -226,7 +218,8 @@ class Run:
     def _nap(self) -> float:
         shortest = min(hold.duration_ms for hold in self._holds)
         nap = min(LONGEST_NAP, shortest / MS / NAPS)
-        return nap if self._asked is None else max(0.0, min(nap, self._left_ms() / MS))
+        left = self._left_ms() / MS + (UNENDING if self._killed else 0)
+        return nap if self._asked is None else max(0.0, min(nap, left))
 
     def _held_ms(self) -> int:
         held = [x for x in self._ids if x not in self._ended_by_command]
@@ -243,14 +236,13 @@ class Run:
 
 PASSED_ON = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM),
-    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGWINCH, signal.SIGCONT),
-    signal.SIGTSTP,
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
 )
+# The terminal sends these to all of a group itself.
+OF_THE_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
+OF_A_GROUP = (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP)
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-OF_THE_TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)
-STOPS = (signal.SIGTSTP, *OF_THE_TERMINAL)
 STEP = 0.05
-CONTINUED = 0.2  # seconds by which a stop may be late
 NO_PROMPT = "GIT_TERMINAL_PROMPT"
 GUARDIANS = 10  # of one command, one after the other
 SOON = 5.0  # seconds for another one to start
@@ -268,32 +260,29 @@ class SupervisedProcess:
         self._stops = stops
         self.to_stop = self.told_to_end = False
         self._guardian = Guardian(grace)
-        self._terminal = Terminal()
         self._child: Child | None = None
         self._status: int | None = None
         self._found: dict[int, signal.Handlers] = {}
         self._handlers: dict[int, object] = {}
         self._woken, self._wake = os.pipe()
         self._wakeup = -1
-        self._told = self._prompts = False
+        self._decide = self._prompts = False
         self._guardians = 0
-        self._reads = is_talked_to()  # the command gets the terminal
+        self._shares = has_terminal()
 
     def __enter__(self) -> Self:
         for handle in (self._woken, self._wake):
             os.set_blocking(handle, False)
         self._wakeup = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        for signum in (*PASSED_ON, signal.SIGCHLD):
+        for signum in (*PASSED_ON, *(() if self._shares else OF_A_GROUP), signal.SIGCHLD):
             if signum == signal.SIGCHLD or signal.getsignal(signum) is not signal.SIG_IGN:
-                self._handle(signum, _note)
-        for signum in OF_THE_TERMINAL:
-            self._handle(signum, signal.SIG_IGN)
+                before = signal.signal(signum, _note)
+                self._handlers[signum] = signal.SIG_DFL if before is None else before
+                ignored = before is signal.SIG_IGN
+                self._found[signum] = signal.SIG_IGN if ignored else signal.SIG_DFL
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        ended_by_signal = self._status is None or self._status > 128
-        self._terminal.take_back(restore=ended_by_signal)
-        self._terminal.close()
         self._guardian.dismiss(goodbye=self._child is None or kind is None)
         signal.set_wakeup_fd(self._wakeup)
         for signum, handler in self._handlers.items():
@@ -307,14 +296,6 @@ class SupervisedProcess:
         """Reap the guardian."""
         self._guardian.close()
 
-    def _handle(self, signum: int, how: Callable[[int, FrameType | None], None] | int) -> None:
-        before = signal.signal(signum, how)
-        self._handlers[signum] = signal.SIG_DFL if before is None else before
-        ignored = before is signal.SIG_IGN
-        self._found[signum] = signal.SIG_IGN if ignored else signal.SIG_DFL
-
-    # --- its start ------------------------------------------------------------------------------
-
     @property
     def pid(self) -> int:
         return self._child.pid if self._child else 0
@@ -324,40 +305,37 @@ class SupervisedProcess:
     ) -> None:
         """Start it, guarded from its first moment on. GuardianFailed, and as ``child.start``."""
         self._guardian.start()
-        self._child = start(
-            words, env, cwd, self._found, lambda child: self._ready(child, until_ms)
-        )
+        guard = self._guardian.watch
+        self._child = start(words, env, cwd, self._found, lambda x: guard(x.group, until_ms))
         # Renewals run in the background meanwhile, and must not ask for a password.
         self._prompts = NO_PROMPT not in os.environ
         os.environ.setdefault(NO_PROMPT, "0")
-
-    def _ready(self, child: Child, until_ms: int) -> None:
-        self._guardian.watch(child.pid, child.started, until_ms)
-        if self._reads:
-            self._terminal.lend(child.pid)
 
     # --- for the run that decides ---------------------------------------------------------------
 
     def wait(self, seconds: float) -> int | None:
         """Wait for its end: its exit status, 128 + n when signal n ended it.
 
-        None after so many seconds, or earlier if there is something to decide.
+        None after so many seconds, or earlier if there is something to decide. One wait ends with
+        any event: a signal, a wake-up by a thread, the end of the guardian.
         """
         end = time.monotonic() + seconds
         while True:
-            self._reap()
+            if self._status is None and self._child is not None:
+                pid, raw = os.waitpid(self._child.pid, os.WNOHANG)
+                self._status = exit_status(raw) if pid else None
             if self._status is not None:
                 return self._status
             left = end - time.monotonic()
-            if left <= 0 or self._told:
-                self._told = False
+            if left <= 0 or self._decide:
+                self._decide = False
                 return None
             self._hear(left)
 
     def wait_for_group(self, seconds: float) -> bool:
         """After its end, wait for the rest of its group; whether nothing is left of it."""
         end = time.monotonic() + seconds
-        while group_is_left(self.pid):
+        while self._child is not None and self._child.group.is_left:
             left = end - time.monotonic()
             if left <= 0:
                 return False
@@ -366,12 +344,15 @@ class SupervisedProcess:
 
     def ask(self) -> None:
         """Ask its group to end (TERM), stopped ones too."""
-        signal_group(self.pid, signal.SIGTERM)
-        signal_group(self.pid, signal.SIGCONT)
+        self._send(signal.SIGTERM, signal.SIGCONT)
 
     def kill(self) -> None:
         """End its group (KILL)."""
-        signal_group(self.pid, signal.SIGKILL)
+        self._send(signal.SIGKILL)
+
+    def _send(self, *signums: int) -> None:
+        if self._child is not None:
+            self._child.group.send(*signums)
 
     def guard(self, until_ms: int) -> bool:
         """Tell its guardian until when, by the boot clock, it may live without another message.
@@ -384,8 +365,7 @@ class SupervisedProcess:
             try:
                 if self._guardians >= GUARDIANS:
                     return False
-                known = watch_lines(self._child.pid, self._child.started, until_ms)
-                self._guardian.start(SOON, known)
+                self._guardian.start(SOON, watch_lines(self._child.group, until_ms))
             except GuardianFailed:
                 self._guardians = GUARDIANS
                 return False
@@ -397,146 +377,31 @@ class SupervisedProcess:
         with contextlib.suppress(OSError):
             os.write(self._wake, b"\0")
 
-    # --- how ------------------------------------------------------------------------------------
-
     def _hear(self, seconds: float) -> None:
         """Wait for any event, and pass on the signals that have come."""
         line = self._guardian.fileno()
         ready = readable([self._woken, *([line] if line >= 0 else [])], seconds)
         if line in ready:
-            self._told = True  # it is gone: the run has another one started
-        for signum in self._signals() if self._woken in ready else b"":
+            self._decide = True  # it is gone: the run has another one started
+        signums = b""
+        if self._woken in ready:
+            with contextlib.suppress(BlockingIOError):
+                signums = os.read(self._woken, 4_096)
+        for signum in signums:
             if signum == 0:
-                self._told = True
-            elif signum in PASSED_ON:
+                self._decide = True
+            elif signum in PASSED_ON or signum in OF_A_GROUP:
                 self._pass_on(signum)
-
-    def _signals(self) -> bytes:
-        try:
-            return os.read(self._woken, 4_096)
-        except BlockingIOError:
-            return b""
 
     def _pass_on(self, signum: int) -> None:
         self.told_to_end |= signum in ENDING
         if self._stops and signum in ENDING:
-            self.to_stop = self._told = True
-        elif signum == signal.SIGCONT:
-            self._resume()
-        else:
-            signal_group(self.pid, signum)
-
-    def _reap(self) -> None:
-        """Note that the command has ended, or was stopped."""
-        while self._status is None and self._child is not None:
-            pid, raw = os.waitpid(self._child.pid, os.WNOHANG | os.WUNTRACED)
-            if pid == 0:
-                return
-            if os.WIFSTOPPED(raw):
-                self._stopped(os.WSTOPSIG(raw))
-            else:
-                self._status = exit_status(raw)
-
-    def _stopped(self, signum: int) -> None:
-        if not self._terminal.exists:
-            return
-        self._reads = self._reads or signum in OF_THE_TERMINAL
-        if signum in OF_THE_TERMINAL and self._terminal.is_ours():
-            self._resume()
-            return
-        self._terminal.take_back()
-        stop_like(signum if signum in STOPS else signal.SIGTSTP)
-        # Only a shell continues what was stopped; without one neither we nor the command were.
-        end, found = time.monotonic() + CONTINUED, b""
-        while signal.SIGCONT not in found and (left := end - time.monotonic()) > 0:
-            readable([self._woken], left)
-            found += self._signals()
-        self._resume()
-        for other in found:
-            if other != signal.SIGCONT and other in PASSED_ON:
-                self._pass_on(other)
-        self._told = True
-
-    def _resume(self) -> None:
-        """Continue it, with the terminal if it reads that and we have it."""
-        if self._reads and not self._terminal.lent:
-            self._terminal.lend(self.pid)
-        signal_group(self.pid, signal.SIGCONT)
+            self.to_stop = self._decide = True
+        elif not (self._shares and signum in OF_THE_KEYBOARD and is_in_foreground()):
+            self._send(signum)
+            if signum == signal.SIGTSTP:
+                os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def _note(signum: int, frame: FrameType | None) -> None:
     """Do nothing: Python writes the number of the signal to the wakeup descriptor."""
-
-
-class Terminal:
-    """The controlling terminal, if there is one, and its foreground group.
-
-    SIGTTOU must be ignored while it is lent: it is taken back from the background.
-    """
-
-    def __init__(self) -> None:
-        self._handle: int | None = None
-        self._modes: list[Any] | None = None
-        self.lent = False
-        with contextlib.suppress(OSError):
-            self._handle = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
-
-    @property
-    def exists(self) -> bool:
-        return self._handle is not None
-
-    def is_ours(self) -> bool:
-        """Whether the group of this process has it."""
-        if self._handle is None:
-            return False
-        try:
-            return os.tcgetpgrp(self._handle) == os.getpgrp()
-        except OSError:
-            return False
-
-    def lend(self, group: int) -> bool:
-        """Give it to a group, if we have it; whether that was done."""
-        if self._handle is None or not self.is_ours():
-            return False
-        try:
-            if self._modes is None:
-                self._modes = _modes(self._handle)
-            os.tcsetpgrp(self._handle, group)
-        except OSError:
-            return False
-        self.lent = True
-        return True
-
-    def take_back(self, *, restore: bool = False) -> None:
-        """Take it back if it is lent; ``restore`` its modes after a command that could not.
-
-        A full-screen command that was killed leaves the terminal raw.
-        """
-        if self._handle is None or not self.lent:
-            return
-        self.lent = False
-        with contextlib.suppress(OSError):
-            os.tcsetpgrp(self._handle, os.getpgrp())
-        if restore and self._modes is not None:
-            _set_modes(self._handle, self._modes)
-
-    def close(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
-
-
-def _modes(handle: int) -> list[Any] | None:
-    import termios
-
-    try:
-        return termios.tcgetattr(handle)
-    except termios.error:
-        return None
-
-
-def _set_modes(handle: int, modes: list[Any]) -> None:
-    import termios
-
-    with contextlib.suppress(termios.error):
-        termios.tcsetattr(handle, termios.TCSANOW, modes)

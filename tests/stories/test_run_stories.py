@@ -698,6 +698,27 @@ def test_where_no_shell_could_continue_it_ctrl_z_changes_nothing(jo: Desk) -> No
     assert jo.live() == []
 
 
+@pytest.mark.parametrize("how", ["a lost lease", "a killed run"])
+def test_on_a_terminal_all_that_the_command_started_ends_and_nothing_else(
+    jo: Desk, shell: Screen, tmp_path: Path, how: str
+) -> None:
+    run, mine, theirs = " ".join(jo.words()), tmp_path / "mine", tmp_path / "theirs"
+    script = tmp_path / "script"
+    inner = f'sleep 90 & echo "$PPID $!" >"{theirs}"; wait'
+    script.write_text(f"sleep 91 & echo $! >{mine}\n{run} run F001 -- sh -c '{inner}'\necho over\n")
+    shell.type(f"sh {script}\n")
+    until(lambda: theirs.exists() and len(theirs.read_text().split()) == 2, "the command")
+    runner, child = map(int, theirs.read_text().split())
+    if how == "a lost lease":
+        assert jo.ask("release", "F001", "--no-session").returncode == 0
+    else:
+        os.kill(runner, signal.SIGKILL)
+    shell.expect("over\r\n")
+    until(lambda: not lives(child), "the end of what the command started")
+    assert lives(number_in(mine))
+    os.kill(number_in(mine), signal.SIGKILL)
+
+
 def test_while_run_and_guardian_are_stopped_a_command_outlives_its_lease_and_lands_nothing(
     jo: Desk, kim: Desk, tmp_path: Path
 ) -> None:

@@ -37,10 +37,11 @@ and is yours again at the end. A lease that the run's session held before is ren
 released at the end. What the command itself claims in the run's own session ends with the run.
 
 COMMAND is not a shell line; for one, use `sh -c`. It inherits your standard streams and terminal.
-Signals are forwarded to its process group. When a lease is lost, the group gets TERM, and KILL
-after the grace period. A guardian process does the same if gitlease itself is killed, stopped or
-hangs; on Linux, killing gitlease also kills the command at once. This does not reach processes that
-leave the group (setsid, a container, sudo). While gitlease and the guardian are both stopped
+On a terminal it shares the process group of gitlease, so that Ctrl-C and Ctrl-Z reach both;
+elsewhere it has a group of its own. Signals are forwarded to it. When a lease is lost, it gets TERM
+with all that it started in that group, and KILL after the grace period. A guardian process does the
+same if gitlease itself is killed, stopped or hangs; on Linux, killing gitlease also kills the
+command at once. This does not reach processes that leave the group (setsid, a container, sudo). While gitlease and the guardian are both stopped
 (SIGSTOP), nothing ends it. Background processes that a finished command leaves behind keep
 running.
 
