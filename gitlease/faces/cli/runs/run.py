@@ -41,9 +41,9 @@ On a terminal it shares the process group of gitlease, so that Ctrl-C and Ctrl-Z
 elsewhere it has a group of its own. Signals are forwarded to it. When a lease is lost, it gets TERM
 with all that it started in that group, and KILL after the grace period. A guardian process does the
 same if gitlease itself is killed, stopped or hangs; on Linux, killing gitlease also kills the
-command at once. This does not reach processes that leave the group (setsid, a container, sudo). While gitlease and the guardian are both stopped
-(SIGSTOP), nothing ends it. Background processes that a finished command leaves behind keep
-running.
+command at once. This does not reach processes that leave the group (setsid, a container, sudo).
+While gitlease and the guardian are both stopped (SIGSTOP), nothing ends it. Background processes
+that a finished command leaves behind keep running.
 
 A lease that cannot be renewed in time is given up so early that the command has ended before anyone
 else can claim it. A revocation, or a release from elsewhere, is noticed with the next renewal,
