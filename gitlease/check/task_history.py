@@ -26,7 +26,7 @@ from gitlease.git.history import (
     usual_addresses,
 )
 from gitlease.git.objects import BLOB, objects_of
-from gitlease.git.remote_branches import HEADS, heads_asked
+from gitlease.git.pushes import HEADS, heads_asked
 from gitlease.git.repository import Repository, answered, ask, is_on
 from gitlease.settings.schema import FILE_STEM
 from gitlease.settings.sources import Tasks

@@ -218,10 +218,11 @@ class LedgerStore(Protocol):
     def prepare(self, changes: Sequence[Change]) -> Prepared:
         """Write the objects of one step in each of several ledgers. No connection."""
 
-    def swap(self, prepared: Prepared) -> Swapped:
+    def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
         """Replace every base by its change, all or none, if each ref is still at its base.
 
-        One connection when it is applied cleanly; otherwise the refs are read back.
+        ``work``: the refs of the user's work move in the same push. One connection when it is
+        applied cleanly; otherwise both sides are read back.
         """
 
     def append_only(self, prepared: Prepared) -> Prepared:
@@ -286,16 +287,6 @@ class LedgerStore(Protocol):
     @property
     def moved(self) -> bool:
         """Whether it is read and written where others fetch, as git pushes to where it is not."""
-
-
-class WorkStore(LedgerStore, Protocol):
-    """A store in the repository of the work: ledgers and work can move in one push."""
-
-    def swap_with(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
-        """Like ``swap``, with the refs of ``work`` in the same push, all or none.
-
-        Only a clean success counts; otherwise both sides are read back.
-        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from gitlease.core.moves.operations import (
 from gitlease.core.moves.transitions import Applied
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
+from gitlease.core.work_push import WorkPush
 from gitlease.engine.acts import renew
 from gitlease.engine.answers import Answer
 from gitlease.engine.edges import EdgeRules, Edges, find_task
@@ -168,8 +169,8 @@ class SharedStore:
     def nearby(self, layer: str) -> str:
         return ""
 
-    def swap(self, prepared: Prepared) -> Swapped:
-        swapped = self.inner.swap(prepared)
+    def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
+        swapped = self.inner.swap(prepared, work)
         for head in swapped.heads.values():
             self.adopt(head)
         return swapped

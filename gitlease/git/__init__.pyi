@@ -1,5 +1,3 @@
-from gitlease.git.changes_push import Push as Push
-from gitlease.git.changes_push import outgoing as outgoing
 from gitlease.git.files import CannotKeep as CannotKeep
 from gitlease.git.files import Unreadable as Unreadable
 from gitlease.git.files import exclusive as exclusive
@@ -29,9 +27,11 @@ from gitlease.git.plain_yaml import Plain as Plain
 from gitlease.git.plain_yaml import read_own as read_own
 from gitlease.git.plain_yaml import read_plain as read_plain
 from gitlease.git.plain_yaml import write_plain as write_plain
-from gitlease.git.remote_branches import ask_main_branch as ask_main_branch
-from gitlease.git.remote_branches import main_branch as main_branch
-from gitlease.git.remote_branches import main_branches as main_branches
+from gitlease.git.pushes import Push as Push
+from gitlease.git.pushes import ask_main_branch as ask_main_branch
+from gitlease.git.pushes import main_branch as main_branch
+from gitlease.git.pushes import main_branches as main_branches
+from gitlease.git.pushes import outgoing as outgoing
 from gitlease.git.repository import ConfigEntry as ConfigEntry
 from gitlease.git.repository import GitConfig as GitConfig
 from gitlease.git.repository import Pieces as Pieces

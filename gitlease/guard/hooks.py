@@ -36,8 +36,8 @@ from gitlease.settings.sources import Tasks
 
 if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
-    from gitlease.git.changes_push import Push
     from gitlease.git.message import MessageReading
+    from gitlease.git.pushes import Push
 
 
 class HookWorktree:
@@ -90,7 +90,7 @@ class HookWorktree:
 
         It takes away the commits that the main branches of the ledger's remote lose by it.
         """
-        from gitlease.git.changes_push import announced, removed_by
+        from gitlease.git.pushes import announced, removed_by
 
         if not self._is_shared(remote):
             return self.brought(lines, remote)
@@ -108,7 +108,7 @@ class HookWorktree:
         self, lines: Sequence[str], remote: str, lost: Sequence[str] = (), *, cut: bool = False
     ) -> PushedWork:
         """The work of a push that takes away ``lost`` commits; ``cut``: those are not all."""
-        from gitlease.git.changes_push import LEDGER
+        from gitlease.git.pushes import LEDGER
 
         pushes = self._pushes(lines, remote)
         commits = dict.fromkeys(commit for push in pushes for commit in push.every)
@@ -133,7 +133,7 @@ class HookWorktree:
 
         Asks the remote; if it does not answer, the remote-tracking refs count.
         """
-        from gitlease.git.changes_push import landed
+        from gitlease.git.pushes import landed
         from gitlease.guard.commits import CommitReader
 
         pushes = self._pushes(lines, remote)
@@ -165,7 +165,7 @@ class HookWorktree:
         return None
 
     def _pushes(self, lines: Sequence[str], remote: str) -> list[Push]:
-        from gitlease.git.changes_push import outgoing
+        from gitlease.git.pushes import outgoing
 
         return outgoing(
             self._repository,
@@ -183,7 +183,7 @@ class HookWorktree:
         return self._shared is not None and self._shared in self._names(remote)
 
     def _names(self, remote: str) -> Sequence[str]:
-        from gitlease.git.remote_branches import names_of
+        from gitlease.git.pushes import names_of
 
         return names_of(self._repository, remote)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from gitlease.core.errors import Denied, GitleaseError, LeaseHeld, LeaseLost
 from gitlease.core.frozen import dataclass, replace
@@ -29,7 +29,7 @@ from gitlease.core.view import LeaseView
 from gitlease.core.work_push import Became, WorkRef
 from gitlease.engine.answers import Settled, of_damage, told_by
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Prepared, Snapshot, Swapped, WorkStore
+from gitlease.engine.ports import Prepared, Snapshot, Swapped
 from gitlease.engine.stepping import settle_landed
 from gitlease.engine.transaction import Step, fresh_id, with_views
 from gitlease.guard.rules import (
@@ -344,12 +344,11 @@ class FencedPush:
     def _send(
         self, plan: PlannedPush, case: PushCase, tell: Callable[[str], None]
     ) -> Mapping[str, Step]:
-        store = cast("WorkStore", self._session.store)  # the store of a repository is one
         push, is_quiet = plan.push, False
 
         def send(prepared: Prepared) -> Swapped:
             nonlocal push, is_quiet
-            swapped = store.swap_with(prepared, push)
+            swapped = self._session.store.swap(prepared, push)
             if swapped.fate is not Fate.APPLIED:
                 push = replace(push, again=push.again or swapped.sent)
                 if not is_quiet:  # no heartbeat of this clone is to interfere with the next try

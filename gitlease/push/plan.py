@@ -21,8 +21,7 @@ from gitlease.core.errors import (
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.work_push import Became, WorkPush, WorkRef
 from gitlease.engine.ports import Cause
-from gitlease.git.changes_push import REPLACES, removed
-from gitlease.git.remote_branches import main_branches, names_of
+from gitlease.git.pushes import REPLACES, main_branches, names_of, removed
 from gitlease.git.repository import (
     TIMEOUT,
     TRUE,

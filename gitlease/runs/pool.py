@@ -32,7 +32,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.engine import claim
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.queue import Entry, WhyNot, nothing_left
-from gitlease.git.remote_branches import commits_behind, fetch_branch, tracked
+from gitlease.git.pushes import commits_behind, fetch_branch, tracked
 from gitlease.git.run import local_variables_cleared
 from gitlease.git.worktrees import (
     drop_branch,

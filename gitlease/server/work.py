@@ -20,7 +20,6 @@ from gitlease.core.ledger import Damage, Ledger
 from gitlease.core.moves.step_record import Illegal, Pusher
 from gitlease.core.resources.resource import parse_resource
 from gitlease.core.trailers import Named
-from gitlease.git.changes_push import lost_commits
 from gitlease.git.history import (
     FORM,
     NO_RENAMES,
@@ -33,6 +32,7 @@ from gitlease.git.history import (
     rev_range,
 )
 from gitlease.git.objects import TREE, GitObjects, object_id
+from gitlease.git.pushes import lost_commits
 from gitlease.git.repository import Pieces, Repository, ask, ask_line, refusal
 from gitlease.guard.commits import TaskParser, TaskTouched, task_status_changes, touched
 from gitlease.guard.rules import (

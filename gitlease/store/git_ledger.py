@@ -46,8 +46,7 @@ from gitlease.engine.ports import (
 )
 from gitlease.git.files import CannotKeep, Unreadable, cannot_keep
 from gitlease.store import history
-from gitlease.store.admission import Admission, NotProven, RemoteFacts
-from gitlease.store.heads import Heads, known_ref
+from gitlease.store.heads import Admission, Heads, NotProven, RemoteFacts, known_ref
 from gitlease.store.private_store import GONE, SHA1, CacheDamaged, LooseObjects, PrivateStores
 from gitlease.store.state import StateFolder, pending_of
 from gitlease.store.transport import (
@@ -55,7 +54,6 @@ from gitlease.store.transport import (
     OtherFormat,
     Pushed,
     Remote,
-    any_refs,
     fetch_ref,
     is_far,
     peek_refs,
@@ -294,10 +292,7 @@ class RefLedgerStore:
         appended = self._prepared(dict(prepared.changes), frozenset())
         return replace(appended, appended=prepared.replacing)
 
-    def swap(self, prepared: Prepared) -> Swapped:
-        return self.swap_with(prepared, None)
-
-    def swap_with(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
+    def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
         if work is not None and self._admission is not None and self.moved:
             self._admission.check_ends(next(iter(prepared.changes.values())).base)
         for layer in prepared.changes:
@@ -624,7 +619,7 @@ class GitRefs:
         url = self._remote.effective or self._remote.url
         if not url.lower().startswith(("http://", "https://")):
             return False
-        return not any_refs(self._remote, self._stores.usual.path, timeout=self._limit)
+        return not peek_refs(self._remote, self._stores.usual.path, (), timeout=self._limit)
 
     def _fetched_in_its_format(self, layer: str, *, first: bool) -> str | None:
         fetch = self._first_fetched if first else self._fetched

@@ -1,4 +1,4 @@
-"""The heads of ledgers as one clone knows them: what it has seen, since when, and what it refuses.
+"""The heads of ledgers as one clone knows them, and whether leases may be granted on them.
 
 A head with a lower revision than this clone has seen, or another one of the same revision, is a
 rollback or a stale replica; another ledger in the place of the known one is no better. Neither is
@@ -7,22 +7,36 @@ ever used as truth.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from shlex import quote
+from typing import TYPE_CHECKING, Protocol, cast
 
-from gitlease.core.errors import AnotherLedger, Invalid, Rollback, UsageError
-from gitlease.core.frozen import replace
-from gitlease.core.instant import Instant
+from gitlease.core.errors import (
+    AnotherLedger,
+    GitleaseError,
+    Invalid,
+    Rollback,
+    Unavailable,
+    UsageError,
+)
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Lease, Sighting
 from gitlease.core.ledger import Ledger
-from gitlease.core.resources.resource import parse_resource
+from gitlease.core.resources.resource import GLOBAL_LAYER, parse_resource
 from gitlease.engine.ports import Change, Clock, Snapshot
+from gitlease.git.files import load_json, make_folders, store_json
 from gitlease.store.private_store import CacheDamaged
 from gitlease.store.records import lease_file
 from gitlease.store.state import Known, StateFolder
 from gitlease.store.tree import GitRecords, Lost
+
+if TYPE_CHECKING:
+    from gitlease.store.git_ledger import GitRefs
+    from gitlease.store.transport import Remote
 
 LEDGERS_KEPT = 3
 
@@ -331,3 +345,375 @@ def known_ref(state_path: str) -> str:
     """The private ref that keeps a known head's objects and tells a fetch what is there."""
     place, layer = os.path.split(state_path)
     return f"refs/known/{os.path.basename(place)}/{layer}"
+
+
+# --- the proof that what is written is what everybody reads -----------------------------------
+# People reach one repository by different remotes and URLs, and each copy of it may have a ledger
+# of its own: whoever writes to one that others do not read would be the second holder of a lease
+# (invariants S2 and S3). So a grant is refused
+#
+# 1. where git pushes to several places one by one, or where its settings leave the place open;
+# 2. on any ledger but the one whose id the repository's settings record;
+# 3. beside the ledger of another remote, unless the settings record or name one;
+# 4. where the URL for pushes is not the one that others fetch from, until a change that was
+#    written to the one has been seen at the other.
+#
+# Leases that were granted before are renewed and released where they are: where git pushes to a
+# repository without the ledger, that is the one that others fetch from.
+
+PATIENCE = 10.0  # seconds in which a change has to be seen where others fetch
+PAUSE = 0.5
+YOUNG = 5_000  # milliseconds for which the recorded id is not read anew
+ALONE_FOR = 3_600_000  # after so many, other remotes are asked again if they have a ledger now
+MAX_BYTES = 4_096
+PROOF, OWN, BESIDE, ALONE = "proof.json", "own-ledger.json", "beside.json", "alone.json"
+RULES = "see what sends pushes elsewhere: git config --show-origin --get-regexp insteadof"
+NAME_REMOTE = "name the remote whose ledger everybody uses: git config lease.remote NAME-OR-URL"
+
+
+def use_the_fetched(fetched: str) -> tuple[str, ...]:
+    """The hints where git pushes elsewhere; the remote's own name would lead there again."""
+    return (
+        f"use the repository that others fetch from: git config lease.remote {quote(fetched)}",
+        "or that of another remote: git config lease.remote NAME",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFacts:
+    """What a clone's settings say about the remote of a ledger.
+
+    ``problem`` is why nothing may be granted there, and ``way_out`` has the hints. ``ends`` are the
+    effective URLs for fetches and pushes, without secrets, and ``fetch`` is the remote at the
+    former if they differ; ``fetched_at`` is what people call it. ``recorded`` reads the id of the
+    ledger in layer ``global`` from the repository's settings. ``others`` gives further remotes that
+    may have a ledger, by name; none where a flag names the remote.
+    """
+
+    problem: str = ""
+    way_out: tuple[str, ...] = (NAME_REMOTE,)
+    ends: tuple[str, str] = ("", "")
+    fetch: Remote | None = None
+    fetched_at: str = ""
+    recorded: Callable[[], str | None] = lambda: None
+    others: Callable[[], Sequence[tuple[str, Remote]]] = lambda: ()
+
+
+class Admission:
+    """Decides whether leases may be granted on the ledgers of one place."""
+
+    def __init__(self, facts: RemoteFacts, refs: GitRefs, heads: Heads) -> None:
+        self._facts, self._refs, self._heads = facts, refs, heads
+        self.moved = False
+        """Whether the ledger is used where others fetch, in the place of where git pushes."""
+        self._recorded: tuple[Instant, str | None] | None = None
+        self._looked: dict[str, str] = {}  # by layer: the version that was read before a proof
+
+    @property
+    def _place(self) -> str:
+        return self._heads.place
+
+    def doubt(self, head: Snapshot) -> Invalid | None:
+        """Why this ledger is not to be relied on, as far as is known here."""
+        if self._facts.problem:
+            return Invalid(self._facts.problem, hints=self._facts.way_out)
+        return None if self._is_unknown(head) else self._recorded_elsewhere(head)
+
+    def go_where_fetched(self, layer: str, fetched: Callable[[], Snapshot]) -> Snapshot | None:
+        """Use the repository that others fetch from, if that has the ledger and the pushed one not.
+
+        ``fetched`` reads the ledger anew. None where it stays as it is: nothing is granted there.
+        """
+        other, known = self._facts.fetch, self._heads.load(layer)
+        if other is None or self.moved or (known and self._is_proven_for(layer, known.ledger_id)):
+            return None
+        former = self._refs.use(other)
+        place, self._heads.place = self._place, self._facts.fetched_at
+        try:
+            head = fetched()
+            if head.ledger is not None:
+                lacking = "another ledger" if known else "a ledger, and the former none"
+                why = self._elsewhere(f"which has {lacking}")
+                self._facts, self.moved = replace(self._facts, problem=why, fetch=None), True
+                return head
+        except GitleaseError:
+            pass
+        self._refs.use(former)
+        self._heads.place = place
+        return None
+
+    def check_ends(self, head: Snapshot) -> None:
+        """Raise Invalid if others are known to read another ledger than the one written to."""
+        if self._facts.problem:
+            raise Invalid(self._facts.problem, hints=self._facts.way_out)
+        if (other := self._facts.fetch) is not None and not self._is_proven(head):
+            self._compare(other, head)
+
+    def read_elsewhere(self, head: Snapshot) -> str:
+        """What others read in its place, where that was never proven; ``""`` if the same.
+
+        One contact, and none if it is proven.
+        """
+        if (other := self._facts.fetch) is None or self._is_proven(head):
+            return ""
+        try:
+            there = self._refs.peek_at(other, head.layer)
+            if (there or "") == head.version or self._related(other, head, there):
+                return ""
+        except GitleaseError:
+            return ""  # a claim says why
+        return self._unlike(head, there)
+
+    def check_recorded(self, head: Snapshot) -> None:
+        """Raise Invalid if the settings record another ledger than that of the global layer."""
+        if (error := self._recorded_elsewhere(head)) is not None:
+            raise error
+
+    def _recorded_elsewhere(self, head: Snapshot) -> Invalid | None:
+        recorded, shown = self.recorded(), self._shown(head)
+        if recorded is None or shown in self._right(recorded):
+            return None
+        there = f"has ledger {shown}" if shown else "has none"
+        return Invalid(
+            f".gitlease.yaml records the ledger {recorded}, but {self._place} {there}",
+            hints=(
+                NAME_REMOTE,
+                "a fork or a copy that wants a ledger of its own: `gitlease init --new-ledger`",
+            ),
+        )
+
+    def accept(self, head: Snapshot, *, another: bool) -> None:
+        """Let this clone use a ledger beside those of other remotes.
+
+        ``another``: also in the place of the recorded one.
+        """
+        recorded, shown = self.recorded(), self._shown(head)
+        if another and recorded is not None and shown not in (None, recorded):
+            folder = self._heads.state(GLOBAL_LAYER).path
+            make_folders(folder)
+            store_json(os.path.join(folder, OWN), [recorded, shown])
+        if head.ledger is not None:
+            self._keep_alone(head, head.ledger.header.ledger_id)
+
+    def check(self, head: Snapshot, fetch: Callable[[str], Snapshot], *, grants: bool) -> str:
+        """Raise why nothing may be granted on a head; return what to tell of it, or ``""``.
+
+        Raises NotProven where a change without any lease has to be written first.
+        """
+        if not grants and head.ledger is not None:
+            return ""
+        if self._facts.problem:
+            raise Invalid(self._facts.problem, hints=self._facts.way_out)
+        if (recorded := self.recorded()) is not None:
+            if head.layer == GLOBAL_LAYER:
+                self.check_recorded(head)
+            else:
+                self._check_beside(head, recorded, fetch)
+        elif head.ledger is not None:
+            self._check_alone(head, head.ledger.header.ledger_id)
+        told = self._made_beside(head.layer) if head.ledger is None else ""
+        if grants and self._facts.fetch is not None and not self._is_proven(head):
+            if head.layer not in self._looked:
+                fetch(head.layer)  # what was known may not be there
+            if self._facts.fetch is None:  # nor was it
+                raise Invalid(self._facts.problem, hints=self._facts.way_out)
+            self._prove(self._facts.fetch, head)
+        return told
+
+    def _check_beside(
+        self, head: Snapshot, recorded: str, fetch: Callable[[str], Snapshot]
+    ) -> None:
+        """Check another layer: the recorded ledger has to be at the same place. Asked once."""
+        file = os.path.join(self._heads.state(head.layer).path, BESIDE)
+        known = head.ledger.header.ledger_id if head.ledger else None
+        here = [self._facts.ends[1], recorded, known]
+        if known is not None and load_json(file, MAX_BYTES) == here:
+            return
+        self.check_recorded(fetch(GLOBAL_LAYER))
+        if known is not None:
+            with contextlib.suppress(OSError):
+                store_json(file, here)
+
+    def recorded(self) -> str | None:
+        """The id of the ledger that the repository's settings record."""
+        now = self._heads.clock.now()
+        if self._recorded is None or self._recorded[0].elapsed_at_most(now) > YOUNG:
+            self._recorded = now, self._facts.recorded()
+        return self._recorded[1]
+
+    def _shown(self, head: Snapshot) -> str | None:
+        if head.layer == GLOBAL_LAYER:
+            return head.ledger.header.ledger_id if head.ledger else None
+        known = self._heads.load(GLOBAL_LAYER)
+        return known.ledger_id if known else None
+
+    def _is_unknown(self, head: Snapshot) -> bool:
+        return head.layer != GLOBAL_LAYER and self._heads.load(GLOBAL_LAYER) is None
+
+    def _right(self, recorded: str) -> list[str]:
+        """The ids of the ledgers that may be used: the recorded one, and what replaces it here."""
+        file = os.path.join(self._heads.state(GLOBAL_LAYER).path, OWN)
+        kept = load_json(file, MAX_BYTES)
+        replaced = isinstance(kept, list) and len(kept) == 2 and kept[0] == recorded
+        return [recorded, str(kept[1])] if replaced else [recorded]
+
+    # --- a new ledger beside others ---------------------------------------------------------------
+
+    def _made_beside(self, layer: str) -> str:
+        if self._heads.load(GLOBAL_LAYER) is not None:
+            return ""  # this place is in use
+        others = self._facts.others()
+        for name, remote in others:
+            try:
+                version = self._refs.peek_at(remote, layer)
+            except GitleaseError as error:
+                raise Unavailable(
+                    f"no ledger is made on {self._place} before it is known whether {name} has one:"
+                    f" {error.message}",
+                    hints=_CHOOSE,
+                ) from None
+            if version is not None:
+                raise Invalid(
+                    f"{name} has a ledger of this repository, and {self._place} has none",
+                    hints=(f"use that one: git config lease.remote {name}", *_CHOOSE),
+                )
+        if not others:
+            return ""
+        names = ", ".join(name for name, _ in others)
+        return f"made the first ledger of layer {layer} on {self._place}; there is none on {names}"
+
+    def _check_alone(self, head: Snapshot, known: str) -> None:
+        """Refuse a ledger beside which another remote has one of its own. Asked once an hour, and
+        no more once ``init`` has chosen this one."""
+        others = self._facts.others()
+        file, here = self._alone(head, known, others)
+        if not others or _is_alone(load_json(file, MAX_BYTES), here, self._now()):
+            return
+        for name, remote in others:
+            if self._id_at(remote, head) not in (None, known):
+                raise Invalid(
+                    f"{name} has another ledger of this repository than {self._place}",
+                    hints=(
+                        "use this one, and record it for everybody: gitlease init",
+                        f"if everybody else uses that one: git config lease.remote {name}",
+                    ),
+                )
+        self._keep_alone(head, known, self._now())
+
+    def _keep_alone(self, head: Snapshot, known: str, asked: int | None = None) -> None:
+        if others := self._facts.others():
+            file, here = self._alone(head, known, others)
+            with contextlib.suppress(OSError):
+                os.makedirs(os.path.dirname(file), exist_ok=True)
+                store_json(file, [here, asked])
+
+    def _now(self) -> int:
+        return self._heads.clock.now().wall_ms
+
+    def _alone(
+        self, head: Snapshot, known: str, others: Sequence[tuple[str, Remote]]
+    ) -> tuple[str, list[str]]:
+        file = os.path.join(self._heads.state(head.layer).path, ALONE)
+        return file, [self._facts.ends[1], known, *sorted(name for name, _ in others)]
+
+    def _id_at(self, remote: Remote, head: Snapshot) -> str | None:
+        """The id of the ledger at another remote; None if it has none, or does not answer."""
+        try:
+            version = self._refs.peek_at(remote, head.layer)
+            if version in (None, head.version):
+                return None
+            read = self._refs.fetch_from(remote, head.layer) or version
+            return self._heads.read(read).header.ledger_id
+        except GitleaseError:
+            return None
+
+    # --- a URL for pushes beside that for fetches -------------------------------------------------
+
+    def _prove(self, other: Remote, head: Snapshot) -> None:
+        """See to it that what is written is what others read. Three contacts, once."""
+        known = head.ledger.header.ledger_id if head.ledger else None
+        before = self._looked.get(head.layer)
+        if before is None or known is None or before == head.version:
+            self._compare(other, head)
+            self._looked[head.layer] = head.version
+            raise NotProven
+        if not self._seen(other, head):
+            why = f"where a change of the ledger was not seen within {PATIENCE:g} s"
+            raise self._not_seen(head, self._elsewhere(why))
+        proof = self._proof_file(head.layer)
+        try:
+            make_folders(os.path.dirname(proof))
+            store_json(proof, [*self._facts.ends, known])
+        except OSError:
+            return  # it is proven again the next time
+
+    def _compare(self, other: Remote, head: Snapshot) -> None:
+        there = self._refs.peek_at(other, head.layer)
+        if (there or "") != head.version and not self._related(other, head, there):
+            raise self._not_seen(head, self._unlike(head, there))
+
+    def _proof_file(self, layer: str) -> str:
+        return os.path.join(self._heads.state(layer).path, PROOF)
+
+    def _is_proven(self, head: Snapshot) -> bool:
+        ledger = head.ledger
+        return ledger is not None and self._is_proven_for(head.layer, ledger.header.ledger_id)
+
+    def _is_proven_for(self, layer: str, known: str) -> bool:
+        proven = [*self._facts.ends, known]
+        return bool(load_json(self._proof_file(layer), MAX_BYTES) == proven)
+
+    def _related(self, other: Remote, head: Snapshot, there: str | None) -> bool:
+        if head.ledger is None or there is None:
+            return False
+        read = self._refs.fetch_from(other, head.layer) or there
+        if self._heads.read(read).header.ledger_id != head.ledger.header.ledger_id:
+            return False
+        goes_on = self._refs.goes_on
+        return goes_on(read, head.version) or goes_on(head.version, read)
+
+    def _seen(self, other: Remote, head: Snapshot) -> bool:
+        clock = self._heads.clock
+        began = clock.now()
+        while True:
+            there = self._refs.peek_at(other, head.layer)
+            if there == head.version:
+                return True
+            if there is not None:  # others may have changed it since
+                read = self._refs.fetch_from(other, head.layer) or there
+                if self._refs.goes_on(head.version, read):
+                    return True
+            if began.elapsed_at_most(clock.now()) >= PATIENCE * MS:
+                return False
+            clock.sleep(PAUSE)
+
+    def _unlike(self, head: Snapshot, there: str | None) -> str:
+        if there is None:
+            return self._elsewhere("which has no ledger")
+        which = "another ledger" if head.ledger is not None else "a ledger, and the former none"
+        return self._elsewhere(f"which has {which}")
+
+    def _elsewhere(self, why: str) -> str:
+        reads, writes = self._facts.ends
+        return f"git pushes to {writes}, and others fetch from {reads}, {why}"
+
+    def _not_seen(self, head: Snapshot, why: str) -> Invalid:
+        if head.ledger is not None and not any(True for _ in head.ledger.every_lease()):
+            self._heads.state(head.layer).forget()  # it was made for the proof alone
+        return Invalid(why, hints=self._facts.way_out)
+
+
+def _is_alone(kept: object, here: list[str], now: int) -> bool:
+    match kept:
+        case [place, None]:
+            return bool(place == here)
+        case [place, int(asked)]:
+            return bool(place == here) and 0 <= now - asked < ALONE_FOR
+    return False
+
+
+class NotProven(Exception):
+    """A change without any lease has to be written before one is granted; it leaves no store."""
+
+
+_CHOOSE = ("to make one all the same: gitlease init, or --remote NAME",)

@@ -86,10 +86,7 @@ class MemoryStore:
     def append_only(self, prepared: Prepared) -> Prepared:
         return prepared
 
-    def swap(self, prepared: Prepared) -> Swapped:
-        return self.swap_with(prepared, None)
-
-    def swap_with(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
+    def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
         """Nothing is pushed from here: there is no ``work``."""
         self._ask()
         with self._lock:

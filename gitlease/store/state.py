@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Sighting
@@ -167,19 +168,7 @@ class StateFolder:
 
     def add_pending(self, pending: Pending, *, abandoned: bool = False) -> None:
         """Remember a change; ``abandoned`` when this process will not find out any more."""
-        value = {
-            "process": 0 if abandoned else os.getpid(),
-            "operations": list(pending.operations),
-            "layer": pending.layer,
-            "expected": pending.expected,
-            "base_revision": pending.base_revision,
-            "version": pending.version,
-            "what": pending.what,
-            "at": None if pending.at is None else _pair(pending.at),
-            "boot_id": None if pending.at is None else pending.at.boot_id,
-            "resources": list(pending.resources),
-            "decision": pending.decision,
-        }
+        value = {"process": 0 if abandoned else os.getpid(), **to_json(pending)}
         try:
             make_folders(os.path.join(self.path, "pending"))
             store_json(self._pending_file(pending), value)
@@ -216,25 +205,10 @@ class StateFolder:
             if not isinstance(data, dict):
                 continue
             try:
-                operations = tuple(str(x) for x in data["operations"])
-                if not operations:
-                    raise ValueError
-                if not living and data["process"] and _alive(int(data["process"]), operations[0]):
-                    continue
-                found.append(
-                    Pending(
-                        operations=operations,
-                        layer=str(data["layer"]),
-                        expected=str(data["expected"]),
-                        base_revision=int(data["base_revision"]),
-                        version=str(data["version"]),
-                        what=str(data["what"]),
-                        at=_decided(data),
-                        resources=tuple(str(x) for x in data.get("resources", ())),
-                        decision=data.get("decision") is True,
-                    )
-                )
-            except (LookupError, TypeError, ValueError, OverflowError):
+                known = from_json(Pending, data)
+                if living or not _alive(int(data["process"]), known.operations[0]):
+                    found.append(known)
+            except DAMAGE:
                 _remove(os.path.join(folder, name))
         return found
 
@@ -243,6 +217,8 @@ class StateFolder:
 
 
 def _alive(process: int, operation: str) -> bool:
+    if not process:
+        return False
     if process == os.getpid():
         thread = _busy.get(operation)
         return thread is not None and thread is not threading.current_thread() and thread.is_alive()
@@ -253,17 +229,6 @@ def _alive(process: int, operation: str) -> bool:
     except OSError:
         return True
     return True
-
-
-def _pair(at: Instant) -> list[int]:
-    return [at.wall_ms, at.boot_ms]
-
-
-def _decided(data: Mapping[str, Any]) -> Instant | None:
-    pair, boot_id = data.get("at"), data.get("boot_id")
-    if pair is None or boot_id is None:
-        return None
-    return Instant(wall_ms=int(pair[0]), boot_ms=int(pair[1]), boot_id=str(boot_id))
 
 
 def _remove(file: str) -> None:
@@ -293,7 +258,7 @@ def _dump(known: Known) -> dict[str, object]:
 def _parsed(text: bytes) -> Known | None:
     try:
         return _known(json.loads(text))
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+    except (*DAMAGE, RecursionError):
         return None
 
 

@@ -15,7 +15,7 @@ from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, cl
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.work_push import Became, WorkPush
 from gitlease.engine.ports import Cause, doing
-from gitlease.git.remote_branches import ls_remote
+from gitlease.git.pushes import refs_in
 from gitlease.git.repository import as_entry, denies, detail_of, is_id, without_secrets
 from gitlease.git.run import ALLOWED_PROTOCOLS, GitResult, run_git
 from gitlease.store.private_store import CacheDamaged
@@ -134,17 +134,8 @@ def fetch_into(
     return _run_on_store(remote, store, args, timeout)
 
 
-def any_refs(remote: Remote, store: str, *, timeout: float) -> bool:
-    """Whether a remote shows any ref. Raises Unavailable, Denied or Invalid."""
-    words = ["ls-remote", "--quiet", "--end-of-options", remote.url]
-    result = _run_on_store(remote, store, words, timeout)
-    if result.code or result.timed_out:
-        raise _fetch_error(result, store, timeout)
-    return bool(result.out)
-
-
 def peek_refs(remote: Remote, store: str, refs: Sequence[str], *, timeout: float) -> dict[str, str]:
-    """The object ids that refs have now, of those that the remote has. Sends no objects.
+    """The object ids that refs have now, of those that the remote has; of all without ``refs``.
 
     Raises Unavailable, Denied or Invalid.
     """
@@ -157,7 +148,7 @@ def peek_refs(remote: Remote, store: str, refs: Sequence[str], *, timeout: float
         raise _fetch_error(result, store, timeout)
     # A pattern is the end of a name for git: other refs may end alike.
     lines = (x.partition("\t") for x in result.out.decode("utf-8", "replace").splitlines())
-    return {name: found for found, tab, name in lines if tab and name in refs and is_id(found)}
+    return {x: id for id, _, x in lines if (x in refs or (x and not refs)) and is_id(id)}
 
 
 def push_refs(
@@ -442,7 +433,7 @@ def refs_at(work: WorkPush, place: str, *patterns: str, timeout: float) -> dict[
     Raises Unavailable and Denied.
     """
     words = ("ls-remote", "--quiet", "--", place, *patterns)
-    return ls_remote(words, work.folder, seconds=timeout, env=dict(work.places))
+    return refs_in(run_in(work, words, seconds=timeout), timeout)
 
 
 def run_in(

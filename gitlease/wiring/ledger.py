@@ -26,7 +26,7 @@ _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE 
 if TYPE_CHECKING:
     from gitlease.git.repository import Ways
     from gitlease.guard.service import GuardService
-    from gitlease.store.admission import RemoteFacts
+    from gitlease.store.heads import RemoteFacts
     from gitlease.store.transport import Remote
     from gitlease.tasks.files import GitTaskFiles
 
@@ -106,7 +106,7 @@ class LedgerPlace:
 
         Given the time ``now``, a remote whose default branch is not known here is asked for it.
         """
-        from gitlease.git.remote_branches import ask_main_branch, main_branch
+        from gitlease.git.pushes import ask_main_branch, main_branch
 
         names = remotes_of_work(self.location, self.repository)
         if now is not None:
@@ -115,7 +115,7 @@ class LedgerPlace:
 
     def headless_remote(self) -> str | None:
         """The remote whose branches are known here, while its default branch is not."""
-        from gitlease.git.remote_branches import refs_known
+        from gitlease.git.pushes import refs_known
 
         names = remotes_of_work(self.location, self.repository)
         if self.main_branch() is not None:
@@ -206,7 +206,7 @@ class LedgerPlace:
     def _facts(self) -> RemoteFacts:
         """What the settings say about the remote; git is asked only where something is granted."""
         from gitlease.git.repository import without_secrets
-        from gitlease.store.admission import NAME_REMOTE, RULES, RemoteFacts, use_the_fetched
+        from gitlease.store.heads import NAME_REMOTE, RULES, RemoteFacts, use_the_fetched
 
         location, repository, ways = self.location, self.repository, self.location.ways
 

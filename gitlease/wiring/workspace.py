@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gitlease.core.edge import People, Progress
 from gitlease.core.errors import Invalid, UsageError
@@ -54,7 +54,7 @@ class Workspace:
     place: LedgerPlace
     identity: Identity
     layer: str
-    ledger: LedgerSession
+    clock: Clock
     time_limit: float
     patience: float
     alone: bool
@@ -75,6 +75,35 @@ class Workspace:
     def actor(self) -> Actor:
         return self.identity.actor
 
+    @cached_property
+    def ledger(self) -> LedgerSession:
+        """The session of the ledger."""
+        settings, place, actor = self.settings, self.place, self.actor
+
+        def landed(
+            leases: Sequence[Lease], *, ended: str | None = None
+        ) -> tuple[Sequence[Lease], str]:
+            from gitlease.wiring.landing import landed_leases
+
+            return landed_leases(self, leases, ended)
+
+        return LedgerSession(
+            place.store(self.clock, time_limit=self.time_limit),
+            clock=self.clock,
+            actor=actor,
+            layer=self.layer,
+            edges=Edges(place.task_files(self.layer), edge_rules(settings), holder=actor.holder),
+            inbox=place.inbox(actor),
+            default_ttl=settings.ttl,
+            ttl_is_default=settings.ttl_is_default,
+            ttl_source=settings.found["lease.ttl"].source,
+            patience=self.patience,
+            landed=landed,
+            runs=_Runs(place.repository, self.layer, self.clock),
+            run_tokens=self.identity.run_tokens,
+            no_holder=self.identity.no_holder,
+        )
+
     @property
     def inbox(self) -> Inbox:
         return self.ledger.inbox
@@ -83,21 +112,10 @@ class Workspace:
     def in_use(self) -> tuple[Workspace, ...]:
         """The same person in every layer that this clone uses; the own layer is the first."""
         layers = () if self.alone else self.place.layers_in_use()
-        others = (layer for layer in layers if layer != self.layer)
+        others = [x for x in layers if x != self.layer]
         return (
             self,
-            *(
-                _assemble(
-                    self.place.of_layer(layer),
-                    self.identity,
-                    layer,
-                    self.ledger.clock,
-                    time_limit=self.time_limit,
-                    patience=self.patience,
-                    alone=True,
-                )
-                for layer in others
-            ),
+            *(self._with(place=self.place.of_layer(x), layer=x, alone=True) for x in others),
         )
 
     @cached_property
@@ -115,7 +133,7 @@ class Workspace:
     @cached_property
     def guard(self) -> GuardService:
         """What others hold, for hooks and for edits."""
-        return self.place.guard(self.actor, self.ledger.clock, layer=self.layer)
+        return self.place.guard(self.actor, self.clock, layer=self.layer)
 
     def again(
         self,
@@ -144,15 +162,16 @@ class Workspace:
             source = "this run alone"
         elif session is not None:
             actor, source = replace(actor, session=session, session_explicit=True), "flag --session"
-        return _assemble(
-            self.place,
-            replace(self.identity, actor=actor, session_source=source),
-            self.layer,
-            clock or self.ledger.clock,
+        return self._with(
+            identity=replace(self.identity, actor=actor, session_source=source),
+            clock=clock or self.clock,
             time_limit=time_limit,
             patience=patience,
-            alone=self.alone,
         )
+
+    def _with(self, **changes: Any) -> Workspace:
+        """The same with other fields, and with a ledger of its own."""
+        return Workspace(**{x: getattr(self, x) for x in Workspace.__annotations__} | changes)
 
     def main_branch(self) -> str | None:
         """The main branch of the remote as this clone knows it: a full ref."""
@@ -160,13 +179,13 @@ class Workspace:
 
     def learn_main_branch(self) -> str | None:
         """The same; where none is known, the remote is asked for its default branch."""
-        return self.place.main_branch(now=self.ledger.clock.now().wall_ms / MS)
+        return self.place.main_branch(now=self.clock.now().wall_ms / MS)
 
     def note_run(self, run_id: str) -> None:
         """Note for other sessions that this process runs something in the work tree."""
         from gitlease.guard.presence import note_run
 
-        note_run(self.repository, run_id, self.actor, now=self.ledger.clock.now().wall_ms / MS)
+        note_run(self.repository, run_id, self.actor, now=self.clock.now().wall_ms / MS)
 
     def forget_run(self, run_id: str) -> None:
         """Forget a run that has ended."""
@@ -216,60 +235,17 @@ def open_workspace(
         anonymous=anonymous,
     )
     location = Location(None, None, True) if local else resolve_remote(settings, repository)
-    return _assemble(
-        LedgerPlace(repository, settings, location, local=local, given=store),
-        identity,
-        LOCAL_LAYER if local else settings.layer,
-        clock or SystemClock(),
+    opened = Workspace(
+        place=LedgerPlace(repository, settings, location, local=local, given=store),
+        identity=identity,
+        layer=LOCAL_LAYER if local else settings.layer,
+        clock=clock or SystemClock(),
         time_limit=time_limit,
         patience=patience,
         alone=local or bool(layer),
     )
-
-
-def _assemble(
-    place: LedgerPlace,
-    identity: Identity,
-    layer: str,
-    clock: Clock,
-    *,
-    time_limit: float,
-    patience: float,
-    alone: bool,
-) -> Workspace:
-    settings, actor = place.settings, identity.actor
-
-    def landed(leases: Sequence[Lease], *, ended: str | None = None) -> tuple[Sequence[Lease], str]:
-        from gitlease.wiring.landing import landed_leases
-
-        return landed_leases(workspace, leases, ended)
-
-    session = LedgerSession(
-        place.store(clock, time_limit=time_limit),
-        clock=clock,
-        actor=actor,
-        layer=layer,
-        edges=Edges(place.task_files(layer), edge_rules(settings), holder=actor.holder),
-        inbox=place.inbox(actor),
-        default_ttl=settings.ttl,
-        ttl_is_default=settings.ttl_is_default,
-        ttl_source=settings.found["lease.ttl"].source,
-        patience=patience,
-        landed=landed,
-        runs=_Runs(place.repository, layer, clock),
-        run_tokens=identity.run_tokens,
-        no_holder=identity.no_holder,
-    )
-    workspace = Workspace(
-        place=place,
-        identity=identity,
-        layer=layer,
-        ledger=session,
-        time_limit=time_limit,
-        patience=patience,
-        alone=alone,
-    )
-    return workspace
+    opened.ledger  # whose trouble is the opening's  # noqa: B018
+    return opened
 
 
 class _Runs:

@@ -12,7 +12,8 @@ from support.snapshots import raises
 from support.task_trees import make_repository
 
 from gitlease.core import Invalid
-from gitlease.git import Push, changes_push, discover, outgoing
+from gitlease.git import Push, discover, outgoing
+from gitlease.git import pushes as pushes_module
 
 ZERO = "0" * 40
 UNKNOWN = "1" * 40
@@ -219,10 +220,10 @@ def test_too_many_commits_are_cut_and_it_is_said(
     clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = [commit_file(clone, name, "x\n") for name in ("a", "b", "c")]
-    monkeypatch.setattr(changes_push, "MAX_COMMITS", 2)
+    monkeypatch.setattr(pushes_module, "MAX_COMMITS", 2)
     [push] = pushes(clone, "main")
     assert (push.commits, push.cut) == ((new[2], new[1]), True)
-    monkeypatch.setattr(changes_push, "MAX_COMMITS", 3)
+    monkeypatch.setattr(pushes_module, "MAX_COMMITS", 3)
     [push] = pushes(clone, "main")
     assert (len(push.commits), push.cut) == (3, False)
 
@@ -237,7 +238,7 @@ def test_what_is_no_line_of_a_push_is_refused(clone: Path, monkeypatch: pytest.M
     unknown = f"refs/heads/main {UNKNOWN} refs/heads/main {ZERO}\n"
     with pytest.raises(Invalid, match="what is to be pushed cannot be read"):
         outgoing(repository, [unknown], remote="origin", environ={})
-    monkeypatch.setattr(changes_push, "MAX_REFS", 3)
+    monkeypatch.setattr(pushes_module, "MAX_REFS", 3)
     with pytest.raises(Invalid, match="more than 3 refs"):
         outgoing(repository, [good] * 4, remote="origin", environ={})
 

@@ -462,7 +462,7 @@ def test_a_push_of_too_many_commits_says_which_were_looked_at(
     lines = [f"x {tip} refs/heads/{name} {'0' * 40}" for name in ("one", "two")]
     work = messages.worktree.pushed(lines, "origin")
     assert ([x.path for x in work.touched], work.warnings) == (["c", "b", "a"], ())
-    monkeypatch.setattr("gitlease.git.changes_push.MAX_COMMITS", 2)
+    monkeypatch.setattr("gitlease.git.pushes.MAX_COMMITS", 2)
     work = messages.worktree.pushed(lines, "origin")
     assert [x.path for x in work.touched] == ["c", "b"]
     said = "refs/heads/{}: only the newest 2 commits were checked"

@@ -881,6 +881,9 @@ def test_an_odd_pending_file(
         "base_revision": 0,
         "version": "1" * 40,
         "what": "claim of F001",
+        "at": None,
+        "resources": [],
+        "decision": True,
     }
     target.write_text(json.dumps(whole | pending))
     still_works(clone, clock)

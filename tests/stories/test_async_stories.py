@@ -38,7 +38,7 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, after: bool = False) -> None:
         self.reached, self.open = threading.Event(), threading.Event()
-        swap = RefLedgerStore.swap_with
+        swap = RefLedgerStore.swap
 
         def swapped(store: RefLedgerStore, *words: Any) -> Swapped:
             done = swap(store, *words) if after else None
@@ -46,7 +46,7 @@ class Gate:
             assert self.open.wait(LONG)
             return done or swap(store, *words)
 
-        monkeypatch.setattr(RefLedgerStore, "swap_with", swapped)
+        monkeypatch.setattr(RefLedgerStore, "swap", swapped)
 
     async def cancel(self, work: asyncio.Task[Any], *, times: int = 1) -> None:
         """Cancel some work in the middle of its push, which then goes on."""
@@ -152,7 +152,7 @@ def test_a_change_that_is_cancelled_has_been_made(
 def test_a_claim_without_an_answer_is_released_where_it_landed(
     two: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    swap, reached, cancelled = RefLedgerStore.swap_with, threading.Event(), threading.Event()
+    swap, reached, cancelled = RefLedgerStore.swap, threading.Event(), threading.Event()
 
     def unanswered(store: RefLedgerStore, *words: Any) -> Swapped:
         """The push lands, and neither that nor any later try of it is answered."""
@@ -166,7 +166,7 @@ def test_a_claim_without_an_answer_is_released_where_it_landed(
 
     async def main() -> None:
         async with gitlease.open_async(two[0]) as leases:
-            monkeypatch.setattr(RefLedgerStore, "swap_with", unanswered)
+            monkeypatch.setattr(RefLedgerStore, "swap", unanswered)
             claim = asyncio.create_task(leases.claim("F001"))
             assert await asyncio.to_thread(reached.wait, LONG)
             claim.cancel()
@@ -188,7 +188,7 @@ def test_what_cannot_be_released_is_said(two: list[Path], monkeypatch: pytest.Mo
             gate = Gate(monkeypatch, after=True)
             claim = asyncio.create_task(leases.claim("F001"))
             assert await asyncio.to_thread(gate.reached.wait, LONG)
-            monkeypatch.setattr(RefLedgerStore, "swap_with", away)
+            monkeypatch.setattr(RefLedgerStore, "swap", away)
             with pytest.warns(RuntimeWarning, match="F001 may not be released, and will expire"):
                 await gate.cancel(claim)
 

@@ -77,14 +77,14 @@ def test_a_push_that_is_tried_again_is_logged(
     one, two = clones(2, path_remote)
     caplog.set_level(logging.DEBUG, logger="gitlease")
     gitlease.open(one).claim("F001")
-    swap = RefLedgerStore.swap_with
+    swap = RefLedgerStore.swap
 
     def overtaken(store: RefLedgerStore, *words: Any) -> Swapped:
         monkeypatch.undo()
         gitlease.open(two).claim("F002")
         return swap(store, *words)
 
-    monkeypatch.setattr(RefLedgerStore, "swap_with", overtaken)
+    monkeypatch.setattr(RefLedgerStore, "swap", overtaken)
     gitlease.open(one).claim("F003")
     (line,) = caplog.messages
     assert line.startswith("the push of claim of F003 was not taken (lost): ")
