@@ -9,12 +9,12 @@ from gitlease.engine.edges import Edges as Edges
 from gitlease.engine.edges import find_task as find_task
 from gitlease.engine.keeping import DOUBTED as DOUBTED
 from gitlease.engine.keeping import GLANCES_SKIPPED as GLANCES_SKIPPED
-from gitlease.engine.keeping import Beat as Beat
 from gitlease.engine.keeping import Keeper as Keeper
-from gitlease.engine.keeping import Sight as Sight
+from gitlease.engine.keeping import LossDetector as LossDetector
+from gitlease.engine.keeping import RenewalResult as RenewalResult
 from gitlease.engine.keeping import holds_of as holds_of
 from gitlease.engine.ledger_session import LedgerSession as LedgerSession
-from gitlease.engine.ledger_session import Look as Look
+from gitlease.engine.ledger_session import LedgerView as LedgerView
 from gitlease.engine.ports import Cause as Cause
 from gitlease.engine.ports import Change as Change
 from gitlease.engine.ports import Clock as Clock
@@ -32,7 +32,7 @@ from gitlease.engine.ports import Written as Written
 from gitlease.engine.ports import at_present as at_present
 from gitlease.engine.ports import doing as doing
 from gitlease.engine.queue import Carried as Carried
-from gitlease.engine.queue import Surroundings as Surroundings
+from gitlease.engine.queue import QueueContext as QueueContext
 from gitlease.engine.queue import TaskQueue as TaskQueue
 from gitlease.engine.queue import WhyNot as WhyNot
 from gitlease.engine.queue import carrying as carrying
@@ -52,10 +52,10 @@ from gitlease.engine.transaction import fresh_id as fresh_id
 from gitlease.engine.transaction import pause_after as pause_after
 from gitlease.engine.wait import HeadWatcher as HeadWatcher
 from gitlease.engine.wait import WaitQueue as WaitQueue
-from gitlease.engine.watch import Happening as Happening
 from gitlease.engine.watch import Kind as Kind
+from gitlease.engine.watch import LeaseEvent as LeaseEvent
+from gitlease.engine.watch import LedgerAt as LedgerAt
 from gitlease.engine.watch import Part as Part
-from gitlease.engine.watch import Scene as Scene
 from gitlease.engine.watch import Watcher as Watcher
 from gitlease.engine.watch import WatchEvent as WatchEvent
 from gitlease.engine.watch import assignments_between as assignments_between

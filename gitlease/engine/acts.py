@@ -122,7 +122,7 @@ def renew_all(layers: Sequence[LedgerSession], *, ttl: int | None = None) -> Ans
 
 
 def _renew_all(session: LedgerSession, ttl: int | None) -> Answer:
-    landed, before = settle_landed(session), session.untold()
+    landed, before = settle_landed(session), session.unread_notices()
     op = Renew(id=fresh_id(), actor=session.actor, ttl=ttl)
     answer = joined(landed, change(session, "renew", [op], together=False))
     head = session.store.known(session.layer)
@@ -135,7 +135,7 @@ def _renew_all(session: LedgerSession, ttl: int | None) -> Answer:
         refused.views = session.views_in(head, refused.conflicts)
     back = {(view.resource, view.scope, view.session) for view in answer.leases}
     back |= {(resource, scope, None) for resource, scope, _ in back}
-    notices = {n.id: n for n in (*before, *session.untold())}.values()
+    notices = {n.id: n for n in (*before, *session.unread_notices())}.values()
     for notice in notices:
         if (notice.resource, notice.scope, notice.session) not in back:
             lost.append(lost_by(notice))

@@ -45,7 +45,7 @@ DOUBTED = 10  # looks, one a second, for which a release is taken for the end of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class RenewalResult:
     """The result of one heartbeat: ``renewed`` grants start anew, ``lost`` ones are final.
 
     ``failure`` is why the others are in doubt, and must be tried again.
@@ -111,7 +111,7 @@ class Keeper:
             kept.asked = True
         return tuple(kept.hold for kept in self._kept.values())
 
-    def renew(self, batch: Sequence[Hold]) -> Beat:
+    def renew(self, batch: Sequence[Hold]) -> RenewalResult:
         """Renew these grants; any error becomes the answer's ``failure``."""
         renewed: list[Hold] = []
         lost: list[Lost] = []
@@ -133,9 +133,11 @@ class Keeper:
             failure = error
         except Exception as error:  # a fault of ours is no reason to stop beating
             failure = Unavailable(f"a fault of gitlease: {type(error).__name__}: {error}")
-        return Beat(asked=tuple(batch), renewed=tuple(renewed), lost=tuple(lost), failure=failure)
+        return RenewalResult(
+            asked=tuple(batch), renewed=tuple(renewed), lost=tuple(lost), failure=failure
+        )
 
-    def settle(self, beat: Beat) -> tuple[Lost, ...]:
+    def settle(self, beat: RenewalResult) -> tuple[Lost, ...]:
         """Restart renewed grants, give up lost ones, and retry the others."""
         lost = tuple(
             replace(x, hold=kept.hold)  # as it was renewed last
@@ -201,7 +203,7 @@ class Keeper:
         return min(CONTACT_MOST, max(CONTACT_LEAST, left / 3))
 
 
-class Sight:
+class LossDetector:
     """Finds losses in what this clone already knows, without a connection.
 
     ``open_session`` must give a session of its own. Not thread-safe.

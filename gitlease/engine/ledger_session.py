@@ -408,7 +408,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LedgerView:
     """One state of the ledger at one moment, with all its leases."""
 
     head: Snapshot
@@ -482,15 +482,15 @@ class LedgerSession:
         """
         return _read_with_retry(lambda: self._read(ask, cached=cached))
 
-    def look(self, *, cached: bool = False) -> Look:
+    def look(self, *, cached: bool = False) -> LedgerView:
         """The whole ledger at one moment."""
         look, said = self.read(self._looked_at, cached=cached)
         return replace(look, warnings=said)
 
-    def known_look(self) -> Look | None:
+    def known_look(self) -> LedgerView | None:
         """This clone's copy, without a connection; None before the first contact."""
 
-        def read() -> Look | None:
+        def read() -> LedgerView | None:
             head = self.store.known(self.layer)
             return None if head is None else self._looked_at(head)
 
@@ -532,7 +532,7 @@ class LedgerSession:
 
         return _read_with_retry(read)
 
-    def views(self, look: Look, leases: Sequence[Lease]) -> tuple[LeaseView, ...]:
+    def views(self, look: LedgerView, leases: Sequence[Lease]) -> tuple[LeaseView, ...]:
         """Leases as this actor sees them at that moment."""
         return self.views_in(look.head, leases, look.moment)
 
@@ -567,7 +567,7 @@ class LedgerSession:
         same = lease.session is not None and lease.session == self.actor.session
         return same and lease.token in self._run_tokens
 
-    def untold(self) -> tuple[Notice, ...]:
+    def unread_notices(self) -> tuple[Notice, ...]:
         """This run's losses in this clone's copy that no answer of a step has reported."""
         head = self.store.known(self.layer)
         notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
@@ -600,9 +600,9 @@ class LedgerSession:
             )
         return known, ()
 
-    def _looked_at(self, head: Snapshot) -> Look:
+    def _looked_at(self, head: Snapshot) -> LedgerView:
         leases = tuple(head.ledger.every_lease()) if head.ledger else ()
-        return Look(head, self.moment(head), leases)
+        return LedgerView(head, self.moment(head), leases)
 
     # --- step -----------------------------------------------------------------------------------
 
@@ -633,10 +633,10 @@ class LedgerSession:
                 refusal.message = f"{self._ttl_source}: {refusal.message}"
                 refusal.args = (refusal.message,)
             known = self.store.known(self.layer)
-            after = self.came_of(settled, known) + self.news(known)
+            after = self.outcome_messages(settled, known) + self.news(known)
             refusal.warnings = self.store.warnings + said + after
             raise
-        return step, said + self.came_of(settled, step.head) + self.news(step.head)
+        return step, said + self.outcome_messages(settled, step.head) + self.news(step.head)
 
     def may_land(self, operations: Sequence[str]) -> bool:
         """Whether a step that failed may be found in the ledger later."""
@@ -645,7 +645,7 @@ class LedgerSession:
         )
 
     def _acknowledged(self) -> list[Operation]:
-        ids = tuple(n.id for n in self.untold())
+        ids = tuple(n.id for n in self.unread_notices())
         if not ids:
             return []
         return [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)]
@@ -696,7 +696,7 @@ class LedgerSession:
             ]
         return tuple(messages)
 
-    def came_of(self, settled: Settled, head: Snapshot | None) -> tuple[str, ...]:
+    def outcome_messages(self, settled: Settled, head: Snapshot | None) -> tuple[str, ...]:
         """Messages about open changes that the head after a step decided."""
         return () if head is None else told_by(self.store, head, settled.open)
 

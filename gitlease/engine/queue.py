@@ -33,7 +33,7 @@ from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, ClaimOptions, FoundTask, QueueReading, Taken
 from gitlease.engine.claim import left_to, pick
 from gitlease.engine.edges import Planned, find_task, without_numbers
-from gitlease.engine.ledger_session import LedgerSession, Look, with_records
+from gitlease.engine.ledger_session import LedgerSession, LedgerView, with_records
 from gitlease.engine.ports import TaskList
 
 # Common words, most urgent first; an unknown or missing priority counts as medium.
@@ -116,7 +116,7 @@ class Carry:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class QueueContext:
     """An actor, and the records of a ledger at one moment.
 
     ``was_taken`` tells by the audit trail whether others took a task (folded name) from the actor,
@@ -141,31 +141,31 @@ class Surroundings:
         return found
 
 
-def survey(tasks: Sequence[Task], around: Surroundings) -> list[Entry]:
+def survey(tasks: Sequence[Task], context: QueueContext) -> list[Entry]:
     """Every task in the order of the queue: priority, then open dependencies, then age.
 
     Tasks that the caller parked come first. An open or missing dependency only affects the order,
     and never refuses a claim.
     """
-    return sorted(_entries(tasks, tasks, around), key=_order)
+    return sorted(_entries(tasks, tasks, context), key=_order)
 
 
-def entry_of(task: Task, tasks: Sequence[Task], around: Surroundings) -> Entry:
+def entry_of(task: Task, tasks: Sequence[Task], context: QueueContext) -> Entry:
     """The queue entry of one of the tasks."""
-    return _entries([task], tasks, around)[0]
+    return _entries([task], tasks, context)[0]
 
 
-def _entries(some: Sequence[Task], tasks: Sequence[Task], around: Surroundings) -> list[Entry]:
-    held = around.by_resource()
+def _entries(some: Sequence[Task], tasks: Sequence[Task], context: QueueContext) -> list[Entry]:
+    held = context.by_resource()
     done = {t.resource.key for t in tasks if t.is_done}
-    done |= {key for key, leases in held.items() if _finished(leases, around)}
+    done |= {key for key, leases in held.items() if _finished(leases, context)}
     depths = _depths(tasks, done)
     pathy = [
         (x, [pattern.parse(text) for text in x.patterns])
-        for x in around.leases
-        if x.patterns and around.relation(x) in _LIVE_RIVALS
+        for x in context.leases
+        if x.patterns and context.relation(x) in _LIVE_RIVALS
     ]
-    return [_entry(t, held.get(t.resource.key, ()), pathy, done, depths, around) for t in some]
+    return [_entry(t, held.get(t.resource.key, ()), pathy, done, depths, context) for t in some]
 
 
 def hand_out(entries: Iterable[Entry]) -> list[Entry]:
@@ -199,28 +199,28 @@ def nothing_left(entries: Iterable[Entry], warnings: tuple[str, ...]) -> Nothing
     return refusal
 
 
-def carrying(tasks: Sequence[Task], around: Surroundings) -> list[Carry]:
+def carrying(tasks: Sequence[Task], context: QueueContext) -> list[Carry]:
     """The unfinished tasks assigned to the caller, and everything it holds; parked ones first."""
-    people, holder, held = around.people, around.actor.holder, around.by_resource()
+    people, holder, held = context.people, context.actor.holder, context.by_resource()
     found: dict[str, Carry] = {}
     for task in tasks:
         if task.is_done:
             continue
         leases = held.get(task.resource.key, ())
-        if _finished(leases, around) is not None:
+        if _finished(leases, context) is not None:
             continue
         if any(people.is_mine(name, holder) for name in task.assigned):
-            found[task.resource.key] = _carry(task, leases, around)
+            found[task.resource.key] = _carry(task, leases, context)
         elif any(people.is_mine(name, holder) for name in task.outdated):
             # The file here still names a holder from whom it was taken: they should learn of it.
-            carry = _carry(task, leases, around)
+            carry = _carry(task, leases, context)
             if carry.state is Carried.TAKEN_OVER:
                 found[task.resource.key] = carry
     by_key = {t.resource.key: t for t in tasks}
-    for lease in around.leases:
-        own = lease.state is State.ACTIVE and lease.same_holder(around.actor)
+    for lease in context.leases:
+        own = lease.state is State.ACTIVE and lease.same_holder(context.actor)
         if own and lease.resource.key not in found:
-            state = _own_state(lease, around)
+            state = _own_state(lease, context)
             task_of = by_key.get(lease.resource.key)
             found[lease.resource.key] = Carry(lease.resource.text, state, task_of, lease)
     first = Carried.PARKED
@@ -238,34 +238,34 @@ def _entry(
     pathy: Sequence[Pathy],
     done: set[str],
     depths: Mapping[str, int],
-    around: Surroundings,
+    context: QueueContext,
 ) -> Entry:
-    why, who, lease = _why_not(task, leases, pathy, around)
+    why, who, lease = _why_not(task, leases, pathy, context)
     if why is None and task.ref:  # no command could read it, nor an edit be written
         why, lease = WhyNot.ELSEWHERE, None
-    how = None if why is not None or lease is None else around.relation(lease)
+    how = None if why is not None or lease is None else context.relation(lease)
     parked, abandoned = how is Relation.PARKED, how is Relation.THEIRS_ABANDONED
     waits = () if task.is_done else tuple(d for d in task.depends_on if fold(d) not in done)
     depth = depths.get(task.resource.key, 0)
     return Entry(task, why, who, lease, waits, depth, parked, abandoned)
 
 
-def _finished(leases: Sequence[Lease], around: Surroundings) -> Lease | None:
-    done = (x for x in finishing(leases) if around.relation(x) is Relation.COMPLETED)
+def _finished(leases: Sequence[Lease], context: QueueContext) -> Lease | None:
+    done = (x for x in finishing(leases) if context.relation(x) is Relation.COMPLETED)
     return next(done, None)
 
 
 def _why_not(
-    task: Task, leases: Sequence[Lease], pathy: Sequence[Pathy], around: Surroundings
+    task: Task, leases: Sequence[Lease], pathy: Sequence[Pathy], context: QueueContext
 ) -> tuple[WhyNot | None, str | None, Lease | None]:
     if task.is_done:
         return WhyNot.DONE, None, None
-    stands = [(x, around.relation(x)) for x in leases]
-    others = around.people.others(task.assigned, around.actor.holder)
+    stands = [(x, context.relation(x)) for x in leases]
+    others = context.people.others(task.assigned, context.actor.holder)
     parked = next((x for x, how in stands if how is Relation.PARKED), None)
     if parked is not None and (parked.edge or not others):
         return (WhyNot.STATUS, None, None) if _is_other(task) else (None, None, parked)
-    if (done := _finished(leases, around)) is not None:
+    if (done := _finished(leases, context)) is not None:
         return WhyNot.DONE, done.holder, done
     for lease, how in stands:
         if how is Relation.MINE:
@@ -285,7 +285,7 @@ def _why_not(
         overlaps = any(pattern.overlap(a, b) for a in own_paths for b in theirs)
         if overlaps and lease.resource != task.resource:
             return WhyNot.HELD, lease.holder, lease
-    if (waiter := around.left_to(task)) is not None:
+    if (waiter := context.left_to(task)) is not None:
         return WhyNot.WAITED_FOR, waiter, None
     own = next((x for x, how in stands if how is Relation.MINE_LAPSED), None)
     return None, None, own or next(iter(gone), None)
@@ -295,25 +295,25 @@ def _is_other(task: Task) -> bool:
     return task.progress is Progress.OTHER
 
 
-def _carry(task: Task, leases: Sequence[Lease], around: Surroundings) -> Carry:
+def _carry(task: Task, leases: Sequence[Lease], context: QueueContext) -> Carry:
     name, active = task.resource.text, [x for x in leases if x.state is State.ACTIVE]
-    own = [x for x in active if x.same_holder(around.actor)]
+    own = [x for x in active if x.same_holder(context.actor)]
     if own:
-        best = min(own, key=lambda x: _STATES.index(_own_state(x, around)))
-        return Carry(name, _own_state(best, around), task, best)
+        best = min(own, key=lambda x: _STATES.index(_own_state(x, context)))
+        return Carry(name, _own_state(best, context), task, best)
     for lease in active:
-        if around.relation(lease) in _IN_THE_WAY:
-            taken = around.was_taken(task.resource.key)
+        if context.relation(lease) in _IN_THE_WAY:
+            taken = context.was_taken(task.resource.key)
             state = Carried.TAKEN_OVER if taken else Carried.THEIRS
             return Carry(name, state, task, lease, lease.holder)
     return Carry(name, Carried.NONE, task)
 
 
-def _own_state(lease: Lease, around: Surroundings) -> Carried:
-    how = around.relation(lease)
+def _own_state(lease: Lease, context: QueueContext) -> Carried:
+    how = context.relation(lease)
     if how is Relation.PARKED:
         return Carried.PARKED
-    live = how in _LIVE and holder_has(lease, around.moment)
+    live = how in _LIVE and holder_has(lease, context.moment)
     return Carried.LIVE if live else Carried.LAPSED
 
 
@@ -448,7 +448,7 @@ class TaskQueue:
             return FoundTask()
         look = self._session.known_look()
         (task,) = self._with_records([task], look)
-        entry = entry_of(task, found.tasks, self._around(look))
+        entry = entry_of(task, found.tasks, self._context(look))
         if look is None or entry.lease is None:
             return FoundTask(entry)
         return FoundTask(entry, self._session.views(look, [entry.lease])[0])
@@ -532,7 +532,9 @@ class TaskQueue:
     def _tasks(self, ref: str | None = None) -> TaskList:
         return self._edges.everywhere() if ref is None else self._edges.read(ref)
 
-    def _looks(self, *, cached: bool) -> tuple[list[tuple[LedgerSession, Look]], tuple[str, ...]]:
+    def _looks(
+        self, *, cached: bool
+    ) -> tuple[list[tuple[LedgerSession, LedgerView]], tuple[str, ...]]:
         looks, said = [], []
         for session in self._others():
             try:
@@ -543,8 +545,8 @@ class TaskQueue:
 
     def _brief(
         self,
-        look: Look,
-        others: Sequence[tuple[LedgerSession, Look]],
+        look: LedgerView,
+        others: Sequence[tuple[LedgerSession, LedgerView]],
         said: tuple[str, ...],
         ref: str | None,
     ) -> QueueReading:
@@ -564,14 +566,14 @@ class TaskQueue:
     def _with_others(
         self,
         reading: QueueReading,
-        others: Sequence[tuple[LedgerSession, Look]],
+        others: Sequence[tuple[LedgerSession, LedgerView]],
         said: tuple[str, ...],
     ) -> QueueReading:
         # A live lease in another layer replaces the entry of an edge without one.
         carried, views, said = list(reading.carried), dict(reading.views), reading.warnings + said
         tasks = {c.task.resource.key: c.task for c in carried if c.task is not None}
         for session, look in others:
-            found = carrying((), self._around(look))
+            found = carrying((), self._context(look))
             kept = {x.lease.resource.key for x in found if x.lease and x.state is Carried.LIVE}
             carried = [
                 c
@@ -595,9 +597,9 @@ class TaskQueue:
         )
         return plans, tuple(f"passed over: {error.message}" for _, error in against)
 
-    def _around(self, look: Look | None) -> Surroundings:
+    def _context(self, look: LedgerView | None) -> QueueContext:
         losses = cache(self._losses)  # read only if asked for
-        return Surroundings(
+        return QueueContext(
             actor=self._session.actor,
             people=self._edges.rules.people,
             leases=look.leases if look else (),
@@ -607,7 +609,7 @@ class TaskQueue:
             left_to=waiters(self._session, look),
         )
 
-    def _with_records(self, tasks: Sequence[Task], look: Look | None) -> list[Task]:
+    def _with_records(self, tasks: Sequence[Task], look: LedgerView | None) -> list[Task]:
         if look is None:
             return list(tasks)
         held: dict[str, list[Lease]] = {}
@@ -634,12 +636,12 @@ class TaskQueue:
             if event.kind in TAKEN and not same_person(event.by, holder)
         }
 
-    def _reading(self, tasks: TaskList, look: Look) -> QueueReading:
+    def _reading(self, tasks: TaskList, look: LedgerView) -> QueueReading:
         found = tasks if look.policy.issues is Issues.NONE else without_numbers(tasks)
-        around = self._around(look)
+        context = self._context(look)
         shown = self._with_records(found.tasks, look)
-        entries = survey(shown, around)
-        carried = carrying(shown, around)
+        entries = survey(shown, context)
+        carried = carrying(shown, context)
         leases = {
             x.lease_id: x for part in (entries, carried) for e in part if (x := e.lease) is not None
         }
@@ -654,7 +656,7 @@ class TaskQueue:
             warnings=said if next_up else said + unknown_statuses(found.tasks),
         )
 
-    def _recent_losses(self, look: Look, carried: Iterable[Carry]) -> tuple[Taken, ...]:
+    def _recent_losses(self, look: LedgerView, carried: Iterable[Carry]) -> tuple[Taken, ...]:
         since = look.moment.now.wall_ms - RECENT * MS
         back = {fold(c.resource) for c in carried if c.state is Carried.LIVE}
         return tuple(
@@ -672,7 +674,7 @@ class TaskQueue:
         )
 
 
-def waiters(session: LedgerSession, look: Look | None) -> Callable[[Task], str | None]:
+def waiters(session: LedgerSession, look: LedgerView | None) -> Callable[[Task], str | None]:
     """Tell of each task of which waiter's it is for now, if nobody holds it."""
     ledger = look.head.ledger if look else None
     if ledger is None or not ledger.every_ticket():
@@ -710,7 +712,7 @@ TAKEN = {"displaced": "taken_over", "revoked": "revoked", "retired": "retired"}
 ABOUT = frozenset({*TAKEN, "claimed", "released", "completed"})
 
 
-def _notes(look: Look, reading: QueueReading) -> tuple[Note, ...]:
+def _notes(look: LedgerView, reading: QueueReading) -> tuple[Note, ...]:
     ledger = look.head.ledger
     if ledger is None:
         return ()

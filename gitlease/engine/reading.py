@@ -16,7 +16,7 @@ from gitlease.core.moves.tickets import line_for
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.answers import EndedLease, Reading, of_damage, unreadable_line
-from gitlease.engine.ledger_session import LedgerSession, Look
+from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.ports import Snapshot
 
 WHOLE_HISTORY = 100_000
@@ -131,7 +131,7 @@ def check_known(session: LedgerSession, resources: Sequence[Resource]) -> None:
             raise session.edges.on_a_branch(resource) or refusal
 
 
-def is_in_ledger(look: Look | None, resource: Resource) -> bool:
+def is_in_ledger(look: LedgerView | None, resource: Resource) -> bool:
     """Whether a state of the ledger has a record of a resource, or a note on it."""
     ledger = None if look is None else look.head.ledger
     if ledger is None:

@@ -14,7 +14,7 @@ from gitlease.core.moves.operations import EndSession, Grant, Park, RunOut, Unbi
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, joined, leave_to_runs, several, stopped
-from gitlease.engine.ledger_session import ENDED, LedgerSession, Look
+from gitlease.engine.ledger_session import ENDED, LedgerSession, LedgerView
 from gitlease.engine.stepping import change, change_with_edges, in_every
 from gitlease.engine.transaction import fresh_id
 
@@ -174,7 +174,7 @@ def run_out(
         was = left.get(lease.lease_id)
         return was is not None and not lease.parked and lease.session == was.session
 
-    def as_left(look: Look) -> list[Lease]:
+    def as_left(look: LedgerView) -> list[Lease]:
         bound = _bound_for_a_time(session, [x for x in look.leases if x.lease_id in renewed])
         return [x for x in look.leases if is_as_left(x) or x in bound]
 
@@ -233,7 +233,7 @@ def _status(*, release: bool, park: bool) -> str:
 def _end_all(
     session: LedgerSession,
     end: EndSession | RunOut,
-    select: Callable[[Look], list[Lease]],
+    select: Callable[[LedgerView], list[Lease]],
     done: Answer,
     fresh: bool,
     commit: bool | None,
@@ -341,7 +341,7 @@ def _end(
 
 
 def _bound(
-    look: Look, *, session: str, below: bool, live: bool, spared: Collection[str]
+    look: LedgerView, *, session: str, below: bool, live: bool, spared: Collection[str]
 ) -> list[Lease]:
     return [
         x

@@ -59,7 +59,7 @@ Kind = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class LeaseEvent:
     """One event: ``at`` in wall-clock milliseconds, by its writer's clock.
 
     ``lease`` is its lease, as it is or last was; an available resource has none.
@@ -73,7 +73,7 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class LedgerAt:
     """One state of a ledger at one moment; ``ledger`` is None if there is none."""
 
     ledger: Ledger | None
@@ -112,8 +112,8 @@ Part = tuple[Resource, str]
 
 
 def events_between(
-    before: Scene, after: Scene, parts: Sequence[Part] = (), said: Sequence[Event] = ()
-) -> list[Happening]:
+    before: LedgerAt, after: LedgerAt, parts: Sequence[Part] = (), said: Sequence[Event] = ()
+) -> list[LeaseEvent]:
     """What happened from one state to the next, what became available last.
 
     ``parts`` leaves out what shares no work with any of them, and tells of each when it becomes
@@ -123,13 +123,13 @@ def events_between(
     return _Comparison(before, after, parts, said).events()
 
 
-def assignments_between(before: Scene, after: Scene, *, holder: str) -> list[Happening]:
+def assignments_between(before: LedgerAt, after: LedgerAt, *, holder: str) -> list[LeaseEvent]:
     """The tasks that a person has in the later state by an edge, and had not in the earlier one.
 
     ``at`` is when the lease was claimed that says so, or renewed where it had no edge till then.
     What a person keeps by an edge while it is claimed anew, or parked and resumed, is not new.
     """
-    had, found = _assigned_to(before, holder), list[Happening]()
+    had, found = _assigned_to(before, holder), list[LeaseEvent]()
     for resource, lease in _assigned_to(after, holder).items():
         if resource not in had:
             same = any(x.lease_id == lease.lease_id for x in _leases(before.ledger, ()))
@@ -138,7 +138,7 @@ def assignments_between(before: Scene, after: Scene, *, holder: str) -> list[Hap
     return sorted(found, key=lambda happening: happening.at)
 
 
-def _assigned_to(scene: Scene, holder: str) -> dict[Resource, Lease]:
+def _assigned_to(scene: LedgerAt, holder: str) -> dict[Resource, Lease]:
     return {
         lease.resource: lease
         for lease in _leases(scene.ledger, ())
@@ -146,7 +146,7 @@ def _assigned_to(scene: Scene, holder: str) -> dict[Resource, Lease]:
     }
 
 
-def next_lapse(scene: Scene, parts: Sequence[Part] = ()) -> int | None:
+def next_lapse(scene: LedgerAt, parts: Sequence[Part] = ()) -> int | None:
     """The first instant, in wall-clock milliseconds, after which another lease has lapsed."""
     times = [
         free_at(lease, scene.policy, scene.moment)
@@ -189,18 +189,18 @@ def _readable(ledger: Ledger | None, resource: Resource) -> bool:
 
 class _Comparison:
     def __init__(
-        self, before: Scene, after: Scene, parts: Sequence[Part], said: Sequence[Event]
+        self, before: LedgerAt, after: LedgerAt, parts: Sequence[Part], said: Sequence[Event]
     ) -> None:
         self._before, self._after, self._parts = before, after, parts
         self._told_at = {event.token: event.at for event in said if event.kind == "released"}
         self._old = {x.key: x for x in _leases(before.ledger, parts)}
         self._new = {x.key: x for x in _leases(after.ledger, parts)}
 
-    def events(self) -> list[Happening]:
+    def events(self) -> list[LeaseEvent]:
         found = [*self._endings(), *self._beginnings(), *self._lapses()]
         return found + list(self._openings(found))
 
-    def _endings(self) -> Iterator[Happening]:
+    def _endings(self) -> Iterator[LeaseEvent]:
         for key, lease in self._old.items():
             now = self._new.get(key)
             if lease.state is not State.ACTIVE or (now and now.lease_id == lease.lease_id):
@@ -233,7 +233,7 @@ class _Comparison:
             same_person(x.holder, lease.holder) and x.claimed_at >= lease.expires_at for x in rivals
         )
 
-    def _beginnings(self) -> Iterator[Happening]:
+    def _beginnings(self) -> Iterator[LeaseEvent]:
         for key, lease in self._new.items():
             was = self._old.get(key)
             same = was is not None and was.lease_id == lease.lease_id
@@ -260,7 +260,7 @@ class _Comparison:
         notices = (notice for x in others if (notice := self._notice(x)) is not None)
         return any(n.what == "taken_over" and n.at == lease.claimed_at for n in notices)
 
-    def _lapses(self) -> Iterator[Happening]:
+    def _lapses(self) -> Iterator[LeaseEvent]:
         after = self._after
         for key, lease in self._new.items():
             was = self._old.get(key)
@@ -268,7 +268,7 @@ class _Comparison:
             if after.lapsed(lease) and not known:
                 yield _of("lapsed", lease, free_at(lease, after.policy, after.moment))
 
-    def _openings(self, found: Sequence[Happening]) -> Iterator[Happening]:
+    def _openings(self, found: Sequence[LeaseEvent]) -> Iterator[LeaseEvent]:
         asked: list[tuple[Resource, str, tuple[str, ...]]] = [(r, s, ()) for r, s in self._parts]
         if not asked:
             asked = [
@@ -280,7 +280,7 @@ class _Comparison:
             if self._before.blocked(*asked_of) and not self._after.blocked(*asked_of):
                 resource, scope, _ = asked_of
                 at = _last_end(found, resource, scope) or self._after.moment.now.wall_ms
-                yield Happening("available", resource, scope, at)
+                yield LeaseEvent("available", resource, scope, at)
 
     def _notice(self, lease: Lease) -> Notice | None:
         """What its holder was told of the end of a lease, as long as that stands in the ledger."""
@@ -290,7 +290,7 @@ class _Comparison:
         return next((n for n in about if n.id.endswith(end)), None)
 
 
-def _last_end(found: Sequence[Happening], resource: Resource, scope: str) -> int | None:
+def _last_end(found: Sequence[LeaseEvent], resource: Resource, scope: str) -> int | None:
     ends = ("released", "revoked", "lapsed")
     times = [
         x.at
@@ -300,8 +300,8 @@ def _last_end(found: Sequence[Happening], resource: Resource, scope: str) -> int
     return max(times, default=None)
 
 
-def _of(kind: Kind, lease: Lease, at: int) -> Happening:
-    return Happening(kind, lease.resource, lease.scope, at, lease)
+def _of(kind: Kind, lease: Lease, at: int) -> LeaseEvent:
+    return LeaseEvent(kind, lease.resource, lease.scope, at, lease)
 
 
 LOOK = 7.0  # seconds between looks in the first minute, and while something happens
@@ -391,13 +391,13 @@ class Watcher:
                 self._slow_down()
             yield from (self._told(x, scene) for x in happened)
 
-    def _nap(self, scene: Scene, left: float) -> bool:
+    def _nap(self, scene: LedgerAt, left: float) -> bool:
         """Sleep until the next look, a lapse, or the end; True when another process knows more."""
         look = self._look * self._dice.uniform(0.7, 1.0) - self._seconds_since(self._looked)
         wait = min(left, look, self._until_lapse(scene))
         return self._watcher.nap(max(0.05, wait))
 
-    def _compared(self, before: Scene, *, woken: bool) -> tuple[list[Happening], Scene]:
+    def _compared(self, before: LedgerAt, *, woken: bool) -> tuple[list[LeaseEvent], LedgerAt]:
         if not woken:
             self._looked = self._clock.now()
             self._watcher.look()
@@ -410,27 +410,29 @@ class Watcher:
             return [], self._scene(self._head)
 
     def _on_the_way(
-        self, before: Scene, after: Scene, old: Snapshot | None, new: Snapshot
-    ) -> list[Happening]:
+        self, before: LedgerAt, after: LedgerAt, old: Snapshot | None, new: Snapshot
+    ) -> list[LeaseEvent]:
         """What happened in each step from one state to the other, oldest first.
 
         The clock is looked at only with the last: till then what was live at the last look is.
         """
         moved = old is not None and old.version != new.version
         steps = self._session.store.steps(old, new, MOST_STEPS) if old and moved else ()
-        found, said = list[Happening](), steps[-1].events if steps else ()
+        found, said = list[LeaseEvent](), steps[-1].events if steps else ()
         for step in steps[:-1]:
-            then = Scene(step.ledger, before.moment)
+            then = LedgerAt(step.ledger, before.moment)
             found += self._between(before, then, step.events)
             before = then
         return found + self._between(before, after, said)
 
-    def _between(self, before: Scene, after: Scene, said: Sequence[Event]) -> list[Happening]:
+    def _between(
+        self, before: LedgerAt, after: LedgerAt, said: Sequence[Event]
+    ) -> list[LeaseEvent]:
         if self._assignments:
             return assignments_between(before, after, holder=self._session.actor.holder)
         return events_between(before, after, self._parts, said)
 
-    def _until_lapse(self, scene: Scene) -> float:
+    def _until_lapse(self, scene: LedgerAt) -> float:
         """Seconds until the next lease lapses; while the remote is away it would not be told."""
         lapse = None if self.trouble else next_lapse(scene, self._parts)
         if lapse is None:
@@ -442,10 +444,10 @@ class Watcher:
     def _slow_down(self) -> None:
         self._look = min(LOOK_MOST, self._look * SLOWER)
 
-    def _scene(self, head: Snapshot) -> Scene:
-        return Scene(head.ledger, self._session.moment(head))
+    def _scene(self, head: Snapshot) -> LedgerAt:
+        return LedgerAt(head.ledger, self._session.moment(head))
 
-    def _told(self, happening: Happening, scene: Scene) -> WatchEvent:
+    def _told(self, happening: LeaseEvent, scene: LedgerAt) -> WatchEvent:
         lease, session, view = happening.lease, self._session, None
         if lease is not None:
             view = view_lease(

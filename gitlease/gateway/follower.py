@@ -18,7 +18,7 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, Moment
 from gitlease.core.moves.operations import Event
 from gitlease.engine.ports import LedgerStep, Snapshot
-from gitlease.engine.watch import Scene
+from gitlease.engine.watch import LedgerAt
 from gitlease.gateway.gateway import SharedStore, revision_of
 
 SOONEST, EVERY = 0.5, 2.0  # seconds between two looks at the remote, while there are listeners
@@ -184,7 +184,7 @@ class Follower:
         self._lapsed = set(over)
 
     def _lapsed_leases(self, head: Snapshot) -> dict[str, Lease]:
-        scene = Scene(head.ledger, Moment(now=self._clock.now(), seen=head.seen))
+        scene = LedgerAt(head.ledger, Moment(now=self._clock.now(), seen=head.seen))
         every = head.ledger.every_lease() if head.ledger else ()
         return {x.lease_id: x for x in every if scene.lapsed(x)}
 

@@ -379,7 +379,7 @@ class FencedPush:
 
     def _told_last(self, settled: Settled) -> tuple[str, ...]:
         head = self._session.store.known(self._session.layer)
-        return self._session.came_of(settled, head) + self._session.news(head)
+        return self._session.outcome_messages(settled, head) + self._session.news(head)
 
 
 def _rejected(refs: tuple[WorkRef, ...]) -> PushRefused:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gitlease.core.errors import GitleaseError
 from gitlease.core.instant import MS
 from gitlease.core.loss import Hold, Lost, early_ms
-from gitlease.engine.keeping import Beat, Keeper, Sight
+from gitlease.engine.keeping import Keeper, LossDetector, RenewalResult
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock
 from gitlease.engine.transaction import fresh_id
@@ -171,11 +171,13 @@ class Heartbeat:
             self._changed.wait(nap)
             return ()
 
-    def _seen(self) -> Beat:
+    def _seen(self) -> RenewalResult:
         """The losses that this clone has learned of meanwhile."""
         with self._changed:
             holds = {lease_id: hold for (lease_id, _), hold in self._glanced.items()}
-        return Beat(asked=(), lost=tuple(self._glance(tuple(holds.values()))) if holds else ())
+        return RenewalResult(
+            asked=(), lost=tuple(self._glance(tuple(holds.values()))) if holds else ()
+        )
 
     def _watch(self) -> None:
         while True:
@@ -200,7 +202,7 @@ class Heartbeat:
         return notices
 
 
-def _log(beat: Beat) -> None:
+def _log(beat: RenewalResult) -> None:
     for hold in beat.renewed:
         text = "renewed %s (token %d) for %d s"
         log("debug", text, hold.grant.resource, hold.grant.token, hold.duration_ms // MS)
@@ -279,7 +281,9 @@ def new_heartbeat(
 
     clock = place.ledger.clock
     made = Heartbeat(
-        Keeper(open_ledger, clock=clock, early=early), glance=Sight(open_ledger).lost, sharp=sharp
+        Keeper(open_ledger, clock=clock, early=early),
+        glance=LossDetector(open_ledger).lost,
+        sharp=sharp,
     )
     if (drive := getattr(clock, "drive", None)) is not None:  # it is moved by hand
         drive(made)

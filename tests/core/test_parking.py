@@ -66,7 +66,7 @@ from gitlease.core import (
     standing,
 )
 from gitlease.core.lease import relation
-from gitlease.engine import Carried, Surroundings, WhyNot, carrying, hand_out, survey
+from gitlease.engine import Carried, QueueContext, WhyNot, carrying, hand_out, survey
 from gitlease.store import (
     BadRecord,
     check_lease,
@@ -451,8 +451,8 @@ def task(name: str, **more: object) -> Task:
     return Task(**(fields | more))  # type: ignore[arg-type]
 
 
-def around(ledger: Ledger, who: Actor = JO, seconds: float = LIVE + 1) -> Surroundings:
-    return Surroundings(who, People(), leases_in(ledger), DEFAULT_POLICY, moment(seconds))
+def around(ledger: Ledger, who: Actor = JO, seconds: float = LIVE + 1) -> QueueContext:
+    return QueueContext(who, People(), leases_in(ledger), DEFAULT_POLICY, moment(seconds))
 
 
 TASKS = (

@@ -18,11 +18,11 @@ from gitlease.core import Actor, Hold, Loss, Lost, Resource, parse_resource
 from gitlease.engine import (
     DOUBTED,
     GLANCES_SKIPPED,
-    Beat,
     ClaimOptions,
     Keeper,
     LedgerSession,
-    Sight,
+    LossDetector,
+    RenewalResult,
     holds_of,
 )
 from gitlease.store import RefLedgerStore
@@ -362,7 +362,9 @@ def test_what_a_heartbeat_heard_is_left_to_be_said(world: World) -> None:
 # --- what this clone comes to know by itself ------------------------------------------------------
 
 
-def known_losses(sight: Sight, holds: Sequence[Hold], looks: int = DOUBTED + 1) -> list[Loss]:
+def known_losses(
+    sight: LossDetector, holds: Sequence[Hold], looks: int = DOUBTED + 1
+) -> list[Loss]:
     return [lost.loss for _ in range(looks) for lost in sight.lost(holds)][:1]
 
 
@@ -371,7 +373,7 @@ def test_an_end_by_another_process_of_the_clone_is_seen_without_asking_anybody(
     world: World, verb: str
 ) -> None:
     holds = world.hold()
-    sight = Sight(world.open)
+    sight = LossDetector(world.open)
     assert known_losses(sight, holds) == []
     person = world.of(RUN if verb == "end" else Actor(JO.holder))
     if verb == "release":
@@ -392,7 +394,7 @@ def test_an_end_by_another_process_of_the_clone_is_seen_without_asking_anybody(
 def test_a_revocation_is_seen_as_soon_as_the_clone_has_heard_of_it(world: World) -> None:
     world.of(KIM).set_policy({"admins": KIM.holder})
     holds = world.hold("F001", "F002")
-    sight = Sight(world.open)
+    sight = LossDetector(world.open)
     assert sight.lost(holds) == ()
     world.of(KIM).revoke(F001, reason="wrong task")
     world.of(KIM).claim([F001])
@@ -406,7 +408,7 @@ def test_a_revocation_is_seen_as_soon_as_the_clone_has_heard_of_it(world: World)
 
 def test_what_else_the_clone_learns_is_no_loss(world: World) -> None:
     holds = world.hold()
-    sight = Sight(world.open)
+    sight = LossDetector(world.open)
     world.of(RUN).renew([F001])
     world.of(KIM).claim([parse_resource("other")])
     world.of(Actor(JO.holder)).read()
@@ -419,7 +421,7 @@ def test_what_else_the_clone_learns_is_no_loss(world: World) -> None:
 def test_a_state_of_before_the_grant_tells_nothing_of_it(world: World) -> None:
     world.of(JO, clone="late").read()
     holds = world.hold()
-    sight = Sight(lambda _limit: world.of(Actor(JO.holder), clone="late").session)
+    sight = LossDetector(lambda _limit: world.of(Actor(JO.holder), clone="late").session)
     assert known_losses(sight, holds) == []
 
 
@@ -427,7 +429,7 @@ def test_nothing_is_read_again_while_the_clone_learns_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holds = world.hold()
-    sight = Sight(world.open)
+    sight = LossDetector(world.open)
     sight.lost(holds)
     read: list[str] = []
     known = RefLedgerStore.known
@@ -450,7 +452,7 @@ def test_where_the_clone_cannot_be_read_it_is_tried_again_later(world: World) ->
             raise OSError("no such place")
         return world.open(limit)
 
-    sight = Sight(open_session)
+    sight = LossDetector(open_session)
     world.of(Actor(JO.holder)).release([F001])
     broken[:] = [False, True]
     assert known_losses(sight, holds, 1 + GLANCES_SKIPPED + DOUBTED) == []
@@ -461,9 +463,9 @@ def test_a_loss_that_was_seen_is_final_and_counts_from_the_last_renewal(world: W
     [old] = world.hold()
     world.run_for(400)
     world.of(Actor(JO.holder)).release([F001])
-    sight = Sight(world.open)
+    sight = LossDetector(world.open)
     seen = tuple(lost for _ in range(DOUBTED + 1) for lost in sight.lost([old]))
-    [lost] = world.keeper.settle(Beat(asked=(), lost=seen))
+    [lost] = world.keeper.settle(RenewalResult(asked=(), lost=seen))
     assert lost.hold.since.boot_ms > old.since.boot_ms
     assert world.keeper.due_in() is None
-    assert world.keeper.settle(Beat(asked=(), lost=seen)) == ()
+    assert world.keeper.settle(RenewalResult(asked=(), lost=seen)) == ()

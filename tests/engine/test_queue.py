@@ -21,7 +21,7 @@ from gitlease.core import (
 from gitlease.core.resources import pattern
 from gitlease.engine import (
     Carried,
-    Surroundings,
+    QueueContext,
     WhyNot,
     carrying,
     entry_of,
@@ -40,8 +40,8 @@ def task(name: str, **more: object) -> Task:
     return Task(**(fields | more))  # type: ignore[arg-type]
 
 
-def around(*leases: Lease, who: Actor = JO, seconds: float = 10) -> Surroundings:
-    return Surroundings(who, People(), leases, DEFAULT_POLICY, moment(seconds))
+def around(*leases: Lease, who: Actor = JO, seconds: float = 10) -> QueueContext:
+    return QueueContext(who, People(), leases, DEFAULT_POLICY, moment(seconds))
 
 
 def order(*tasks: Task, leases: tuple[Lease, ...] = ()) -> list[str]:

@@ -30,14 +30,21 @@ from core.values import (
 from support.snapshots import check_words
 
 from gitlease.core import MS, Acknowledge, Actor, Ledger, Operation, Park, Sighting, parse_resource
-from gitlease.engine import Happening, Part, Scene, assignments_between, events_between, next_lapse
+from gitlease.engine import (
+    LeaseEvent,
+    LedgerAt,
+    Part,
+    assignments_between,
+    events_between,
+    next_lapse,
+)
 
 LEE = Actor("lee@example.com")
 LAPSE = TTL + SKEW  # seconds after which a lease that is not renewed has lapsed
 
 
-def scene(ledger: Ledger | None, at: float) -> Scene:
-    return Scene(ledger, moment(at))
+def scene(ledger: Ledger | None, at: float) -> LedgerAt:
+    return LedgerAt(ledger, moment(at))
 
 
 def between(
@@ -47,7 +54,7 @@ def between(
     return told(events_between(scene(before, start), scene(after, end), parts))
 
 
-def told(events: Sequence[Happening]) -> list[str]:
+def told(events: Sequence[LeaseEvent]) -> list[str]:
     words = []
     for e in events:
         part = "" if e.scope == "*" else f"/{e.scope}"
@@ -322,7 +329,7 @@ def test_the_next_lapse_is_the_first_of_those_that_have_not_lapsed() -> None:
 
 def test_whoever_saw_the_record_change_counts_from_then() -> None:
     seen = Sighting(at=moment(100).now, changed=True)
-    late = Scene(HELD, moment(LAPSE + 10, seen))
+    late = LedgerAt(HELD, moment(LAPSE + 10, seen))
     assert events_between(scene(HELD, 5), late) == []
     assert next_lapse(late) == NOON + (100 + TTL) * MS
 

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from gitlease.core import Grant, Hold, Instant, Loss, Lost, parse_resource
-from gitlease.engine import Beat, Keeper
+from gitlease.engine import Keeper, RenewalResult
 from gitlease.runs import Heartbeat, heartbeat
 
 LONG = 30.0
@@ -47,14 +47,14 @@ class Script:
     def batch(self) -> tuple[Hold, ...]:
         return tuple(self.kept.values()) if self.due else ()
 
-    def renew(self, batch: Sequence[Hold]) -> Beat:
+    def renew(self, batch: Sequence[Hold]) -> RenewalResult:
         self.inside.set()
         assert self.gate.wait(LONG)
         self.beats.append(tuple(hold.grant.lease_id for hold in batch))
         self.due = False
-        return Beat(asked=tuple(batch), lost=self.lose)
+        return RenewalResult(asked=tuple(batch), lost=self.lose)
 
-    def settle(self, beat: Beat) -> tuple[Lost, ...]:
+    def settle(self, beat: RenewalResult) -> tuple[Lost, ...]:
         lost = tuple(x for x in beat.lost if x.hold.grant.lease_id in self.kept)
         self.drop([x.hold.grant.lease_id for x in lost])
         return lost

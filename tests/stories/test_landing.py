@@ -17,7 +17,7 @@ from support.service import LeaseService
 from support.typed import Agent, Typist
 
 from gitlease.core import MS
-from gitlease.engine import MAX_RESOURCES, Look
+from gitlease.engine import MAX_RESOURCES, LedgerView
 from gitlease.faces.hooks import entry
 from gitlease.wiring import HookContext, end_landed, open_hooks
 
@@ -258,7 +258,7 @@ def test_what_was_revoked_in_the_same_moment_is_not_completed(
     workspace = project.kim.open(".")
     look = workspace.ledger.look
 
-    def then_revoked(**how: bool) -> Look:
+    def then_revoked(**how: bool) -> LedgerView:
         found = look(**how)
         project.jo.ok("revoke F001 --reason late")
         return found

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from gitlease.core.errors import Unavailable
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
-from gitlease.engine.ledger_session import Look
+from gitlease.engine.ledger_session import LedgerView
 from gitlease.engine.watch import LOOK, Watcher
 from gitlease.faces.board.model import (
     BoardRow,
@@ -115,7 +115,7 @@ class LiveBoard:
         self._ledger, self._console = workspace.ledger, console
         self._workspace, self._follow = workspace, follow
         self._screen = BoardScreen(self._open)
-        self._look: Look | None = None
+        self._look: LedgerView | None = None
         self._made: tuple[Instant, str, str] | None = None
 
     def run(self) -> int | None:
@@ -158,7 +158,7 @@ class LiveBoard:
                 return
         look = self._ledger.known_look()
         if look is None and watch is not None and watch.head is not None:
-            look = Look(watch.head, self._ledger.moment(watch.head), ())
+            look = LedgerView(watch.head, self._ledger.moment(watch.head), ())
         if look is None and watch is None:
             look = self._ledger.look(cached=True)  # raises that nothing is cached
         self._look = look

@@ -23,7 +23,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
 from gitlease.core.view import LeaseView
 from gitlease.engine.edges import without_numbers
-from gitlease.engine.queue import Entry, Surroundings, WhyNot, survey, waiters
+from gitlease.engine.queue import Entry, QueueContext, WhyNot, survey, waiters
 from gitlease.engine.reading import history_of
 from gitlease.faces import sentences
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gitlease.core.edge import People, Task
     from gitlease.core.ledger import Note, Ticket
     from gitlease.core.moves.operations import Event
-    from gitlease.engine.ledger_session import LedgerSession, Look
+    from gitlease.engine.ledger_session import LedgerSession, LedgerView
 
 
 class Section(Enum):
@@ -233,7 +233,7 @@ LOOKED_BACK = 100  # events of the audit trail; most are renewals
 HISTORY = 20  # events of an opened resource
 
 
-def make_board(session: LedgerSession, look: Look, *, trouble: str = "") -> BoardView:
+def make_board(session: LedgerSession, look: LedgerView, *, trouble: str = "") -> BoardView:
     """The board of a look, as the session's actor sees it, without contacting the remote.
 
     Raises what reading the task files may.
@@ -270,7 +270,7 @@ def matching(board: BoardView, text: str) -> BoardView:
 
 
 def open_resource(
-    session: LedgerSession, look: Look, board: BoardView, resource: Resource
+    session: LedgerSession, look: LedgerView, board: BoardView, resource: Resource
 ) -> OpenedResource:
     """A resource with its notes and history, without contacting the remote."""
     ledger, notes = look.head.ledger, tuple[Note, ...]()
@@ -294,13 +294,13 @@ def open_resource(
 class _Rows:
     """The rows of one look."""
 
-    def __init__(self, session: LedgerSession, look: Look) -> None:
+    def __init__(self, session: LedgerSession, look: LedgerView) -> None:
         self._look, self._now = look, look.moment.now.wall_ms
         found = session.edges.everywhere()
         if look.policy.issues is not Issues.NONE:
             found = without_numbers(found)
         self._people: People = session.edges.rules.people
-        around = Surroundings(
+        around = QueueContext(
             actor=session.actor,
             people=self._people,
             leases=look.leases,
@@ -416,7 +416,7 @@ def _texts(row: BoardRow) -> tuple[str, ...]:
     return row.name, row.title, row.holder, *where, row.reason, waiting_words(row.waiting)
 
 
-def _times(look: Look) -> Iterator[int]:
+def _times(look: LedgerView) -> Iterator[int]:
     for lease in look.leases:
         if lease.state is State.ACTIVE:
             yield lease.expires_at
@@ -431,7 +431,9 @@ _LOSSES = frozenset({"displaced", "revoked", "retired"})
 _TOLD = frozenset({"claimed", "released", "completed", "parked", "run_out", "noted"}) | _LOSSES
 
 
-def _news(session: LedgerSession, look: Look, rows: Sequence[BoardRow]) -> tuple[NewsItem, ...]:
+def _news(
+    session: LedgerSession, look: LedgerView, rows: Sequence[BoardRow]
+) -> tuple[NewsItem, ...]:
     # Newest first. Lapses are no operations, so they come from the rows; of a takeover only the
     # event about the former holder is shown.
     found = []

@@ -23,7 +23,7 @@ from gitlease.core.errors import GitleaseError, Unavailable, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant, rfc3339
 from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.ledger_session import LedgerSession, Look
+from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.faces.board import page
 from gitlease.faces.board.model import (
     BoardView,
@@ -52,7 +52,7 @@ class CurrentBoard:
     def __init__(self, gateway: Gateway, follower: Follower) -> None:
         self._gateway, self._follower = gateway, follower
         self._lock = threading.Lock()
-        self._made: tuple[Instant, str, Look, BoardView] | None = None
+        self._made: tuple[Instant, str, LedgerView, BoardView] | None = None
 
     @property
     def session(self) -> LedgerSession:
@@ -75,7 +75,7 @@ class CurrentBoard:
             or at.elapsed_at_most(now) >= FRESH
         )
 
-    def read(self, *, ask: bool = False) -> tuple[Look, BoardView]:
+    def read(self, *, ask: bool = False) -> tuple[LedgerView, BoardView]:
         """The board and the look it was made from.
 
         ``ask`` fetches from the remote unless a follower does so already; if it cannot be reached,
@@ -93,7 +93,7 @@ class CurrentBoard:
             _, _, look, board = self._made
         return look, replace(board, now=self.now())
 
-    def _make(self, trouble: str) -> tuple[Instant, str, Look, BoardView]:
+    def _make(self, trouble: str) -> tuple[Instant, str, LedgerView, BoardView]:
         session = self.session
         look = session.known_look()
         if look is None:
@@ -211,7 +211,7 @@ class BoardPages:
                 silent = 0.0
                 yield ": still here\n\n"
 
-    def _event(self, look: Look, board: BoardView, view: PageView, base: str) -> str:
+    def _event(self, look: LedgerView, board: BoardView, view: PageView, base: str) -> str:
         opened, shown = self._opened(look, board, view), matching(board, view.find)
         data = {
             "now": board.now,
@@ -223,7 +223,7 @@ class BoardPages:
         }
         return f"event: board\ndata: {json.dumps(data)}\n\n"
 
-    def _opened(self, look: Look, board: BoardView, view: PageView) -> OpenedResource | None:
+    def _opened(self, look: LedgerView, board: BoardView, view: PageView) -> OpenedResource | None:
         if not view.open:
             return None
         try:

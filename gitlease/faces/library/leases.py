@@ -170,7 +170,7 @@ class Leases:
     ) -> Lease:
         """The heartbeat: expiry becomes now + TTL. Raises LeaseLost or NotHolder."""
         wanted, seconds = [self._resource(resource)], to_seconds(ttl, "ttl")
-        before = self._ledger.untold()  # a refused renewal marks them as told
+        before = self._ledger.unread_notices()  # a refused renewal marks them as told
         try:
             answer = acts.renew(self._ledger, wanted, scope=to_scope(scope), ttl=seconds)
         except LeaseLost as lost:

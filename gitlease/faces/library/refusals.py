@@ -123,7 +123,7 @@ def refusing(function: F) -> F:
             return function(*args, **options)
         except LeaseLost as lost:
             ledger = getattr(args[0], "_ledger", None) if args else None
-            raise refusal(explained(lost, ledger.untold() if ledger else ())) from None
+            raise refusal(explained(lost, ledger.unread_notices() if ledger else ())) from None
         except NotHolder as error:
             ledger = getattr(args[0], "_ledger", None) if args else None
             raise refusal((ledger and loss_of(ledger, error)) or error) from None

@@ -141,7 +141,7 @@ class CloneCaller:
         self._workspace, self._grants, self._renewed = workspace, grants, renewed
         held = held_by(workspace, grants)
         self._earlier = {x: name for x, name in held.items() if name != workspace.actor.session}
-        self._before = workspace.ledger.untold()  # a refused renewal marks them as told
+        self._before = workspace.ledger.unread_notices()  # a refused renewal marks them as told
 
     @property
     def ledger(self) -> LedgerSession:
@@ -198,7 +198,7 @@ class CloneCaller:
         )
 
     def explained(self, lost: LeaseLost) -> LeaseLost:
-        return explained(lost, (*self._before, *self.ledger.untold()))
+        return explained(lost, (*self._before, *self.ledger.unread_notices()))
 
     def granted(self, answer: Answer) -> Sequence[str]:
         for view in answer.leases:
