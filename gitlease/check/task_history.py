@@ -31,9 +31,9 @@ from gitlease.git.repository import Repository, answered, ask, is_on
 from gitlease.settings.schema import FILE_STEM
 from gitlease.settings.sources import Tasks
 from gitlease.store.transport import TIME_LIMIT
-from gitlease.tasks.front_matter import is_yaml
+from gitlease.tasks.fields import is_yaml
+from gitlease.tasks.reading import read_task
 from gitlease.tasks.scan import MAX_BYTES, Wanted
-from gitlease.tasks.text import read_task
 
 MAX_COMMITS = 200_000
 MAX_VERSIONS = 64  # of one task file

@@ -182,8 +182,8 @@ class TaskParser:
         if (known := self._known.get((side.file, side.blob))) is not None and not side.is_link:
             return known
         from gitlease.git.objects import BLOB
+        from gitlease.tasks.reading import possible_keys, value_of
         from gitlease.tasks.scan import MAX_BYTES, printable
-        from gitlease.tasks.text import possible_keys, value_of
 
         try:
             if side.is_link:

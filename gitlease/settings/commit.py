@@ -10,8 +10,8 @@ from gitlease.git.files import Unreadable
 from gitlease.git.history import LINK
 from gitlease.git.objects import BLOB, TooLarge, objects_of
 from gitlease.git.repository import GitFailed, Repository, answered, ask
-from gitlease.settings.file import MAX_BYTES
 from gitlease.settings.schema import FILE, Found
+from gitlease.settings.sources import MAX_FILE
 
 MAX_LINKS = 5
 
@@ -61,7 +61,7 @@ def _mode_and_bytes(where: Repository, commit: str, path: str) -> tuple[str, byt
         raise Invalid(f"{FILE} in {commit[:10]} is not a regular file")
     blob = rest.partition("\t")[0]
     try:
-        return mode, objects_of(where).read(blob, BLOB, MAX_BYTES)
+        return mode, objects_of(where).read(blob, BLOB, MAX_FILE)
     except TooLarge as large:
         raise Invalid(f"{FILE} in {commit[:10]} {large}") from None
     except Unreadable as why:

@@ -5,12 +5,14 @@ and the result is read again and compared. To take out the name that was put in 
 byte, except where the field said explicitly that there is nobody (``~``, ``null``, ``''``, nothing
 at all within braces): that becomes ``[]``. A single value that becomes a list has a blank before
 its closing bracket, ``[jo, kim ]``, and so becomes a single value again when the name that was put
-in goes; any other list stays one.
-Comments stay: one behind a name that goes is left in its line.
+in goes; any other list stays one. Comments stay: one behind a name that goes is left in its line.
+Whatever is written so that a change would be a guess raises CannotCut, which says why.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from contextlib import suppress
 
 from gitlease.core.edge import EdgeEdit, Task, same_name
@@ -18,12 +20,342 @@ from gitlease.core.errors import Invalid, shown
 from gitlease.core.frozen import replace
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
+from gitlease.git.yaml_nodes import Node
 from gitlease.settings.sources import Tasks
-from gitlease.tasks.change import assign, leaves, set_status
-from gitlease.tasks.fields import Document, outline, read_document
-from gitlease.tasks.front_matter import bad, conflict_behind, is_yaml
-from gitlease.tasks.splice import CannotCut, line_break
-from gitlease.tasks.text import field_names, task_of
+from gitlease.tasks.fields import (
+    Document,
+    Field,
+    FieldForm,
+    bad,
+    conflict_behind,
+    is_yaml,
+    outline,
+    read_document,
+)
+from gitlease.tasks.reading import field_names, task_of
+
+# Words that no YAML reader, of either version, takes for anything but a string.
+_WORD = r"[^\W\d][\w.+/@-]*"
+_PLAIN = re.compile(rf"{_WORD}(?: [\w.+/@-]+)*|\w[\w.+-]*@{_WORD}")
+_TYPED = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
+
+Span = tuple[int, int]
+
+
+class CannotCut(ValueError):
+    """The text is not as it would have to be; the message says why."""
+
+
+def scalar(text: str, quote: str = "") -> str:
+    """A text as YAML: plain where every reader takes that for it, else in quotes.
+
+    ``quote`` puts it in quotes of that kind in any case. Raises CannotCut for unprintable ones.
+    """
+    if not text.isprintable():
+        raise CannotCut("this can only be written with escapes")
+    if not quote and _PLAIN.fullmatch(text) and text.lower() not in _TYPED:
+        return text
+    if quote == '"':
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return "'" + text.replace("'", "''") + "'"
+
+
+def line_start(text: str, place: int) -> int:
+    """Where the line of a place begins."""
+    return max(text.rfind("\n", 0, place), text.rfind("\r", 0, place)) + 1
+
+
+def line_end(text: str, place: int) -> int:
+    """Where the line of a place ends: the place of its line break, or the end of the text."""
+    found = re.compile(r"[\r\n]|\Z").search(text, place)
+    return found.start() if found else len(text)
+
+
+def next_line(text: str, place: int) -> int:
+    """Where the line below begins; the end of the text where there is none."""
+    end = line_end(text, place)
+    return end + (2 if text.startswith("\r\n", end) else 1 if end < len(text) else 0)
+
+
+def line_break(*texts: str) -> str:
+    """The last line break of the first text that has any."""
+    for text in texts:
+        if breaks := re.findall(r"\r\n|[\r\n]", text):
+            return str(breaks[-1])
+    return "\n"
+
+
+def put_line(text: str, place: int, line: str) -> str:
+    """Put in a line at the beginning of a line or at the end, with its neighbour's line break."""
+    end = line_break(text[:place], text)
+    if place == len(text) and line_start(text, place) != place:
+        return text + end + line
+    return text[:place] + line + end + text[place:]
+
+
+def cut_lines(text: str, start: int, end: int) -> str:
+    """Take out the lines of two places and all between: what ``put_line`` put in is gone again."""
+    start, after = line_start(text, start), next_line(text, end)
+    if after == len(text) and line_end(text, end) == after:
+        return re.sub(r"(?:\r\n|[\r\n])\Z", "", text[:start])
+    return text[:start] + text[after:]
+
+
+def comma(text: str, start: int, end: int) -> int:
+    """The place of the only comma between two items; -1 where there is none."""
+    bare = re.sub(r"#[^\r\n]*", lambda found: " " * len(found[0]), text[start:end])
+    if bare.count(",") > 1 or bare.strip(" \t\r\n,"):
+        raise CannotCut("there is other text between two items")
+    place = bare.find(",")
+    return -1 if place < 0 else start + place
+
+
+def cut_item(text: str, items: Sequence[Span], number: int, close: int) -> str:
+    """Take one item and its comma out of items with commas between, up to ``close``."""
+    start, end = items[number]
+    if number:
+        gap_start = items[number - 1][1]
+        place = comma(text, gap_start, start)
+        if place < 0:
+            raise CannotCut("there is no comma between two items")
+        if "#" in text[gap_start:start]:
+            return text[:place] + text[place + 1 : start] + text[end:]
+        return text[:place] + text[end:]
+    gap_end = items[1][0] if len(items) > 1 else close
+    place = comma(text, end, gap_end)
+    if len(items) > 1 and "#" not in text[end:gap_end]:
+        return text[:start] + text[gap_end:]
+    if place < 0:
+        return text[:start] + text[end:]
+    return text[:start] + text[end:place] + text[place + 1 :]
+
+
+def add_item(text: str, items: Sequence[Span], new: str) -> str:
+    """Put a last item behind the others, set off as the last of them is."""
+    gap = text[items[-2][1] : items[-1][0]] if len(items) > 1 else ""
+    between = gap if re.fullmatch(r",[ \t\r\n]*", gap) else ", "
+    end = items[-1][1]
+    return text[:end] + between + new + text[end:]
+
+
+_COLON = re.compile(r"[ \t]*:(?:[ \t\r\n]|#[^\r\n]*+)*")
+_REST = re.compile(r"[ \t]*(?:#[^\r\n]*)?")
+_YAML_BREAK = re.compile("[\x85\u2028\u2029]")
+_FLOW_SIGNS = frozenset(",[]{}")
+
+
+def assign(document: Document, name: str, edit: EdgeEdit) -> str:
+    """Bring the field one step nearer to what is wanted: the same text when it is that already."""
+    field = document.fields.get(name)
+    items = field.items if field else []
+    there = [item.text for item in items if item.says_something]
+    new = edit.add
+    if new is not None and any(same_name(text, new) for text in there):
+        new = None
+    for number, item in enumerate(items):
+        if field and item.says_something and leaves(item.text, edit):
+            if new is None:
+                return _remove(document, field, number)
+            return _replace(document, field, number, new)
+    if new is None:
+        return document.text
+    return _add(document, field, new) if field else _add_field(document, name, new)
+
+
+def leaves(name: str, edit: EdgeEdit) -> bool:
+    """Whether an edit takes out this name."""
+    if edit.add is not None and same_name(name, edit.add):
+        return False
+    return any(gone.strip() and same_name(name, gone) for gone in edit.remove)
+
+
+def set_status(document: Document, name: str, word: str) -> str:
+    """Write another status in the way the old one was written."""
+    field = document.fields.get(name)
+    if field is None:
+        return _add_field(document, name, word)
+    colon = _check_plain_and_find_colon(document, field)
+    item = field.items[0]
+    if item.start == item.end:
+        return _put(document.text, colon, colon, " " + scalar(word, _json_quote(document)))
+    _check_item(document, item)
+    return _put(
+        document.text, item.start, item.end, scalar(word, item.style or _json_quote(document))
+    )
+
+
+def _replace(document: Document, field: Field, number: int, name: str) -> str:
+    _check_plain_and_find_colon(document, field)
+    item = field.items[number]
+    _check_item(document, item)
+    return _put(
+        document.text, item.start, item.end, _quoted_like_others(document, name, field.items)
+    )
+
+
+def _add(document: Document, field: Field, name: str) -> str:
+    colon = _check_plain_and_find_colon(document, field)
+    new = _quoted_like_others(document, name, field.items)
+    if field.form is FieldForm.SCALAR:
+        return _add_to_single(document, field, colon, new)
+    if field.form is FieldForm.FLOW:
+        return _add_in_brackets(document, field, new)
+    last = field.items[-1]
+    _check_item(document, last)
+    before = _before_item(document, last)
+    line = before + new if before[-1] in " \t" else f"{before} {new}"
+    return put_line(document.text, next_line(document.text, last.end), line)
+
+
+def _add_to_single(document: Document, field: Field, colon: int, new: str) -> str:
+    text, item = document.text, field.items[0]
+    if item.start == item.end:
+        if document.flow:
+            return _put(text, colon, colon, f" [{new}]")
+        indent = 2 if document.list_indent is None else document.list_indent
+        blanks = _indent(text, field.key.start) + " " * indent
+        return put_line(text, next_line(text, colon), f"{blanks}- {new}")
+    _check_item(document, item)
+    if not item.says_something:
+        return _put(text, item.start, item.end, f"[{new}]")
+    old = text[item.start : item.end]
+    if not item.style and _FLOW_SIGNS & set(old):
+        raise CannotCut("the existing name has commas or brackets and is not quoted")
+    return _put(text, item.start, item.end, f"[{old}, {new} ]")
+
+
+def _add_in_brackets(document: Document, field: Field, new: str) -> str:
+    text, spans = document.text, _spans(field)
+    inside = field.end - 1
+    if not spans:
+        # Behind a comment, and otherwise in front of all blanks.
+        place = inside if "#" in text[field.start : inside] else field.start + 1
+        return _put(text, place, place, new)
+    if len(spans) == 1 and _came_from_single(text, field):
+        return _put(text, inside, inside, f", {new}")
+    return add_item(text, spans, new)
+
+
+def _came_from_single(text: str, field: Field) -> bool:
+    first, last = field.items[0], field.items[-1]
+    tight = first.start == field.start + 1 and text[last.end : field.end] == " ]"
+    return tight and not re.search(r"[\r\n]", text[field.start : field.end])
+
+
+def _remove(document: Document, field: Field, number: int) -> str:
+    text, item = document.text, field.items[number]
+    colon = _check_plain_and_find_colon(document, field)
+    _check_item(document, item)
+    if field.form is FieldForm.BLOCK:
+        return _cut_block_item(document, item)
+    if field.form is FieldForm.FLOW:
+        # Of a single value that became a list, the name put in is the last one.
+        if number == 1 and len(field.items) == 2 and _came_from_single(text, field):
+            other = field.items[0]
+            return _put(text, field.start, field.end, text[other.start : other.end])
+        return cut_item(text, _spans(field), number, field.end - 1)
+    if document.flow:
+        return cut_item(text, document.entries, field.entry, document.close)
+    comment = "#" in text[field.end : line_end(text, field.end)]
+    if "#" not in text[colon : field.start] and not comment:
+        return cut_lines(text, field.key.start, field.end)
+    if line_start(text, field.start) == line_start(text, colon):
+        return _put(text, colon, field.end, "")
+    if comment:
+        return _put(text, field.start, field.end, "")
+    return cut_lines(text, field.start, field.end)
+
+
+def _cut_block_item(document: Document, item: Node) -> str:
+    text = document.text
+    dash = line_start(text, item.start) + len(_before_item(document, item).rstrip(" \t")) - 1
+    rest = text.find("#", item.end, line_end(text, item.end))
+    if rest >= 0:
+        return _put(text, dash, rest, "")
+    return cut_lines(text, item.start, item.end)
+
+
+def _add_field(document: Document, name: str, value: str) -> str:
+    text, quote = document.text, _json_quote(document)
+    entry = f"{scalar(name, quote)}: {scalar(value, quote)}"
+    if document.flow:
+        place = document.entries[-1][1]
+        _refuse_breaks_only_yaml_sees(text, place, place)
+        return _put(text, place, place, f", {entry}")
+    place = document.close
+    _refuse_breaks_only_yaml_sees(text, max(0, place - 1), max(0, place - 1))
+    return put_line(text, place, _indent(text, document.entries[0][0]) + entry)
+
+
+def _check_plain_and_find_colon(document: Document, field: Field) -> int:
+    text, key = document.text, field.key
+    _refuse_breaks_only_yaml_sees(text, key.start, field.end)
+    if not document.flow:
+        _indent(text, key.start)
+    elif field.entry:
+        comma(text, document.entries[field.entry - 1][1], key.start)
+    elif not re.sub(r"#[^\r\n]*", "", text[: key.start]).rstrip().endswith("{"):
+        raise CannotCut("there is other text before the name of the field")
+    colon = _COLON.fullmatch(text, key.end, field.start)
+    if colon is None:
+        raise CannotCut("there is other text between the name of the field and its value")
+    if not document.flow and field.form is not FieldForm.BLOCK:
+        _check_rest(text, field.end)
+    return text.index(":", key.end) + 1
+
+
+def _refuse_breaks_only_yaml_sees(text: str, start: int, end: int) -> None:
+    if _YAML_BREAK.search(text, max(0, line_start(text, start) - 1), next_line(text, end)):
+        raise CannotCut("it has a line break that git does not treat as one")
+
+
+def _check_item(document: Document, item: Node) -> None:
+    if item.style in ("|", ">"):
+        raise CannotCut("it is written as a block of text")
+    if re.search(r"[\r\n]", document.text[item.start : item.end]):
+        raise CannotCut("it is written over several lines")
+
+
+def _check_rest(text: str, place: int) -> None:
+    if not _REST.fullmatch(text, place, line_end(text, place)):
+        raise CannotCut("there is other text after the value")
+
+
+def _indent(text: str, place: int) -> str:
+    blanks = text[line_start(text, place) : place]
+    if blanks.strip(" "):
+        raise CannotCut("there is other text before the name of the field")
+    return blanks
+
+
+def _before_item(document: Document, item: Node) -> str:
+    text = document.text
+    before = text[line_start(text, item.start) : item.start]
+    if not re.fullmatch(r"[ \t]*-[ \t]*", before):
+        raise CannotCut("there is other text before a name")
+    _check_rest(text, item.end)
+    return before
+
+
+def _quoted_like_others(document: Document, name: str, items: list[Node]) -> str:
+    styles = {item.style for item in items if item.says_something}
+    if styles == {'"'}:
+        return scalar(name, '"')
+    new = scalar(name, _json_quote(document))
+    return scalar(name, '"') if new != name and '"' in styles and "'" not in styles else new
+
+
+def _json_quote(document: Document) -> str:
+    begin = document.entries[0][0]
+    return '"' if document.flow and document.text.startswith('"', begin) else ""
+
+
+def _spans(field: Field) -> list[tuple[int, int]]:
+    return [(item.start, item.end) for item in field.items]
+
+
+def _put(text: str, start: int, end: int, new: str) -> str:
+    return text[:start] + new + text[end:]
 
 
 def edit_task(

@@ -1,21 +1,129 @@
-"""The tasks that the index, HEAD and the default branch have, and the work tree lacks or has older.
+"""Finds and reads the task files of the index, HEAD, the default branch and other branches.
 
-Names are compared first: of a checkout that equals its branch no file is read.
+That needs neither a checkout nor a connection. Trees come from whoever can push: sizes are asked
+before contents are read, and what a partial clone does not have is said, never fetched. Names are
+compared first: of a checkout that equals its branch no file is read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Collection, Container, Iterable
+import posixpath
+from collections.abc import Collection, Container, Iterable, Iterator
 
 from gitlease.core.edge import Task
-from gitlease.core.errors import Invalid, NotFound
+from gitlease.core.errors import Invalid, NotFound, shown
+from gitlease.core.instant import MS
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.ports import INDEX, TaskList
+from gitlease.git.files import Unreadable
+from gitlease.git.objects import BLOB, COMMIT, GitObjects, TreeEntry, objects_of, read_tree
 from gitlease.git.repository import Repository, ask
 from gitlease.tasks.reading import REFS, TaskReader
-from gitlease.tasks.scan import FileKind, FoundFile, Wanted, walk
-from gitlease.tasks.tree import IndexTree, RefTree
+from gitlease.tasks.scan import MAX_BYTES, Content, FileKind, FoundFile, Listed, Wanted, walk
+
+MAX_TREE = 16 * 1024 * 1024  # bytes of one folder
+MAX_ENTRIES = 2_000_000  # of all folders: the same one may lie in many places
+MAX_LINK = 4096
+MAX_COMMIT = 8 * 1024 * 1024  # bytes, whatever its message
+
+_BLOBS, _LINK, _TREE = (0o100644, 0o100755), 0o120000, 0o040000
+
+
+class RefTree:
+    """The files of the commit that a ref names. Raises NotFound where there is none."""
+
+    def __init__(self, repository: Repository, ref: str, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self._objects = objects_of(repository)
+        self.root = _root(repository, self._objects, ref)
+        self._folders, self._files, self._entries = {"": self.root}, dict[str, str](), 0
+
+    def entries(self, folder: str) -> Iterator[Listed]:
+        tree = self._tree(folder)
+        self._entries += len(tree)
+        if self._entries > MAX_ENTRIES:
+            raise Invalid(f"there are more than {MAX_ENTRIES} files and folders to look at")
+        return (
+            self._listed(folder, entry) for entry in tree if not _is_impossible_name(entry.name)
+        )
+
+    def _tree(self, folder: str) -> list[TreeEntry]:
+        return read_tree(self._objects, self._folders[folder], MAX_TREE)
+
+    def _listed(self, folder: str, entry: TreeEntry) -> Listed:
+        path = f"{folder}/{entry.name}" if folder else entry.name
+        is_folder = entry.mode == _TREE
+        (self._folders if is_folder else self._files)[path] = entry.id
+        is_file, is_link = entry.mode in _BLOBS, entry.mode == _LINK
+        return Listed(entry.name, f"{entry.id}:{path}", is_folder, is_file, is_link, entry.id)
+
+    def found(self, path: str, entry: Listed) -> FoundFile:
+        return FoundFile(path, FileKind.FILE, entry.key)
+
+    def leads_to_folder(self, path: str) -> bool:
+        return True
+
+    def load(self, found: FoundFile) -> Content:
+        return Content(self._objects.read(self._files[found.path], BLOB, MAX_BYTES))
+
+    def linked(self, path: str) -> tuple[str | None, bytes]:
+        with contextlib.suppress(Unreadable):
+            text = os.fsdecode(self._objects.read(self._files[path], BLOB, MAX_LINK))
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(path), text))
+            if target in self._files:
+                return target, b""
+        return None, b""
+
+
+class IndexTree(RefTree):
+    """The files of the index, in which a sparse checkout has what its work tree lacks."""
+
+    def __init__(self, repository: Repository, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self._objects = objects_of(repository)
+        self._files, self._folders, self._entries = dict[str, str](), dict[str, str](), 0
+        self._trees: dict[str, dict[str, TreeEntry]] = {}
+        heads = ["/".join(rule.pattern.head) for rule in wanted.rules]
+        places = [f":(top,icase,literal){x}" for x in heads] if all(heads) else []
+        said = ask(repository, "ls-files", "-s", "-z", "--", *places)
+        for line in said.out.split(b"\0")[:-1] if said.code == 0 else ():
+            about, _, path = line.partition(b"\t")
+            mode, oid, stage = about.decode().split()
+            if stage in ("0", "2"):  # of an unmerged file, one's own side
+                self._add(os.fsdecode(path), TreeEntry("", int(mode, 8), oid))
+
+    def _add(self, path: str, entry: TreeEntry) -> None:
+        folder, _, name = path.rpartition("/")
+        self._trees.setdefault(folder, {})[name] = entry._replace(name=name)
+        if folder and folder not in self._folders:
+            self._folders[folder] = ""
+            self._add(folder, TreeEntry("", _TREE, ""))
+
+    def _tree(self, folder: str) -> list[TreeEntry]:
+        return list(self._trees.get(folder, {}).values())
+
+
+def _is_impossible_name(name: str) -> bool:
+    return name in ("", ".", "..") or "/" in name or name.lower() == ".git"
+
+
+def _root(repository: Repository, objects: GitObjects, ref: str) -> str:
+    if not ref or ref.startswith("-") or not ref.isprintable():
+        raise _no_ref(ref)
+    said = ask(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    try:  # its tree may not be here, which is said of the folder
+        commit = objects.read(said.out.decode().strip(), COMMIT, MAX_COMMIT)
+    except Unreadable:
+        raise _no_ref(ref) from None
+    return commit.removeprefix(b"tree ").partition(b"\n")[0].decode()
+
+
+def _no_ref(ref: str) -> NotFound:
+    hint = "name a branch, a tag or a commit of this clone; git fetch brings others here"
+    return NotFound(f"there is no ref {shown(ref)}", hints=(hint,))
+
 
 MOST_BRANCHES = 64  # in which an unknown name is looked for
 Found = list[tuple[str, TaskList]]
@@ -102,3 +210,26 @@ def _tree(repository: Repository, ref: str, wanted: Wanted) -> RefTree | None:
         return RefTree(repository, ref, wanted)
     except NotFound:  # no commit yet
         return None
+
+
+def assigned_since(repository: Repository, task: Task, name: str, ref: str | None) -> int | None:
+    """When a task's file began to name somebody, in milliseconds; None if git cannot tell.
+
+    In the work tree (no ``ref``) a name that is not committed counts from the file's own time.
+    """
+    file, commit = f":(top,literal){task.file}", ref or "HEAD"
+    if ref is None and not _is_committed(repository, task, name):
+        with contextlib.suppress(OSError):
+            root = repository.toplevel or ""
+            return os.stat(os.path.join(root, task.file)).st_mtime_ns // 1_000_000
+        return None
+    search = (f"-S{name}", "--no-textconv") if name else ()
+    words = ("log", "-1", "--format=%at", *search, "--end-of-options", commit)
+    said = ask(repository, *words, "--", file)
+    text = said.out.decode("ascii", "replace").strip()
+    return int(text) * MS if said.code == 0 and text.isdigit() else None
+
+
+def _is_committed(repository: Repository, task: Task, name: str) -> bool:
+    said = ask(repository, "cat-file", "blob", f"HEAD:{task.file}")
+    return said.code == 0 and name.encode() in said.out

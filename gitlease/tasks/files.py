@@ -23,8 +23,8 @@ from gitlease.tasks.scan import Wanted, WorkTree, walk, why_no_task
 
 if TYPE_CHECKING:
     from gitlease.core.edge import Task
-    from gitlease.tasks.edge_journal import EdgeJournal
     from gitlease.tasks.reading import TaskReader
+    from gitlease.tasks.write import EdgeJournal
 
 PATIENCE = 5.0  # seconds to wait for another process that is changing task files
 
@@ -61,7 +61,7 @@ class GitTaskFiles:
 
     @cached_property
     def _journal(self) -> EdgeJournal:
-        from gitlease.tasks.edge_journal import EdgeJournal
+        from gitlease.tasks.write import EdgeJournal
 
         return EdgeJournal(self._intents)
 
@@ -79,10 +79,14 @@ class GitTaskFiles:
         # What cannot be looked into counts: nobody can say that there is no task.
         return any(True for _ in walk(WorkTree(root, self._wanted)))
 
+    def may_exist(self) -> bool:
+        """Whether the work tree, or what a sparse one leaves out, may have task files."""
+        return self._is_sparse() or self.exist()
+
     def read(self, ref: str | None = None) -> TaskList:
         root = self._repository.toplevel
         if ref is not None:
-            from gitlease.tasks.tree import IndexTree, RefTree
+            from gitlease.tasks.elsewhere import IndexTree, RefTree
 
             if ref == INDEX:
                 return self._reader.read(IndexTree(self._repository, self._wanted), "refs")
@@ -102,7 +106,7 @@ class GitTaskFiles:
 
     def _may_be_elsewhere(self) -> bool:
         # Where nothing here is a task, one look at folders spares the rest.
-        if self._is_sparse() or self.exist():
+        if self.may_exist():
             return True
         from gitlease.git.repository import OFFLINE
 
@@ -146,7 +150,7 @@ class GitTaskFiles:
         return is_on(self._repository.config.get("core.sparsecheckout"))
 
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
-        from gitlease.tasks.since import assigned_since
+        from gitlease.tasks.elsewhere import assigned_since
 
         return assigned_since(self._repository, task, name, None if ref == INDEX else ref)
 

@@ -24,9 +24,7 @@ from gitlease.settings.backlog_md import SuggestedSettings, suggest_settings
 from gitlease.settings.parse import parse_settings
 from gitlease.settings.schema import FILE_STEM, KEYS, STATUSES
 from gitlease.settings.text import settings_yaml
-from gitlease.tasks.fields import MAX_DEPTH
-from gitlease.tasks.front_matter import find_front, is_yaml
-from gitlease.tasks.plain import NeedsParser, read_plain_fields
+from gitlease.tasks.fields import MAX_DEPTH, NeedsParser, find_front, is_yaml, read_plain_fields
 from gitlease.tasks.scan import MAX_BYTES, OWN
 
 MAX_FILES = 5_000  # read at most

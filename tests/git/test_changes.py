@@ -25,7 +25,7 @@ from gitlease.guard import (
     task_status_changes,
     touched,
 )
-from gitlease.tasks import text
+from gitlease.tasks import reading
 
 ROOT = Path(__file__).parents[2]
 LINES = "".join(f"line {number}\n" for number in range(40))
@@ -726,8 +726,8 @@ def test_a_version_of_a_task_file_is_parsed_once(
     for status in ("todo", "in_progress", "done"):
         put(root, "tasks/a.md", f"---\nid: F1\nstatus: {status}\n---\n")
         commits.append(commit_all(root))
-    parsed = Mock(side_effect=text.value_of)
-    monkeypatch.setattr(text, "value_of", parsed)
+    parsed = Mock(side_effect=reading.value_of)
+    monkeypatch.setattr(reading, "value_of", parsed)
     facts = CommitReader(here(root), tasks_like()).read(commits)
     assert [one.only_tasks for one in facts] == [True] * 3
     assert parsed.call_count == 3

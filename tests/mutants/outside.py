@@ -246,7 +246,7 @@ OUTSIDE = (
     ),
     Mutant(
         "hooks of the clone run as an edge is committed",
-        "tasks/edge_git.py",
+        "tasks/edge_commit.py",
         'quiet = ("-c", "core.hooksPath=/dev/null")',
         "quiet = ()",
         "S10",
@@ -262,7 +262,7 @@ OUTSIDE = (
     ),
     Mutant(
         "an intent that could not be made kept from the next command",
-        "tasks/edge_journal.py",
+        "tasks/write.py",
         "        self._release(intent.id)\n",
         "        self._file(intent.id)\n",
         "S8",

@@ -36,7 +36,7 @@ from gitlease.settings import (
     set_config,
     settings_yaml,
 )
-from gitlease.settings.file import MAX_BYTES
+from gitlease.settings.sources import MAX_FILE
 
 
 @pytest.fixture
@@ -550,16 +550,16 @@ def test_other_encodings() -> None:
 def test_hostile_files_are_refused_at_once() -> None:
     bomb = "a: &a [x, x]\n" + "".join(f"b{i}: &b{i} [*a, *a]\n" for i in range(1000))
     started = time.monotonic()
-    for text in (bomb, "[" * MAX_BYTES, "{a: " * 50_000, "a: {<<: {<<: {}}}", "? " * 50_000):
+    for text in (bomb, "[" * MAX_FILE, "{a: " * 50_000, "a: {<<: {<<: {}}}", "? " * 50_000):
         refused(text)
     assert time.monotonic() - started < 5
 
 
 def test_too_large(repo: Path) -> None:
-    write(repo, "#" * (MAX_BYTES + 1))
+    write(repo, "#" * (MAX_FILE + 1))
     with raises(Invalid):
         load(repo)
-    write(repo, "#" * MAX_BYTES)
+    write(repo, "#" * MAX_FILE)
     assert load(repo).ttl_is_default
 
 

@@ -16,7 +16,7 @@ from support.service import LeaseService
 from gitlease.core import Invalid, Resource, Task, parse_resource
 from gitlease.engine import ClaimOptions
 from gitlease.store import RefLedgerStore
-from gitlease.tasks import EdgeJournal, edge_commit, edge_git
+from gitlease.tasks import EdgeJournal, edge_commit
 from gitlease.wiring import open_workspace
 
 pytestmark = pytest.mark.one_in(2)
@@ -29,7 +29,7 @@ STEPS: tuple[tuple[Any, str], ...] = (
     (EdgeJournal, "intend"),
     (EdgeJournal, "settled"),
     (RefLedgerStore, "swap"),
-    (edge_git, "run_git"),
+    (edge_commit, "run_git"),
     (os, "replace"),
     (os, "unlink"),
 )
@@ -165,7 +165,7 @@ def test_the_lock_of_a_killed_git_is_named_until_it_is_gone(
     clone: Path, verb: str, lock: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S8: it may be a living git's, for all that anyone can tell: a person has to remove it."""
-    monkeypatch.setattr(edge_git, "PATIENCE", 0.0)
+    monkeypatch.setattr(edge_commit, "PATIENCE", 0.0)
     git(clone, "config", "core.filesRefLockTimeout", "0")
     task, left = name_of(1), clone / ".git" / lock
 

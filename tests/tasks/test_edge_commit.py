@@ -23,7 +23,7 @@ from gitlease.engine import TaskChange
 from gitlease.git import ConfigEntry, GitConfig, GitResult, discover
 from gitlease.git import run_git as run_real_git
 from gitlease.settings import Tasks
-from gitlease.tasks import check_commit, commit_edges, edge_git, edit_task
+from gitlease.tasks import check_commit, commit_edges, edge_commit, edit_task
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
 
@@ -911,7 +911,7 @@ def test_an_index_that_another_git_has_is_waited_for(
     clock = SimpleNamespace(
         monotonic=lambda: 0.0, time=lambda: 0.0, sleep=lambda _seconds: lock.unlink()
     )
-    monkeypatch.setattr(edge_git, "time", clock)
+    monkeypatch.setattr(edge_commit, "time", clock)
     clone.in_tree()
     clone.check()
     lock.touch()
@@ -922,7 +922,7 @@ def test_an_index_that_another_git_has_is_waited_for(
 def test_an_index_that_stays_locked_is_refused_and_nothing_is_committed(
     clone: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edge_git, "PATIENCE", 0.0)
+    monkeypatch.setattr(edge_commit, "PATIENCE", 0.0)
     (clone.root / ".git/index.lock").touch()
     clone.in_tree()
     refusal = clone_locked(clone)
@@ -946,7 +946,7 @@ def clone_locked(clone: Clone) -> Invalid:
 def test_a_locked_index_does_not_matter_where_it_has_the_edge_already(
     clone: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edge_git, "PATIENCE", 0.0)
+    monkeypatch.setattr(edge_commit, "PATIENCE", 0.0)
     clone.in_tree()
     clone.git("add", FILE)
     (clone.root / ".git/index.lock").touch()
@@ -1058,7 +1058,7 @@ def test_a_branch_that_was_moved_by_a_git_that_was_stopped_counts(
             return GitResult(-9, b"", "", timed_out=True)
         return done
 
-    monkeypatch.setattr(edge_git, "run_git", stopped)
+    monkeypatch.setattr(edge_commit, "run_git", stopped)
     clone.in_tree()
     assert clone.commit() == clone.head()
     assert clone.count() == 2
@@ -1116,7 +1116,7 @@ def before_each(monkeypatch: pytest.MonkeyPatch, act: Callable[[Sequence[str]], 
         act(words)
         return run_real_git(words, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(edge_git, "run_git", run)
+    monkeypatch.setattr(edge_commit, "run_git", run)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
@@ -1188,7 +1188,7 @@ def run(words, **options):
     if sys.argv[1] in words:
         os.kill(os.getpid(), signal.SIGKILL)
     return done
-edge_git.run_git = run
+edge_commit.run_git = run
 commit_edges(discover("."), TASKS, (change(),))
 """
 

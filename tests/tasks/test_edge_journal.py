@@ -72,7 +72,7 @@ def leave(folder: Path, *intents: Intent) -> None:
 
 CHILD = """\
 import sys
-from gitlease.tasks.edge_journal import EdgeJournal
+from gitlease.tasks.write import EdgeJournal
 from gitlease.core.edge import EdgeEdit
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.ports import Intent, TaskChange

@@ -26,7 +26,7 @@ from support.task_trees import (
 
 from gitlease.core import Invalid, Progress, name_resource, parse_resource
 from gitlease.engine import find_task
-from gitlease.tasks import cache as task_cache
+from gitlease.tasks import reading as task_cache
 from gitlease.tasks import scan
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "backlog-md"

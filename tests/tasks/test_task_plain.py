@@ -12,7 +12,7 @@ from tasks.test_task_text import AS_BACKLOG, TASKS
 
 from gitlease.core import Invalid
 from gitlease.git import yaml_nodes
-from gitlease.tasks import MOST, NeedsParser, read_plain_fields, text
+from gitlease.tasks import MAX_PLAIN, NeedsParser, read_plain_fields, reading
 
 USUAL = """---
 id: T-1
@@ -44,13 +44,13 @@ NAMES = ("id", "id", "title", "status", "assigned", "paths", "labels", "no-stale
 
 def said(data: bytes, tasks: Any = TASKS) -> object:
     try:
-        return text.read_task(data, file="tasks/a.md", tasks=tasks)
+        return reading.read_task(data, file="tasks/a.md", tasks=tasks)
     except Invalid as error:
         return error.message, error.hints
 
 
 def by_the_parser(data: bytes, tasks: Any = TASKS) -> object:
-    with patch.object(text, "read_plain_fields", side_effect=NeedsParser):
+    with patch.object(reading, "read_plain_fields", side_effect=NeedsParser):
         return said(data, tasks)
 
 
@@ -88,7 +88,7 @@ def test_what_is_usual_is_read_without_a_parser() -> None:
         *("- a\n", "id: x\n- a\n", "p:\n - a\n  - b\n", 'id: "\\x41"\n', "id: a\r\n", "a:\n\n"),
         *("id: [a, [b]]\n", "id: {a: b}\n", "? a\n", "<<: a\n", "id: a\n---\n", "p:\n  - a: b\n"),
         *("id: a\nid: b\n", "p: [~]\n", "p:\n- null\n", "id: a\u2028b\n", "a: b\x85\n"),
-        "id: " + "a" * MOST + "\n",
+        "id: " + "a" * MAX_PLAIN + "\n",
     ],
 )
 def test_what_is_not_certain_is_left_to_the_parser(front: str) -> None:

@@ -24,9 +24,9 @@ from support.task_trees import (
 
 from gitlease.core import Invalid, NotFound, name_resource
 from gitlease.engine import find_task
+from gitlease.tasks import elsewhere as task_tree
 from gitlease.tasks import reading as task_reading
 from gitlease.tasks import scan as task_scan
-from gitlease.tasks import tree as task_tree
 
 
 @pytest.fixture
