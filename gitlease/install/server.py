@@ -244,11 +244,11 @@ def install_server(
     place = find_server_place(repository)
     changes: list[str] = []
     notes: list[str] = []
-    _set(repository, MODE_KEY, mode or repository.config.get(MODE_KEY) or BLOCK, changes)
+    _set(repository, MODE_KEY, [mode or repository.config.get(MODE_KEY) or BLOCK], changes)
     if variable is not None:
-        _set(repository, IDENTITY_KEY, variable, changes)
+        _set(repository, IDENTITY_KEY, [variable], changes)
     if gateways is not None:
-        _set_gateways(repository, gateways, changes)
+        _set(repository, GATEWAY_KEY, gateways, changes)
     _fix_prefix(repository, changes)
     try:
         new = shim(place.form, program if program is not None else own_program() or "")
@@ -313,9 +313,8 @@ def uninstall_server(repository: Repository) -> ServerDone:
             _drop_folder(place.hook)
     except OSError as error:
         raise Invalid(f"{place.hook} cannot be removed: {error.strerror}") from None
-    for key in (MODE_KEY, IDENTITY_KEY):
-        _set(repository, key, "", changes)
-    _set_gateways(repository, (), changes)
+    for key in (MODE_KEY, IDENTITY_KEY, GATEWAY_KEY):
+        _set(repository, key, (), changes)
     ours = repository.config.section("gitlease")
     if any(e.scope == "local" and e.key.endswith(f".{HOLDER}") for e in ours):
         notes.append("the holders of users stay in git's configuration: gitlease.USER.holder")
@@ -395,40 +394,27 @@ def _fix_prefix(repository: Repository, changes: list[str]) -> None:
         project, _ = project_settings(repository)
         prefix = project.ref_prefix
     if prefix != usual:
-        _set(repository, PREFIX_KEY, prefix, changes)
+        _set(repository, PREFIX_KEY, [prefix], changes)
 
 
-def _set(repository: Repository, key: str, value: str, changes: list[str]) -> None:
-    have = repository.config.entry(key)
-    if have is not None and have.scope == "local" and have.value == value:
-        return
-    if not value and (have is None or have.scope != "local"):
-        return
-    words = ("--replace-all", key, value) if value else ("--unset-all", key)
-    _config(repository, key, *words)
-    changes.append(f"set {key} to {value}" if value else f"unset {key}")
-
-
-def _set_gateways(repository: Repository, names: Sequence[str], changes: list[str]) -> None:
-    entries = repository.config.section("gitlease")
-    have = [e.value for e in entries if e.key == GATEWAY_KEY and e.scope == "local"]
-    wanted = list(dict.fromkeys(names))
+def _set(repository: Repository, key: str, values: Sequence[str], changes: list[str]) -> None:
+    """Set a setting of this repository to these values; without any, unset it."""
+    entries = repository.config.section(key.partition(".")[0])
+    have = [e.value for e in entries if e.key == key.lower() and e.scope == "local"]
+    wanted = list(dict.fromkeys(values))
     if have == wanted:
         return
-    if have:
-        _config(repository, GATEWAY_KEY, "--unset-all", GATEWAY_KEY)
-    for name in wanted:
-        _config(repository, GATEWAY_KEY, "--add", GATEWAY_KEY, name)
-    changes.append(
-        f"set {GATEWAY_KEY} to {', '.join(wanted)}" if wanted else f"unset {GATEWAY_KEY}"
-    )
-
-
-def _config(repository: Repository, key: str, *words: str) -> None:
     home = repository.common_dir
-    done = run_git((f"--git-dir={home}", "config", "--local", *words), cwd=home, timeout=TIMEOUT)
-    if done.code != 0 or done.timed_out:
-        raise Invalid(f"git cannot set {key}: {done.err.strip()[:200]}")
+    steps: list[tuple[str, ...]] = [
+        ("--replace-all" if x == wanted[0] else "--add", key, x) for x in wanted
+    ]
+    for words in steps or [("--unset-all", key)]:
+        done = run_git(
+            (f"--git-dir={home}", "config", "--local", *words), cwd=home, timeout=TIMEOUT
+        )
+        if done.code != 0 or done.timed_out:
+            raise Invalid(f"git cannot set {key}: {done.err.strip()[:200]}")
+    changes.append(f"set {key} to {', '.join(wanted)}" if wanted else f"unset {key}")
 
 
 def _calls_folder(hook: str) -> bool:
