@@ -291,18 +291,10 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 def _ends(process: subprocess.Popen[bytes], *, leads: bool) -> bool:
     until = time.monotonic() + ASKED
-    while process.poll() is None or (leads and _group_exists(process.pid)):
+    while process.poll() is None or (leads and group_is_left(process.pid)):
         if time.monotonic() >= until:
             return False
         time.sleep(0.005)
-    return True
-
-
-def _group_exists(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
     return True
 
 

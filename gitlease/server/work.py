@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
@@ -343,7 +344,8 @@ class WorkGuard:
 
     def _judged(self, some: Sequence[Touched]) -> Iterator[GuardFinding]:
         for layer, ledger in self._ledgers:
-            leases = (x for x in self._leases(ledger, some) if not self._is_own(layer, x))
+            own = partial(names_grant, self._group.grants, None)
+            leases = (x for x in self._leases(ledger, some) if not own(x, layer))
             while chunk := list(islice(leases, LEASES_AT_ONCE)):
                 view = Viewpoint(self._pusher, ledger.header.policy, self._moment)
                 yield from view.judge(some, chunk)
@@ -362,9 +364,6 @@ class WorkGuard:
                 self.warnings[damage.message] = None
                 continue
             yield from (x for x in leases if not x.patterns and self._theirs(x))
-
-    def _is_own(self, layer: str, lease: Lease) -> bool:
-        return names_grant(self._group.grants, None, lease, layer)
 
     def _theirs(self, lease: Lease) -> bool:
         mine = any(lease.same_holder(Actor(holder)) for holder in self._holders)

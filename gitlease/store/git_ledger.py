@@ -46,7 +46,7 @@ from gitlease.engine.ports import (
 )
 from gitlease.git.files import CannotKeep, Unreadable, cannot_keep
 from gitlease.store import history
-from gitlease.store.heads import Admission, Heads, NotProven, RemoteFacts, known_ref
+from gitlease.store.heads import Admission, Heads, NotProven, Objects, RemoteFacts, known_ref
 from gitlease.store.private_store import GONE, SHA1, CacheDamaged, LooseObjects, PrivateStores
 from gitlease.store.state import StateFolder, pending_of
 from gitlease.store.transport import (
@@ -79,7 +79,7 @@ class Move:
     new: str
 
 
-class Refs(Protocol):
+class Refs(Objects, Protocol):
     """Where the refs and their objects lie: git, or memory."""
 
     def fetch(self, layer: str, *, first: bool = False) -> str | None:
@@ -99,9 +99,6 @@ class Refs(Protocol):
 
     def commit(self, change: Change, *, replace_tip: bool) -> str:
         """Write a step on top of its base, or in the place of its base; returns its version."""
-
-    def replaceable(self, version: str) -> bool:
-        """Whether a version is a renewal in whose place the next one may step."""
 
     def events(self, version: str, limit: int) -> tuple[Event, ...]:
         """The audit trail of a version, newest first."""
@@ -358,7 +355,8 @@ class RefLedgerStore:
         known = self._heads.load(change.base.layer)
         if known is not None and known.append_only:
             return False
-        return self._refs.replaceable(change.base.version)
+        base = change.base.version
+        return self._refs.decision(base) not in ("", base)
 
     def _prepared(self, changes: dict[str, Change], replacing: frozenset[str]) -> Prepared:
         try:
@@ -554,9 +552,6 @@ class GitRefs:
             raise CacheDamaged("the ledger's store was replaced") from None
         except OSError as error:
             raise cannot_keep(store.path, error) from None
-
-    def replaceable(self, version: str) -> bool:
-        return history.is_renewal(self._objects(version), version)
 
     def events(self, version: str, limit: int) -> tuple[Event, ...]:
         return history.read_events(self._objects(version), version, limit)

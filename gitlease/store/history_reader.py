@@ -82,16 +82,13 @@ class HistoryReader:
             return LedgerHistory(layer=layer)
         for _ in range(REPAIRS):
             with contextlib.suppress(CacheDamaged):
-                if older and self._may_lie_beyond_cut(version, since - MARGIN, token):
+                store, until = self._store(version), since - MARGIN
+                if older and store.is_cut() and not _walk(store.objects, version, until, token)[3]:
                     self._ledgers.deepen(layer)
                 return self._read(layer, version, since=since, token=token)
             self._store(version).rebuild()
             self._ledgers.fetch(layer)
         raise HeadGone(GONE)
-
-    def _may_lie_beyond_cut(self, version: str, until: int, token: int | None) -> bool:
-        store = self._store(version)
-        return store.is_cut() and not _walk(store.objects, version, until, token)[3]
 
     def _read(self, layer: str, version: str, *, since: int, token: int | None) -> LedgerHistory:
         objects = self._store(version).objects

@@ -436,10 +436,6 @@ _POLICY = Layout(
 )
 
 
-def _read_ring(key: str, value: Any) -> tuple[RingEntry, ...]:
-    return tuple(map(_ring_entry, words(RING_SIZE).read(key, value)))
-
-
 def _ring_entry(line: str) -> RingEntry:
     parts = line.split(" ")
     if len(parts) != 3 or not parts[1].isdecimal() or len(parts[1]) > 18 or len(line) > MAX_ENTRY:
@@ -456,7 +452,8 @@ _HEADER = Layout(
         "policy": nested(_POLICY),
         "digest": maybe(text(64)),
         "ring": Codec(
-            _read_ring, lambda ring: [f"{e.operation} {e.revision} {e.outcome}" for e in ring]
+            lambda key, value: tuple(map(_ring_entry, words(RING_SIZE).read(key, value))),
+            lambda ring: [f"{e.operation} {e.revision} {e.outcome}" for e in ring],
         ),
     },
 )

@@ -20,7 +20,7 @@ from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Sighting
-from gitlease.engine.ports import Change, Pending, Prepared
+from gitlease.engine.ports import Pending, Prepared
 from gitlease.git.files import (
     cannot_keep,
     drop_leftovers,
@@ -296,6 +296,7 @@ def pending_of(prepared: Prepared, layer: str) -> Pending:
     """What is noted of a change before it is sent."""
     change = prepared.changes[layer]
     base = change.base.ledger
+    written = (x for _, x in change.ledger.changes.leases.values() if x is not None)
     return Pending(
         operations=change.operations,
         layer=layer,
@@ -304,11 +305,6 @@ def pending_of(prepared: Prepared, layer: str) -> Pending:
         version=prepared.versions[layer],
         what=change.what,
         at=change.at,
-        resources=_resources(change),
+        resources=tuple(dict.fromkeys(x.resource.text for x in written)),
         decision=not change.renewal,
     )
-
-
-def _resources(change: Change) -> tuple[str, ...]:
-    leases = (after for _, after in change.ledger.changes.leases.values())
-    return tuple(dict.fromkeys(x.resource.text for x in leases if x is not None))

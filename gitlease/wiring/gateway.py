@@ -6,10 +6,8 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from gitlease.core.edge import Task
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
-from gitlease.core.resources.resource import Resource
 from gitlease.engine.ports import Clock, Intent, TaskChange, TaskFiles, TaskList, Written
 from gitlease.gateway.gateway import YOUNG, Gateway
 from gitlease.gateway.tokens import Tokens
@@ -74,6 +72,8 @@ class _ReadOnly:
 
     def __init__(self, files: TaskFiles, clock: Clock) -> None:
         self._files, self._clock = files, clock
+        self.places, self.elsewhere = files.places, files.elsewhere
+        self.on_a_branch, self.assigned_since = files.on_a_branch, files.assigned_since
         self._read: tuple[Instant, TaskList] | None = None
 
     def read(self, ref: str | None = None) -> TaskList:
@@ -83,18 +83,6 @@ class _ReadOnly:
         if known is None or known[0].elapsed_at_most(now) >= YOUNG:
             known = self._read = now, self._files.read()
         return known[1]
-
-    def places(self) -> Sequence[str]:
-        return self._files.places()
-
-    def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
-        return self._files.elsewhere(here)
-
-    def on_a_branch(self, resource: Resource) -> tuple[str, Task] | None:
-        return self._files.on_a_branch(resource)
-
-    def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
-        return self._files.assigned_since(task, name, ref)
 
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
         """Nothing is going to be written."""

@@ -137,7 +137,9 @@ class LedgerPlace:
 
         settings, limit = self.settings, float(self.settings.guard_timeout)
         return GuardService(
-            WatchFolder(self.private, self._state_of, clock, origin_of(self.repository)),
+            WatchFolder(
+                self.private, lambda x: self.of_layer(x).state(x), clock, origin_of(self.repository)
+            ),
             lambda: self.store(clock, time_limit=limit),
             clock=clock,
             actor=actor,
@@ -148,9 +150,6 @@ class LedgerPlace:
             in_use=self.layers_in_use(),
             local=lambda: self.of_layer(LOCAL_LAYER).store(clock, time_limit=limit),
         )
-
-    def _state_of(self, layer: str) -> str:
-        return self.of_layer(layer).state(layer)
 
     def _may_have_other_holders(self) -> bool:
         """Whether ``user.email`` may differ in the next command.

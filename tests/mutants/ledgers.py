@@ -231,7 +231,7 @@ LEDGERS = (
     Mutant(
         "a renewal in the place of a decision",
         "store/git_ledger.py",
-        "return self._refs.replaceable(change.base.version)",
+        'return self._refs.decision(base) not in ("", base)',
         "return True",
         "S1",
         "tests/contract/test_memory.py::TestMemoryStore::test_tickets_do_not_make_history_grow",

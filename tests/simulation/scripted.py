@@ -197,10 +197,6 @@ class Remote:
             after, at = at, at.parent
         return after.name if at and after else None
 
-    def replaceable(self, version: str) -> bool:
-        found = self._versions.by_name[version]
-        return found.renewal and found.parent is not None
-
     def remedy(self, layer: str, version: str, current: str) -> str:
         return f"{layer} at {version}"
 

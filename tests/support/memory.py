@@ -131,10 +131,6 @@ class MemoryRefs:
         after = base.after(change, base.parent if replace_tip else tip)
         return self._remote.keep(after, base=tip)
 
-    def replaceable(self, version: str) -> bool:
-        step = self._remote.steps[version]
-        return step.renewal and bool(step.parent)
-
     def events(self, version: str, limit: int) -> tuple[Event, ...]:
         found = list[Event]()
         while version and len(found) < limit:
