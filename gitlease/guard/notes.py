@@ -10,8 +10,8 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import (
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from gitlease.git.repository import Repository
     from gitlease.guard.rules import IdleMarker
 
+T = TypeVar("T")
+
 LONGEST_POINTER = 8_192
+LARGEST_NOTE = 1_048_576
 # In the private folder, a note that the remote was asked for a ledger. Alone it is no trace of use.
 ASKED = "asked"
 
@@ -78,14 +81,7 @@ def has_traces(common_dir: str) -> bool:
 
 def ask_is_due(common_dir: str, *, every: int, now: float) -> bool:
     """Whether the remote was not asked for a ledger for so long; notes that it is asked now."""
-    file = os.path.join(common_dir, "gitlease", ASKED)
-    with contextlib.suppress(OSError):
-        if 0 <= now - os.stat(file).st_mtime < every:
-            return False
-    with contextlib.suppress(OSError):
-        make_folders(os.path.dirname(file))
-        replace_file(file, b"asking\n", dated=int(now * NS))
-    return True
+    return _once(os.path.join(common_dir, "gitlease", ASKED), "asking", every=every, now=now)
 
 
 def is_asking(common_dir: str) -> bool:
@@ -101,8 +97,7 @@ def note_asked(common_dir: str, *, answered: bool) -> None:
             asked_at = os.stat(file).st_mtime_ns
             replace_file(file, b"no ledger\n", dated=asked_at)
         else:
-            os.unlink(file)
-            os.rmdir(os.path.dirname(file))
+            drop(file)
 
 
 def _root_around(folder: str) -> str | None:
@@ -116,6 +111,58 @@ def first_line(file: str) -> str:
     """The first line of a small file, ``""`` where it has none."""
     return os.fsdecode(read_small(file, LONGEST_POINTER) or b"").partition("\n")[0].strip()
 
+
+# --- notes ----------------------------------------------------------------------------------------
+
+
+def keep(folder: str, name: str, data: object, *, at: float | None = None) -> None:
+    """Keep a note as JSON, dated ``at`` (in seconds since the epoch). It never fails."""
+    file = os.path.join(folder, name)
+    with contextlib.suppress(OSError, ValueError):
+        make_folders(folder)
+        drop_leftovers(folder)
+        store_json(file, data)
+        if at is not None:
+            os.utime(file, (at, at))
+
+
+def kept(folder: str, kind: type[T]) -> Iterator[tuple[str, T | None, float]]:
+    """Each note with its file and its date; None for one that cannot be read."""
+    from gitlease.core.as_json import DAMAGE, from_json
+
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.endswith(".tmp"):
+                note = None
+                with contextlib.suppress(*DAMAGE):
+                    note = from_json(kind, load_json(entry.path, LARGEST_NOTE))
+                yield entry.path, note, entry.stat(follow_symlinks=False).st_mtime
+
+
+def drop(file: str) -> None:
+    """Drop a note, and its folder after the last one. It never fails."""
+    with contextlib.suppress(OSError):
+        os.unlink(file)
+        os.rmdir(os.path.dirname(file))
+
+
+def _once(file: str, text: str, *, every: int, now: float) -> bool:
+    """Whether a file was not dated for so many seconds; dates it now."""
+    with contextlib.suppress(OSError):
+        if 0 <= now - os.stat(file).st_mtime < every:
+            return False
+    _date(file, text, now)
+    return True
+
+
+def _date(file: str, text: str, at: float) -> None:
+    with contextlib.suppress(OSError):
+        make_folders(os.path.dirname(file))
+        drop_leftovers(os.path.dirname(file))
+        replace_file(file, os.fsencode(f"{text}\n"), dated=int(at * NS))
+
+
+# --- idle markers ---------------------------------------------------------------------------------
 
 COMMIT, MESSAGE, ACTIVITY = "idle-commit", "idle-message", "idle-activity"
 SINCE = "idle-since"  # dated to when the settings were read
@@ -217,6 +264,8 @@ def drop_idle_marker(folder: str) -> None:
             os.unlink(os.path.join(folder, name))
 
 
+# --- what is left to be said, and what is carried -------------------------------------------------
+
 FOLDER = "words"
 LONGEST = 4_000
 MOST = 20  # that are told at once; older ones are dropped
@@ -224,7 +273,6 @@ MOST_FILES = 1_000
 A_DAY = 86_400  # seconds
 CARRIED = "carried"
 MOST_CARRIED = 200  # leases of one session; the newest are kept
-MAX_BYTES = 64 * 1024
 
 
 class InboxFolder:
@@ -297,8 +345,8 @@ class CarriedFolder:
         self._folder, self._run = os.path.join(folder, CARRIED), (holder, session)
 
     @property
-    def _file(self) -> str:
-        return os.path.join(self._folder, _name_of(*self._run) + STAMP)
+    def _name(self) -> str:
+        return _name_of(*self._run) + STAMP
 
     def ids(self) -> frozenset[str]:
         return frozenset(self._load())
@@ -310,13 +358,12 @@ class CarriedFolder:
         known = self._load()
         new = [x for x in dict.fromkeys(lease_ids) if x not in known]
         if new:
-            with contextlib.suppress(OSError):
-                make_folders(self._folder)
-                drop_leftovers(self._folder)
-                store_json(self._file, [*known, *new][-MOST_CARRIED:])
+            keep(self._folder, self._name, [*known, *new][-MOST_CARRIED:])
 
     def _load(self) -> list[str]:
-        found = load_json(self._file, MAX_BYTES) if os.path.isdir(self._folder) else None
+        if not os.path.isdir(self._folder):
+            return []
+        found = load_json(os.path.join(self._folder, self._name), LARGEST_NOTE)
         return [x for x in found if isinstance(x, str)] if isinstance(found, list) else []
 
 
@@ -326,6 +373,8 @@ def _name_of(holder: str, session: str | None) -> str:
 
     return sha256(f"{holder}\0{session or ''}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
+
+# --- work that nobody waits for -------------------------------------------------------------------
 
 HEAD_BYTES = 400  # of the file of a known head, which begins with the ledger's id and its version
 LONGEST_NAME = 200  # characters of a stamp
@@ -370,8 +419,6 @@ def start_detached(words: Sequence[str], *, cwd: str, env: Mapping[str, str] | N
 
 def marker_state(start: str) -> MarkerState | None:
     """What this clone's markers say, found without starting git; None where there is no clone."""
-    from gitlease.guard.notes import find_common_dir
-
     common = find_common_dir(start)
     if common is None:
         return None
@@ -385,26 +432,11 @@ def is_due(state: MarkerState, name: str, *, every: int, now: float | None = Non
 
     Two hooks at the same moment may both be told so: what they start is safe to do twice.
     """
-    now = time.time() if now is None else now
-    stamp = _stamp(state, name)
-    folder = os.path.dirname(stamp)
-    try:
-        last = os.stat(stamp).st_mtime
-    except OSError:
-        last = 0.0
-    if 0 <= now - last < every:
-        return False
-    with contextlib.suppress(OSError):
-        make_folders(folder)
-        drop_leftovers(folder)
-        replace_file(stamp, b"", dated=int(now * NS))
-    return True
+    return _once(_stamp(state, name), "", every=every, now=time.time() if now is None else now)
 
 
 def check_is_due(state: MarkerState, name: str, *, now: float) -> bool:
     """Whether what is called ``name`` has to look again: its time has come, or a head has moved."""
-    from gitlease.guard.notes import first_line
-
     stamp = _stamp(state, name)
     with contextlib.suppress(OSError):
         return now >= os.stat(stamp).st_mtime or first_line(stamp) != state.heads
@@ -413,11 +445,7 @@ def check_is_due(state: MarkerState, name: str, *, now: float) -> bool:
 
 def postpone_check(state: MarkerState, name: str, *, at: float) -> None:
     """Have nobody look under that name until then, while no head moves."""
-    stamp = _stamp(state, name)
-    with contextlib.suppress(OSError):
-        make_folders(os.path.dirname(stamp))
-        drop_leftovers(os.path.dirname(stamp))
-        replace_file(stamp, os.fsencode(f"{state.heads}\n"), dated=int(at * NS))
+    _date(_stamp(state, name), state.heads, at)
 
 
 def _stamp(state: MarkerState, name: str) -> str:

@@ -29,15 +29,20 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import (
-    drop_leftovers,
     load_json,
-    make_folders,
     read_small,
     replace_file,
-    store_json,
 )
 from gitlease.git.run import started_at, still_runs, working_parent
-from gitlease.guard.notes import common_dir_of, find_common_dir, first_line
+from gitlease.guard.notes import (
+    LARGEST_NOTE,
+    common_dir_of,
+    drop,
+    find_common_dir,
+    first_line,
+    keep,
+    kept,
+)
 
 if TYPE_CHECKING:
     from gitlease.core.lease import Actor
@@ -76,14 +81,10 @@ def arrive(git_dir: str, key: str, present: Present, *, now: float) -> None:
     """Note that a session works in the work tree of this git directory. It never fails."""
     from gitlease.core.as_json import to_json
 
-    folder = os.path.join(git_dir, FOLDER)
-    with contextlib.suppress(OSError):
-        make_folders(folder)
-        drop_leftovers(folder)
-        for file, other, seen in _notes(git_dir):
-            if other is None or not _is_live(other, present.host, now - seen):
-                os.unlink(file)
-        _store(_note(git_dir, key), to_json(present), now)
+    for file, other, seen in _notes(git_dir):
+        if other is None or not _is_live(other, present.host, now - seen):
+            drop(file)
+    keep(os.path.join(git_dir, FOLDER), _name(key), to_json(present), at=now)
 
 
 def touch(git_dir: str, key: str, *, now: float) -> bool:
@@ -98,17 +99,15 @@ def touch(git_dir: str, key: str, *, now: float) -> bool:
         else:
             pid, started = working_parent()
             same = pid > 0 and (pid, started) == (data.get("pid"), data.get("started"))
-            _store(file, {**data, "pid": pid, "started": started, "proven": same}, now)
+            data |= {"pid": pid, "started": started, "proven": same}
+            keep(os.path.dirname(file), os.path.basename(file), data, at=now)
     return True
 
 
 def leave(common_dir: str, key: str) -> None:
     """Forget a session in every work tree of a clone. It never fails."""
     for git_dir in git_dirs_of(common_dir):
-        file = _note(git_dir, key)
-        with contextlib.suppress(OSError):
-            os.unlink(file)
-            os.rmdir(os.path.dirname(file))
+        drop(_note(git_dir, key))
 
 
 def git_dirs_of(common_dir: str) -> list[str]:
@@ -176,7 +175,7 @@ def _agents(common_dir: str, host: str, now: float) -> Iterator[Present]:
 
 def is_alone(git_dir: str, key: str) -> bool:
     """Whether there is no note of anybody else: found out without reading any."""
-    own = os.path.basename(_note(git_dir, key))
+    own = _name(key)
     with contextlib.suppress(OSError):
         return all(name == own for name in os.listdir(os.path.join(git_dir, FOLDER)))
     return True
@@ -214,26 +213,15 @@ def _is_live(present: Present, host: str, age: float) -> bool:
 
 
 def _notes(git_dir: str) -> Iterator[tuple[str, Present | None, float]]:
-    """Each note with its file and when it was last touched; None for one that cannot be read."""
-    from gitlease.core.as_json import DAMAGE, from_json
-
-    with contextlib.suppress(OSError), os.scandir(os.path.join(git_dir, FOLDER)) as entries:
-        for entry in entries:
-            if entry.name.endswith(".tmp"):
-                continue
-            present = None
-            with contextlib.suppress(*DAMAGE):
-                present = from_json(Present, load_json(entry.path, LARGEST_NOTE))
-            yield entry.path, present, entry.stat(follow_symlinks=False).st_mtime
+    return kept(os.path.join(git_dir, FOLDER), Present)
 
 
 def _note(git_dir: str, key: str) -> str:
-    return os.path.join(git_dir, FOLDER, os.fsencode(key)[-LONGEST_NAME:].hex())
+    return os.path.join(git_dir, FOLDER, _name(key))
 
 
-def _store(file: str, data: object, now: float) -> None:
-    store_json(file, data)
-    os.utime(file, (now, now))
+def _name(key: str) -> str:
+    return os.fsencode(key)[-LONGEST_NAME:].hex()
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +310,6 @@ def _present(
 
 
 SERVERS = os.path.join("gitlease", "servers")
-LARGEST_NOTE = 1_048_576
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,36 +336,23 @@ def note_server(common_dir: str, server: ToolServer) -> None:
     """Note what a server holds; nothing of one that holds nothing. Never fails."""
     from gitlease.core.as_json import to_json
 
-    folder = os.path.join(common_dir, SERVERS)
-    file = os.path.join(folder, f"{server.pid}.json")
-    with contextlib.suppress(OSError, ValueError):
-        if server.leases:
-            make_folders(folder)
-            store_json(file, to_json(server))
-        else:
-            os.unlink(file)
-            os.rmdir(folder)
+    folder, name = os.path.join(common_dir, SERVERS), f"{server.pid}.json"
+    if server.leases:
+        keep(folder, name, to_json(server))
+    else:
+        drop(os.path.join(folder, name))
 
 
 def live_servers(common_dir: str, machine: str) -> list[ToolServer]:
     """The servers of this machine that hold anything. Notes of dead ones are dropped."""
-    from gitlease.core.as_json import DAMAGE, from_json
-
-    folder, servers = os.path.join(common_dir, SERVERS), list[ToolServer]()
-    names: list[str] = []
-    with contextlib.suppress(OSError):
-        names = [x for x in os.listdir(folder) if x.endswith(".json")]
-    for name in names:
-        file = os.path.join(folder, name)
-        with contextlib.suppress(*DAMAGE):
-            server = from_json(ToolServer, load_json(file, LARGEST_NOTE))
-            if server.machine != machine:
-                continue
-            if still_runs(server.pid, server.started):
-                servers.append(server)
-                continue
-        with contextlib.suppress(OSError):
-            os.unlink(file)
+    servers = list[ToolServer]()
+    for file, server, _ in kept(os.path.join(common_dir, SERVERS), ToolServer):
+        if server is None or (
+            server.machine == machine and not still_runs(server.pid, server.started)
+        ):
+            drop(file)
+        elif server.machine == machine:
+            servers.append(server)
     return servers
 
 
@@ -417,9 +391,8 @@ def clones_of(key: str) -> list[str]:
 
 def forget_clones(key: str) -> None:
     """Forget a session that has ended. Never fails."""
-    if (file := _file(key)) is not None:
-        with contextlib.suppress(OSError):
-            os.unlink(file)
+    with contextlib.suppress(OSError):
+        os.unlink(_file(key) or "")
 
 
 def _file(key: str) -> str | None:

@@ -17,7 +17,7 @@ from gitlease.core.errors import GitleaseError, Invalid, NotFound
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import share
 from gitlease.git.run import members_of, started_at
-from gitlease.runs.guardian import Group
+from gitlease.runs.guardian import ProcessGroup
 
 # Ignored by Python from its start, whatever it was started with.
 PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -40,7 +40,7 @@ class Child:
     """A command that was started, and the processes that are its own."""
 
     pid: int
-    group: Group
+    group: ProcessGroup
 
 
 def check_executable(word: str, *, env: Mapping[str, str] = os.environ, cwd: str = "") -> None:
@@ -141,7 +141,7 @@ def start(
         number = pid
         with contextlib.suppress(OSError):  # both sides do it, so that neither has to wait
             os.setpgid(pid, pid)
-    child = Child(pid, Group(number, started_at(number), spared))
+    child = Child(pid, ProcessGroup(number, started_at(number), spared))
     try:
         before(child)
         os.write(tell, b"!")

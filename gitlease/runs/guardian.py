@@ -44,7 +44,7 @@ READY, GROUP, UNTIL, DONE = b"ready", b"group", b"until", b"done"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ProcessGroup:
     """The processes of a command: a process group, but those that are ``spared``.
 
     ``started``: when its leader started; "" if there is none any more.
@@ -134,7 +134,7 @@ class Guardian:
         except OSError:
             return True
 
-    def watch(self, group: Group, boot_ms: int) -> None:
+    def watch(self, group: ProcessGroup, boot_ms: int) -> None:
         """Send it the group to guard, and until when that may live."""
         for line in watch_lines(group, boot_ms):
             self._tell(line.encode())
@@ -178,7 +178,7 @@ class Guardian:
             self._process = None
 
 
-def watch_lines(group: Group, boot_ms: int) -> tuple[str, ...]:
+def watch_lines(group: ProcessGroup, boot_ms: int) -> tuple[str, ...]:
     """The lines with the group to guard, and until when."""
     spared = ",".join(map(str, group.spared)) or "-"
     line = f"{GROUP.decode()} {group.number} {spared} {group.started}"
@@ -193,7 +193,7 @@ class Watch:
 
     def __init__(self, line: socket.socket, grace: int, now: Callable[[], int]) -> None:
         self._line, self._grace, self._now = line, grace, now
-        self._group = Group(0, "")
+        self._group = ProcessGroup(0, "")
         self._until: int | None = None
         self._buffer = b""
 
@@ -203,7 +203,7 @@ class Watch:
         if word == GROUP:
             number, spared, started = rest.decode().split(" ", 2)
             others = (int(x) for x in spared.split(",") if x.isdigit())
-            self._group = Group(int(number), started, frozenset(others))
+            self._group = ProcessGroup(int(number), started, frozenset(others))
         elif word == UNTIL:
             self._until = int(rest)
 
