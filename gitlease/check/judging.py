@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 from gitlease.check.rules import (
     HELD_NOW,
@@ -78,6 +78,13 @@ SHORT_ID = 10
 INSTALL = "gitlease hooks install"
 NOBODY = Actor(holder="")
 _BY_HOST = "it was committed by {}, so its date may be that of a merge and not of the work"
+OWN_THEN = "its own authors held it when it was made"
+MOVED = "its dates do not tell whether it was made then or only moved"
+ELSEWHERE = "it may have landed elsewhere before"
+PROOF = (
+    "a commit is the holder's if the holder pushed it, or by the present token in its trailer;"
+    " anybody may write an address"
+)
 RAN_OUT, GONE, NOW = "expired", "gone", ""
 ENDS: Mapping[str, str] = {
     "released": "released",
@@ -253,212 +260,114 @@ def _ended(was: Tenure, step: HistoryStep, ends: Ends, after: Lease | None) -> T
 # --- findings -------------------------------------------------------------------------------------
 
 
-class CommitFindings:
-    """Makes the findings about one commit."""
+class Verdict(NamedTuple):
+    """What is wrong with a commit, and how sure that is: ``words`` follow what it does."""
 
-    def __init__(self, commit: CommitFacts) -> None:
-        self._commit = commit
-        author = commit.emails[0] if commit.emails else ""
-        self.who = f"{commit.id[:SHORT_ID]} by "
-        self.who += printable(author) if author else "somebody without an address"
-        self._paths = [one.path for one in commit.touched]
-
-    def held_then(
-        self,
-        tenure: Tenure,
-        paths: Sequence[str],
-        *,
-        level: Level = Level.ERROR,
-        still: bool = False,
-        doubt: str = "",
-        merge: CommitFacts | None = None,
-    ) -> Finding:
-        """It touches what another held when it was made; ``doubt`` says why that may not be so.
-
-        With ``merge``: what another held when that merged it.
-        """
-        when = "made"
-        more: tuple[str, ...] = (doubt,) if doubt else ()
-        if merge is not None:
-            when, by = "merged", CommitFindings(merge)
-            more = (f"merged in {by.who}, {'; '.join(by.dates())}",)
-            more += ("it may have landed elsewhere before",)
-        elif level is Level.WARNING and not doubt:
-            when = "recorded"
-            more = ("its dates do not tell whether it was made then or only moved",)
-        now = ", and holds now" if still else ""
-        said = f"which {_who_for(tenure, 'held')} when it was {when}{now}"
-        return self._broken(HELD_THEN, tenure, paths, f", {said}", "log", level, more)
-
-    def held_now(
-        self, tenure: Tenure, paths: Sequence[str], *, level: Level, honest: bool, now: int
-    ) -> Finding:
-        """It touches what another holds now, or held until just now."""
-        more = ("its own authors held it when it was made",) if honest else ()
-        until = rfc3339(tenure.lease.expires_at)
-        said = f", which {_who_for(tenure, 'holds')} now, until {until}"
-        if tenure.lease.expires_at <= now:
-            said = (
-                f", which {_who_for(tenure, 'held')} until {until}, and nobody else may take it yet"
-            )
-        return self._broken(HELD_NOW, tenure, paths, said, "show", level, more)
-
-    def unproven(self, tenure: Tenure, paths: Sequence[str], *, pushed: bool) -> Finding:
-        """It touches what the holder that it names holds now; ``pushed``: by somebody else."""
-        level = Level.ERROR if pushed else UNPROVEN.level
-        why = "it was pushed by somebody else and" if pushed else "it"
-        said = f", which {_who_for(tenure, 'holds')} now: {why} does not name token "
-        more = (
-            "a commit is the holder's if the holder pushed it, or by the present token in its"
-            " trailer; anybody may write an address",
-        )
-        said += str(tenure.lease.token)
-        return self._broken(UNPROVEN, tenure, paths, said, "show", level, more)
-
-    def unknown(
-        self, named: Named, grant: Granted | None, *, holder: bool = False, certain: bool = True
-    ) -> Finding:
-        """A token that was never issued so; ``certain``: the history reaches back far enough."""
-        if grant is None:
-            message = ", which was never issued"
-            if not certain:
-                message = ", which the ledger's history does not reach back to"
-            level = UNKNOWN.level if certain else Level.WARNING
-            return self._token(UNKNOWN, level, message, named)
-        what = _of(grant.resource, grant.scope)
-        message = f", which was issued for {what}"
-        if holder:
-            message = f", which was issued to {printable(grant.holder)}"
-        given = f"token {grant.token}: {what}, granted to {printable(grant.holder)}"
-        evidence = (f"{given} at {rfc3339(grant.at)}",)
-        return self._token(UNKNOWN, UNKNOWN.level, message, named, evidence, grant.at)
-
-    def superseded(
-        self, named: Named, by: Granted, *, at: int, level: Level, doubt: str = ""
-    ) -> Finding:
-        """A token after another's grant of the same; ``doubt`` says why it may be fine.
-
-        A warning without one means that both happened within one second.
-        """
-        message = f", after {printable(by.holder)} had been granted it"
-        if level is Level.WARNING and not doubt:
-            message = f", in the same second as {printable(by.holder)} was granted it"
-        given = f"token {by.token}: granted to {printable(by.holder)} at {rfc3339(at)}"
-        evidence = (doubt, given) if doubt else (given,)
-        return self._token(SUPERSEDED, level, message, named, evidence, at)
-
-    def no_trailer(self, others: Sequence[Named] = ()) -> Finding:
-        """A commit that names no lease, or only ``others``, of ledgers that are not checked."""
-        layers = ", ".join(printable(name) for name in dict.fromkeys(x.layer for x in others))
-        more = (f"it names only a ledger that is not checked: {layers}",) if layers else ()
-        message = " names no lease, and this project requires one"
-        evidence = (*more, *self.dates(), *_listed(self._paths))
-        since = self._commit.recorded
-        return self._finding(NO_TRAILER, message, evidence, INSTALL, since=since)
-
-    def unreadable(self) -> Finding:
-        """Trailers that name no lease."""
-        first, *others = self._commit.unreadable
-        more = f" and {len(others)} more" if others else ""
-        message = f" has a trailer that names no lease: {printable(first)}{more}"
-        evidence = ("expected Gitlease: RESOURCE token=NUMBER", *self.dates())
-        since = self._commit.recorded
-        return self._finding(UNREADABLE, message, evidence, INSTALL, since=since)
-
-    def dates(self) -> tuple[str, ...]:
-        """When it was made, and when it was recorded if that differs."""
-        written, recorded = self._commit.written, self._commit.recorded
-        if written is None or recorded is None:
-            return ("one of its dates cannot be read",)
-        if written == recorded:
-            return (f"made at {rfc3339(written)}",)
-        return (f"made at {rfc3339(written)}, recorded at {rfc3339(recorded)}",)
-
-    def _broken(
-        self,
-        rule: CheckRule,
-        tenure: Tenure,
-        paths: Sequence[str],
-        said: str,
-        verb: str,
-        level: Level,
-        more: Sequence[str] = (),
-    ) -> Finding:
-        lease, found = tenure.lease, sorted(paths)
-        others = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        end = f"until {rfc3339(tenure.until)}" + (f" ({tenure.ended})" if tenure.ended else "")
-        session = f", session {printable(lease.session)}" if lease.session else ""
-        held = (
-            f"token {lease.token}: {_of(lease.resource.text, lease.scope)} was "
-            f"{printable(lease.holder)}'s{session} from {rfc3339(lease.claimed_at)} {end}"
-        )
-        return self._finding(
-            rule,
-            f" touches {printable(found[0])}{others}{said}",
-            (*more, held, *self.dates(), *_listed(found)),
-            _command(verb, lease.resource.text, tenure.layer),
-            level=level,
-            resource=lease.resource.text,
-            scope=lease.scope,
-            layer=tenure.layer,
-            holder=lease.holder,
-            since=lease.claimed_at,
-            file=found[0],
-        )
-
-    def _token(
-        self,
-        rule: CheckRule,
-        level: Level,
-        said: str,
-        named: Named,
-        evidence: Sequence[str] = (),
-        since: int | None = None,
-    ) -> Finding:
-        return self._finding(
-            rule,
-            f" names token {named.token} of {_of(named.resource, named.scope)}{said}",
-            (*evidence, *self.dates()),
-            _command("log", named.resource, named.layer),
-            level=level,
-            resource=named.resource,
-            scope=named.scope,
-            layer=named.layer,
-            holder=self._commit.emails[0] if self._commit.emails else None,
-            since=since,
-            file=min(self._paths, default=None),
-        )
-
-    def _finding(
-        self,
-        rule: CheckRule,
-        said: str,
-        evidence: tuple[str, ...],
-        step: str,
-        *,
-        since: int | None = None,
-        **about: Any,
-    ) -> Finding:
-        about = {"file": self._paths[0] if self._paths else None} | about
-        return finding_of(
-            rule,
-            self.who + said,
-            since=since,
-            commit=self._commit.id,
-            evidence=evidence,
-            next_steps=(step,),
-            **about,
-        )
+    rule: CheckRule
+    level: Level
+    words: str
+    evidence: tuple[str, ...] = ()
+    since: int | None = None
 
 
-def doubted(found: Finding, said: str) -> Finding:
-    """The same as a warning: somebody who may have taken part had the right to it."""
-    return replace(found, level=Level.WARNING, message=f"{found.message}; {said}")
+def doubted(found: Finding, why: str) -> Finding:
+    """The same as a warning if there is a doubt: who may have taken part had the right to it."""
+    if not why:
+        return found
+    return replace(found, level=Level.WARNING, message=f"{found.message}; {why}")
 
 
-def _who_for(tenure: Tenure, held: str) -> str:
-    lease = tenure.lease
-    return f"{printable(lease.holder)} {held} for {_of(lease.resource.text, lease.scope)}"
+def _broken(commit: CommitFacts, tenure: Tenure, paths: Sequence[str], verdict: Verdict) -> Finding:
+    """A commit touches what another holds or held."""
+    lease, touched = tenure.lease, sorted(paths)
+    others = f" and {len(touched) - 1} more" if len(touched) > 1 else ""
+    end = f"until {rfc3339(tenure.until)}" + (f" ({tenure.ended})" if tenure.ended else "")
+    session = f", session {printable(lease.session)}" if lease.session else ""
+    held = (
+        f"token {lease.token}: {_of(lease.resource.text, lease.scope)} was "
+        f"{printable(lease.holder)}'s{session} from {rfc3339(lease.claimed_at)} {end}"
+    )
+    verb = "log" if verdict.rule is HELD_THEN else "show"
+    return finding_of(
+        verdict.rule,
+        f"{_who(commit)} touches {printable(touched[0])}{others}, {verdict.words}",
+        level=verdict.level,
+        since=lease.claimed_at,
+        resource=lease.resource.text,
+        scope=lease.scope,
+        layer=tenure.layer,
+        holder=lease.holder,
+        commit=commit.id,
+        file=touched[0],
+        evidence=(*verdict.evidence, held, *_dates(commit), *_listed(touched)),
+        next_steps=(_command(verb, lease.resource.text, tenure.layer),),
+    )
+
+
+def _misnamed(commit: CommitFacts, named: Named, verdict: Verdict) -> Finding:
+    """A commit names a token that it should not."""
+    token = f"token {named.token} of {_of(named.resource, named.scope)}"
+    return finding_of(
+        verdict.rule,
+        f"{_who(commit)} names {token}, {verdict.words}",
+        level=verdict.level,
+        since=verdict.since,
+        resource=named.resource,
+        scope=named.scope,
+        layer=named.layer,
+        holder=commit.emails[0] if commit.emails else None,
+        commit=commit.id,
+        file=min((one.path for one in commit.touched), default=None),
+        evidence=(*verdict.evidence, *_dates(commit)),
+        next_steps=(_command("log", named.resource, named.layer),),
+    )
+
+
+def _of_trailer(
+    rule: CheckRule, commit: CommitFacts, words: str, evidence: Sequence[str]
+) -> Finding:
+    return finding_of(
+        rule,
+        f"{_who(commit)} {words}",
+        since=commit.recorded,
+        commit=commit.id,
+        file=commit.touched[0].path if commit.touched else None,
+        evidence=tuple(evidence),
+        next_steps=(INSTALL,),
+    )
+
+
+def _unreadable(commit: CommitFacts) -> Finding:
+    first, *others = commit.unreadable
+    more = f" and {len(others)} more" if others else ""
+    words = f"has a trailer that names no lease: {printable(first)}{more}"
+    expected = "expected Gitlease: RESOURCE token=NUMBER"
+    return _of_trailer(UNREADABLE, commit, words, (expected, *_dates(commit)))
+
+
+def _no_trailer(commit: CommitFacts) -> Finding:
+    """A commit that names no lease, or only some of ledgers that are not checked."""
+    layers = ", ".join(printable(name) for name in dict.fromkeys(x.layer for x in commit.named))
+    more = (f"it names only a ledger that is not checked: {layers}",) if layers else ()
+    listed = _listed([one.path for one in commit.touched])
+    words = "names no lease, and this project requires one"
+    return _of_trailer(NO_TRAILER, commit, words, (*more, *_dates(commit), *listed))
+
+
+def _who(commit: CommitFacts) -> str:
+    author = commit.emails[0] if commit.emails else ""
+    by = printable(author) if author else "somebody without an address"
+    return f"{commit.id[:SHORT_ID]} by {by}"
+
+
+def _dates(commit: CommitFacts) -> tuple[str, ...]:
+    """When it was made, and when it was recorded if that differs."""
+    if commit.written is None or commit.recorded is None:
+        return ("one of its dates cannot be read",)
+    made = f"made at {rfc3339(commit.written)}"
+    if commit.written == commit.recorded:
+        return (made,)
+    return (f"{made}, recorded at {rfc3339(commit.recorded)}",)
 
 
 def _of(resource: str, scope: str) -> str:
@@ -477,6 +386,9 @@ def _listed(paths: Sequence[str]) -> tuple[str, ...]:
 def _command(verb: str, resource: str, layer: str) -> str:
     words = ["gitlease", verb, *layer_words(layer)]
     return shlex.join([*words, *(["--"] if resource.startswith("-") else []), resource])
+
+
+# --- judging --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,36 +451,38 @@ class BrokenClaims:
         for number, paths in touched.items():
             if self._keys[number] & self._by.pushers:
                 continue
+            tenure, doubt = self._tenures[number], ""
             if self._keys[number] & people:
-                found = self._judge_address(commit, number, paths)
+                verdict = self._judge_address(commit, tenure, paths)
             else:
-                found = self._judge(commit, number, paths, own)
-                if found and (doubt := self._by.doubtful_help(commit, self._keys[number])):
-                    found = doubted(found, doubt)
-            if found is None:
+                verdict = self._judge(commit, number, paths, own)
+                doubt = self._by.doubtful_help(commit, self._keys[number])
+            if verdict is None:
                 continue
-            tenure = self._tenures[number]
+            found = doubted(_broken(commit, tenure, paths, verdict), doubt)
             known = best.get(key := (tenure.layer, tenure.lease.lease_id))
             if known is None or known.level.rank < found.level.rank:
                 best[key] = found
         return sorted(best.values(), key=lambda f: (-f.level.rank, f.file or "", f.resource or ""))
 
     def _judge_address(
-        self, commit: CommitFacts, number: int, paths: Sequence[str]
-    ) -> Finding | None:
+        self, commit: CommitFacts, tenure: Tenure, paths: Sequence[str]
+    ) -> Verdict | None:
         """Judge a commit of which only an address says that the holder made it."""
-        tenure = self._tenures[number]
-        named = (*commit.named, *commit.mentioned)
+        named, lease = (*commit.named, *commit.mentioned), tenure.lease
         if commit.only_tasks:
             return None  # such as the commits of assignments, which name no token
         if not self._blocks_now(tenure):
             return None
-        if names_grant(named, commit.recorded, tenure.lease, tenure.layer):
+        if names_grant(named, commit.recorded, lease, tenure.layer):
             return None
         landing = self._by.landing()
         if landing is not None and landing.isdisjoint(paths):
             return None
-        return CommitFindings(commit).unproven(tenure, paths, pushed=bool(self._by.pushers))
+        pushed = bool(self._by.pushers)
+        why = "it was pushed by somebody else and" if pushed else "it"
+        words = f"{_held(lease, 'holds')} now: {why} does not name token {lease.token}"
+        return Verdict(UNPROVEN, Level.ERROR if pushed else UNPROVEN.level, words, (PROOF,))
 
     def _blocks_now(self, tenure: Tenure) -> bool:
         ledger = self._by.ledgers[tenure.layer]
@@ -590,10 +504,10 @@ class BrokenClaims:
 
     def _judge(
         self, commit: CommitFacts, number: int, paths: Sequence[str], own: Sequence[Tenure]
-    ) -> Finding | None:
-        tenure, keys, findings = self._tenures[number], self._keys[number], CommitFindings(commit)
-        ledger = self._by.ledgers[tenure.layer]
-        now = ledger.moment.now.wall_ms
+    ) -> Verdict | None:
+        tenure, keys = self._tenures[number], self._keys[number]
+        lease, now = tenure.lease, self._by.ledgers[tenure.layer].moment.now.wall_ms
+        held = _held(lease, "held")
         made = commit.made(now)
         mine = [x for x in own if x.layer == tenure.layer]
         honest = any(x.meets(made) for x in mine)
@@ -602,18 +516,25 @@ class BrokenClaims:
         if made is not None and not honest and tenure.meets(made):
             doubt = "" if still else self._doubt(commit, tenure, made, theirs=theirs)
             level = Level.WARNING if doubt else HELD_THEN.level
-            return findings.held_then(tenure, paths, level=level, still=still, doubt=doubt)
+            words = f"{held} when it was made" + (", and holds now" if still else "")
+            return Verdict(HELD_THEN, level, words, (doubt,) if doubt else ())
         if still and not self._merged_only(commit, tenure, paths, keys):
-            level = Level.WARNING if honest else HELD_NOW.level
-            return findings.held_now(tenure, paths, level=level, honest=honest, now=now)
+            until = f"until {rfc3339(lease.expires_at)}"
+            words = f"{_held(lease, 'holds')} now, {until}"
+            if lease.expires_at <= now:
+                words = f"{held} {until}, and nobody else may take it yet"
+            if honest:
+                return Verdict(HELD_NOW, Level.WARNING, words, (OWN_THEN,))
+            return Verdict(HELD_NOW, HELD_NOW.level, words)
         if theirs or still:
             return None
         if tenure.meets(commit.recorded):
-            return findings.held_then(tenure, paths, level=Level.WARNING)
+            return Verdict(HELD_THEN, Level.WARNING, f"{held} when it was recorded", (MOVED,))
         merge = self._merges.get(commit.id)
         landed = merge is not None and any(map(tenure.meets, (merge.made(now), merge.recorded)))
         if merge is not None and landed and not keys & self._by.addresses.of_all(merge.emails):
-            return findings.held_then(tenure, paths, level=Level.WARNING, merge=merge)
+            by = f"merged in {_who(merge)}, {'; '.join(_dates(merge))}"
+            return Verdict(HELD_THEN, Level.WARNING, f"{held} when it was merged", (by, ELSEWHERE))
         return None
 
     def _merged_only(
@@ -651,6 +572,11 @@ class BrokenClaims:
         return ""
 
 
+def _held(lease: Lease, verb: str) -> str:
+    """``which kim@example.com held for F001``."""
+    return f"which {printable(lease.holder)} {verb} for {_of(lease.resource.text, lease.scope)}"
+
+
 def merged_by(commits: Sequence[CommitFacts]) -> dict[str, CommitFacts]:
     """The merge that took each of these commits to the branch of the last one, by its id.
 
@@ -680,11 +606,10 @@ def find(commits: Sequence[CommitFacts], by: Judgement) -> list[Finding]:
         found += held.of(commit)
         found += tokens.of(commit)
         if commit.unreadable:
-            found.append(CommitFindings(commit).unreadable())
+            found.append(_unreadable(commit))
         if by.trailer and _owes_trailer(commit, by):
-            owed = CommitFindings(commit).no_trailer(commit.named)
             doubt = by.doubtful_help(commit, _mentioned_of(commit, by))
-            found.append(doubted(owed, doubt) if doubt else owed)
+            found.append(doubted(_no_trailer(commit), doubt))
     return found
 
 
@@ -724,37 +649,45 @@ class _NamedTokens:
 
     def of(self, commit: CommitFacts) -> list[Finding]:
         """The findings about one commit; none about ledgers that are not checked."""
-        every = (self._judge(commit, named) for named in dict.fromkeys(commit.named))
-        return [found for found in every if found is not None]
+        found = []
+        for named in dict.fromkeys(commit.named):
+            ledger = self._by.ledgers.get(named.layer)
+            grant = ledger.timeline.grants.get(named.token) if ledger else None
+            if ledger is None:
+                continue
+            verdict, doubt = _judge_token(named, grant, ledger.timeline), ""
+            if grant is not None and verdict is None:
+                verdict, doubt = self._judge_grant(commit, named, grant)
+            if verdict is not None:
+                found.append(doubted(_misnamed(commit, named, verdict), doubt))
+        return found
 
-    def _judge(self, commit: CommitFacts, named: Named) -> Finding | None:
-        ledger = self._by.ledgers.get(named.layer)
-        if ledger is None:
-            return None
-        findings, timeline = CommitFindings(commit), ledger.timeline
-        grant = timeline.grants.get(named.token)
-        if grant is None:
-            return findings.unknown(named, None, certain=named.token >= timeline.tokens)
-        if grant.key != named.key or fold(grant.scope) != fold(named.scope):
-            return findings.unknown(named, grant)
-        holder, claimed = self._by.addresses.of(grant.holder), None
+    def _judge_grant(
+        self, commit: CommitFacts, named: Named, grant: Granted
+    ) -> tuple[Verdict | None, str]:
+        """Judge a token that was issued for that, by whom and until when; and a doubt."""
+        holder, doubt = self._by.addresses.of(grant.holder), ""
+        foreign: Verdict | None = None
         if not holder & self._by.addresses.of_all(commit.emails):
-            foreign = findings.unknown(named, grant, holder=True)
+            words = f"which was issued to {printable(grant.holder)}"
+            foreign = Verdict(UNKNOWN, UNKNOWN.level, words, _issued(grant), grant.at)
             doubt = self._by.doubtful_help(commit, holder)
             if not doubt:
-                return foreign
-            claimed = doubted(foreign, doubt)
-        made, later = commit.made(ledger.moment.now.wall_ms), self._next(named.layer, grant)
-        if made is None or later is None:
-            return claimed
-        at = max(later.at, grant.ended or 0)
-        if made + MS <= at:
-            return claimed
-        # Within one second nobody knows which came first.
-        level, doubt = SUPERSEDED.level if made >= at else Level.WARNING, ""
-        if commit.dated_by_host and level is not Level.WARNING:
-            level, doubt = Level.WARNING, _BY_HOST.format(person_key(commit.committer))
-        return findings.superseded(named, later, at=at, level=level, doubt=doubt)
+                return foreign, ""
+        now = self._by.ledgers[named.layer].moment.now.wall_ms
+        made, later = commit.made(now), self._next(named.layer, grant)
+        at = 0 if later is None else max(later.at, grant.ended or 0)
+        if made is None or later is None or made + MS <= at:
+            return foreign, doubt
+        who = printable(later.holder)
+        evidence: tuple[str, ...] = (f"token {later.token}: granted to {who} at {rfc3339(at)}",)
+        level, words = SUPERSEDED.level, f"after {who} had been granted it"
+        if made < at:  # within one second nobody knows which came first
+            level, words = Level.WARNING, f"in the same second as {who} was granted it"
+        elif commit.dated_by_host:
+            by_host = _BY_HOST.format(person_key(commit.committer))
+            level, evidence = Level.WARNING, (by_host, *evidence)
+        return Verdict(SUPERSEDED, level, words, evidence, at), ""
 
     def _next(self, layer: str, grant: Granted) -> Granted | None:
         """The first later grant of the same work to another person."""
@@ -767,3 +700,21 @@ class _NamedTokens:
             ):
                 return other
         return None
+
+
+def _judge_token(named: Named, grant: Granted | None, timeline: Timeline) -> Verdict | None:
+    """Judge a token that was never issued, or for something else."""
+    if grant is None and named.token >= timeline.tokens:
+        return Verdict(UNKNOWN, UNKNOWN.level, "which was never issued")
+    if grant is None:
+        words = "which the ledger's history does not reach back to"
+        return Verdict(UNKNOWN, Level.WARNING, words)
+    if grant.key == named.key and fold(grant.scope) == fold(named.scope):
+        return None
+    words = f"which was issued for {_of(grant.resource, grant.scope)}"
+    return Verdict(UNKNOWN, UNKNOWN.level, words, _issued(grant), grant.at)
+
+
+def _issued(grant: Granted) -> tuple[str]:
+    given = f"token {grant.token}: {_of(grant.resource, grant.scope)}, granted to"
+    return (f"{given} {printable(grant.holder)} at {rfc3339(grant.at)}",)
