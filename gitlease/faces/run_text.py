@@ -24,7 +24,8 @@ def brief(answer: Answer, task: Task | None, *, prog: str, done: bool, commit: b
 
     ``done``: exit status 0 finishes the task. ``commit``: finishing commits the task file.
     """
-    parts = [f"# {_title(answer, task)}"]
+    names = ", ".join(view.resource for view in answer.leases)
+    parts = [f"# {names}: {task.title}" if task is not None and task.title else f"# {names}"]
     if task is not None:
         facts = [f"Task file: {task.file}", f"Status: {task.status}" if task.status else ""]
         parts.append("\n".join(fact for fact in facts if fact))
@@ -35,11 +36,6 @@ def brief(answer: Answer, task: Task | None, *, prog: str, done: bool, commit: b
         parts.append(_section("Notes", [sentences.noted(note) for note in answer.notes]))
     parts.append(_section("What to do", _steps(answer, prog, done=done, commit=commit)))
     return clean("\n\n".join(parts)) + "\n"
-
-
-def _title(answer: Answer, task: Task | None) -> str:
-    names = ", ".join(view.resource for view in answer.leases)
-    return f"{names}: {task.title}" if task is not None and task.title else names
 
 
 def _steps(answer: Answer, prog: str, *, done: bool, commit: bool) -> list[str]:

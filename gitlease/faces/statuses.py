@@ -51,7 +51,8 @@ def read_status(text: str, edges: Edges) -> Status:
         return Status(role, rules.progress(role), is_role=True)
     word = word or _loosely(text, configured)
     if word is None:
-        used = _used(edges)
+        words = (task.status.strip() for task in edges.files.read().tasks)
+        used = list({fold(each): each for each in words if each}.values())
         word = _exactly(text, used) or _loosely(text, used)
         if word is None:
             raise _unknown(text, [*configured, *used])
@@ -84,11 +85,6 @@ def _loosely(text: str, words: Iterable[str]) -> str | None:
 
 def _loose(word: str) -> str:
     return _BETWEEN.sub("", fold(word))
-
-
-def _used(edges: Edges) -> list[str]:
-    words = (task.status.strip() for task in edges.files.read().tasks)
-    return list({fold(word): word for word in words if word}.values())
 
 
 def _unknown(text: str, known: list[str]) -> UsageError:

@@ -177,15 +177,11 @@ def log_verb(call: Call, *, word: str | None, limit: str, since: int | None, cac
     call.answer(
         {"events": [wire.event(event) for event in reading.events]},
         warnings=reading.warnings,
-        show=lambda: _show_log(reading, call.now()),
-    )
-
-
-def _show_log(reading: Reading, now: datetime) -> None:
-    output.table(
-        ("WHEN", "WHAT", "RESOURCE", "SCOPE", "BY", "SESSION", "TOKEN", "WHY"),
-        [_event_row(event, now) for event in reading.events],
-        otherwise="nothing has happened yet",
+        show=lambda: output.table(
+            ("WHEN", "WHAT", "RESOURCE", "SCOPE", "BY", "SESSION", "TOKEN", "WHY"),
+            [_event_row(event, call.now()) for event in reading.events],
+            otherwise="nothing has happened yet",
+        ),
     )
 
 

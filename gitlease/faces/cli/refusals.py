@@ -173,7 +173,8 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     if call.release is not None and code in ("usage", "not_found"):
         return [call.release()]  # only tasks are done
     waits = code in ("held", "wait_timeout") and error.views and not error.by_edge
-    waits = waits and not _is_ones_own(call, error.views[0])
+    if waits and same_person(error.views[0].holder, call.actor.holder):
+        waits = error.views[0].session not in (None, call.actor.session)
     if isinstance(error, LeaseHeld) and error.waiting and call.retry is not None:
         return [call.retry(format_duration(WAITS[-1] * 60))]  # to wait in line, behind those who do
     if waits and call.retry is not None:
@@ -204,16 +205,6 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     if code == "usage":
         return [" ".join(w for w in (call.prog, call.command, "--help") if w)]
     return []
-
-
-def _by_edge(call: Call, error: GitleaseError) -> bool:
-    """Whether an edge is in the way, or will be once an expired lease has lapsed."""
-    return error.by_edge or _is_assigned(call, error)
-
-
-def _is_ones_own(call: Call, view: LeaseView) -> bool:
-    own = same_person(view.holder, call.actor.holder)
-    return own and view.session in (None, call.actor.session)
 
 
 def _own_parked(call: Call, error: GitleaseError) -> list[LeaseView]:
@@ -264,7 +255,9 @@ def advice(call: Call, error: GitleaseError) -> Sequence[str]:
     if lapsed and error.resource is not None:
         asked = error.to_ask or holder
         return assigned(call, error.resource, asked, scope=error.scope)
-    return (f"ask {holder} to release it",) if _by_edge(call, error) else ()
+    # An edge is in the way, or will be once an expired lease has lapsed.
+    stays = error.by_edge or _is_assigned(call, error)
+    return (f"ask {holder} to release it",) if stays else ()
 
 
 def assigned(

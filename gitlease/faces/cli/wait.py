@@ -27,7 +27,6 @@ from gitlease.faces.cli.verb import (
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
-    from gitlease.engine.watch import WatchEvent
     from gitlease.faces.cli.call import Call
 
 
@@ -156,7 +155,8 @@ def watch_verb(
         if call.json:
             print(json.dumps(wire.watched(event)), flush=True)
         else:
-            _show_event(call, event)
+            output.line(sentences.happened(event, call.now()))
+            sys.stdout.flush()
         if handler is not None:
             handler(json.dumps(wire.watched(event)) + "\n")
 
@@ -185,8 +185,3 @@ def _begin(call: Call, resources: Sequence[Resource], said: Sequence[str]) -> No
     if output.on_terminal() and not call.json:
         names = ", ".join(resource.text for resource in resources) or "all leases"
         output.aside(f"watching {names} in layer {call.ledger.layer} on {call.ledger.store.place}")
-
-
-def _show_event(call: Call, event: WatchEvent) -> None:
-    output.line(sentences.happened(event, call.now()))
-    sys.stdout.flush()

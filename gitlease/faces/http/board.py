@@ -193,7 +193,9 @@ class BoardPages:
         view, base = _view(request), request.url.path.removesuffix("/stream")
         silent, sent = 0.0, None
         yield "retry: 1000\n\n"
-        while not self._closing.is_set() and self._is_still_admitted(request):
+        while not self._closing.is_set() and self._access.is_still_valid(
+            {}, secret=request.cookies.get(_cookie(request))
+        ):
             changed.clear()
             if sent is None or self._current.is_due():
                 try:
@@ -231,9 +233,6 @@ class BoardPages:
         except UsageError:
             return None
         return open_resource(self._current.session, look, board, resource)
-
-    def _is_still_admitted(self, request: Request) -> bool:
-        return self._access.is_still_valid({}, secret=request.cookies.get(_cookie(request)))
 
     def _admit(self, request: Request) -> Token:
         secret = request.cookies.get(_cookie(request))

@@ -211,36 +211,38 @@ def list_leases(asked: CompatRequest) -> CompatAnswer:
 
 
 def lease(view: LeaseView) -> dict[str, Any]:
-    since, done = _naive(view.claimed_at), view.state == State.COMPLETED.value
-    return {
-        "id": view.lease_id,
-        "intent_id": view.resource,
-        "agent_id": view.session or view.holder,
-        "holder": view.holder,
-        "scope": view.scope,
-        "status": _STATUS.get(view.state, view.state),
-        "created_at": since,
-        "acquired_at": since,
-        "expires_at": _naive(view.expires_at),
-        "released_at": _naive(view.renewed_at) if done else None,
-    }
+    done = view.state == State.COMPLETED.value
+    status = _STATUS.get(view.state, view.state)
+    ended = view.renewed_at if done else None
+    return _shape(view, view.lease_id, status, view.claimed_at, view.expires_at, ended)
 
 
 def _ended(one: EndedLease) -> dict[str, Any]:
     # The audit trail has no ids of leases. The SDK wants a time of expiry: that of its end.
-    since = None if one.claimed_at is None else _naive(moment_of(one.claimed_at))
-    until = _naive(moment_of(one.ended_at))
+    since = None if one.claimed_at is None else moment_of(one.claimed_at)
+    until = moment_of(one.ended_at)
+    return _shape(one, None, one.state.value, since, until, until)
+
+
+def _shape(
+    lease: LeaseView | EndedLease,
+    id: str | None,
+    status: str,
+    since: datetime | None,
+    until: datetime,
+    ended: datetime | None,
+) -> dict[str, Any]:
     return {
-        "id": None,
-        "intent_id": one.resource,
-        "agent_id": one.session or one.holder,
-        "holder": one.holder,
-        "scope": one.scope,
-        "status": one.state.value,
-        "created_at": since,
-        "acquired_at": since,
-        "expires_at": until,
-        "released_at": until,
+        "id": id,
+        "intent_id": lease.resource,
+        "agent_id": lease.session or lease.holder,
+        "holder": lease.holder,
+        "scope": lease.scope,
+        "status": status,
+        "created_at": since and _naive(since),
+        "acquired_at": since and _naive(since),
+        "expires_at": _naive(until),
+        "released_at": ended and _naive(ended),
     }
 
 

@@ -146,7 +146,9 @@ class Access:
     def check_address(self, headers: Mapping[str, str]) -> None:
         """Raise Refused for a foreign origin or host: cross-site requests and DNS rebinding."""
         host = headers.get("host", "")
-        name = host.rpartition(":")[0] if _has_port(host) else host
+        name, _, port = host.rpartition(":")
+        if not port.isdigit() or not (host.startswith("[") or host.count(":") == 1):
+            name = host
         if name.lower().strip("[]").removesuffix(".") not in self._hosts:
             raise Refused(
                 421,
@@ -189,10 +191,6 @@ def _unknown_token() -> Refused:
         "gitlease serve token list shows the valid ones, on the gateway's machine",
         headers={"WWW-Authenticate": REALM},
     )
-
-
-def _has_port(host: str) -> bool:
-    return host.rpartition(":")[2].isdigit() and (host.startswith("[") or host.count(":") == 1)
 
 
 def _secret(headers: Mapping[str, str]) -> str | None:

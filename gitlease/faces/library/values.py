@@ -249,7 +249,9 @@ def briefing(reading: answers.QueueReading) -> Briefing:
     return Briefing(
         entries=entries(reading),
         next_up=tuple(_entry(x, reading.views) for x in reading.next_up),
-        carried=tuple(_carried(x, reading.views) for x in reading.carried),
+        carried=tuple(
+            CarriedTask(**vars(x) | {"lease": _lease_of(x, reading.views)}) for x in reading.carried
+        ),
         taken=tuple(
             TakenLease(
                 resource=x.resource,
@@ -277,10 +279,6 @@ def entries(reading: answers.QueueReading) -> tuple[QueueEntry, ...]:
 
 def _entry(entry: order.Entry, views: Mapping[str, Lease]) -> QueueEntry:
     return QueueEntry(**vars(entry) | {"lease": _lease_of(entry, views)})
-
-
-def _carried(carry: order.Carry, views: Mapping[str, Lease]) -> CarriedTask:
-    return CarriedTask(**vars(carry) | {"lease": _lease_of(carry, views)})
 
 
 def _lease_of(one: order.Entry | order.Carry, views: Mapping[str, Lease]) -> Lease | None:
