@@ -146,13 +146,14 @@ def _renew_all(session: LedgerSession, ttl: int | None) -> Answer:
     return replace(answer, refused=(*lost, *others))
 
 
-def renew_grants(session: LedgerSession, grants: Sequence[Grant]) -> Answer:
+def renew_grants(session: LedgerSession, grants: Sequence[Grant], *, in_use: bool = True) -> Answer:
     """Renew exactly these grants, of any of the holder's sessions, in one push.
 
-    Those that are lost, or cannot be judged, are among ``refused``.
+    Those that are lost, or cannot be judged, are among ``refused``. Landed work is completed unless
+    the leases are ``in_use``: whoever uses them would be stopped for the loss.
     """
     op = Renew(id=fresh_id(), actor=session.actor, grants=tuple(grants))
-    return change(session, "heartbeat", [op], together=False)
+    return change(session, "heartbeat", [op], together=False, landed=not in_use)
 
 
 def extend(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from gitlease.core.edge import Assignee, EdgeEdit, People, Task, printable
@@ -468,6 +469,7 @@ class LedgerSession:
             dice=self.dice,
             carry=carry,
         )
+        self.completes_landed = False  # whether that is under way, so that it does not begin again
         self._settled: Settled | None = None
         self.decisions = Decisions(self)
 
@@ -590,8 +592,15 @@ class LedgerSession:
 
     def _head(self, *, cached: bool) -> tuple[Snapshot, tuple[str, ...]]:
         if not cached:
+            self._watch_main_branch()
             head = self.store.fetch(self.layer)
-            return head, told_by(self.store, head) + self._repair_edges(head)
+            said = told_by(self.store, head) + self._repair_edges(head)
+            if self.is_landing_to_judge():
+                from gitlease.engine.stepping import settle_landed
+
+                said += settle_landed(self).warnings
+                head = self.store.known(self.layer) or head
+            return head, said
         known = self.store.known(self.layer)
         if known is None:
             raise NotFound(
@@ -658,10 +667,27 @@ class LedgerSession:
         Done once for each step, whose answer carries the messages.
         """
         if self._settled is None:
+            self._watch_main_branch()
             settled = self.settled()
             said = settled.said + self._repair_edges()
             self._settled = replace(settled, said=said)  # so that the next line comes here once
             self._settled = replace(settled, said=said + self._end_dead_runs())
+
+    def is_landing_to_judge(self) -> bool:
+        """Whether the last contact may have shown that work of this holder has landed."""
+        if self.landed is None or self.completes_landed:
+            return False
+        return self.landed.is_to_judge()
+
+    def _watch_main_branch(self) -> None:
+        if self.landed is not None:
+            with suppress(GitleaseError):  # what follows reports it
+                self.landed.watch(self._holds_tasks)
+
+    def _holds_tasks(self) -> bool:
+        head = self.store.known(self.layer)
+        live = head.ledger.live()[0] if head and head.ledger else None
+        return live is not None and any(x.edge for x in live.of_person(self.actor.holder))
 
     def settled(self) -> Settled:
         """The outcomes of changes that earlier commands left open."""

@@ -380,6 +380,17 @@ class LandedWork(Protocol):
         """
         ...
 
+    def watch(self, holds_tasks: Callable[[], bool]) -> None:
+        """Have contacts show by the way whether the main branch moves on, if that may matter."""
+        ...
+
+    def is_to_judge(self) -> bool:
+        """Whether watched leases were not judged by the main branch as the last contact shows it.
+
+        It is fetched then.
+        """
+        ...
+
 
 INDEX = ":"  # the name of the index among refs
 

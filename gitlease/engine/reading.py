@@ -18,6 +18,7 @@ from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.answers import EndedLease, Reading, of_damage, unreadable_line
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.ports import Snapshot
+from gitlease.engine.stepping import landed_for_others
 
 WHOLE_HISTORY = 100_000
 LOOKED_BACK = 1_000  # events that are read for leases that ended
@@ -77,11 +78,14 @@ def _of_resource(
             for x in rivals
             if x.resource != resource and x.state is State.ACTIVE and not only_edge(x, see(x))
         ]
+    active = (x for x in leases if x.state is State.ACTIVE)
+    others = [x for x in active if not x.same_holder(session.actor)]
+    landed = landed_for_others(session, others)
     return Reading(
         leases=session.views_in(head, leases),
         notes=ledger.notes(resource),
         waiting=line_for(ledger, resource, (), session.clock.now().wall_ms),
-        warnings=unreadable_line(ledger, resource),
+        warnings=(*unreadable_line(ledger, resource), *landed),
     )
 
 

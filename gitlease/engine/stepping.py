@@ -63,10 +63,15 @@ def change(
     *,
     together: bool = True,
     notes_of: Sequence[Resource] = (),
+    landed: bool = True,
 ) -> Answer:
-    """Carry out a step without task file edits; ``notes_of`` adds the notes of resources."""
+    """Carry out a step without task file edits; ``notes_of`` adds the notes of resources.
+
+    ``landed`` completes what the contact with the remote shows to have landed.
+    """
     step, said = session.step(what, operations, together=together)
-    return _answer(session, step, operations, said, notes_of)
+    answer = _answer(session, step, operations, said, notes_of)
+    return _with_landed(session, answer) if landed else answer
 
 
 def change_with_edges(
@@ -119,13 +124,27 @@ def change_with_edges(
     answer = _answer(session, step, operations, said + unwritten)
     word = edge_word(final, written)
     places = _edge_in(session, step, final, word)
-    return replace(
+    answer = replace(
         answer,
         edge=_edge_of_record(outcomes.values(), places) if word == "none" else word,
         edge_in=places,
         written=written,
         warnings=answer.warnings + left_to_others(final, outcomes.values()),
     )
+    return _with_landed(session, answer)
+
+
+def _with_landed(session: LedgerSession, answer: Answer) -> Answer:
+    """Complete what has landed, as the answer's contact with the remote shows it."""
+    if not session.is_landing_to_judge():
+        return answer
+    landed = settle_landed(session)
+    ids = {view.lease_id for view in landed.leases}
+    kept = tuple(view for view in answer.leases if view.lease_id not in ids)
+    if len(kept) == len(answer.leases):
+        return replace(answer, warnings=answer.warnings + landed.warnings)
+    done = joined(landed, replace(answer, leases=kept))
+    return done if kept else replace(done, status=landed.status)
 
 
 def _edge_of_record(outcomes: Iterable[Outcome], places: Sequence[str]) -> str:
@@ -254,10 +273,13 @@ def settle_landed(
     ended: str | None = None,
 ) -> Answer:
     """Complete landed leases before another verb; a failure is left for the next time."""
+    session.completes_landed = True
     try:
         answer = complete_landed(session, leases, ended=ended)
     except GitleaseError as error:
         answer = replace(NOTHING, warnings=error.warnings)
+    finally:
+        session.completes_landed = False
     usual = session.store.warnings  # of the place itself, nothing new
     return replace(answer, warnings=tuple(x for x in answer.warnings if x not in usual))
 
@@ -268,19 +290,6 @@ def settle_named(
     """Do so for leases of these resources."""
     leases = [x for resource in resources for x in session.own_records(resource)]
     return settle_landed(session, leases, ended=ended)
-
-
-def settle_for_reader(layers: Sequence[LedgerSession]) -> tuple[str, ...]:
-    """Do so before a verb that reads every record anyway, in these layers; return messages."""
-    messages: list[str] = []
-    for session in layers:
-        try:
-            look = session.known_look()
-        except GitleaseError:  # the verb itself reports it
-            continue
-        if look is not None:
-            messages += settle_landed(session, look.leases).warnings
-    return tuple(messages)
 
 
 def landed_for_others(session: LedgerSession, conflicts: Sequence[Lease]) -> tuple[str, ...]:

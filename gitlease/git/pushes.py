@@ -183,6 +183,24 @@ def fetch_branch(repository: Repository, remote: str, branch: str) -> None:
         raise _failure(said, FETCH, lacking, lacking)
 
 
+def fetch_commits(repository: Repository, remote: str, branch: str, *, seconds: float) -> None:
+    """Bring the commits of a remote's branch here and change nothing else; it may fail.
+
+    A shallow clone is left as it is.
+    """
+    if not os.path.exists(os.path.join(repository.common_dir, "shallow")):
+        quiet = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
+        alone = ("--no-auto-maintenance", "--refmap=")  # no map: no ref is updated
+        words = (*quiet, *alone, "--", remote, HEADS + branch)
+        _ask_remote(repository, "fetch", *words, seconds=seconds)
+
+
+def commit_of(repository: Repository, name: str) -> str:
+    """The full id of the commit that a ref or an id names; ``""`` if it is not here."""
+    said = ask(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^0")
+    return os.fsdecode(said.out).strip() if said.code == 0 else ""
+
+
 def commits_behind(repository: Repository, ref: str) -> int:
     """How many commits of a ref HEAD lacks; 0 if git cannot tell."""
     said = ask(repository, "rev-list", "--count", f"HEAD..{ref}", "--")

@@ -407,7 +407,7 @@ def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
     from gitlease.engine import acts
 
     try:
-        answer = acts.renew_grants(session, [*map(grant_of, leases)])
+        answer = acts.renew_grants(session, [*map(grant_of, leases)], in_use=False)
     except GitleaseError as error:
         return [*error.warnings, f"your leases were not renewed: {error.message}"]
     usual = session.store.warnings  # of the place itself, nothing new

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -47,13 +46,21 @@ from gitlease.engine.ports import (
 from gitlease.git.files import CannotKeep, Unreadable, cannot_keep
 from gitlease.store import history
 from gitlease.store.heads import Admission, Heads, NotProven, Objects, RemoteFacts, known_ref
-from gitlease.store.private_store import GONE, SHA1, CacheDamaged, LooseObjects, PrivateStores
+from gitlease.store.private_store import (
+    GONE,
+    SHA1,
+    CacheDamaged,
+    LooseObjects,
+    PrivateStores,
+    is_private,
+)
 from gitlease.store.state import StateFolder, pending_of
 from gitlease.store.transport import (
     TIME_LIMIT,
     OtherFormat,
     Pushed,
     Remote,
+    Watched,
     fetch_ref,
     is_far,
     peek_refs,
@@ -143,8 +150,10 @@ class RefLedgerStore:
         *,
         warnings: tuple[str, ...] = (),
         admission: Admission | None = None,
+        watched: Watched | None = None,
     ) -> None:
         self._refs, self._heads, self._admission = refs, heads, admission
+        self._watched = watched or Watched()
         self._sent: set[str] = set()  # operations that may land, whatever a later try says
         self.warnings = warnings
 
@@ -184,7 +193,10 @@ class RefLedgerStore:
         )
 
     def _fetched(self, layer: str, there: str = "") -> Snapshot:
-        before, version = self._heads.load(layer), there or None
+        before = self._heads.load(layer)
+        if before is not None and self._watched.ref and not self._watched.tip:
+            there = there or self._refs.peek([layer]).get(layer, "")  # a fetch tells of no other
+        version = there or None
         if before is None or before.version != there or self._heads.mended:
             version = self._refs.fetch(layer, first=before is None)
         head = self._heads.learn(layer, version, before=before)
@@ -487,6 +499,7 @@ def git_ledger_store(
     time_limit: float = TIME_LIMIT,
     on_move: Callable[[], None] = lambda: None,
     facts: RemoteFacts | None = None,
+    watched: Watched | None = None,
 ) -> RefLedgerStore:
     """Ledgers on the refs ``<prefix>/<layer>`` of one remote, as one clone knows them.
 
@@ -498,13 +511,14 @@ def git_ledger_store(
     """
     marker = os.path.join(os.path.dirname(state("global")), OTHER_FORMAT)
     kept = PrivateStores(stores, id_bytes, marker=marker)
-    refs = GitRefs(remote, kept, state, prefix, time_limit)
+    watched = watched or Watched()
+    refs = GitRefs(remote, kept, state, prefix, time_limit, watched)
     heads = Heads(refs, lambda x: StateFolder(state(x), on_move=on_move), clock, place)
     heads.lost = lambda version: kept.of(version).lost
     admission = None
     if facts is not None:
         admission = Admission(facts, refs, heads)
-    return RefLedgerStore(refs, heads, warnings=warnings, admission=admission)
+    return RefLedgerStore(refs, heads, warnings=warnings, admission=admission, watched=watched)
 
 
 class GitRefs:
@@ -517,10 +531,12 @@ class GitRefs:
         state: Callable[[str], str],
         prefix: str,
         time_limit: float,
+        watched: Watched,
     ) -> None:
         self._remote, self._stores, self._state_path = remote, stores, state
         self._prefix, self._limit = prefix, time_limit
         self._markers: dict[str, str] = {}
+        self._watched = watched
 
     # --- objects ----------------------------------------------------------------------------------
 
@@ -685,10 +701,10 @@ class GitRefs:
             return
         folder = os.path.dirname(marker)
         with contextlib.suppress(OSError):
-            if _is_private(os.path.dirname(folder)):
+            if is_private(os.path.dirname(folder)):
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(folder, 0o700)
-            if not _is_private(os.path.dirname(folder), folder):
+            if not is_private(os.path.dirname(folder), folder):
                 return
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             opened = os.open(marker, flags, 0o600)
@@ -702,7 +718,7 @@ class GitRefs:
             return ""
         folder = os.path.dirname(marker)
         try:
-            private = _is_private(os.path.dirname(folder), folder)
+            private = is_private(os.path.dirname(folder), folder)
             return str(os.lstat(marker).st_mtime_ns) if private else ""
         except OSError:
             return ""  # nobody has announced anything yet
@@ -725,7 +741,9 @@ class GitRefs:
         store, refs = self._stores.usual, {self._ref(layer): layer for layer in layers}
         store.ready()
         with self._retried_if_replaced():
-            found = peek_refs(self._remote, store.path, list(refs), timeout=self._limit)
+            names = [*refs, *filter(None, [self._watched.ref])]
+            found = peek_refs(self._remote, store.path, names, timeout=self._limit)
+        self._watched.tip = found.pop(self._watched.ref, "")
         return {refs[ref]: version for ref, version in found.items()}
 
     def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
@@ -733,7 +751,7 @@ class GitRefs:
         path = self._stores.of(moves[0].new).path
         if work is None:
             try:
-                pushed = push_refs(self._remote, path, named, timeout=self._limit)
+                pushed = push_refs(self._remote, path, named, self._watched, timeout=self._limit)
                 return replace(pushed, hints=pushed.hints or self._ref_hints(moves, pushed))
             except OtherFormat as other:  # nothing was sent: it can be made anew in that format
                 self._stores.switch()
@@ -770,11 +788,3 @@ class GitRefs:
 
     def _ref(self, layer: str) -> str:
         return f"{self._prefix}/{layer}"
-
-
-def _is_private(*folders: str) -> bool:
-    found = [os.lstat(folder) for folder in folders]
-    return all(
-        stat.S_ISDIR(x.st_mode) and x.st_uid == os.getuid() and not stat.S_IMODE(x.st_mode) & 0o077
-        for x in found
-    )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, clean
 from gitlease.core.frozen import dataclass, replace
@@ -75,6 +76,16 @@ _STORE = (
 
 class OtherFormat(Invalid):
     """The remote's objects have ids of another format than those of the private store."""
+
+
+class Watched:
+    """Another ref of the remote, ``""`` for none, that pushes and peeks learn of by the way.
+
+    ``tip`` is its id at the last contact; ``""`` if that did not show it.
+    """
+
+    def __init__(self) -> None:
+        self.ref = self.tip = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +166,14 @@ def push_refs(
     remote: Remote,
     store: str,
     moves: Sequence[tuple[str, str, str]],
+    watched: Watched | None = None,
     *,
     timeout: float,
 ) -> Pushed:
     """Move refs, each given as (ref, expected, new) with full commit ids, all or none.
 
-    An expected of ``""`` means that the ref must not exist.
+    An expected of ``""`` means that the ref must not exist. The ref ``watched`` is learnt of in the
+    same connection.
     """
     args = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed"]
     args += ["--no-recurse-submodules"]
@@ -189,7 +202,8 @@ def push_refs(
                 ),
             )
     trace = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"} if far else None
-    result = _run_on_store(remote, store, args, timeout, env=trace)
+    with _listed_refs(watched) as listing:
+        result = _run_on_store(remote, store, args, timeout, env={**(trace or {}), **listing})
     if result.code and not result.timed_out and nothing_came(result.out):
         if _is_of_other_format(result.err):
             raise _other_format(detail_of(result.err.splitlines(), result, timeout))
@@ -198,6 +212,25 @@ def push_refs(
     pushed = read_push(result, ours, timeout, far=far)
     # What a helper says of its own push is read back before it is believed.
     return replace(pushed, clean=False, sent=True) if helper else pushed
+
+
+@contextmanager
+def _listed_refs(watched: Watched | None) -> Iterator[Mapping[str, str]]:
+    """The environment in which a push notes what the remote lists; one ref is read from that.
+
+    A remote lists all refs to whoever pushes, but git itself shows none of them.
+    """
+    if watched is None or not watched.ref:
+        yield {}
+        return
+    from tempfile import NamedTemporaryFile
+
+    wanted = re.escape(os.fsencode(watched.ref))
+    line = re.compile(rb"< ([0-9a-f]{40,64}) " + wanted + rb"(?:\\0.*)?\n")
+    with NamedTemporaryFile("rb", prefix="gitlease-") as file:
+        yield {"GIT_TRACE_PACKET": file.name}
+        found = next(filter(None, map(line.search, file)), None)
+        watched.tip = "" if found is None else found[1].decode()
 
 
 def helper_of(url: str) -> str:

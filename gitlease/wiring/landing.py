@@ -8,16 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
 from gitlease.engine.stepping import settle_landed
+from gitlease.git.pushes import HEADS, commit_of, fetch_commits
+from gitlease.guard.notes import MarkerState, is_due
 from gitlease.runs.records import alive_in
 from gitlease.tasks.landed import landed, merged
 from gitlease.wiring.workspace import Workspace
 
 if TYPE_CHECKING:
     from gitlease.guard.service import GuardService
+    from gitlease.store.transport import Watched
 
 MERGED, NEVER = "merged", "never"
+FETCH = 10.0  # seconds for a main branch that has moved on
+FETCH_EVERY = 60  # seconds between two tries
 
 
 def end_landed(workspace: Workspace) -> tuple[str, ...]:
@@ -51,18 +57,69 @@ def beat(workspace: Workspace, guard: GuardService, renewable: Sequence[tuple[st
             workspace.inbox.leave([*messages, *guard.lost()])
 
 
-def landed_leases(
-    workspace: Workspace, leases: Sequence[Lease], ended: str | None
-) -> tuple[Sequence[Lease], str]:
-    """Return what LandedWork asks for; nothing if the project's ``landing.release`` is never."""
-    rule = workspace.settings.landing_release
-    main = workspace.learn_main_branch() if leases and rule != NEVER else None
-    if main is None:
-        return (), ""
-    runs = alive_in(workspace)
-    running = {run.session for run in runs.every() if not runs.is_dead(run)} - {ended}
-    free = [lease for lease in leases if lease.session not in running]
-    done = landed(workspace.repository, workspace.ledger.edges.files, main, free)
-    if rule == MERGED:
-        done = merged(workspace.repository, main, workspace.layer, done)
-    return done, main.removeprefix("refs/remotes/")
+class Landing:
+    """Tells the leases of landed work (LandedWork), by the main branch as this clone knows it.
+
+    What a contact with the remote shows of that branch by the way counts as well: what it has moved
+    on to is fetched then. That changes no ref, since those are for ``git fetch`` to move.
+    """
+
+    def __init__(self, workspace: Workspace, watched: Watched) -> None:
+        self._workspace, self._watched = workspace, watched
+        self._main: str | None = None  # the ref of the branch that the remote is watched for
+        self._newer = ""  # the commit that it has moved on to, if the ref has not
+        self._judged: str | None = None  # the tip by which leases were last judged
+
+    def __call__(
+        self, leases: Sequence[Lease], *, ended: str | None = None
+    ) -> tuple[Sequence[Lease], str]:
+        """Return them; nothing if the project's ``landing.release`` is never."""
+        workspace = self._workspace
+        rule = workspace.settings.landing_release
+        main = workspace.learn_main_branch() if leases and rule != NEVER else None
+        if main is None:
+            return (), ""
+        self.watch(main)
+        runs = alive_in(workspace)
+        running = {run.session for run in runs.every() if not runs.is_dead(run)} - {ended}
+        free = [lease for lease in leases if lease.session not in running]
+        files = workspace.ledger.edges.files
+        done = landed(workspace.repository, files, self._newer or main, free)
+        if rule == MERGED:
+            done = merged(workspace.repository, self._newer or main, workspace.layer, done)
+        return done, main.removeprefix("refs/remotes/")
+
+    def watch(self, main: str | None = None) -> None:
+        """Have contacts show by the way whether the main branch moves on."""
+        if self._main is not None or self._workspace.settings.landing_release == NEVER:
+            return
+        main = main or self._workspace.main_branch() or ""
+        place = f"refs/remotes/{self._workspace.location.name}/"
+        if main.startswith(place):  # the ledger is where the work is
+            self._main = main
+            self._watched.ref = HEADS + main.removeprefix(place)
+
+    def is_to_judge(self) -> bool:
+        """Whether leases were not judged by the main branch as the last contact shows it."""
+        if self._main is None:
+            return False
+        before, self._judged = self._judged, self._watched.tip
+        return self._has_moved(self._main, before) or before is None
+
+    def _has_moved(self, main: str, before: str | None) -> bool:
+        """Whether the branch is elsewhere than the tracking ref; its commits are here then."""
+        workspace, tip = self._workspace, self._watched.tip
+        if tip in ("", before):
+            return False
+        repository, remote = workspace.repository, workspace.location.name or ""
+        self._newer = ""
+        if commit_of(repository, main) == tip:
+            return False
+        if not commit_of(repository, tip):
+            state, now = MarkerState(workspace.place.private), workspace.ledger.clock.now().wall_ms
+            if not is_due(state, f"main {main}", every=FETCH_EVERY, now=now / MS):
+                return False
+            branch = main.removeprefix(f"refs/remotes/{remote}/")
+            fetch_commits(repository, remote, branch, seconds=FETCH)
+        self._newer = tip if commit_of(repository, tip) else ""
+        return bool(self._newer)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gitlease.git.repository import Ways
     from gitlease.guard.service import GuardService
     from gitlease.store.heads import RemoteFacts
-    from gitlease.store.transport import Remote
+    from gitlease.store.transport import Remote, Watched
     from gitlease.tasks.files import GitTaskFiles
 
 
@@ -164,8 +164,13 @@ class LedgerPlace:
             for e in config.entries
         )
 
-    def store(self, clock: Clock, *, time_limit: float) -> LedgerStore:
-        """The ledgers there, with a limit in seconds for each call of git."""
+    def store(
+        self, clock: Clock, *, time_limit: float, watched: Watched | None = None
+    ) -> LedgerStore:
+        """The ledgers there, with a limit in seconds for each call of git.
+
+        Contacts learn of the ref ``watched`` by the way.
+        """
         if self.given is not None:
             return self.given
         from gitlease.git.repository import without_secrets
@@ -200,6 +205,7 @@ class LedgerPlace:
             time_limit=time_limit,
             on_move=lambda: drop_idle_marker(self.private),
             facts=None if self.location.url is None else self._facts(),
+            watched=watched,
         )
 
     def _facts(self) -> RemoteFacts:

@@ -31,7 +31,7 @@ from gitlease.settings.sources import (
     resolve_remote,
     set_config,
 )
-from gitlease.store.transport import TIME_LIMIT
+from gitlease.store.transport import TIME_LIMIT, Watched
 from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gitlease.guard.service import GuardService
     from gitlease.runs.records import ClonesRuns
     from gitlease.settings.backlog_md import SuggestedSettings
+    from gitlease.wiring.landing import Landing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +81,9 @@ class Workspace:
         """The session of the ledger."""
         settings, place, actor = self.settings, self.place, self.actor
 
-        def landed(
-            leases: Sequence[Lease], *, ended: str | None = None
-        ) -> tuple[Sequence[Lease], str]:
-            from gitlease.wiring.landing import landed_leases
-
-            return landed_leases(self, leases, ended)
-
+        watched = Watched()
         return LedgerSession(
-            place.store(self.clock, time_limit=self.time_limit),
+            place.store(self.clock, time_limit=self.time_limit, watched=watched),
             clock=self.clock,
             actor=actor,
             layer=self.layer,
@@ -98,7 +93,7 @@ class Workspace:
             ttl_is_default=settings.ttl_is_default,
             ttl_source=settings.found["lease.ttl"].source,
             patience=self.patience,
-            landed=landed,
+            landed=LandingLater(self, watched),
             runs=_Runs(place.repository, self.layer, self.clock),
             run_tokens=self.identity.run_tokens,
             no_holder=self.identity.no_holder,
@@ -246,6 +241,37 @@ def open_workspace(
     )
     opened.ledger  # whose trouble is the opening's  # noqa: B018
     return opened
+
+
+class LandingLater:
+    """``Landing`` of a workspace; its modules are loaded once a task's lease is to be judged."""
+
+    def __init__(self, workspace: Workspace, watched: Watched) -> None:
+        self._workspace, self._watched = workspace, watched
+        self._landing: Landing | None = None
+
+    def __call__(
+        self, leases: Sequence[Lease], *, ended: str | None = None
+    ) -> tuple[Sequence[Lease], str]:
+        """Return what LandedWork asks for."""
+        return self._opened()(leases, ended=ended)
+
+    def watch(self, holds_tasks: Callable[[], bool]) -> None:
+        """Have contacts show by the way whether the main branch moves on, if that may matter."""
+        workspace = self._workspace
+        if workspace.place.task_files(workspace.layer).may_exist() and holds_tasks():
+            self._opened().watch()
+
+    def _opened(self) -> Landing:
+        if self._landing is None:
+            from gitlease.wiring.landing import Landing
+
+            self._landing = Landing(self._workspace, self._watched)
+        return self._landing
+
+    def is_to_judge(self) -> bool:
+        """Return what LandedWork asks for."""
+        return self._landing is not None and self._landing.is_to_judge()
 
 
 class _Runs:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.clock import ManualClock
@@ -19,6 +20,7 @@ from support.typed import Agent, Typist
 from gitlease.core import MS
 from gitlease.engine import MAX_RESOURCES, LedgerView
 from gitlease.faces.hooks import entry
+from gitlease.git import GitResult, run_git
 from gitlease.wiring import HookContext, end_landed, open_hooks
 
 pytestmark = [pytest.mark.sampled(2)]
@@ -55,7 +57,9 @@ class Project:
 
     def state(self, name: str = "F001") -> list[tuple[str, str]]:
         """Every record of a resource, by holder and state, as jo reads it."""
-        found = LeaseService(self.jo.open(".").ledger).read().leases
+        ledger = self.jo.open(".").ledger
+        ledger.landed = None  # it is no contact of jo's
+        found = LeaseService(ledger).read().leases
         return [(x.holder.partition("@")[0], x.state) for x in found if x.resource == name]
 
 
@@ -84,18 +88,30 @@ def project(clones: Clones) -> Project:
     return made
 
 
-@pytest.mark.parametrize("line", ["brief", "queue", "queue --mine", "renew --all"])
-def test_the_next_command_completes_the_lease_and_says_so_once(project: Project, line: str) -> None:
+EVERY = (
+    *("brief", "queue", "queue --mine", "renew --all", "list", "show F003", "status", "log"),
+    *("renew F002", "extend F002 4h", "claim F003", "release F002", "note F003 soon"),
+)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["fetched", "not fetched"])
+@pytest.mark.parametrize("line", EVERY)
+def test_the_next_contact_completes_the_lease_and_says_so_once(
+    project: Project, line: str, known: bool
+) -> None:
     kim = project.kim
     kim.ok("claim F001 F002 --ttl 2h")
     file = kim.clone / "tasks" / "F001.md"
-    before = file.read_bytes()
+    before, refs = file.read_bytes(), git(kim.clone, "for-each-ref")
     project.lands()
-    assert LANDED not in kim.ok(line).err, "nothing is fetched for it"
-    project.fetches()
+    if known:
+        project.fetches()
+        refs = git(kim.clone, "for-each-ref")
     assert LANDED in kim.ok(line).err
+    assert git(kim.clone, "for-each-ref") == refs, "what the person fetches is theirs"
     assert project.state() == [("kim", "completed")]
-    assert project.state("F002") == [("kim", "active")]
+    if line != "release F002":
+        assert project.state("F002") == [("kim", "active")]
     assert file.read_bytes() == before, "the file comes with the branch"
     again = kim.ok(line)
     assert LANDED not in again.err
@@ -289,6 +305,64 @@ def test_a_refusal_says_that_the_work_has_landed(project: Project) -> None:
     hint = "F001 is done on origin/main; kim@example.com's clone has not seen it yet"
     assert hint in project.jo.types("claim src/").err
     assert hint not in project.jo.ok("claim F002").err
+    shown = project.jo.ok("show F001")
+    assert hint in shown.err
+    assert hint in project.jo.ok("show F001 --json").json["warnings"]
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def contacts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every command of git that asks a remote, from now on."""
+    asked: list[str] = []
+
+    def counted(words: Sequence[str], **how: Any) -> GitResult:
+        asked.extend(x for x in words if x in ("push", "fetch", "ls-remote"))
+        return run_git(words, **how)
+
+    for module in ("store.transport", "git.pushes"):
+        monkeypatch.setattr(f"gitlease.{module}.run_git", counted)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("line", "usual"), [("renew F001", "push"), ("renew --all", "push"), ("list", "ls-remote")]
+)
+def test_what_has_not_moved_costs_no_further_connection(
+    project: Project, contacts: list[str], line: str, usual: str
+) -> None:
+    project.kim.ok("claim F001 --ttl 2h")
+    contacts.clear()
+    project.kim.ok(line)
+    assert contacts == [usual]
+
+
+def test_a_branch_that_moved_is_fetched_once(project: Project, contacts: list[str]) -> None:
+    project.kim.ok("claim F001 --ttl 2h")
+    project.lands("F002")
+    contacts.clear()
+    assert LANDED not in project.kim.ok("renew F001").err
+    assert contacts == ["push", "fetch"]
+    contacts.clear()
+    project.kim.ok("renew F001")
+    assert contacts == ["push"]
+
+
+def test_a_branch_that_cannot_be_fetched_leaves_the_lease(
+    project: Project, contacts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.kim.ok("claim F001 --ttl 2h")
+    project.lands()
+    monkeypatch.setattr("gitlease.wiring.landing.FETCH", 0.0)
+    contacts.clear()
+    assert LANDED not in project.kim.ok("renew F001").err
+    assert LANDED not in project.kim.ok("renew F001").err
+    assert contacts == ["push", "fetch", "push"], "tried once a minute"
+    monkeypatch.undo()
+    project.clock.advance(60)
+    assert LANDED in project.kim.ok("renew F001").err
 
 
 # --- merged ---------------------------------------------------------------------------------------

@@ -295,12 +295,6 @@ class Call:
             install = self.typed("hooks", "install")
             self.warnings.append(f"{warning} (see {self.typed('hooks', 'status')}, {install})")
 
-    def end_landed(self) -> None:
-        """Complete the caller's leases of tasks that are done on the main branch."""
-        from gitlease.engine.stepping import settle_for_reader
-
-        self.warnings += settle_for_reader([space.ledger for space in self.workspace.in_use])
-
     def note_carried(self, views: Iterable[LeaseView]) -> None:
         """Record which of the person's own leases this session uses or was shown."""
         own = [x.lease_id for x in views if x.mine and not x.session]

@@ -93,8 +93,6 @@ def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
     call.cached = call.typed("list", options=["--cached", *switches])
     call.anonymous = not mine
-    if not cached:
-        call.end_landed()
     reading, now = read_leases(call.ledger, ended=all, cached=cached), call.now()
     check_layer(call, reading)
     shown = [view for view in reading.leases if all or view.is_current(now)]

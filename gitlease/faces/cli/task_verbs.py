@@ -71,8 +71,6 @@ def queue_verb(call: Call, *, mine: bool, all: bool, ref: str | None, cached: bo
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
     call.cached = call.typed("queue", options=["--cached", *switches, *_from(ref)])
     call.anonymous = not mine
-    if not cached:
-        call.end_landed()
     read = call.queue.mine if mine else call.queue.queue
     reading, now = read(ref=ref, cached=cached), call.now()
     if mine:
@@ -261,7 +259,7 @@ LONGEST_NOTE = 300
     """Show one page to start a session with: who you are, your tasks and leases, recent losses and
 the reasons, notes for you, leases of others in the layers that this clone uses, and the next tasks.
 
-First, your leases on tasks that are done on the remote's main branch are completed (see
+Your leases on tasks that are done on the remote's main branch are completed first (see
 landing.release in the settings), except with --cached.
 
 Both people and agents should run this first.""",
@@ -274,8 +272,6 @@ Both people and agents should run this first.""",
 def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
     given = [] if ref is None else ["--ref", ref]
     call.cached = call.typed("brief", options=["--cached", *given])
-    if not cached:
-        call.end_landed()
     reading = call.queue.brief(ref=ref, cached=cached)
     call.warn_of_dead_hooks()
     body = {
