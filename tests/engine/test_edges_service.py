@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import random
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from core.values import F001, JO, KIM
-from support.clock import ManualClock
-from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
-from support.service import LeaseService
-from support.session import ledger_session
+from support.memory import Fault
+from support.session import LeaseService, MemoryWorld
 from support.snapshots import check_words, raises
 from support.tasks import Killed, MemoryTasks, task
 
 from gitlease.core import (
-    Actor,
     Invalid,
     LeaseHeld,
     NotFound,
@@ -30,43 +25,22 @@ from gitlease.core import (
     UsageError,
     parse_resource,
 )
-from gitlease.engine import Carried, ClaimOptions, EdgeRules, Edges, TaskProblem, TaskQueue, WhyNot
+from gitlease.engine import Carried, ClaimOptions, EdgeRules, TaskProblem, WhyNot
 
 F002 = parse_resource("F002")
 DAY = 86_400
 
 
-class World:
+class World(MemoryWorld):
     """One remote, one clock, and for each person a clone with task files of its own."""
 
+    patience = 5.0
+
     def __init__(self) -> None:
-        self.clock, self.remote = ManualClock(), MemoryRemote()
-        self.clones: defaultdict[str, MemoryClone] = defaultdict(MemoryClone)
-        self.files: defaultdict[str, MemoryTasks] = defaultdict(
-            lambda: MemoryTasks.of(task("F001"), task("F002"))
-        )
-
-    def of(self, who: Actor, **rules: object) -> LeaseService:
-        """A new command of this person."""
-        store = memory_ledger_store(
-            self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
-        )
-        edges = Edges(self.files[who.holder], EdgeRules(**rules), holder=who.holder)  # type: ignore[arg-type]
-        return LeaseService(
-            ledger_session(
-                store, clock=self.clock, actor=who, edges=edges, dice=random.Random(7), patience=5.0
-            )
-        )
-
-    def queue(self, who: Actor) -> TaskQueue:
-        return TaskQueue(self.of(who).session)
+        super().__init__(task("F001"), task("F002"))
 
     def records(self) -> list[str]:
-        version = self.remote.refs.get("global")
-        if version is None:
-            return []
-        leases = self.remote.ledger(version).every_lease()
-        return [f"{x.resource} {x.holder} {x.state.value} {x.edge}" for x in leases]
+        return [f"{x.resource} {x.holder} {x.state.value} {x.edge}" for x in self.leases()]
 
 
 @pytest.fixture
@@ -79,7 +53,7 @@ def world() -> World:
 
 def test_a_claim_writes_the_edge_once_and_release_retires_it(world: World) -> None:
     first = world.of(JO).claim([F001])
-    check_words(world.records())
+    assert world.records() == ["F001 jo@example.com active True"]
     assert (first.edge, [w.changed for w in first.written]) == ("added", [True])
     assert world.files[JO.holder]["F001"].assigned == (JO.holder,)
     again = world.of(JO).claim([F001])

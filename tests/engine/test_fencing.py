@@ -5,17 +5,13 @@ S5: no work of an older grant lands after a newer one was given.
 
 from __future__ import annotations
 
-import random
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import cast
 
 import pytest
 from core.values import F001, JO, KIM
-from support.clock import ManualClock
-from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
-from support.service import LeaseService
-from support.session import ledger_session
+from support.memory import Fault, MemoryRemote
+from support.session import MemoryWorld
 from support.snapshots import check_words, raises
 
 from gitlease.core import (
@@ -44,7 +40,6 @@ from gitlease.push import (
     PushRefused,
     PushRequest,
 )
-from gitlease.store import RefLedgerStore
 
 MAIN = "refs/heads/main"
 API, DOCS = parse_resource("src/api/"), parse_resource("docs/")
@@ -91,29 +86,12 @@ class FakeWork:
         self.followed += 1
 
 
-class World:
+class World(MemoryWorld):
     """One remote, one clock, and a clone for each person."""
 
     def __init__(self) -> None:
-        self.clock, self.remote = ManualClock(), MemoryRemote()
-        self.clones: defaultdict[str, MemoryClone] = defaultdict(MemoryClone)
-        self.quiet = 0
-        self.pushed = 0
-
-    def store(self, who: Actor, *, clone: str | None = None) -> RefLedgerStore:
-        kept = self.clones[clone or who.holder]
-        return memory_ledger_store(self.remote, clock=self.clock, clone=kept, place="origin")
-
-    def of(self, who: Actor, *, layer: str = "global", clone: str | None = None) -> LeaseService:
-        return LeaseService(
-            ledger_session(
-                self.store(who, clone=clone),
-                clock=self.clock,
-                actor=who,
-                layer=layer,
-                dice=random.Random(7),
-            )
-        )
+        super().__init__()
+        self.quiet = self.pushed = 0
 
     def work(self, *touched: str) -> FakeWork:
         self.pushed += 1
@@ -138,10 +116,6 @@ class World:
     @property
     def main(self) -> str:
         return self.remote.work.get(MAIN, "")
-
-    def asked(self) -> list[str]:
-        requests, self.remote.requests = self.remote.requests, []
-        return requests
 
     def once(self, kind: str, act: Callable[[], object]) -> None:
         """Do something in the middle of the next request of this kind, and of that one only."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Sequence
 
 import pytest
 from core.values import F001, JO, KIM
-from support.clock import ManualClock
-from support.memory import Broken, Fault, MemoryClone, MemoryRemote, memory_ledger_store
-from support.service import LeaseService
-from support.session import ledger_session
+from support.memory import Broken, Fault
+from support.session import MemoryWorld
 from support.snapshots import check_words
 
 from gitlease.core import Actor, Hold, Loss, Lost, Resource, parse_resource
@@ -32,30 +29,17 @@ RUN = Actor(JO.holder, session="build-7", session_explicit=True)
 OTHER_RUN = Actor(JO.holder, session="build-8", session_explicit=True)
 
 
-class World:
+class World(MemoryWorld):
     """One remote, one clock, clones, and a keeper of Jo's."""
 
     def __init__(self) -> None:
-        self.clock, self.remote = ManualClock(), MemoryRemote()
-        self.clones: defaultdict[str, MemoryClone] = defaultdict(MemoryClone)
+        super().__init__()
         self.limits: list[float] = []
         self.keeper = Keeper(self.open, clock=self.clock, dice=random.Random(7))
 
     def open(self, limit: float) -> LedgerSession:
         self.limits.append(limit)
         return self.of(Actor(JO.holder), patience=2 * limit).session
-
-    def of(self, who: Actor, *, patience: float = 60.0, clone: str = "") -> LeaseService:
-        store = memory_ledger_store(
-            self.remote,
-            clock=self.clock,
-            clone=self.clones[clone or who.holder],
-            place="origin",
-        )
-        dice = random.Random(7)
-        return LeaseService(
-            ledger_session(store, clock=self.clock, actor=who, patience=patience, dice=dice)
-        )
 
     def hold(self, *words: str, who: Actor = RUN, ttl: int = TTL) -> tuple[Hold, ...]:
         """Claim, and keep what was granted."""
@@ -78,10 +62,6 @@ class World:
             if batch := self.keeper.batch():
                 lost += self.keeper.settle(self.keeper.renew(batch))
         return lost
-
-    def live(self) -> list[str]:
-        version = self.remote.refs["global"]
-        return [f"{x.resource}" for x in self.remote.ledger(version).every_lease()]
 
     def break_for(self, requests: int, fault: Fault = Fault.UNREACHABLE) -> None:
         self.remote.pushes.extend([fault] * requests)
@@ -107,7 +87,7 @@ def test_all_leases_of_a_process_are_renewed_in_one_push(world: World, count: in
     assert set(world.remote.requests) == {"push"}
     pushes = len(world.remote.requests)
     assert 6 * 9 <= pushes <= 6 * 12, "every third of 15 minutes, with jitter"
-    assert len(world.live()) == count
+    assert len(world.holders()) == count
 
 
 def test_leases_of_several_runs_are_renewed_together_and_stay_theirs(world: World) -> None:
@@ -163,7 +143,7 @@ def test_a_lease_released_during_its_renewal_is_not_claimed_again(world: World) 
     [lost] = world.keeper.settle(world.keeper.renew(batch))
     assert lost.loss is Loss.RELEASED_ELSEWHERE
     assert lost.hold == hold
-    assert world.live() == []
+    assert world.holders() == []
 
 
 def test_the_same_run_granted_anew_does_not_bring_a_lost_grant_back(world: World) -> None:
@@ -288,7 +268,7 @@ def test_an_outage_within_the_lease_loses_nothing(world: World, fault: Fault, ou
     assert world.run_for(outage) == []
     world.mend()
     assert world.run_for(3_600) == []
-    assert world.live() == ["F001"]
+    assert world.holders() == [f"F001 {JO.holder}"]
 
 
 def test_a_server_that_refuses_is_asked_again_until_the_end(world: World) -> None:

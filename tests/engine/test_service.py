@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
 from core.values import F001, JO, KIM
-from support.clock import ManualClock
-from support.memory import Broken, Fault, MemoryClone, MemoryRemote, memory_ledger_store
-from support.service import LeaseService
-from support.session import ledger_session
+from support.memory import Broken, Fault
+from support.session import MemoryWorld
 from support.snapshots import check_words, raises
 
 from gitlease.core import (
-    Actor,
     Denied,
     Grant,
     Invalid,
@@ -34,42 +29,8 @@ from gitlease.engine import ClaimOptions, unbind
 F002 = parse_resource("F002")
 
 
-class World:
+class World(MemoryWorld):
     """One remote, one clock, and a clone for each person."""
-
-    def __init__(self) -> None:
-        self.clock, self.remote = ManualClock(), MemoryRemote()
-        self.clones: defaultdict[str, MemoryClone] = defaultdict(MemoryClone)
-        self.seed = 7
-
-    def of(self, who: Actor, *, layer: str = "global", patience: float = 60.0) -> LeaseService:
-        """A new command of this person."""
-        store = memory_ledger_store(
-            self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
-        )
-        return LeaseService(
-            ledger_session(
-                store,
-                clock=self.clock,
-                actor=who,
-                layer=layer,
-                patience=patience,
-                dice=random.Random(self.seed),
-            )
-        )
-
-    def holders(self) -> list[str]:
-        """Who holds what, by what stands on the remote."""
-        version = self.remote.refs.get("global")
-        if version is None:
-            return []
-        found = self.remote.ledger(version).every_lease()
-        return [f"{x.resource} {x.holder}" for x in found]
-
-    def asked(self) -> list[str]:
-        """The requests since the last look."""
-        requests, self.remote.requests = self.remote.requests, []
-        return requests
 
     def slowly(self, kind: str, seconds: float) -> None:
         """Every request of this kind takes so long, from now on."""

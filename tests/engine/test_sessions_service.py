@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import random
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
 from core.values import F001, JO, KIM
-from support.clock import ManualClock
-from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
-from support.memory_remote import Broken
-from support.service import LeaseService
-from support.session import ledger_session
+from support.memory import Broken, Fault, MemoryWatch
+from support.session import MemoryWorld
 from support.snapshots import check_words, raises
 from support.tasks import Killed, MemoryTasks, task
-from support.watching import MemoryWatch
 
 from gitlease.core import (
     Actor,
@@ -36,9 +30,6 @@ from gitlease.engine import (
     Answer,
     Carried,
     ClaimOptions,
-    EdgeRules,
-    Edges,
-    TaskQueue,
     acts,
 )
 from gitlease.guard import GuardService, Touched
@@ -48,42 +39,19 @@ HOUR, DAY = 3_600, 86_400
 ONE, TWO = (replace(JO, session=name, session_explicit=True) for name in ("one", "two"))
 
 
-class World:
+class World(MemoryWorld):
     """One remote, one clock, and clones by name, each with task files of its own."""
 
+    patience = 5.0
+
     def __init__(self) -> None:
-        self.clock, self.remote = ManualClock(), MemoryRemote()
-        self.clones: defaultdict[str, MemoryClone] = defaultdict(MemoryClone)
-        self.files: defaultdict[str, MemoryTasks] = defaultdict(
-            lambda: MemoryTasks.of(task("F001"), task("F002"), task("F003"))
-        )
-
-    def of(self, who: Actor, clone: str = "") -> LeaseService:
-        """A new command of this person, in a clone of theirs."""
-        name = f"{who.holder} {clone}"
-        store = memory_ledger_store(self.remote, clock=self.clock, clone=self.clones[name])
-        edges = Edges(self.files[name], EdgeRules(), holder=who.holder)
-        return LeaseService(
-            ledger_session(
-                store, clock=self.clock, actor=who, edges=edges, dice=random.Random(7), patience=5.0
-            )
-        )
-
-    def queue(self, who: Actor, clone: str = "") -> TaskQueue:
-        return TaskQueue(self.of(who, clone).session)
+        super().__init__(task("F001"), task("F002"), task("F003"))
 
     def tasks_of(self, who: Actor, clone: str = "") -> MemoryTasks:
-        return self.files[f"{who.holder} {clone}"]
+        return self.files[clone or who.holder]
 
     def records(self) -> dict[str, Lease]:
-        version = self.remote.refs.get("global")
-        leases = self.remote.ledger(version).every_lease() if version else []
-        return {str(x.resource): x for x in leases}
-
-    def requests(self) -> list[str]:
-        """What was asked of the remote since the last time this was asked."""
-        made, self.remote.requests[:] = list(self.remote.requests), []
-        return made
+        return {str(x.resource): x for x in self.leases()}
 
 
 @pytest.fixture
@@ -96,9 +64,9 @@ def world() -> World:
 
 def test_parking_is_one_push_and_leaves_the_task_file_alone(world: World) -> None:
     world.of(ONE).claim([F001, F002])
-    world.requests()
+    world.asked()
     answer = world.of(ONE).park([F001, F002], seconds=2 * HOUR, note="half done")
-    assert world.requests() == ["push"]
+    assert world.asked() == ["push"]
     assert (answer.status, answer.edge, answer.written) == ("parked", "none", ())
     assert answer.max_park_seconds == DAY
     for view in answer.leases:
@@ -109,12 +77,12 @@ def test_parking_is_one_push_and_leaves_the_task_file_alone(world: World) -> Non
 
 def test_a_refusal_to_park_is_never_given_from_old_knowledge(world: World) -> None:
     world.of(ONE).claim([F001])
-    world.of(ONE, "b").read()
+    world.of(ONE, clone="b").read()
     world.of(ONE).release([F001])
     with pytest.raises(LeaseLost):
-        world.of(ONE, "b").park([F001])
+        world.of(ONE, clone="b").park([F001])
     world.of(ONE).claim([F001])
-    assert world.of(ONE, "b").park([F001]).leases
+    assert world.of(ONE, clone="b").park([F001]).leases
 
 
 def test_who_is_refused_sees_that_it_is_parked(world: World) -> None:
@@ -129,7 +97,7 @@ def test_who_is_refused_sees_that_it_is_parked(world: World) -> None:
 def test_resuming_from_another_clone_keeps_the_edge_and_writes_it_there(world: World) -> None:
     world.of(ONE).claim([F001])
     world.of(ONE).park([F001], note="tests red")
-    answer = world.of(TWO, "b").claim([F001])
+    answer = world.of(TWO, clone="b").claim([F001])
     assert (answer.status, answer.edge) == ("claimed", "added")
     assert [n.text for n in answer.notes] == ["tests red"]
     assert world.tasks_of(JO, "b")["F001"].assigned == (JO.holder,)
@@ -218,10 +186,10 @@ def test_next_resumes_what_is_parked_before_all_others(world: World) -> None:
     world.of(ONE).park([F003])
     assert world.queue(TWO).next_task().next_up[0].task.resource == F003
     assert world.queue(TWO).queue().carried[0].state is Carried.PARKED
-    world.requests()
+    world.asked()
     answer, found = world.queue(TWO).claim_next(ClaimOptions())
     assert (found.resource, answer.leases[0].session) == (F003, "two")
-    assert world.requests() == ["push"]
+    assert world.asked() == ["push"]
     _, found = world.queue(ONE).claim_next(ClaimOptions())
     assert found.resource == F001
 
@@ -229,17 +197,17 @@ def test_next_resumes_what_is_parked_before_all_others(world: World) -> None:
 def test_next_finds_what_another_clone_parked_since(world: World) -> None:
     """Whatever this clone knew, be it nothing, that it was held, or that it was free."""
     world.of(ONE).claim([F003])
-    world.of(TWO, "held").read()
+    world.of(TWO, clone="held").read()
     world.of(ONE).park([F003])
     for clone in ("new", "held"):
-        answer, found = world.queue(TWO, clone).claim_next(ClaimOptions())
+        answer, found = world.queue(TWO, clone=clone).claim_next(ClaimOptions())
         assert (found.resource, answer.status) == (F003, "claimed"), clone
         world.of(TWO).park([F003])
     world.of(TWO).release([F003])
-    world.of(TWO, "free").read()
+    world.of(TWO, clone="free").read()
     world.of(TWO).claim([F003])
     world.of(TWO).park([F003])
-    _, found = world.queue(TWO, "free").claim_next(ClaimOptions())
+    _, found = world.queue(TWO, clone="free").claim_next(ClaimOptions())
     assert found.resource == F003
 
 
@@ -249,22 +217,22 @@ def test_next_finds_what_came_free_or_was_parked_where_this_clone_knew_of_nothin
     world.of(ONE).claim([F001, F003])
     world.of(KIM).claim([F002])
     for clone in ("a", "b"):
-        world.of(TWO, clone).read()
+        world.of(TWO, clone=clone).read()
     world.of(ONE).park([F003])
-    assert world.queue(TWO, "a").claim_next(ClaimOptions())[1].resource == F003
+    assert world.queue(TWO, clone="a").claim_next(ClaimOptions())[1].resource == F003
     world.of(KIM).release([F002])
-    assert world.queue(TWO, "b").claim_next(ClaimOptions())[1].resource == F002
+    assert world.queue(TWO, clone="b").claim_next(ClaimOptions())[1].resource == F002
     with pytest.raises(NothingLeft):
-        world.queue(TWO, "b").claim_next(ClaimOptions())
+        world.queue(TWO, clone="b").claim_next(ClaimOptions())
 
 
 def test_what_is_to_be_told_is_not_lost_on_the_way_to_what_was_parked(world: World) -> None:
     world.of(KIM).set_policy({"admins": KIM.holder})
     world.of(ONE).claim([F003])
-    world.of(TWO, "b").claim([F001])
+    world.of(TWO, clone="b").claim([F001])
     world.of(KIM).revoke(F001, reason="stuck")
     world.of(ONE).park([F003])
-    answer, found = world.queue(TWO, "b").claim_next(ClaimOptions())
+    answer, found = world.queue(TWO, clone="b").claim_next(ClaimOptions())
     assert found.resource == F003
     assert any("revoked" in text for text in answer.warnings)
 
@@ -307,19 +275,19 @@ def test_a_session_of_fifty_leases_ends_in_one_push(world: World) -> None:
     world.of(TWO).claim([F002])
     world.of(JO).claim([F003])
     world.of(KIM).claim([F001])
-    world.requests()
+    world.asked()
     ring = world.of(ONE).store.fetch("global").ledger.header.ring  # type: ignore[union-attr]
-    world.requests()
+    world.asked()
     answer = world.of(ONE).end_session(release=True)
-    assert world.requests() == ["push"]
+    assert world.asked() == ["push"]
     assert (answer.status, len(answer.leases)) == ("released", 50)
     assert set(world.records()) == {"F001", "F002", "F003"}
     after = world.of(ONE).store.fetch("global").ledger.header.ring  # type: ignore[union-attr]
     assert len(after) == len(ring) + 1
-    world.requests()
+    world.asked()
     again = world.of(ONE).end_session(release=True)
     assert (again.leases, again.changed) == ((), False)
-    assert world.requests() == ["fetch"], "that nothing is held is not said from old knowledge"
+    assert world.asked() == ["fetch"], "that nothing is held is not said from old knowledge"
 
 
 def test_a_session_of_very_many_leases_ends_in_as_few_as_the_audit_trail_allows(
@@ -328,9 +296,9 @@ def test_a_session_of_very_many_leases_ends_in_as_few_as_the_audit_trail_allows(
     names = [parse_resource(f"n{number}") for number in range(AT_ONCE + 20)]
     for first in range(0, len(names), MAX_RESOURCES):
         world.of(ONE).claim(names[first : first + MAX_RESOURCES], ClaimOptions(any_name=True))
-    world.requests()
+    world.asked()
     assert len(world.of(ONE).end_session(park=True).leases) == AT_ONCE + 20
-    assert world.requests() == ["push", "push"]
+    assert world.asked() == ["push", "push"]
     assert all(x.parked for x in world.records().values())
 
 
@@ -373,14 +341,14 @@ def test_the_edges_go_with_the_leases_and_stay_with_parked_ones(world: World) ->
 def test_unless_told_otherwise_a_session_ends_and_keeps_its_edges(world: World) -> None:
     port = parse_resource("port-80")
     world.of(ONE).claim([F001, port], ClaimOptions(any_name=True))
-    world.requests()
+    world.asked()
     answer = world.of(ONE).end_session(note="stopped")
     assert (answer.status, answer.edge, answer.written) == ("run_out", "none", ())
     assert [(x.resource, x.state) for x in answer.leases] == [
         ("F001", "expired"),
         ("port-80", "released"),
     ]
-    assert world.requests() == ["push"]
+    assert world.asked() == ["push"]
     assert world.tasks_of(JO)["F001"].assigned == (JO.holder,)
     left = world.records()
     assert [(x.session, x.edge) for x in left.values()] == [(None, True)]
@@ -425,19 +393,20 @@ def test_the_session_of_another_person_stays(world: World) -> None:
 def test_what_was_claimed_elsewhere_by_the_session_is_found(world: World) -> None:
     """Of what this clone does not know it learns by the step that it takes, or by asking."""
     world.of(ONE).claim([F001])
-    world.of(ONE, "b").claim([F002])
-    world.requests()
+    world.of(ONE, clone="b").claim([F002])
+    world.asked()
     answer = world.of(ONE).end_session(release=True)
     assert {x.resource for x in answer.leases} == {"F001", "F002"}
     assert world.records() == {}
-    assert world.requests()[-1] == "push"
+    assert world.asked()[-1] == "push"
     world.of(ONE).claim([F003])
-    assert [x.resource for x in world.of(ONE, "new").end_session(release=True).leases] == ["F003"]
+    ended = world.of(ONE, clone="new").end_session(release=True)
+    assert [x.resource for x in ended.leases] == ["F003"]
 
 
 def test_what_others_took_meanwhile_refuses_nothing(world: World) -> None:
     world.of(ONE).claim([F001, F002])
-    world.of(ONE, "b").release([F001])
+    world.of(ONE, clone="b").release([F001])
     world.of(KIM).claim([F001])
     answer = world.of(ONE).end_session(release=True)
     assert [x.resource for x in answer.leases] == ["F002"]
@@ -450,12 +419,12 @@ def test_only_what_works_for_it_ends_with_a_session_where_that_is_asked(world: W
     world.of(ONE).claim([F001])
     world.of(below).claim([F002])
     world.of(replace(JO, session="oneself")).claim([F003])
-    world.requests()
+    world.asked()
     assert len(world.of(ONE).end_session(below=True, known=True, release=True).leases) == 2
     assert list(world.records()) == ["F003"]
-    assert world.requests() == ["push"]
+    assert world.asked() == ["push"]
     world.of(ONE).end_session(below=True, known=True, release=True)
-    assert world.requests() == []
+    assert world.asked() == []
 
 
 def test_a_task_file_that_cannot_be_edited_keeps_only_its_own_lease(world: World) -> None:

@@ -13,7 +13,7 @@ from core.values import F001, JO, KIM
 from engine.test_service import World
 from support.clock import ManualClock
 from support.memory import Fault
-from support.service import LeaseService
+from support.session import LeaseService
 from support.snapshots import check_words, raises
 
 from gitlease.core import (
@@ -643,7 +643,7 @@ def test_the_median_handover_of_the_first_minute_takes_two_seconds_at_most() -> 
     rng, took = random.Random(7), list[float]()
     for seed in range(100):
         scene, end = Scene(), 0.1 * 600 ** rng.random()
-        scene.seed = seed
+        scene.dice = seed
         scene.after(end, partial(scene.of(KIM).release, [F001]))
         scene.of(JO).claim([F001], wait=300)
         took.append(scene.past() - end)
@@ -655,7 +655,7 @@ def test_the_first_minute_of_a_wait_costs_ten_looks() -> None:
     looks = []
     for seed in range(20):
         scene = Scene()
-        scene.seed = seed
+        scene.dice = seed
         with pytest.raises(WaitTimeout):
             scene.of(JO).claim([F001], wait=60)
         looks.append(scene.asked().count("peek"))

@@ -335,7 +335,7 @@ def test_whoever_saw_the_record_change_counts_from_then() -> None:
 
 
 def test_a_damaged_record_is_no_news_and_nothing_becomes_available_by_it() -> None:
-    from support.memory_remote import Broken, MemoryRecords, Step
+    from support.memory import Broken, MemoryRecords, Step
 
     held = Step(header=HELD.header, leases={x.key: x for x in HELD.every_lease()})
     damaged = Step(header=HELD.header, broken={"leases/x.yaml": Broken("not YAML", F001)})

@@ -13,8 +13,7 @@ from typing import Any
 
 from support.clock import ManualClock
 from support.documents import held_to_schema
-from support.service import LeaseService
-from support.session import ledger_session
+from support.session import LeaseService, ledger_session
 from support.tasks import MemoryTasks
 
 from gitlease.core import Actor, Instant, NotFound, Task

@@ -19,11 +19,11 @@ import pytest
 from faces.fake import Desk, make_desks
 from support.commands import run_gitlease
 from support.fences import clean_env
+from support.memory import MemoryWatch
 from support.repos import git
 from support.snapshots import check_words
 from support.tasks import task
 from support.typed import commands_in
-from support.watching import MemoryWatch
 
 from gitlease.core import NotARepository, Unavailable
 from gitlease.faces.agents import (

@@ -7,13 +7,9 @@ from typing import Any
 
 import pytest
 from core.values import JO, KIM, SKEW, TTL, lease, moment
-from support.clock import ManualClock
-from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
-from support.memory_remote import Broken
-from support.service import LeaseService
-from support.session import ledger_session
+from support.memory import Broken, Fault, MemoryWatch
+from support.session import LeaseService, MemoryWorld, ledger_session
 from support.snapshots import check_words
-from support.watching import MemoryWatch
 
 from gitlease.core import (
     DEFAULT_POLICY,
@@ -150,26 +146,15 @@ def test_ones_own_leases_that_a_change_falls_under() -> None:
 # --- how fresh that is --------------------------------------------------------------------------
 
 
-class World:
+class World(MemoryWorld):
     """A remote, a clock, and Jo's clone with its hooks."""
 
     def __init__(self) -> None:
-        self.clock, self.remote, self.watch = ManualClock(), MemoryRemote(), MemoryWatch()
-        self.clones = {who.holder: MemoryClone() for who in (JO, KIM)}
-        self.opened = 0
-
-    def store(self, who: Actor) -> LedgerStore:
-        return memory_ledger_store(
-            self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
-        )
-
-    def service(self, who: Actor, *, layer: str = "global") -> LeaseService:
-        return LeaseService(
-            ledger_session(self.store(who), clock=self.clock, actor=who, layer=layer)
-        )
+        super().__init__()
+        self.watch, self.opened = MemoryWatch(), 0
 
     def claims(self, who: Actor, name: str = SRC, *, layer: str = "global") -> None:
-        self.service(who, layer=layer).claim([parse_resource(name)])
+        self.of(who, layer=layer).claim([parse_resource(name)])
 
     def guard(
         self,
@@ -284,7 +269,7 @@ def test_a_loss_is_told_by_the_ledger_where_that_was_not_fetched_since(
     world: World, by: str, layer: str
 ) -> None:
     """Time alone would say that it ran out, and how to claim what another took away."""
-    kim = world.service(KIM, layer=layer)
+    kim = world.of(KIM, layer=layer)
     kim.set_policy({"admins": KIM.holder})
     world.claims(JO, layer=layer)
     world.guard(in_use=(layer,)).refresh()

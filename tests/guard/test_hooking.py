@@ -10,12 +10,10 @@ from typing import cast
 import pytest
 from core.values import JO, KIM, SKEW, TTL, lease
 from support.clock import ManualClock
-from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
-from support.service import LeaseService
-from support.session import ledger_session
+from support.memory import Fault, MemoryClone, MemoryRemote, MemoryWatch, memory_ledger_store
+from support.session import LeaseService, ledger_session
 from support.snapshots import check_words
 from support.tasks import MemoryTasks, task
-from support.watching import MemoryWatch
 
 from gitlease.core import (
     Actor,

@@ -11,8 +11,7 @@ import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
-from support.service import LeaseService
-from support.session import ledger_session
+from support.session import LeaseService, ledger_session
 
 from gitlease.core import Actor, GitleaseError, Hold, Loss, Lost, early_ms, parse_resource
 from gitlease.engine import ClaimOptions, Keeper, holds_of

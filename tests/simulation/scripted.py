@@ -26,8 +26,7 @@ from simulation.shared_state import (
     Version,
     Versions,
 )
-from support.service import LeaseService
-from support.session import NoTaskFiles, ledger_session
+from support.session import LeaseService, NoTaskFiles, ledger_session
 
 from gitlease.core import (
     Acknowledge,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from support.service import LeaseService
-from support.session import ledger_session
+from support.session import LeaseService, ledger_session
 
 from gitlease.core import Actor, Became, Claim, GitleaseError, Resource, WorkPush, WorkRef, grant_of
 from gitlease.engine import Answer, ClaimOptions, fresh_id, unbind

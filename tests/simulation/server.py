@@ -9,10 +9,10 @@ from typing import Protocol
 
 from ledger_checker.beliefs import Checker, Line
 from simulation.machines import LAYER
-from support.memory import MemoryRemote, Move
+from support.memory import MemoryRemote
 
 from gitlease.core import WorkRef
-from gitlease.store import Pushed
+from gitlease.store import Move, Pushed
 
 
 class Surroundings(Protocol):

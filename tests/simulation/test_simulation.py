@@ -21,7 +21,7 @@ from simulation.lives import life
 from simulation.server import Server
 from simulation.weather import Weather
 from simulation.world import World
-from support.memory import MemoryRemote, Move
+from support.memory import MemoryRemote
 
 from gitlease.core import (
     MOVES,
@@ -44,7 +44,7 @@ from gitlease.core import (
 )
 from gitlease.core import lease as lease_rules
 from gitlease.core.moves import claiming, holding
-from gitlease.store import Heads, Pushed, RefLedgerStore
+from gitlease.store import Heads, Move, Pushed, RefLedgerStore
 
 FAIR = Weather(faults=0.1, kills=0.0, disturbed=0.0)
 FOUL = Weather(faults=0.4, kills=0.1, disturbed=0.1, lagging=0.1, rollbacks=0.003)

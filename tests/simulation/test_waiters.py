@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from simulation.stage import Actor, Stage
 from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
-from support.service import LeaseService
-from support.session import ledger_session
+from support.session import LeaseService, ledger_session
 
 from gitlease.core import LeaseHeld, Resource, WaitTimeout, parse_resource
 from gitlease.core import lease as domain

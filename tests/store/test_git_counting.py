@@ -29,7 +29,7 @@ from support.ledgers import (
 )
 from support.remotes import Remote
 from support.repos import common_dir, git, run_git
-from support.service import LeaseService
+from support.session import LeaseService
 from support.workers import Workers
 
 from gitlease.core import (

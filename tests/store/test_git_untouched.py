@@ -21,7 +21,7 @@ from support.repos import (
     run_git,
     snapshot,
 )
-from support.service import LeaseService
+from support.session import LeaseService
 from support.snapshots import raises
 
 import gitlease

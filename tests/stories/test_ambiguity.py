@@ -35,7 +35,7 @@ from support.fences import clean_env
 from support.ledgers import door, read_files, text_of, tip
 from support.remotes import Remote
 from support.repos import git
-from support.service import LeaseService
+from support.session import LeaseService
 
 from gitlease.core import GitleaseError
 from gitlease.faces.library import Leases

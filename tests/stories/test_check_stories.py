@@ -14,7 +14,7 @@ import pytest
 from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import assert_untouched, git, snapshot
-from support.service import LeaseService
+from support.session import LeaseService
 
 from gitlease.check import Checked, CiContext, read_context
 from gitlease.core import (

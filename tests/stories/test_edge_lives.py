@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.remotes import Remote
 from support.repos import git
-from support.service import LeaseService
+from support.session import LeaseService
 from support.stale import DAY, JO, KIM, Story
 from support.typed import Typist
 

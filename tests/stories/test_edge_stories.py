@@ -9,7 +9,7 @@ import pytest
 from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import commit_file, git, run_git
-from support.service import LeaseService
+from support.session import LeaseService
 
 from gitlease.core import Invalid, LeaseHeld, NotFound, NothingLeft, PolicyRefused, parse_resource
 from gitlease.engine import Carried, ClaimOptions, WhyNot, claim

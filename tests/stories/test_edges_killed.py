@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.remotes import Remote
 from support.repos import git
-from support.service import LeaseService
+from support.session import LeaseService
 
 from gitlease.core import Invalid, Resource, Task, parse_resource
 from gitlease.engine import ClaimOptions

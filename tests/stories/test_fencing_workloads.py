@@ -33,7 +33,7 @@ from _pytest.mark import ParameterSet
 from support.fences import clean_env
 from support.remotes import KINDS, Remote
 from support.repos import git
-from support.service import LeaseService
+from support.session import LeaseService
 
 import gitlease
 

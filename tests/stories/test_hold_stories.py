@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from support.remotes import Remote
-from support.service import LeaseService
+from support.session import LeaseService
 
 import gitlease
 from gitlease.faces.library import holding

@@ -24,7 +24,7 @@ from support.hooked import (
     task_text,
 )
 from support.repos import git, settle
-from support.service import LeaseService
+from support.session import LeaseService
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
 

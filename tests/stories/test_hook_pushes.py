@@ -20,7 +20,7 @@ from support.hooked import (
     until,
 )
 from support.repos import git
-from support.service import LeaseService
+from support.session import LeaseService
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
 

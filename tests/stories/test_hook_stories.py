@@ -21,7 +21,7 @@ from support.hooked import (
     task_text,
     until,
 )
-from support.service import LeaseService
+from support.session import LeaseService
 
 from gitlease.core import parse_resource
 

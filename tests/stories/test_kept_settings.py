@@ -16,7 +16,7 @@ from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import LONG, Desk, number_in, short_leases, sleeper, until
-from support.service import LeaseService
+from support.session import LeaseService
 
 import gitlease
 from gitlease.core import Instant, parse_resource

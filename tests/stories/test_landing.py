@@ -14,7 +14,7 @@ from support.clock import ManualClock
 from support.hooked import task_text
 from support.repos import git
 from support.running import desks_in
-from support.service import LeaseService
+from support.session import LeaseService
 from support.typed import Agent, Typist
 
 from gitlease.core import MS

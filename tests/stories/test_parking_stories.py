@@ -12,7 +12,7 @@ from support.hooked import JO, KIM, MINUTE, Pair
 from support.ledgers import REF, door, file_of, make_lease, place, read_files, record_of, text_of
 from support.remotes import Remote, Servers, open_remote
 from support.repos import git
-from support.service import LeaseService
+from support.session import LeaseService
 from support.workers import Workers
 
 import gitlease

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.remotes import Remote
 from support.repos import assert_untouched, git, snapshot
-from support.service import LeaseService
+from support.session import LeaseService
 from support.stale import JO, KIM, RELEASE, Story, task_text
 
 from gitlease.check import Stale

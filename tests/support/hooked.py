@@ -20,7 +20,7 @@ from gitlease.wiring import Workspace, open_workspace
 from support.clock import ManualClock
 from support.commands import run_gitlease
 from support.repos import git, run_git, settle
-from support.service import LeaseService
+from support.session import LeaseService
 
 MINUTE = 60
 PATIENCE = 20.0  # seconds that work in the background may take

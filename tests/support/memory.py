@@ -1,29 +1,319 @@
-"""The ledger store in memory: for tests of the rules, and for simulation.
+"""The ledger store in memory, with every kind of fault: for tests of the rules, and for simulation.
 
 ``MemoryRemote`` is the server that is shared, ``MemoryClone`` what one clone keeps on its disk, and
 ``memory_ledger_store`` makes one process of that clone. Everything but refs, objects and files is
 the very code of the git store.
+
+    remote = MemoryRemote()
+    remote.pushes.append(Fault.UNANSWERED)      # what becomes of the next push
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from enum import Enum
+from itertools import takewhile
+from typing import Any, TypeVar
 
-from gitlease.core import Event, Ledger, WorkPush
-from gitlease.engine import Change, Clock, Pending
+from gitlease.core import (
+    Damage,
+    Denied,
+    Event,
+    Header,
+    Invalid,
+    Lease,
+    LeaseKey,
+    Ledger,
+    Note,
+    Notice,
+    Resource,
+    Ticket,
+    Unavailable,
+    WorkPush,
+    WorkRef,
+    dataclass,
+    field,
+    person_key,
+    replace,
+)
+from gitlease.engine import Cause, Change, Clock, Pending
+from gitlease.guard import CachedLedger, IdleMarker, Unreachable
 from gitlease.store import Heads, Known, Move, Pushed, RefLedgerStore, StateFolder, lease_file
-from support.memory_remote import Broken, Fault, MemoryRemote, Step
 
-__all__ = [
-    "Broken",
-    "Fault",
-    "MemoryClone",
-    "MemoryRemote",
-    "Move",
-    "Step",
-    "memory_ledger_store",
-]
+T = TypeVar("T")
+
+
+class Fault(Enum):
+    """What becomes of one request. A fetch knows only NONE, REFUSED and UNREACHABLE."""
+
+    NONE = "it is carried out and answered"
+    LOST = "it is lost on the way, and nobody answers"
+    UNANSWERED = "it is carried out, and the answer is lost"
+    LATE = "nobody answers, and it is carried out after some more requests (`late_by`)"
+    REFUSED = "the server refuses it"
+    BUSY = "the ref is locked by another push"
+    UNREACHABLE = "it never leaves this machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A record that cannot be read: why, whose it is, and whether it would cover paths."""
+
+    problem: str
+    resource: Resource | None = None
+    paths: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One version of a ledger: the records whole, and what its step was."""
+
+    header: Header
+    leases: Mapping[LeaseKey, Lease] = field(default_factory=dict)
+    notes: Mapping[str, tuple[Note, ...]] = field(default_factory=dict)
+    notices: Mapping[str, tuple[Notice, ...]] = field(default_factory=dict)
+    broken: Mapping[str, Broken] = field(default_factory=dict)
+    tickets: Mapping[str, tuple[Ticket, ...]] = field(default_factory=dict)
+    parent: str = ""
+    renewal: bool = False
+    events: tuple[Event, ...] = ()
+
+    def of(self, resource: Resource) -> list[Lease]:
+        self._raise_broken(lambda broken: broken.resource == resource)
+        return [lease for key, lease in self.leases.items() if key[0] == resource.key]
+
+    def with_paths(self) -> list[Lease]:
+        self._raise_broken(lambda broken: broken.paths)
+        return [lease for lease in self.leases.values() if lease.patterns]
+
+    def every(self) -> Iterator[Lease | Damage]:
+        yield from self.leases.values()
+        yield from (Damage(file, broken.problem) for file, broken in self.broken.items())
+
+    def notes_of(self, resource: Resource) -> tuple[Note, ...]:
+        return self.notes.get(resource.key, ())
+
+    def _raise_broken(self, wanted: Callable[[Broken], bool]) -> None:
+        for file, broken in self.broken.items():
+            if wanted(broken):
+                raise Invalid(f"the ledger's record {file} is damaged: {broken.problem}")
+
+    def after(self, change: Change, parent: str) -> Step:
+        """This version with a change on top."""
+        changes = change.ledger.changes
+        leases = {**self.leases}
+        for key, (_, lease) in changes.leases.items():
+            leases.pop(key, None)
+            if lease is not None:
+                leases[key] = lease
+        return Step(
+            header=change.ledger.header,
+            leases=leases,
+            notes=_kept(self.notes, changes.notes),
+            notices=_kept(self.notices, changes.notices),
+            broken={k: v for k, v in self.broken.items() if k not in changes.dropped},
+            tickets=_kept(self.tickets, changes.tickets),
+            parent=parent,
+            renewal=change.renewal,
+            events=change.decided.applied.events,
+        )
+
+
+class MemoryRecords:
+    """The records of one version: the store's side of a Ledger."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    def of(self, resource: Resource) -> list[Lease]:
+        return self._step.of(resource)
+
+    def with_paths(self) -> list[Lease]:
+        return self._step.with_paths()
+
+    def every(self) -> Iterator[Lease | Damage]:
+        return self._step.every()
+
+    def notes(self, resource: Resource) -> tuple[Note, ...]:
+        return self._step.notes_of(resource)
+
+    def notices(self, holder: str) -> tuple[Notice, ...]:
+        return self._step.notices.get(person_key(holder), ())
+
+    def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
+        return self._step.tickets.get(resource.key, ())
+
+    def every_ticket(self) -> Iterator[Ticket]:
+        return (t for tickets in self._step.tickets.values() for t in tickets)
+
+
+def _kept(
+    before: Mapping[str, tuple[T, ...]], changes: Mapping[str, tuple[object, tuple[T, ...]]]
+) -> Mapping[str, tuple[T, ...]]:
+    """What there is of each owner after a change; of whom there is nothing is not in it."""
+    if not changes:
+        return before
+    after = {**before, **{key: items for key, (_, items) in changes.items()}}
+    return {key: items for key, items in after.items() if items}
+
+
+def _said(step: Step, base: Step) -> Hashable:
+    """What a step says, as far as it is not as in its base."""
+    owned = (
+        (step.leases, base.leases),
+        (step.notes, base.notes),
+        (step.notices, base.notices),
+        (step.tickets, base.tickets),
+        (step.broken, base.broken),
+    )
+    changed = tuple(() if new is old else _differing(new, old) for new, old in owned)
+    header = step.header
+    fresh = tuple(takewhile(lambda e: e.revision == header.revision, reversed(header.ring)))
+    return step.parent, step.renewal, replace(header, ring=fresh), changed, step.events
+
+
+def _differing(new: Mapping[Any, object], old: Mapping[Any, object]) -> frozenset[object]:
+    gone = ((key, None) for key in old if key not in new)
+    return frozenset([*gone, *((k, v) for k, v in new.items() if old.get(k) is not v)])
+
+
+class MemoryRemote:
+    """A server with one ref a layer, all moved by compare-and-swap, several all or none.
+
+    ``pushes`` and ``fetches`` script the faults of the next requests. ``during`` is called in the
+    middle of every request, with its kind: time may pass there, and others may act.
+    """
+
+    def __init__(self) -> None:
+        self.refs: dict[str, str] = {}
+        self.work: dict[str, str] = {}  # the branches and tags beside them
+        self.steps: dict[str, Step] = {}
+        self.pushes: deque[Fault] = deque()
+        self.fetches: deque[Fault] = deque()
+        self.late_by = 1
+        self.during: Callable[[str], None] = lambda _kind: None
+        self.requests: list[str] = []
+        self.refuses_replacements = False
+        self._late: list[tuple[int, tuple[Move, ...], tuple[WorkRef, ...]]] = []
+        self._versions: dict[Hashable, str] = {}
+
+    # --- what clients ask -------------------------------------------------------------------------
+    def fetch(self, layer: str) -> str | None:
+        """The version at the ref, None when there is none. Raises Unavailable and Denied."""
+        return self._answer("fetch", layer)
+
+    def peek(self, layers: Sequence[str]) -> dict[str, str]:
+        """The versions at refs, and nothing of what they say. It fails as fetches do."""
+        found = {layers[0]: self._answer("peek", layers[0])}
+        found |= {layer: self.refs.get(layer) for layer in layers[1:]}
+        return {layer: version for layer, version in found.items() if version}
+
+    def push(self, moves: Sequence[Move], work: Sequence[WorkRef] = ()) -> Pushed:
+        """Move refs, as far as the answer tells: what was lost is for reading to find out."""
+        fault = self._begin("push", self.pushes)
+        nothing = Pushed(clean=False, cause=Cause.UNREACHABLE, detail="no answer")
+        if fault is Fault.UNREACHABLE:
+            return replace(nothing, sent=False, detail="no connection")
+        if fault is Fault.REFUSED or (self.refuses_replacements and self._replaces(moves)):
+            return replace(nothing, cause=Cause.REFUSED, detail="hook declined")
+        if fault is Fault.BUSY:
+            return replace(nothing, cause=Cause.BUSY, detail="cannot lock ref")
+        if fault is not Fault.LOST and (other := self._work_moved(work)):
+            return replace(nothing, cause=Cause.WORK, sent=False, detail=f"{other}: fetch first")
+        if fault is Fault.LATE:
+            at = len(self.requests) + self.late_by
+            self._late.append((at, tuple(moves), tuple(work)))
+        if fault in (Fault.LATE, Fault.LOST):
+            return nothing
+        moved = self._move_all(moves, work)
+        if fault is Fault.UNANSWERED:
+            return nothing
+        return Pushed(clean=True) if moved else replace(nothing, cause=Cause.MOVED)
+
+    def work_at(self, refs: Sequence[str]) -> dict[str, str]:
+        """What branches and tags are. Raises Unavailable."""
+        if self._begin("look", self.fetches) is not Fault.NONE:
+            raise Unavailable("the remote cannot be reached")
+        return {ref: self.work.get(ref, "") for ref in refs}
+
+    # --- what happens behind everyone's back ------------------------------------------------------
+    def force(self, layer: str, version: str) -> None:
+        """Move a ref without asking what it was; ``""`` deletes it."""
+        self.refs.pop(layer, None)
+        if version:
+            self.refs[layer] = version
+
+    def damage(self, layer: str, file: str, broken: Broken) -> None:
+        """Add an unreadable record, as another writer could, in a step of its own."""
+        base = self.refs[layer]
+        step = self.steps[base]
+        header = replace(step.header, revision=step.header.revision + 1)
+        self.refs[layer] = self.keep(
+            replace(step, header=header, broken={**step.broken, file: broken}, parent=base)
+        )
+
+    def arrive(self) -> None:
+        """Carry out every push that is still on its way."""
+        late, self._late = self._late, []
+        for _, moves, work in late:
+            self._move_all(moves, work)
+
+    # --- versions ---------------------------------------------------------------------------------
+    def keep(self, step: Step, *, base: str = "") -> str:
+        """Store a version under a name for what it says; the same step has the same version.
+
+        ``base`` is the version that it was made from: then only what differs is compared.
+        """
+        said = _said(step, self.steps[base] if base else Step(header=step.header))
+        version = self._versions.setdefault((base, said), f"{len(self._versions) + 1:040x}")
+        self.steps.setdefault(version, step)
+        return version
+
+    def ledger(self, version: str) -> Ledger:
+        """The ledger at a version; Invalid where there is none."""
+        if version not in self.steps:
+            raise Invalid(f"the ledger's version {version} cannot be read")
+        step = self.steps[version]
+        return Ledger(header=step.header, records=MemoryRecords(step))
+
+    def _answer(self, kind: str, layer: str) -> str | None:
+        fault = self._begin(kind, self.fetches)
+        if fault is Fault.REFUSED:
+            raise Denied("the remote refused to be read")
+        if fault is not Fault.NONE:
+            raise Unavailable("the remote cannot be reached")
+        return self.refs.get(layer)
+
+    def _begin(self, kind: str, script: deque[Fault]) -> Fault:
+        self.requests.append(kind)
+        self.during(kind)
+        due = [late for late in self._late if late[0] <= len(self.requests)]
+        self._late = [late for late in self._late if late[0] > len(self.requests)]
+        for _, moves, work in due:
+            self._move_all(moves, work)
+        return script.popleft() if script else Fault.NONE
+
+    def _move_all(self, moves: Iterable[Move], work: Sequence[WorkRef]) -> bool:
+        if self._work_moved(work) or not self._move(moves):
+            return False
+        self.work |= {one.ref: one.new for one in work if one.moves}
+        return True
+
+    def _move(self, moves: Iterable[Move]) -> bool:
+        if any(self.refs.get(move.layer, "") != move.expected for move in moves):
+            return False
+        self.refs |= {move.layer: move.new for move in moves}
+        return True
+
+    def _work_moved(self, work: Sequence[WorkRef]) -> str:
+        """The first ref of some work that is not what it was any more, ``""`` for none."""
+        refs = (x.ref for x in work if x.moves and self.work.get(x.ref, "") not in (x.old, x.new))
+        return next(refs, "")
+
+    def _replaces(self, moves: Iterable[Move]) -> bool:
+        return any(self.steps[move.new].parent != move.expected for move in moves)
 
 
 class MemoryState(StateFolder):
@@ -184,3 +474,27 @@ def memory_ledger_store(
     refs = MemoryRefs(remote)
     heads = Heads(refs, (clone or MemoryClone()).state, clock, place)
     return RefLedgerStore(refs, heads, warnings=warnings)
+
+
+class MemoryWatch:
+    """Like the files of a clone."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, CachedLedger] = {}
+        self.idle = IdleMarker()
+        self.failure: Unreachable | None = None
+
+    def load(self, layer: str) -> CachedLedger | None:
+        return self.kept.get(layer)
+
+    def save(self, cached: CachedLedger) -> None:
+        self.kept[cached.layer] = cached
+
+    def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:
+        self.idle = idle
+
+    def unreachable(self) -> Unreachable | None:
+        return self.failure
+
+    def set_unreachable(self, failure: Unreachable | None) -> None:
+        self.failure = failure

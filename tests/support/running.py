@@ -18,7 +18,7 @@ import gitlease
 from gitlease.git import started_at
 from support.commands import run_gitlease
 from support.fences import clean_env
-from support.service import LeaseService
+from support.session import LeaseService
 
 ROOT = str(Path(__file__).parents[2])
 LONG = 60.0  # seconds that a test waits for what must come, at most

@@ -1,11 +1,14 @@
-"""A session of a ledger without task files and inbox, where a test needs none."""
+"""Sessions of a ledger in memory, and the verbs of the engine bound to one."""
 
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
-from gitlease.core import GLOBAL_LAYER, Actor, Resource, Task
+from gitlease.core import GLOBAL_LAYER, Actor, Lease, Resource, Task
 from gitlease.engine import (
     PATIENCE,
     CarryOut,
@@ -18,8 +21,17 @@ from gitlease.engine import (
     LedgerStore,
     TaskChange,
     TaskList,
+    TaskQueue,
     Written,
+    acts,
+    claim,
+    reading,
+    sessions,
 )
+from gitlease.store import RefLedgerStore
+from support.clock import ManualClock
+from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
+from support.tasks import MemoryTasks
 
 
 class NoInbox:
@@ -100,3 +112,92 @@ def ledger_session(
         dice=dice,
         carry=carry,
     )
+
+
+class LeaseService:
+    """Claims and everything after, for one actor on one layer of one store."""
+
+    def __init__(self, session: LedgerSession) -> None:
+        self.session = session
+        self.store, self.clock = session.store, session.clock
+        self.actor, self.layer = session.actor, session.layer
+        self.edges, self.inbox = session.edges, session.inbox
+        self.look, self.known_look, self.views = session.look, session.known_look, session.views
+
+        self.read = partial(reading.read_leases, session)
+        self.log = partial(reading.read_log, session)
+        self.claim = partial(claim.claim, session)
+        self.start = partial(claim.start, session)
+        self.wait = partial(claim.wait, session)
+        self.renew = partial(acts.renew, session)
+        self.renew_all = partial(acts.renew_all, [session])
+        self.beat = partial(acts.renew_grants, session)
+        self.extend = partial(acts.extend, session)
+        self.release = partial(acts.release, session)
+        self.complete = partial(acts.complete, session)
+        self.set_status = partial(acts.set_status, session)
+        self.park = partial(sessions.park, session)
+        self.end_session = partial(sessions.end_session, [session])
+        self.sessions = partial(sessions.sessions, [session])
+        self.retire = partial(acts.retire, session)
+        self.revoke = partial(acts.revoke, session)
+        self.drop_record = partial(acts.drop_record, session)
+        self.note = partial(acts.note, session)
+        self.set_policy = partial(acts.set_policy, session)
+        self.confirm = partial(acts.confirm, session)
+
+
+class MemoryWorld:
+    """One remote, one clock, and clones by name, each with a copy of the same task files."""
+
+    patience = PATIENCE
+
+    def __init__(self, *tasks: Task) -> None:
+        self.clock, self.remote = ManualClock(), MemoryRemote()
+        self.clones: defaultdict[str, MemoryClone] = defaultdict(MemoryClone)
+        self.files: defaultdict[str, MemoryTasks] = defaultdict(lambda: MemoryTasks.of(*tasks))
+        self.dice = 7
+
+    def store(self, who: Actor, *, clone: str = "") -> RefLedgerStore:
+        kept = self.clones[clone or who.holder]
+        return memory_ledger_store(self.remote, clock=self.clock, clone=kept, place="origin")
+
+    def of(
+        self,
+        who: Actor,
+        *,
+        clone: str = "",
+        layer: str = GLOBAL_LAYER,
+        patience: float | None = None,
+        **rules: Any,
+    ) -> LeaseService:
+        """A new command of this person, in their clone or another."""
+        files = self.files[clone or who.holder]
+        return LeaseService(
+            ledger_session(
+                self.store(who, clone=clone),
+                clock=self.clock,
+                actor=who,
+                layer=layer,
+                edges=Edges(files, EdgeRules(**rules), holder=who.holder),
+                dice=random.Random(self.dice),
+                patience=patience or self.patience,
+            )
+        )
+
+    def queue(self, who: Actor, *, clone: str = "") -> TaskQueue:
+        return TaskQueue(self.of(who, clone=clone).session)
+
+    def leases(self) -> list[Lease]:
+        """The records on the remote."""
+        version = self.remote.refs.get(GLOBAL_LAYER)
+        return list(self.remote.ledger(version).every_lease()) if version else []
+
+    def holders(self) -> list[str]:
+        """Who holds what, by the records on the remote."""
+        return [f"{x.resource} {x.holder}" for x in self.leases()]
+
+    def asked(self) -> list[str]:
+        """The requests since the last look."""
+        requests, self.remote.requests = self.remote.requests, []
+        return requests

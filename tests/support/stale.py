@@ -17,7 +17,7 @@ from gitlease.wiring import Workspace, open_staleness, open_workspace
 from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import git
-from support.service import LeaseService
+from support.session import LeaseService
 
 DAY = 86_400
 JO, KIM = "w1@example.com", "w2@example.com"
