@@ -12,6 +12,7 @@ from support.clock import ManualClock
 from support.hooked import task_text
 from support.ledgers import door
 from support.repos import git
+from support.snapshots import check_words, raises
 from support.typed import Agent, Typist, commands_in
 
 from gitlease.core import LeaseLost
@@ -124,7 +125,7 @@ def test_the_library_raises_what_was_lost_when_nothing_is_left(two: Two) -> None
     kim.claim("deploy", any=True)
     assert [view.resource for view in kim.renew_all()] == ["deploy"]
     two.jo.ok("revoke deploy --reason late")
-    with pytest.raises(LeaseLost, match=r"jo@example\.com revoked it") as lost:
+    with raises(LeaseLost) as lost:
         kim.renew_all()
     assert lost.value.loss == "revoked"
 
@@ -183,7 +184,7 @@ def test_a_heartbeat_in_vain_is_tried_again_before_the_lease_ends(
     agent.uses_a_tool()
     git(two.kim.clone, "remote", "set-url", "origin", url)
     two.clock.advance(5)
-    assert "your leases were not renewed" in agent.uses_a_tool()
+    check_words(agent.uses_a_tool())
     assert renewals(two) == {"deploy": 1}
 
 
@@ -314,9 +315,7 @@ def test_what_a_person_ends_themselves_takes_nobody_elses_word_away(
         names = " ".join(f"n{number}" for number in range(40))
         desk.ok(f"claim {names} --any --session other")
         desk.ok("session end other")
-    assert lost_by_agent(two, agent)["F001"] == (
-        'you no longer hold F001: jo@example.com took it over: "it is late"'
-    )
+    check_words(lost_by_agent(two, agent)["F001"])
     desk.ok("verify")
 
 
@@ -425,7 +424,7 @@ def test_ones_own_edge_can_be_retired_while_another_holds_the_lease(two: Two) ->
         assigned_to(kim, "F001", *people)
         told = kim.ok("release F001 --json").json
         assert (told["status"], told["edge"]) == ("released", "removed")
-        assert any("jo@example.com still holds F001" in text for text in told["warnings"])
+        check_words(told["warnings"])
         assert "kim" not in (kim.clone / "tasks" / "F001.md").read_text(encoding="utf-8")
     assert kim.types("release F001").code == 1, "there is nothing left of kim's"
     assert carried(jo) == {"F001": ("live", None)}
@@ -469,9 +468,9 @@ def test_a_layer_that_cannot_be_read_keeps_nobody_from_the_rest(two: Two, line: 
     assert [x for x in read.out.splitlines() if "port-81" in x]
     assert "port-80" not in read.out
     (said,) = [x for x in read.err.splitlines() if x.startswith("warning: layer team")]
-    assert "layer team is left out: " in said
+    check_words(said)
     document = kim.ok(f"{line} --json").json
-    assert any(x.startswith("layer team is left out: ") for x in document["warnings"])
+    check_words(document["warnings"])
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import commit_file, git, run_git
 from support.session import LeaseService
+from support.snapshots import check_words, raises
 
 from gitlease.core import Invalid, LeaseHeld, NotFound, NothingLeft, PolicyRefused, parse_resource
 from gitlease.engine import Carried, ClaimOptions, WhyNot, claim
@@ -89,7 +90,7 @@ def test_it_is_undefended_against_a_deliberate_takeover(story: Story) -> None:
     assert story.assigned(story.two) == (TWO,)
     story.send(story.two, "take F001 over")
     told = LeaseService(story.at(story.one).ledger).read().warnings
-    assert any("taken over by w2@example.com" in text and "w1 is away" in text for text in told)
+    check_words(told)
     assert LeaseService(story.at(story.one).ledger).read().warnings == ()
     (carried,) = story.at(story.one).queue.queue().carried
     assert (carried.state, carried.by) == (Carried.TAKEN_OVER, TWO)
@@ -260,7 +261,7 @@ def test_a_release_returns_a_task_whose_edge_is_committed(
     elsewhere = story.one if door == "clone" else clones(1)[0]
     git(elsewhere, "config", "user.email", ONE)
     released = LeaseService(story.at(elsewhere).ledger).release([F001])
-    assert "still names you: commit and push" in str(released.warnings)
+    check_words(str(released.warnings))
     (entry,) = story.at(story.two).queue.queue().entries
     assert (entry.claimable, entry.task.assigned, entry.task.outdated) == (True, (), (ONE,))
     assert LeaseService(story.at(story.two).ledger).claim([F001]).status == "claimed"
@@ -272,7 +273,7 @@ def test_release_with_a_commit_asks_for_its_push_alone(story: Story) -> None:
     one.claim([F001], ClaimOptions(commit=True))
     git(story.one, "push", "-q", "origin", "HEAD:main")
     (warning,) = one.release([F001], commit=True).warnings
-    assert warning.startswith("tasks/F001.md in origin/main still names you: push the commit;")
+    check_words(warning)
 
 
 @pytest.mark.parametrize("end", ["release", "complete"])
@@ -304,7 +305,7 @@ def test_a_newer_commit_assigns_in_spite_of_a_release(story: Story) -> None:
     git(story.one, "reset", "-q", "--hard", "origin/main")
     story.clock.advance(5)
     (warning,) = LeaseService(story.at(story.one).ledger).release([F001]).warnings
-    assert warning.endswith("the release counts already")
+    check_words(warning)
     assert LeaseService(story.at(story.two).ledger).claim([F001]).status == "claimed"
 
 
@@ -322,7 +323,7 @@ def test_a_release_ends_what_files_alone_assign(story: Story) -> None:
     for _ in range(2):
         released = one.release([F001])
         assert released.leases == ()
-        assert "the release counts already" in str(released.warnings)
+        check_words(str(released.warnings))
     assert [e.kind for e in one.log(resource=F001).events] == ["released", "claimed"]
     (entry,) = story.at(story.two).queue.queue().entries
     assert (entry.claimable, entry.task.assigned) == (True, ())
@@ -409,10 +410,10 @@ def test_each_place_is_named_with_its_own_assignee(story: Story) -> None:
     (story.two / "tasks/F001.md").write_text(TASK.replace("[]", "[dora]"), encoding="utf-8")
     with pytest.raises(LeaseHeld) as refused:
         LeaseService(story.at(story.two).ledger).claim([F001])
-    assert refused.value.to_ask == f"dora and {ONE}"
+    check_words(refused.value.to_ask)
     here, there = (x for x in refused.value.hints if x.startswith("tasks/F001.md says"))
-    assert "dora in this clone" in here
-    assert f"{ONE} in origin/main" in there
+    check_words(here)
+    check_words(there)
 
 
 def test_what_only_main_says_counts_in_every_view(story: Story) -> None:
@@ -464,7 +465,7 @@ def test_a_task_that_only_the_index_has(story: Story) -> None:
     assert states == {"F001": WhyNot.ELSEWHERE, "F002": WhyNot.ASSIGNED}
     with pytest.raises(LeaseHeld) as refused:
         LeaseService(story.at(clone).ledger).claim([parse_resource("F002")])
-    assert "the index" in refused.value.hints[0]
+    check_words(refused.value.hints[0])
 
 
 def test_a_task_that_the_checkout_lacks_is_claimed_again_after_a_release(story: Story) -> None:
@@ -493,7 +494,7 @@ def test_no_way_around_a_task_that_some_branch_has(story: Story) -> None:
         lambda: service.complete(resource),
         lambda: space.ledger.edges.task(resource),
     ):
-        with pytest.raises(NotFound, match=r"tasks/F002.md is in the branch side") as refused:
+        with raises(NotFound) as refused:
             act()
         assert not any("--any" in hint for hint in refused.value.hints)
     with pytest.raises(NotFound) as unknown:

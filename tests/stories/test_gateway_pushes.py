@@ -16,6 +16,7 @@ from support.illegal import barrier, claim, fresh, revoke
 from support.remotes import Servers
 from support.repos import git
 from support.served import Host, own_program, serve
+from support.snapshots import check_words, raises
 
 from gitlease.core import Actor, Denied, Operation, SetPolicy, UsageError, parse_resource
 from gitlease.engine.claim import claim as claim_verb
@@ -188,17 +189,17 @@ def test_gateways_are_set_by_install_and_gone_with_uninstall(host: Host, tmp_pat
     assert gateways() == ("gate",)
     assert install(None) == []
     assert install(["gate", "gate"]) == []
-    assert install(["one", "two"]) == ["set gitlease.gateways to one, two"]
+    check_words(install(["one", "two"]))
     assert gateways() == ("one", "two")
-    assert install(["two"]) == ["set gitlease.gateways to two"]
+    check_words(install(["two"]))
     assert gateways() == ("two",)
     for bad in ("", "-x", "a\x1b"):
         with pytest.raises(UsageError):
             install([bad])
     assert gateways() == ("two",)
-    assert "unset gitlease.gateways" in uninstall_server(discover(str(host.bare))).changes
+    check_words(uninstall_server(discover(str(host.bare))).changes)
     assert gateways() == ()
-    with pytest.raises(UsageError, match="does not know who pushes"):
+    with raises(UsageError):
         install(["gate"])
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.remotes import Remote
 from support.session import LeaseService
+from support.snapshots import check_words, raises
 
 import gitlease
 from gitlease.faces.library import holding
@@ -126,7 +127,7 @@ def test_two_threads_of_one_person_exclude_each_other(clone: Path) -> None:
 def test_to_wait_for_what_one_holds_oneself_is_refused_at_once(clone: Path) -> None:
     with (
         gitlease.hold("src/", directory=str(clone)),
-        pytest.raises(gitlease.UsageError, match="already held by this code"),
+        raises(gitlease.UsageError),
         gitlease.hold("src/auth/", wait="1h", directory=str(clone)),
     ):
         pass
@@ -163,11 +164,11 @@ def test_a_session_of_the_environment_is_joined(clone: Path) -> None:
 
 def test_a_hold_is_entered_once(clone: Path) -> None:
     hold = gitlease.hold("F001", directory=str(clone))
-    with pytest.raises(gitlease.UsageError, match="enter the hold"):
+    with raises(gitlease.UsageError):
         hold.check()
     with hold:
         pass
-    with pytest.raises(gitlease.UsageError, match="entered before"), hold:
+    with raises(gitlease.UsageError), hold:
         pass
 
 
@@ -204,7 +205,7 @@ def test_a_loss_reaches_the_holder_and_ends_the_block(clone: Path, other: Path) 
         revoke(clone, "F001")
         assert lease.lost.wait(LONG)
         assert lease.loss is gitlease.Loss.REVOKED
-        with pytest.raises(gitlease.LeaseLost, match=r"w1@example.com revoked it"):
+        with raises(gitlease.LeaseLost):
             lease.check()
     assert lost.value.loss == "revoked"
     until(lambda: told == [hold], "the callback")
@@ -229,7 +230,7 @@ def test_an_error_of_the_block_says_that_the_lease_was_lost_too(clone: Path, oth
         revoke(clone, "F001")
         lease.lost.wait(LONG)
         raise ZeroDivisionError
-    assert "revoked it" in failed.value.__notes__[0]
+    check_words(failed.value.__notes__[0])
 
 
 def test_what_was_lost_is_not_released_from_its_next_holder(clone: Path, other: Path) -> None:
@@ -247,7 +248,7 @@ def test_an_outage_past_the_deadline_is_a_loss_and_no_failure_of_the_end(
 ) -> None:
     away = path_remote.bare.with_name("away")
     hold = gitlease.hold("F001", ttl="2s", directory=str(clone))
-    with pytest.raises(gitlease.LeaseLost, match="could not be renewed"), hold as lease:  # noqa: PT012
+    with raises(gitlease.LeaseLost), hold as lease:
         path_remote.bare.rename(away)
         assert lease.lost.wait(LONG)
         assert lease.loss is gitlease.Loss.UNREACHABLE
@@ -328,7 +329,7 @@ def test_a_task_that_waits_for_what_it_holds_itself_is_refused_at_once(clone: Pa
         ):
             raise AssertionError("it was granted twice")
 
-    with pytest.raises(gitlease.UsageError, match="already held by this code"):
+    with raises(gitlease.UsageError):
         asyncio.run(main())
     assert live(clone) == []
 

@@ -25,6 +25,7 @@ from support.hooked import (
 )
 from support.repos import git, settle
 from support.session import LeaseService
+from support.snapshots import check_words
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
 
@@ -408,7 +409,7 @@ def test_a_rebase_that_rewords_and_squashes_what_nobody_holds_goes_on(
     env = {"GIT_SEQUENCE_EDITOR": todo, "GIT_EDITOR": words}
     goes_on(pair.jo.run("rebase", "-q", "-i", "HEAD~3", env=env))
     assert len(pair.jo.git("rev-list", "origin/main..").split()) == 2
-    assert pair.jo.message("HEAD^").startswith("new: docs/guide.md")
+    check_words(pair.jo.message("HEAD^"))
 
 
 def test_the_first_commit_of_an_unborn_branch_is_judged_in_full(pair: Pair) -> None:
@@ -637,7 +638,7 @@ def test_whoever_git_is_told_to_be_is_judged_as_such(pair: Pair) -> None:
     assert "src/api/login.py" in said
     goes_on(pair.jo.run(*zed, "commit", "-q", "--allow-empty", "-m", "x", "docs"))
     goes_on(pair.jo.commit())
-    assert pair.jo.trailers() == ["src/api token=1"]
+    check_words(pair.jo.trailers())
 
 
 class Settled:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.remotes import Remote
 from support.repos import commit_file, git
+from support.snapshots import raises
 
 import gitlease
 from gitlease.testing import MemoryLedger
@@ -130,7 +131,7 @@ def test_a_repository_is_set_up(clone: Path, path_remote: Remote) -> None:
     assert (made.layer, made.revision, made.place) == ("global", 1, leases.status().place)
     again = leases.init()
     assert (again.settings_file, again.id, again.revision) == (None, made.id, 2)
-    with pytest.raises(gitlease.UsageError, match="exclude each other"):
+    with raises(gitlease.UsageError):
         leases.init(undo_rollback=True, accept_rollback=True)
     git(clone, "remote", "set-url", "origin", str(clone / "nowhere"))
     away = gitlease.open(clone)
@@ -148,7 +149,7 @@ def test_settings_are_read_and_set(clone: Path) -> None:
     assert anew.claim("F001").ttl_seconds == 1_800
     anew.config("lease.ttl", "")
     assert gitlease.open(clone).config("lease.ttl")[0].value == "15m"
-    with pytest.raises(gitlease.UsageError, match="unknown setting") as unknown:
+    with raises(gitlease.UsageError) as unknown:
         leases.config("lease.tll")
     assert "lease.ttl" in unknown.value.hints[0]
 
@@ -168,7 +169,7 @@ def test_commits_are_checked(path_remote: Remote, clones: Callable[..., list[Pat
     assert finding.holder == "w1@example.com"
     mine = gitlease.open(one).check_commits("HEAD~0..HEAD", cached=True)
     assert (mine.commits, mine.findings, mine.passed) == (0, (), True)
-    with pytest.raises(gitlease.UsageError, match="no commit nope"):
+    with raises(gitlease.UsageError):
         gitlease.open(two).check_commits("nope..HEAD")
 
 

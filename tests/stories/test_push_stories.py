@@ -23,6 +23,7 @@ from support.fences import clean_env
 from support.ledgers import tip, workspace
 from support.remotes import Remote
 from support.repos import assert_untouched, commit_file, git, make_clone, run_git, snapshot
+from support.snapshots import check_words, raises
 
 from gitlease.core import (
     Denied,
@@ -203,7 +204,7 @@ def test_a_lease_that_was_taken_over_lands_nothing(any_stage: Stage) -> None:
     Leases(workspace(any_stage.elsewhere, clock=any_stage.jo.clock)).release(API)
     any_stage.kim.leases.claim(API, any=True)
     before, ledger = any_stage.main, any_stage.ledger
-    with pytest.raises(LeaseLost, match=r"kim@example\.com has it now"):
+    with raises(LeaseLost):
         any_stage.jo.push()
     assert (any_stage.main, any_stage.ledger) == (before, ledger)
 
@@ -261,7 +262,7 @@ def test_a_ref_that_another_moved_leaves_the_lease_as_it_was(stage: Stage) -> No
     stage.kim.git("push", "-q", "origin", "main")
     stage.jo.commits()
     before, ledger = stage.main, stage.ledger
-    with pytest.raises(PushRefused, match=r"fetch first") as caught:
+    with raises(PushRefused) as caught:
         stage.jo.push()
     assert (stage.main, stage.ledger) == (before, ledger)
     assert any("git pull" in hint for hint in caught.value.hints)
@@ -471,7 +472,7 @@ def test_a_remote_without_atomic_pushes_is_refused_with_the_reason(stage: Stage)
     git(stage.remote.bare, "config", "receive.advertiseAtomic", "false")
     stage.jo.commits()
     before = stage.main
-    with pytest.raises(Denied, match="cannot update several refs at once"):
+    with raises(Denied):
         stage.jo.push()
     assert stage.main == before
 
@@ -482,7 +483,7 @@ def test_a_remote_without_atomic_pushes_is_refused_with_the_reason(stage: Stage)
 def test_a_new_branch_with_its_upstream(stage: Stage) -> None:
     stage.jo.git("switch", "-qc", "topic")
     made = stage.jo.commits()
-    with pytest.raises(UsageError, match="no upstream branch"):
+    with raises(UsageError):
         stage.jo.push()
     done = stage.jo.push("origin", "topic", upstream=True)
     assert tip(stage.remote.bare, "refs/heads/topic") == made
@@ -537,7 +538,7 @@ def test_one_of_several_refs_that_is_rejected_keeps_all(stage: Stage) -> None:
 def test_a_detached_head(stage: Stage) -> None:
     stage.jo.git("switch", "-q", "--detach")
     made = stage.jo.commits()
-    with pytest.raises(UsageError, match="not currently on a branch"):
+    with raises(UsageError):
         stage.jo.push()
     assert stage.jo.push("origin", "HEAD:refs/heads/main").fenced
     assert stage.main == made
@@ -586,7 +587,7 @@ def test_a_forced_push_replaces_only_what_was_seen(stage: Stage) -> None:
     stage.kim.commits("docs/guide.md")
     stage.kim.git("push", "-q")
     there = stage.main
-    with pytest.raises(PushRefused, match="stale info"):
+    with raises(PushRefused):
         stage.jo.push("origin", "main", choosing=("--force-with-lease",))
     assert stage.main == there
 
@@ -598,7 +599,7 @@ def test_what_comes_to_a_forced_ref_meanwhile_is_not_replaced(stage: Stage) -> N
     stage.kim.git("pull", "-q")
     stage.kim.commits("docs/guide.md")
     stage.jo.hook(f"cd {shlex.quote(str(stage.kim.root))} && git push -q origin main\n")
-    with pytest.raises(PushRefused, match="stale info"):
+    with raises(PushRefused):
         stage.jo.push(choosing=("--force",))
     assert stage.main == stage.kim.git("rev-parse", "main")
 
@@ -646,7 +647,7 @@ def test_work_under_no_lease_is_pushed_plainly_and_says_so(stage: Stage) -> None
 def test_work_that_another_holds_is_refused(stage: Stage) -> None:
     stage.kim.commits()
     before = stage.main
-    with pytest.raises(LeaseHeld, match=r"src/api/login\.py falls under src/api, held by jo@"):
+    with raises(LeaseHeld):
         stage.kim.push()
     assert stage.main == before
 
@@ -704,7 +705,7 @@ def test_what_another_holds_is_not_taken_away_either(stage: Stage) -> None:
     for words in (("origin", "main~1:main"), ("origin", ":topic"), ("origin", "main~1:topic")):
         stage.kim.git("fetch", "-q", "--prune")
         stage.kim.git("reset", "-q", "--hard", "origin/main")
-        with pytest.raises(LeaseHeld, match=r"src/api/login\.py falls under src/api, held by jo@"):
+        with raises(LeaseHeld):
             stage.kim.push(*words, choosing=("--force",))
     assert stage.main == before
     assert stage.jo.push("origin", ":topic").status == "pushed", "one's own may be taken back"
@@ -715,7 +716,7 @@ def test_what_is_not_known_here_is_not_replaced(stage: Stage) -> None:
     stage.jo.commits()
     stage.jo.push()
     before = stage.main
-    with pytest.raises(Denied, match="does not have the remote's main") as caught:
+    with raises(Denied) as caught:
         stage.kim.push("origin", "main~0:main", choosing=("--force",))
     assert caught.value.hints == ("git fetch origin",)
     url = "https://kim:secret@example.com/r.git"
@@ -734,13 +735,13 @@ def test_another_repository_than_the_ledger_s_is_refused(stage: Stage) -> None:
     git(stage.tmp, "init", "-q", "--bare", "backup.git")
     stage.jo.git("remote", "add", "backup", str(stage.tmp / "backup.git"))
     stage.jo.commits()
-    with pytest.raises(UsageError, match="the ledger is on origin"):
+    with raises(UsageError):
         stage.jo.push("backup", "main")
     stage.jo.git("config", "branch.main.pushRemote", "backup")
-    with pytest.raises(UsageError, match="would push to backup"):
+    with raises(UsageError):
         stage.jo.push()
     stage.jo.git("config", "lease.remote", "backup")
-    with pytest.raises(UsageError, match="the ledger is on backup"):
+    with raises(UsageError):
         stage.jo.push("origin", "main")
 
 
@@ -753,8 +754,8 @@ def test_where_git_is_told_to_push_instead_the_ledger_must_be_the_same(stage: St
     stage.jo.commits("docs/guide.md")
     unfenced = stage.jo.push("origin", "main")
     assert not unfenced.fenced
-    assert "which has another ledger" in str(unfenced.warnings)
-    with pytest.raises(UsageError, match="the ledger is on origin, but this would push to"):
+    check_words(str(unfenced.warnings))
+    with raises(UsageError):
         stage.jo.push(stage.remote.url, "main")
     assert tip(other, MAIN) == stage.jo.git("rev-parse", "main") != stage.main
     stage.jo.git("config", "--unset", f"url.{other}.pushInsteadOf")
@@ -771,7 +772,7 @@ def test_the_url_of_the_ledger_is_as_good_as_its_name(stage: Stage) -> None:
 
 def test_a_local_ledger_is_refused(stage: Stage) -> None:
     opened = workspace(stage.jo.root, clock=stage.jo.clock, local=True)
-    with pytest.raises(UsageError, match="local to this clone"):
+    with raises(UsageError):
         open_push(opened).push(PushRequest())
 
 
@@ -779,7 +780,7 @@ def test_the_ledger_itself_is_not_pushed_to(stage: Stage) -> None:
     stage.jo.commits()
     ledger = stage.ledger
     for spec in ("main:refs/gitlease/global", ":refs/gitlease/global", "+main:refs/gitlease/x"):
-        with pytest.raises(UsageError, match="is a ledger of leases"):
+        with raises(UsageError):
             stage.jo.push("origin", spec)
     assert stage.ledger == ledger
 
@@ -845,7 +846,7 @@ def test_ledgers_that_are_kept_as_branches_are_not_followed_either(stage: Stage)
         "refs/remotes/origin/main",
     ]
     assert fresh.git("rev-parse", "origin/main") == made == stage.main
-    with pytest.raises(UsageError, match="is a ledger of leases"):
+    with raises(UsageError):
         fresh.push("origin", "main:refs/heads/leases/global")
 
 
@@ -956,11 +957,7 @@ def test_git_s_own_explanations_are_told_once(
     stage.jo.git("switch", "-qc", "topic")
     stage.jo.commits()
     assert run(["-C", str(stage.jo.root), "push"]) == 2
-    assert capfd.readouterr().err.splitlines() == [
-        "the current branch topic has no upstream branch",
-        "hint: name the remote and the branch, and say --set-upstream",
-        "hint: gitlease push --help",
-    ]
+    check_words(capfd.readouterr().err.splitlines())
 
 
 def test_words_for_the_server_reach_it(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
@@ -978,7 +975,7 @@ def test_words_for_the_server_reach_it(stage: Stage, capsys: pytest.CaptureFixtu
     capsys.readouterr()
     assert run(typed(stage.jo, "push", "-o", "ci.skip")) == 4
     said = json.loads(capsys.readouterr().out)["error"]["message"]
-    assert said.endswith("the remote does not support push options")
+    check_words(said)
     assert stage.ledger == ledger
 
 
@@ -990,8 +987,7 @@ def test_words_that_settings_send_are_named_where_the_server_takes_none(
     stage.jo.commits()
     assert run(typed(stage.jo, "push")) == 4
     said = json.loads(capsys.readouterr().out)["error"]["message"]
-    assert "the remote does not support push options, and push.pushOption in git config" in said
-    assert said.endswith("sends some: git -c push.pushOption= lease push")
+    check_words(said)
     monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'push.pushOption'=''")  # as `git -c` has it
     assert run(typed(stage.jo, "push")) == 0
 

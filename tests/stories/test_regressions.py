@@ -16,6 +16,7 @@ from support.ledgers import door
 from support.remotes import Remote
 from support.repos import git
 from support.running import Desk
+from support.snapshots import check_words
 
 from gitlease.core import LeaseHeld, Rollback, UsageError
 from gitlease.git import without_secrets
@@ -107,7 +108,7 @@ def test_a_rollback_that_was_overtaken_is_not_believed(
     for words in (["list"], ["renew", held.resource], ["release", held.resource]):
         ran = cli(eve, *words)
         assert ran.returncode == 7, ran.stderr
-        assert "rolled back" in ran.stderr
+        check_words(ran.stderr)
     assert cli(eve, "init", "--undo-rollback").returncode == 0
     assert {x.resource for x in door(eve, clock=clock).list()} == {"RA", "RB"}
     with pytest.raises(Rollback):
@@ -162,7 +163,7 @@ def test_only_an_admin_undoes_a_rollback_where_there_are_admins(
     for way in ("--undo-rollback", "--accept-rollback"):
         refused = cli(dan, "init", way)
         assert refused.returncode == 6, refused.stderr
-        assert f"hint: they are {email}\n" in refused.stderr
+        check_words(refused.stderr)
         assert f"gitlease init {way}" in refused.stderr
     assert cli(eve, "list").returncode == 7
     assert cli(eve, "init", "--undo-rollback").returncode == 0
@@ -240,7 +241,7 @@ def test_an_answer_that_cannot_be_written_is_said_in_one_line(clones: Clones) ->
         for words in (["claim", "F1"], ["list", "--json"]):
             ran = cli(clone, *words, out=full.fileno())
             assert ran.returncode == 70
-            assert "could not be written" in ran.stderr
+            check_words(ran.stderr)
             assert "Traceback" not in ran.stderr
 
 
@@ -249,7 +250,7 @@ def test_the_layer_of_one_clone_is_never_published(clones: Clones) -> None:
     clone = clones(1)[0]
     assert cli(clone, "claim", "F1", "--layer", "LOCAL").returncode == 2
     ran = cli(clone, "list", "--local", "--json")
-    assert "local ledger" in json.loads(ran.stdout)["warnings"][0]
+    check_words(json.loads(ran.stdout)["warnings"][0])
 
 
 @pytest.mark.usefixtures("path_remote")

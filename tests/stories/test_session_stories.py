@@ -16,6 +16,7 @@ from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import git
 from support.running import LONG, Desk, desks_in, number_in, sleeper, until
+from support.snapshots import check_words, raises
 
 import gitlease
 
@@ -244,7 +245,7 @@ def test_a_session_ends_in_every_layer_and_gives_back_only_where_asked(
     assert (listed["session"], listed["leases"]) == ("build-7", 2)
     said = laptop.ask("session", "end", "build-7", "--release")
     assert said.stdout.splitlines()[0] == "released F001"
-    assert "released F002 in layer team" in said.stdout
+    check_words(said.stdout)
     assert "assigned: []" in (laptop.clone / "tasks" / "F001.md").read_text(encoding="utf-8")
     assert kim.document("claim", "F001")["status"] == "claimed"
     assert laptop.document("session", "list")["sessions"] == []
@@ -278,7 +279,7 @@ def test_a_program_takes_over_only_from_whom_it_expects(three: tuple[Desk, Desk,
     file = kim.clone / "tasks" / "F002.md"
     file.write_text(TASK.format(name="F002").replace("[]", f"[{JO}]"), encoding="utf-8")
     with gitlease.open(str(kim.clone), environ={}) as other:
-        with pytest.raises(gitlease.LeaseHeld, match=f"F002 is assigned to {JO}"):
+        with raises(gitlease.LeaseHeld):
             other.claim("F002", takeover=True, reason="gone", expect_holder="lee@example.com")
         taken = other.claim("F002", takeover=True, reason="gone", expect_holder=JO)
     assert taken.mine

@@ -19,6 +19,7 @@ from support.documents import held_to_schema
 from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import LONG, Desk, desks_in, short_leases, until
+from support.snapshots import check_words
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
@@ -63,8 +64,9 @@ def is_free(desk: Desk) -> bool:
 def test_a_sparse_checkout_hears_of_the_tasks_that_it_lacks(jo: Desk) -> None:
     git(jo.clone, "sparse-checkout", "set", "src")
     queue = jo.document("queue")
-    assert (queue["tasks"], queue["warnings"]) == ([], ["5 tasks are not in this checkout"])
-    assert "nothing to claim: 5 tasks are not in this checkout" in jo.ask("brief").stdout
+    assert queue["tasks"] == []
+    check_words(queue["warnings"])
+    check_words(jo.ask("brief").stdout)
     work = jo.ask("work", "--until-empty", "--", "true")
     assert (work.returncode, work.stderr.count("F01, F02, F03, …")) == (1, 1)
 
@@ -135,7 +137,7 @@ def test_what_succeeded_and_could_not_be_marked_as_done_counts_as_failed(
     said = lines(done)
     first = next(x for x in said if x["event"] == "ended")
     assert (first["outcome"], first["exit"]) == ("failed", 0)
-    assert "F01 was not marked as done: " in first["message"]
+    check_words(first["message"])
     assert {x: said[-1][x] for x in ("done", "failed")} == {"done": 4, "failed": 1}
 
 
@@ -208,7 +210,8 @@ def test_a_killed_runner_counts_as_a_failure(jo: Desk) -> None:
     while not any(x["event"] == "left_alone" for x in said):
         said.append(held_to_schema(json.loads(working.stdout.readline())))
     ended = next(x for x in said if x["event"] == "ended")
-    assert (ended["outcome"], ended["message"]) == ("failed", "its runner was killed")
+    assert ended["outcome"] == "failed"
+    check_words(ended["message"])
     working.send_signal(signal.SIGTERM)
     assert working.wait(LONG) == 143
     assert jo.live() == []
@@ -327,7 +330,7 @@ def test_pool_with_worktrees_takes_the_tasks_of_its_base(jo: Desk) -> None:
     assert "work/F09" not in git(jo.clone, "branch", "--list")
     again = jo.ask("work", "--worktrees", "--base", "HEAD", "--done-on-success", "--", "true")
     assert again.returncode == 0, again
-    assert "status: done" in git(jo.clone, "show", "work/F09:tasks/F09.md")
+    check_words(git(jo.clone, "show", "work/F09:tasks/F09.md"))
 
 
 def test_poisoned_trees_stop_no_other_task(jo: Desk) -> None:
@@ -349,8 +352,7 @@ def test_poisoned_trees_stop_no_other_task(jo: Desk) -> None:
     again = jo.ask(*words, "--", "true")
     warnings = {x["message"] for x in lines(again) if x["event"] == "warning"}
     assert (again.returncode, lines(again)[-1]["stranded"]) == (1, ["F01", "F03"])
-    assert any("F01: a rebase is in progress" in x and f"{folder}/F01" in x for x in warnings)
-    assert any(f"{folder}/F03 is no work tree" in x for x in warnings)
+    check_words(warnings)
     assert (folder / "F03" / "kept").read_text() == "mine"
 
 
@@ -359,7 +361,7 @@ def test_tasks_that_a_checkout_cannot_take_are_stranded(jo: Desk) -> None:
     done = jo.ask("work", "--commit", "--json", "--", "true")
     assert (done.returncode, len(lines(done)[-1]["stranded"])) == (1, 5)
     said = [x["message"] for x in lines(done) if x["event"] == "warning"]
-    assert "passed over: a merge is in progress: an edge cannot be committed on its own" in said
+    check_words(said)
 
 
 def test_pool_fetches_its_base_before_each_task(path_remote: Remote, clones: Clones) -> None:
@@ -371,7 +373,7 @@ def test_pool_fetches_its_base_before_each_task(path_remote: Remote, clones: Clo
         git(two.clone, "push", "-q", "origin", "HEAD:main", env=path_remote.env)
         plain = one.ask("work", "--json", "--", "false")
         behind = [x["message"] for x in lines(plain) if x["event"] == "warning"]
-        assert any("this checkout is 2 commits behind origin/main" in x for x in behind)
+        check_words(behind)
         ran = lines(one.ask("work", "--worktrees", "--done-on-success", "--json", "--", "true"))
         assert [x["resource"] for x in ran if x["event"] == "started"] == ["F02", "F09"]
 
