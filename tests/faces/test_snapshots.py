@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import re
-import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +22,7 @@ import pytest
 from support.fences import clean_env
 from support.hook_repos import into_files
 from support.repos import commit_file, git
+from support.snapshots import cleaned
 
 import gitlease
 from gitlease.faces.cli import MODULES, run
@@ -152,7 +151,8 @@ def told() -> tuple[str, str]:
                         f"$ {who} {' '.join(words)}\n[{status}] {shape_of(out or err)}\n"
                     )
                 else:
-                    shown = cleaned(out + (f"--\n{err}" if err else ""), folder)
+                    text = out + (f"--\n{err}" if err else "")
+                    shown = cleaned(text.replace(str(folder), "FOLDER"))
                     people.append(f"$ {line}\n{shown}[{status}]\n")
     return "\n".join(people), "\n".join(programs)
 
@@ -198,21 +198,6 @@ def clean_environment() -> Iterator[None]:
             patched.setenv(name, value)
         into_files(patched)
         yield
-
-
-def cleaned(text: str, folder: Path) -> str:
-    """A text without what differs from run to run."""
-    for pattern, word in (
-        (re.escape(str(folder)), "FOLDER"),
-        (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
-        (r"\b\d\d:\d\d:\d\dZ?", "TIME"),  # with its date where that is not today
-        (r"\b(\d+h)?(\d+m)?\d+s\b|\b(\d+h)?\d+m\b|\b\d+h\b", "SPAN"),
-        (r"\b[0-9a-f]{16,64}\b", "HEX"),
-        (rf"\b{re.escape(socket.gethostname())}\b", "HOST"),
-        (r"[ \t]+", " "),
-    ):
-        text = re.sub(pattern, word, text)
-    return text
 
 
 def shape_of(text: str) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import pytest
+from support.running import until
 
 from gitlease.core import Grant, Hold, Instant, Loss, Lost, parse_resource
 from gitlease.engine import Keeper, RenewalResult
@@ -69,13 +69,6 @@ class Script:
 
     def left_ms(self, lease_id: str) -> int:
         return 7 if lease_id in self.kept else 0
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + LONG
-    while not true():
-        assert time.monotonic() < end, f"waited in vain: {what}"
-        time.sleep(0.005)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.remotes import Remote
+from support.running import until
 from support.session import LeaseService
 from support.snapshots import check_words, raises
 
@@ -40,14 +40,6 @@ def clone(path_remote: Remote, clones: Clones) -> Path:
 def other(clone: Path) -> Path:
     """Another person's clone of the same."""
     return next(x for x in sorted(clone.parent.iterdir()) if x != clone and (x / ".git").is_dir())
-
-
-def until(true: Callable[[], Any], what: str) -> None:
-    """Wait for something that other threads or processes bring about."""
-    end = time.monotonic() + LONG
-    while not true():
-        assert time.monotonic() < end, f"waited in vain: {what}"
-        time.sleep(0.01)
 
 
 def live(clone: Path) -> list[gitlease.Lease]:

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 from support.fences import clean_env
-from support.hooked import KIM, MINUTE, WAYS_AROUND, Done, Pair, Person, until
+from support.hooked import KIM, MINUTE, WAYS_AROUND, Done, Pair, Person
+from support.running import until
 
 from gitlease.install import HOOKS
 

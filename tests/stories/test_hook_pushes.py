@@ -17,9 +17,9 @@ from support.hooked import (
     past,
     script,
     task_text,
-    until,
 )
 from support.repos import git
+from support.running import until
 from support.session import LeaseService
 from support.snapshots import check_words
 

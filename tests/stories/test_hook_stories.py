@@ -19,8 +19,8 @@ from support.hooked import (
     goes_on,
     script,
     task_text,
-    until,
 )
+from support.running import until
 from support.session import LeaseService
 from support.snapshots import check_words
 

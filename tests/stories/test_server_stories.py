@@ -16,7 +16,7 @@ import pygit2
 import pytest
 from support.fences import clean_env
 from support.forge import JO, KIM, Draft, Forge, objects_in, objects_of
-from support.hooked import Person, task_text, until
+from support.hooked import Person, task_text
 from support.illegal import (
     HOUR,
     ILLEGAL,
@@ -32,6 +32,7 @@ from support.illegal import (
 )
 from support.remotes import Servers, new_bare
 from support.repos import git
+from support.running import until
 from support.served import REF, Host, serve
 
 from gitlease.core import (

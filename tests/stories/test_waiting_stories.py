@@ -22,6 +22,7 @@ from support.fences import clean_env
 from support.ledgers import REF, door, text_of
 from support.remotes import Remote
 from support.repos import git, run_git
+from support.running import until
 from support.snapshots import check_words
 
 import gitlease
@@ -86,13 +87,6 @@ def run(clone: Path, remote: Remote, *words: str, code: int = 0) -> str:
     )
     assert done.returncode == code, (words, done.stdout, done.stderr)
     return done.stdout
-
-
-def until(true: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
-    end = time.monotonic() + patience
-    while not true():
-        assert time.monotonic() < end, f"not within {patience:g} s: {what}"
-        time.sleep(0.05)
 
 
 def line(remote: Remote) -> list[str]:
@@ -416,7 +410,7 @@ def test_twenty_processes_take_turns(
         for n in range(number)
     ]
     try:
-        until(lambda: len(line(path_remote)) == number, "all of them in the line", 120)
+        until(lambda: len(line(path_remote)) == number, "all of them in the line", limit=120)
         run(made[0], path_remote, "release", "F001", "--session", "first")
         for process in processes:
             assert process.wait(600) == 0

@@ -8,8 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from support.repos import git, run_git, settle
 from support.session import LeaseService
 
 MINUTE = 60
-PATIENCE = 20.0  # seconds that work in the background may take
 NAMES = ("jo", "kim")
 JO, KIM = "jo@example.com", "kim@example.com"
 # What a refusal must never tell: agents run what they read.
@@ -204,14 +202,6 @@ def past(seconds: int) -> ManualClock:
     now = SystemClock().now()
     long = seconds * 1_000
     return ManualClock(now.wall_ms - long, now.boot_ms - long, now.boot_id)
-
-
-def until(true: Callable[[], bool], what: str) -> None:
-    """Look again and again until something is true, for as long as PATIENCE."""
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end, f"not within {PATIENCE:g} s: {what}"
-        time.sleep(0.02)
 
 
 def make_pair(base: Path) -> Pair:
