@@ -64,7 +64,6 @@ ACTORS = (
 RESOURCES = ("F001", "F002", "src/auth/**", "src/*/login.py")
 PLACES = ("src/auth/login.py", "docs/")
 
-OVERLAPPING = (*RESOURCES, "src/auth/x.py", "docs/")
 LONG_THERE = Sighting(Instant(wall_ms=NOON - 10**9, boot_ms=-(10**9), boot_id="boot"), False)
 
 people = st.integers(0, len(ACTORS) - 1)
