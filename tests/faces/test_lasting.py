@@ -21,7 +21,7 @@ LASTING = {
     "board": (["board"], "gitlease.faces.board.live", "LiveBoard"),
     "wait": (["wait", "F001"], "gitlease.engine.claim", "wait"),
     "claim --wait": (["claim", "F001", "--wait", "1h"], "gitlease.engine.claim", "claim"),
-    "run": (["run", "F001", "--", "true"], "gitlease.runs.leased_command", "run_claimed"),
+    "run": (["run", "F001", "--", "true"], "gitlease.faces.cli.running", "run_claimed"),
     "work": (["work", "--", "true"], "gitlease.runs.pool", "work"),
 }
 

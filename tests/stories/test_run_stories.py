@@ -185,7 +185,7 @@ def test_a_fault_before_the_command_runs_gives_the_lease_back(
         raise ZeroDivisionError
 
     monkeypatch.chdir(jo.clone)
-    monkeypatch.setattr("gitlease.faces.cli.runs.request.RunCall.remarks", fail)
+    monkeypatch.setattr("gitlease.faces.cli.running.RunCall.remarks", fail)
     assert run(["run", "F001", "--", "true"]) == 125
     assert jo.live() == []
 

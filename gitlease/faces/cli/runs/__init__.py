@@ -1,1 +1,0 @@
-"""Verbs that run commands, and sessions."""
