@@ -242,10 +242,12 @@ class _Push:
         moved = [
             x for x in self._work if self._refs.main and self._refs.moved(x.ref) == self._refs.main
         ]
-        each = [self._project]
+        each, broken = [self._project], list[RefMove]()
         for move in moved:
             settings, problem = project_settings(self._repository, move.new)
-            self.warnings += [f"{problem}: it would be without settings"] if problem else []
+            if problem:
+                self.warnings.append(f"{problem}: it would be without settings")
+                broken += [] if self._problem else [move]
             each.append(settings)
         layers = dict.fromkeys((GLOBAL_LAYER, *(settings.layer for settings in each)))
         prefixes = dict.fromkeys((*self._prefixes, *(settings.ref_prefix for settings in each)))
@@ -262,8 +264,8 @@ class _Push:
             pusher=self._worker(),
             now_ms=self._now,
         )
-        for move in moved:
-            yield from self._check_settings(guard, each[0], each[1 + moved.index(move)], move)
+        for move, after_it in zip(moved, each[1:], strict=True):
+            yield from self._check_settings(guard, after_it, move, broken=move in broken)
         findings = guard.check(self._work)
         self.warnings += guard.warnings
         lines = []
@@ -285,11 +287,13 @@ class _Push:
             yield Refusal("", HELD, f"and {more if len(lines) < FINDINGS else 'many'} more")
 
     def _check_settings(
-        self, guard: WorkGuard, before: Settings, after: Settings, move: RefMove
+        self, guard: WorkGuard, after: Settings, move: RefMove, *, broken: bool
     ) -> Iterator[Refusal]:
-        # Settings that take the guard from a live lease of another come when it has ended.
+        # Settings that take the guard from a live lease of another come when it has ended, and so
+        # does a file that cannot be read any more: it stops every client.
+        before = self._project
         lost = guard.unguarded(before.tasks, after.tasks, move.new)
-        if after.ref_prefix != before.ref_prefix:
+        if broken or after.ref_prefix != before.ref_prefix:
             lost += [x for x in guard.others() if x not in lost]
         elif after.layer != before.layer:
             lost += [x for x in guard.others(before.layer) if x not in lost]

@@ -516,6 +516,7 @@ SETTINGS = {
     "prefix": "lease: {ref_prefix: refs/other}\n",
     "layer": "lease: {layer: other}\n",
     "broken": "tasks: [\n",
+    "unreadable": "colour: red\n",
     "gone": None,
 }
 
