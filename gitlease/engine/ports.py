@@ -215,8 +215,11 @@ class LedgerStore(Protocol):
     def nearby(self, layer: str) -> str:
         """A cheap hint that changes when another clone on this machine ends a lease."""
 
-    def prepare(self, changes: Sequence[Change]) -> Prepared:
-        """Write the objects of one step in each of several ledgers. No connection."""
+    def prepare(self, changes: Sequence[Change], *, append: bool = False) -> Prepared:
+        """Write the objects of one step in each of several ledgers. No connection.
+
+        ``append``: as additions to history, for a server that refuses replacements.
+        """
 
     def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
         """Replace every base by its change, all or none, if each ref is still at its base.
@@ -224,9 +227,6 @@ class LedgerStore(Protocol):
         ``work``: the refs of the user's work move in the same push. One connection when it is
         applied cleanly; otherwise both sides are read back.
         """
-
-    def append_only(self, prepared: Prepared) -> Prepared:
-        """The same changes as additions to history, for a server that refuses replacements."""
 
     def confirm(self, layer: str, *, rolled_back: bool = False, another: bool = False) -> Snapshot:
         """Accept the remote's ledger; another past of the known one only if ``rolled_back``, and

@@ -272,7 +272,7 @@ class Transaction:
                 raise _failure(swapped, what)
             if swapped.cause is Cause.REFUSED and prepared.replacing:
                 # Same operations on the same base: of the two forms, at most one can land.
-                prepared = self._store.append_only(prepared)
+                prepared = self._store.prepare([*prepared.changes.values()], append=True)
                 continue
             # A try without an answer may land whatever the server says to the next one.
             in_doubt = in_doubt or swapped.cause is Cause.UNREACHABLE

@@ -74,11 +74,7 @@ class SharedStore:
         self._heads: dict[str, Snapshot] = {}
         self._looks = Looks()
         self._since: int | None = None  # looks with a higher number will do
-        self.confirm, self.prepare, self.append_only = (
-            store.confirm,
-            store.prepare,
-            store.append_only,
-        )
+        self.confirm, self.prepare = store.confirm, store.prepare
         self.settle, self.keep_pending = store.settle, store.keep_pending
         self.forget_pending, self.history = store.forget_pending, store.history
         self.deepen, self.steps, self.shown = store.deepen, store.steps, store.shown

@@ -293,13 +293,12 @@ class RefLedgerStore:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def prepare(self, changes: Sequence[Change]) -> Prepared:
-        replacing = frozenset(c.base.layer for c in changes if self._may_replace(c))
-        return self._prepared({c.base.layer: c for c in changes}, replacing)
-
-    def append_only(self, prepared: Prepared) -> Prepared:
-        appended = self._prepared(dict(prepared.changes), frozenset())
-        return replace(appended, appended=prepared.replacing)
+    def prepare(self, changes: Sequence[Change], *, append: bool = False) -> Prepared:
+        by_layer = {c.base.layer: c for c in changes}
+        replacing = frozenset(x for x, change in by_layer.items() if self._may_replace(change))
+        if append:
+            return replace(self._prepared(by_layer, frozenset()), appended=replacing)
+        return self._prepared(by_layer, replacing)
 
     def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
         if work is not None and self._admission is not None and self.moved:

@@ -79,12 +79,9 @@ class MemoryStore:
     def mark(self, layer: str) -> str:
         return self.heads[layer][0] if layer in self.heads else ""
 
-    def prepare(self, changes: Sequence[Change]) -> Prepared:
+    def prepare(self, changes: Sequence[Change], *, append: bool = False) -> Prepared:
         made = {change.base.layer: change for change in changes}
         return Prepared(made, {layer: f"{next(self._numbers):040x}" for layer in made})
-
-    def append_only(self, prepared: Prepared) -> Prepared:
-        return prepared
 
     def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
         """Nothing is pushed from here: there is no ``work``."""

@@ -834,7 +834,7 @@ class LedgerStoreContract:
         assert prepared.replacing == {LAYER}
         refused = store.swap(prepared)
         assert (refused.fate, refused.cause) == (Fate.UNDECIDED, Cause.REFUSED)
-        appended = store.append_only(prepared)
+        appended = store.prepare([*prepared.changes.values()], append=True)
         assert appended.replacing == frozenset()
         assert appended.changes[LAYER].operations == prepared.changes[LAYER].operations
         assert store.swap(appended).fate is Fate.APPLIED
@@ -847,7 +847,8 @@ class LedgerStoreContract:
         place.refuse_replacements()
         prepared = prepare(place, 1, renew(JO))
         place.store(1).swap(prepared)
-        place.store(1).swap(place.store(1).append_only(prepared))
+        store = place.store(1)
+        store.swap(store.prepare([*prepared.changes.values()], append=True))
         assert prepare(place, 1, renew(JO)).replacing == frozenset()
         assert swap(place, 1, renew(JO)).fate is Fate.APPLIED
 
