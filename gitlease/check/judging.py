@@ -260,7 +260,7 @@ def _ended(was: Tenure, step: HistoryStep, ends: Ends, after: Lease | None) -> T
 # --- findings -------------------------------------------------------------------------------------
 
 
-class Verdict(NamedTuple):
+class CommitVerdict(NamedTuple):
     """What is wrong with a commit, and how sure that is: ``words`` follow what it does."""
 
     rule: CheckRule
@@ -277,7 +277,9 @@ def doubted(found: Finding, why: str) -> Finding:
     return replace(found, level=Level.WARNING, message=f"{found.message}; {why}")
 
 
-def _broken(commit: CommitFacts, tenure: Tenure, paths: Sequence[str], verdict: Verdict) -> Finding:
+def _broken(
+    commit: CommitFacts, tenure: Tenure, paths: Sequence[str], verdict: CommitVerdict
+) -> Finding:
     """A commit touches what another holds or held."""
     lease, touched = tenure.lease, sorted(paths)
     others = f" and {len(touched) - 1} more" if len(touched) > 1 else ""
@@ -304,7 +306,7 @@ def _broken(commit: CommitFacts, tenure: Tenure, paths: Sequence[str], verdict: 
     )
 
 
-def _misnamed(commit: CommitFacts, named: Named, verdict: Verdict) -> Finding:
+def _misnamed(commit: CommitFacts, named: Named, verdict: CommitVerdict) -> Finding:
     """A commit names a token that it should not."""
     token = f"token {named.token} of {_of(named.resource, named.scope)}"
     return finding_of(
@@ -467,7 +469,7 @@ class BrokenClaims:
 
     def _judge_address(
         self, commit: CommitFacts, tenure: Tenure, paths: Sequence[str]
-    ) -> Verdict | None:
+    ) -> CommitVerdict | None:
         """Judge a commit of which only an address says that the holder made it."""
         named, lease = (*commit.named, *commit.mentioned), tenure.lease
         if commit.only_tasks:
@@ -482,7 +484,7 @@ class BrokenClaims:
         pushed = bool(self._by.pushers)
         why = "it was pushed by somebody else and" if pushed else "it"
         words = f"{_held(lease, 'holds')} now: {why} does not name token {lease.token}"
-        return Verdict(UNPROVEN, Level.ERROR if pushed else UNPROVEN.level, words, (PROOF,))
+        return CommitVerdict(UNPROVEN, Level.ERROR if pushed else UNPROVEN.level, words, (PROOF,))
 
     def _blocks_now(self, tenure: Tenure) -> bool:
         ledger = self._by.ledgers[tenure.layer]
@@ -504,7 +506,7 @@ class BrokenClaims:
 
     def _judge(
         self, commit: CommitFacts, number: int, paths: Sequence[str], own: Sequence[Tenure]
-    ) -> Verdict | None:
+    ) -> CommitVerdict | None:
         tenure, keys = self._tenures[number], self._keys[number]
         lease, now = tenure.lease, self._by.ledgers[tenure.layer].moment.now.wall_ms
         held = _held(lease, "held")
@@ -517,24 +519,26 @@ class BrokenClaims:
             doubt = "" if still else self._doubt(commit, tenure, made, theirs=theirs)
             level = Level.WARNING if doubt else HELD_THEN.level
             words = f"{held} when it was made" + (", and holds now" if still else "")
-            return Verdict(HELD_THEN, level, words, (doubt,) if doubt else ())
+            return CommitVerdict(HELD_THEN, level, words, (doubt,) if doubt else ())
         if still and not self._merged_only(commit, tenure, paths, keys):
             until = f"until {rfc3339(lease.expires_at)}"
             words = f"{_held(lease, 'holds')} now, {until}"
             if lease.expires_at <= now:
                 words = f"{held} {until}, and nobody else may take it yet"
             if honest:
-                return Verdict(HELD_NOW, Level.WARNING, words, (OWN_THEN,))
-            return Verdict(HELD_NOW, HELD_NOW.level, words)
+                return CommitVerdict(HELD_NOW, Level.WARNING, words, (OWN_THEN,))
+            return CommitVerdict(HELD_NOW, HELD_NOW.level, words)
         if theirs or still:
             return None
         if tenure.meets(commit.recorded):
-            return Verdict(HELD_THEN, Level.WARNING, f"{held} when it was recorded", (MOVED,))
+            return CommitVerdict(HELD_THEN, Level.WARNING, f"{held} when it was recorded", (MOVED,))
         merge = self._merges.get(commit.id)
         landed = merge is not None and any(map(tenure.meets, (merge.made(now), merge.recorded)))
         if merge is not None and landed and not keys & self._by.addresses.of_all(merge.emails):
             by = f"merged in {_who(merge)}, {'; '.join(_dates(merge))}"
-            return Verdict(HELD_THEN, Level.WARNING, f"{held} when it was merged", (by, ELSEWHERE))
+            return CommitVerdict(
+                HELD_THEN, Level.WARNING, f"{held} when it was merged", (by, ELSEWHERE)
+            )
         return None
 
     def _merged_only(
@@ -664,13 +668,13 @@ class _NamedTokens:
 
     def _judge_grant(
         self, commit: CommitFacts, named: Named, grant: Granted
-    ) -> tuple[Verdict | None, str]:
+    ) -> tuple[CommitVerdict | None, str]:
         """Judge a token that was issued for that, by whom and until when; and a doubt."""
         holder, doubt = self._by.addresses.of(grant.holder), ""
-        foreign: Verdict | None = None
+        foreign: CommitVerdict | None = None
         if not holder & self._by.addresses.of_all(commit.emails):
             words = f"which was issued to {printable(grant.holder)}"
-            foreign = Verdict(UNKNOWN, UNKNOWN.level, words, _issued(grant), grant.at)
+            foreign = CommitVerdict(UNKNOWN, UNKNOWN.level, words, _issued(grant), grant.at)
             doubt = self._by.doubtful_help(commit, holder)
             if not doubt:
                 return foreign, ""
@@ -687,7 +691,7 @@ class _NamedTokens:
         elif commit.dated_by_host:
             by_host = _BY_HOST.format(person_key(commit.committer))
             level, evidence = Level.WARNING, (by_host, *evidence)
-        return Verdict(SUPERSEDED, level, words, evidence, at), ""
+        return CommitVerdict(SUPERSEDED, level, words, evidence, at), ""
 
     def _next(self, layer: str, grant: Granted) -> Granted | None:
         """The first later grant of the same work to another person."""
@@ -702,17 +706,17 @@ class _NamedTokens:
         return None
 
 
-def _judge_token(named: Named, grant: Granted | None, timeline: Timeline) -> Verdict | None:
+def _judge_token(named: Named, grant: Granted | None, timeline: Timeline) -> CommitVerdict | None:
     """Judge a token that was never issued, or for something else."""
     if grant is None and named.token >= timeline.tokens:
-        return Verdict(UNKNOWN, UNKNOWN.level, "which was never issued")
+        return CommitVerdict(UNKNOWN, UNKNOWN.level, "which was never issued")
     if grant is None:
         words = "which the ledger's history does not reach back to"
-        return Verdict(UNKNOWN, Level.WARNING, words)
+        return CommitVerdict(UNKNOWN, Level.WARNING, words)
     if grant.key == named.key and fold(grant.scope) == fold(named.scope):
         return None
     words = f"which was issued for {_of(grant.resource, grant.scope)}"
-    return Verdict(UNKNOWN, UNKNOWN.level, words, _issued(grant), grant.at)
+    return CommitVerdict(UNKNOWN, UNKNOWN.level, words, _issued(grant), grant.at)
 
 
 def _issued(grant: Granted) -> tuple[str]:
