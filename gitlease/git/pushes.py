@@ -16,9 +16,18 @@ from itertools import islice
 from gitlease.core.errors import Denied, Invalid, Unavailable, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.work_push import Became, WorkRef
-from gitlease.git.files import make_folders, read_small, replace_file
+from gitlease.git.files import make_folders, replace_file
 from gitlease.git.history import RangeCommit, commit_ids, rev_range
-from gitlease.git.repository import Repository, ask, denies, detail_of, is_id, without_secrets
+from gitlease.git.repository import (
+    Repository,
+    ask,
+    branch_noted,
+    denies,
+    detail_of,
+    is_id,
+    note_of,
+    without_secrets,
+)
 from gitlease.git.run import GitResult, run_git
 
 # --- the branches of a remote -----------------------------------------------------------------
@@ -28,8 +37,6 @@ MAX_FETCHED = 1024 * 1024
 FETCH = 600.0  # seconds for a branch to be fetched
 
 ASK_EVERY = 3_600  # seconds between two questions for a remote's default branch
-LONGEST = 4_096  # bytes of the name of a branch
-NOTES = os.path.join("gitlease", "main-branches")  # what remotes answered
 NS = 1_000_000_000
 
 HEADS = "refs/heads/"
@@ -221,7 +228,7 @@ def _main_of(repository: Repository, name: str) -> tuple[str, str] | None:
     """The main branch of a remote by its full name here, and its commit."""
     place = f"refs/remotes/{name}/"
     configured = repository.config.get("init.defaultBranch")
-    likely = [_noted(repository, name), *_USUAL, configured or ""]
+    likely = [branch_noted(repository, name), *_USUAL, configured or ""]
     refs = [f"{place}{branch}" for branch in likely if branch]
     listed = _listed(repository, [f"{place}HEAD", *refs])
     found = {ref: (symref or ref, oid) for oid, ref, symref in listed}
@@ -241,7 +248,7 @@ def ask_main_branch(repository: Repository, names: Iterable[str], *, now: float)
     if (known := main_branch(repository, names)) is not None:
         return known
     for name in names:
-        file = _note_of(repository, name)
+        file = note_of(repository, name)
         with contextlib.suppress(OSError):
             if 0 <= now - os.stat(file).st_mtime < ASK_EVERY:
                 continue
@@ -252,20 +259,6 @@ def ask_main_branch(repository: Repository, names: Iterable[str], *, now: float)
             make_folders(os.path.dirname(file))
             replace_file(file, symref[1] if symref else b"", dated=int(now * NS))
     return main_branch(repository, names)
-
-
-def _noted(repository: Repository, name: str) -> str:
-    if not os.path.isdir(os.path.join(repository.common_dir, NOTES)):
-        return ""
-    return os.fsdecode(read_small(_note_of(repository, name), LONGEST) or b"")
-
-
-def _note_of(repository: Repository, name: str) -> str:
-    # Of a remote and its URL: another repository may get the same name.
-    from hashlib import sha256
-
-    named = os.fsencode(f"{name} {repository.remote_url(name)}")
-    return os.path.join(repository.common_dir, NOTES, sha256(named).hexdigest()[:16])
 
 
 # --- what a push brings and takes away --------------------------------------------------------

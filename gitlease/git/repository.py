@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from gitlease.core.errors import Invalid, NotARepository
 from gitlease.core.frozen import dataclass, field
-from gitlease.git.files import share_clone
+from gitlease.git.files import read_small, share_clone
 from gitlease.git.run import GitResult, run_git
 
 TIMEOUT = 10.0
@@ -517,3 +517,56 @@ def detail_of(said: Sequence[str], result: GitResult, timeout: float) -> str:
     text = " ".join(x for x in (rejected, chosen) if x) or (useful[0] if useful else "")
     text = text.removeprefix("fatal: ") or f"git ended with status {result.code}"
     return "".join(c for c in text if c.isprintable())[:300]
+
+
+# --- files at default branches ---------------------------------------------------------------
+
+LONGEST = 4_096  # bytes of the name of a branch
+NOTES = os.path.join("gitlease", "main-branches")  # what remotes answered
+
+
+def branch_noted(repository: Repository, name: str) -> str:
+    """The default branch of a remote as it answered itself; ``""`` if it was not asked."""
+    if not os.path.isdir(os.path.join(repository.common_dir, NOTES)):
+        return ""
+    return os.fsdecode(read_small(note_of(repository, name), LONGEST) or b"")
+
+
+def note_of(repository: Repository, name: str) -> str:
+    """The file of that answer, for a remote and its URL: another repository may get the name."""
+    from hashlib import sha256
+
+    named = os.fsencode(f"{name} {repository.remote_url(name)}")
+    return os.path.join(repository.common_dir, NOTES, sha256(named).hexdigest()[:16])
+
+
+def default_branches(repository: Repository, remotes: Iterable[str]) -> list[str]:
+    """The refs that may be the default branches of remotes: as git or a remote named it, or usual.
+
+    None of them need exist.
+    """
+    return [
+        f"refs/remotes/{name}/{branch}"
+        for name in remotes
+        for branch in ("HEAD", branch_noted(repository, name), "main", "master")
+        if branch
+    ]
+
+
+def ask_objects(
+    repository: Repository,
+    names: Iterable[str],
+    how: str,
+    *,
+    on_out: Callable[[bytes], None] | None = None,
+) -> GitResult:
+    """Ask one ``git cat-file`` for objects by names like ``ref:path``, which may lack some."""
+    return run_git(
+        (f"--git-dir={repository.git_dir}", "cat-file", how),
+        cwd=repository.git_dir,
+        timeout=TIMEOUT,
+        env=OFFLINE,
+        repository=True,
+        words="".join(f"{name}\n" for name in names if "\n" not in name),
+        on_out=on_out,
+    )

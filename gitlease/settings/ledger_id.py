@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from gitlease.core.errors import GitleaseError
 from gitlease.git.files import read_small, replace_file
-from gitlease.git.repository import OFFLINE, TIMEOUT, Repository
-from gitlease.git.run import run_git
+from gitlease.git.repository import Repository, ask_objects, default_branches
 from gitlease.settings.schema import FILE, LEDGER
 
 MAX_BYTES = 256 * 1024
@@ -29,25 +28,14 @@ _FLOW = re.compile(r"(?m)^lease:[ \t]*\{[ \t]*")
 
 def recorded_id(repository: Repository, remotes: Iterable[str]) -> str | None:
     """The committed id, by one git process; None where none is, or git cannot tell."""
-    places = [f"refs/remotes/{x}/{y}" for x in remotes for y in ("HEAD", "main", "master")]
-    names = [x for x in (*places, "HEAD") if "\n" not in x]
+    places = (*default_branches(repository, remotes), "HEAD")
     out: list[bytes] = []
 
     def take(data: bytes) -> None:
         if sum(map(len, out)) < MAX_OUT:
             out.append(data)
 
-    words = (f"--git-dir={repository.git_dir}", "cat-file", "--batch")
-    asked = "".join(f"{name}:{FILE}\n" for name in names)
-    run_git(
-        words,
-        cwd=repository.git_dir,
-        timeout=TIMEOUT,
-        env=OFFLINE,
-        repository=True,
-        words=asked,
-        on_out=take,
-    )
+    ask_objects(repository, [f"{place}:{FILE}" for place in places], "--batch", on_out=take)
     return next((x for data in _files_in(b"".join(out)) if (x := _id_in(data)) is not None), None)
 
 

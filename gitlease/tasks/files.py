@@ -15,7 +15,13 @@ from gitlease.core.frozen import replace
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.ports import INDEX, Intent, TaskChange, TaskList, Written
 from gitlease.git.files import drop_leftovers, exclusive
-from gitlease.git.repository import TIMEOUT, Repository, is_on
+from gitlease.git.repository import (
+    TIMEOUT,
+    Repository,
+    ask_objects,
+    default_branches,
+    is_on,
+)
 from gitlease.git.run import run_git
 from gitlease.settings.sources import Tasks
 from gitlease.store.private_store import make_folder
@@ -108,24 +114,13 @@ class GitTaskFiles:
         # Where nothing here is a task, one look at folders spares the rest.
         if self.may_exist():
             return True
-        from gitlease.git.repository import OFFLINE
-
         folders = self._wanted.folders()
         if not all(folders):
             return True
         repository = self._repository
-        branches = [f"refs/remotes/{x}/" for x in repository.remote_names()]
-        places = ["HEAD", *(x + y for x in branches for y in ("HEAD", "main", "master"))]
-        asked = "".join(f"{x}:{y}\n" for x in places for y in folders if "\n" not in x + y)
-        words = (f"--git-dir={repository.git_dir}", "cat-file", "--batch-check=%(objecttype)")
-        said = run_git(
-            words,
-            cwd=repository.git_dir,
-            timeout=TIMEOUT,
-            env=OFFLINE,
-            repository=True,
-            words=asked,
-        )
+        places = ["HEAD", *default_branches(repository, repository.remote_names())]
+        names = [f"{place}:{folder}" for place in places for folder in folders]
+        said = ask_objects(repository, names, "--batch-check=%(objecttype)")
         lines = said.out.splitlines()
         return said.code != 0 or b"tree" in lines or b"blob" in lines
 

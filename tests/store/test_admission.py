@@ -365,6 +365,26 @@ def test_recorded_id_is_read_by_the_rules_of_yaml(
     assert recorded_id(discover(str(ada)), ["origin"]) == id
 
 
+def test_recorded_id_is_read_where_the_remote_says(clones: Clones, path_remote: Remote) -> None:
+    """Nothing here names its default branch, which is called neither main nor master."""
+    from gitlease.git import ask_main_branch
+    from gitlease.settings import recorded_id
+
+    (ada,) = clones(1)
+    bare = Path(git(ada, "remote", "get-url", "origin").strip())
+    git(ada, "branch", "before")
+    commit_file(ada, ".gitlease.yaml", "lease: {ledger: abc-1}\n")
+    git(ada, "push", "-q", "origin", "HEAD:trunk", "HEAD:other")
+    git(bare, "symbolic-ref", "HEAD", "refs/heads/trunk")
+    git(bare, "update-ref", "-d", "refs/heads/main")
+    git(ada, "fetch", "-q", "--prune", "origin")
+    git(ada, "remote", "set-head", "-d", "origin")
+    git(ada, "checkout", "-q", "before")
+    assert recorded_id(discover(str(ada)), ["origin"]) is None
+    assert ask_main_branch(discover(str(ada)), ["origin"], now=1.0) == "refs/remotes/origin/trunk"
+    assert recorded_id(discover(str(ada)), ["origin"]) == "abc-1"
+
+
 def test_fenced_push_trusts_no_other_ledger_than_the_recorded(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
