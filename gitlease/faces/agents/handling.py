@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, moment_of
-from gitlease.faces.agents import fresh_clone, shared
+from gitlease.faces.agents import shared
 from gitlease.faces.agents.events import MAX_BYTES, AgentEvent, EventKind, Reply, parse
 from gitlease.faces.agents.shared import Opener, context_of
-from gitlease.guard.notes import has_traces
+from gitlease.guard.notes import ask_is_due, find_common_dir, has_traces, is_asking
 
 if TYPE_CHECKING:
     from gitlease.wiring.agents import AgentContext
@@ -175,7 +175,7 @@ def _reply(event: AgentEvent, system: _System, *, keep: bool) -> Reply:
                 _end(place, system)
         return Reply()
     if event.kind is EventKind.SESSION_START:
-        fresh_clone.ask(event, system.start, system.now())
+        ask_for_ledger(event, system.start, system.now())
         shared.begin(event, system.now())
     shared.note(event, system.opener, system.now())
     reply = _handled(event, system)
@@ -210,7 +210,7 @@ def _before_edit(event: AgentEvent, system: _System) -> Reply:
         here = replace(event, cwd=start)
         try:
             context = context_of(here, system.opener)
-            if context is None and fresh_clone.await_answer(here, system.start, system.now()):
+            if context is None and await_ledger(here, system.start, system.now()):
                 context = context_of(here, system.opener)
         except NotARepository:
             continue
@@ -349,3 +349,32 @@ def _end(event: AgentEvent, system: _System) -> None:
 
 def _now(context: AgentContext) -> datetime:
     return moment_of(context.workspace.ledger.clock.now().wall_ms)
+
+
+ASK_INTERVAL = 86_400  # seconds between two questions to the remote of a clone
+LONGEST_WAIT = 3  # seconds that an edit waits for the answer, once
+ASK_PAUSE = 0.05
+
+
+# --- clones without a trace of gitlease: the hooks in a person's own file run in each of them ------
+
+
+def ask_for_ledger(event: AgentEvent, start: Callable[..., bool], now: float) -> str | None:
+    """Have the remote asked in the background; the clone, if an answer is to come."""
+    common = find_common_dir(event.cwd or ".")
+    if common is None or has_traces(common):
+        return None
+    if ask_is_due(common, every=ASK_INTERVAL, now=now):
+        start(["agent", event.by, LOOK], cwd=event.cwd or ".")
+    return common
+
+
+def await_ledger(event: AgentEvent, start: Callable[..., bool], now: float) -> bool:
+    """Wait for the answer that an edit needs; whether the clone has traces of gitlease now."""
+    common = ask_for_ledger(event, start, now)
+    if common is None:
+        return False
+    deadline = time.monotonic() + LONGEST_WAIT
+    while is_asking(common) and not has_traces(common) and time.monotonic() < deadline:
+        time.sleep(ASK_PAUSE)
+    return has_traces(common)
