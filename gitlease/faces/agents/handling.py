@@ -356,7 +356,7 @@ LONGEST_WAIT = 3  # seconds that an edit waits for the answer, once
 ASK_PAUSE = 0.05
 
 
-# --- clones without a trace of gitlease: the hooks in a person's own file run in each of them ------
+# --- clones without a trace of gitlease: the hooks in a person's own file run there, too ---------
 
 
 def ask_for_ledger(event: AgentEvent, start: Callable[..., bool], now: float) -> str | None:
