@@ -1,5 +1,3 @@
-from gitlease.settings.backlog_md import SuggestedSettings as SuggestedSettings
-from gitlease.settings.backlog_md import suggest_settings as suggest_settings
 from gitlease.settings.identity import Identity as Identity
 from gitlease.settings.identity import resolve_identity as resolve_identity
 from gitlease.settings.ledger_id import recorded_id as recorded_id
@@ -33,5 +31,7 @@ from gitlease.settings.sources import load_settings as load_settings
 from gitlease.settings.sources import read_settings_file as read_settings_file
 from gitlease.settings.sources import resolve_remote as resolve_remote
 from gitlease.settings.sources import set_config as set_config
+from gitlease.settings.text import SuggestedSettings as SuggestedSettings
 from gitlease.settings.text import default_yaml as default_yaml
 from gitlease.settings.text import settings_yaml as settings_yaml
+from gitlease.settings.text import suggest_settings as suggest_settings

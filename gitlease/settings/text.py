@@ -1,13 +1,28 @@
-"""The text of a new ``.gitlease.yaml``: it teaches by comments, and sets only what it is given."""
+"""The text of a new ``.gitlease.yaml``: the defaults, taught by comments, or what fits Backlog.md.
+
+The configuration of Backlog.md is ``backlog.config.yml`` at the root, which may name any folder, or
+the ``config.yml`` in ``backlog`` or ``.backlog``. Tasks are in ``tasks`` there, finished ones in
+``completed``.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gitlease.settings.schema import FILE_STEM, KEYS, usual_handles
+from gitlease.core.errors import Invalid, shown
+from gitlease.core.frozen import dataclass
+from gitlease.core.resources.pattern import escape, fold
+from gitlease.git.files import read_small
+from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.git.run import run_git
+from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_fields
+from gitlease.settings.parse import parse_settings
+from gitlease.settings.schema import FILE_STEM, KEYS, STATUSES, usual_handles
 
 Lines = Iterator[tuple[str, bool]]
 """Lines without their ``#``, each with whether it is set; those that are not get one."""
@@ -113,3 +128,155 @@ def _shown(value: Any) -> str:
             else json.dumps(value, ensure_ascii=False)
         )
     return f"[{', '.join(map(_shown, value))}]"
+
+
+MAX_BYTES = 64 * 1024  # of the configuration
+MAX_SHOWN = 8
+ROOT_CONFIG = "backlog.config.yml"
+FOLDERS = ("backlog", ".backlog")
+CONFIGS = (ROOT_CONFIG, *(f"{x}/config.{end}" for x in FOLDERS for end in ("yml", "yaml")))
+FIELDS = {"assigned": "assignee", "depends_on": "dependencies", "created": "created_date"}
+USUAL = {"todo": ["To Do"], "in_progress": ["In Progress"], "done": ["Done"]}
+_OWN_KEYS = {"project_name", "statuses", "default_status", "task_prefix", "date_format"}
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestedSettings:
+    """The text of a settings file for a project.
+
+    If Backlog.md was recognised, ``folder`` has its tasks, ``files`` of them. ``proposed`` are the
+    settings that other task files brought in, and ``headed`` the files in folders of tasks that
+    have a heading and no front matter, so that they cannot be tasks.
+    """
+
+    text: str
+    folder: str | None = None
+    files: int = 0
+    warnings: tuple[str, ...] = ()
+    proposed: tuple[str, ...] = ()
+    headed: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether it differs from the default settings."""
+        return bool(self.proposed or self.folder)
+
+
+def suggest_settings(repository: Repository) -> SuggestedSettings:
+    """Return settings that fit the work tree. The text always loads."""
+    root = repository.toplevel or ""
+    for file in CONFIGS:
+        if os.path.lexists(os.path.join(root, file)):
+            warnings: list[str] = []
+            fields = _read_config(root, file, warnings)
+            base = os.path.dirname(file) or _configured_folder(root, fields, warnings)
+            has_tasks = os.path.lexists(os.path.join(root, base, "tasks"))
+            if file == ROOT_CONFIG or has_tasks or _OWN_KEYS & fields.keys():
+                return _backlog_settings(repository, file, base, fields, warnings)
+    return SuggestedSettings(default_yaml())
+
+
+def _read_config(root: str, file: str, warnings: list[str]) -> dict[str, Node]:
+    problem = f"{file} is not a small text file"
+    try:
+        data = read_small(os.path.join(root, file), MAX_BYTES)
+        if data is not None:
+            return read_fields(data.decode("utf-8-sig"), "the file")
+    except BadYaml as error:
+        problem = f"{file}:{error.line}: {error.message}"
+    except ValueError:
+        pass
+    warnings.append(f"{problem}: the default statuses are used")
+    return {}
+
+
+def _configured_folder(root: str, fields: Mapping[str, Node], warnings: list[str]) -> str:
+    usual = next((x for x in FOLDERS if os.path.isdir(os.path.join(root, x))), FOLDERS[0])
+    node = fields.get("backlog_directory") or fields.get("backlogDirectory")
+    word = "" if node is None or node.null else node.text.strip()
+    folder = posixpath.normpath(word.replace("\\", "/")) if word else usual
+    if folder in (".", "..") or folder.startswith(("/", "../")) or folder[1:2] == ":":
+        warnings.append(f"{ROOT_CONFIG}: {shown(word)} is not below the root: {usual} is used")
+        return usual
+    return folder
+
+
+def _backlog_settings(
+    repository: Repository,
+    file: str,
+    base: str,
+    fields: Mapping[str, Node],
+    warnings: list[str],
+) -> SuggestedSettings:
+    folder = f"{base}/tasks"
+    files = _task_files(repository.toplevel or "", folder)
+    if problem := _why_unusable(repository, folder, files):
+        warning = f"{shown(folder)} {problem}: its tasks are left out"
+        return SuggestedSettings(default_yaml(), warnings=(warning,))
+    patterns = [f"{escape(folder)}/*.md"]
+    values: dict[str, Any] = {
+        "tasks.files": patterns,
+        "tasks.completed": [f"{escape(base)}/completed"],
+        "tasks.fields": FIELDS,
+        "tasks.statuses": _statuses(file, fields.get("statuses"), warnings),
+    }
+    if not usual_handles(patterns):
+        values["tasks.handles"] = True
+    text = settings_yaml(values, about=(f"The tasks of Backlog.md, as in {shown(file)}.",))
+    try:
+        parse_settings(text.encode())
+    except (Invalid, UnicodeEncodeError):
+        warning = f"{shown(folder)} cannot be written as a pattern: its tasks are left out"
+        return SuggestedSettings(default_yaml(), warnings=(*warnings, warning))
+    return SuggestedSettings(text, folder, len(files), tuple(warnings))
+
+
+def _task_files(root: str, folder: str) -> list[str]:
+    try:
+        with os.scandir(os.path.join(root, folder)) as entries:
+            names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+    except OSError:
+        return []
+    return sorted(f"{folder}/{name}" for name in names if name.lower().endswith(".md"))
+
+
+def _why_unusable(repository: Repository, folder: str, files: list[str]) -> str:
+    root = repository.toplevel or repository.git_dir
+    if os.path.realpath(os.path.join(root, folder)) != os.path.join(os.path.realpath(root), folder):
+        return "is behind a symbolic link"
+    # With ./ before it a name is never magic; check-ignore does not know literal pathspecs.
+    file = files[0] if files else f"{folder}/task-1.md"
+    words, env = ["check-ignore", "-q", "--", f"./{file}"], {"GIT_LITERAL_PATHSPECS": "0"}
+    said = run_git(words, cwd=root, timeout=TIMEOUT, repository=True, env=env)
+    return "is ignored by git" if said.code == 0 else ""
+
+
+def _statuses(file: str, listed: Node | None, warnings: list[str]) -> dict[str, list[str]]:
+    if listed is None or listed.unset:
+        return USUAL
+    if listed.shape is not Shape.LIST or not all(n.shape is Shape.TEXT for n in listed.nodes):
+        warnings.append(f"{file}: statuses is not a list of words: the default ones are used")
+        return USUAL
+    spellings: dict[str, str] = {}
+    for word in filter(None, (node.text.strip() for node in listed.nodes)):
+        spellings.setdefault(fold(word), word)
+    by_role: dict[str, list[str]] = {}
+    for word in spellings.values():
+        role = _ROLES.get(_letters(word)) if word.isprintable() else None
+        by_role.setdefault(role or "", []).append(word)
+    if unknown := by_role.pop("", None):
+        more = f" and {len(unknown) - MAX_SHOWN} more" if len(unknown) > MAX_SHOWN else ""
+        names = ", ".join(map(shown, unknown[:MAX_SHOWN])) + more
+        warnings.append(f"add the meaning of these statuses to tasks.statuses: {names}")
+    for role in USUAL if listed.nodes else ():
+        if role not in by_role:
+            meaning, usual = role.replace("_", " "), USUAL[role][0]
+            warnings.append(f"{file} has no status for {meaning}: {usual} is used")
+    return USUAL | by_role
+
+
+def _letters(word: str) -> str:
+    return "".join(filter(str.isalnum, fold(word)))
+
+
+_ROLES = {_letters(word): role for role, words in STATUSES.items() for word in words}

@@ -20,10 +20,9 @@ from gitlease.git.files import read_regular
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
 from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_yaml
-from gitlease.settings.backlog_md import SuggestedSettings, suggest_settings
 from gitlease.settings.parse import parse_settings
 from gitlease.settings.schema import FILE_STEM, KEYS, STATUSES
-from gitlease.settings.text import settings_yaml
+from gitlease.settings.text import SuggestedSettings, settings_yaml, suggest_settings
 from gitlease.tasks.fields import MAX_DEPTH, NeedsParser, find_front, is_yaml, read_plain_fields
 from gitlease.tasks.scan import MAX_BYTES, OWN
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gitlease.guard.notes import CarriedFolder
     from gitlease.guard.service import GuardService
     from gitlease.runs.records import ClonesRuns
-    from gitlease.settings.backlog_md import SuggestedSettings
+    from gitlease.settings.text import SuggestedSettings
     from gitlease.wiring.landing import Landing
 
 
@@ -335,8 +335,7 @@ def write_default_settings(
     path = os.path.join(repository.toplevel, FILE)
     if os.path.lexists(path):
         return None
-    from gitlease.settings.backlog_md import SuggestedSettings
-    from gitlease.settings.text import default_yaml
+    from gitlease.settings.text import SuggestedSettings, default_yaml
     from gitlease.tasks.propose import fitting_settings
 
     suggested = fitting_settings(repository)

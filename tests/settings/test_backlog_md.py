@@ -23,7 +23,7 @@ from gitlease.settings import (
     parse_settings,
     suggest_settings,
 )
-from gitlease.settings.backlog_md import MAX_BYTES
+from gitlease.settings.text import MAX_BYTES
 
 BACKLOG = Path(__file__).resolve().parents[3] / "shared" / "data" / "backlog-md"
 CONFIG = 'project_name: "x"\nstatuses: ["To Do", "In Progress", "Done"]\n'
