@@ -12,7 +12,17 @@ from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
 from gitlease.engine.ports import Clock
-from gitlease.git.repository import Repository, discover, is_on
+from gitlease.git.repository import Repository, ask, discover, is_on
+from gitlease.git.run import run_git, started_at, still_runs, wait_for_end, working_parent
+from gitlease.guard.notes import note_asked
+from gitlease.guard.presence import (
+    SERVERS,
+    ToolServer,
+    is_noted,
+    live_servers,
+    note_server,
+    sessions_of,
+)
 from gitlease.settings.identity import (
     AGENTS,
     VARIABLE,
@@ -21,12 +31,12 @@ from gitlease.settings.identity import (
     resolve_identity,
     short_number,
 )
-from gitlease.settings.schema import read_session
+from gitlease.settings.schema import FILE, read_session
+from gitlease.settings.sources import load_settings, resolve_remote
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
-    from gitlease.guard.presence import SharedTree
 
 # Hosts whose terminal has the session number that their hooks give; Cursor's has another one.
 SAME_NUMBER = frozenset({"claude", "codex"})
@@ -76,7 +86,6 @@ def open_for_agent(
     workspace = open_workspace(directory, session=found.own, environ=environ, clock=clock)
     options = ("--session", found.own) if found.own and found.own != found.typed else ()
     now = workspace.ledger.clock.now().wall_ms / MS
-    from gitlease.git.run import working_parent
 
     family = found.family | _of_tool_servers(repository, found.family, now, working_parent())
     return AgentContext(workspace, found.own, family, options)
@@ -91,12 +100,7 @@ def has_ledger(directory: str, *, environ: Mapping[str, str] | None = None) -> b
 
     A remote that has no ledger is noted, so that it is not asked again soon.
     """
-    from gitlease.git.repository import ask
-    from gitlease.git.run import run_git
-    from gitlease.guard.notes import note_asked
     from gitlease.install.agents import is_used
-    from gitlease.settings.schema import FILE
-    from gitlease.settings.sources import load_settings, resolve_remote
 
     environ = os.environ if environ is None else environ
     repository = discover(directory)
@@ -153,7 +157,6 @@ def begin_conversation(
     common_dir: str, host: str, session_id: str, *, clears: bool, now: float
 ) -> None:
     """Note that a conversation of this process's host begins; ``clears``: after ``/clear``."""
-    from gitlease.git.run import working_parent
     from gitlease.settings.conversations import begin, has_any
 
     if has_any(common_dir):
@@ -163,7 +166,6 @@ def begin_conversation(
 
 def end_conversation(context: AgentContext, host: str, session_id: str, *, now: float) -> str:
     """Note that a conversation ended that another may continue; return its own session."""
-    from gitlease.git.run import working_parent
     from gitlease.settings.conversations import end
 
     session = agent_session(host, _plain(session_id))
@@ -180,7 +182,6 @@ def wait_for_successor() -> None:
 
 def is_pending(workspace: Workspace, session: str, number: str) -> bool:
     """Whether a conversation that ended a minute ago has not been continued; ends it if so."""
-    from gitlease.guard.presence import is_noted
     from gitlease.settings.conversations import take_effect
 
     common, now = workspace.repository.common_dir, workspace.ledger.clock.now().wall_ms / MS
@@ -205,9 +206,6 @@ def in_session_of_host(workspace: Workspace, own: str, *, before: str | None) ->
 
     ``own`` is its own session, and ``before`` that of its last call.
     """
-    from gitlease.git.run import working_parent
-    from gitlease.guard.presence import sessions_of
-
     told = workspace.actor.session is not None
     if told and not _has_ended(workspace):
         return ToolSession(workspace, workspace)
@@ -227,7 +225,6 @@ def in_session_of_host(workspace: Workspace, own: str, *, before: str | None) ->
 
 def _has_ended(workspace: Workspace) -> bool:
     """Whether the conversation that a host named to its tool server has ended."""
-    from gitlease.git.run import working_parent
     from gitlease.settings.conversations import has_ended
 
     identity, common = workspace.identity, workspace.repository.common_dir
@@ -238,9 +235,6 @@ def _has_ended(workspace: Workspace) -> bool:
 
 def note_tool_server(workspace: Workspace, leases: Mapping[str, str], *, told: bool) -> None:
     """Note what this tool server holds, by lease and session, for the hooks of its host."""
-    from gitlease.git.run import started_at, working_parent
-    from gitlease.guard.presence import ToolServer, note_server
-
     (host_pid, host_started), pid = working_parent(), os.getpid()
     server = ToolServer(
         machine=here(0) or "",
@@ -264,8 +258,6 @@ def _of_tool_servers(
 
     ``process`` is the caller's host process, if known. Else its conversation must be recorded.
     """
-    from gitlease.guard.presence import SERVERS, live_servers, sessions_of
-
     common, machine, found = repository.common_dir, here(0) or "", set[str]()
     if os.path.isdir(os.path.join(common, SERVERS)):
         for server in live_servers(common, machine):
@@ -306,9 +298,6 @@ def left_to_servers(
     ``goes_on``: the host ended the conversation to go on with another. The servers are given
     ``patience`` seconds to end, as with their host.
     """
-    from gitlease.git.run import still_runs, wait_for_end
-    from gitlease.guard.presence import live_servers, sessions_of
-
     common, machine = workspace.repository.common_dir, here(0) or ""
     now = workspace.ledger.clock.now().wall_ms / MS
     kept = set[str]()
@@ -324,8 +313,6 @@ def left_to_servers(
 
 def is_left_to_hooks(server: ToolSession, session: str | None, *, thread: str = "") -> bool:
     """Whether hooks of a live conversation renew and end what a tool server has in a session."""
-    from gitlease.guard.presence import is_noted
-
     if session is None:
         return False
     workspace = server.named
@@ -366,19 +353,6 @@ def is_ended_by_hook(
             if ends & {*status(host, place).events}:
                 return True
     return False
-
-
-def others_in(
-    context: AgentContext, key: str, *, now: float, in_clone: bool = False
-) -> SharedTree | None:
-    """Who else works in the agent's work tree, as far as this machine knows.
-
-    ``key`` is that of its own note. ``in_clone``: in any work tree of the clone.
-    """
-    from gitlease.guard.presence import shared_with
-
-    repository = context.workspace.repository
-    return shared_with(repository, context.family, now=now, key=key, in_clone=in_clone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,5 +415,4 @@ __all__ = [
     "Workspace",
     "open_for_agent",
     "open_workspace",
-    "others_in",
 ]

@@ -132,7 +132,7 @@ def _discarding(
         return None
     from gitlease.faces.agents.answers import one_line
     from gitlease.faces.sentences import shared_tree
-    from gitlease.wiring.agents import others_in
+    from gitlease.guard.presence import shared_with
 
     if found.settings and not context.has_set(found.settings):
         return None
@@ -140,7 +140,13 @@ def _discarding(
     if git_dir != find_git_dir(event.cwd or "."):  # its name is not the caller's
         family = frozenset(x for x in context.family if not x.startswith(BY_PLACE))
         context = replace(context, family=family)
-    others = others_in(context, _key(event), now=now, in_clone=found.stash)
+    others = shared_with(
+        context.workspace.repository,
+        context.family,
+        now=now,
+        key=_key(event),
+        in_clone=found.stash,
+    )
     if others is None:
         return None
     moment, words = moment_of(int(now * MS)), one_line(found.words)
