@@ -379,7 +379,8 @@ class Edges:
 
     def is_own_away(self, planned: Planned) -> bool:
         """Whether a file that is not in this work tree assigns the task to the caller."""
-        names = planned.away.assigned if planned.away else ()
+        # An assignment that the caller's own release has outdated counts again with a claim.
+        names = (*planned.away.assigned, *planned.away.outdated) if planned.away else ()
         return any(self.rules.people.is_mine(name, self.holder) for name in names)
 
     def recorded(self, commit: bool | None) -> bool:

@@ -110,7 +110,7 @@ def test_parking_what_a_dispatch_has_says_that_it_is_stopped(jo: Desk, tmp_path:
     parked = jo.document("park", "F001")
     (warning,) = [x for x in parked["warnings"] if "still runs" in x]
     assert warning.startswith("F001 was held by a command that still runs (session dispatch-")
-    until(lambda: ended(jo)["state"] == "ended", "the command is stopped")
+    until(lambda: ended(jo)["state"] == "lost", "the command is stopped")
 
 
 def test_an_answer_that_cannot_be_written_is_no_refusal(jo: Desk) -> None:

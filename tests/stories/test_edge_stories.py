@@ -387,7 +387,8 @@ def test_a_sparse_checkout_ends_what_it_lacks(story: Story) -> None:
     stays = service.release([own])
     assert (stays.edge, stays.edge_in, stays.changed) == ("kept", ("file",), False)
     assert stays.warnings == (
-        "the assignment in tasks/F002.md stays: the file is not in this work tree",
+        "the assignment in tasks/F002.md stays: the file is not in this work tree; "
+        "the release counts already",
     )
     assert service.claim([own]).warnings == (), "its file names the claimant"
     assert service.claim([F001]).warnings == (
