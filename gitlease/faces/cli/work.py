@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
     from gitlease.runs.pool import PoolRequest
 
-UNFINISHED = 1
+SOME_FAILED = 1
 REFRESH = 0.5  # seconds between two drawings of the table
 
 
@@ -54,9 +54,8 @@ reused when the task is taken again. Branches are kept, except those of tasks th
 elsewhere and have nothing of their own. A work tree in which a task cannot be claimed, during a
 rebase for example, is named and passed over.
 
-At its end the pool counts the tasks that are left (others have them, or they were given back), and
-those that are stranded: nobody works on them, and it could not take them. With any of either it
-exits with 1.
+At its end the pool counts the tasks that are left to others, and those that are stranded: nobody
+works on them, and it could not take them.
 
 Ctrl-C once: no new tasks, and running commands finish. Twice, or TERM: running commands are stopped
 and their tasks given back. If this process is killed, its commands are stopped on Linux; elsewhere
@@ -70,10 +69,10 @@ they finish. With --json each event is one line.""",
     ),
     exits=(2, 4, 5, 7, 128),
     own_exits=(
-        (1, "a command failed or lost its lease, or a task is left or stranded"),
+        (1, "a command failed, lost its lease, or a task is stranded"),
         (130, "interrupted twice (143: by TERM)"),
     ),
-    done="every task is done, or no new tasks were wanted; nothing failed",
+    done="the queue is empty, or no new tasks were wanted; nothing failed or is stranded",
     session=False,
     with_command=True,
 )
@@ -146,8 +145,8 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
         output.line(run_text.summary(ran))
     if ran.stopped_by is not None:
         return 128 + ran.stopped_by
-    unfinished = ran.counts[FAILED] or ran.counts[LOST] or ran.left or ran.stranded
-    return UNFINISHED if unfinished else 0
+    failed = ran.counts[FAILED] or ran.counts[LOST] or ran.stranded
+    return SOME_FAILED if failed else 0
 
 
 def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> PoolRequest:
