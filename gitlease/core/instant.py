@@ -53,7 +53,8 @@ def rfc3339(wall_ms: int, *, round_up: bool = False) -> str:
 
 def utc_text(at: datetime) -> str:
     """The same of an aware UTC datetime, rounded down."""
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    # A list of many leases has seven times each; strftime takes ten times as long.
+    return f"{at.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def rfc3339_ms(wall_ms: int) -> str:

@@ -332,6 +332,8 @@ def _picked(found: object, names: str) -> Document:
 
 
 def _value(value: Any) -> Any:
+    if value is None or type(value) in (str, int, bool):
+        return value
     if isinstance(value, datetime):
         return seconds(value)
     if isinstance(value, Resource):
