@@ -336,8 +336,6 @@ def _value(value: Any) -> Any:
         return value
     if isinstance(value, datetime):
         return seconds(value)
-    if isinstance(value, Resource):
-        return value.text
-    if isinstance(value, Enum):
-        return value.value
+    if isinstance(value, Resource | Enum):
+        return value.text if isinstance(value, Resource) else value.value
     return list(value) if isinstance(value, tuple) else value
