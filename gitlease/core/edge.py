@@ -136,7 +136,8 @@ class People:
 
     def holders_of(self, name: str) -> tuple[str, ...]:
         """The holders that a name stands for: by the map, or as an email."""
-        return self._mapped_to(name) or ((name,) if _is_email(name) else ())
+        is_email = len(name) <= LONGEST_EMAIL and _EMAIL.fullmatch(name) and name.isprintable()
+        return self._mapped_to(name) or ((name,) if is_email else ())
 
     def others(self, assigned: Iterable[str], holder: str) -> tuple[Assignee, ...]:
         """Everyone in a list of assignees; nobody if the holder is among them."""
@@ -168,10 +169,6 @@ def printable(name: str) -> str:
     """A name fit for a line of a message, however it was written."""
     short = name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "…"
     return short if short.isprintable() and short.strip() == short and short else ascii(short)
-
-
-def _is_email(name: str) -> bool:
-    return len(name) <= LONGEST_EMAIL and _EMAIL.fullmatch(name) is not None and name.isprintable()
 
 
 ADDRESSES = 8  # of one person, who are told of something

@@ -104,6 +104,13 @@ class Lease:
         """Whether the end of a session left it for its edge: it ran out on purpose."""
         return self.session is None and not self.duration_ms
 
+    def lets_go_of(self, before: Lease) -> bool:
+        """Whether it only unbinds the record ``before``, or ends its time: nobody waits for it."""
+        # Whoever binds it counts on it as after a grant.
+        one, other = ((x.renewals, x.renewed_at, x.expires_at) for x in (before, self))
+        same = self.lease_id == before.lease_id and self.session is None
+        return same and (one == other or not self.duration_ms)
+
     @property
     def patterns(self) -> tuple[str, ...]:
         """Every path pattern it covers, its own first: what path conflicts look at."""
@@ -168,7 +175,7 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """When this clone first saw these very record bytes, and whether they replaced others.
+    """When this clone first saw this term of a lease, and whether it replaced another.
 
     A first sighting of a resource is not a change: it says nothing of when it was written. A holder
     counts from ``since``, which stays where a clock that was set back makes ``at`` start again.
@@ -266,11 +273,8 @@ class _Terms:
 
 
 def _terms(lease: Lease, policy: Policy, moment: Moment) -> _Terms:
-    margins, seen, duration = (
-        policy.margins.widest(lease.margins),
-        moment.sighting(lease),
-        lease.duration_ms,
-    )
+    margins, seen = policy.margins.widest(lease.margins), moment.sighting(lease)
+    duration = lease.duration_ms
     future = _is_future(lease, margins, moment)
     if future:
         longest = max(policy.ttl_max, policy.park_max) if lease.parked else policy.ttl_max

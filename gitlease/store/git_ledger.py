@@ -66,7 +66,7 @@ from gitlease.store.transport import (
     peek_refs,
     push_refs,
 )
-from gitlease.store.tree import changed_records, read_ledger
+from gitlease.store.tree import changed_records, lets_go_of, read_ledger
 
 if TYPE_CHECKING:
     from gitlease.core.work_push import WorkPush
@@ -544,7 +544,7 @@ class GitRefs:
             return read_ledger(self._objects(version), version)
 
     def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
-        return changed_records(old, new)
+        return [x for x in changed_records(old, new) if not (old and lets_go_of(old, new, x[0]))]
 
     def decision(self, version: str) -> str:
         return history.decision(self._objects(version), version)

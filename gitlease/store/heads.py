@@ -50,7 +50,7 @@ class Objects(Protocol):
     def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
         """The record files that differ, and whether each was there before; None when it is gone.
 
-        Where the old ledger cannot be read, every record may have been there before.
+        Without those that only let go of a lease. Without an old ledger all may have been there.
         """
 
     def decision(self, version: str) -> str:
@@ -229,7 +229,10 @@ class Heads:
         there = self._read_there(first)
         if there.header.revision <= before.revision:
             return False  # what takes the place of a renewal comes after it
-        return all(_has_grant(there, nonce, *one) for nonce, one in before.renewed.items())
+        return all(
+            any(x.lease_id == nonce and x.renewals >= most for x in _leases_of(there, text))
+            for nonce, (text, most) in before.renewed.items()
+        )
 
     def _with_changes_sighted_now(
         self, layer: str, before: Known | None, ledger: Ledger, version: str
@@ -296,13 +299,7 @@ class Heads:
             records = cast(GitRecords, ledger.records)
             kept, lost = self.state(layer).path, self.lost(known.version)
             ledger = replace(ledger, records=records.handed_out(kept, lost))
-        return Snapshot(
-            layer=layer,
-            version=known.version,
-            ledger=ledger,
-            received=known.received,
-            seen=seen,
-        )
+        return Snapshot(layer, known.version, ledger, known.received, seen=seen)
 
 
 def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:
@@ -312,6 +309,8 @@ def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:
     """
     kept, own, renewed = dict(known.sighted), {}, dict[str, tuple[str, int]]()
     for before, after in change.ledger.changes.leases.values():
+        if before is not None and after is not None and after.lets_go_of(before):
+            continue
         if before is not None and ledger is None:
             kept.pop(lease_file(before), None)
         if after is not None and (ledger is None or _is_unchanged_in(after, ledger)):
@@ -327,11 +326,6 @@ def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:
 def _is_unchanged_in(lease: Lease, ledger: Ledger) -> bool:
     found = _leases_of(ledger, lease.resource.text)
     return any(x.key == lease.key and x.operation == lease.operation for x in found)
-
-
-def _has_grant(ledger: Ledger, nonce: str, resource: str, renewals: int) -> bool:
-    found = _leases_of(ledger, resource)
-    return any(x.lease_id == nonce and x.renewals >= renewals for x in found)
 
 
 def _leases_of(ledger: Ledger, resource: str) -> list[Lease]:
@@ -417,7 +411,8 @@ class Admission:
         """Why this ledger is not to be relied on, as far as is known here."""
         if self._facts.problem:
             return Invalid(self._facts.problem, hints=self._facts.way_out)
-        return None if self._is_unknown(head) else self._recorded_elsewhere(head)
+        unknown = head.layer != GLOBAL_LAYER and self._heads.load(GLOBAL_LAYER) is None
+        return None if unknown else self._recorded_elsewhere(head)
 
     def go_where_fetched(self, layer: str, fetched: Callable[[], Snapshot]) -> Snapshot | None:
         """Use the repository that others fetch from, if that has the ledger and the pushed one not.
@@ -547,9 +542,6 @@ class Admission:
         known = self._heads.load(GLOBAL_LAYER)
         return known.ledger_id if known else None
 
-    def _is_unknown(self, head: Snapshot) -> bool:
-        return head.layer != GLOBAL_LAYER and self._heads.load(GLOBAL_LAYER) is None
-
     def _right(self, recorded: str) -> list[str]:
         """The ids of the ledgers that may be used: the recorded one, and what replaces it here."""
         file = os.path.join(self._heads.state(GLOBAL_LAYER).path, OWN)
@@ -660,8 +652,7 @@ class Admission:
         return ledger is not None and self._is_proven_for(head.layer, ledger.header.ledger_id)
 
     def _is_proven_for(self, layer: str, known: str) -> bool:
-        proven = [*self._facts.ends, known]
-        return bool(load_json(self._proof_file(layer), MAX_BYTES) == proven)
+        return bool(load_json(self._proof_file(layer), MAX_BYTES) == [*self._facts.ends, known])
 
     def _related(self, other: Remote, head: Snapshot, there: str | None) -> bool:
         if head.ledger is None or there is None:

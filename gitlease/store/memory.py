@@ -39,7 +39,7 @@ class MemoryStore:
         self.warnings: tuple[str, ...] = ()
         self.heads: dict[str, tuple[str, Ledger]] = {}
         self._past: dict[str, list[tuple[str, LedgerStep]]] = {}
-        self._seen: dict[tuple[str, str], Sighting] = {}
+        self._seen: dict[tuple[str, int], Sighting] = {}
         self._notices: set[str] = set()
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()
@@ -140,5 +140,5 @@ class MemoryStore:
         return Snapshot(layer, version, ledger, self.clock.now(), seen=self._sighting)
 
     def _sighting(self, lease: Lease) -> Sighting:
-        key = (lease.lease_id, lease.operation)
+        key = (lease.lease_id, lease.renewals)
         return self._seen.setdefault(key, Sighting(at=self.clock.now(), changed=False))

@@ -173,10 +173,9 @@ def nested(layout: Layout) -> Codec:
 
 
 def _read_time(key: str, value: Any) -> int:
+    word = WORD.read(key, value)
     try:
-        return parse_rfc3339(WORD.read(key, value))
-    except BadRecord:
-        raise
+        return parse_rfc3339(word)
     except ValueError:
         raise BadRecord(f"{key} is not a UTC time") from None
 

@@ -353,6 +353,15 @@ def changed_records(old: Ledger | None, new: Ledger) -> list[tuple[str, bool | N
     return found
 
 
+def lets_go_of(old: Ledger, new: Ledger, file: str) -> bool:
+    """Whether the record of a file only lets go of the lease that was there before."""
+    try:
+        before, now = (cast("GitRecords", x.records).read_at(file) for x in (old, new))
+    except (Invalid, CacheDamaged, BadRecord):
+        return False
+    return now.lets_go_of(before)
+
+
 def _entries(ledger: Ledger | None, folder: str) -> Entries:
     if ledger is None:
         return {}

@@ -18,6 +18,7 @@ Nothing else is asked of a store but the port.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import pytest
@@ -46,6 +47,7 @@ from gitlease.core import (
     Barrier,
     Create,
     Fate,
+    Grant,
     Lease,
     LeaseHeld,
     LeaveTicket,
@@ -53,10 +55,12 @@ from gitlease.core import (
     Moment,
     Operation,
     Rollback,
+    RunOut,
     Sighting,
     Standing,
     State,
     TakeTicket,
+    Unbind,
     create,
     holder_has,
     parse_resource,
@@ -66,6 +70,7 @@ from gitlease.core import decide as decide_step
 from gitlease.engine import Cause, Change, LedgerStore, Prepared, Snapshot, Swapped
 
 LAYER = "global"
+RUN = replace(JO, session="run-1", host="laptop:4711")
 
 
 class Place(Protocol):
@@ -135,6 +140,12 @@ def only(head: Snapshot | None) -> Lease:
 
 def revision(head: Snapshot | None) -> int:
     return ledger_at(head).header.revision
+
+
+def ended(kind: type[Unbind | RunOut], lease: Lease) -> Operation:
+    """The run's own end of its lease."""
+    grant = Grant(lease.resource, lease.scope, lease.session, lease.lease_id, lease.token)
+    return kind(id=fresh(), actor=RUN, grants=(grant,))
 
 
 def sighting(head: Snapshot | None, what: str = "F001") -> Sighting:
@@ -499,6 +510,35 @@ class LedgerStoreContract:
         act(place, 1, claim(JO, "F002"))
         seen = sighting(place.store(2).fetch(LAYER), "F002")
         assert seen == Sighting(at=place.clock.now(), changed=False)
+
+    @pytest.mark.parametrize("lapsed", [False, True])
+    @pytest.mark.parametrize("kind", [Unbind, RunOut])
+    def test_to_let_go_of_a_lease_makes_nobody_wait_anew(
+        self, place: Place, kind: type[Unbind | RunOut], lapsed: bool
+    ) -> None:
+        act(place, 1, claim(RUN, edge=True, ttl=TTL))
+        first = sighting(place.store(2).fetch(LAYER))
+        own = sighting(place.store(1).known(LAYER))
+        place.clock.advance(2 * TTL if lapsed else 5)
+        assert sighting(act(place, 1, ended(kind, only(place.store(1).known(LAYER))))) == own
+        head = place.store(2).fetch(LAYER)
+        assert only(head).session is None
+        assert sighting(head) == first
+        place.clock.advance(2 * TTL)
+        moment = Moment(now=place.clock.now(), seen=head.seen)
+        assert standing(only(head), DEFAULT_POLICY, moment) is Standing.LAPSED
+        act(place, 1, claim(JO))
+        seen = sighting(place.store(2).fetch(LAYER))
+        assert seen == Sighting(at=place.clock.now(), changed=True)
+
+    def test_a_renewal_is_a_change_also_when_it_was_let_go_of(self, place: Place) -> None:
+        act(place, 1, claim(RUN))
+        place.store(2).fetch(LAYER)
+        place.clock.advance(5)
+        head = act(place, 1, renew(RUN))
+        act(place, 1, ended(Unbind, only(head)))
+        seen = sighting(place.store(2).fetch(LAYER))
+        assert seen == Sighting(at=place.clock.now(), changed=True)
 
     def test_scopes_are_seen_each_for_itself(self, place: Place) -> None:
         act(place, 1, claim(JO, scope="a"), claim(JO, scope="b"))

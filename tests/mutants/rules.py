@@ -80,8 +80,8 @@ RULES = (
     Mutant(
         "a record's own margins forgotten",
         "core/lease.py",
-        "policy.margins.widest(lease.margins),\n        moment.sighting",
-        "policy.margins,\n        moment.sighting",
+        "policy.margins.widest(lease.margins), moment.sighting",
+        "policy.margins, moment.sighting",
         "S2",
         "tests/core/test_expiry.py::test_a_contender_uses_the_larger_margin",
     ),

@@ -386,7 +386,8 @@ class MemoryRefs:
             (lease_file(lease), None) for key, lease in before.items() if key not in after
         ]
         for key, lease in after.items():
-            if before.get(key) != lease:
+            old_one = before.get(key)
+            if old_one != lease and not (old_one and lease.lets_go_of(old_one)):
                 changed.append((lease_file(lease), old is None or key in before))
         return changed
 
