@@ -22,6 +22,7 @@ from gitlease.engine.ports import INDEX, TaskChange, TaskFiles, TaskList, TaskPr
 
 T = TypeVar("T", bound=Hashable)
 NEAR = 3  # suggestions for an unknown name
+BY_INIT = "where .gitlease.yaml is missing, gitlease init writes it with the words that it knows"
 
 
 def _own_words() -> dict[Progress, tuple[str, ...]]:
@@ -421,18 +422,16 @@ class Edges:
                 resource=task.resource.text,
                 hints=(
                     "add the word to todo, in_progress or done of tasks.statuses in .gitlease.yaml",
+                    BY_INIT,
                 ),
             )
-        if not task.is_done:
-            return
-        shelved = self.rules.progress(task.status) is not Progress.DONE
-        if shelved:
+        if task.is_done and self.rules.progress(task.status) is not Progress.DONE:
             raise PolicyRefused(
                 f"{task.resource} is done: {task.file} is in a folder of completed tasks",
                 resource=task.resource.text,
                 hints=("to take it up again, move the file back first",),
             )
-        if not reopen:
+        if task.is_done and not reopen:
             raise PolicyRefused(
                 f"{task.resource} is done, says {task.file}",
                 resource=task.resource.text,

@@ -32,7 +32,7 @@ from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, ClaimOptions, FoundTask, QueueReading, Taken
 from gitlease.engine.claim import left_to, pick
-from gitlease.engine.edges import Planned, find_task, without_numbers
+from gitlease.engine.edges import BY_INIT, Planned, find_task, without_numbers
 from gitlease.engine.ledger_session import LedgerSession, LedgerView, with_records
 from gitlease.engine.ports import TaskList
 
@@ -653,7 +653,7 @@ class TaskQueue:
             next_up=next_up,
             carried=tuple(carried),
             views=dict(zip(leases, views, strict=True)),
-            warnings=said if next_up else said + unknown_statuses(found.tasks),
+            warnings=said if next_up else said + unknown_statuses(found.tasks, f"; {BY_INIT}"),
         )
 
     def _recent_losses(self, look: LedgerView, carried: Iterable[Carry]) -> tuple[Taken, ...]:
@@ -728,7 +728,7 @@ def _notes(look: LedgerView, reading: QueueReading) -> tuple[Note, ...]:
     return tuple(notes)
 
 
-def unknown_statuses(tasks: Iterable[Task]) -> tuple[str, ...]:
+def unknown_statuses(tasks: Iterable[Task], way_out: str = "") -> tuple[str, ...]:
     """A warning that names the status words of tasks which no setting knows."""
     counted = Counter(t.status.strip() for t in tasks if t.progress is Progress.OTHER)
     if not counted:
@@ -737,7 +737,7 @@ def unknown_statuses(tasks: Iterable[Task]) -> tuple[str, ...]:
     more = f" and {len(counted) - len(named)} more" if len(counted) > len(named) else ""
     return (
         f"statuses that tasks.statuses in .gitlease.yaml lacks, so that their tasks cannot be "
-        f"claimed: {', '.join(named)}{more}",
+        f"claimed: {', '.join(named)}{more}{way_out}",
     )
 
 

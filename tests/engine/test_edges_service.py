@@ -122,6 +122,7 @@ def test_a_status_that_no_setting_knows_is_not_claimable(world: World) -> None:
         assert refused.value.resource == "F001"
         assert all(word in refused.value.message for word in ("pending", "tasks/F001.md"))
         assert "tasks.statuses" in refused.value.hints[0]
+        assert "gitlease init" in refused.value.hints[1]
     assert world.records() == []
 
 

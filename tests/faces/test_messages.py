@@ -21,6 +21,15 @@ def test_a_claim_teaches() -> None:
     check_words(ran.err)
 
 
+def test_the_hints_of_a_claim_do_not_repeat_many_names() -> None:
+    ada, _ = make_desks()
+    names = [f"F{n}" for n in range(100, 106)]
+    assert ada.ok("claim", *names[:5]).err.count(" ".join(names[:5])) == 2
+    ran = ada.ok("claim", *names)
+    assert ran.err == "hint: gitlease renew --all  # keep what you hold\n"
+    assert ada.ok("renew", "--all", "--json").json["status"] == "renewed"
+
+
 def test_a_claim_shows_the_id_of_its_lease_on_request() -> None:
     ada, _ = make_desks()
     ran = ada.ok("claim", "F001", "-v")

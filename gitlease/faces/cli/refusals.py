@@ -111,6 +111,8 @@ def _any_option(call: Call, names: Iterable[str]) -> list[str]:
 def after_claim(call: Call, views: Sequence[LeaseView], scope: str | None) -> Steps:
     """Return the commands for claimed leases."""
     names = [view.resource for view in views]
+    if len(names) > 5:  # so many names are no help
+        return {call.typed("renew", options=["--all"]): "keep what you hold"}
     part = [] if scope is None else ["--scope", scope]
     steps = {call.typed("renew", *names, options=part): "keep it while you work"}
     if len(names) == 1 and views[0].assigned:  # what is no task is released, not finished
