@@ -109,7 +109,7 @@ def load_text(file: str, limit: int, *, form: str) -> tuple[str, str] | None:
     """What ``store_text`` wrote in the same form, and its check sum; None for anything else."""
     data = read_small(file, limit)
     head, _, body = (data or b"").partition(b"\n")
-    if head != _sum_of(body, form):
+    if head != sum_of(body, form):
         return None
     try:
         return body.decode("utf-8", "surrogatepass"), head.decode()
@@ -120,12 +120,12 @@ def load_text(file: str, limit: int, *, form: str) -> tuple[str, str] | None:
 def store_text(file: str, text: str, *, form: str) -> str:
     """Keep text with a check sum of it, which is returned. Raises OSError."""
     body = text.encode("utf-8", "surrogatepass")
-    head = _sum_of(body, form)
+    head = sum_of(body, form)
     replace_file(file, head + b"\n" + body)
     return head.decode()
 
 
-def _sum_of(body: bytes, form: str) -> bytes:
+def sum_of(body: bytes, form: str) -> bytes:
     return b"%08x %d" % (zlib.crc32(body, zlib.crc32(form.encode())), len(body))
 
 

@@ -1,4 +1,4 @@
-"""``gitlease agent`` and ``gitlease mcp``: every file of a host that they write to.
+"""``gitlease agent``, ``mcp`` and ``uninstall``: every file of a host that they write to.
 
 A host finds its hooks in one file and its MCP servers in another; AGENTS.md is for all hosts.
 """
@@ -14,25 +14,30 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gitlease.core.errors import Invalid, NotARepository
+from gitlease.core.errors import GitleaseError, Invalid, NotARepository
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import make_folders
-from gitlease.git.repository import Repository, discover
+from gitlease.git.repository import Repository, ask, discover
 from gitlease.install import agents
 from gitlease.install.agents import (
+    COPY,
     HOSTS,
     AgentFile,
     FileDone,
     Host,
     Installed,
+    extend_json,
+    forget,
     inside,
     parse_json,
     place_of,
     read,
-    replace_json,
+    reduce_json,
     write,
 )
-from gitlease.install.shims import find_marked
+from gitlease.install.git_hooks import uninstall
+from gitlease.install.hook_places import find_marked
+from gitlease.settings.schema import FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +76,8 @@ def set_up_agent(
         if action == "install" and section:
             done.append(write_section(inside(repository, AGENTS_MD)))
         elif action == "uninstall":
-            others = (x for x in HOSTS if x != host)
-            keeps = any(agents.is_installed(x, repository.toplevel or "") for x in others)
+            root = repository.toplevel or ""
+            keeps = any(x != host and agents.is_installed(x, root) for x in HOSTS)
             taken = remove_section(inside(repository, AGENTS_MD), keep=keeps)
             done += [taken] if taken.what != "absent" else []
     state, program = agents.status(known, place), shutil.which("gitlease")
@@ -80,10 +85,9 @@ def set_up_agent(
     off = agents.switched_off(known, _settings_files(known, repository, place))
     if off:
         warnings.append(f"{off} switches all hooks of {known.title} off ({known.off_switch})")
-    hints: tuple[str, ...] = ()
-    if state.events:
-        hints = known.hints
-        warnings += [] if program else ["gitlease is not on PATH: the hooks do nothing"]
+    if state.events and not program:
+        warnings.append("gitlease is not on PATH: the hooks do nothing")
+    hints = known.hints if state.events else ()
     return AgentSetup(tuple(done), state, program, tuple(warnings), hints, bool(off))
 
 
@@ -95,9 +99,8 @@ def _settings_files(
     if repository is not None and repository.toplevel is not None:
         for name in (host.file, f"{os.path.splitext(host.file)[0]}.local.json"):
             name = os.path.join(host.folder, name)
-            yield AgentFile(name, os.path.join(repository.toplevel, name))
-    own = os.path.join(host.user_folder(os.environ), host.file)
-    yield AgentFile(own, own)
+            yield AgentFile(name, os.path.join(repository.toplevel, name), "")
+    yield place_of(host, None, user=True, environ=os.environ)
 
 
 def _repository(directory: str, *, user: bool) -> Repository | None:
@@ -112,6 +115,7 @@ def _repository(directory: str, *, user: bool) -> Repository | None:
 # --- AGENTS.md --------------------------------------------------------------------------------
 
 AGENTS_MD = "AGENTS.md"
+AROUND_SECTION = (b"<!-- BEGIN GITLEASE", rb"<!-- END GITLEASE -->[ \t]*")
 BEGIN, END = "<!-- BEGIN GITLEASE v=1 -->", "<!-- END GITLEASE -->"
 SECTION = (
     BEGIN,
@@ -134,7 +138,7 @@ SECTION = (
 def write_section(place: AgentFile) -> FileDone:
     """Write the marked section after a line end of its own, or in the place of an old one."""
     before = read(place)
-    after = _with(before, SECTION, _find_section(before or b""))
+    after = _with(before, SECTION, find_marked(before or b"", *AROUND_SECTION))
     if after == before:
         return FileDone(place.name, "unchanged")
     write(place, after)
@@ -144,15 +148,11 @@ def write_section(place: AgentFile) -> FileDone:
 def remove_section(place: AgentFile, *, keep: bool = False) -> FileDone:
     """Remove the section, with the line end before it; ``keep``: others still need it."""
     before = read(place) or b""
-    match = _find_section(before)
+    match = find_marked(before, *AROUND_SECTION)
     if match is None or keep:
         return FileDone(place.name, "absent" if match is None else "kept")
     write(place, _without(before, match))
     return FileDone(place.name, "removed")
-
-
-def _find_section(text: bytes) -> re.Match[bytes] | None:
-    return find_marked(text, b"<!-- BEGIN GITLEASE", rb"<!-- END GITLEASE -->[ \t]*")
 
 
 # --- MCP servers ------------------------------------------------------------------------------
@@ -166,6 +166,7 @@ GROUPS = {"claude": "mcpServers", "codex": "mcp_servers", "cursor": "mcpServers"
 MAX_BYTES = 16 * 1024 * 1024  # Claude Code keeps much else in the person's own file
 _PROJECT = {"claude": ".mcp.json", "codex": ".codex/config.toml", "cursor": ".cursor/mcp.json"}
 _USER = {"claude": ".claude.json", "codex": "config.toml", "cursor": "mcp.json"}
+AROUND_TABLE = (b"# BEGIN GITLEASE", rb"# END GITLEASE[ \t]*")
 _TABLE = (
     "# BEGIN GITLEASE v=1",
     f"[{GROUPS['codex']}.{NAME}]",
@@ -222,7 +223,7 @@ def server_file(
     if host == "claude" and not environ.get(known.home):  # beside its folder, unless moved
         folder = os.path.expanduser("~")
     file = os.path.join(os.path.abspath(folder), _USER[host])
-    return AgentFile(file, os.path.realpath(file))
+    return AgentFile(file, os.path.realpath(file), f"{file}{COPY}")
 
 
 def register(host: str, place: AgentFile) -> FileDone:
@@ -236,7 +237,7 @@ def register(host: str, place: AgentFile) -> FileDone:
             f"{' '.join(server.command)[:120] or 'of another kind'}",
             hints=("remove it, or rename it",),
         )
-    match = _find_table(before or b"") if host == "codex" else None
+    match = find_marked(before or b"", *AROUND_TABLE) if host == "codex" else None
     if server is not None and match is None:
         return FileDone(place.name, "unchanged")
     if host == "codex":
@@ -252,21 +253,23 @@ def register(host: str, place: AgentFile) -> FileDone:
             return FileDone(place.name, "unchanged")
         write(place, after)
         return FileDone(place.name, "written")
-    replace_json(place, before, data, {**data, GROUPS[host]: {**servers, NAME: ENTRY}})
+    new = {**data, GROUPS[host]: {**servers, NAME: ENTRY}}
+    extend_json(place, before, new, again=False)
     return FileDone(place.name, "written")
 
 
 def unregister(host: str, place: AgentFile) -> FileDone:
-    """Remove the server, and the file if it has nothing else and was not there before."""
+    """Remove the server: ``reduce_json``."""
     before, data = _read_servers(host, place)
     server = registered(host, place)
     if before is None or server is None or not server.ours:
+        forget(place)
         return FileDone(place.name, "absent")
     rest = _without_ours(host, data)
     if host != "codex":
-        replace_json(place, before, data, rest)
+        reduce_json(place, before, rest)
         return FileDone(place.name, "removed")
-    match = _find_table(before)
+    match = find_marked(before, *AROUND_TABLE)
     if match is None:
         raise Invalid(
             f"{place.name} has [{GROUPS[host]}.{NAME}] without the lines that mark it as ours",
@@ -318,10 +321,6 @@ def _without_ours(host: str, data: dict[str, Any]) -> dict[str, Any]:
     return {x: servers if x == group else y for x, y in data.items() if x != group or servers}
 
 
-def _find_table(data: bytes) -> re.Match[bytes] | None:
-    return find_marked(data, b"# BEGIN GITLEASE", rb"# END GITLEASE[ \t]*")
-
-
 def _parse_toml(place: AgentFile, data: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(data.decode())
@@ -348,3 +347,84 @@ def _without(text: bytes, match: re.Match[bytes]) -> bytes | None:
     """A text as it was before our section; None if there was none."""
     head = text[: match.start()].removesuffix(b"\n").removesuffix(b"\r")
     return head + text[match.end() :] if match.start() or match.end() < len(text) else None
+
+
+# --- removing everything -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What was removed (or would be), and what could not be, with the reasons."""
+
+    done: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+def remove_all(repository: Repository, *, user: bool, dry_run: bool) -> Removal:
+    """Remove hooks, agents' handlers, settings and this clone's private state, in this order.
+
+    ``user``: also the handlers in the person's own files, which serve all repositories. A failure
+    does not keep the rest from being removed.
+    """
+    done: list[str] = []
+    failed: list[str] = []
+    for part in (_hooks, _agents, _config, _file, _private):
+        try:
+            done += part(repository, user=user, dry_run=dry_run)
+        except (GitleaseError, OSError) as error:
+            why = error.message if isinstance(error, GitleaseError) else f"{error.strerror}"
+            failed.append(f"{part.__doc__}: {why}")
+    return Removal(tuple(done), tuple(failed))
+
+
+def _hooks(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
+    """git's hooks"""
+    plan = uninstall(repository, dry_run=dry_run)
+    yield from (*plan.messages, *plan.notes)
+
+
+def _agents(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
+    """hooks of coding agents"""
+    folder, action = repository.toplevel, "status" if dry_run else "uninstall"
+    places = [False] * (folder is not None) + [True] * user
+    for host in HOSTS:
+        for own in places:
+            where = folder or repository.git_dir
+            setup = set_up_agent(where, host, action, user=own, keep=False, section=False)
+            removed = any(x.what == "removed" for x in setup.done)
+            if setup.state.events if dry_run else removed:
+                yield f"removed our hooks from {setup.state.file}"
+            server = set_up_server(where, host, action, user=own)
+            there = server.server is not None and server.server.ours
+            if there if dry_run else server.done and server.done.what == "removed":
+                yield f"removed our MCP server from {server.file}"
+
+
+def _config(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
+    """git's configuration of this clone"""
+    config = ("config", "--local")
+    if ask(repository, *config, "--get-regexp", r"^lease\.").code != 0:
+        return
+    if not dry_run and ask(repository, *config, "--remove-section", "lease").code != 0:
+        raise Invalid("git config --remove-section lease failed")
+    yield "removed the section lease from git's configuration of this clone"
+
+
+def _file(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
+    """the settings"""
+    path = os.path.join(repository.toplevel or "", FILE)
+    if repository.toplevel is None or not os.path.lexists(path):
+        return
+    if not dry_run:
+        os.unlink(path)
+    yield f"removed {FILE}: commit that to remove it for everybody"
+
+
+def _private(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
+    """the private state of this clone"""
+    folder = os.path.join(repository.common_dir, "gitlease")
+    if not os.path.lexists(folder):
+        return
+    if not dry_run:
+        shutil.rmtree(folder)
+    yield f"removed {folder}"

@@ -12,17 +12,26 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import load_json, read_regular, rewrite_file
+from gitlease.git.files import (
+    PUBLIC,
+    load_json,
+    make_folders,
+    read_regular,
+    read_small,
+    rewrite_file,
+    sum_of,
+)
 from gitlease.git.repository import Repository
 from gitlease.guard.notes import has_traces
 from gitlease.settings.schema import FILE
 
-MAX_BYTES = 1024 * 1024
+MAX_BYTES, MAX_COPY = 1024 * 1024, 17 * 1024 * 1024
+COPY = ".before-gitlease"  # beside a file of the person's own
 PLAIN = ("make it plain JSON, without comments and trailing commas",)
 Json = dict[str, Any]
 
@@ -191,22 +200,14 @@ def with_ours(host: Host, data: Json, *, keep: bool) -> Json:
     if host.flat and "version" not in data:
         data = {"version": 1, **data}
     hooks: Json = dict(data.get("hooks") or {})
-    make: Callable[[Hook, str], Json] = _flat if host.flat else _grouped
     for hook in host.hooks:
-        groups = hooks.get(hook.event) or []
-        hooks[hook.event] = [*groups, make(hook, host.command(hook, keep=keep))]
+        matcher = {"matcher": hook.matcher} if hook.matcher else {}
+        command, timeout = host.command(hook, keep=keep), hook.timeout
+        handler = {"type": "command", "command": command, "timeout": timeout}
+        flat = {"command": command, **matcher, "timeout": timeout}
+        entry = flat if host.flat else {**matcher, "hooks": [handler]}
+        hooks[hook.event] = [*(hooks.get(hook.event) or []), entry]
     return {**data, "hooks": hooks}
-
-
-def _flat(hook: Hook, command: str) -> Json:
-    matcher = {"matcher": hook.matcher} if hook.matcher else {}
-    return {"command": command, **matcher, "timeout": hook.timeout}
-
-
-def _grouped(hook: Hook, command: str) -> Json:
-    matcher = {"matcher": hook.matcher} if hook.matcher else {}
-    handler = {"type": "command", "command": command, "timeout": hook.timeout}
-    return {**matcher, "hooks": [handler]}
 
 
 # --- files of people --------------------------------------------------------------------------
@@ -214,10 +215,11 @@ def _grouped(hook: Hook, command: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """A file that may have our entries: its name for people, and its real path."""
+    """A file that may have our entries: its name for people, its real path, and that of a copy."""
 
     name: str
     file: str
+    copy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ def place_of(
     if not user:
         return inside(repository, os.path.join(host.folder, host.file))
     file = os.path.join(os.path.abspath(host.user_folder(environ)), host.file)
-    return AgentFile(file, os.path.realpath(file))
+    return AgentFile(file, os.path.realpath(file), f"{file}{COPY}")
 
 
 def inside(repository: Repository | None, name: str) -> AgentFile:
@@ -250,7 +252,8 @@ def inside(repository: Repository | None, name: str) -> AgentFile:
     file = os.path.realpath(os.path.join(root, name))
     if not file.startswith(os.path.join(root, "")):
         raise Invalid(f"{name} leads out of the work tree", hints=("replace the link with a file",))
-    return AgentFile(name, file)
+    copy = f"before-{os.path.basename(repository.git_dir)}-{name.replace('/', '-')}"
+    return AgentFile(name, file, os.path.join(repository.common_dir, "gitlease", copy))
 
 
 def read(place: AgentFile, *, most: int = MAX_BYTES) -> bytes | None:
@@ -268,15 +271,15 @@ def read(place: AgentFile, *, most: int = MAX_BYTES) -> bytes | None:
     return data
 
 
-def write(place: AgentFile, data: bytes | None) -> None:
+def write(place: AgentFile, data: bytes | None, *, mode: int = PUBLIC) -> None:
     """Write a file; without data remove it, and its folder if that is empty then."""
     folder = os.path.dirname(place.file)
     try:
         if data is None:
             os.unlink(place.file)
         else:
-            os.makedirs(folder, exist_ok=True)
-            rewrite_file(place.file, data)
+            make_folders(folder)
+            rewrite_file(place.file, data, mode=mode)
     except OSError as error:
         raise Invalid(f"{place.name} cannot be written: {error.strerror}") from None
     home = os.path.realpath(os.path.expanduser("~"))
@@ -310,29 +313,58 @@ def parse_json(place: AgentFile, data: bytes, group: str) -> Json:
     return members
 
 
-def replace_json(place: AgentFile, before: bytes | None, old: Json, new: Json) -> None:
-    """Write an object in place of an old one, with the file's indentation and line ends.
+def extend_json(place: AgentFile, before: bytes | None, new: Json, *, again: bool) -> None:
+    """Write an object with our entries, and keep the bytes that were there for ``reduce_json``.
 
-    A file with nothing else than ours goes with it, unless it was there without ours: then it
-    begins with an empty line.
+    ``again``: there were entries of ours. A kill in between leaves a copy that fits no file.
     """
-    before, was_there = before or b"", before is not None
-    bare_before, bare = (not any(x for k, x in y.items() if k != "version") for y in (old, new))
-    marked = was_there and (bare_before or before.startswith(b"\n"))
-    if bare and not marked:
-        write(place, None)
-        return
+    data = _laid_out(place, before or b"", new)
+    exact, _, first = _before_ours(place, before)
+    if again and not exact:
+        forget(place)
+    else:
+        first = first if exact else before
+        copy = sum_of(data, "") + (b"" if first is None else b"\n" + first)
+        write(AgentFile(place.copy, place.copy, ""), copy, mode=0o600)
+    write(place, data)
+
+
+def reduce_json(place: AgentFile, before: bytes | None, new: Json) -> None:
+    """Put back what was there before ours, or write the object if others changed the file since.
+
+    A file that we made goes, if it has nothing else.
+    """
+    exact, made, first = _before_ours(place, before)
+    is_bare = not any(x for key, x in new.items() if key != "version")
+    data = first if exact or (made and is_bare) else _laid_out(place, before or b"", new)
+    forget(place)
+    write(place, data)
+
+
+def _before_ours(place: AgentFile, now: bytes | None) -> tuple[bool, bool, bytes | None]:
+    """Whether a file is just what we wrote, whether we made it, and what was there before."""
+    head, there, first = (read_small(place.copy, MAX_COPY) or b"").partition(b"\n")
+    return head == sum_of(now or b"", ""), bool(head) and not there, first if there else None
+
+
+def forget(place: AgentFile) -> None:
+    """Remove the copy of what was there before ours."""
+    with contextlib.suppress(OSError):
+        os.unlink(place.copy)
+
+
+def _laid_out(place: AgentFile, before: bytes, new: Json) -> bytes:
+    """An object as text, with the indentation and line ends of the text before."""
     first = re.search(rb"\n([ \t]+)\S", before)
     indent = first[1].decode() if first else "  "
     try:
-        text = json.dumps(new, indent=indent, ensure_ascii=False, allow_nan=False)
-        data = (b"\n" if marked and not bare else b"") + text.encode()
+        data = json.dumps(new, indent=indent, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         why = f"{place.name} has a text, a number or a depth that cannot be written as JSON again"
         raise Invalid(why, hints=PLAIN) from None
     if not before.strip() or before.endswith(b"\n"):
         data += b"\n"
-    write(place, data.replace(b"\n", b"\r\n") if b"\r\n" in before else data)
+    return data.replace(b"\n", b"\r\n") if b"\r\n" in before else data
 
 
 # --- hooks ------------------------------------------------------------------------------------
@@ -355,16 +387,17 @@ def install(host: Host, place: AgentFile, *, keep: bool) -> FileDone:
     wanted = with_ours(host, data, keep=keep)
     if wanted == data:
         return FileDone(place.name, "unchanged")
-    replace_json(place, before, data, wanted)
+    extend_json(place, before, wanted, again=any(entries(data)))
     return FileDone(place.name, "written")
 
 
 def uninstall(host: Host, place: AgentFile) -> FileDone:
-    """Remove our entries, and the file if it has nothing else and was not there before."""
+    """Remove our entries: ``reduce_json``."""
     before, data = _read_hooks(place)
     if not any(entries(data)):
+        forget(place)
         return FileDone(place.name, "absent")
-    replace_json(place, before, data, without_ours(data))
+    reduce_json(place, before, without_ours(data))
     return FileDone(place.name, "removed")
 
 
@@ -412,9 +445,7 @@ def is_used(repository: Repository) -> bool:
     The hooks in a person's own file are called everywhere: elsewhere they do nothing.
     """
     root = repository.toplevel
-    if root is None:
-        return False
-    return (
+    return root is not None and (
         os.path.lexists(os.path.join(root, FILE))
         or has_traces(repository.common_dir)
         or any(is_installed(host, root) for host in HOSTS)

@@ -258,15 +258,14 @@ def install_server(
     place = find_server_place(repository)
     notes += [
         f"{hook} runs after it: while that works, a lease may be granted that the push ignores"
-        for hook in _run_later(
-            place, hooks_folder(repository.common_dir, f"--git-dir={repository.common_dir}")
-        )
+        for hook in _run_later(place, repository.common_dir)
     ]
     return ServerDone(place, tuple(changes), tuple(notes))
 
 
-def _run_later(place: ServerPlace, folder: str) -> list[str]:
+def _run_later(place: ServerPlace, home: str) -> list[str]:
     # git asks these once pre-receive has agreed, and a folder's hooks are called by name.
+    folder = hooks_folder(home, f"--git-dir={home}")
     files = [os.path.join(folder, name) for name in ("update", "reference-transaction")]
     if place.form is HookForm.PART:
         parts = os.path.dirname(place.hook)

@@ -158,6 +158,6 @@ def probe_answer(name: str, program: str) -> str:
     """The answer to the probe whether git calls us; ``""`` if this is not one."""
     if not os.environ.get("GITLEASE_PROBE"):  # asked here, so that no hook loads the rest
         return ""
-    from gitlease.install.shims import ANSWER, HOOKS, VERSION
+    from gitlease.install.hook_places import ANSWER, HOOKS, VERSION
 
     return f"{ANSWER} {name} v{VERSION} {program}" if name in HOOKS else ""

@@ -87,19 +87,18 @@ def test_installing_twice_changes_nothing(repo: Path, host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "same"),
+    "text",
     [
-        (json.dumps(FOREIGN, indent=4) + "\n", True),
-        (json.dumps(FOREIGN, indent="\t"), True),
-        (json.dumps(FOREIGN, indent=2).replace("\n", "\r\n") + "\r\n", True),
-        ('{\n  "hooks": {"Stop": []},\n  "wide": [123456789012345678901, "\u00fc"]\n}\n', False),
-        (json.dumps(FOREIGN), False),
-        ("\ufeff" + json.dumps(FOREIGN, indent=2), False),
+        json.dumps(FOREIGN, indent=4) + "\n",
+        json.dumps(FOREIGN, indent="\t"),
+        json.dumps(FOREIGN, indent=2).replace("\n", "\r\n") + "\r\n",
+        '{\n  "hooks": {"Stop": []},\n  "wide": [123456789012345678901, "\u00fc"]\n}\n',
+        json.dumps(FOREIGN),
+        "\ufeff" + json.dumps(FOREIGN, indent=2),
     ],
     ids=["four", "tab", "crlf", "odd", "one line", "bom"],
 )
-def test_what_others_wrote_stays(repo: Path, text: str, same: bool) -> None:
-    """To the byte, if it is laid out as the host writes it."""
+def test_what_others_wrote_stays(repo: Path, text: str) -> None:
     file = file_of(repo, "claude")
     file.parent.mkdir()
     file.write_bytes(text.encode())
@@ -111,8 +110,7 @@ def test_what_others_wrote_stays(repo: Path, text: str, same: bool) -> None:
     for event, groups in others["hooks"].items():
         assert data["hooks"][event][: len(groups)] == groups
     assert uninstall(HOSTS["claude"], place(repo, "claude")).what == "removed"
-    assert json.loads(file.read_bytes()) == others
-    assert (file.read_bytes() == text.encode()) == same
+    assert file.read_bytes() == text.encode()
     assert file.stat().st_mode & 0o777 == 0o640
 
 
@@ -279,6 +277,7 @@ def test_elsewhere_nothing_says_that_gitlease_is_used(repo: Path) -> None:
     install(HOSTS["claude"], place(repo, "claude"), keep=False)
     assert is_used(discover(str(repo)))
     (repo / ".claude" / "settings.json").unlink()
+    shutil.rmtree(repo / ".git" / "gitlease")
     assert not is_used(discover(str(repo)))
     (repo / ".gitlease.yaml").touch()
     assert is_used(discover(str(repo)))
@@ -365,29 +364,59 @@ def test_work_in_the_background_outlives_its_starter_and_has_no_streams(
 
 @pytest.mark.parametrize("user", [False, True])
 @pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("text", ["", "{}", '{"hooks":{}}\n', '{"a": [1,2],\n"\\u00fc": 1e2}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "\n", "{}", '{"hooks":{}}\n', '{"a": [1,2],\n"\\u00fc": 1e2}', '\ufeff{"a":1}'),
+        '{"permissions":{"allow":["x"]},"hooks":{"PreToolUse":[]}}',
+        '{\r\n "version": 1,\n "hooks": {}\r\n}',
+    ],
+)
+@pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_file_that_was_there_stays_with_what_it_had(
-    repo: Path, host: str, text: str, user: bool, monkeypatch: pytest.MonkeyPatch
+    repo: Path, host: str, text: str, user: bool, elsewhere: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever uninstalls may do so in another clone."""
+    """To the byte where our entries came in; in another clone, what is not empty."""
     for variable in ("HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"):
         monkeypatch.setenv(variable, str(repo / f".{host}" if "_" in variable else repo))
     file = file_of(repo, host)
     file.parent.mkdir(exist_ok=True)
-    file.write_text(text)
+    file.write_bytes(text.encode())
 
-    def act(action: str) -> AgentSetup:
-        return set_up_agent(str(repo), host, action, user=user, keep=False, section=False)
+    def act(action: str, keep: bool = False) -> AgentSetup:
+        return set_up_agent(str(repo), host, action, user=user, keep=keep, section=False)
 
     for _ in range(2):
         assert act("install").state.missing == ()
-        shutil.rmtree(repo / ".git" / "gitlease", ignore_errors=True)
+        assert act("install", keep=True).state.keep
+        if user:
+            copy = file.with_name(f"{file.name}.before-gitlease")
+            assert copy.stat().st_mode & 0o777 == 0o600
+        if elsewhere:
+            shutil.rmtree(repo / ".git" / "gitlease", ignore_errors=True)
+            file.with_name(f"{file.name}.before-gitlease").unlink(missing_ok=True)
         act("uninstall")
-        rest = json.loads(file.read_text())
-        assert {k: v for k, v in rest.items() if k != "version"} == {
-            k: v for k, v in json.loads(text or "{}").items() if k != "hooks"
-        }
         assert [x.name for x in file.parent.iterdir()] == [file.name]
+        if not elsewhere:
+            assert file.read_bytes() == text.encode()
+        rest = json.loads(file.read_text("utf-8-sig").strip() or "{}")
+        others = json.loads(text.lstrip("\ufeff").strip() or "{}")
+        for x in (rest, others):
+            x.pop("version", None)
+            x.pop("hooks", None)
+        assert rest == others
+
+
+def test_a_copy_is_forgotten_once_our_entries_are_gone(repo: Path) -> None:
+    """So that what a person removed by hand does not come back later."""
+    file, private = file_of(repo, "claude"), repo / ".git" / "gitlease"
+    file.parent.mkdir()
+    file.write_text('{"old":1}')
+    install(HOSTS["claude"], place(repo, "claude"), keep=False)
+    assert [x.read_bytes().split(b"\n")[1] for x in private.iterdir()] == [b'{"old":1}']
+    file.write_text("{}")
+    assert uninstall(HOSTS["claude"], place(repo, "claude")).what == "absent"
+    assert not list(private.iterdir())
 
 
 def test_what_others_changed_since_stays(repo: Path) -> None:

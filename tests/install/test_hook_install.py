@@ -32,7 +32,7 @@ from gitlease.install import (
     section,
 )
 from gitlease.install.git_hooks import install, uninstall
-from gitlease.install.shims import is_current, shim
+from gitlease.install.hook_places import is_current, shim
 
 pytestmark = pytest.mark.sampled(3)
 

@@ -166,11 +166,10 @@ session works in that work tree, and git stash while one works in any work tree 
 is best effort: only the literal command is read.
 
 install edits the host's file in the work tree, for you to commit, or with --user your own file, for
-all repositories. The file is written as JSON with all other content, as the host itself writes it:
-order and indentation stay, but spacing within lines and the spelling of letters (\\u00fc) and
-numbers may change. uninstall removes our entries, and keeps a file that was there before. It
-removes the section of AGENTS.md with the last host. ACTION may also be an event, for the hooks
-themselves: JSON on standard input, a decision on standard output, exit 0.""",
+all repositories. The file is written as JSON, as the host writes it. uninstall restores every byte;
+in a file that was changed since, or in another clone, it removes our entries, and parts that they
+leave empty. It removes the section of AGENTS.md with the last host. ACTION may also be an event,
+for the hooks themselves: JSON on standard input, a decision on standard output, exit 0.""",
     examples=(
         "gitlease agent claude install",
         "gitlease agent codex install --keep     # leases outlast the session until they expire",
@@ -605,7 +604,7 @@ anything that could not be removed. To remove the program itself: pip uninstall 
 @flag("--dry-run", help="Print what would be done, and do nothing.")
 @flag("--user", help="Also the agents' hooks in your own files, for all repositories.")
 def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int | None:
-    from gitlease.install.removal import remove_all
+    from gitlease.install.agent_setup import remove_all
     from gitlease.wiring.workspace import find_repository
 
     repository = find_repository(call.directory or ".")
