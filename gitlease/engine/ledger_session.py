@@ -295,7 +295,7 @@ def _located(
 
 RECORD, FILE = "record", "file"
 _GRANTS = frozenset({"claimed", "taken_over"})
-_ENDINGS = frozenset({"released", "completed", "displaced", "retired"})
+_ENDINGS = frozenset({"released", "completed", "revoked", "displaced", "retired"})
 LOOKED_BACK = 5_000  # events of the audit trail that are read for decisions
 
 

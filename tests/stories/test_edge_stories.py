@@ -268,6 +268,22 @@ def test_a_release_returns_a_task_whose_edge_is_committed(
     assert story.assigned(story.two) == (TWO,)
 
 
+def test_a_revocation_outranks_an_older_edge_in_every_view(story: Story) -> None:
+    LeaseService(story.at(story.one).ledger).claim([F001], ClaimOptions(commit=True))
+    git(story.one, "push", "-q", "origin", "HEAD:main")
+    git(story.two, "pull", "-q", "origin", "main")
+    two = LeaseService(story.at(story.two).ledger)
+    two.set_policy({"admins": TWO})
+    story.clock.advance(5)
+    two.revoke(F001, reason="needed now")
+    for clone in (story.one, story.two):
+        (entry,) = story.at(clone).queue.queue().entries
+        assert (entry.claimable, entry.task.assigned, entry.task.outdated) == (True, (), (ONE,))
+    brief = story.at(story.one).queue.brief()
+    assert (brief.carried, [x.resource for x in brief.taken]) == ((), ["F001"])
+    assert two.claim([F001]).status == "claimed"
+
+
 def test_release_with_a_commit_asks_for_its_push_alone(story: Story) -> None:
     one = LeaseService(story.at(story.one).ledger)
     one.claim([F001], ClaimOptions(commit=True))
