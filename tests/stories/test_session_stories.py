@@ -130,6 +130,7 @@ def test_what_a_killed_run_had_is_let_go_by_the_next_command_of_its_clone(
     said = desk.ask("claim", "F001").stderr
     assert "until that ends" not in said, "its process has ended on this very machine"
     assert "its process has ended" in desk.ask("brief").stdout
+    assert "process ended" in desk.ask("list").stdout
     told = f"F001: session {dead} is dead, and no longer holds it"
     until(lambda: told in laptop.ask("claim", "F002").stderr, "the end of its whole group")
     (lease,) = laptop.document("show", "F001")["leases"]

@@ -17,11 +17,9 @@ from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import READING_EXITS, flag, option, verb
+from gitlease.runs.records import is_process_alive
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
     from gitlease.core.lease import Actor
     from gitlease.core.moves.operations import Event
     from gitlease.core.resources.resource import Resource
@@ -126,7 +124,9 @@ def _row(view: LeaseView, actor: Actor, now: datetime) -> Row:
     session, reason = view.session or "", view.reason or ""
     paths = " ".join(view.paths)
     covered = f"{view.resource} ({paths})" if paths else view.resource
-    state = "parked" if view.parked else "" if view.state == "active" else view.state
+    over = view.session is not None and is_process_alive(view) is False
+    active = "process ended" if over else ""
+    state = "parked" if view.parked else active if view.state == "active" else view.state
     return Row(
         cells=(ours, covered, scope, view.holder, session, state, left, place, reason),
         style="dim" if view.state != "active" else {MINE: "green", THEIRS: "yellow"}.get(ours, ""),
