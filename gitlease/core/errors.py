@@ -220,8 +220,8 @@ class Rollback(Invalid):
 class AnotherLedger(Rollback):
     """The remote has another ledger than the known one, or none: a person may confirm that."""
 
-    recorded = False
-    """Whether the repository's settings record another ledger than the remote has."""
+    recorded = False  # whether the repository's settings record another than the remote has
+    refused = False  # whether init refuses it, too
 
 
 class NotFound(GitleaseError):

@@ -19,7 +19,7 @@ MAX_OUT = 8 * MAX_BYTES
 _ID = r"[0-9A-Za-z-]{1,64}"
 # As gitlease writes it, which spares the import of a parser.
 _OWN = re.compile(rb"(?m)^lease:(?: \{|[ \t]*\n +)ledger: (" + _ID.encode() + rb")(?:$|[,}])")
-# Where the line of an id may be, in a file that is edited, or that cannot be parsed.
+# Where the line of an id may be, in a file that cannot be parsed.
 _LINE = re.compile(rb"(?m)^[^#\n]*?\bledger['\"]?[ \t]*:[ \t]*['\"]?(" + _ID.encode() + rb")\b")
 _LEASE = re.compile(r"(?m)^lease:[ \t]*(?:#.*)?$")
 COMMENTED = "#lease:\n"
@@ -64,8 +64,11 @@ def _id_in(data: bytes) -> str | None:
     return None if setting is None else str(setting.value)
 
 
-def record_id(repository: Repository, id: str) -> bool:
-    """Write the id into the settings file of the work tree; False where it has to be by hand."""
+def record(repository: Repository, wanted: dict[str, str]) -> bool | None:
+    """Write settings of ``lease`` into the work tree's file, whatever is there of the same names.
+
+    None where it has them already, and False where it has to be by hand.
+    """
     path = os.path.join(repository.toplevel or "", FILE)
     data = read_small(path, MAX_BYTES) if repository.toplevel is not None else None
     if data is None:
@@ -73,42 +76,34 @@ def record_id(repository: Repository, id: str) -> bool:
     from gitlease.settings.parse import parse_settings
 
     try:
-        before = parse_settings(data)
-        edited = _with_id(data.decode(), id).encode()
-        after = parse_settings(edited)
-    except (GitleaseError, UnicodeDecodeError):
-        return False
-    others = {k: x.value for k, x in before.items() if k != LEDGER}
-    if {k: x.value for k, x in after.items() if k != LEDGER} != others or after[LEDGER].value != id:
-        return False
-    if edited != data:
-        try:
-            replace_file(path, edited, mode=os.stat(path).st_mode & 0o777)
-        except OSError:
+        expected = {k: x.value for k, x in parse_settings(data).items()} | wanted
+        text = data.decode()
+        for name in sorted(wanted, reverse=True):  # the id first, where it is looked for
+            text = _with_setting(text, name.removeprefix("lease."), wanted[name])
+        if {k: x.value for k, x in parse_settings(text.encode()).items()} != expected:
             return False
+        if text.encode() == data:
+            return None
+        replace_file(path, text.encode(), mode=os.stat(path).st_mode & 0o777)
+    except (GitleaseError, UnicodeDecodeError, OSError):
+        return False
     return True
 
 
-def line_of(id: str) -> str:
-    """What people add to the file by hand."""
-    return f"lease: {{ledger: {id}}}"
-
-
-def _with_id(text: str, id: str) -> str:
-    there = _LINE.search(text.encode())
-    if there is not None:
-        data = text.encode()
-        return (data[: there.start(1)] + id.encode() + data[there.end(1) :]).decode()
+def _with_setting(text: str, key: str, value: str) -> str:
+    line = rf"(?m)^[^#\n]*?\b{key}['\"]?[ \t]*:[ \t]*['\"]?([\w./-]+)"
+    if (there := re.search(line, text)) is not None:
+        return text[: there.start(1)] + value + text[there.end(1) :]
     if (block := _LEASE.search(text)) is not None:
         inner = re.compile(r"\n([ ]+)[^\s#]").match(text, block.end())
         indent = inner[1] if inner else "  "
-        return f"{text[: block.end()]}\n{indent}ledger: {id}{text[block.end() :]}"
+        return f"{text[: block.end()]}\n{indent}{key}: {value}{text[block.end() :]}"
     if (flow := _FLOW.search(text)) is not None:
         rest = text[flow.end() :]
         comma = "" if rest.startswith("}") else ", "
-        return f"{text[: flow.end()]}ledger: {id}{comma}{rest}"
+        return f"{text[: flow.end()]}{key}: {value}{comma}{rest}"
     about = "# The ledger's id: no lease is granted on another one."
     if COMMENTED in text:  # as a new file has it: uncommented later, no key may stand twice
-        return text.replace(COMMENTED, f"{about}\nlease:\n  ledger: {id}\n", 1)
+        return text.replace(COMMENTED, f"{about}\nlease:\n  {key}: {value}\n", 1)
     end = "" if not text or text.endswith("\n") else "\n"
-    return f"{text}{end}\n{about}\nlease:\n  ledger: {id}\n"
+    return f"{text}{end}\n{about}\nlease:\n  {key}: {value}\n"

@@ -15,6 +15,7 @@ from gitlease.core.resources.resource import GLOBAL_LAYER, parse_layer, path_res
 
 FILE = ".gitlease.yaml"
 LEDGER = "lease.ledger"
+PREFIX = "lease.ref_prefix"
 MAX_SESSION = 128
 NEWER = "schema"
 """Set if a file's schema is newer than ours; its value is the warnings about ignored keys."""
@@ -248,7 +249,7 @@ _ALL = (
     Key("lease.remote", read_remote, None, git="lease.remote", flag="remote"),
     Key("lease.layer", read_layer, GLOBAL_LAYER, git="lease.layer", flag="layer"),
     Key(LEDGER, read_ledger_id, None),
-    Key("lease.ref_prefix", read_ref_prefix, "refs/gitlease", git="lease.refPrefix"),
+    Key(PREFIX, read_ref_prefix, "refs/gitlease", git="lease.refPrefix"),
     Key("tasks.files", read_pattern, ["tasks/**/*.md", "tasks/**/*.yaml"], Form.LIST),
     Key("tasks.completed", read_pattern, [], Form.LIST),
     Key("tasks.required", read_boolean, None),

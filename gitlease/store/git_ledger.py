@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from gitlease.core.errors import (
     AnotherLedger,
@@ -152,7 +152,8 @@ class RefLedgerStore:
         admission: Admission | None = None,
         watched: Watched | None = None,
     ) -> None:
-        self._refs, self._heads, self._admission = refs, heads, admission
+        self._refs, self._heads = refs, heads
+        self._admission = admission or Admission(RemoteFacts(), cast("GitRefs", refs), heads)
         self._watched = watched or Watched()
         self._sent: set[str] = set()  # operations that may land, whatever a later try says
         self.warnings = warnings
@@ -163,7 +164,7 @@ class RefLedgerStore:
 
     @property
     def moved(self) -> bool:
-        return self._admission is not None and self._admission.moved
+        return self._admission.moved
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -177,17 +178,19 @@ class RefLedgerStore:
         except Rollback as error:
             if (elsewhere := self._where_fetched(layer)) is not None:
                 return elsewhere
-            if isinstance(error, AnotherLedger) and self._admission and layer == GLOBAL_LAYER:
+            if isinstance(error, AnotherLedger) and layer == GLOBAL_LAYER:
                 remote_has = self._there(layer)
+                if self._admission.recorded() and self._admission.doubt(remote_has) is None:
+                    self._heads.state(layer).forget()  # it was read at a fork, or before a move
+                    return self._with_repairs(lambda: self._fetched(layer))
                 try:
-                    self._admission.check_recorded(remote_has)
+                    self._admission.check_chosen(remote_has)
                 except Invalid as doubt:
-                    error.recorded, error.hints = True, (*error.hints, *doubt.hints)
+                    error.recorded = self._admission.recorded() is not None
+                    error.refused, error.hints = True, (*doubt.hints, *error.hints)
             raise
 
     def _where_fetched(self, layer: str) -> Snapshot | None:
-        if self._admission is None:
-            return None
         return self._admission.go_where_fetched(
             layer, lambda: self._with_repairs(lambda: self._fetched(layer))
         )
@@ -231,13 +234,9 @@ class RefLedgerStore:
         return head
 
     def _check_recorded(self, head: Snapshot, *, another: bool) -> None:
-        if self._admission is None:
-            return
         self._admission.check_ends(head)
-        if head.layer != GLOBAL_LAYER:
-            return
         if not another:
-            self._admission.check_recorded(head)
+            self._admission.check_chosen(head)
         elif head.ledger and head.ledger.header.ledger_id == self._admission.recorded():
             raise Invalid(
                 f"{self.place} has the ledger that .gitlease.yaml records",
@@ -254,20 +253,18 @@ class RefLedgerStore:
         return Snapshot(layer, version or "", ledger, self._heads.clock.now())
 
     def accept(self, head: Snapshot, *, another: bool) -> None:
-        if self._admission is not None:
-            self._admission.accept(head, another=another)
+        self._admission.accept(head, another=another)
 
     def doubt(self, head: Snapshot) -> Invalid | None:
-        return None if self._admission is None else self._admission.doubt(head)
+        return self._admission.doubt(head)
 
     def read_elsewhere(self, head: Snapshot) -> str:
-        return "" if self._admission is None else self._admission.read_elsewhere(head)
+        return self._admission.read_elsewhere(head)
 
     def admit(self, head: Snapshot, *, grants: bool) -> bool:
-        if (admission := self._admission) is None:
-            return True
+        check = self._admission.check
         try:
-            told = self._with_repairs(lambda: admission.check(head, self.fetch, grants=grants))
+            told = self._with_repairs(lambda: check(head, self.fetch, grants=grants))
         except NotProven:
             return False
         self.warnings += (told,) if told and told not in self.warnings else ()
@@ -301,7 +298,7 @@ class RefLedgerStore:
         return self._prepared(by_layer, replacing)
 
     def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
-        if work is not None and self._admission is not None and self.moved:
+        if work is not None and self.moved:
             self._admission.check_ends(next(iter(prepared.changes.values())).base)
         for layer in prepared.changes:
             self._heads.state(layer).add_pending(pending_of(prepared, layer))
@@ -514,9 +511,7 @@ def git_ledger_store(
     refs = GitRefs(remote, kept, state, prefix, time_limit, watched)
     heads = Heads(refs, lambda x: StateFolder(state(x), on_move=on_move), clock, place)
     heads.lost = lambda version: kept.of(version).lost
-    admission = None
-    if facts is not None:
-        admission = Admission(facts, refs, heads)
+    admission = Admission(facts, refs, heads) if facts is not None else None
     return RefLedgerStore(refs, heads, warnings=warnings, admission=admission, watched=watched)
 
 

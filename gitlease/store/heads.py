@@ -462,17 +462,32 @@ class Admission:
     def check_recorded(self, head: Snapshot) -> None:
         """Raise Invalid if the settings record another ledger than that of the global layer."""
         if (error := self._recorded_elsewhere(head)) is not None:
+            right, found = self._right(self.recorded() or ""), self._ids_elsewhere(head)
+            there = [_USE.format(quote(x)) for x in found if found[x] in right]
+            error.hints = (*there, *error.hints)
             raise error
+
+    def check_chosen(self, head: Snapshot) -> None:
+        """Raise Invalid if ``init`` would use another ledger than is recorded, or known to be used.
+
+        A ledger at another remote counts as used where none is recorded.
+        """
+        if self.recorded() is None:
+            self._check_alone(head, chosen=True)
+        elif head.layer == GLOBAL_LAYER:
+            self.check_recorded(head)
 
     def _recorded_elsewhere(self, head: Snapshot) -> Invalid | None:
         recorded, shown = self.recorded(), self._shown(head)
         if recorded is None or shown in self._right(recorded):
             return None
         there = f"has ledger {shown}" if shown else "has none"
+        prefix = "or name the refs where it lies: gitlease config lease.ref_prefix PREFIX"
         return Invalid(
             f".gitlease.yaml records the ledger {recorded}, but {self._place} {there}",
             hints=(
                 NAME_REMOTE,
+                *([] if shown else [prefix]),
                 "a fork or a copy that wants a ledger of its own: `gitlease init --new-ledger`",
             ),
         )
@@ -499,14 +514,13 @@ class Admission:
             return ""
         if self._facts.problem:
             raise Invalid(self._facts.problem, hints=self._facts.way_out)
-        if (recorded := self.recorded()) is not None:
-            if head.layer == GLOBAL_LAYER:
-                self.check_recorded(head)
-            else:
-                self._check_beside(head, recorded, fetch)
-        elif head.ledger is not None:
-            self._check_alone(head, head.ledger.header.ledger_id)
-        told = self._made_beside(head.layer) if head.ledger is None else ""
+        told = ""
+        if (recorded := self.recorded()) is None:
+            told = self._check_alone(head)
+        elif head.layer == GLOBAL_LAYER:
+            self.check_recorded(head)
+        else:
+            self._check_beside(head, recorded, fetch)
         if grants and self._facts.fetch is not None and not self._is_proven(head):
             if head.layer not in self._looked:
                 fetch(head.layer)  # what was known may not be there
@@ -551,46 +565,34 @@ class Admission:
 
     # --- a new ledger beside others ---------------------------------------------------------------
 
-    def _made_beside(self, layer: str) -> str:
-        if self._heads.load(GLOBAL_LAYER) is not None:
-            return ""  # this place is in use
-        others = self._facts.others()
-        for name, remote in others:
-            try:
-                version = self._refs.peek_at(remote, layer)
-            except GitleaseError as error:
-                raise Unavailable(
-                    f"no ledger is made on {self._place} before it is known whether {name} has one:"
-                    f" {error.message}",
-                    hints=_CHOOSE,
-                ) from None
-            if version is not None:
-                raise Invalid(
-                    f"{name} has a ledger of this repository, and {self._place} has none",
-                    hints=(f"use that one: git config lease.remote {name}", *_CHOOSE),
-                )
-        if not others:
-            return ""
-        names = ", ".join(name for name, _ in others)
-        return f"made the first ledger of layer {layer} on {self._place}; there is none on {names}"
+    def _check_alone(self, head: Snapshot, *, chosen: bool = False) -> str:
+        """Refuse a ledger beside which another remote has one of its own; what to tell of it.
 
-    def _check_alone(self, head: Snapshot, known: str) -> None:
-        """Refuse a ledger beside which another remote has one of its own. Asked once an hour, and
-        no more once ``init`` has chosen this one."""
-        others = self._facts.others()
+        Asked once an hour, and no more once ``init --new-ledger`` has chosen this one. A first one
+        is made only where every other remote answers, or it was ``chosen``.
+        """
+        known = head.ledger.header.ledger_id if head.ledger else None
+        others, before = self._facts.others(), self._heads.load(head.layer)
+        first = known is None and not chosen
+        if not others or (first and self._heads.load(GLOBAL_LAYER) is not None):
+            return ""  # this place is in use
+        now = self._heads.clock.now().wall_ms
         file, here = self._alone(head, known, others)
-        if not others or _is_alone(load_json(file, MAX_BYTES), here, self._now()):
-            return
-        for name, remote in others:
-            if self._id_at(remote, head) not in (None, known):
-                raise Invalid(
-                    f"{name} has another ledger of this repository than {self._place}",
-                    hints=(
-                        "use this one, and record it for everybody: gitlease init",
-                        f"if everybody else uses that one: git config lease.remote {name}",
-                    ),
-                )
-        self._keep_alone(head, known, self._now())
+        if known is not None and _is_alone(load_json(file, MAX_BYTES), here, now):
+            return ""
+        found = self._ids_elsewhere(head, all_answer=first)
+        if theirs := [name for name in found if found[name] != known]:
+            name = min(theirs, key=lambda x: before is None or found[x] != before.ledger_id)
+            what = "a ledger of this repository, and {} has none"
+            what = "another ledger of this repository than {}" if known is not None else what
+            raise Invalid(
+                f"{name} has {what.format(self._place)}", hints=(_USE.format(quote(name)), *_CHOOSE)
+            )
+        if known is not None:
+            self._keep_alone(head, known, now)
+            return ""
+        made = f"made the first ledger of layer {head.layer} on {self._place}"
+        return f"{made}; there is none on {', '.join(name for name, _ in others)}"
 
     def _keep_alone(self, head: Snapshot, known: str, asked: int | None = None) -> None:
         if others := self._facts.others():
@@ -599,25 +601,29 @@ class Admission:
                 os.makedirs(os.path.dirname(file), exist_ok=True)
                 store_json(file, [here, asked])
 
-    def _now(self) -> int:
-        return self._heads.clock.now().wall_ms
-
     def _alone(
-        self, head: Snapshot, known: str, others: Sequence[tuple[str, Remote]]
-    ) -> tuple[str, list[str]]:
+        self, head: Snapshot, known: str | None, others: Sequence[tuple[str, Remote]]
+    ) -> tuple[str, list[str | None]]:
         file = os.path.join(self._heads.state(head.layer).path, ALONE)
         return file, [self._facts.ends[1], known, *sorted(name for name, _ in others)]
 
-    def _id_at(self, remote: Remote, head: Snapshot) -> str | None:
-        """The id of the ledger at another remote; None if it has none, or does not answer."""
-        try:
-            version = self._refs.peek_at(remote, head.layer)
-            if version in (None, head.version):
-                return None
-            read = self._refs.fetch_from(remote, head.layer) or version
-            return self._heads.read(read).header.ledger_id
-        except GitleaseError:
-            return None
+    def _ids_elsewhere(self, head: Snapshot, *, all_answer: bool = False) -> dict[str, str]:
+        """The ids of the ledgers at other remotes, by their names."""
+        found = {}
+        for name, remote in self._facts.others():
+            try:
+                version = self._refs.peek_at(remote, head.layer)
+                if version and version != head.version:
+                    read = self._refs.fetch_from(remote, head.layer) or version
+                    found[name] = self._heads.read(read).header.ledger_id
+            except GitleaseError as error:
+                if all_answer:
+                    raise Unavailable(
+                        f"no ledger is made on {self._place} before it is known whether {name} has "
+                        f"one: {error.message}",
+                        hints=_CHOOSE,
+                    ) from None
+        return found
 
     # --- a URL for pushes beside that for fetches -------------------------------------------------
 
@@ -694,12 +700,10 @@ class Admission:
         return Invalid(why, hints=self._facts.way_out)
 
 
-def _is_alone(kept: object, here: list[str], now: int) -> bool:
+def _is_alone(kept: object, here: list[str | None], now: int) -> bool:
     match kept:
-        case [place, None]:
-            return bool(place == here)
-        case [place, int(asked)]:
-            return bool(place == here) and 0 <= now - asked < ALONE_FOR
+        case [place, None | int() as asked] if place == here:
+            return asked is None or 0 <= now - asked < ALONE_FOR
     return False
 
 
@@ -707,4 +711,5 @@ class NotProven(Exception):
     """A change without any lease has to be written before one is granted; it leaves no store."""
 
 
-_CHOOSE = ("to make one all the same: gitlease init, or --remote NAME",)
+_USE = "use the ledger of {0}: git config lease.remote {0}"
+_CHOOSE = ("to use one of its own here all the same: `gitlease init --new-ledger`",)

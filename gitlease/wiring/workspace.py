@@ -20,7 +20,7 @@ from gitlease.engine.transaction import PATIENCE
 from gitlease.git.repository import LIVE_RUNS, Repository, discover, without_secrets
 from gitlease.git.system_clock import SystemClock
 from gitlease.settings.identity import Identity, here, resolve_identity
-from gitlease.settings.schema import FILE, LEDGER, Found
+from gitlease.settings.schema import FILE, LEDGER, PREFIX, Found
 from gitlease.settings.sources import (
     BUILT_IN,
     Location,
@@ -29,8 +29,8 @@ from gitlease.settings.sources import (
     load_settings,
     remotes_of_work,
     resolve_remote,
-    set_config,
 )
+from gitlease.settings.sources import set_config as write_setting
 from gitlease.store.transport import TIME_LIMIT, Watched
 from gitlease.wiring.ledger import LedgerPlace
 
@@ -317,11 +317,6 @@ def find_repository(directory: str = ".") -> Repository:
     return discover(directory)
 
 
-def write_setting(repository: Repository, key: str, value: str) -> str:
-    """Set a key in the clone's git config (an empty value unsets it); return git's name of it."""
-    return set_config(repository, key, value)
-
-
 def write_default_settings(
     repository: Repository, accept: Callable[[SuggestedSettings], bool] = lambda _: True
 ) -> tuple[str, SuggestedSettings] | None:
@@ -372,20 +367,25 @@ def tasks_seen(workspace: Workspace) -> TaskList:
 def record_ledger(workspace: Workspace, ledger_id: str | None) -> tuple[bool, tuple[str, ...]]:
     """Record the id of the global ledger on the remote in the work tree's settings file.
 
-    Returns whether it was written, and warnings. What is committed already stays as it is.
+    With it goes the prefix of its refs, where that file does not set it. Returns whether it was
+    written, and warnings. What is committed already stays as it is.
     """
-    from gitlease.settings.ledger_id import line_of, record_id, recorded_id
+    from gitlease.settings.ledger_id import record, recorded_id
 
     location, repository = workspace.location, workspace.repository
     shared = location.url is not None and workspace.layer == GLOBAL_LAYER
     if not shared or ledger_id is None or repository.toplevel is None:
         return False, ()
     committed = recorded_id(repository, remotes_of_work(location, repository))
-    if ledger_id in (committed, workspace.settings.found[LEDGER].value):
+    found, wanted = workspace.settings.found, {LEDGER: ledger_id}
+    if not found[PREFIX].source.startswith((BUILT_IN, FILE)):
+        wanted[PREFIX] = found[PREFIX].value
+    elif ledger_id in (committed, found[LEDGER].value):
         return False, ()
-    if record_id(repository, ledger_id):
-        return True, ()
-    return False, (f"add this to {FILE} by hand, and commit it: {line_of(ledger_id)}",)
+    if (written := record(repository, wanted)) is not False:
+        return bool(written), ()
+    words = ", ".join(f"{name.removeprefix('lease.')}: {wanted[name]}" for name in wanted)
+    return False, (f"add this to {FILE} by hand, and commit it: lease: {{{words}}}",)
 
 
 __all__ = [

@@ -320,12 +320,14 @@ def test_other_layers_follow_the_recorded_ledger(
         "\ufeffschema: 1\n",
     ],
 )
+@pytest.mark.parametrize("prefix", ["refs/gitlease", "refs/heads/gitlease"])
 def test_the_id_is_added_to_any_settings_file(
-    clones: Clones, path_remote: Remote, text: str
+    clones: Clones, path_remote: Remote, text: str, prefix: str
 ) -> None:
     from gitlease.settings import parse_settings
 
     (ada,) = clones(1)
+    git(ada, "config", "lease.refPrefix", prefix)
     (ada / ".gitlease.yaml").write_text(text, encoding="utf-8")
     before = parse_settings(text.encode())
     recorded = record(ada, door(ada))
@@ -333,6 +335,7 @@ def test_the_id_is_added_to_any_settings_file(
     after = parse_settings(written)
     assert after.pop("lease.ledger").value == recorded
     before.pop("lease.ledger", None)
+    assert after.pop("lease.ref_prefix").value == prefix
     assert {k: x.value for k, x in after.items()} == {k: x.value for k, x in before.items()}
     door(ada).init()
     assert (ada / ".gitlease.yaml").read_bytes() == written
@@ -363,6 +366,25 @@ def test_recorded_id_is_read_by_the_rules_of_yaml(
     (ada,) = clones(1)
     commit_file(ada, ".gitlease.yaml", text)
     assert recorded_id(discover(str(ada)), ["origin"]) == id
+
+
+def test_init_records_the_refs_of_its_ledger_too(clones: Clones, path_remote: Remote) -> None:
+    from gitlease.settings import parse_settings
+
+    ada, bob = clones(2)
+    door(ada).config("lease.ref_prefix", "refs/heads/gitlease")
+    record(ada, door(ada))
+    assert git(path_remote.bare, "for-each-ref", "refs/heads/gitlease")
+    door(ada).claim("F001")
+    git(bob, "fetch", "-q")  # the settings are not in its work tree yet
+    assert any("lease.ref_prefix" in hint for hint in refused(door(bob), "F002").hints)
+    git(bob, "pull", "-q")
+    with pytest.raises(LeaseHeld):
+        door(bob).claim("F001")
+    written = (ada / ".gitlease.yaml").read_bytes()
+    assert parse_settings(written)["lease.ref_prefix"].value == "refs/heads/gitlease"
+    door(ada).init()
+    assert (ada / ".gitlease.yaml").read_bytes() == written
 
 
 def test_recorded_id_is_read_where_the_remote_says(clones: Clones, path_remote: Remote) -> None:
@@ -435,9 +457,66 @@ def test_two_remotes_with_a_ledger_each_grant_nothing_until_one_is_chosen(
     door(bob, remote=str(fork)).claim("F002")
     git(ada, "remote", "rename", "origin", "upstream")
     git(ada, "remote", "add", "origin", str(fork))
-    assert "upstream" in refused(door(ada)).hints[1]
-    door(ada).init()
+    assert "upstream" in refused(door(ada)).hints[0]
+    with pytest.raises(Invalid, match="upstream"):
+        door(ada).init()
+    door(ada).init(new_ledger=True)  # as the hint says
     assert door(ada).claim("F003").mine
+    door(ada).init()
+
+
+def test_reading_a_fork_binds_no_clone_to_its_ledger(
+    clones: Clones, path_remote: Remote, fork: Path
+) -> None:
+    ada, bob, cy = clones(3)
+    recorded = record(ada, door(ada))
+    door(ada).claim("F001")
+    git(fork, "fetch", "-q", path_remote.url, "+main:main")
+    git(bob, "pull", "-q")
+    door(bob, remote=str(fork)).init(new_ledger=True)  # somebody of the fork
+    git(cy, "remote", "rename", "origin", "upstream")
+    git(cy, "remote", "add", "origin", str(fork))
+    git(cy, "fetch", "-q", "--all")
+    _warned(door(cy))
+    error = refused(door(cy), "F002")
+    assert recorded in error.message
+    git(cy, *shlex.split(error.hints[0].partition(": git ")[2]))  # as it is typed
+    assert door(cy).claim("F002").mine
+    with pytest.raises(LeaseHeld):
+        door(cy).claim("F001")
+    git(cy, "config", "lease.remote", "origin")
+    with pytest.raises(AnotherLedger) as caught:
+        door(cy).claim("F003")
+    assert caught.value.hints[0].endswith("git config lease.remote upstream")
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("known", [True, False])
+def test_init_makes_no_ledger_on_a_fork_beside_that_of_another_remote(
+    clones: Clones, path_remote: Remote, fork: Path, recorded: bool, known: bool
+) -> None:
+    from support.running import Desk
+
+    ada, bob = clones(2)
+    if recorded:
+        record(ada, door(ada))
+    door(ada).claim("F001")
+    clone = ada if known else bob
+    git(fork, "fetch", "-q", path_remote.url, "+main:main")
+    git(clone, "remote", "rename", "origin", "upstream")
+    git(clone, "remote", "add", "origin", str(fork))
+    git(clone, "fetch", "-q", "origin")
+    desk = Desk(clone)
+    for words in (("claim", "F002"), ("init",)):
+        error = desk.document(*words, expect=7)["error"]
+        assert error["hints"][0].endswith("git config lease.remote upstream")
+        assert "gitlease init" not in error["next"], "it would refuse"
+    assert not refs(fork)
+    git(clone, "config", "lease.remote", "upstream")
+    desk.document("claim", "F002")
+    git(clone, "config", "--unset", "lease.remote")
+    desk.document("init", "--new-ledger")
+    assert desk.document("claim", "F002")["lease"]["mine"]
 
 
 def test_ledger_that_another_remote_gets_later_is_found_within_an_hour(
@@ -450,7 +529,7 @@ def test_ledger_that_another_remote_gets_later_is_found_within_an_hour(
     door(ada, clock=clock).claim("F001")  # nobody has a ledger yet
     door(bob, clock=clock).claim("F002")
     clock.advance(3_601)
-    assert "upstream" in refused(door(ada, clock=clock), "F002").hints[1]
+    assert "upstream" in refused(door(ada, clock=clock), "F002").hints[0]
 
 
 def test_first_ledger_among_remotes_is_told(

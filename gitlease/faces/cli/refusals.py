@@ -242,7 +242,7 @@ def _time_to_wait(call: Call, error: GitleaseError) -> str:
 
 def advice(call: Call, error: GitleaseError) -> Sequence[str]:
     """Return hints for people about steps that a program should not take by itself."""
-    if isinstance(error, AnotherLedger) and not error.recorded:
+    if isinstance(error, AnotherLedger) and not error.refused:
         return (f"if this was intended, accept the new ledger: {call.typed('init')}",)
     if isinstance(error, LeaseLost) and not error.hints and _own_parked(call, error):
         return ("claim a parked lease to resume it; it gets a new token",)

@@ -32,8 +32,8 @@ OFF = frozenset({"false", "no", "off", "0", ""})
 The file is adapted to the task files that are there, Backlog.md's or any others with front matter:
 their folders, the names of their fields and their status words. On a terminal init shows these
 settings and asks; otherwise it writes them. It says how many tasks it sees and what it cannot read.
-init can be repeated, and accepts the remote's current ledger, even if it was replaced. It is
-optional: the first claim also creates the ledger.
+init can be repeated, and accepts the remote's current ledger, even if it was replaced, unless
+another remote here has one. It is optional: the first claim also creates the ledger.
 
 It records the ledger's id in the file. Once that is committed, no clone grants a lease on another
 ledger, such as that of a fork or a copy. To give a fork or a copy a ledger of its own, use
