@@ -58,7 +58,7 @@ def test_the_log_tells_of_ones_own_leases_that_a_claim_cleared_away(
     place(path_remote.bare, {file_of(old): record_of(old)})
     assert jo.document("claim", "src/")["status"] == "claimed"
     assert [x["resource"] for x in jo.document("list", "--all")["leases"]] == ["path:src"]
-    lapsed, claimed = jo.document("log")["events"][:2]
+    claimed, lapsed = jo.document("log")["events"][:2]
     assert (claimed["kind"], claimed["resource"]) == ("claimed", "path:src")
     said = [lapsed[key] for key in ("kind", "resource", "holder", "by", "token")]
     assert said == ["lapsed", "src/a.py", "w1@example.com", "w1@example.com", 7]

@@ -155,12 +155,12 @@ def test_a_folder_is_left_to_who_waits_for_a_file_in_it(
         os.kill(waiter.pid, signal.SIGSTOP)
         run(ada, path_remote, "release", "src/x")
         error = json.loads(run(ada, path_remote, "claim", "src/", "--json", code=1))["error"]
-        assert (error["code"], error["resource"]) == ("held", "src/")
+        assert (error["code"], error["resource"]) == ("held", "path:src")
         assert "waited longer for src/x" in error["message"]
-        assert error["next"] == ["gitlease claim src/ --wait 15m"]
+        assert error["next"][0].startswith("gitlease claim path:src --wait 15m")
         shown = run(ada, path_remote, "show", "src/")
-        assert "src/ has no lease: left to" in shown
-        run(ada, path_remote, "wait", "src/", "--timeout", "0", code=1)
+        assert "path:src has no lease: left to" in shown
+        run(ada, path_remote, "wait", "src/", "--timeout", "1s", code=1)
         os.kill(waiter.pid, signal.SIGCONT)
         assert waiter.wait(PATIENCE) == 0
 
