@@ -13,11 +13,11 @@ from gitlease.core.instant import humanize_duration
 from gitlease.core.lease import same_person
 from gitlease.core.moves.operations import LAPSED, TAKEOVER
 from gitlease.core.resources.resource import WHOLE
+from gitlease.engine.reading import check_known, read_leases, read_log
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import READING_EXITS, flag, option, verb
-from gitlease.runs.records import is_process_alive
 
 if TYPE_CHECKING:
     from gitlease.core.lease import Actor
@@ -61,8 +61,6 @@ def check_layer(call: Call, reading: Reading | None = None) -> None:
 
 def check_names(call: Call, resources: Sequence[Resource]) -> None:
     """Raise NotFound for a mistyped layer or name."""
-    from gitlease.engine.reading import check_known
-
     check_layer(call)
     check_known(call.ledger, resources)
 
@@ -86,8 +84,6 @@ revoked lately.""",
 @flag("--mine", help="Only leases of this session.")
 @flag("--all", help="Include lapsed, completed, released and revoked leases.")
 def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
-    from gitlease.engine.reading import read_leases
-
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
     call.cached = call.typed("list", options=["--cached", *switches])
     call.anonymous = not mine
@@ -124,9 +120,11 @@ def _row(view: LeaseView, actor: Actor, now: datetime) -> Row:
     session, reason = view.session or "", view.reason or ""
     paths = " ".join(view.paths)
     covered = f"{view.resource} ({paths})" if paths else view.resource
-    over = view.session is not None and is_process_alive(view) is False
-    active = "process ended" if over else ""
-    state = "parked" if view.parked else active if view.state == "active" else view.state
+    state: str = "parked" if view.parked else "" if view.state == "active" else view.state
+    if not state and view.session is not None:
+        from gitlease.runs.records import is_process_alive
+
+        state = "process ended" if is_process_alive(view) is False else ""
     return Row(
         cells=(ours, covered, scope, view.holder, session, state, left, place, reason),
         style="dim" if view.state != "active" else {MINE: "green", THEIRS: "yellow"}.get(ours, ""),
@@ -162,8 +160,6 @@ def _ended_row(one: EndedLease, actor: Actor, now: datetime) -> Row:
     help="Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).",
 )
 def log_verb(call: Call, *, word: str | None, limit: str, since: int | None, cached: bool) -> None:
-    from gitlease.engine.reading import read_log
-
     if not limit.isascii() or not limit.isdigit() or int(limit[:9]) < 1:
         raise UsageError(f"limit {limit[:20]!r} is not a positive number")
     resource = None if word is None else call.resource(word)
@@ -213,8 +209,6 @@ active.""",
     cached=True,
 )
 def status_verb(call: Call, *, cached: bool) -> None:
-    from gitlease.engine.reading import read_leases
-
     call.cached = call.typed("status", options=["--cached"])
     reading, now = read_leases(call.ledger, cached=cached), call.now()
     check_layer(call, reading)
