@@ -144,14 +144,18 @@ def module_files() -> dict[str, Path]:
 
 
 MODULES = module_files()
-TESTS = {
-    file: ast.parse(file.read_text(encoding="utf-8")) for file in (ROOT / "tests").rglob("*.py")
-}
 
 
 @cache
 def tree_of(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+@cache
+def trees_of_tests() -> dict[Path, ast.Module]:
+    """Every module of the tests; parsed only where a test asks, since each worker imports this."""
+    files = (ROOT / "tests").rglob("*.py")
+    return {file: ast.parse(file.read_text(encoding="utf-8")) for file in files}
 
 
 def package_of(module: str) -> str:
@@ -470,7 +474,7 @@ def test_what_a_package_exports_is_there_and_is_used() -> None:
     benchmarks = (ast.parse(f.read_text("utf-8")) for f in (ROOT / "benchmarks").glob("*.py"))
     used = {
         (node.module, name.name)
-        for tree in (*TESTS.values(), *benchmarks)
+        for tree in (*trees_of_tests().values(), *benchmarks)
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
         for name in node.names
@@ -482,7 +486,7 @@ def test_tests_import_from_packages() -> None:
     """So that modules may be merged and split; what only the module has is private or patched."""
     modules = [
         (file, node.module)
-        for file, tree in TESTS.items()
+        for file, tree in trees_of_tests().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
         and node.module in MODULES
