@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import NotFound, UsageError
 from gitlease.core.instant import humanize_duration
 from gitlease.core.lease import same_person
 from gitlease.core.moves.operations import LAPSED, TAKEOVER
 from gitlease.core.resources.resource import WHOLE
-from gitlease.engine.reading import check_known, read_leases, read_log
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import Row
@@ -48,8 +47,6 @@ def check_layer(call: Call, reading: Reading | None = None) -> None:
         return
     from difflib import get_close_matches
 
-    from gitlease.core.errors import NotFound
-
     known = [space.layer for space in call.with_words(layer=None, _opened=None).workspace.in_use]
     if call.layer.lower() in known:  # configured, but still without a claim
         return
@@ -61,6 +58,8 @@ def check_layer(call: Call, reading: Reading | None = None) -> None:
 
 def check_names(call: Call, resources: Sequence[Resource]) -> None:
     """Raise NotFound for a mistyped layer or name."""
+    from gitlease.engine.reading import check_known
+
     check_layer(call)
     check_known(call.ledger, resources)
 
@@ -84,6 +83,8 @@ revoked lately.""",
 @flag("--mine", help="Only leases of this session.")
 @flag("--all", help="Include lapsed, completed, released and revoked leases.")
 def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
+    from gitlease.engine.reading import read_leases
+
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
     call.cached = call.typed("list", options=["--cached", *switches])
     call.anonymous = not mine
@@ -160,6 +161,8 @@ def _ended_row(one: EndedLease, actor: Actor, now: datetime) -> Row:
     help="Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).",
 )
 def log_verb(call: Call, *, word: str | None, limit: str, since: int | None, cached: bool) -> None:
+    from gitlease.engine.reading import read_log
+
     if not limit.isascii() or not limit.isdigit() or int(limit[:9]) < 1:
         raise UsageError(f"limit {limit[:20]!r} is not a positive number")
     resource = None if word is None else call.resource(word)
@@ -209,6 +212,8 @@ active.""",
     cached=True,
 )
 def status_verb(call: Call, *, cached: bool) -> None:
+    from gitlease.engine.reading import read_leases
+
     call.cached = call.typed("status", options=["--cached"])
     reading, now = read_leases(call.ledger, cached=cached), call.now()
     check_layer(call, reading)
