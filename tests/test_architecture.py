@@ -45,9 +45,10 @@ ARROWS: dict[str, set[str]] = {
     # None of the product's rules: it judges by its own what these have written.
     "verify": {"core", "git", "server", "store"},
     "wiring": {*_FEATURES, "gateway", "runs", "check", "verify", "server", "push", "install"},
-    "faces": {"core", "engine", "guard", "gateway", "wiring", "door", *_FEATURES_SHOWN},
+    "verbs": {"core", "engine", "guard", "wiring", *_FEATURES_SHOWN},
+    "faces": {"core", "engine", "guard", "gateway", "wiring", "verbs", "door", *_FEATURES_SHOWN},
     "testing": {"core", "engine", "faces", "wiring"},
-    "door": {"core", "engine", "faces"},
+    "door": {"core", "engine", "faces", "verbs"},
 }
 # Third parties, by the packages that may know them.
 THIRD_PARTIES = {
@@ -97,7 +98,7 @@ LINES = {  # of each package, without those of comment
     "check": 2_918,
     "core": 6_178,
     "engine": 6_515,
-    "faces": 19_382,
+    "faces": 17_745,
     "gateway": 1_322,
     "git": 3_725,
     "guard": 3_021,
@@ -108,13 +109,14 @@ LINES = {  # of each package, without those of comment
     "settings": 1_703,
     "store": 4_370,
     "tasks": 3_365,
+    "verbs": 3_000,
     "verify": 323,
     "wiring": 2_302,
 }
 PARAMETERS = ("expect_holder", "takeover", "reopen")  # declared once, when there is one table
 MOST = {
     "imports from modules in tests": 25,
-    "modules": 227,
+    "modules": 236,
     "modules of few lines": 33,
     "imports in functions": 395,
     "blocks for types alone": 75,
@@ -532,8 +534,8 @@ def test_a_wrong_import_is_noticed(module: str, source: str, complaint: str) -> 
         ("gitlease.core.x", "print('x')", "calls print()"),
         ("gitlease.core.x", "sys.stderr.write('x')", "a standard stream"),
         ("gitlease.engine.x", "os.environ['X']", "uses os.environ"),
-        ("gitlease.faces.wire", "import subprocess", "uses subprocess"),
-        ("gitlease.faces.wire", "from os import getenv", "uses os.getenv"),
+        ("gitlease.verbs.wire", "import subprocess", "uses subprocess"),
+        ("gitlease.verbs.wire", "from os import getenv", "uses os.getenv"),
     ],
 )
 def test_a_wrong_use_is_noticed(module: str, source: str, complaint: str) -> None:

@@ -169,8 +169,8 @@ def test_a_strict_type_checker_accepts_every_example(tmp_path: Path) -> None:
 
 
 def test_every_command_and_exit_code_is_documented() -> None:
-    from gitlease.faces import CODES
     from gitlease.faces.cli import application
+    from gitlease.verbs import CODES
 
     text = page("commands")
     group = application()

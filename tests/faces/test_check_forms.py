@@ -25,7 +25,7 @@ from support.terminals import played
 
 from gitlease.check import HELD_NOW, HELD_THEN, NO_TRAILER, RULES, Report, formats
 from gitlease.core import Finding, Level, moment_of
-from gitlease.faces import wire
+from gitlease.verbs import wire
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
 

@@ -9,7 +9,7 @@ from faces.fake import Desk, make_desks, words
 from support.snapshots import check_words
 
 from gitlease.core import GitleaseError, errors
-from gitlease.faces import CODES, exit_of
+from gitlease.verbs import CODES, exit_of
 
 CONTRACT = {
     1: {"held", "wait_timeout", "violations", "nothing_left"},

@@ -22,7 +22,7 @@ from support.running import Desk
 from support.tools import Era, ToolClient, in_memory, over_http, over_stdio
 
 import gitlease
-from gitlease.faces import http_of
+from gitlease.verbs import http_of
 
 Told = tuple[str, str | None]
 """A status or a code, and who holds it."""

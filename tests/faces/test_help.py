@@ -14,8 +14,8 @@ from faces.fake import make_desks
 from support.fences import clean_env
 from support.manpage import FILE, page
 
-from gitlease.faces import CODES
 from gitlease.faces.cli import DAILY, GROUPS, MODULES, Verb
+from gitlease.verbs import CODES
 
 VERBS = list(MODULES)
 HEAVY = (

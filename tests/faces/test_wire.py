@@ -15,9 +15,9 @@ from support.documents import held_to_schema
 from support.snapshots import check_words
 
 from gitlease.core import LeaseHeld, LeaseView
-from gitlease.faces import run_text, wire
 from gitlease.runs import DONE, JobEnd, PoolEvent, PoolRan
 from gitlease.runs.pool import FAILED
+from gitlease.verbs import run_text, wire
 
 LEASE = [
     *("resource", "scope", "layer", "holder", "session", "lease_id", "token", "state"),

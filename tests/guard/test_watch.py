@@ -31,7 +31,6 @@ from gitlease.core import (
     view_lease,
 )
 from gitlease.engine import LedgerStore
-from gitlease.faces import sentences
 from gitlease.git import discover
 from gitlease.guard import (
     ACTIVITY,
@@ -58,6 +57,7 @@ from gitlease.guard import (
 from gitlease.guard import watch as watch_module
 from gitlease.guard.notes import LONGEST_MARKER
 from gitlease.store import Known, StateFolder, lease_file
+from gitlease.verbs import sentences
 
 HEAD, OTHER = "a" * 40, "b" * 40
 NOTHING = {"global": ""}

@@ -22,7 +22,7 @@ from gitlease.core.moves import tickets
 from gitlease.engine import ClaimOptions
 from gitlease.engine import wait as polling
 from gitlease.engine import wait as waiting
-from gitlease.faces import wire
+from gitlease.verbs import wire
 
 F001, F002 = parse_resource("F001"), parse_resource("F002")
 HOUR = 3_600

@@ -218,8 +218,8 @@ def test_states_are_those_that_are_documented() -> None:
     from typing import get_args
 
     from gitlease.core import LeaseState, State
-    from gitlease.faces import OUTCOMES
     from gitlease.faces.library import WorkOutcome
+    from gitlease.verbs import OUTCOMES
 
     assert set(get_args(LeaseState)) == {x.value for x in State}
     assert set(get_args(WorkOutcome)) == set(OUTCOMES)

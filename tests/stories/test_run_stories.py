@@ -401,7 +401,8 @@ def test_a_run_that_is_stopped_past_its_end_has_nothing_left_on_waking(
     assert run.wait(LONG) == 125
     assert run.stderr is not None
     said = run.stderr.read()  # another reason where the stop came within a renewal
-    assert said.startswith("F001 was lost: ") and said.endswith(": stopping the command\n"), said
+    assert said.startswith("F001 was lost: "), said
+    assert said.endswith(": stopping the command\n"), said
     [lease] = kim.document("list")["leases"]
     assert (lease["lease_id"], lease["mine"]) == (taken["lease"]["lease_id"], True)
 

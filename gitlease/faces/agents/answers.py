@@ -11,8 +11,8 @@ from gitlease.core.errors import clean
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.resource import WHOLE, layer_words, word_anywhere
 from gitlease.core.view import LeaseView
-from gitlease.faces import sentences, task_text
 from gitlease.faces.agents.events import Reply
+from gitlease.verbs import sentences, task_text
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import QueueReading

@@ -131,8 +131,8 @@ def _discarding(
     if context is None or (mode := context.workspace.settings.guard_mode) == "off":
         return None
     from gitlease.faces.agents.answers import one_line
-    from gitlease.faces.sentences import shared_tree
     from gitlease.guard.presence import shared_with
+    from gitlease.verbs.sentences import shared_tree
 
     if found.settings and not context.has_set(found.settings):
         return None

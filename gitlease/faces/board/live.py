@@ -24,14 +24,6 @@ from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
 from gitlease.engine.ledger_session import LedgerView
 from gitlease.engine.watch import LOOK, Watcher
-from gitlease.faces.board.model import (
-    BoardRow,
-    BoardView,
-    OpenedResource,
-    make_board,
-    matching,
-    open_resource,
-)
 from gitlease.faces.board.text import (
     BoardPart,
     board_parts,
@@ -43,6 +35,14 @@ from gitlease.faces.board.text import (
 )
 from gitlease.runs.child import stop_like
 from gitlease.runs.heartbeat import waking_clock
+from gitlease.verbs.board import (
+    BoardRow,
+    BoardView,
+    OpenedResource,
+    make_board,
+    matching,
+    open_resource,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from gitlease.core.resources.resource import Resource
     from gitlease.engine.ports import Snapshot
-    from gitlease.faces.board.model import OpenedResource
+    from gitlease.verbs.board import OpenedResource
     from gitlease.wiring.workspace import Workspace
 
 FRESH = 5_000  # milliseconds after which task files are read again

@@ -17,9 +17,9 @@ from urllib.parse import urlencode
 
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import rfc3339
-from gitlease.faces.board import model
-from gitlease.faces.board.model import BoardRow, BoardView, NewsItem, OpenedResource, Section
 from gitlease.faces.board.text import board_lines, head_lines, news_lines
+from gitlease.verbs import board as model
+from gitlease.verbs.board import BoardRow, BoardView, NewsItem, OpenedResource, Section
 
 SHOWN = 500  # rows of a section
 ABOUT = {

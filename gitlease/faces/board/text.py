@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import rfc3339
-from gitlease.faces.board import model
-from gitlease.faces.board.model import BoardRow, BoardView, NewsItem, OpenedResource, Section
+from gitlease.verbs import board as model
+from gitlease.verbs.board import BoardRow, BoardView, NewsItem, OpenedResource, Section
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -15,7 +15,7 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call, Opener, open_real
 from gitlease.faces.cli.verb import CONTEXT, Option, shared_options, suggestions
-from gitlease.faces.codes import BROKEN_PIPE, INTERRUPTED
+from gitlease.verbs.codes import BROKEN_PIPE, INTERRUPTED
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -218,7 +218,7 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
         return BROKEN_PIPE
     except OSError as error:
         from gitlease.engine.ports import may_have_sent
-        from gitlease.faces.codes import INTERNAL, exit_of
+        from gitlease.verbs.codes import INTERNAL, exit_of
 
         output.forget_stdout()
         # Without a file name, the error concerns our own output.

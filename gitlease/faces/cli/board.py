@@ -12,15 +12,15 @@ import click
 
 from gitlease.core.errors import NotFound, Unavailable, UsageError
 from gitlease.core.frozen import replace
-from gitlease.faces import wire
 from gitlease.faces.cli import output
 from gitlease.faces.cli.reading import check_layer
 from gitlease.faces.cli.setup.serve import HOST, PORT, read_host, read_port
 from gitlease.faces.cli.verb import READING_EXITS, flag, option, verb
+from gitlease.verbs import wire
 
 if TYPE_CHECKING:
-    from gitlease.faces.board.model import BoardView
     from gitlease.faces.cli.call import Call
+    from gitlease.verbs.board import BoardView
 
 FORMS = ("md", "svg", "html")
 PATIENCE = 5.0  # seconds for the gateway to answer
@@ -93,7 +93,7 @@ def board_verb(
 
 
 def _print(call: Call, form: str | None, *, cached: bool) -> None:
-    from gitlease.faces.board.model import make_board
+    from gitlease.verbs.board import make_board
 
     how = ["--export", form] if form else ["--once"]
     call.cached = call.typed("board", options=["--cached", *how])
@@ -136,7 +136,7 @@ def _live(call: Call, *, cached: bool) -> int | None:
     if not cached:
         check_layer(call)
     from gitlease.faces.board.live import LiveBoard
-    from gitlease.faces.codes import INTERRUPTED
+    from gitlease.verbs.codes import INTERRUPTED
 
     gc.enable()  # this may last for days
     try:

@@ -241,7 +241,7 @@ class Call:
 
     def named(self, view: LeaseView) -> str:
         """Return a lease's name, with scope and layer unless they are the defaults here."""
-        from gitlease.faces import sentences
+        from gitlease.verbs import sentences
 
         name = sentences.named(view)
         return name if view.layer == self.workspace.layer else f"{name} in layer {view.layer}"
@@ -270,7 +270,7 @@ class Call:
         ``next_steps`` are commands, or a mapping from commands to their purpose; ``hints`` are for
         people only.
         """
-        from gitlease.faces import sentences, wire
+        from gitlease.verbs import sentences, wire
 
         said = (*self.warnings, *warnings, *sentences.skew_warnings(views))
         said = tuple(dict.fromkeys(said))

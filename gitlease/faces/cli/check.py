@@ -13,10 +13,10 @@ from gitlease.check import formats
 from gitlease.check.formats import LIMITS, Report
 from gitlease.core.errors import GitleaseError, Invalid, UsageError
 from gitlease.core.frozen import replace
-from gitlease.faces import wire
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import flag, option, verb
-from gitlease.faces.codes import Violations, exit_of
+from gitlease.verbs import wire
+from gitlease.verbs.codes import Violations, exit_of
 from gitlease.verify.replay import several
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import format_duration
 from gitlease.core.resources.resource import WHOLE
-from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.verb import (
     LEASE_EXITS,
@@ -25,6 +24,7 @@ from gitlease.faces.cli.verb import (
     resources_argument,
     verb,
 )
+from gitlease.verbs import sentences, wire
 
 if TYPE_CHECKING:
     from gitlease.core.errors import LeaseHeld
@@ -222,7 +222,7 @@ def show_claimed(
     for old in answer.displaced:
         output.line(f"{sentences.displaced(old)}{sentences.quoted(old.reason)}")
     if answer.written or answer.unassigned:
-        from gitlease.faces import task_text
+        from gitlease.verbs import task_text
 
         for name in task_text.unassigned(answer, call.ledger.edges.rules.people):
             output.line(f"taken over from {name}")

@@ -9,7 +9,6 @@ import click
 
 from gitlease.core.errors import UsageError
 from gitlease.core.resources.pattern import fold
-from gitlease.faces import sentences, task_text, wire
 from gitlease.faces.cli import output, refusals, types
 from gitlease.faces.cli.claiming import OWN_SCOPES, any_option, commit_option
 from gitlease.faces.cli.verb import (
@@ -20,6 +19,7 @@ from gitlease.faces.cli.verb import (
     resource_argument,
     verb,
 )
+from gitlease.verbs import sentences, task_text, wire
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource

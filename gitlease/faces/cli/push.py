@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import LEASE_EXITS, flag, option, resource_argument, verb
-from gitlease.faces.push_options import REFUSED, push_request
+from gitlease.verbs import sentences, wire
+from gitlease.verbs.push_options import REFUSED, push_request
 
 if TYPE_CHECKING:
     from gitlease.core.work_push import WorkRef

@@ -13,10 +13,10 @@ from gitlease.core.instant import humanize_duration
 from gitlease.core.lease import same_person
 from gitlease.core.moves.operations import LAPSED, TAKEOVER
 from gitlease.core.resources.resource import WHOLE
-from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import READING_EXITS, flag, option, verb
+from gitlease.verbs import sentences, wire
 
 if TYPE_CHECKING:
     from gitlease.core.lease import Actor

@@ -19,9 +19,9 @@ from gitlease.core.lease import same_person
 from gitlease.core.loss import Loss
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, scopes_overlap
-from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output
-from gitlease.faces.codes import Fault, exit_of
+from gitlease.verbs import sentences, wire
+from gitlease.verbs.codes import Fault, exit_of
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError

@@ -16,7 +16,6 @@ from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
 from gitlease.core.resources.resource import parse_resource, word_anywhere
 from gitlease.engine.keeping import holds_of
-from gitlease.faces import run_text, sentences, wire
 from gitlease.faces.cli import claiming, output, refusals, types
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import (
@@ -32,6 +31,7 @@ from gitlease.runs.leased_command import RunRequest, claim_to_run, dispatch, run
 from gitlease.runs.leased_command import follow as follow_log
 from gitlease.runs.records import RunRecord, runs_of
 from gitlease.runs.supervisor import SHARE, grace_ms
+from gitlease.verbs import run_text, sentences, wire
 
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView

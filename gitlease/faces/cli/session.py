@@ -9,11 +9,11 @@ import click
 
 from gitlease.core.errors import UsageError
 from gitlease.core.instant import humanize_duration, parse_duration
-from gitlease.faces import sentences, task_text, wire
 from gitlease.faces.cli import output, refusals, types
 from gitlease.faces.cli.claiming import capped, commit_option, show_parked
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import LEASE_EXITS, flag, option, verb
+from gitlease.verbs import sentences, task_text, wire
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -12,7 +12,6 @@ from gitlease.core.edge import Progress, printable
 from gitlease.core.errors import UsageError
 from gitlease.core.resources.resource import WHOLE, scopes_overlap
 from gitlease.engine.queue import Carried, WhyNot
-from gitlease.faces import sentences, task_text, wire
 from gitlease.faces.cli import claiming, output, refusals, types
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.reading import whose
@@ -24,6 +23,7 @@ from gitlease.faces.cli.verb import (
     resource_argument,
     verb,
 )
+from gitlease.verbs import sentences, task_text, wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gitlease.engine.answers import FoundTask, QueueReading
     from gitlease.engine.queue import Carry, Entry
     from gitlease.faces.cli.call import Call
-    from gitlease.faces.statuses import Status
+    from gitlease.verbs.statuses import Status
 
 HEADINGS = ("TASK", "PRIORITY", "STATUS", "ASSIGNED", "TITLE", "WAITS FOR", "WHY NOT")
 OWN_HEADINGS = ("TASK", "LEASE", "PRIORITY", "STATUS", "TITLE", "WAITS FOR")
@@ -385,7 +385,7 @@ only the status, and is refused if the task is someone else's.""",
 @claiming.claim_options
 @claiming.commit_option
 def set_verb(call: Call, /, *, word: str, status: str, **options: Any) -> None:
-    from gitlease.faces.statuses import read_status
+    from gitlease.verbs.statuses import read_status
 
     request, resource = claiming.ClaimRequest(**options), call.resource(word)
     new = read_status(status, call.ledger.edges)

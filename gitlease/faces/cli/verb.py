@@ -11,7 +11,7 @@ import click
 
 from gitlease.core.errors import UsageError
 from gitlease.faces.cli import types
-from gitlease.faces.codes import CODES
+from gitlease.verbs.codes import CODES
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import UsageError
 from gitlease.core.instant import format_duration
 from gitlease.core.resources.resource import WHOLE
-from gitlease.faces import sentences, wire
 from gitlease.faces.cli import claiming, output, types
 from gitlease.faces.cli.reading import check_names
 from gitlease.faces.cli.verb import (
@@ -24,6 +23,7 @@ from gitlease.faces.cli.verb import (
     resources_argument,
     verb,
 )
+from gitlease.verbs import sentences, wire
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource

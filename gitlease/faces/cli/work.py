@@ -14,11 +14,11 @@ import click
 
 from gitlease.core.errors import UsageError, clean
 from gitlease.core.instant import humanize_duration
-from gitlease.faces import run_text, sentences
 from gitlease.faces.cli import claiming, output, types
 from gitlease.faces.cli.running import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.runs.pool import FAILED, LOST, MOST_JOBS, Job, PoolEvent, PoolLimits
+from gitlease.verbs import run_text, sentences
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -228,7 +228,7 @@ def report(context: HookContext, decision: HookDecision, event: str) -> None:
     now = moment_of(context.clock.now().wall_ms)
     findings, views = decision.report.findings, decision.report.views
     if findings or decision.refused is not None:
-        from gitlease.faces import sentences
+        from gitlease.verbs import sentences
     for finding in findings[:SHOWN]:
         view = views[finding.lease.lease_id]
         line = f"{finding.path} {sentences.held(finding.path, view, now)}"

@@ -15,9 +15,9 @@ from starlette.types import Receive, Scope, Send
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import rfc3339
-from gitlease.faces import wire
 from gitlease.faces.http.request_handler import Access, Refused, failed
 from gitlease.gateway.follower import GAP, LAPSED, FollowedEvent, Follower
+from gitlease.verbs import wire
 
 LOOK = 0.5  # seconds between two checks of the token and of the gateway's end
 SILENT = 15.0  # seconds of silence after which a comment is sent, so that proxies stay connected

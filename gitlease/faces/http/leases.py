@@ -17,7 +17,6 @@ from gitlease.engine.answers import Answer, ClaimOptions, EndedLease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue import TaskQueue
 from gitlease.engine.reading import read_leases, read_log
-from gitlease.faces import wire
 from gitlease.faces.http.fields import claim_options
 from gitlease.faces.http.request_handler import ANOTHER_REQUEST, ApiAnswer, ApiRequest
 from gitlease.gateway.joiner import (
@@ -30,6 +29,7 @@ from gitlease.gateway.joiner import (
     events_under,
 )
 from gitlease.guard.rules import Severity, Touched, Viewpoint
+from gitlease.verbs import wire
 
 LONGEST_WAIT = 60  # seconds a claim may wait: proxies time out after that
 PAGE, LONGEST_PAGE = 200, 1_000

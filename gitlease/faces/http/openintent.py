@@ -43,7 +43,6 @@ from gitlease.engine import acts
 from gitlease.engine.answers import ClaimOptions, EndedLease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.reading import read_leases
-from gitlease.faces.codes import http_of
 from gitlease.faces.http.compat import (
     CompatAnswer,
     CompatRequest,
@@ -55,6 +54,7 @@ from gitlease.faces.http.compat import (
 from gitlease.faces.http.fields import IGNORED, own_words
 from gitlease.faces.http.request_handler import Failure, Refused, RequestHandler
 from gitlease.gateway.follower import LAPSED
+from gitlease.verbs.codes import http_of
 
 ROOTS = ("/api/v1", "/v1")
 AGENT = "x-agent-id"

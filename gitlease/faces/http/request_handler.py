@@ -28,12 +28,12 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.lease import State
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import parse_resource
-from gitlease.faces import wire
-from gitlease.faces.codes import http_of
 from gitlease.faces.http.fields import RequestField, own_hints, own_words, read_fields
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.joiner import SAME
 from gitlease.gateway.tokens import READ, WRITE, Token
+from gitlease.verbs import wire
+from gitlease.verbs.codes import http_of
 
 RATE = 1_000  # requests a second of a token; twice as many may come at once
 REALM = 'Bearer realm="gitlease"'

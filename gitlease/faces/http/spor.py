@@ -32,7 +32,6 @@ from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue import TaskQueue, WhyNot
 from gitlease.engine.reading import read_leases
-from gitlease.faces.codes import http_of
 from gitlease.faces.http.compat import (
     CompatAnswer,
     CompatRequest,
@@ -45,7 +44,8 @@ from gitlease.faces.http.compat import (
 )
 from gitlease.faces.http.fields import MOST_NAMES, own_hints, own_words
 from gitlease.faces.http.request_handler import MAX_SESSION, Failure, Refused, RequestHandler
-from gitlease.faces.statuses import read_status
+from gitlease.verbs.codes import http_of
+from gitlease.verbs.statuses import read_status
 
 IN_PROGRESS = "active"  # Spor's own word for it
 DISPATCH = "dispatch:"

@@ -52,11 +52,11 @@ from gitlease.faces.library.values import (
     briefing,
     entries,
 )
-from gitlease.faces.push_options import push_request
-from gitlease.faces.statuses import set_status as set_task_status
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.push.fenced_push import PushRefused as PushRefused
 from gitlease.runs.heartbeat import in_a_run
+from gitlease.verbs.push_options import push_request
+from gitlease.verbs.statuses import set_status as set_task_status
 from gitlease.wiring.push import open_push
 from gitlease.wiring.words import dead_hooks
 from gitlease.wiring.workspace import (

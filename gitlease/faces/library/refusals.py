@@ -14,7 +14,7 @@ from gitlease.core.loss import explained
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, word_anywhere
 from gitlease.engine.acts import loss_of
-from gitlease.faces import sentences
+from gitlease.verbs import sentences
 
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
 from gitlease.engine.answers import Answer
-from gitlease.faces import run_text, sentences
 from gitlease.faces.library.arguments import (
     Duration,
     ResourceLike,
@@ -30,6 +29,7 @@ from gitlease.runs.heartbeat import in_a_run
 from gitlease.runs.leased_command import RunRequest, claim_to_run, run_claimed
 from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits, PoolRequest
 from gitlease.runs.pool import work as work_on_queue
+from gitlease.verbs import run_text, sentences
 from gitlease.wiring.workspace import Workspace
 
 if TYPE_CHECKING:

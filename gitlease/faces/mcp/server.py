@@ -20,7 +20,6 @@ from mcp.shared.exceptions import MCPError
 from gitlease import __version__
 from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable, UsageError
 from gitlease.core.frozen import replace
-from gitlease.faces import wire
 from gitlease.faces.http.fields import read_fields
 from gitlease.faces.mcp.callers import Backend
 from gitlease.faces.mcp.tools import (
@@ -32,6 +31,7 @@ from gitlease.faces.mcp.tools import (
     put_in_words,
     refused,
 )
+from gitlease.verbs import wire
 
 BOARD, MINE = "lease://board", "lease://mine"
 ABOUT: Mapping[str, tuple[str, Mapping[str, Any]]] = {

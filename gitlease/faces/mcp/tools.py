@@ -20,11 +20,11 @@ from gitlease.core.view import LeaseView
 from gitlease.engine import acts, claim
 from gitlease.engine.answers import Answer, ClaimOptions, joined
 from gitlease.engine.reading import read_leases
-from gitlease.faces import sentences, task_text, wire
 from gitlease.faces.http import fields
 from gitlease.faces.http.fields import RequestField
 from gitlease.faces.library.refusals import with_arguments
 from gitlease.faces.mcp.callers import ToolCaller
+from gitlease.verbs import sentences, task_text, wire
 
 LONGEST_WAIT = 50  # seconds: hosts give a call a minute
 Values = Mapping[str, Any]

@@ -26,7 +26,6 @@ from gitlease.faces.board import (
     head_lines,
     make_board,
     matching,
-    model,
     news_lines,
     open_resource,
     opened_lines,
@@ -35,6 +34,7 @@ from gitlease.faces.board import (
 )
 from gitlease.faces.board import text as board_text
 from gitlease.faces.board.page import page
+from gitlease.verbs import board as model
 
 DAY = 86_400
 HOSTILE = "\x1b]0;owned\x07<script>alert(1)</script> | `x` \u202egnp.\n## Free"

@@ -19,8 +19,8 @@ from support.remotes import Remote
 from support.running import Desk, until
 
 import gitlease
-from gitlease.faces import CODES
 from gitlease.faces.http import MOST_BYTES, PROBLEM
+from gitlease.verbs import CODES
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from gitlease.core.errors import Unavailable, UsageError
-from gitlease.faces import task_text
 from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import flag, verb
+from gitlease.verbs import task_text
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Reading
     from gitlease.engine.ports import TaskList
-    from gitlease.faces import wire
     from gitlease.faces.cli.call import Call
+    from gitlease.verbs import wire
     from gitlease.wiring.workspace import SuggestedSettings
 
 FILE = ".gitlease.yaml"

@@ -21,8 +21,8 @@ from gitlease.faces.agents.handling import ACTIONS, HOSTS, is_event, run
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import flag, option, refuse_options, verb
-from gitlease.faces.codes import Violations
 from gitlease.faces.hooks.entry import HOOKS
+from gitlease.verbs.codes import Violations
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call

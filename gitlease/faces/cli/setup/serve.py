@@ -247,7 +247,7 @@ def _add(
 
 
 def _list(call: Call) -> None:
-    from gitlease.faces.sentences import date_time
+    from gitlease.verbs.sentences import date_time
     from gitlease.wiring.gateway import open_tokens
 
     now, found = _now(), open_tokens(call.directory).listed()

@@ -10,7 +10,7 @@ from gitlease.core.edge import printable
 from gitlease.core.instant import humanize_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE
-from gitlease.faces import sentences
+from gitlease.verbs import sentences
 
 if TYPE_CHECKING:
     from gitlease.core.edge import EdgeEdit, People, Task

@@ -11,9 +11,9 @@ from gitlease.core.errors import clean
 from gitlease.core.instant import humanize_duration
 from gitlease.core.resources.resource import word_anywhere
 from gitlease.engine.answers import Answer
-from gitlease.faces import sentences
-from gitlease.faces.wire import SCHEMA
 from gitlease.runs.pool import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, PoolEvent
+from gitlease.verbs import sentences
+from gitlease.verbs.wire import SCHEMA
 
 if TYPE_CHECKING:
     from gitlease.runs.pool import PoolRan

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gitlease.core.instant import rfc3339
 from gitlease.core.resources.resource import Resource
-from gitlease.faces import sentences
-from gitlease.faces.codes import Fault, exit_of
+from gitlease.verbs import sentences
+from gitlease.verbs.codes import Fault, exit_of
 
 if TYPE_CHECKING:
     from gitlease.core.edge import Task
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from gitlease.engine.answers import Answer, EndedLease, QueueReading, Taken
     from gitlease.engine.queue import Carry, Entry
     from gitlease.engine.watch import WatchEvent
-    from gitlease.faces.board.model import BoardRow, BoardView
     from gitlease.push.fenced_push import PushAnswer
     from gitlease.runs.records import RunRecord
     from gitlease.runs.supervisor import Ended
+    from gitlease.verbs.board import BoardRow, BoardView
 
 SCHEMA = 1
 Document = dict[str, Any]

@@ -25,7 +25,7 @@ from gitlease.core.view import LeaseView
 from gitlease.engine.edges import without_numbers
 from gitlease.engine.queue import Entry, QueueContext, WhyNot, survey, waiters
 from gitlease.engine.reading import history_of
-from gitlease.faces import sentences
+from gitlease.verbs import sentences
 
 if TYPE_CHECKING:
     from gitlease.core.edge import People, Task
