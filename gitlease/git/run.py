@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
@@ -281,10 +281,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         return
     for signum in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
-            if leads:
-                os.killpg(process.pid, signum)
-            else:
-                process.send_signal(signum)
+            os.kill(-process.pid if leads else process.pid, signum)
         if _ends(process, leads=leads):
             return
 
@@ -400,6 +397,12 @@ def signal_group(group: int, signum: int, spared: Collection[int] = ()) -> None:
             os.kill(target, signum)
 
 
+def detach(words: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, silent and without input. Raises OSError."""
+    how |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    return subprocess.Popen[bytes](words, start_new_session=True, **how)
+
+
 def name_this_process(name: str) -> None:
     """Let lists of processes show a name, where that is to be had for a write."""
     with contextlib.suppress(OSError), open(f"{PROC}/self/comm", "w", encoding="ascii") as file:
@@ -437,14 +440,11 @@ def _processes() -> Iterator[tuple[int, int, str]]:
 
 
 def _ps(words: list[str]) -> list[str]:
-    import subprocess  # where there is no /proc alone
-
     try:
         said = subprocess.run(
             ["ps", *words],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             timeout=PATIENCE,
             check=False,
             env={**os.environ, "LC_ALL": "C"},

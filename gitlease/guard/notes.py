@@ -399,19 +399,10 @@ def start_detached(words: Sequence[str], *, cwd: str, env: Mapping[str, str] | N
 
     ``-P``: a folder called gitlease in the work tree is not to be run instead of this program.
     """
-    import subprocess
+    from gitlease.git.run import detach
 
     with contextlib.suppress(OSError, ValueError):
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "gitlease", *words],
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            close_fds=True,
-            start_new_session=True,
-        )
+        process = detach([sys.executable, "-P", "-m", "gitlease", *words], cwd=cwd, env=env)
         process.returncode = 0  # nobody waits for it: it is not to be missed when this one ends
         return True
     return False

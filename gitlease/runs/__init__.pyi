@@ -19,8 +19,8 @@ from gitlease.runs.pool import PoolRan as PoolRan
 from gitlease.runs.records import RunRecord as RunRecord
 from gitlease.runs.records import RunsFolder as RunsFolder
 from gitlease.runs.supervisor import Ended as Ended
-from gitlease.runs.supervisor import Run as Run
 from gitlease.runs.supervisor import SupervisedProcess as SupervisedProcess
+from gitlease.runs.supervisor import Supervisor as Supervisor
 from gitlease.runs.supervisor import early_by as early_by
 from gitlease.runs.supervisor import exit_of_refusal as exit_of_refusal
 from gitlease.runs.supervisor import grace_ms as grace_ms

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shlex
 import shutil
@@ -13,18 +12,10 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 
-from gitlease.core.errors import GitleaseError, Invalid, NotFound
-from gitlease.core.frozen import dataclass
+from gitlease.core.errors import Invalid, NotFound
 from gitlease.git.files import share
-from gitlease.git.run import members_of, started_at
-from gitlease.runs.guardian import ProcessGroup
 
-# Ignored by Python from its start, whatever it was started with.
-PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
 PR_SET_PDEATHSIG = 1  # of Linux
-NEVER_RAN = 127  # the status of a child that could not become the command; nobody sees it
-
-Dispositions = Mapping[int, signal.Handlers]
 
 
 class NoCommand(NotFound):
@@ -33,14 +24,6 @@ class NoCommand(NotFound):
 
 class CannotExecute(Invalid):
     """The command exists, but cannot be executed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    """A command that was started, and the processes that are its own."""
-
-    pid: int
-    group: ProcessGroup
 
 
 def check_executable(word: str, *, env: Mapping[str, str] = os.environ, cwd: str = "") -> None:
@@ -94,89 +77,6 @@ def show_in_pager(text: str) -> bool:
     return True
 
 
-def start(
-    words: tuple[str, ...],
-    env: Mapping[str, str],
-    cwd: str,
-    dispositions: Dispositions,
-    before: Callable[[Child], None],
-) -> Child:
-    """Start a command; ``before`` is called once it has its group and before it runs.
-
-    On a terminal that is the group of this process, so that the keyboard reaches both. What is in
-    it already is not the command's.
-
-    ``dispositions`` are the signal handlers that this process was started with: the command gets
-    them. Raises NoCommand, CannotExecute, and what ``before`` raises: then the command never ran.
-    """
-
-    def become() -> None:
-        die_with_us()
-        signal.set_wakeup_fd(-1)
-        for signum, found in dispositions.items():
-            signal.signal(signum, found)
-        for own in PYTHONS_OWN:
-            signal.signal(own, signal.SIG_DFL)
-        if os.read(go, 1) != b"!":
-            os._exit(NEVER_RAN)
-        os.chdir(cwd)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.execvpe(words[0], words, dict(env))  # noqa: S606 - no shell
-
-    die_with_us, shares = on_parent_death(signal.SIGKILL), has_terminal()
-    number = os.getpgrp()
-    spared = members_of(number) if shares else frozenset()
-    go, tell = os.pipe()  # closed without a byte if this process dies first
-    failed, fail = os.pipe()
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        pid = os.fork()
-        if pid == 0:
-            _in_child(become, fail, (tell, failed), leads=not shares)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    os.close(go)
-    os.close(fail)
-    if not shares:
-        number = pid
-        with contextlib.suppress(OSError):  # both sides do it, so that neither has to wait
-            os.setpgid(pid, pid)
-    child = Child(pid, ProcessGroup(number, started_at(number), spared))
-    try:
-        before(child)
-        os.write(tell, b"!")
-    except BaseException:
-        os.close(tell)
-        os.close(failed)
-        os.waitpid(pid, 0)
-        raise
-    os.close(tell)
-    with open(failed, "rb") as opened:
-        why = opened.read(64)
-    if why:
-        os.waitpid(pid, 0)
-        raise _refused(words[0], env, cwd, int(why))
-    return child
-
-
-def _in_child(
-    become: Callable[[], None], fail: int, others: tuple[int, int], *, leads: bool
-) -> None:
-    # Signals are blocked until nothing here is ours any more.
-    try:
-        for handle in others:
-            os.close(handle)
-        if leads:
-            os.setpgid(0, 0)
-        become()
-    except OSError as error:
-        os.write(fail, str(error.errno or errno.EIO).encode())
-    except BaseException:
-        os.write(fail, str(errno.EIO).encode())
-    finally:
-        os._exit(NEVER_RAN)
-
-
 def on_parent_death(signum: signal.Signals) -> Callable[[], object]:
     """A function for a child, by which it gets this signal when this process dies (on Linux).
 
@@ -193,23 +93,6 @@ def on_parent_death(signum: signal.Signals) -> Callable[[], object]:
     except (ImportError, OSError, AttributeError):
         return lambda: None
     return lambda: prctl(PR_SET_PDEATHSIG, int(signum))
-
-
-def _refused(word: str, env: Mapping[str, str], cwd: str, number: int) -> GitleaseError:
-    why = os.strerror(number).lower()
-    if number == errno.ENOENT:
-        try:
-            check_executable(word, env=env, cwd=cwd)
-        except (NoCommand, CannotExecute) as refused:
-            return refused
-        why = "no such interpreter, or no such folder to run it in"
-    return CannotExecute(f"{word} cannot be executed: {why}")
-
-
-def exit_status(raw: int) -> int:
-    """A status of ``waitpid`` as shells report it: 128 + n if signal n ended it."""
-    code = os.waitstatus_to_exitcode(raw)
-    return code if code >= 0 else 128 - code
 
 
 LONGEST_WORD = 65_536

@@ -18,10 +18,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from gitlease.core.frozen import dataclass
 from gitlease.git.run import (
+    detach,
     group_is_left,
     name_this_process,
     signal_group,
@@ -40,7 +41,7 @@ IGNORED = (
 )
 BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 NAME = "gitlease-guard"
-READY, GROUP, UNTIL, DONE = b"ready", b"group", b"until", b"done"
+READY, DONE = b"ready", b"done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,8 @@ class GuardianFailed(Exception):
     """It could not be started."""
 
 
-def readable(handles: Sequence[int], seconds: float) -> set[int]:
-    """Which of these can be read from, after so many seconds at most."""
+def wait_readable(handles: Iterable[int], seconds: float) -> set[int]:
+    """Wait until one of these can be read from, at most so many seconds; return those that can."""
     poll = select.poll()
     for handle in handles:
         poll.register(handle, select.POLLIN)
@@ -84,24 +85,16 @@ class Guardian:
         self._line: socket.socket | None = None
         self._until: int | None = None
 
-    def start(self, patience: float = PATIENCE, watch: tuple[str, ...] = ()) -> None:
+    def start(self, patience: float = PATIENCE, *known: str) -> None:
         """Start it, and wait so many seconds until it listens. GuardianFailed if it does not.
 
-        ``watch``: lines that it gets at its start, if it takes the place of another.
+        ``known``: the last line of the guardian whose place it takes.
         """
         self.close()
         ours, theirs = socket.socketpair()
-        number = theirs.fileno()
-        module = "gitlease.runs.guardian"
+        words = ("-m", "gitlease.runs.guardian", f"{theirs.fileno()}", f"{self._grace}", *known)
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, str(number), str(self._grace), *watch],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(number,),
-                start_new_session=True,
-            )
+            self._process = detach([sys.executable, "-P", *words], pass_fds=(theirs.fileno(),))
         except (OSError, ValueError) as error:
             ours.close()
             raise GuardianFailed(str(error)) from error
@@ -125,64 +118,47 @@ class Guardian:
 
     def is_gone(self) -> bool:
         """Whether it is gone; does not wait."""
-        if self._line is None:
-            return True
         try:
-            return self._line.recv(64) == b""
+            return self._line is None or self._line.recv(64) == b""
         except BlockingIOError:
             return False
         except OSError:
             return True
 
     def watch(self, group: ProcessGroup, boot_ms: int) -> None:
-        """Send it the group to guard, and until when that may live."""
-        for line in watch_lines(group, boot_ms):
-            self._tell(line.encode())
-        self._until = boot_ms
-
-    def until(self, boot_ms: int) -> None:
-        """Send it until when the group may live, if that has changed."""
+        """Send it the group to guard, and until when that may live, unless it knows."""
         if self._until is None or abs(boot_ms - self._until) > SAME:
             self._until = boot_ms
-            self._tell(UNTIL + f" {boot_ms}".encode())
+            self._send(line_of(group, boot_ms).encode())
 
-    def _tell(self, line: bytes) -> None:
+    def _send(self, line: bytes) -> None:
         if self._line is not None:
             with contextlib.suppress(OSError):
                 self._line.sendall(line + b"\n")
 
-    def dismiss(self, *, goodbye: bool = True) -> None:
-        """Let it go; without a goodbye it ends what is left of the group."""
+    def close(self, *, goodbye: bool = True) -> None:
+        """Let it go, and wait until it is gone; without a goodbye it ends the group before."""
         if goodbye:
-            self._tell(DONE)
+            self._send(DONE)
         if self._line is not None:
             self._line.close()
             self._line = None
-        if not goodbye and self._process is not None:
-            # The command is killed when this process ends: give it its grace before.
-            try:
-                self._process.wait(timeout=self._grace / 1_000 + GOODBYE)
-            except subprocess.TimeoutExpired:
-                self._process.returncode = 0  # it still has work to do: leave it running
-            self._process = None
-
-    def close(self) -> None:
-        """Dismiss it, and wait until it is gone."""
-        self.dismiss()
         if self._process is not None:
             try:
-                self._process.wait(timeout=GOODBYE)
+                # The command is killed when this process ends: give it its grace before.
+                self._process.wait(GOODBYE + (0 if goodbye else self._grace / 1_000))
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+                if goodbye:
+                    self._process.kill()
+                    self._process.wait()
+                self._process.returncode = 0  # else it still has work to do: leave it running
             self._process = None
 
 
-def watch_lines(group: ProcessGroup, boot_ms: int) -> tuple[str, ...]:
-    """The lines with the group to guard, and until when."""
+def line_of(group: ProcessGroup, boot_ms: int) -> str:
+    """The line with the group to guard, and until when."""
     spared = ",".join(map(str, group.spared)) or "-"
-    line = f"{GROUP.decode()} {group.number} {spared} {group.started}"
-    return line, f"{UNTIL.decode()} {boot_ms}"
+    return f"{group.number} {boot_ms} {spared} {group.started}"
 
 
 # --- the process itself -----------------------------------------------------------------------
@@ -197,20 +173,17 @@ class Watch:
         self._until: int | None = None
         self._buffer = b""
 
-    def know(self, line: bytes) -> None:
+    def know(self, line: str) -> None:
         """Take one line of its input."""
-        word, _, rest = line.partition(b" ")
-        if word == GROUP:
-            number, spared, started = rest.decode().split(" ", 2)
-            others = (int(x) for x in spared.split(",") if x.isdigit())
-            self._group = ProcessGroup(int(number), started, frozenset(others))
-        elif word == UNTIL:
-            self._until = int(rest)
+        number, until, spared, started = line.split(" ", 3)
+        others = frozenset(int(x) for x in spared.split(",") if x.isdigit())
+        self._group, self._until = ProcessGroup(int(number), started, others), int(until)
 
     def run(self) -> None:
         """Watch until it gets its goodbye, or has ended the group."""
         while True:
-            heard = self._heard(self._nap())
+            left = LONGEST_NAP if self._until is None else (self._until - self._now()) / 1_000
+            heard = self._hear(min(LONGEST_NAP, left))
             if heard is DONE:
                 return
             if heard is None:  # the process that runs the command is gone
@@ -220,14 +193,9 @@ class Watch:
                 self._end(asked=False)
                 return
 
-    def _nap(self) -> float:
-        if self._until is None:
-            return LONGEST_NAP
-        return min(LONGEST_NAP, max(0.0, (self._until - self._now()) / 1_000))
-
-    def _heard(self, seconds: float) -> bytes | None:
+    def _hear(self, seconds: float) -> bytes | None:
         """DONE, None for the end of the line, or ``b""`` for anything else."""
-        if not readable([self._line.fileno()], seconds):
+        if not wait_readable([self._line.fileno()], seconds):
             return b""
         try:
             data = self._line.recv(4_096)
@@ -239,12 +207,14 @@ class Watch:
         for line in lines:
             if line == DONE:
                 return DONE
-            self.know(line)
+            self.know(line.decode())
         return b""
 
     def _end(self, *, asked: bool) -> None:
         """End the group; if there is time, ask it to end first."""
-        if not self._is_theirs():
+        # While any process of the group is left, the system gives its number to no other.
+        leader = started_at(self._group.number)
+        if self._group.number <= 1 or (leader and leader != self._group.started):
             return
         if asked:
             over = self._now() + self._grace
@@ -256,24 +226,17 @@ class Watch:
                 time.sleep(STEP)
         self._group.send(signal.SIGKILL)
 
-    def _is_theirs(self) -> bool:
-        # While any process of the group is left, the system gives its number to no other.
-        if self._group.number <= 1:
-            return False
-        leader = started_at(self._group.number)
-        return not leader or leader == self._group.started
-
 
 def main(words: list[str]) -> None:
-    """Guard; the words are the descriptor, the grace, and the lines known already."""
+    """Guard; the words are the descriptor, the grace, and perhaps a line known already."""
     for signum in IGNORED:
         signal.signal(signum, signal.SIG_IGN)
     name_this_process(NAME)
     line = socket.socket(fileno=int(words[0]))
     os.chdir("/")
     watch = Watch(line, int(words[1]), lambda: time.clock_gettime_ns(BOOT) // 1_000_000)
-    for told in words[2:]:
-        watch.know(told.encode())
+    for line_before in words[2:]:
+        watch.know(line_before)
     with contextlib.suppress(OSError):  # its parent may be gone already
         line.sendall(READY)
     watch.run()

@@ -40,7 +40,7 @@ from gitlease.runs.records import (
     write_brief,
 )
 from gitlease.runs.supervisor import ENDING as ENDINGS
-from gitlease.runs.supervisor import Ended, Run, SupervisedProcess, early_by, grace_ms
+from gitlease.runs.supervisor import Ended, SupervisedProcess, Supervisor, early_by, grace_ms
 
 if TYPE_CHECKING:
     from gitlease.runs.records import RunPlace
@@ -144,9 +144,8 @@ class LeasedCommand:
         request, grace = self.request, grace_ms(self.request.grace, holds)
         heartbeat = new_heartbeat(self.place, early=early_by(grace))
         env = {**self._environment(), **self._variables(holds)}
-        process = SupervisedProcess(grace=grace, stops=request.stops)
         try:
-            with process:
+            with SupervisedProcess(grace=grace, stops=request.stops) as process:
                 now = clock.now()
                 left = min(hold.left_ms(now) - early_ms(hold) for hold in holds)
                 if left <= 0:
@@ -156,12 +155,11 @@ class LeasedCommand:
                 process.start(request.words, env, request.directory, until_ms=now.boot_ms + left)
                 remember(self.place, self.answer, pid=process.pid)
                 on_start(process)
-                run = Run(process, heartbeat, holds, clock=clock, grace=grace, on_stop=on_stop)
-                return run.attend()
+                return Supervisor(
+                    process, heartbeat, holds, clock=clock, grace=grace, on_stop=on_stop
+                ).attend()
         except GuardianFailed as failed:
             raise Invalid(f"the guardian of the command cannot be started: {failed}") from None
-        finally:
-            process.close()
 
     def _environment(self) -> dict[str, str]:
         """This process's, without what ties git to another repository: a hook inherits some."""

@@ -12,10 +12,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from types import FrameType
 from typing import Self
 
@@ -24,16 +27,22 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
 from gitlease.core.loss import Hold, Lost, early_ms
 from gitlease.engine.ports import Clock
+from gitlease.git.run import members_of, started_at
 from gitlease.runs.child import (
     CannotExecute,
-    Child,
     NoCommand,
-    exit_status,
+    check_executable,
     has_terminal,
     is_in_foreground,
-    start,
+    on_parent_death,
 )
-from gitlease.runs.guardian import Guardian, GuardianFailed, readable, watch_lines
+from gitlease.runs.guardian import (
+    Guardian,
+    GuardianFailed,
+    ProcessGroup,
+    line_of,
+    wait_readable,
+)
 from gitlease.runs.heartbeat import Heartbeat
 
 GRACE = 10  # seconds from TERM to KILL, unless given
@@ -107,7 +116,17 @@ class Ended:
         return FAILED if failed or self.status is None else self.status
 
 
-class Run:
+class RunState(Enum):
+    """How far a run is. From ``ENDING`` on the command was asked to end (TERM), then KILL."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDING = "ending"
+    KILLING = "killing"
+    GONE = "gone"
+
+
+class Supervisor:
     """One command under leases. ``on_stop`` is called with the reason before it is stopped.
 
     ``heartbeat`` keeps the grants, and gives one up ``early_by(grace)`` before its end.
@@ -125,112 +144,108 @@ class Run:
     ) -> None:
         self._command, self._heartbeat, self._holds = command, heartbeat, tuple(holds)
         self._clock, self._grace, self._on_stop = clock, grace, on_stop
-        self._ids = [hold.grant.lease_id for hold in holds]
+        self.state = RunState.STARTING
+        self._new_losses: list[Lost] = []
         self._lost: list[Lost] = []
-        self._ended_by_command: set[str] = set()
-        self._counted = 0
-        self._asked: Instant | None = None
-        self._kill_in = 0  # ms after it was asked
-        self._stopped = self._killed = False
+        self._held = {hold.grant.lease_id for hold in holds}  # but what the command itself ended
+        self._asked = clock.now()  # to end, from ENDING on
+        self._kill_in = 0  # ms after that
+        self._stopped = False
         self._failure: str | None = None
 
     def attend(self) -> Ended:
         """Keep the leases until the command has ended, and stop it if one is lost."""
+        ids = [hold.grant.lease_id for hold in self._holds]
         self._heartbeat.keep(self._holds, self._lose)
+        self.state = RunState.RUNNING
         try:
-            return self._attend()
+            while self.state is not RunState.GONE:
+                self._guard()
+                status = self._command.wait(self._nap())
+                self._heartbeat.look()
+                self._handle_losses()
+                self.state = self._next_state(status)
         finally:
-            self._heartbeat.drop(self._ids, self._lose)
-
-    def _attend(self) -> Ended:
-        while True:
-            self._guard()
-            status = self._command.wait(self._nap())
-            self._heartbeat.look()
-            self._handle_losses()
-            over = self._asked is not None and self._left_ms() <= 0
-            if status is not None or (self._killed and self._left_ms() <= -UNENDING * MS):
-                return self._ended(status)
-            if over and not self._killed:
-                self._killed = True
-                self._command.kill()
-
-    def _ended(self, status: int | None) -> Ended:
-        # If the command was stopped, so must be what it started.
-        stopped = self._asked is not None and status is not None
-        if stopped and not self._command.wait_for_group(max(0, self._left_ms()) / MS):
-            self._command.kill()
-        if status is None and self._failure is None:
-            self._failure = UNENDED
+            self._heartbeat.drop(ids, self._lose)
         return Ended(
             status=status,
             lost=tuple(self._lost),
             stopped=self._stopped,
             hurried=self._command.told_to_end or status in ENDED_BY_SIGNAL,
-            failure=self._failure,
+            failure=self._failure or (UNENDED if status is None else None),
         )
+
+    def _next_state(self, status: int | None) -> RunState:
+        if self.state is RunState.RUNNING:
+            return RunState.RUNNING if status is None else RunState.GONE
+        left = self._left_ms()
+        if status is not None:  # since it was stopped, so must be what it started
+            if not self._command.wait_for_group(max(0, left) / MS):
+                self._command.kill()
+            return RunState.GONE
+        if self.state is RunState.ENDING and left <= 0:
+            self._command.kill()
+            return RunState.KILLING
+        return RunState.GONE if left <= -UNENDING * MS else self.state
 
     # --- when to stop ---------------------------------------------------------------------------
 
     def _lose(self, lost: Lost) -> None:
         # Called in a thread of the heartbeat, or in ``look``.
         if lost.by_own:
-            self._ended_by_command.add(lost.hold.grant.lease_id)
+            self._held.discard(lost.hold.grant.lease_id)
         else:
-            self._lost.append(lost)
+            self._new_losses.append(lost)
         self._command.wake()
 
     def _handle_losses(self) -> None:
         """Stop the command if there is a new reason to."""
-        losses = self._lost[self._counted :]
-        self._counted += len(losses)
-        for lost in losses:
+        now = self._clock.now()
+        while self._new_losses:
+            self._lost.append(lost := self._new_losses.pop(0))
             # Its grant ends early: kill it no later than that, and than a grace from now.
-            now = self._clock.now()
             rest = lost.hold.left_ms(now) - early_ms(lost.hold)
             self._stop(lost, now, min(self._grace, max(0, rest)))
-        if self._failure is not None and self._asked is None:
-            self._stop(self._failure, self._clock.now(), self._grace)
+        if self._failure is not None and self.state is RunState.RUNNING:
+            self._stop(self._failure, now, self._grace)
         if self._command.to_stop and not self._stopped:
             self._stopped = True
-            self._stop(None, self._clock.now(), self._grace)
+            self._stop(None, now, self._grace)
 
     def _stop(self, why: Lost | str | None, now: Instant, kill_in: int) -> None:
         self._on_stop(why)
-        if self._asked is None:
-            self._asked, self._kill_in = now, kill_in
+        if self.state is RunState.RUNNING:
+            self.state, self._asked, self._kill_in = RunState.ENDING, now, kill_in
             self._command.ask()
-            return
-        since = self._asked.elapsed_at_most(now)
-        self._kill_in = min(self._kill_in, since + kill_in)
+        else:
+            self._kill_in = min(self._kill_in, self._asked.elapsed_at_most(now) + kill_in)
 
     # --- until when -----------------------------------------------------------------------------
 
     def _guard(self) -> None:
         # A little longer than planned: the guardian acts only if this run does not.
-        now = self._clock.now()
-        left = self._left_ms() if self._asked else self._held_ms() + self._grace
+        now, running = self._clock.now(), self.state is RunState.RUNNING
+        left = self._held_ms() + self._grace if running else self._left_ms()
         left += min(early_ms(hold) for hold in self._holds) // 2
-        if not self._command.guard(now.boot_ms + left) and self._asked is None:
+        if not self._command.guard(now.boot_ms + left) and running:
             self._failure = UNGUARDED
             self._handle_losses()
 
     def _nap(self) -> float:
         shortest = min(hold.duration_ms for hold in self._holds)
         nap = min(LONGEST_NAP, shortest / MS / NAPS)
-        left = self._left_ms() / MS + (UNENDING if self._killed else 0)
-        return nap if self._asked is None else max(0.0, min(nap, left))
+        if self.state is RunState.RUNNING:
+            return nap
+        left = self._left_ms() / MS + (UNENDING if self.state is RunState.KILLING else 0)
+        return max(0.0, min(nap, left))
 
     def _held_ms(self) -> int:
-        held = [x for x in self._ids if x not in self._ended_by_command]
-        if not held:  # nothing can be lost any more: the guardian stays for a death of this process
+        if not self._held:  # no loss is possible: the guardian stays for a death of this process
             return min(hold.duration_ms for hold in self._holds)
-        return min(self._heartbeat.left_ms(lease_id) for lease_id in held)
+        return min(map(self._heartbeat.left_ms, self._held.copy()))
 
     def _left_ms(self) -> int:
         """Milliseconds until the command is ended, once it was asked to end."""
-        if self._asked is None:
-            return 0
         return self._kill_in - self._asked.elapsed_at_most(self._clock.now())
 
 
@@ -240,7 +255,6 @@ PASSED_ON = (
 )
 # The terminal sends these to all of a group itself.
 OF_THE_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
-OF_A_GROUP = (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP)
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 STEP = 0.05
 NO_PROMPT = "GIT_TERMINAL_PROMPT"
@@ -259,31 +273,29 @@ class SupervisedProcess:
     def __init__(self, *, grace: int, stops: bool = False) -> None:
         self._stops = stops
         self.to_stop = self.told_to_end = False
-        self._guardian = Guardian(grace)
-        self._child: Child | None = None
-        self._status: int | None = None
-        self._found: dict[int, signal.Handlers] = {}
+        self._guardian, self._guardians = Guardian(grace), 1
+        self._process: subprocess.Popen[bytes] | None = None
+        # On a terminal it shares our group, so that the keyboard reaches both. What is in the
+        # group already is not the command's.
+        self._shares = has_terminal()
+        self._group = ProcessGroup(0, "")
         self._handlers: dict[int, object] = {}
         self._woken, self._wake = os.pipe()
         self._wakeup = -1
-        self._decide = self._prompts = False
-        self._guardians = 0
-        self._shares = has_terminal()
+        self._prompts = False
 
     def __enter__(self) -> Self:
         for handle in (self._woken, self._wake):
             os.set_blocking(handle, False)
         self._wakeup = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        for signum in (*PASSED_ON, *(() if self._shares else OF_A_GROUP), signal.SIGCHLD):
+        for signum in (*PASSED_ON, signal.SIGCHLD):
             if signum == signal.SIGCHLD or signal.getsignal(signum) is not signal.SIG_IGN:
                 before = signal.signal(signum, _note)
                 self._handlers[signum] = signal.SIG_DFL if before is None else before
-                ignored = before is signal.SIG_IGN
-                self._found[signum] = signal.SIG_IGN if ignored else signal.SIG_DFL
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._guardian.dismiss(goodbye=self._child is None or kind is None)
+        self._guardian.close(goodbye=self._process is None or kind is None)
         signal.set_wakeup_fd(self._wakeup)
         for signum, handler in self._handlers.items():
             signal.signal(signum, handler)  # type: ignore[arg-type]
@@ -292,50 +304,82 @@ class SupervisedProcess:
         if self._prompts:  # a program goes on after this
             os.environ.pop(NO_PROMPT, None)
 
-    def close(self) -> None:
-        """Reap the guardian."""
-        self._guardian.close()
-
     @property
     def pid(self) -> int:
-        return self._child.pid if self._child else 0
+        return self._process.pid if self._process else 0
 
     def start(
         self, words: tuple[str, ...], env: dict[str, str], cwd: str, *, until_ms: int
     ) -> None:
-        """Start it, guarded from its first moment on. GuardianFailed, and as ``child.start``."""
+        """Start it, guarded from its first moment on.
+
+        Raises GuardianFailed, NoCommand and CannotExecute: then the command never ran.
+        """
         self._guardian.start()
-        guard = self._guardian.watch
-        self._child = start(words, env, cwd, self._found, lambda x: guard(x.group, until_ms))
+        spared = members_of(os.getpgrp()) if self._shares else frozenset()
+        die_with_us, parent = on_parent_death(signal.SIGKILL), os.getpid()
+
+        def group(pid: int) -> ProcessGroup:
+            number = os.getpgrp() if self._shares else pid
+            return ProcessGroup(number, started_at(number), spared)
+
+        def become() -> None:  # in the child, which executes the command next
+            die_with_us()
+            if os.getppid() != parent:
+                os._exit(NO_COMMAND)  # it is dead already
+            signal.set_wakeup_fd(-1)
+            for signum, handler in self._handlers.items():
+                ignored = handler is signal.SIG_IGN
+                signal.signal(signum, signal.SIG_IGN if ignored else signal.SIG_DFL)
+            self._guardian.watch(group(os.getpid()), until_ms)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+        # Signals are blocked until nothing in the child is ours any more.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self._process = subprocess.Popen(
+                words,
+                env=env,
+                cwd=cwd,
+                close_fds=False,
+                process_group=None if self._shares else 0,
+                preexec_fn=become,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            raise _refused(words[0], env, cwd, error) from None
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        self._group = group(self._process.pid)
         # Renewals run in the background meanwhile, and must not ask for a password.
         self._prompts = NO_PROMPT not in os.environ
         os.environ.setdefault(NO_PROMPT, "0")
 
-    # --- for the run that decides ---------------------------------------------------------------
+    # --- for the supervisor ---------------------------------------------------------------------
 
     def wait(self, seconds: float) -> int | None:
-        """Wait for its end: its exit status, 128 + n when signal n ended it.
+        """Wait for any event, at most so many seconds, and pass on the signals that have come.
 
-        None after so many seconds, or earlier if there is something to decide. One wait ends with
-        any event: a signal, a wake-up by a thread, the end of the guardian.
+        Return the exit status once the command has ended, 128 + n when signal n ended it. An event
+        is a signal, a wake-up by a thread, or the end of the guardian.
         """
-        end = time.monotonic() + seconds
-        while True:
-            if self._status is None and self._child is not None:
-                pid, raw = os.waitpid(self._child.pid, os.WNOHANG)
-                self._status = exit_status(raw) if pid else None
-            if self._status is not None:
-                return self._status
-            left = end - time.monotonic()
-            if left <= 0 or self._decide:
-                self._decide = False
-                return None
-            self._hear(left)
+        if (status := self._status()) is not None:
+            return status
+        line = self._guardian.fileno()
+        if self._woken in wait_readable([self._woken, *([line] if line >= 0 else [])], seconds):
+            with contextlib.suppress(BlockingIOError):
+                for signum in os.read(self._woken, 4_096):
+                    if signum in PASSED_ON:
+                        self._pass_on(signum)
+        return self._status()
+
+    def _status(self) -> int | None:
+        code = None if self._process is None else self._process.poll()
+        return 128 - code if code is not None and code < 0 else code
 
     def wait_for_group(self, seconds: float) -> bool:
         """After its end, wait for the rest of its group; whether nothing is left of it."""
         end = time.monotonic() + seconds
-        while self._child is not None and self._child.group.is_left:
+        while self._group.is_left:
             left = end - time.monotonic()
             if left <= 0:
                 return False
@@ -344,32 +388,27 @@ class SupervisedProcess:
 
     def ask(self) -> None:
         """Ask its group to end (TERM), stopped ones too."""
-        self._send(signal.SIGTERM, signal.SIGCONT)
+        self._group.send(signal.SIGTERM, signal.SIGCONT)
 
     def kill(self) -> None:
         """End its group (KILL)."""
-        self._send(signal.SIGKILL)
-
-    def _send(self, *signums: int) -> None:
-        if self._child is not None:
-            self._child.group.send(*signums)
+        self._group.send(signal.SIGKILL)
 
     def guard(self, until_ms: int) -> bool:
         """Tell its guardian until when, by the boot clock, it may live without another message.
 
         False if it is no longer guarded, and no guardian can be started.
         """
-        if self._child is not None and self._guardian.is_gone():
-            self._guardian.close()
+        if self._guardian.is_gone():
             self._guardians += 1
             try:
-                if self._guardians >= GUARDIANS:
+                if self._guardians > GUARDIANS:
                     return False
-                self._guardian.start(SOON, watch_lines(self._child.group, until_ms))
+                self._guardian.start(SOON, line_of(self._group, until_ms))
             except GuardianFailed:
                 self._guardians = GUARDIANS
                 return False
-        self._guardian.until(until_ms)
+        self._guardian.watch(self._group, until_ms)
         return True
 
     def wake(self) -> None:
@@ -377,30 +416,24 @@ class SupervisedProcess:
         with contextlib.suppress(OSError):
             os.write(self._wake, b"\0")
 
-    def _hear(self, seconds: float) -> None:
-        """Wait for any event, and pass on the signals that have come."""
-        line = self._guardian.fileno()
-        ready = readable([self._woken, *([line] if line >= 0 else [])], seconds)
-        if line in ready:
-            self._decide = True  # it is gone: the run has another one started
-        signums = b""
-        if self._woken in ready:
-            with contextlib.suppress(BlockingIOError):
-                signums = os.read(self._woken, 4_096)
-        for signum in signums:
-            if signum == 0:
-                self._decide = True
-            elif signum in PASSED_ON or signum in OF_A_GROUP:
-                self._pass_on(signum)
-
     def _pass_on(self, signum: int) -> None:
         self.told_to_end |= signum in ENDING
         if self._stops and signum in ENDING:
-            self.to_stop = self._decide = True
+            self.to_stop = True
         elif not (self._shares and signum in OF_THE_KEYBOARD and is_in_foreground()):
-            self._send(signum)
-            if signum == signal.SIGTSTP:
-                os.kill(os.getpid(), signal.SIGSTOP)
+            self._group.send(signum)
+
+
+def _refused(word: str, env: Mapping[str, str], cwd: str, error: Exception) -> GitleaseError:
+    number = error.errno if isinstance(error, OSError) else None
+    why = os.strerror(number or errno.EIO).lower()
+    if number == errno.ENOENT:
+        try:
+            check_executable(word, env=env, cwd=cwd)
+        except (NoCommand, CannotExecute) as refused:
+            return refused
+        why = "no such interpreter, or no such folder to run it in"
+    return CannotExecute(f"{word} cannot be executed: {why}")
 
 
 def _note(signum: int, frame: FrameType | None) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import stat
-import subprocess
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +29,7 @@ from gitlease.git.files import (
 )
 from gitlease.git.objects import Absent, PipedObjects, check_object, object_id
 from gitlease.git.repository import OFFLINE, is_id
-from gitlease.git.run import clean_environment
+from gitlease.git.run import clean_environment, detach
 
 # --- its objects, written and mostly read without any git -------------------------------------
 # A command writes a few objects, and reads those that a fetch or another command has just brought
@@ -363,18 +362,10 @@ class PrivateStore:
         with contextlib.suppress(OSError):
             os.utime(marker)
             self._drop_refs_of_killed_fetches()
-            subprocess.Popen(
-                # Refs are read here without git, as files.
-                [
-                    *("git", f"--git-dir={self.path}", "-c", "gc.packRefs=false"),
-                    *("gc", "--quiet", "--prune=1.day.ago"),
-                ],
-                env=clean_environment(os.environ),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            # Refs are read here without git, as files.
+            words = ["git", f"--git-dir={self.path}", "-c", "gc.packRefs=false"]
+            words += ["gc", "--quiet", "--prune=1.day.ago"]
+            detach(words, env=clean_environment(os.environ))
 
     def _has_many_files(self) -> bool:
         try:

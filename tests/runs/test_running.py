@@ -20,8 +20,8 @@ from gitlease.runs import (
     Ended,
     Heartbeat,
     NoCommand,
-    Run,
     SupervisedProcess,
+    Supervisor,
     early_by,
     exit_of_refusal,
     grace_ms,
@@ -68,7 +68,7 @@ class World:
         self.script[seconds] = what
 
     def attend(self, command: ScriptedCommand) -> Ended:
-        run = Run(
+        supervisor = Supervisor(
             cast(SupervisedProcess, command),
             cast(Heartbeat, self),
             self.holds,
@@ -76,7 +76,7 @@ class World:
             grace=self.grace,
             on_stop=self.reasons.append,
         )
-        return run.attend()
+        return supervisor.attend()
 
     def seconds(self) -> float:
         """How long ago it began."""
@@ -99,7 +99,7 @@ class World:
         ledger = self.remote.ledger(self.remote.refs["global"])
         return [f"{x.resource} {x.holder}" for x in ledger.every_lease()]
 
-    # --- a heartbeat, as a Run sees it ------------------------------------------------------------
+    # --- a heartbeat, as a Supervisor sees it -----------------------------------------------------
 
     def keep(self, holds: Sequence[Hold], listener: Callable[[Lost], None]) -> None:
         self.listener = listener
