@@ -96,7 +96,7 @@ SHORTEST, LONGEST = 150, 800  # lines: a module is what one reads for one questi
 LINES = {  # of each package, without those of comment
     "gitlease": 293,
     "check": 2_918,
-    "core": 6_178,
+    "core": 6_200,
     "engine": 6_515,
     "faces": 17_745,
     "gateway": 1_322,
@@ -109,7 +109,7 @@ LINES = {  # of each package, without those of comment
     "settings": 1_703,
     "store": 4_370,
     "tasks": 3_365,
-    "verbs": 3_000,
+    "verbs": 4_000,
     "verify": 323,
     "wiring": 2_302,
 }
@@ -117,11 +117,11 @@ PARAMETERS = ("expect_holder", "takeover", "reopen")  # declared once, when ther
 MOST = {
     "imports from modules in tests": 25,
     "modules": 236,
-    "modules of few lines": 33,
+    "modules of few lines": 38,
     "imports in functions": 395,
     "blocks for types alone": 75,
-    "private functions used once": 826,
-    "modules that name a verb's parameter": 38,
+    "private functions used once": 840,
+    "modules that name a verb's parameter": 42,
     "readers of YAML": 1,
     "modules that lock": 3,
 }

@@ -214,6 +214,11 @@ def named(view: LeaseView) -> str:
     return view.resource if view.scope == WHOLE else f"{view.resource} (scope {view.scope})"
 
 
+def named_in(view: LeaseView, layer: str) -> str:
+    """Return the same, with the layer unless it is the one that is meant anyway."""
+    return named(view) if view.layer == layer else f"{named(view)} in layer {view.layer}"
+
+
 def unleased(name: str, waiting: Sequence[Ticket]) -> str:
     """Say that nobody holds a resource: it is free, or left to the first who waits for it."""
     if not waiting:

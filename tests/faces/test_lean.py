@@ -21,7 +21,7 @@ def _said(*lines: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("module", ["claiming", "ending", "reading"])
+@pytest.mark.parametrize("module", ["derived", "reading"])
 def test_the_verbs_of_every_day_do_without_inspect(module: str) -> None:
     look = LOOK.format(names={"inspect", "dataclasses", "random"})
     options = "from gitlease.faces.cli.app import application; application()"
@@ -64,7 +64,7 @@ def test_no_verb_loads_what_only_the_tools_need() -> None:
     look = LOOK.format(names={"mcp", "pydantic", "starlette", "uvicorn"})
     options = "from gitlease.faces.cli.app import application, MODULES; application()"
     every = "from importlib import import_module as load"
-    verbs = "[load(f'gitlease.faces.cli.{module}') for module in MODULES.values()]"
+    verbs = "[load(f'gitlease.faces.cli.{module}') for module in MODULES.values() if module]"
     assert _said(options, every, verbs, look) == ""
 
 

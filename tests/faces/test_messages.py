@@ -315,7 +315,10 @@ READ = ("show", "release", "done", "renew", "park", "wait", "watch", "log")
     ("argv", "message"),
     [
         (("renew",), "missing resource: name one, or use --all"),
-        (("renew", "--all", "F001"), "--all renews everything: it takes no resources"),
+        (
+            ("renew", "--all", "F001"),
+            "--all renews everything: it takes no resource and no --scope",
+        ),
         (("claim",), "missing argument 'RESOURCE...'"),
         (("extend", "F001"), "missing argument 'DURATION'"),
         (("revoke", "F001"), "missing option '--reason'"),

@@ -21,13 +21,11 @@ ENTERED = {  # files of gitlease whose functions are called; each may only fall
 }
 
 MOST = {  # modules of gitlease, and gits that it starts, the one that pushes or fetches among them
-    "claim deploy": (
-        64,
-        5,
-    ),  # two look at commits: for the ledger's id, and for tasks that are not here
-    "renew deploy": (62, 3),
+    # Two of its gits look at commits: for the ledger's id, and for tasks that are not here.
+    "claim deploy": (67, 5),
+    "renew deploy": (67, 3),
     "list": (62, 4),
-    "release deploy": (65, 3),
+    "release deploy": (67, 3),
     "hook pre-commit": (35, 3),
     "check HEAD~1..HEAD": (82, 10),
     "check --stale": (85, 5),

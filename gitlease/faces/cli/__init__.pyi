@@ -5,6 +5,7 @@ from gitlease.faces.cli.app import MODULES as MODULES
 from gitlease.faces.cli.app import application as application
 from gitlease.faces.cli.app import run as run
 from gitlease.faces.cli.call import Call as Call
+from gitlease.faces.cli.derived import command as command
 from gitlease.faces.cli.running import run_verb as run_verb
 from gitlease.faces.cli.setup.demo import NEXT as NEXT
 from gitlease.faces.cli.setup.demo import PLAY as PLAY

@@ -20,21 +20,21 @@ from gitlease.verbs.codes import BROKEN_PIPE, INTERRUPTED
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# Verb, its module below this package, and its line in the list of verbs.
+# Verb, its module below this package unless it stands in the table, and its line in the list.
 GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
         "Work under a lease",
         (
-            ("claim", "claiming", "take a lease, or renew your own"),
-            ("renew", "claiming", "keep a lease alive (heartbeat)"),
-            ("extend", "claiming", "lengthen a lease for a known gap"),
-            ("park", "claiming", "keep a lease for your next session, without renewals"),
-            ("release", "ending", "give a lease back"),
-            ("done", "ending", "finish work and complete its lease"),
+            ("claim", "", "take a lease, or renew your own"),
+            ("renew", "", "keep a lease alive (heartbeat)"),
+            ("extend", "", "lengthen a lease for a known gap"),
+            ("park", "", "keep a lease for your next session, without renewals"),
+            ("release", "", "give a lease back"),
+            ("done", "", "finish work and complete its lease"),
             ("session", "session", "list your sessions, or end one with all its leases"),
             ("push", "push", "push work that lands only while you hold its leases"),
             ("fence", "push", "check a token before a step that cannot be undone"),
-            ("note", "ending", "leave a note for the next holder"),
+            ("note", "", "leave a note for the next holder"),
             ("run", "running", "run a command while you hold leases"),
             ("dispatch", "running", "run a command in the background, with a log"),
             ("work", "work", "run a pool: a command for one task after another"),
@@ -44,9 +44,9 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         "The task queue",
         (
             ("queue", "task_verbs", "list claimable tasks, best first"),
-            ("next", "task_verbs", "show or claim the next task"),
+            ("next", "", "show or claim the next task"),
             ("brief", "task_verbs", "one page to start with: your work, losses, notes, next"),
-            ("set", "task_verbs", "set the status of a task; in progress claims it"),
+            ("set", "", "set the status of a task; in progress claims it"),
         ),
     ),
     (
@@ -72,7 +72,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("hooks", "setup.installing", "manage git's hooks: install, uninstall, status"),
             ("server", "setup.installing", "manage the hook of a git server"),
             ("serve", "setup.serve", "serve the ledger over HTTP, and manage its tokens"),
-            ("revoke", "ending", "end someone else's lease (admins)"),
+            ("revoke", "", "end someone else's lease (admins)"),
             ("agent", "setup.installing", "manage the hooks of coding agents"),
             ("mcp", "setup.installing", "serve leases as tools for agents (MCP)"),
             ("demo", "setup.demo", "watch two workers in a throw-away repository"),
@@ -110,6 +110,10 @@ class Verbs(click.Group):
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in MODULES:
             return None
+        if not MODULES[name]:
+            from gitlease.faces.cli.derived import command
+
+            return command(name)
         module = import_module(f"gitlease.faces.cli.{MODULES[name]}")
         verb: click.Command = getattr(module, f"{name}_verb")
         return verb

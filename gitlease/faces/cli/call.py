@@ -14,7 +14,8 @@ from gitlease.core.instant import moment_of
 from gitlease.faces.cli import output
 
 if TYPE_CHECKING:
-    from gitlease.core.errors import GitleaseError
+    from gitlease.core.errors import GitleaseError, LeaseHeld
+    from gitlease.core.hint import Hint
     from gitlease.core.lease import Actor
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
@@ -22,12 +23,22 @@ if TYPE_CHECKING:
     from gitlease.engine.edges import Planned
     from gitlease.engine.ledger_session import LedgerSession
     from gitlease.engine.queue import TaskQueue
+    from gitlease.verbs.table import Result
     from gitlease.wiring.workspace import Workspace
 
 Opener = Callable[..., "Workspace"]
 
 # In the order in which a hint repeats them.
 REPEATED = (("directory", "-C"), ("layer", "--layer"), ("remote", "--remote"))
+HEARTBEAT_OF = ("claude:", "codex:", "cursor:")  # sessions kept alive by their host's hooks
+POSITIONAL = ("resource", "resources", "duration", "text", "status", "id")
+
+
+OPTIONS = {"paths": "--path"}  # where the option is not the parameter's name
+
+
+def _words_of(value: Any) -> list[Any]:
+    return [*value] if isinstance(value, list | tuple) else [value]
 
 
 def _issue_pages(workspace: Workspace) -> str | None:
@@ -66,6 +77,7 @@ class Call:
     anonymous: bool = False
     """Whether the verb only reads, which needs no ``user.email``."""
     _opened: Workspace | None = None
+    _blocker = ""
 
     def __init__(self, prog: str, opener: Opener = open_real, *, json: bool = False) -> None:
         self.prog, self.opener, self.json = prog, opener, json
@@ -147,8 +159,15 @@ class Call:
         self._speak_for([found])
         return found
 
-    def resources(self, words: Iterable[str]) -> list[Resource]:
-        return [self.resource(word) for word in words]
+    def resources(self, words: Iterable[str], *, claiming: bool = False) -> list[Resource]:
+        """Return resources; a claim refuses, later, a name that may be meant as a file."""
+        if not claiming:
+            return [self.resource(word) for word in words]
+        from gitlease.wiring.words import resource_here
+
+        wanted = [resource_here(self.workspace, word) for word in words]
+        self._speak_for(wanted)
+        return wanted
 
     def _speak_for(self, resources: Sequence[Resource]) -> None:
         """Go on in the session of an agent's tool server if that has these leases."""
@@ -163,20 +182,73 @@ class Call:
 
         return [path_here(self.workspace.repository, word) for word in words]
 
-    def to_claim(
-        self, words: Iterable[str], paths: Iterable[str], *, any_name: bool
-    ) -> tuple[list[Resource], list[Resource]]:
-        """Return the resources of a claim, and the further paths that it covers.
+    def check_claim(
+        self, wanted: Sequence[Resource], covered: Sequence[Resource], *, any_name: bool
+    ) -> Sequence[str]:
+        from gitlease.wiring.words import check_claim
 
-        UsageError for a word that may mean a file as well as a name.
-        """
-        from gitlease.wiring.words import check_claim, resource_here
-
-        wanted = [resource_here(self.workspace, word) for word in words]
-        covered = self.paths(paths)
-        self._speak_for(wanted)
         self.warnings += check_claim(self.workspace, wanted, covered, any_name=any_name)
-        return wanted, covered
+        return ()  # kept for a refusal as well
+
+    def option(self, parameter: str) -> str:
+        return OPTIONS.get(parameter, f"--{parameter.replace('_', '-')}")
+
+    def check_names(self, resources: Sequence[Resource]) -> None:
+        """Raise NotFound for a mistyped layer or name."""
+        from gitlease.faces.cli.reading import check_names
+
+        check_names(self, resources)
+
+    def every_ledger(self) -> list[LedgerSession]:
+        return [space.ledger for space in self.workspace.in_use]
+
+    def act(
+        self,
+        verb: str,
+        resources: Sequence[Resource],
+        act: Callable[[LedgerSession], Answer],
+        *,
+        scope: str | None = None,
+    ) -> Answer:
+        return act(self.ledger)
+
+    def on_wait(self, held: LeaseHeld, seconds: int) -> None:
+        """Print each new lease in the way once."""
+        from gitlease.core.instant import format_duration
+        from gitlease.verbs import sentences
+
+        blocker = held.views[0].lease_id if held.views else held.message
+        if blocker != self._blocker:
+            self._blocker = blocker
+            limit = f" up to {format_duration(seconds)}" if seconds else ""
+            output.aside(f"waiting{limit}: {sentences.refusal(held, self.now())}")
+
+    def granted(self, answer: Answer) -> Sequence[str]:
+        """Warn of leases that end before the next heartbeat, and of hooks that do not run."""
+        return (*self._short_ttl(answer), *self.dead_hooks())
+
+    def dead_hooks(self) -> list[str]:
+        """Return warnings if another folder of hooks has replaced the one that has ours."""
+        from gitlease.wiring.words import dead_hooks
+
+        status, install = self.typed("hooks", "status"), self.typed("hooks", "install")
+        return [f"{text} (see {status}, {install})" for text in dead_hooks(self.workspace)]
+
+    def _short_ttl(self, answer: Answer) -> Sequence[str]:
+        session = self.actor.session or ""
+        if not session.startswith(HEARTBEAT_OF):
+            return ()
+        from gitlease.core.instant import format_duration
+        from gitlease.guard.service import SHORTEST_KEPT
+
+        least = min((view.ttl_seconds for view in answer.leases), default=SHORTEST_KEPT)
+        if least >= SHORTEST_KEPT:
+            return ()
+        short, kept = format_duration(least), format_duration(SHORTEST_KEPT)
+        return (
+            f"a lease of {short} may expire between two tool calls: the heartbeat of session "
+            f"{session} keeps leases of {kept} or more alive",
+        )
 
     def needs_any(self, name: str) -> bool:
         """Whether a claim of this name needs ``--any`` because no task file has it."""
@@ -239,6 +311,66 @@ class Call:
         words += [*tail, *dashed, *names] if dashed else [*names, *tail]
         return shlex.join(words)
 
+    def command_of(self, hint: Hint) -> str:
+        """Return a hint as a command to type here."""
+        arguments: dict[str, Any] = dict(hint.arguments)
+        layer, call = arguments.pop("layer", None), self
+        if "session" in arguments:  # meant for this one, or for any
+            call = self.with_words(session=arguments.pop("session"), no_session=False)
+        names = [x for n in POSITIONAL if n in arguments for x in _words_of(arguments.pop(n))]
+        options = list[str]()
+        for name, value in arguments.items():
+            option = self.option(name)
+            if value is False and name == "commit":
+                options.append("--no-commit")
+            elif value is True:
+                options.append(option)
+            elif name in ("ttl", "duration") and isinstance(value, int):
+                from gitlease.core.instant import format_duration
+
+                options += [option, format_duration(value)]
+            elif value not in (None, False):
+                for word in _words_of(value):
+                    options += [option, self.word(word) if name == "paths" else str(word)]
+        return call.typed(hint.verb, *names, options=options, layer=layer)
+
+    def respond(self, result: Result) -> int:
+        """Print the result of a verb, and return the exit status."""
+        from gitlease.verbs.table import Details
+
+        def show() -> None:
+            for part in result.lines():
+                if isinstance(part, str):
+                    output.line(part)
+                    continue
+                if isinstance(part, Details):
+                    output.facts(part.rows)
+                    continue
+                styles = part.styles or [""] * len(part.rows)
+                rows = [output.Row(*row) for row in zip(part.rows, styles, strict=True)]
+                output.table(part.headings, rows, otherwise=part.otherwise)
+
+        body = dict(result.body)
+        if result.refused:
+            from gitlease.faces.cli import refusals
+
+            self.warnings += result.warnings
+            if not self.json:
+                show()
+            return refusals.tell_partly(self, result.refused, body)
+        self.note_carried(result.leases)
+        self.answer(
+            body,
+            warnings=result.warnings,
+            views=result.leases,
+            next_steps={self.command_of(x): x.why for x in result.then},
+            hints=[
+                x if isinstance(x, str) else f"{x.why}: {self.command_of(x)}" for x in result.hints
+            ],
+            show=show,
+        )
+        return 0
+
     def named(self, view: LeaseView) -> str:
         """Return a lease's name, with scope and layer unless they are the defaults here."""
         from gitlease.verbs import sentences
@@ -284,16 +416,8 @@ class Call:
         show()
         output.warn(said)
         uses = next_steps if isinstance(next_steps, Mapping) else {}
-        output.hint([f"{step}  # {uses[step]}" if step in uses else step for step in next_steps])
+        output.hint([f"{step}  # {uses[step]}" if uses.get(step) else step for step in next_steps])
         output.hint(hints)
-
-    def warn_of_dead_hooks(self) -> None:
-        """Warn once if another folder of hooks has replaced the one that has ours."""
-        from gitlease.wiring.words import dead_hooks
-
-        for warning in dead_hooks(self.workspace):
-            install = self.typed("hooks", "install")
-            self.warnings.append(f"{warning} (see {self.typed('hooks', 'status')}, {install})")
 
     def note_carried(self, views: Iterable[LeaseView]) -> None:
         """Record which of the person's own leases this session uses or was shown."""

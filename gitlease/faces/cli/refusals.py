@@ -108,38 +108,11 @@ def _any_option(call: Call, names: Iterable[str]) -> list[str]:
     return ["--any"] if any(map(call.needs_any, names)) else []
 
 
-def after_claim(call: Call, views: Sequence[LeaseView], scope: str | None) -> Steps:
-    """Return the commands for claimed leases."""
-    names = [view.resource for view in views]
-    if len(names) > 5:  # so many names are no help
-        return {call.typed("renew", options=["--all"]): "keep what you hold"}
-    part = [] if scope is None else ["--scope", scope]
-    steps = {call.typed("renew", *names, options=part): "keep it while you work"}
-    if len(names) == 1 and views[0].assigned:  # what is no task is released, not finished
-        steps[call.typed("done", *names, options=part)] = "when the work is finished"
-    steps[call.typed("release", *names, options=part)] = "when you stop before that"
-    return steps
-
-
 def after_dispatch(call: Call, resource: str) -> Steps:
     """Return the commands for a background run."""
     return {
         call.typed("dispatch", options=["--logs", resource]): "show its output",
         call.typed("dispatch", options=["--stop", resource]): "stop it",
-    }
-
-
-def after_park(call: Call, views: Iterable[LeaseView]) -> Steps:
-    """Return a claim for the parked leases of each scope and layer."""
-    later = call.with_words(session=None, no_session=False)  # for any session
-    found: dict[tuple[str, str], list[str]] = {}
-    for view in views:
-        found.setdefault((view.scope, view.layer), []).append(view.resource)
-    return {
-        later.typed(
-            "claim", *names, options=[*scoped(scope), *_any_option(call, names)], layer=layer
-        ): "resume it, in any of your sessions"
-        for (scope, layer), names in found.items()
     }
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from gitlease.core.errors import GitleaseError, LeaseHeld, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
-from gitlease.core.resources.resource import parse_resource, word_anywhere
+from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
 from gitlease.engine.keeping import holds_of
-from gitlease.faces.cli import claiming, output, refusals, types
+from gitlease.faces.cli import output, refusals, types
+from gitlease.faces.cli.derived import taking, values_of, waiting
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import (
     LEASE_EXITS,
@@ -32,6 +33,7 @@ from gitlease.runs.leased_command import follow as follow_log
 from gitlease.runs.records import RunRecord, runs_of
 from gitlease.runs.supervisor import SHARE, grace_ms
 from gitlease.verbs import run_text, sentences, wire
+from gitlease.verbs.claiming import claim_options, claimed_lines
 
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
@@ -51,12 +53,14 @@ grace_option = option(
     type=types.duration("grace"),
     help="Time from TERM to KILL (default: 10s; at most a sixth of the TTL).",
 )
+CLAIMING = ("paths", "ttl", "wait", "reason", "takeover", "expect_holder", "reopen")
 RUN_OPTIONS = (
     optional_resources_argument,
     flag("--next", help="Take the first task of the queue."),
     flag("--done", help="Mark each task as done if COMMAND exits with 0."),
-    *(claiming.path_option, claiming.claim_options, claiming.any_option, claiming.commit_option),
-    *(note_option, grace_option),
+    taking("claim", *CLAIMING, "any", "commit"),
+    note_option,
+    grace_option,
 )
 NOT_NEXT = ("paths", "wait", "takeover", "expect_holder", "reopen", "any", "scope")
 
@@ -92,47 +96,50 @@ class RunCall:
             )
         if not self._from_queue and not words:
             raise UsageError("missing resource: name one, or use --next")
-        paths: Sequence[str] = options.pop("paths")
         note, self.grace = options.pop("note"), options.pop("grace")
         self.done: bool = options.pop("done")
         self.for_task = self._from_queue or self.done
-        self.call, self.options = call, claiming.ClaimRequest(**options)
+        self._paths: Sequence[str] = options.pop("paths")
+        self.call, self.values = call, values_of("claim", call, options)
+        commit: bool | None = self.values.get("commit")
         self.request: RunRequest = RunRequest(
             words=tuple(command),
             directory=os.path.abspath(call.directory or "."),
-            scope=self.options.options().scope,
+            scope=self.values.get("scope", WHOLE),
             grace=self.grace,
             note=note,
-            commit=self.options.commit,
+            commit=commit,
             layer=call.layer,
             stops=verb != "run",
             done=self.done,
         )
-        self._verb, self._words, self._paths = verb, words, paths
+        self._verb, self._words = verb, words
 
     def claim(self) -> Answer:
         """Claim the resources, or the first task. NoCommand or CannotExecute before that."""
-        call = self.call
+        call, values = self.call, dict(self.values)
         if self._from_queue:
-            return claim_to_run(call.workspace, self.request, (), self.options.options())
-        resources, covered = call.to_claim(self._words, self._paths, any_name=self.options.any)
+            return claim_to_run(call.workspace, self.request, (), claim_options(**values))
+        resources = call.resources(self._words, claiming=True)
+        any_name = values.get("any", False)
         for resource in resources if self.done else ():
-            if resource.is_path or (self.options.any and call.needs_any(resource.text)):
+            if resource.is_path or (any_name and call.needs_any(resource.text)):
                 raise UsageError(
                     f"{resource} is not a task, and only tasks are done: leave out --done",
                     resource=resource.text,
                 )
-        call.covers = covered
-        again = partial(self.options.waiting, call, self._verb, resources, covered=covered)
+        values["paths"] = call.covers = call.paths(self._paths)
+        call.check_claim(resources, call.covers, any_name=any_name)
+        again = partial(waiting, call, self._verb, {"resources": resources} | values)
         call.retry = lambda time: f"{again(time)} -- {shlex.join(self.request.words)}"
-        wait = self.options.wait
+        wait: int | None = values.pop("wait", None)
         return claim_to_run(
             call.workspace,
             self.request,
             resources,
-            self.options.options(covered),
+            claim_options(**values),
             wait=wait,
-            on_wait=_quiet if call.json else claiming.report_waiting(call, wait),
+            on_wait=_quiet if call.json else lambda held: call.on_wait(held, wait or 0),
         )
 
     def brief(self, answer: Answer) -> str:
@@ -220,9 +227,9 @@ line.""",
     exits=(),
     own_exits=OWN_EXITS,
     done="the command ended with 0; any other status is passed on",
-    scope=claiming.SCOPE,
     with_command=True,
 )
+@taking("claim", "scope")
 @run_options
 @flag("--detach", help="Run in the background with a log, like `dispatch`.")
 def run_verb(
@@ -311,13 +318,13 @@ logs.""",
     exits=LEASE_EXITS,
     no=("held", "wait_timeout", "nothing_left"),
     done="the command runs; for --stop: it has ended",
-    scope=claiming.SCOPE,
     with_command=True,
 )
 @flag("--list", help="Show the runs of this clone.")
 @option("--logs", metavar="R", help="Print the log of the newest run of R.")
 @flag("--follow", help="With --logs: continue until the run has ended.")
 @option("--stop", metavar="R", help="Stop the run of R.")
+@taking("claim", "scope")
 @run_options
 def dispatch_verb(
     call: Call,
@@ -374,7 +381,7 @@ def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) 
     call.warnings += run.remarks(answer)
 
     def show() -> None:
-        claiming.show_claimed(call, answer)
+        output.lines(claimed_lines(call, answer))
         output.line(f"dispatched as process {record.runner}, session {record.session}")
         output.line(f"log: {record.log}")
 

@@ -9,11 +9,12 @@ import click
 
 from gitlease.core.errors import UsageError
 from gitlease.core.instant import humanize_duration, parse_duration
-from gitlease.faces.cli import output, refusals, types
-from gitlease.faces.cli.claiming import capped, commit_option, show_parked
+from gitlease.faces.cli import output, types
+from gitlease.faces.cli.derived import taking
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import LEASE_EXITS, flag, option, verb
 from gitlease.verbs import sentences, task_text, wire
+from gitlease.verbs.sessions import claims_again, parked_at_most, parked_lines
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -67,7 +68,7 @@ are kept for your next session, like `gitlease park`.""",
     help="Park the leases for D, or as long as the ledger allows, instead of ending them.",
 )
 @option("--note", metavar="TEXT", type=types.note, help="Leave a note on each resource.")
-@commit_option
+@taking("release", "commit")
 def session_verb(
     call: Call,
     *,
@@ -150,8 +151,8 @@ def _answer(call: Call, answer: Answer, body: wire.Document, lines: Sequence[str
     body |= wire.ended(answer)
     steps: list[str] = []
     if answer.status == "parked":
-        body |= capped(answer)
-        steps = list(refusals.after_park(call, answer.leases))
+        body |= parked_at_most(answer)
+        steps = [call.command_of(hint) for hint in claims_again(call, answer)]
 
     def show() -> None:
         _show_leases(call, answer)
@@ -172,7 +173,7 @@ def _period(park: str | None) -> int | None:
 
 def _show_leases(call: Call, answer: Answer) -> None:
     if answer.status == "parked":
-        show_parked(call, answer)
+        output.lines(parked_lines(call, answer))
         return
     for view in answer.leases:
         if view.state == "released":

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
-
-from gitlease.core.edge import Progress, printable
-from gitlease.core.errors import UsageError
 from gitlease.core.resources.resource import WHOLE, scopes_overlap
 from gitlease.engine.queue import Carried, WhyNot
-from gitlease.faces.cli import claiming, output, refusals, types
+from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.reading import whose
 from gitlease.faces.cli.verb import (
-    LEASE_EXITS,
     READING_EXITS,
     flag,
     ref_option,
@@ -37,7 +31,6 @@ if TYPE_CHECKING:
     from gitlease.engine.answers import FoundTask, QueueReading
     from gitlease.engine.queue import Carry, Entry
     from gitlease.faces.cli.call import Call
-    from gitlease.verbs.statuses import Status
 
 HEADINGS = ("TASK", "PRIORITY", "STATUS", "ASSIGNED", "TITLE", "WAITS FOR", "WHY NOT")
 OWN_HEADINGS = ("TASK", "LEASE", "PRIORITY", "STATUS", "TITLE", "WAITS FOR")
@@ -167,88 +160,6 @@ def _columns(task: Task | None, waits_for: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-@verb(
-    "next",
-    """Show the next task: a parked one of yours, or else the first that you may claim and that
-waits for no other task.
-
---claim claims it at once. However many workers ask at the same moment, each gets a different task.
-Tasks that someone else takes first, and those you already hold, are skipped. A parked task is
-resumed by only one of your sessions.""",
-    examples=(
-        "gitlease next",
-        "gitlease next --claim --ttl 30m",
-        "gitlease next --ref origin/main       # the task files of that branch",
-    ),
-    exits=LEASE_EXITS,
-    no=("nothing_left",),
-    done="there is a task; with --claim, you hold it",
-    cached=True,
-)
-@flag("--claim", help="Claim the task.")
-@claiming.ttl_option
-@claiming.reason_option
-@claiming.commit_option
-@ref_option
-def next_verb(
-    call: Call,
-    *,
-    claim: bool,
-    ttl: int | None,
-    reason: str | None,
-    commit: bool | None,
-    ref: str | None,
-    cached: bool,
-) -> None:
-    call.anonymous = not claim
-    if claim:
-        if ref is not None:
-            raise UsageError("--claim changes the work tree: it cannot be combined with --ref")
-        if cached:
-            raise UsageError("a claim needs the remote: --claim cannot be combined with --cached")
-        _claim_next(call, claiming.ClaimRequest(ttl=ttl, reason=reason, commit=commit))
-        return
-    for name, given in (("--ttl", ttl), ("--reason", reason), ("--commit", commit)):
-        if given is not None:
-            raise UsageError(f"{name} needs --claim")
-    _show_next(call, ref, cached)
-
-
-def _show_next(call: Call, ref: str | None, cached: bool) -> None:
-    call.cached = call.typed("next", options=["--cached", *_from(ref)])
-    known = ["--cached"] if cached else []
-    call.whole_queue = call.typed("queue", options=["--all", *_from(ref), *known])
-    reading = call.queue.next_task(ref=ref, cached=cached)
-    entry = reading.next_up[0]
-    facts = task_text.facts(entry.task, entry.waits_for)
-    name, view = entry.task.resource.text, lease_of(entry, reading)
-    part = []
-    if entry.parked and view is not None:
-        facts.append(("lease", task_text.why_not(entry, view, call.now())))
-        part = refusals.scoped(view.scope)
-    call.answer(
-        {"task": wire.entry(entry, reading.views)},
-        warnings=reading.warnings,
-        next_steps=[call.typed("claim", name, options=part)] if call.may_claim else (),
-        show=lambda: output.facts([("task", name), *facts]),
-    )
-
-
-def _claim_next(call: Call, request: claiming.ClaimRequest) -> None:
-    answer, picked = call.queue.claim_next(request.options())
-    entry = call.queue.find(picked.resource).entry  # the claim edited the task file
-    task, waits_for = (entry.task, entry.waits_for) if entry else (picked, ())
-    said = (task_text.titled(task), f"in {task_text.path(task.file)}")
-    waiting = task_text.waiting(waits_for)
-    claiming.answer_claim(
-        call,
-        answer,
-        scope=None,
-        more={"task": wire.task(task, waits_for=waits_for)},
-        also=[", ".join(text for text in (*said, waiting) if text)],
-    )
-
-
 NEXT = 5  # tasks that may come next
 CARRIED, TAKEN, NOTES, HELD = 12, 6, 6, 4  # lines of a section; the rest are counted
 LONGEST_NOTE = 300
@@ -273,7 +184,7 @@ def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
     given = [] if ref is None else ["--ref", ref]
     call.cached = call.typed("brief", options=["--cached", *given])
     reading = call.queue.brief(ref=ref, cached=cached)
-    call.warn_of_dead_hooks()
+    call.warnings += call.dead_hooks()
     body = {
         "holder": call.actor.holder,
         "session": call.actor.session,
@@ -355,107 +266,6 @@ def _noted(note: Note, now: datetime) -> str:
     if len(text) <= LONGEST_NOTE:
         return text
     return f"{text[:LONGEST_NOTE]}… (in full: show {note.resource})"
-
-
-CLAIM_OPTIONS = ("ttl", "wait", "reason", "takeover", "expect_holder", "reopen", "scope")
-
-
-@verb(
-    "set",
-    """Set the status of a task in its task file.
-
-STATUS is todo, in_progress or done, which stand for the project's first word of that kind; or a
-word from tasks.statuses; or a word that another task has already. A status that means in progress
-claims the task; in_progress itself keeps another such word that the task has already, and
-`start RESOURCE` is short for it. One that means done finishes it, like `done`. Any other changes
-only the status, and is refused if the task is someone else's.""",
-    advice=claiming.LENGTHS,
-    examples=(
-        "gitlease set F001 in_progress --ttl 1h",
-        "gitlease set F001 review",
-        "gitlease set F001 todo --commit       # and commit the line in its task file, alone",
-        "gitlease set F001 done",
-    ),
-    exits=LEASE_EXITS,
-    done="the task has that status",
-    scope="Claim or finish only this part of the work.",
-)
-@resource_argument
-@click.argument("status", metavar="STATUS", shell_complete=types.known_statuses)
-@claiming.claim_options
-@claiming.commit_option
-def set_verb(call: Call, /, *, word: str, status: str, **options: Any) -> None:
-    from gitlease.verbs.statuses import read_status
-
-    request, resource = claiming.ClaimRequest(**options), call.resource(word)
-    new = read_status(status, call.ledger.edges)
-    if new.progress is Progress.IN_PROGRESS:
-        _start(call, resource, request, new, typed=status)
-        return
-    _refuse_claim_options(request, new)
-    if new.progress is Progress.DONE:
-        from gitlease.engine import acts
-        from gitlease.faces.cli.ending import answer_done
-
-        call.ledger.edges.task(resource)
-        answer = acts.complete(
-            call.ledger, resource, scope=request.scope, commit=request.commit, status=new.word
-        )
-        answer_done(call, answer)
-    else:
-        _set(call, resource, new, commit=request.commit)
-
-
-def _start(
-    call: Call, resource: Resource, request: claiming.ClaimRequest, new: Status, *, typed: str
-) -> None:
-    from gitlease.engine import claim
-
-    call.retry = partial(request.waiting, call, "set", [resource], then=(typed,))
-    claiming.expect_wait(request.wait)
-    answer = claim.start(
-        call.ledger,
-        resource,
-        request.options(),
-        status=new.to_claim,
-        wait=request.wait,
-        on_wait=claiming.report_waiting(call, request.wait),
-    )
-    claiming.answer_claim(call, answer, scope=request.scope)
-
-
-def _refuse_claim_options(request: claiming.ClaimRequest, new: Status) -> None:
-    done = new.progress is Progress.DONE
-    for name in CLAIM_OPTIONS:
-        given = getattr(request, name) not in (None, False)
-        if given and not (done and name == "scope"):
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(
-                f"{option} needs a status that claims, and {printable(new.word)} does not",
-                hints=("in_progress claims",),
-            )
-
-
-def _set(call: Call, resource: Resource, new: Status, *, commit: bool | None) -> None:
-    from gitlease.engine import acts
-
-    task = call.ledger.edges.task(resource)
-    answer = acts.set_status(call.ledger, resource, new.word, commit=commit)
-    same = f"the status in {task_text.path(task.file)} is {printable(new.word)} already"
-    call.answer(
-        wire.ended(answer),
-        warnings=answer.warnings,
-        hints=_how_to_reopen(call, task.resource),
-        show=lambda: output.lines(task_text.edited(answer) or [same]),
-    )
-
-
-def _how_to_reopen(call: Call, resource: Resource) -> list[str]:
-    entry = call.queue.find(resource).entry
-    if entry is None or entry.task.is_done or entry.why_not is not WhyNot.DONE:
-        return []
-    claim = call.typed("claim", resource, options=["--reopen"])
-    return [f"the ledger lists it as completed; to reopen it: {claim}"]
 
 
 ENDED_SHOWN = 3  # lines for people; JSON has all of them

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import UsageError
 from gitlease.core.instant import format_duration
 from gitlease.core.resources.resource import WHOLE
-from gitlease.faces.cli import claiming, output, types
+from gitlease.faces.cli import output, types
+from gitlease.faces.cli.derived import taking
 from gitlease.faces.cli.reading import check_names
 from gitlease.faces.cli.verb import (
     LEASE_EXITS,
@@ -55,7 +56,7 @@ refusal, since the assignment stays. Completed work is never free.""",
 )
 @resources_argument
 @_timeout("Wait at most this long (default: forever).")
-@claiming.any_option
+@taking("claim", "any")
 def wait_verb(
     call: Call, *, words: tuple[str, ...], seconds: int | None, any: bool, scope: str | None
 ) -> None:
@@ -75,7 +76,7 @@ def wait_verb(
         resources,
         scope=part,
         seconds=seconds,
-        on_wait=claiming.report_waiting(call, seconds),
+        on_wait=lambda held: call.on_wait(held, seconds or 0),
     )
     waited = max(0, int((call.now() - began).total_seconds()))
     names = [resource.text for resource in resources]
@@ -121,7 +122,7 @@ Each event is one line; with --json, one JSON document.""",
 )
 @optional_resources_argument
 @_timeout("Stop after this long (default: never).")
-@claiming.any_option
+@taking("claim", "any")
 @option("--exec", "command", metavar="CMD", help="Run CMD for each event, with its JSON on stdin.")
 def watch_verb(
     call: Call,

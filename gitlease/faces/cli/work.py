@@ -14,11 +14,13 @@ import click
 
 from gitlease.core.errors import UsageError, clean
 from gitlease.core.instant import humanize_duration
-from gitlease.faces.cli import claiming, output, types
+from gitlease.faces.cli import output, types
+from gitlease.faces.cli.derived import taking, values_of
 from gitlease.faces.cli.running import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.runs.pool import FAILED, LOST, MOST_JOBS, Job, PoolEvent, PoolLimits
 from gitlease.verbs import run_text, sentences
+from gitlease.verbs.claiming import claim_options
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from gitlease.runs.pool import PoolRequest
 
 SOME_FAILED = 1
+CLAIMING = ("ttl", "reason", "commit")
 REFRESH = 0.5  # seconds between two drawings of the table
 
 
@@ -106,9 +109,7 @@ they finish. With --json each event is one line.""",
     type=types.duration("limit"),
     help="Stop a command that takes longer, as a failure.",
 )
-@claiming.ttl_option
-@claiming.reason_option
-@claiming.commit_option
+@taking("claim", *CLAIMING)
 @grace_option
 def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int:
     """Take tasks and run the command for each."""
@@ -151,24 +152,22 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
 
 def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> PoolRequest:
     from gitlease.core.resources.resource import WHOLE
-    from gitlease.engine.answers import ClaimOptions
     from gitlease.runs.leased_command import RunRequest
     from gitlease.runs.pool import PoolRequest
 
     done, worktrees = options["done_on_success"], options["worktrees"]
+    terms = values_of("claim", call, {name: options[name] for name in CLAIMING})
     return PoolRequest(
         run=RunRequest(
             words=command,
             directory=os.path.abspath(call.directory or "."),
             scope=WHOLE,
             grace=options["grace"],
-            commit=options["commit"],
+            commit=terms.get("commit"),
             layer=call.layer,
             done=done,
         ),
-        options=ClaimOptions(
-            ttl=options["ttl"], reason=options["reason"], commit=options["commit"]
-        ),
+        options=claim_options(**terms),
         brief=lambda answer, task: run_text.brief(
             answer, task, prog=call.prog, done=done, commit=worktrees
         ),

@@ -1,0 +1,184 @@
+"""``claim``, and the answer of every verb that claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gitlease.core.hint import Hint
+from gitlease.core.resources.resource import WHOLE, Resource
+from gitlease.engine import claim as engine
+from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.verbs import sentences, wire
+from gitlease.verbs.parameters import (
+    AnyName,
+    ClaimScope,
+    Commit,
+    ExpectHolder,
+    New,
+    Paths,
+    Reason,
+    Reopen,
+    Takeover,
+    Ttl,
+    Verbose,
+    Wait,
+    Wanted,
+)
+from gitlease.verbs.table import LEASE_EXITS, Door, Result, verb
+
+LENGTHS = (
+    "quick fix 5-10m, standard 15-30m, feature 1h, refactor 2h",
+    "Prefer short leases and renew while you work: a forgotten lease ends by itself.",
+)
+MANY = 5  # names: more are no help in a hint
+
+
+@verb(
+    "claim",
+    """Take a lease on each RESOURCE: on all of them, or on none.
+
+A resource is a name (a task id such as F001, deploy-prod, port-8080) or a path (src/auth/,
+'src/**/*.py', path:Makefile). Anyone else who claims it, or a path that could match the same file,
+is refused and sees who holds it and until when. If you already hold it, your lease is renewed; you
+are warned if you claimed it in another terminal or on another machine. --new refuses this instead.
+
+If the resource is a task, you are also assigned in its task file. The assignment outlasts the
+lease. The edit stays in your work tree unless you commit it. In a repository with task files, other
+names need --any.
+
+A task assigned to someone else stays theirs after their lease has expired. If there is no sign of
+work on it for the ledger's edges.abandoned_after (default: 7 days), a claim takes it over and
+notifies them. Until then, ask them. If they cannot answer, --takeover with a --reason replaces
+their assignment, but never a live lease.""",
+    advice=LENGTHS,
+    examples=(
+        "gitlease claim F001",
+        "gitlease claim F001 --ttl 30m --reason 'rate limits'",
+        "gitlease claim F001 --commit          # and commit the line in its task file, alone",
+        "gitlease claim src/auth/ docs/auth.md",
+        "gitlease claim F001 --path src/auth/ --path tests/auth/",
+        "gitlease claim F001 --scope parser    # others may claim its other scopes",
+        "gitlease claim F001 --wait 15m        # block until it is free",
+        "gitlease claim deploy-prod --any      # a name that is not a task",
+    ),
+    exits=LEASE_EXITS,
+    done="you hold all of them",
+)
+def claim_verb(
+    door: Door,
+    resources: Wanted,
+    *,
+    paths: Paths = (),
+    scope: ClaimScope = None,
+    ttl: Ttl = None,
+    wait: Wait = None,
+    reason: Reason = None,
+    takeover: Takeover = False,
+    expect_holder: ExpectHolder = None,
+    reopen: Reopen = False,
+    any: AnyName = False,
+    new: New = False,
+    commit: Commit = None,
+    verbose: Verbose = False,
+) -> Result:
+    options = claim_options(
+        scope=scope,
+        ttl=ttl,
+        paths=paths,
+        reason=reason,
+        takeover=takeover,
+        expect_holder=expect_holder,
+        reopen=reopen,
+        new=new,
+        any=any,
+        commit=commit,
+    )
+    warnings = door.check_claim(resources, paths, any_name=any)
+    answer = door.act(
+        "claim",
+        resources,
+        lambda ledger: engine.claim(
+            ledger,
+            resources,
+            options,
+            wait=wait,
+            on_wait=lambda held: door.on_wait(held, wait or 0),
+        ),
+        scope=options.scope,
+    )
+    return claimed(door, answer, scope=scope, warnings=warnings, verbose=verbose)
+
+
+def claim_options(
+    *,
+    scope: str | None = None,
+    paths: Sequence[Resource] = (),
+    any: bool = False,
+    **given: Any,
+) -> ClaimOptions:
+    """Return the engine's options for the parameters of a claim."""
+    return ClaimOptions(
+        scope=WHOLE if scope is None else scope,
+        paths=tuple(path.pattern for path in paths if path.pattern is not None),
+        any_name=any,
+        **given,
+    )
+
+
+def claimed(
+    door: Door,
+    answer: Answer,
+    *,
+    scope: str | None = None,
+    warnings: Sequence[str] = (),
+    also: Sequence[str] = (),
+    more: wire.Document | None = None,
+    verbose: bool = False,
+) -> Result:
+    """Answer a claim: ``also`` are further lines, ``more`` further keys of the document."""
+
+    def lines() -> list[str]:
+        return claimed_lines(door, answer, also, verbose=verbose)
+
+    return Result(
+        body=wire.claimed(answer) | (more or {}),
+        lines=lines,
+        leases=answer.leases,
+        warnings=(*warnings, *door.granted(answer), *answer.warnings),
+        then=_next_calls(answer, scope),
+    )
+
+
+def claimed_lines(
+    door: Door, answer: Answer, also: Sequence[str] = (), *, verbose: bool = False
+) -> list[str]:
+    """Return lines for the claimed leases, their former holders, edited files and notes."""
+    now = door.now()
+    said = [
+        f"{'renewed your own' if view.renewals else 'claimed'} {sentences.named(view)} "
+        f"{sentences.until(view, now)}, token {view.token}, holder {view.holder}"
+        + (f", lease {view.lease_id}" if verbose else "")
+        for view in answer.leases
+    ]
+    said += [
+        f"{sentences.displaced(old)}{sentences.quoted(old.reason)}" for old in answer.displaced
+    ]
+    if answer.written or answer.unassigned:
+        from gitlease.verbs import task_text
+
+        people = door.ledger.edges.rules.people
+        said += [f"taken over from {name}" for name in task_text.unassigned(answer, people)]
+        said += task_text.edited(answer)
+    return [*said, *also, *(sentences.noted(note, now) for note in answer.notes)]
+
+
+def _next_calls(answer: Answer, scope: str | None) -> Sequence[Hint]:
+    names = [view.resource for view in answer.leases]
+    if len(names) > MANY:
+        return (Hint("renew", {"all": True}, "keep what you hold"),)
+    part: dict[str, object] = {} if scope is None else {"scope": scope}
+    steps = [Hint("renew", {"resources": names} | part, "keep it while you work")]
+    if len(names) == 1 and answer.leases[0].assigned:  # what is no task is released, not finished
+        steps.append(Hint("done", {"resource": names[0]} | part, "when the work is finished"))
+    return (*steps, Hint("release", {"resources": names} | part, "when you stop before that"))

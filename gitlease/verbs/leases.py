@@ -1,0 +1,346 @@
+"""The verbs that keep and end leases, and ``note``, for the next holder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gitlease.core.errors import UsageError
+from gitlease.core.frozen import replace
+from gitlease.core.instant import format_duration
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource
+from gitlease.engine import acts
+from gitlease.engine.answers import Answer
+from gitlease.verbs import sentences, task_text, wire
+from gitlease.verbs.parameters import (
+    AnyName,
+    AnyScope,
+    Commit,
+    ExpectedHolder,
+    KeepStatus,
+    Lasting,
+    Named,
+    NewTtl,
+    NextNote,
+    NoteText,
+    OwnScope,
+    Record,
+    ReleaseAll,
+    RenewAll,
+    Resources,
+    RevokeReason,
+)
+from gitlease.verbs.table import LEASE_EXITS, OWN_EXITS, Door, Result, verb
+
+
+@verb(
+    "renew",
+    """The heartbeat: each lease lasts for its full TTL again, counted from now.
+
+Renew about every third of the TTL while you work. A lease that expired, was taken over or revoked
+is never taken back: renew exits with 3, and you must stop the work under it.
+
+--all renews everything this session holds, in every layer that this clone uses, or in the one named
+by --layer or --local. It lists each lost lease, even if none is left.""",
+    advice=("quick fix 5-10m, standard 15-30m, feature 1h, refactor 2h",),
+    examples=(
+        "gitlease renew F001",
+        "gitlease renew F001 F002 --ttl 30m",
+        "gitlease renew --all               # everything this session holds, one push per layer",
+    ),
+    exits=OWN_EXITS,
+    done="all of them are renewed",
+)
+def renew_verb(
+    door: Door,
+    resources: Resources = (),
+    *,
+    all: RenewAll = False,
+    ttl: NewTtl = None,
+    scope: OwnScope = None,
+) -> Result:
+    if _is_all(door, "renews", resources, all=all, scope=scope):
+        answer = acts.renew_all(door.every_ledger(), ttl=ttl)
+    else:
+        answer = door.act(
+            "renew",
+            resources,
+            lambda ledger: acts.renew(ledger, resources, scope=scope, ttl=ttl),
+            scope=scope,
+        )
+    body = wire.changed(answer)
+    if answer.refused:
+        body = {"status": answer.status, "leases": body["leases"]}
+    return _kept(door, answer, "renewed", body, otherwise="you hold nothing here: nothing to renew")
+
+
+def _is_all(
+    door: Door, does: str, resources: Sequence[Resource], *, all: bool, scope: str | None
+) -> bool:
+    """Whether a call is about everything. UsageError for one that names too much, or nothing."""
+    if all and (resources or scope is not None):
+        raise UsageError(
+            f"{door.option('all')} {does} everything: it takes no resource and no "
+            f"{door.option('scope')}"
+        )
+    if not all and not resources:
+        raise UsageError(f"missing resource: name one, or use {door.option('all')}")
+    return all
+
+
+def _kept(
+    door: Door, answer: Answer, done: str, body: wire.Document, *, otherwise: str = ""
+) -> Result:
+    def lines() -> list[str]:
+        now, said = door.now(), list[str]()
+        for view in answer.leases:
+            name = sentences.named_in(view, door.ledger.layer)
+            kept = f"{done} {name} {sentences.until(view, now)}"
+            said.append(f"completed {name}" if view.state == "completed" else kept)
+        return said or [otherwise][: not answer.refused]
+
+    return _changed(answer, body, lines)
+
+
+def _changed(answer: Answer, body: wire.Document, lines: Callable[[], Sequence[str]]) -> Result:
+    return Result(
+        body=body,
+        lines=lines,
+        leases=answer.leases,
+        refused=answer.refused,
+        warnings=answer.warnings,
+    )
+
+
+@verb(
+    "extend",
+    """Make a lease last at least DURATION from now, for a gap without renewals.
+
+Use it before a long build, a review or lunch. The ledger's maximum applies, and the answer names it
+if it was reached. A lease is never shortened.""",
+    examples=(
+        "gitlease extend F001 2h",
+        "gitlease extend src/auth/ 90m --scope login",
+    ),
+    exits=OWN_EXITS,
+    done="the lease lasts that long, or the maximum",
+)
+def extend_verb(
+    door: Door, resource: Named, duration: Lasting, *, scope: OwnScope = None
+) -> Result:
+    answer = door.act(
+        "extend",
+        [resource],
+        lambda ledger: acts.extend(ledger, resource, duration, scope=scope),
+        scope=scope,
+    )
+
+    def lines() -> list[str]:
+        now = door.now()
+        limit = format_duration(answer.max_ttl_seconds)
+        capped = f", capped to the ledger's maximum of {limit}" if answer.capped_to_max else ""
+        said = []
+        for view in answer.leases:
+            name, until = sentences.named(view), sentences.until(view, now)
+            longer = view.expires_in > min(duration, answer.max_ttl_seconds)  # never shortened
+            kept = f"{name} already runs {until}" if longer else f"extended {name} {until}"
+            ended = f"completed {sentences.named_in(view, door.ledger.layer)}"
+            said.append(ended if view.state == "completed" else f"{kept}{capped}")
+        return said
+
+    body = wire.changed(answer)
+    body |= {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
+    extended = tuple(replace(view, capped=answer.capped_to_max) for view in answer.leases)
+    return replace(_changed(answer, body, lines), leases=extended)
+
+
+@verb(
+    "release",
+    """Give leases back, so that others need not wait for them to expire.
+
+If the resource is a task, you are unassigned in its task file. A status of in progress returns to
+to do if it was set by start in this clone, or by a commit that names the lease, unless someone else
+is working on the task or a part of it is finished. Releasing something you do not hold succeeds and
+changes nothing. You cannot release a lease that someone else holds, or a task assigned to someone
+else, even an abandoned one: claim it first.
+
+A note tells the next holder how far you got. --all releases everything this session holds, in every
+layer; without a session, everything you hold without one.""",
+    examples=(
+        "gitlease release F001",
+        "gitlease release F001 --note 'parser done, tests red'",
+        "gitlease release F001 --commit        # and commit the line in its task file, alone",
+        "gitlease release src/auth/ docs/auth.md",
+        "gitlease release --all",
+    ),
+    exits=LEASE_EXITS,
+    done="you hold none of them",
+)
+def release_verb(
+    door: Door,
+    resources: Resources = (),
+    *,
+    all: ReleaseAll = False,
+    note: NextNote = None,
+    keep_status: KeepStatus = False,
+    commit: Commit = None,
+    scope: OwnScope = None,
+) -> Result:
+    if _is_all(door, "releases", resources, all=all, scope=scope):
+        layers = door.every_ledger()
+        answer = acts.release_all(layers, note=note, keep_status=keep_status, commit=commit)
+    else:
+        answer = door.act(
+            "release",
+            resources,
+            lambda ledger: acts.release(
+                ledger, resources, scope=scope, note=note, keep_status=keep_status, commit=commit
+            ),
+            scope=scope,
+        )
+
+    def lines() -> list[str]:
+        said = [f"released {sentences.named_in(x, door.ledger.layer)}" for x in answer.leases]
+        said += task_text.edited(answer)
+        if all:
+            none = ["you hold nothing here: nothing to release"]
+            return said + none[: answer.found_nothing]
+        return said + _not_released(answer, resources, note)
+
+    return replace(_changed(answer, wire.ended(answer), lines), value=())
+
+
+def _not_released(answer: Answer, resources: Sequence[Resource], note: str | None) -> list[str]:
+    said = []
+    ended = {fold(view.resource) for view in answer.leases} | task_text.settled(answer)
+    for resource in dict.fromkeys(resources):
+        if {fold(resource.text), resource.key} & ended:
+            continue
+        if answer.edge_in == ("file",) and len(resources) == 1:
+            said.append(f"{resource} stays assigned to you")
+        else:
+            said.append(f"you have nothing to release on {resource}")
+    return said if note is None else [*said, "left your note for the next holder"]
+
+
+@verb(
+    "done",
+    """Finish the work: your lease is completed, and its notes are cleared.
+
+The task's status is set to done in its task file, and you are unassigned. Only tasks are done:
+release paths, and release names that are not tasks (--any completes such a name all the same). If
+others work on other scopes of it, only your scope is completed, and the status stays. A task
+assigned to someone else, even an abandoned one, must be claimed first. Completed work cannot be
+claimed again by mistake: that needs `claim --reopen`.""",
+    examples=(
+        "gitlease done F001",
+        "gitlease done F001 --commit           # and commit the lines in its task file, alone",
+        "gitlease done F001 --scope parser",
+        "gitlease done deploy-prod --any       # not a task, and never claimed",
+    ),
+    exits=LEASE_EXITS,
+    done="the work is completed",
+)
+def done_verb(
+    door: Door,
+    resource: Named,
+    *,
+    any: AnyName = False,
+    commit: Commit = None,
+    scope: OwnScope = None,
+) -> Result:
+    answer = door.act(
+        "done",
+        [resource],
+        lambda ledger: acts.complete(ledger, resource, scope=scope, commit=commit, any_name=any),
+        scope=scope,
+    )
+    return completed(answer)
+
+
+def completed(answer: Answer) -> Result:
+    """Answer for completed work."""
+
+    def lines() -> list[str]:
+        said = [
+            f"completed {sentences.named(view)}"
+            + ("" if answer.changed else f" already, by {view.holder}")
+            for view in answer.leases
+        ]
+        return [*said, *task_text.edited(answer)]
+
+    return replace(_changed(answer, wire.ended(answer), lines), value=())
+
+
+@verb(
+    "note",
+    """Leave a note for the next holder of RESOURCE. Anyone may, with or without a lease.
+
+`show` and every claim display it until the work is done.""",
+    examples=(
+        "gitlease note F001 'the fixture in tests/api is flaky'",
+        "gitlease note src/auth/ 'ask jo before touching the tokens'",
+    ),
+    exits=LEASE_EXITS[1:],
+    done="the note is left",
+)
+def note_verb(door: Door, resource: Named, text: NoteText, *, any: AnyName = False) -> Result:
+    if not any:
+        door.check_names([resource])
+    answer = door.act("note", [resource], lambda ledger: acts.note(ledger, resource, text))
+    body = wire.changed(answer) | {"notes": [wire.note(left) for left in answer.notes]}
+    said = f"left your note for the next holder of {resource}"
+    return replace(_changed(answer, body, lambda: [said]), value=())
+
+
+@verb(
+    "revoke",
+    """End someone else's lease. Only the ledger's admins may; the holder is notified.
+
+If the holder is gone for good, just wait: a lease that is not renewed ends by itself. The ledger's
+policy names the admins (`config --ledger admins`). By default there are none.""",
+    examples=(
+        "gitlease revoke F001 --reason 'the machine is gone'",
+        "gitlease revoke F001 --reason 'stuck run' --expect-holder jo@example.com",
+        "gitlease revoke --record leases/ab/cd.yaml --reason 'cannot be read'",
+    ),
+    exits=LEASE_EXITS,
+    done="the resource is free",
+)
+def revoke_verb(
+    door: Door,
+    resource: Named | None = None,
+    *,
+    reason: RevokeReason,
+    expect_holder: ExpectedHolder = None,
+    record: Record = None,
+    scope: AnyScope = None,
+) -> Result:
+    if (resource is None) == (record is None):
+        known = door.option("record")
+        raise UsageError(f"name either a resource or, with {known}, a damaged record")
+    if resource is not None:
+        answer = door.act(
+            "revoke",
+            [resource],
+            lambda ledger: acts.revoke(
+                ledger, resource, reason=reason, scope=scope, expect_holder=expect_holder
+            ),
+            scope=scope,
+        )
+        otherwise = f"{resource} is not leased: nothing to revoke"
+    elif record is not None:
+        if expect_holder is not None or scope is not None:
+            known, *others = map(door.option, ("record", "scope", "expect_holder"))
+            raise UsageError(f"{known} takes neither {others[0]} nor {others[1]}")
+        answer = acts.drop_record(door.ledger, record, reason=reason)
+        otherwise = f"removed the damaged record {record}"
+
+    def lines() -> list[str]:
+        said = [
+            f"revoked {sentences.named(view)} from {sentences.whose(view)}"
+            for view in answer.leases
+        ]
+        return said or [otherwise]
+
+    return _changed(answer, wire.changed(answer), lines)

@@ -1,0 +1,325 @@
+"""The parameters of all verbs, each declared once: what it is, how it is read, and its help.
+
+A verb's signature names them: ``def renew(door: Door, resources: Resources = (), *, ttl: Ttl)``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Annotated, Any
+
+from gitlease.core.errors import UsageError, check_text
+from gitlease.core.instant import parse_duration
+from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
+from gitlease.core.resources.resource import Resource, parse_scope
+from gitlease.verbs.table import AT_A_CLONE, COMMAND, HTTP, LIBRARY, TOOL, Kind, Parameter
+
+MOST_NAMES = 64  # resources of a request, which is one step
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MOST_NAMES}
+_SHORT_TEXTS = {"type": ["array", "string"], "items": _TEXT}
+_TIME = {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "examples": ["15m"]}]}
+
+
+def name_of_type(data: Any) -> str:
+    """The type of a value in words of JSON, else its name in Python."""
+    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
+    kinds |= {int: "a number", float: "a number", type(None): "null"}
+    return kinds.get(type(data), type(data).__name__)
+
+
+def read_text(_door: Any, data: Any, name: str) -> str:
+    """Read a string. UsageError for anything else."""
+    if not isinstance(data, str):
+        raise UsageError(f"{name} must be a string, not {name_of_type(data)}")
+    return data
+
+
+def read_words(data: Any, name: str) -> list[Any]:
+    """Read a list of words; a single word counts as one. UsageError for anything else."""
+    if isinstance(data, str | os.PathLike | Resource):
+        data = [data]
+    if not isinstance(data, Iterable) or isinstance(data, dict | bytes):
+        raise UsageError(f"{name} must be a list of strings, not {name_of_type(data)}")
+    words = [*data]
+    if not 1 <= len(words) <= MOST_NAMES:
+        raise UsageError(f"{name} must have 1 to {MOST_NAMES} entries, not {len(words)}")
+    return words
+
+
+def _duration(_door: Any, data: Any, name: str) -> int:
+    if isinstance(data, timedelta):
+        return parse_duration(f"{data.total_seconds():f}", what=name)
+    if isinstance(data, bool) or not isinstance(data, str | int):
+        known = name_of_type(data)
+        raise UsageError(f"{name} must be seconds, or a duration such as 15m, not {known}")
+    return parse_duration(str(data), what=name)
+
+
+def _switch(_door: Any, data: Any, name: str) -> bool:
+    if not isinstance(data, bool):
+        raise UsageError(f"{name} must be true or false, not {name_of_type(data)}")
+    return data
+
+
+def _scope(door: Any, data: Any, name: str) -> str:
+    return parse_scope(read_text(door, data, name))
+
+
+def _text(what: str, limit: int, *, lines: bool = False) -> Kind:
+    def read(door: Any, data: Any, name: str) -> str:
+        return check_text(read_text(door, data, what), what=what, limit=limit, lines=lines)
+
+    schema = {**_TEXT, "minLength": 1, "maxLength": limit}
+    return Kind(read=read, schema=schema, tool_schema=_TEXT, python="str", metavar="TEXT")
+
+
+def _holder(door: Any, data: Any, name: str) -> str:
+    return check_text(read_text(door, data, name), what="a holder")
+
+
+def _resource(door: Any, data: Any, name: str) -> Resource:
+    words = [data] if not isinstance(data, list) else data
+    if len(words) != 1:
+        raise UsageError("this takes one resource at a time")
+    found: Resource = door.resources(words)[0]
+    return found
+
+
+def _resources(*, claiming: bool) -> Callable[[Any, Any, str], list[Resource]]:
+    def read(door: Any, data: Any, name: str) -> list[Resource]:
+        found: list[Resource] = door.resources(read_words(data, name), claiming=claiming)
+        return found
+
+    return read
+
+
+def _paths(door: Any, data: Any, name: str) -> list[Resource]:
+    found: list[Resource] = door.paths(read_words(data, name))
+    return found
+
+
+RESOURCE = Kind(
+    read=_resource,
+    schema=_TEXT,
+    tool_schema=_TEXT,
+    python="ResourceLike",
+    metavar="RESOURCE",
+    at_door=True,
+    complete="known_names",
+)
+RESOURCES = Kind(
+    read=_resources(claiming=False),
+    schema=_TEXTS,
+    tool_schema=_SHORT_TEXTS,
+    python="Iterable[ResourceLike]",
+    metavar="RESOURCE",
+    many=True,
+    at_door=True,
+    complete="known_names",
+)
+WANTED = Kind(
+    read=_resources(claiming=True),
+    schema=_TEXTS,
+    tool_schema=_SHORT_TEXTS,
+    python="Iterable[ResourceLike]",
+    metavar="RESOURCE",
+    many=True,
+    at_door=True,
+    complete="known_names",
+)
+PATHS = Kind(
+    read=_paths,
+    schema=_TEXTS,
+    tool_schema=_SHORT_TEXTS,
+    python="Iterable[StrPath]",
+    metavar="P",
+    many=True,
+    at_door=True,
+    complete="files",
+)
+DURATION = Kind(
+    read=_duration,
+    schema=_TIME,
+    tool_schema={"type": ["string", "integer"]},
+    python="Duration",
+    metavar="D",
+)
+SWITCH = Kind(
+    read=_switch,
+    schema={"type": "boolean", "default": False},
+    tool_schema={"type": "boolean"},
+    python="bool",
+    switch=True,
+)
+SCOPE = Kind(read=_scope, schema=_TEXT, tool_schema=_TEXT, python="str", metavar="S")
+TEXT = Kind(read=read_text, schema=_TEXT, tool_schema=_TEXT, python="str", metavar="TEXT")
+HOLDER = Kind(read=_holder, schema=_TEXT, tool_schema=_TEXT, python="str", metavar="H")
+
+# --- resources ------------------------------------------------------------------------------------
+
+Named = Annotated[Resource, Parameter(kind=RESOURCE)]
+Resources = Annotated[Sequence[Resource], Parameter(kind=RESOURCES)]
+Wanted = Annotated[Sequence[Resource], Parameter(kind=WANTED)]
+_SCOPE = Parameter(kind=SCOPE, tool="A part of the work.")
+ClaimScope = Annotated[
+    str | None, _SCOPE.but("Claim only this part of the work (default: all of it).")
+]
+OwnScope = Annotated[str | None, _SCOPE.but("Only this scope (default: all scopes you hold).")]
+AnyScope = Annotated[str | None, _SCOPE.but("Only this scope (default: all).")]
+Paths = Annotated[
+    Sequence[Resource],
+    Parameter(
+        kind=PATHS, about="Cover this path, too.", tool="Paths to cover besides.", option="--path"
+    ),
+]
+
+# --- times ----------------------------------------------------------------------------------------
+
+_TTL = Parameter(kind=DURATION, tool="15m, 2h or seconds.")
+Ttl = Annotated[int | None, _TTL.but("How long the lease lasts unless renewed (15m, 1h).")]
+NewTtl = Annotated[int | None, _TTL.but("The TTL from now on (default: as before).")]
+Wait = Annotated[
+    int | None,
+    Parameter(
+        kind=DURATION,
+        about="Wait at most this long until it is free.",
+        doors=frozenset({COMMAND, LIBRARY, HTTP}),
+    ),
+]
+Lasting = Annotated[int, Parameter(kind=DURATION, metavar="DURATION")]
+ParkFor = Annotated[
+    int | None,
+    Parameter(kind=DURATION, about="How long to keep others out (3h, 1d).", option="--for"),
+]
+
+# --- texts ----------------------------------------------------------------------------------------
+
+Reason = Annotated[
+    str | None,
+    Parameter(
+        kind=_text("reason", MAX_REASON),
+        about="Why; shown to anyone who is refused.",
+        tool="Shown to others.",
+    ),
+]
+RevokeReason = Annotated[
+    str,
+    Parameter(
+        kind=_text("reason", MAX_REASON), about="Why; shown to the holder.", option="--reason"
+    ),
+]
+_NOTE = Parameter(
+    kind=_text("note", MAX_NOTE, lines=True), tool="How far you got, for the next holder."
+)
+NextNote = Annotated[str | None, _NOTE.but("Leave a note for the next holder.")]
+ParkNote = Annotated[str | None, _NOTE.but("Leave a note for the next session.")]
+NoteText = Annotated[str, _NOTE.but("", tool="")]
+
+# --- how a claim is made --------------------------------------------------------------------------
+
+Takeover = Annotated[
+    bool,
+    Parameter(
+        kind=SWITCH,
+        about="Replace someone else's assignment; needs a reason.",
+        tool="If the user says so: replace an assignment; needs reason.",
+    ),
+]
+ExpectHolder = Annotated[
+    str | None,
+    Parameter(
+        kind=HOLDER,
+        about="With a takeover: only if it is assigned to H.",
+        tool="Take over only from this holder.",
+    ),
+]
+ExpectedHolder = Annotated[str | None, Parameter(kind=HOLDER, about="Only if H holds it.")]
+Reopen = Annotated[
+    bool,
+    Parameter(kind=SWITCH, about="Claim completed work again.", tool="Claim completed work."),
+]
+New = Annotated[
+    bool,
+    Parameter(
+        kind=SWITCH,
+        about="Refuse a lease you already hold instead of renewing it.",
+        tool="Refuse if you hold it already.",
+    ),
+]
+AnyName = Annotated[
+    bool,
+    Parameter(
+        kind=SWITCH,
+        about="Accept names that are not tasks.",
+        tool="Allow names that are not tasks.",
+    ),
+]
+Commit = Annotated[
+    bool | None,
+    Parameter(
+        kind=SWITCH,
+        about="Commit the edit of the task file by itself, or leave it in the work tree "
+        "(default: edges.commit).",
+        option="--commit/--no-commit",
+        doors=AT_A_CLONE,
+    ),
+]
+KeepStatus = Annotated[
+    bool,
+    Parameter(kind=SWITCH, about="Leave the status in the task file as it is.", doors=AT_A_CLONE),
+]
+Verbose = Annotated[
+    bool,
+    Parameter(
+        kind=SWITCH,
+        about="Also print the id of each lease.",
+        option="-v",
+        doors=frozenset({COMMAND}),
+    ),
+]
+_ALL = Parameter(kind=SWITCH, doors=frozenset({COMMAND, LIBRARY, TOOL}))
+RenewAll = Annotated[bool, _ALL.but("Renew everything this session holds.")]
+ReleaseAll = Annotated[bool, _ALL.but("Release everything this session holds.")]
+Record = Annotated[
+    str | None,
+    Parameter(
+        kind=TEXT,
+        about="Remove this damaged record instead.",
+        metavar="FILE",
+        doors=frozenset({COMMAND}),
+    ),
+]
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+STATUS = Kind(
+    read=read_text,
+    schema=_TEXT,
+    tool_schema=_TEXT,
+    python="str",
+    metavar="STATUS",
+    complete="known_statuses",
+)
+NewStatus = Annotated[str, Parameter(kind=STATUS, doors=AT_A_CLONE)]
+PartScope = Annotated[str | None, _SCOPE.but("Claim or finish only this part of the work.")]
+Claiming = Annotated[bool, Parameter(kind=SWITCH, about="Claim the task.")]
+Ref = Annotated[
+    str | None,
+    Parameter(
+        kind=TEXT,
+        about="Read the task files of this branch, tag or commit (default: the work tree).",
+        metavar="REF",
+        doors=AT_A_CLONE,
+    ),
+]
+Cached = Annotated[
+    bool,
+    Parameter(
+        kind=SWITCH,
+        about="Answer from what this clone knows, without asking the remote.",
+        doors=AT_A_CLONE,
+    ),
+]

@@ -1,0 +1,265 @@
+"""The table of verbs: a verb is one typed function, and its signature declares what it takes.
+
+A door (the command line, the library, the gateway, the tool server) reads the parameters of a verb
+from here, calls it with a ``Door`` and the given values, and prints its ``Result`` in its own form.
+Nothing here imports ``inspect``, because every command pays for what it loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.frozen import dataclass, replace
+
+if TYPE_CHECKING:
+    from gitlease.core.errors import LeaseHeld
+    from gitlease.core.hint import Hint
+    from gitlease.core.resources.resource import Resource
+    from gitlease.core.view import LeaseView
+    from gitlease.engine.answers import Answer
+    from gitlease.engine.ledger_session import LedgerSession
+    from gitlease.engine.queue import TaskQueue
+
+COMMAND, LIBRARY, HTTP, TOOL = "command", "library", "http", "tool"
+ANY_DOOR = frozenset({COMMAND, LIBRARY, HTTP, TOOL})
+AT_A_CLONE = frozenset({COMMAND, LIBRARY})
+
+# The module of each verb, below this package.
+TABLE = {
+    "claim": "claiming",
+    "renew": "leases",
+    "extend": "leases",
+    "release": "leases",
+    "done": "leases",
+    "note": "leases",
+    "revoke": "leases",
+    "park": "sessions",
+    "next": "tasks",
+    "set": "tasks",
+}
+LEASE_EXITS = (1, 2, 4, 5, 6, 7, 128)
+OWN_EXITS = (2, 3, 4, 5, 6, 7, 128)
+READING_EXITS = (2, 4, 5, 7, 128)
+
+
+class Door(Protocol):
+    """A caller, wherever the call comes from: a person in a clone, or a token's holder."""
+
+    @property
+    def ledger(self) -> LedgerSession: ...
+    @property
+    def queue(self) -> TaskQueue: ...
+
+    def now(self) -> datetime:
+        """The time of the ledger's clock, in the time zone in which the door shows it."""
+
+    def resources(self, words: Iterable[Any], *, claiming: bool = False) -> list[Resource]:
+        """The resources of words as they are meant here. Raises UsageError."""
+
+    def paths(self, words: Iterable[Any]) -> list[Resource]:
+        """The paths of words as they are meant here. Raises UsageError."""
+
+    def check_claim(
+        self, wanted: Sequence[Resource], covered: Sequence[Resource], *, any_name: bool
+    ) -> Sequence[str]:
+        """Warnings for a claim. Raises UsageError for a name that may be meant as a file."""
+
+    def every_ledger(self) -> Sequence[LedgerSession]:
+        """The ledgers of all layers that are in use here, or of the layer that was chosen."""
+
+    def act(
+        self,
+        verb: str,
+        resources: Sequence[Resource],
+        act: Callable[[LedgerSession], Answer],
+        *,
+        scope: str | None = None,
+    ) -> Answer:
+        """Carry out a change of leases, once for each request, in the session that has them."""
+
+    def on_wait(self, held: LeaseHeld, seconds: int) -> None:
+        """Take note that a claim waits, for at most so many seconds, because of this refusal."""
+
+    def granted(self, answer: Answer) -> Sequence[str]:
+        """Take note of claimed leases, and return warnings."""
+
+    def check_names(self, resources: Sequence[Resource]) -> None:
+        """Raise NotFound for a name that nobody has used and no task has."""
+
+    def needs_any(self, name: str) -> bool:
+        """Whether a claim of this name must say that it is no task."""
+
+    def option(self, parameter: str) -> str:
+        """A parameter's name as the caller knows it, for messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of values: how one is read, its JSON schema, its type in Python.
+
+    ``read`` takes the door, what was given and the parameter's name, and raises UsageError.
+    ``tool_schema`` is the short form that models read. ``at_door``: its meaning depends on where
+    the caller is. ``complete`` names what shells complete.
+    """
+
+    read: Callable[[Any, Any, str], Any]
+    schema: Mapping[str, object]
+    tool_schema: Mapping[str, object]
+    python: str
+    metavar: str = ""
+    many: bool = False
+    switch: bool = False
+    at_door: bool = False
+    complete: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A parameter: declared once, as metadata of the annotation in a verb's signature.
+
+    ``about`` is its help, and ``tool`` the shorter one that models read. ``option`` is its form on
+    the command line, if that is not its name with dashes. Name, position and default are those of
+    the signature.
+    """
+
+    kind: Kind
+    about: str = ""
+    tool: str = ""
+    option: str = ""
+    metavar: str = ""
+    doors: frozenset[str] = ANY_DOOR
+    name: str = ""
+    positional: bool = False
+    required: bool = False
+    default: Any = None
+
+    def but(self, about: str, **changes: Any) -> Parameter:
+        """The same parameter, with the help that it needs at another verb."""
+        return replace(self, about=about, **changes)
+
+    @property
+    def words(self) -> str:
+        """Its option or options as typed on the command line."""
+        return self.option or "--" + self.name.replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of an answer under headings; ``styles`` has the style of each row on a terminal."""
+
+    headings: Sequence[str]
+    rows: Sequence[tuple[str, ...]]
+    styles: Sequence[str] = ()
+    otherwise: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """Names with their values; those without one are not shown."""
+
+    rows: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The answer of a verb: the contract's JSON, lines for people, and what to call next.
+
+    ``value`` is what Python gets if it is not the leases. ``refused`` has the refusals of a call
+    for several leases. ``then`` are calls that are safe to make; ``hints`` are for people only.
+    """
+
+    body: Mapping[str, Any]
+    lines: Callable[[], Iterable[str | Table | Details]]
+    leases: Sequence[LeaseView] = ()
+    value: Any = None
+    refused: Sequence[GitleaseError] = ()
+    warnings: Sequence[str] = ()
+    then: Sequence[Hint] = ()
+    hints: Sequence[str | Hint] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredVerb:
+    """A verb: its function, its help, and its exit statuses besides 0.
+
+    ``no`` are the error codes behind exit status 1, ``done`` the meaning of 0. ``tool`` is the help
+    that models read. ``reads``: it only reads, which needs no identity.
+    """
+
+    name: str
+    function: Callable[..., Result]
+    help: str
+    examples: Sequence[str]
+    exits: Sequence[int]
+    done: str
+    no: Sequence[str] = ("held", "wait_timeout")
+    advice: Sequence[str] = ()
+    reads: bool = False
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """Its parameters by name, in the order of the signature, without the door."""
+        return _parameters_of(self.function)
+
+    def at(self, door: str) -> dict[str, Parameter]:
+        """The parameters that a door offers."""
+        return {name: one for name, one in self.parameters.items() if door in one.doors}
+
+
+def verb(name: str, help: str, **traits: Any) -> Callable[[Callable[..., Result]], DeclaredVerb]:
+    """Declare a function as the verb ``name``; it gets a ``Door`` and the given values."""
+
+    def declare(function: Callable[..., Result]) -> DeclaredVerb:
+        return DeclaredVerb(name=name, function=function, help=help, **traits)
+
+    return declare
+
+
+def find_verb(name: str) -> DeclaredVerb:
+    """Return a verb of the table; only its module is imported."""
+    module = import_module(f"gitlease.verbs.{TABLE[name]}")
+    found: DeclaredVerb = getattr(module, f"{name}_verb")
+    return found
+
+
+def read_values(
+    known: Mapping[str, Parameter], door: Any, given: Mapping[str, Any], *, what: str
+) -> dict[str, Any]:
+    """Read the values of a call; what is at its default is not given.
+
+    ``what`` names the call's arguments in messages. Raises UsageError for an unknown, a missing or
+    an invalid one.
+    """
+    if odd := next((name for name in given if name not in known), None):
+        raise UsageError(f"unknown field {odd[:60]!r} in {what}; known fields: {', '.join(known)}")
+    given = {x: y for x, y in given.items() if y is not None and y != known[x].default}
+    if missing := next((x for x, one in known.items() if one.required and x not in given), None):
+        about = known[missing].about
+        raise UsageError(f"{what} lacks {missing}" + (f": {about}" if about else ""))
+    # What any door reads alike comes first: it costs no look at the repository.
+    ordered = sorted(given, key=lambda name: known[name].kind.at_door)
+    values = {name: known[name].kind.read(door, given[name], name) for name in ordered}
+    return {name: values[name] for name in known if name in values}
+
+
+def _parameters_of(function: Callable[..., Result]) -> dict[str, Parameter]:
+    code, plain = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    first = code.co_argcount - 1 - len(plain)  # of the positional ones that have a default
+    defaults = dict(zip(names[first:], plain, strict=False)) | (function.__kwdefaults__ or {})
+    found = {}
+    for at, name in enumerate(names):
+        annotation, _, _ = function.__annotations__[name].partition(" ")
+        declared: Parameter = function.__globals__[annotation].__metadata__[0]
+        found[name] = replace(
+            declared,
+            name=name,
+            positional=at < code.co_argcount - 1,
+            required=name not in defaults,
+            default=defaults.get(name),
+        )
+    return found

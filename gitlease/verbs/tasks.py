@@ -1,0 +1,208 @@
+"""The verbs about tasks: ``next`` and ``set``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gitlease.core.edge import Progress, Task, printable
+from gitlease.core.errors import UsageError
+from gitlease.core.hint import Hint
+from gitlease.core.resources.resource import WHOLE, Resource
+from gitlease.engine import acts
+from gitlease.engine import claim as engine
+from gitlease.engine.answers import Answer
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.queue import WhyNot
+from gitlease.verbs import task_text, wire
+from gitlease.verbs.claiming import LENGTHS, claim_options, claimed
+from gitlease.verbs.leases import completed
+from gitlease.verbs.parameters import (
+    Cached,
+    Claiming,
+    Commit,
+    ExpectHolder,
+    Named,
+    NewStatus,
+    PartScope,
+    Reason,
+    Ref,
+    Reopen,
+    Takeover,
+    Ttl,
+    Wait,
+)
+from gitlease.verbs.statuses import Status, read_status
+from gitlease.verbs.table import LEASE_EXITS, Details, Door, Result, verb
+
+
+@verb(
+    "next",
+    """Show the next task: a parked one of yours, or else the first that you may claim and that
+waits for no other task.
+
+--claim claims it at once. However many workers ask at the same moment, each gets a different task.
+Tasks that someone else takes first, and those you already hold, are skipped. A parked task is
+resumed by only one of your sessions.""",
+    examples=(
+        "gitlease next",
+        "gitlease next --claim --ttl 30m",
+        "gitlease next --ref origin/main       # the task files of that branch",
+    ),
+    exits=LEASE_EXITS,
+    no=("nothing_left",),
+    done="there is a task; with --claim, you hold it",
+)
+def next_verb(
+    door: Door,
+    *,
+    claim: Claiming = False,
+    ttl: Ttl = None,
+    reason: Reason = None,
+    commit: Commit = None,
+    ref: Ref = None,
+    cached: Cached = False,
+) -> Result:
+    if claim:
+        if ref is not None:
+            taking, other = door.option("claim"), door.option("ref")
+            raise UsageError(f"{taking} changes the work tree: it cannot be combined with {other}")
+        if cached:
+            taking, other = door.option("claim"), door.option("cached")
+            raise UsageError(f"a claim needs the remote: {taking} cannot be combined with {other}")
+        return _claim_next(door, ttl=ttl, reason=reason, commit=commit)
+    for name, given in (("ttl", ttl), ("reason", reason), ("commit", commit)):
+        if given is not None:
+            raise UsageError(f"{door.option(name)} needs {door.option('claim')}")
+    reading = door.queue.next_task(ref=ref, cached=cached)
+    entry = reading.next_up[0]
+    task, view = entry.task, None if entry.lease is None else reading.views[entry.lease.lease_id]
+    name, part = task.resource.text, dict[str, object]()
+    facts = task_text.facts(task, entry.waits_for)
+    if entry.parked and view is not None:
+        facts.append(("lease", task_text.why_not(entry, view, door.now())))
+        part = {} if view.scope == WHOLE else {"scope": view.scope}
+    claim_it = Hint("claim", {"resources": [name]} | part)
+    return Result(
+        body={"task": wire.entry(entry, reading.views)},
+        lines=lambda: [Details(rows=[("task", name), *facts])],
+        value=task,
+        warnings=reading.warnings,
+        then=(claim_it,) if door.ledger.actor.holder else (),
+    )
+
+
+def _claim_next(door: Door, **terms: Any) -> Result:
+    tasks = list[Task]()
+
+    def take(_ledger: LedgerSession) -> Answer:
+        answer, task = door.queue.claim_next(claim_options(**terms))
+        tasks.append(task)
+        return answer
+
+    answer = door.act("next", (), take)
+    [picked] = tasks
+    entry = door.queue.find(picked.resource).entry  # the claim edited the task file
+    task, waits_for = (entry.task, entry.waits_for) if entry else (picked, ())
+    said = (task_text.titled(task), f"in {task_text.path(task.file)}")
+    return claimed(
+        door,
+        answer,
+        more={"task": wire.task(task, waits_for=waits_for)},
+        also=[", ".join(text for text in (*said, task_text.waiting(waits_for)) if text)],
+    )
+
+
+@verb(
+    "set",
+    """Set the status of a task in its task file.
+
+STATUS is todo, in_progress or done, which stand for the project's first word of that kind; or a
+word from tasks.statuses; or a word that another task has already. A status that means in progress
+claims the task; in_progress itself keeps another such word that the task has already, and
+`start RESOURCE` is short for it. One that means done finishes it, like `done`. Any other changes
+only the status, and is refused if the task is someone else's.""",
+    advice=LENGTHS,
+    examples=(
+        "gitlease set F001 in_progress --ttl 1h",
+        "gitlease set F001 review",
+        "gitlease set F001 todo --commit       # and commit the line in its task file, alone",
+        "gitlease set F001 done",
+    ),
+    exits=LEASE_EXITS,
+    done="the task has that status",
+)
+def set_verb(
+    door: Door,
+    resource: Named,
+    status: NewStatus,
+    *,
+    ttl: Ttl = None,
+    wait: Wait = None,
+    reason: Reason = None,
+    takeover: Takeover = False,
+    expect_holder: ExpectHolder = None,
+    reopen: Reopen = False,
+    commit: Commit = None,
+    scope: PartScope = None,
+) -> Result:
+    new = read_status(status, door.ledger.edges)
+    terms: dict[str, Any] = {
+        "ttl": ttl,
+        "wait": wait,
+        "reason": reason,
+        "takeover": takeover,
+        "expect_holder": expect_holder,
+        "reopen": reopen,
+        "scope": scope,
+    }
+    if new.progress is Progress.IN_PROGRESS:
+        del terms["wait"]
+        options = claim_options(**terms, commit=commit)
+        answer = door.act(
+            "set",
+            [resource],
+            lambda ledger: engine.start(
+                ledger,
+                resource,
+                options,
+                status=new.to_claim,
+                wait=wait,
+                on_wait=lambda held: door.on_wait(held, wait or 0),
+            ),
+            scope=options.scope,
+        )
+        return claimed(door, answer, scope=scope)
+    done = new.progress is Progress.DONE
+    for name, given in terms.items():
+        if given not in (None, False) and not (done and name == "scope"):
+            option, word = door.option(name), printable(new.word)
+            raise UsageError(
+                f"{option} needs a status that claims, and {word} does not",
+                hints=("in_progress claims",),
+            )
+    task = door.ledger.edges.task(resource)
+    if not done:
+        return _set(door, resource, new, task_text.path(task.file), commit=commit)
+    return completed(
+        acts.complete(door.ledger, resource, scope=scope, commit=commit, status=new.word)
+    )
+
+
+def _set(door: Door, resource: Resource, new: Status, file: str, *, commit: bool | None) -> Result:
+    answer = acts.set_status(door.ledger, resource, new.word, commit=commit)
+    entry = door.queue.find(resource).entry
+    finished = entry is not None and not entry.task.is_done and entry.why_not is WhyNot.DONE
+    again = Hint(
+        "claim",
+        {"resources": [resource.text], "reopen": True},
+        "the ledger lists it as completed; to reopen it",
+    )
+    return Result(
+        body=wire.ended(answer),
+        lines=lambda: (
+            task_text.edited(answer) or [f"the status in {file} is {printable(new.word)} already"]
+        ),
+        leases=answer.leases,
+        warnings=answer.warnings,
+        hints=(again,) if finished else (),
+    )
