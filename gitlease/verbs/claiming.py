@@ -98,9 +98,9 @@ def claim_verb(
     answer = door.act(
         "claim",
         resources,
-        lambda ledger: engine.claim(
+        lambda ledger, some: engine.claim(
             ledger,
-            resources,
+            some,
             options,
             wait=wait,
             on_wait=lambda held: door.on_wait(held, wait or 0),

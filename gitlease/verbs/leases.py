@@ -65,7 +65,7 @@ def renew_verb(
         answer = door.act(
             "renew",
             resources,
-            lambda ledger: acts.renew(ledger, resources, scope=scope, ttl=ttl),
+            lambda ledger, some: acts.renew(ledger, some, scope=scope, ttl=ttl),
             scope=scope,
         )
     body = wire.changed(answer)
@@ -131,7 +131,7 @@ def extend_verb(
     answer = door.act(
         "extend",
         [resource],
-        lambda ledger: acts.extend(ledger, resource, duration, scope=scope),
+        lambda ledger, some: acts.extend(ledger, some[0], duration, scope=scope),
         scope=scope,
     )
 
@@ -193,8 +193,8 @@ def release_verb(
         answer = door.act(
             "release",
             resources,
-            lambda ledger: acts.release(
-                ledger, resources, scope=scope, note=note, keep_status=keep_status, commit=commit
+            lambda ledger, some: acts.release(
+                ledger, some, scope=scope, note=note, keep_status=keep_status, commit=commit
             ),
             scope=scope,
         )
@@ -252,7 +252,9 @@ def done_verb(
     answer = door.act(
         "done",
         [resource],
-        lambda ledger: acts.complete(ledger, resource, scope=scope, commit=commit, any_name=any),
+        lambda ledger, some: acts.complete(
+            ledger, some[0], scope=scope, commit=commit, any_name=any
+        ),
         scope=scope,
     )
     return completed(answer)
@@ -287,7 +289,7 @@ def completed(answer: Answer) -> Result:
 def note_verb(door: Door, resource: Named, text: NoteText, *, any: AnyName = False) -> Result:
     if not any:
         door.check_names([resource])
-    answer = door.act("note", [resource], lambda ledger: acts.note(ledger, resource, text))
+    answer = door.act("note", [resource], lambda ledger, some: acts.note(ledger, some[0], text))
     body = wire.changed(answer) | {"notes": [wire.note(left) for left in answer.notes]}
     said = f"left your note for the next holder of {resource}"
     return replace(_changed(answer, body, lambda: [said]), value=())
@@ -323,8 +325,8 @@ def revoke_verb(
         answer = door.act(
             "revoke",
             [resource],
-            lambda ledger: acts.revoke(
-                ledger, resource, reason=reason, scope=scope, expect_holder=expect_holder
+            lambda ledger, some: acts.revoke(
+                ledger, some[0], reason=reason, scope=scope, expect_holder=expect_holder
             ),
             scope=scope,
         )

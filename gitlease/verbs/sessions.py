@@ -45,8 +45,8 @@ def park_verb(
     answer = door.act(
         "park",
         resources,
-        lambda ledger: sessions.park(
-            ledger, resources, seconds=duration, scope=scope, reason=reason, note=note
+        lambda ledger, some: sessions.park(
+            ledger, some, seconds=duration, scope=scope, reason=reason, note=note
         ),
         scope=scope,
     )

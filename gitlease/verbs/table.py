@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
     from gitlease.engine.queue import TaskQueue
 
+Act = Callable[["LedgerSession", Sequence["Resource"]], "Answer"]
+
 COMMAND, LIBRARY, HTTP, TOOL = "command", "library", "http", "tool"
 ANY_DOOR = frozenset({COMMAND, LIBRARY, HTTP, TOOL})
 AT_A_CLONE = frozenset({COMMAND, LIBRARY})
@@ -75,11 +77,15 @@ class Door(Protocol):
         self,
         verb: str,
         resources: Sequence[Resource],
-        act: Callable[[LedgerSession], Answer],
+        act: Act,
         *,
         scope: str | None = None,
     ) -> Answer:
-        """Carry out a change of leases, once for each request, in the session that has them."""
+        """Carry out a change of leases, once for each request, in the session that has them.
+
+        ``act`` is called with the ledger in that session, and with its resources: all of them, or
+        several times with a part.
+        """
 
     def on_wait(self, held: LeaseHeld, seconds: int) -> None:
         """Take note that a claim waits, for at most so many seconds, because of this refusal."""

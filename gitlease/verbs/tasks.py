@@ -94,7 +94,7 @@ def next_verb(
 def _claim_next(door: Door, **terms: Any) -> Result:
     tasks = list[Task]()
 
-    def take(_ledger: LedgerSession) -> Answer:
+    def take(_ledger: LedgerSession, _some: object) -> Answer:
         answer, task = door.queue.claim_next(claim_options(**terms))
         tasks.append(task)
         return answer
@@ -161,9 +161,9 @@ def set_verb(
         answer = door.act(
             "set",
             [resource],
-            lambda ledger: engine.start(
+            lambda ledger, some: engine.start(
                 ledger,
-                resource,
+                some[0],
                 options,
                 status=new.to_claim,
                 wait=wait,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gitlease.engine.edges import Planned
     from gitlease.engine.ledger_session import LedgerSession
     from gitlease.engine.queue import TaskQueue
-    from gitlease.verbs.table import Result
+    from gitlease.verbs.table import Act, Result
     from gitlease.wiring.workspace import Workspace
 
 Opener = Callable[..., "Workspace"]
@@ -206,11 +206,11 @@ class Call:
         self,
         verb: str,
         resources: Sequence[Resource],
-        act: Callable[[LedgerSession], Answer],
+        act: Act,
         *,
         scope: str | None = None,
     ) -> Answer:
-        return act(self.ledger)
+        return act(self.ledger, resources)
 
     def on_wait(self, held: LeaseHeld, seconds: int) -> None:
         """Print each new lease in the way once."""
