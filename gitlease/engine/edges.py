@@ -22,7 +22,7 @@ from gitlease.engine.ports import INDEX, TaskChange, TaskFiles, TaskList, TaskPr
 
 T = TypeVar("T", bound=Hashable)
 NEAR = 3  # suggestions for an unknown name
-BY_INIT = "where .gitlease.yaml is missing, gitlease init writes it with the words that it knows"
+BY_INIT = "gitlease init shows what to set in .gitlease.yaml, or writes that file if it is missing"
 
 
 def _own_words() -> dict[Progress, tuple[str, ...]]:

@@ -1,9 +1,4 @@
-"""The text of a new ``.gitlease.yaml``: the defaults, taught by comments, or what fits Backlog.md.
-
-The configuration of Backlog.md is ``backlog.config.yml`` at the root, which may name any folder, or
-the ``config.yml`` in ``backlog`` or ``.backlog``. Tasks are in ``tasks`` there, finished ones in
-``completed``.
-"""
+"""The text of a new ``.gitlease.yaml``: defaults taught by comments, or what fits Backlog.md."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gitlease.core.errors import Invalid, shown
@@ -22,7 +17,7 @@ from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
 from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_fields
 from gitlease.settings.parse import parse_settings
-from gitlease.settings.schema import FILE_STEM, KEYS, STATUSES, usual_handles
+from gitlease.settings.schema import FILE_STEM, KEYS, usual_handles
 
 Lines = Iterator[tuple[str, bool]]
 """Lines without their ``#``, each with whether it is set; those that are not get one."""
@@ -131,7 +126,8 @@ def _shown(value: Any) -> str:
 
 
 MAX_BYTES = 64 * 1024  # of the configuration
-MAX_SHOWN = 8
+# Where Backlog.md has its configuration. The one at the root may name any folder. Tasks are in
+# ``tasks`` there, finished ones in ``completed``.
 ROOT_CONFIG = "backlog.config.yml"
 FOLDERS = ("backlog", ".backlog")
 CONFIGS = (ROOT_CONFIG, *(f"{x}/config.{end}" for x in FOLDERS for end in ("yml", "yaml")))
@@ -257,26 +253,34 @@ def _statuses(file: str, listed: Node | None, warnings: list[str]) -> dict[str, 
     if listed.shape is not Shape.LIST or not all(n.shape is Shape.TEXT for n in listed.nodes):
         warnings.append(f"{file}: statuses is not a list of words: the default ones are used")
         return USUAL
-    spellings: dict[str, str] = {}
-    for word in filter(None, (node.text.strip() for node in listed.nodes)):
-        spellings.setdefault(fold(word), word)
-    by_role: dict[str, list[str]] = {}
-    for word in spellings.values():
-        role = _ROLES.get(_letters(word)) if word.isprintable() else None
-        by_role.setdefault(role or "", []).append(word)
-    if unknown := by_role.pop("", None):
-        more = f" and {len(unknown) - MAX_SHOWN} more" if len(unknown) > MAX_SHOWN else ""
-        names = ", ".join(map(shown, unknown[:MAX_SHOWN])) + more
-        warnings.append(f"add the meaning of these statuses to tasks.statuses: {names}")
-    for role in USUAL if listed.nodes else ():
-        if role not in by_role:
-            meaning, usual = role.replace("_", " "), USUAL[role][0]
-            warnings.append(f"{file} has no status for {meaning}: {usual} is used")
-    return USUAL | by_role
+    texts = [node.text.strip() for node in listed.nodes]
+    by_role = statuses_of(texts, USUAL)
+    for role, (first, *_) in by_role.items():
+        if texts and first not in texts:
+            warnings.append(f"{file} has no status for {role.replace('_', ' ')}: {first} is used")
+    return by_role
 
 
-def _letters(word: str) -> str:
+# Status words with one usual meaning, letters only. The settings alone say what any other word
+# means: "cancelled" may be done or to do.
+_MEANINGS = {
+    "todo": "todo ready open pending new notstarted planned backlog queued",
+    "in_progress": "inprogress doing wip started active working ongoing",
+    "done": "done closed completed complete finished resolved fixed",
+}
+_ROLES = {word: role for role, words in _MEANINGS.items() for word in words.split()}
+
+
+def statuses_of(words: Iterable[str], usual: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Return the words of each status: those of ``words`` that mean it, then the usual ones."""
+    by_role: dict[str, dict[str, str]] = {role: {} for role in usual}
+    pairs = [(_ROLES.get(letters(word), ""), word.strip()) for word in words if word.isprintable()]
+    pairs += [(role, word) for role, known in usual.items() for word in known]
+    for role, word in pairs:
+        by_role.get(role, {}).setdefault(fold(word), word)
+    return {role: list(spellings.values()) for role, spellings in by_role.items()}
+
+
+def letters(word: str) -> str:
+    """Return the folded letters and digits of a word."""
     return "".join(filter(str.isalnum, fold(word)))
-
-
-_ROLES = {_letters(word): role for role, words in STATUSES.items() for word in words}

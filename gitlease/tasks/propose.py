@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gitlease.core.edge import printable
+from gitlease.core.edge import Progress, Task, printable
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.resources.pattern import escape, fold
@@ -22,13 +22,18 @@ from gitlease.git.run import run_git
 from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_yaml
 from gitlease.settings.parse import parse_settings
 from gitlease.settings.schema import FILE_STEM, KEYS, STATUSES
-from gitlease.settings.text import SuggestedSettings, settings_yaml, suggest_settings
+from gitlease.settings.text import (
+    SuggestedSettings,
+    letters,
+    settings_yaml,
+    statuses_of,
+    suggest_settings,
+)
 from gitlease.tasks.fields import MAX_DEPTH, NeedsParser, find_front, is_yaml, read_plain_fields
 from gitlease.tasks.scan import MAX_BYTES, OWN
 
 MAX_FILES = 5_000  # read at most
 MAX_ROOTS = 8
-MAX_WORD = 60
 ENDINGS = (".md", ".markdown", ".yaml", ".yml")
 FOLDERS = frozenset(
     ("task", "tasks", "todo", "todos", "issue", "issues", "ticket", "tickets", "backlog", "bugs")
@@ -47,27 +52,6 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "created": ("created", "createdat", "createddate", "createdon", "date"),
 }
 MARKS = ("id", "title", "status", "assigned")  # a task has some of these
-
-# Status words in use, letters only; gitlease writes the first of the first group that is in use.
-WORDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "todo": (
-        ("todo", "ready", "open", "pending", "new", "notstarted", "planned", "backlog", "queued"),
-        ("reopened", "triaged"),
-    ),
-    "in_progress": (
-        ("inprogress", "doing", "wip", "started", "active", "working", "ongoing"),
-        ("inreview", "review", "reviewing", "intest", "testing", "claimed"),
-    ),
-    "done": (
-        ("done", "closed", "completed", "complete", "finished", "resolved", "fixed"),
-        ("merged", "archived", "cancelled", "canceled", "wontfix", "wontdo", "rejected"),
-    ),
-}
-# Those that nothing but tasks has: they tell task files in folders of any name.
-PLAIN_WORDS = frozenset(
-    ("todo", "pending", "open", "inprogress", "doing", "wip", "done", "completed", "closed")
-)
-_PROGRESS = {w: role for role, groups in WORDS.items() for group in groups for w in group}
 
 
 class _Sample(NamedTuple):
@@ -95,38 +79,32 @@ def fitting_settings(repository: Repository) -> SuggestedSettings:
     return replace(suggested, text=text, proposed=tuple(values))
 
 
+def fitting_statuses(
+    tasks: Iterable[Task], known: Mapping[str, Sequence[str]]
+) -> SuggestedSettings | None:
+    """Known status words, joined by the unknown ones of tasks that have one usual meaning."""
+    unknown = [task.status for task in tasks if task.progress is Progress.OTHER]
+    more = statuses_of(unknown, dict.fromkeys(known, ()))
+    statuses = {role: [*words, *more[role]] for role, words in known.items()}
+    text = settings_yaml({"tasks.statuses": statuses})
+    return SuggestedSettings(text, proposed=("tasks.statuses",)) if any(more.values()) else None
+
+
 def _samples(repository: Repository, root: str) -> tuple[list[_Sample], list[str]]:
     # The files that look like tasks, and those of their folders that have nothing but a heading.
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--")
     wanted = [f":(icase)*{ending}" for ending in ENDINGS]
     said = run_git([*words, *wanted], cwd=root, timeout=TIMEOUT, repository=True)
     paths = [os.fsdecode(x) for x in sorted(set(said.out.split(b"\0"))) if x]
-    named = {path: folder for path in paths if (folder := _named_folder(path)) is not None}
-    paths.sort(key=lambda path: path not in named)
     found, headed = list[_Sample](), list[str]()
-    elsewhere: dict[str, list[_Sample | None]] = {}
-    for path in paths[:MAX_FILES]:
-        folder, name = posixpath.split(path)
-        if not folder or name.startswith(OWN) or not OTHERS.isdisjoint(path.split("/")):
+    for path in [x for x in paths if _named_folder(x)][:MAX_FILES]:
+        if posixpath.basename(path).startswith(OWN) or not OTHERS.isdisjoint(path.split("/")):
             continue
-        fields = _fields(root, path)
-        if fields is None:
-            if path in named and not is_yaml(path) and _has_heading_alone(root, path):
+        if (fields := _fields(root, path)) is None:
+            if not is_yaml(path) and _has_heading_alone(root, path):
                 headed.append(printable(path))
-            continue
-        roles = {role for role in MARKS if _key_of(role, fields)}
-        if path in named:
-            if len(roles) > int(is_yaml(path)):
-                found.append(_Sample(path, fields))
-        else:
-            status = fields.get(_key_of("status", fields) or "", ())
-            known = any(_letters(word) in PLAIN_WORDS for word in status)
-            good = known and not roles.isdisjoint(("id", "title"))
-            elsewhere.setdefault(folder, []).append(_Sample(path, fields) if good else None)
-    for samples in elsewhere.values():
-        good_ones = [sample for sample in samples if sample is not None]
-        if len(good_ones) > max(1, len(samples) // 2):
-            found += good_ones
+        elif sum(any(letters(k) in ROLES[r] for k in fields) for r in MARKS) > int(is_yaml(path)):
+            found.append(_Sample(path, fields))
     return found, headed
 
 
@@ -175,8 +153,9 @@ def _values(samples: Sequence[_Sample]) -> dict[str, Any]:
     fields = _field_names(samples)
     if changed := {role: name for role, name in fields.items() if name != role}:
         values["tasks.fields"] = changed
-    statuses = _statuses(text for x in samples for text in x.fields.get(fields["status"], ()))
-    if statuses:
+    words = Counter(text.strip() for x in samples for text in x.fields.get(fields["status"], ()))
+    statuses = statuses_of((word for word, _ in words.most_common()), STATUSES)
+    if any(len(statuses[role]) > len(usual) for role, usual in STATUSES.items()):
         values["tasks.statuses"] = statuses
     return values
 
@@ -205,11 +184,11 @@ def _field_names(samples: Sequence[_Sample]) -> dict[str, str]:
             key
             for sample in samples
             for key in sample.fields
-            if _letters(key) in ROLES[role] and key not in names.values()
+            if letters(key) in ROLES[role] and key not in names.values()
         )
         if role == "id":
             keys = Counter({k: n for k, n in keys.items() if k == role or _are_ids(samples, k)})
-        order = {key: ROLES[role].index(_letters(key)) for key in keys}
+        order = {key: ROLES[role].index(letters(key)) for key in keys}
         usual = FILE_STEM if role == "id" else role
         names[role] = min(keys, key=lambda k: (-keys[k], order[k], k)) if keys else usual
     return names
@@ -228,46 +207,9 @@ def _is_name(word: str) -> bool:
     return True
 
 
-def _statuses(words: Iterable[str]) -> dict[str, list[str]]:
-    counted = Counter(word.strip() for word in words)
-    spellings: dict[str, str] = {}
-    for word, _ in counted.most_common():
-        if word and word.isprintable() and len(word) <= MAX_WORD:
-            spellings.setdefault(fold(word), word)
-    usual = {fold(word) for known in STATUSES.values() for word in known}
-    found: dict[str, list[str]] = {}
-    for word in spellings.values():
-        if role := _PROGRESS.get(_letters(word)):
-            found.setdefault(role, []).append(word)
-    if all(fold(word) in usual for some in found.values() for word in some):
-        return {}
-    return {role: _ordered(role, found.get(role, [])) for role in WORDS}
-
-
-def _ordered(role: str, words: list[str]) -> list[str]:
-    first, later = WORDS[role]
-    main = sorted(
-        (w for w in words if _letters(w) in first), key=lambda w: first.index(_letters(w))
-    )
-    rest = sorted(
-        (w for w in words if _letters(w) in later), key=lambda w: later.index(_letters(w))
-    )
-    listed = {fold(word) for word in (*main, *rest)}
-    known = [word for word in STATUSES[role] if fold(word) not in listed]
-    return [*main, *rest, *known] if main else [*known, *rest]
-
-
 def _named_folder(path: str) -> str | None:
     parts = path.split("/")[:-1]
     for depth, part in enumerate(parts, 1):
-        if _letters(part) in FOLDERS:
+        if letters(part) in FOLDERS:
             return "/".join(parts[:depth])
     return None
-
-
-def _key_of(role: str, fields: Mapping[str, object]) -> str | None:
-    return next((key for key in fields if _letters(key) in ROLES[role]), None)
-
-
-def _letters(word: str) -> str:
-    return "".join(filter(str.isalnum, fold(word)))

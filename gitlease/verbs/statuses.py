@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gitlease.engine.edges import Edges
     from gitlease.engine.ledger_session import LedgerSession
 
-NEAR = 3
 SHOWN = 20  # known words listed in a message
 _BETWEEN = re.compile(r"[\s_-]+")
 
@@ -88,13 +87,13 @@ def _loose(word: str) -> str:
 
 
 def _unknown(text: str, known: list[str]) -> UsageError:
-    from difflib import get_close_matches
-
     spelt = {_loose(word): word for word in reversed(known)}
-    near = get_close_matches(_loose(text)[:100], spelt, n=NEAR, cutoff=0.6)
     more = f" and {len(spelt) - SHOWN} more" if len(spelt) > SHOWN else ""
     names = list(dict.fromkeys(spelt[_loose(word)] for word in known))
-    hints = [f"did you mean {', '.join(printable(spelt[key]) for key in near)}?"] if near else []
-    hints.append(f"known statuses: {', '.join(map(printable, names[:SHOWN]))}{more}")
-    hints.append("add new ones to tasks.statuses in .gitlease.yaml")
-    return UsageError(f"unknown status {printable(text)}", hints=tuple(hints))
+    return UsageError(
+        f"unknown status {printable(text)}",
+        hints=(
+            f"known statuses: {', '.join(map(printable, names[:SHOWN]))}{more}",
+            "add new ones to tasks.statuses in .gitlease.yaml",
+        ),
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gitlease.core.edge import People, Progress
+from gitlease.core.edge import People, Progress, Task
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
@@ -325,10 +325,8 @@ def write_default_settings(
     The file has only defaults where a proposal is not accepted. Returns its path and what was
     written; None if nothing was.
     """
-    if repository.toplevel is None:
-        return None
-    path = os.path.join(repository.toplevel, FILE)
-    if os.path.lexists(path):
+    path = os.path.join(repository.toplevel or "", FILE)
+    if repository.toplevel is None or os.path.lexists(path):
         return None
     from gitlease.settings.text import SuggestedSettings, default_yaml
     from gitlease.tasks.propose import fitting_settings
@@ -346,14 +344,15 @@ def write_default_settings(
     return path, suggested
 
 
-def proposed_settings(workspace: Workspace) -> SuggestedSettings | None:
-    """Settings for the task files that are there, if the settings file says nothing about tasks."""
-    from gitlease.tasks.propose import fitting_settings
+def proposed_settings(workspace: Workspace, tasks: Sequence[Task]) -> SuggestedSettings | None:
+    """Settings that fit the tasks seen, or if there are none, files that no setting is about."""
+    from gitlease.tasks.propose import fitting_settings, fitting_statuses
 
-    if workspace.repository.toplevel is None or any(
-        name.startswith("tasks.") and found.source != BUILT_IN
-        for name, found in workspace.settings.found.items()
-    ):
+    settings = workspace.settings
+    if tasks:
+        return fitting_statuses(tasks, settings.tasks.statuses)
+    about_tasks = (x.source for name, x in settings.found.items() if name.startswith("tasks."))
+    if workspace.repository.toplevel is None or {*about_tasks} != {BUILT_IN}:
         return None
     return fitting_settings(workspace.repository)
 

@@ -113,7 +113,7 @@ class Desk:
                 config=SimpleNamespace(get=lambda key: None),
             ),
             settings=SimpleNamespace(
-                table=lambda: self.settings, landing_release="never", warnings=()
+                table=lambda: self.settings, landing_release="never", warnings=(), found={}
             ),
             location=SimpleNamespace(name=None, url=None, ways=None),
             identity=Identity(

@@ -150,7 +150,7 @@ def test_settings_are_proposed_from_keys_and_words(clones: Clones, path_remote: 
     assert [fields[x] for x in ("id", "title", "status", "assigned")] == [
         *("ticket", "name", "state", "owner")
     ]
-    assert setting(one, "tasks.statuses")["done"][0] == "completed"
+    assert setting(one, "tasks.statuses")["done"] == ["completed", "done", "closed"]
     gitlease(one, "claim", "ABC-1")
     assert run_gitlease(("claim", "ABC-2"), one).returncode == 6
 
@@ -165,6 +165,32 @@ def test_file_names_are_proposed_as_ids(clones: Clones, path_remote: Remote) -> 
     assert found["resource"] == "fix-login"
     gitlease(one, "claim", "fix-login")
     assert "assigned: w1@example.com" in (one / "todo/fix-login.md").read_text()
+
+
+def test_statuses_to_add_are_shown_where_settings_exist(
+    clones: Clones, path_remote: Remote
+) -> None:
+    (one,) = clones(1)
+    for number, word in enumerate(("Completed", "pending", "frozen", "todo")):
+        put(one, f"tasks/F00{number}.md", f"---\nid: F00{number}\nstatus: {word}\n---\n")
+    mine = "tasks:\n  statuses: {todo: [todo], in_progress: [doing], done: [closed]}\n"
+    put(one, ".gitlease.yaml", mine)
+    for verb in (("claim", "F000"), ("claim", "F001"), ("set", "F001", "in_progress")):
+        refused = run_gitlease((*verb, "--json"), one)
+        assert refused.returncode == 6
+        assert "gitlease init" in json.loads(refused.stdout)["error"]["hints"][-1]
+    files = sorted(file.read_bytes() for file in (one / "tasks").iterdir())
+    said = gitlease(one, "init")
+    check_words(said.stderr)
+    assert sorted(file.read_bytes() for file in (one / "tasks").iterdir()) == files
+    assert setting(one, "tasks.statuses")["done"] == ["closed"]
+    shown = [line for line in said.stdout.splitlines() if line.startswith("    ")]
+    put(one, ".gitlease.yaml", "\n".join(["tasks:", "  statuses:", *shown[-3:], ""]))
+    assert setting(one, "tasks.statuses") == {
+        "todo": ["todo", "pending"], "in_progress": ["doing"], "done": ["closed", "Completed"]
+    }  # fmt: skip
+    gitlease(one, "claim", "F001")
+    assert run_gitlease(("claim", "F000"), one).returncode == 6  # it is done
 
 
 def test_queue_says_why_files_are_no_tasks(clones: Clones, path_remote: Remote) -> None:

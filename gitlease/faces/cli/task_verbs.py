@@ -93,7 +93,7 @@ def _without_tasks(call: Call) -> tuple[dict[str, str], list[str]]:
     """Return what helps if there are no tasks: init, if it has a proposal, and a warning."""
     from gitlease.wiring.workspace import proposed_settings
 
-    proposed = proposed_settings(call.workspace)
+    proposed = proposed_settings(call.workspace, ())
     if proposed is None:
         return {}, []
     steps = {call.typed("init"): "see settings that fit the files here"} if proposed.fits else {}

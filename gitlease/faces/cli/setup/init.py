@@ -72,7 +72,7 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool, new_led
     written = write_default_settings(workspace.repository, partial(_accepted, call))
     path, suggested = written if written else (None, None)
     seen = tasks_seen(workspace)
-    proposed = None if written or seen.has_tasks else proposed_settings(workspace)
+    proposed = None if written else proposed_settings(workspace, seen.tasks)
     found = suggested if suggested and suggested.folder else None
     recognised = _recognised(found.files, found.folder or "") if found else None
     tasks, fit = seen.has_tasks, suggested or proposed
@@ -212,7 +212,7 @@ def _show(
     if call.workspace.repository.toplevel is not None:
         output.line(_counted(seen))
     if proposed is not None and proposed.fits:
-        _show_proposal(f"to have tasks here, add to {FILE}:", proposed)
+        _show_proposal(f"for the task files here, set in {FILE}:", proposed)
     if reading is not None:
         ledger = call.ledger
         output.line(
