@@ -145,6 +145,7 @@ def claimed(
         body=wire.claimed(answer) | (more or {}),
         lines=lines,
         leases=answer.leases,
+        answer=answer,
         warnings=(*warnings, *door.granted(answer), *answer.warnings),
         then=_next_calls(answer, scope),
     )

@@ -107,6 +107,7 @@ def _changed(answer: Answer, body: wire.Document, lines: Callable[[], Sequence[s
         body=body,
         lines=lines,
         leases=answer.leases,
+        answer=answer,
         refused=answer.refused,
         warnings=answer.warnings,
     )

@@ -54,6 +54,7 @@ def park_verb(
         body=wire.changed(answer) | parked_at_most(answer),
         lines=lambda: parked_lines(door, answer),
         leases=answer.leases,
+        answer=answer,
         refused=answer.refused,
         warnings=answer.warnings,
         then=claims_again(door, answer),

@@ -174,14 +174,16 @@ class Details:
 class Result:
     """The answer of a verb: the contract's JSON, lines for people, and what to call next.
 
-    ``value`` is what Python gets if it is not the leases. ``refused`` has the refusals of a call
-    for several leases. ``then`` are calls that are safe to make; ``hints`` are for people only.
+    ``value`` is what Python gets if it is not the leases. ``answer`` is the engine's, for a door
+    that keeps leases alive. ``refused`` has the refusals of a call for several leases. ``then`` are
+    calls that are safe to make; ``hints`` are for people only.
     """
 
     body: Mapping[str, Any]
     lines: Callable[[], Iterable[str | Table | Details]]
     leases: Sequence[LeaseView] = ()
     value: Any = None
+    answer: Answer | None = None
     refused: Sequence[GitleaseError] = ()
     warnings: Sequence[str] = ()
     then: Sequence[Hint] = ()

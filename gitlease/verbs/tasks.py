@@ -183,9 +183,13 @@ def set_verb(
     task = door.ledger.edges.task(resource)
     if not done:
         return _set(door, resource, new, task_text.path(task.file), commit=commit)
-    return completed(
-        acts.complete(door.ledger, resource, scope=scope, commit=commit, status=new.word)
+    answer = door.act(
+        "done",
+        [resource],
+        lambda ledger: acts.complete(ledger, resource, scope=scope, commit=commit, status=new.word),
+        scope=scope,
     )
+    return completed(answer)
 
 
 def _set(door: Door, resource: Resource, new: Status, file: str, *, commit: bool | None) -> Result:
@@ -203,6 +207,7 @@ def _set(door: Door, resource: Resource, new: Status, file: str, *, commit: bool
             task_text.edited(answer) or [f"the status in {file} is {printable(new.word)} already"]
         ),
         leases=answer.leases,
+        answer=answer,
         warnings=answer.warnings,
         hints=(again,) if finished else (),
     )

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer
-    from gitlease.engine.edges import Planned
     from gitlease.engine.ledger_session import LedgerSession
     from gitlease.engine.queue import TaskQueue
     from gitlease.verbs.table import Act, Result
@@ -252,28 +251,16 @@ class Call:
 
     def needs_any(self, name: str) -> bool:
         """Whether a claim of this name needs ``--any`` because no task file has it."""
-        from gitlease.wiring.words import file_called
+        from gitlease.verbs.doors import needs_any
 
-        task = self._task(name)
-        if task is None or task.task is not None or task.resource.is_path:
-            return False
-        named = file_called(self.workspace.repository, task.resource.text) is not None
-        return named or self.ledger.edges.is_unknown(task)
+        return needs_any(self.workspace, name)
 
     def is_anothers(self, name: str) -> bool:
         """Whether the task file here assigns this name to others only."""
-        task = self._task(name)
+        from gitlease.verbs.doors import task_called
+
+        task = task_called(self.workspace, name)
         return task is not None and bool(task.others)
-
-    def _task(self, name: str) -> Planned | None:
-        from gitlease.core.errors import GitleaseError
-        from gitlease.core.resources.resource import parse_resource, word_anywhere
-
-        try:
-            resource = parse_resource(word_anywhere(name))
-            return self.ledger.edges.plan_end([resource], keep_status=True)[0]
-        except GitleaseError:
-            return None
 
     # --- the answer ----------------------------------------------------------------------------
 

@@ -1,0 +1,124 @@
+"""The door of a program with a clone: the library's, and the tool server's on a clone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
+from gitlease.core.instant import moment_of
+from gitlease.core.loss import explained
+from gitlease.core.resources.resource import Resource, parse_resource, word_anywhere
+from gitlease.engine import acts
+from gitlease.engine.answers import Answer
+from gitlease.engine.edges import Planned
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.queue import TaskQueue
+from gitlease.wiring import words
+from gitlease.wiring.workspace import Workspace
+
+T = TypeVar("T")
+
+
+class CloneDoor:
+    """A program with a clone: paths are those of its work tree, and claims edit its task files."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+
+    @property
+    def ledger(self) -> LedgerSession:
+        return self.workspace.ledger
+
+    @property
+    def queue(self) -> TaskQueue:
+        return self.workspace.queue
+
+    def now(self) -> datetime:
+        return moment_of(self.ledger.clock.now().wall_ms)
+
+    def resource(self, word: Any) -> Resource:
+        """The resource of a word; a ``PathLike`` is always a path. Raises UsageError."""
+        if isinstance(word, Resource):
+            return word
+        text = path_text(word, "a resource")
+        if isinstance(word, os.PathLike):
+            return words.path_here(self.workspace.repository, text)
+        return words.resource_here(self.workspace, text)
+
+    def resources(self, names: Iterable[Any], *, claiming: bool = False) -> list[Resource]:
+        return [self.resource(name) for name in names]
+
+    def paths(self, names: Iterable[Any]) -> list[Resource]:
+        repository = self.workspace.repository
+        return [words.path_here(repository, path_text(name, "a path")) for name in names]
+
+    def check_claim(
+        self, wanted: Sequence[Resource], covered: Sequence[Resource], *, any_name: bool
+    ) -> Sequence[str]:
+        return words.check_claim(self.workspace, wanted, covered, any_name=any_name)
+
+    def every_ledger(self) -> Sequence[LedgerSession]:
+        return [space.ledger for space in self.workspace.in_use]
+
+    def act(
+        self,
+        verb: str,
+        resources: Sequence[Resource],
+        act: Callable[[LedgerSession], T],
+        *,
+        scope: str | None = None,
+    ) -> T:
+        """Carry out a change; a refusal says if and why the caller has lost its lease."""
+        before = self.ledger.unread_notices()  # a refused renewal marks them as read
+        try:
+            return act(self.ledger)
+        except LeaseLost as lost:
+            raise explained(lost, (*before, *self.ledger.unread_notices())) from None
+        except (LeaseHeld, NotHolder) as refusal:
+            if isinstance(refusal, LeaseHeld) and verb != "done":  # what was never held is not lost
+                raise
+            raise acts.loss_of(self.ledger, refusal) or refusal from None
+
+    def on_wait(self, held: LeaseHeld, seconds: int) -> None:
+        """Nobody is told: the program knows that it waits."""
+
+    def granted(self, answer: Answer) -> Sequence[str]:
+        return words.dead_hooks(self.workspace) if answer.leases else ()
+
+    def check_names(self, resources: Sequence[Resource]) -> None:
+        """A program may ask about a name that nobody has used: it made no typing error."""
+
+    def needs_any(self, name: str) -> bool:
+        return needs_any(self.workspace, name)
+
+    def option(self, parameter: str) -> str:
+        return parameter
+
+
+def path_text(place: Any, what: str) -> str:
+    """The text of a string or path. UsageError for anything else."""
+    text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise UsageError(f"{what} must be a string or a path, not {type(place).__name__}")
+    return text
+
+
+def needs_any(workspace: Workspace, name: str) -> bool:
+    """Whether a claim of this name must say that it is no task: no task file has it."""
+    task = task_called(workspace, name)
+    if task is None or task.task is not None or task.resource.is_path:
+        return False
+    named = words.file_called(workspace.repository, task.resource.text) is not None
+    return named or workspace.ledger.edges.is_unknown(task)
+
+
+def task_called(workspace: Workspace, name: str) -> Planned | None:
+    """What the task files here have of a name; None if that cannot be read."""
+    try:
+        resource = parse_resource(word_anywhere(name))
+        return workspace.ledger.edges.plan_end([resource], keep_status=True)[0]
+    except GitleaseError:
+        return None
