@@ -11,7 +11,7 @@ The check has no holder, changes nothing, and reports what it could not check.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 
 from gitlease.check.ci import CiContext
@@ -27,7 +27,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.engine.answers import told_by, unread_records
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles, doing
 from gitlease.git.history import commit_ids, in_range
-from gitlease.git.repository import Repository, ask, denies, detail_of, is_id
+from gitlease.git.repository import Repository, ask, ask_line, denies, detail_of, is_id
 from gitlease.guard.commits import CommitFacts, CommitReader
 from gitlease.store.history_reader import HistoryReader, LedgerHistory
 from gitlease.store.private_store import PrivateStore
@@ -102,17 +102,13 @@ class RangeRequest:
     otherwise: tuple[Point, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ranges:
     """Chooses commits of one repository. ``store`` opens the store beside it, or returns None."""
 
-    def __init__(
-        self,
-        repository: Repository,
-        *,
-        remote: str | None,
-        store: Callable[[], HistoryStore | None],
-    ) -> None:
-        self._repository, self._remote, self._open = repository, remote, store
+    repository: Repository
+    remote: str | None
+    store: Callable[[], HistoryStore | None]
 
     def choose(self, words: str | None, context: CiContext) -> Chosen:
         """The commits of the range ``words``, else those that the context is about.
@@ -122,7 +118,13 @@ class Ranges:
         """
         if words is None and context.nothing:
             return Chosen(commits=(), shown=context.shown or "nothing")
-        request = self._request(words, context)
+        if words is not None:
+            request = self._by_words(words, context)
+        elif context.head:
+            request = self._by_context(context)
+        else:
+            default = self._default(context)
+            request = RangeRequest(_named("HEAD"), (default,), f"{default.shown}..HEAD")
         try:
             return self._choose(request)
         except NotFound:
@@ -130,29 +132,40 @@ class Ranges:
                 raise
         chosen = self._choose(replace(request, bases=request.otherwise, otherwise=()))
         names = ", ".join(base.shown for base in request.otherwise)
-        said = f"what was there before is gone: checked are the commits that {names} lacks"
-        return replace(chosen, warnings=(said, *chosen.warnings))
+        warning = f"what was there before is gone: checked are the commits that {names} lacks"
+        return replace(chosen, warnings=(warning, *chosen.warnings))
 
     def _choose(self, request: RangeRequest) -> Chosen:
         points = (request.head, *request.bases)
-        found = commit_ids(self._repository, [point.here for point in points])
+        found = commit_ids(self.repository, [point.here for point in points])
         for point, oid in zip(points, found, strict=True):
             if oid is None and not point.there:
-                raise _no_commit(point)
+                message = f"no commit {shown(point.shown)} in this clone"
+                if not point.named:
+                    raise NotFound(message, hints=UNSHALLOW)
+                hint = "a shallow clone lacks old ones: git fetch --unshallow"
+                raise UsageError(message, hints=(_FORMS[0], hint))
         ids = [oid for oid in found if oid is not None]
         if len(ids) == len(points):
-            chosen, whole = _listed(request, self._repository, ids)
+            chosen, whole = _listed(request, self.repository, ids)
             if whole:
                 return chosen
-        return self._beside(request, found)
-
-    def _request(self, words: str | None, context: CiContext) -> RangeRequest:
-        if words is not None:
-            return self._by_words(words, context)
-        if context.head:
-            return self._by_context(context)
-        default = self._default(context)
-        return RangeRequest(_named("HEAD"), (default,), f"{default.shown}..HEAD")
+        # The remote is asked for an id if one is known, since names may have moved.
+        store = self.store()
+        wants = [oid or point.there for oid, point in zip(found, points, strict=True)]
+        if store is None or not all(wants):
+            raise NotFound(
+                f"this clone does not have all of the commits of {shown(request.shown)}",
+                hints=UNSHALLOW,
+            )
+        store.tidy()
+        for depth in DEPTHS:
+            fetched = store.fetch(list(dict.fromkeys(wants)), depth=depth)
+            chosen, whole = _listed(request, store.repository, [fetched[name] for name in wants])
+            if whole:
+                return replace(chosen, place=store.repository)
+        warning = "the remote's own history is shallow: what its first commits change is unknown"
+        return replace(chosen, place=store.repository, warnings=(warning,))
 
     def _by_words(self, words: str, context: CiContext) -> RangeRequest:
         dots = "..." if "..." in words else ".."
@@ -186,21 +199,20 @@ class Ranges:
     def _branch(self, name: str) -> Point | None:
         if not name:
             return None
-        (known,) = self._known([self._tracking(name)] if self._remote is not None else [""])
+        (known,) = self._known([self._tracking(name)] if self.remote is not None else [""])
         return Point(name, known, f"refs/heads/{name}")
 
     def _default(self, context: CiContext) -> Point:
         """The default branch, of the remote if there is one."""
-        remote = self._remote
+        remote = self.remote
         told = context.base_branch or context.default_branch
         names = [told] if told else []
         if remote is not None:
-            words = ("symbolic-ref", "-q", self._tracking("HEAD"))
-            said = os.fsdecode(ask(self._repository, *words).out).strip()
+            head = ask_line(self.repository, "symbolic-ref", "-q", self._tracking("HEAD"))
             start = self._tracking("")
-            names += [said.removeprefix(start)] if said.startswith(start) else []
+            names += [head.removeprefix(start)] if head.startswith(start) else []
         if not names:
-            names = [self._repository.config.get("init.defaultbranch") or "", *USUAL]
+            names = [self.repository.config.get("init.defaultbranch") or "", *USUAL]
         names = list(dict.fromkeys(filter(None, names)))
         for name, known in zip(names, self._known(map(self._tracking, names)), strict=True):
             if known and remote is not None:
@@ -214,45 +226,18 @@ class Ranges:
 
     def _tracking(self, branch: str) -> str:
         """The ref of a branch of the remote; of this clone without a remote."""
-        folder = "heads" if self._remote is None else f"remotes/{self._remote}"
+        folder = "heads" if self.remote is None else f"remotes/{self.remote}"
         return f"refs/{folder}/{branch}"
 
     def _known(self, refs: Iterable[str]) -> list[str]:
         asked = list(refs)
-        found = commit_ids(self._repository, asked)
+        found = commit_ids(self.repository, asked)
         return [ref if oid else "" for ref, oid in zip(asked, found, strict=True)]
-
-    def _beside(self, request: RangeRequest, known: Sequence[str | None]) -> Chosen:
-        # The remote is asked for an id if one is known, since names may have moved.
-        store = self._open()
-        points = (request.head, *request.bases)
-        wants = [oid or point.there for oid, point in zip(known, points, strict=True)]
-        if store is None or not all(wants):
-            raise NotFound(
-                f"this clone does not have all of the commits of {shown(request.shown)}",
-                hints=UNSHALLOW,
-            )
-        store.tidy()
-        for depth in DEPTHS:
-            found = store.fetch(list(dict.fromkeys(wants)), depth=depth)
-            chosen, whole = _listed(request, store.repository, [found[name] for name in wants])
-            if whole:
-                return replace(chosen, place=store.repository)
-        said = "the remote's own history is shallow: what its first commits change is unknown"
-        return replace(chosen, place=store.repository, warnings=(said,))
 
 
 def _named(word: str) -> Point:
     # The remote is asked for nothing but ids.
     return Point(word, word, word if is_id(word) else "", named=True)
-
-
-def _no_commit(point: Point) -> UsageError | NotFound:
-    message = f"no commit {shown(point.shown)} in this clone"
-    if not point.named:
-        return NotFound(message, hints=UNSHALLOW)
-    hint = "a shallow clone lacks old ones: git fetch --unshallow"
-    return UsageError(message, hints=(_FORMS[0], hint))
 
 
 def _listed(request: RangeRequest, where: Repository, ids: Sequence[str]) -> tuple[Chosen, bool]:
@@ -333,30 +318,23 @@ class Checked:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckService:
     """Checks chosen commits against the ledgers of some layers.
 
     ``people`` are the names of holders; ``trailer``: each commit must name a lease.
     """
 
-    def __init__(
-        self,
-        chosen: Chosen,
-        store: LedgerStore,
-        commits: CommitReader,
-        histories: HistoryReader,
-        tasks: TaskFiles,
-        *,
-        clock: Clock,
-        layers: Sequence[str],
-        people: Mapping[str, str],
-        trailer: bool,
-        context: CiContext,
-    ) -> None:
-        self._chosen, self._store, self._reader = chosen, store, commits
-        self._histories, self._tasks, self._clock = histories, tasks, clock
-        self._layers = tuple(dict.fromkeys(layers))
-        self._people, self._trailer, self._context = people, trailer, context
+    chosen: Chosen
+    store: LedgerStore
+    reader: CommitReader
+    histories: HistoryReader
+    tasks: TaskFiles
+    clock: Clock
+    layers: Sequence[str]
+    people: Mapping[str, str]
+    trailer: bool
+    context: CiContext
 
     def check(self, *, cached: bool = False, fetched: bool = False) -> Checked:
         """Check the commits. One connection for each layer.
@@ -365,68 +343,88 @@ class CheckService:
         they were fetched just now. Raises what the store raises: Unavailable if a ledger cannot be
         read, which is never taken for an empty one.
         """
-        chosen = self._chosen
-        heads = [self._head(layer, cached=cached, fetched=fetched) for layer in self._layers]
+        chosen, store = self.chosen, self.store
+        layers = list(dict.fromkeys(self.layers))
+        heads = [self._head(layer, cached=cached, fetched=fetched) for layer in layers]
         with doing(f"reading {len(chosen.commits)} commits"):
-            commits = self._reader.read(chosen.commits)
+            commits = self.reader.read(chosen.commits)
         with doing("reading the history of the ledger"):
-            histories = self._read_histories(heads, commits, older=not cached)
+            histories = [self._history(head, commits, older=not cached) for head in heads]
             timelines = [timeline(history) for history in histories]
+        warnings = [*self.context.problems, *chosen.warnings, *store.warnings]
         with doing(f"comparing {len(commits)} commits with the leases of their time"):
-            found, unplaced = self._placed(
-                find(commits, self._judgement(heads, timelines, commits))
-            )
+            found = find(commits, self._judgement(heads, timelines, commits))
+            try:  # findings about claims of tasks stand at the edge's line of the task's file
+                listed = self.tasks.read().tasks if any(x.resource for x in found) else ()
+                unplaced = []
+            except GitleaseError as error:
+                listed, unplaced = (), [f"the task files could not be read: {error.message}"]
+        tasks = {task.resource.key: task for task in listed}
+        found = [
+            replace(x, file=task.file, line=task.line)
+            if (task := tasks.get(fold(x.resource or "")))
+            else x
+            for x in found
+        ]
         if chosen.commits and all(head.ledger is None for head in heads):
-            found.append(no_ledger(self._layers, self._store.place))
-        warnings = [*self._context.problems, *chosen.warnings, *self._store.warnings]
+            found.append(no_ledger(layers, store.place))
         if chosen.base and any(x.path == SETTINGS for one in commits for x in one.touched):
             warnings.append(
                 f"{SETTINGS} is changed here: the check goes by that of {chosen.base[:10]}, "
                 "from before the change"
             )
+        now = self.clock.now()
         for head in heads:
-            warnings += self._head_warnings(head, cached=cached)
-        unread = [text for head in heads for text in unread_records(head)]
+            warnings += head.warnings
+            if head.ledger is None:
+                warnings.append(
+                    f"there is no ledger {head.layer} on {store.place}: nobody holds anything"
+                )
+            elif cached:
+                age = head.received.elapsed_at_most(now) // MS
+                warnings.append(
+                    f"this goes by the ledger {head.layer} as this clone knew it {age}s ago"
+                )
+            warnings += () if cached else told_by(store, head)
         warnings += [text for history in histories for text in history.damage]
-        warnings += _unknown_past(commits, timelines, self._clock.now().wall_ms)
+        for one in timelines:
+            if older := sum(not one.knows(commit.made(now.wall_ms)) for commit in commits):
+                number = "1 commit is" if older == 1 else f"{older} commits are"
+                warnings.append(
+                    f"{number} older than the history of the ledger {one.layer}: who held what"
+                    " then is unknown"
+                )
         warnings += unplaced
         if chosen.cut:
             warnings.append(f"only the newest {len(chosen.commits)} commits were checked")
         return Checked(
             findings=tuple(found),
-            unread=tuple(unread),
+            unread=tuple(text for head in heads for text in unread_records(head)),
             shown=chosen.shown,
             commits=len(chosen.commits),
             warnings=tuple(dict.fromkeys(warnings)),
         )
 
     def _head(self, layer: str, *, cached: bool, fetched: bool) -> Snapshot:
-        known = self._store.known(layer) if cached or fetched else self._store.fetch(layer)
+        known = self.store.known(layer) if cached or fetched else self.store.fetch(layer)
         if known is None and fetched:  # nothing is kept of a ledger that does not exist
-            known = self._store.fetch(layer)
+            known = self.store.fetch(layer)
         if known is None:
             raise NotFound(
                 f"this clone has never fetched the ledger {layer}",
                 hints=("run it once without --cached",),
             )
-
         return known
 
-    def _read_histories(
-        self, heads: Sequence[Snapshot], commits: Sequence[CommitFacts], *, older: bool
-    ) -> list[LedgerHistory]:
+    def _history(
+        self, head: Snapshot, commits: Sequence[CommitFacts], *, older: bool
+    ) -> LedgerHistory:
         if not commits:
-            return [LedgerHistory(layer=head.layer) for head in heads]
-        since = oldest(commits, self._clock.now().wall_ms)
+            return LedgerHistory(layer=head.layer)
         named = [x for commit in commits for x in (*commit.named, *commit.mentioned)]
-
-        def read(head: Snapshot) -> LedgerHistory:
-            token = min((x.token for x in named if x.layer == head.layer), default=None)
-            return self._histories.read(
-                head.layer, head.version, since=since, token=token, older=older
-            )
-
-        return [read(head) for head in heads]
+        token = min((x.token for x in named if x.layer == head.layer), default=None)
+        since = oldest(commits, self.clock.now().wall_ms)
+        return self.histories.read(head.layer, head.version, since=since, token=token, older=older)
 
     def _judgement(
         self,
@@ -436,62 +434,27 @@ class CheckService:
     ) -> Judgement:
         holders = {x.holder for one in timelines for x in one.grants.values()}
         holders |= {x.lease.holder for one in timelines for x in one.tenures}
-        emails, request = self._context.emails, self._context.request
-        canonical = self._reader.canonical((*sorted(holders), *self._people, *emails))
-        addresses = Addresses(canonical=canonical, names=self._people)
-        people = {f"@{login}": addresses.of_login(login) for login in self._context.logins}
+        emails, request = self.context.emails, self.context.request
+        canonical = self.reader.canonical((*sorted(holders), *self.people, *emails))
+        addresses = Addresses(canonical=canonical, names=self.people)
+        people = {f"@{login}": addresses.of_login(login) for login in self.context.logins}
         people |= {email: addresses.of(email) for email in emails}
-        ledgers = {}
-        for head, one in zip(heads, timelines, strict=True):
-            moment = Moment(now=self._clock.now(), seen=head.seen)
-            ledgers[head.layer] = LedgerState(one, head.policy, moment)
         return Judgement(
             addresses=addresses,
             pushers=frozenset() if request else frozenset().union(*people.values()),
             requesters=people if request else {},
-            trailer=self._trailer,
-            ledgers=ledgers,
-            landing=cache(lambda: self._reader.differing(commits[-1].id)),
+            trailer=self.trailer,
+            ledgers={
+                head.layer: LedgerState(
+                    one, head.policy, Moment(now=self.clock.now(), seen=head.seen)
+                )
+                for head, one in zip(heads, timelines, strict=True)
+            },
+            landing=cache(lambda: self.reader.differing(commits[-1].id)),
         )
-
-    def _head_warnings(self, head: Snapshot, *, cached: bool) -> Iterator[str]:
-        yield from head.warnings
-        if head.ledger is None:
-            yield f"there is no ledger {head.layer} on {self._store.place}: nobody holds anything"
-        elif cached:
-            age = head.received.elapsed_at_most(self._clock.now()) // MS
-            yield f"this goes by the ledger {head.layer} as this clone knew it {age}s ago"
-        if not cached:
-            yield from told_by(self._store, head)
-
-    def _placed(self, found: list[Finding]) -> tuple[list[Finding], list[str]]:
-        """Place findings about claims of tasks at the edge's line of the task's file."""
-        if not any(x.resource for x in found):
-            return found, []
-        try:
-            tasks = {task.resource.key: task for task in self._tasks.read().tasks}
-        except GitleaseError as error:
-            return found, [f"the task files could not be read: {error.message}"]
-        placed = []
-        for one in found:
-            task = tasks.get(fold(one.resource or ""))
-            placed.append(replace(one, file=task.file, line=task.line) if task else one)
-        return placed, []
 
 
 def oldest(commits: Iterable[CommitFacts], now: int) -> int:
     """The earliest time that matters to these commits."""
     times = [t for x in commits for t in (x.made(now), x.recorded) if t is not None]
     return min(times, default=now)
-
-
-def _unknown_past(
-    commits: Sequence[CommitFacts], timelines: Iterable[Timeline], now: int
-) -> Iterator[str]:
-    for one in timelines:
-        if older := sum(not one.knows(commit.made(now)) for commit in commits):
-            number = "1 commit is" if older == 1 else f"{older} commits are"
-            yield (
-                f"{number} older than the history of the ledger {one.layer}: who held what then "
-                "is unknown"
-            )

@@ -45,8 +45,8 @@ Which time counts, since a commit has two and neither is proven:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from gitlease.check.rules import (
     HELD_NOW,
@@ -63,15 +63,15 @@ from gitlease.core.errors import UsageError
 from gitlease.core.finding import CheckRule, Finding, Level
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import MS, rfc3339
-from gitlease.core.lease import Actor, Lease, LeaseKey, Moment, Relation, State, relation
-from gitlease.core.moves.operations import LAPSED, Event
+from gitlease.core.lease import Actor, Lease, Moment, Relation, State, relation
+from gitlease.core.moves.operations import LAPSED
 from gitlease.core.policy import Policy, person_key
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, layer_words, parse_resource, scopes_overlap
 from gitlease.core.trailers import Named
 from gitlease.guard.commits import SKEW, CommitFacts
 from gitlease.guard.rules import Cover, Touched, names_grant
-from gitlease.store.history_reader import GRANTS, HistoryStep, LedgerHistory
+from gitlease.store.history_reader import GRANTS, LedgerHistory
 
 PATHS_SHOWN = 5
 SHORT_ID = 10
@@ -94,7 +94,6 @@ ENDS: Mapping[str, str] = {
     "retired": "retired",
     LAPSED: RAN_OUT,
 }
-Ends = Mapping[int, tuple[int, str]]  # when and how the lease with a token ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,119 +161,102 @@ class Timeline:
 def timeline(history: LedgerHistory) -> Timeline:
     """The timeline of a ledger's history."""
     ends: dict[int, tuple[int, str]] = {}
+    grants: dict[int, Granted] = {}
     for event in history.events:
         if event.token is not None and event.kind in ENDS:
             ends.setdefault(event.token, (event.at, ENDS[event.kind]))
+    for event in history.events:
+        token, name = event.token, event.resource
+        # A takeover by a renewal has the token of the grant that came before it.
+        if event.kind in GRANTS and token is not None and name is not None and token not in grants:
+            try:
+                key = parse_resource(name).key
+            except UsageError:
+                key = fold(name)
+            holder, ended = event.holder or event.by, ends[token][0] if token in ends else None
+            scope = event.scope or WHOLE
+            grants[token] = Granted(token, name, key, scope, holder, event.at, ended)
     tenures = _tenures(history, ends)
-    grants = _granted(history.events, ends)
     for tenure in tenures:
-        lease = tenure.lease
-        finished_only = lease.state is State.COMPLETED and lease.claimed_at == lease.expires_at
-        if lease.token not in grants and not finished_only:
-            grants[lease.token] = Granted(
-                token=lease.token,
-                resource=lease.resource.text,
-                key=lease.resource.key,
-                scope=lease.scope,
-                holder=lease.holder,
-                at=lease.claimed_at,
-                ended=None if tenure.stands else tenure.until,
+        x, ended = tenure.lease, None if tenure.stands else tenure.until
+        finished_only = x.state is State.COMPLETED and x.claimed_at == x.expires_at
+        if x.token not in grants and not finished_only:
+            grants[x.token] = Granted(
+                x.token, x.resource.text, x.resource.key, x.scope, x.holder, x.claimed_at, ended
             )
     return Timeline(history.layer, tuple(tenures), grants, history.since, history.tokens)
 
 
-def _granted(events: Sequence[Event], ends: Ends) -> dict[int, Granted]:
-    found: dict[int, Granted] = {}
-    for event in events:
-        token, resource = event.token, event.resource
-        # A takeover by a renewal has the token of the grant that came before it.
-        if event.kind not in GRANTS or token is None or resource is None or token in found:
-            continue
-        found[token] = Granted(
-            token=token,
-            resource=resource,
-            key=_key(resource),
-            scope=event.scope or WHOLE,
-            holder=event.holder or event.by,
-            at=event.at,
-            ended=ends[token][0] if token in ends else None,
-        )
-    return found
-
-
-def _key(resource: str) -> str:
-    try:
-        return parse_resource(resource).key
-    except UsageError:
-        return fold(resource)
-
-
-def _tenures(history: LedgerHistory, ends: Ends) -> list[Tenure]:
-    open_now: dict[LeaseKey, Tenure] = {}
+def _tenures(history: LedgerHistory, ends: Mapping[int, tuple[int, str]]) -> list[Tenure]:
+    # ``ends`` says when and how the lease with a token ended.
     done: list[Tenure] = []
-    for lease in history.first:
-        if lease.state is State.ACTIVE:
-            open_now[lease.key] = _begun(history.layer, lease)
+    open_now = {
+        x.key: Tenure(history.layer, x, x.claimed_at, x.expires_at)
+        for x in history.first
+        if x.state is State.ACTIVE
+    }
     for step in history.steps:
         for before, after in step.changed:
             was = open_now.pop(before.key, None) if before is not None else None
             now = after if after is not None and after.state is State.ACTIVE else None
-            if now is not None and was is not None and _same(was.lease, now):
-                open_now[now.key] = _went_on(was, now, done)
-                continue
-            if was is not None:
-                done.append(_ended(was, step, ends, after))
+            same = was and after and _grant(was.lease) == _grant(after)
+            since = now.claimed_at if now is not None else 0
+            if was is not None and now is not None and same:
+                since = was.since
+                if was.lease.patterns != now.patterns:  # the span of the former coverage ends
+                    since = max(was.since, now.renewed_at)
+                    done.append(replace(was, until=min(was.until, since), ended=GONE))
+            elif was is not None:
+                # Its end is that of its event, else of its step, unless it ran out before. The
+                # whole second of that step counts: dropping a record without an event does not
+                # shorten a lease.
+                at, how = ends.get(was.lease.token, (step.at + 1_000, GONE))
+                if after is not None and same:
+                    at, how = min(at, after.renewed_at), ENDS["completed"]
+                if was.lease.expires_at <= at:
+                    at, how = was.lease.expires_at, RAN_OUT
+                else:
+                    at = max(at, was.since)
+                done.append(replace(was, until=at, ended=how))
             if now is not None:
-                open_now[now.key] = _begun(history.layer, now)
+                open_now[now.key] = Tenure(history.layer, now, since, now.expires_at)
     return [*done, *open_now.values()]
 
 
-def _begun(layer: str, lease: Lease) -> Tenure:
-    return Tenure(layer, lease, lease.claimed_at, lease.expires_at)
-
-
-def _same(one: Lease, other: Lease) -> bool:
-    return one.lease_id == other.lease_id and one.token == other.token
-
-
-def _went_on(was: Tenure, now: Lease, done: list[Tenure]) -> Tenure:
-    # If what it covers has changed, the span of the former coverage ends.
-    if was.lease.patterns == now.patterns:
-        return replace(was, lease=now, until=now.expires_at)
-    begin = max(was.since, now.renewed_at)
-    done.append(replace(was, until=min(was.until, begin), ended=GONE))
-    return Tenure(was.layer, now, begin, now.expires_at)
-
-
-def _ended(was: Tenure, step: HistoryStep, ends: Ends, after: Lease | None) -> Tenure:
-    # Its end is that of its event, else of its step, unless it ran out before. The whole second of
-    # that step counts: dropping a record without an event does not shorten a lease.
-    at, how = ends.get(was.lease.token, (step.at + 1_000, GONE))
-    if after is not None and _same(was.lease, after):
-        at, how = min(at, after.renewed_at), ENDS["completed"]
-    if was.lease.expires_at <= at:
-        return replace(was, until=was.lease.expires_at, ended=RAN_OUT)
-    return replace(was, until=max(at, was.since), ended=how)
+def _grant(lease: Lease) -> tuple[str, int]:
+    return lease.lease_id, lease.token
 
 
 # --- findings -------------------------------------------------------------------------------------
 
 
 class CommitVerdict(NamedTuple):
-    """What is wrong with a commit, and how sure that is: ``words`` follow what it does."""
+    """What is wrong with a commit: ``words`` follow what it does. ``level``: if not the rule's.
+
+    ``doubt`` is why who made it may have had the right to: it makes a warning.
+    """
 
     rule: CheckRule
-    level: Level
     words: str
+    level: Level | None = None
     evidence: tuple[str, ...] = ()
     since: int | None = None
+    doubt: str = ""
 
 
-def doubted(found: Finding, why: str) -> Finding:
-    """The same as a warning if there is a doubt: who may have taken part had the right to it."""
-    if not why:
-        return found
-    return replace(found, level=Level.WARNING, message=f"{found.message}; {why}")
+def _finding(
+    commit: CommitFacts, verdict: CommitVerdict, does: str, *more: str, **about: Any
+) -> Finding:
+    """The finding that a commit does something; ``more`` is the evidence after its dates."""
+    doubt = f"; {verdict.doubt}" if verdict.doubt else ""
+    return finding_of(
+        verdict.rule,
+        f"{_who(commit)} {does}{verdict.words}{doubt}",
+        level=Level.WARNING if doubt else verdict.level or verdict.rule.level,
+        commit=commit.id,
+        evidence=(*verdict.evidence, *_dates(commit), *more),
+        **about,
+    )
 
 
 def _broken(
@@ -290,70 +272,25 @@ def _broken(
         f"{printable(lease.holder)}'s{session} from {rfc3339(lease.claimed_at)} {end}"
     )
     verb = "log" if verdict.rule is HELD_THEN else "show"
-    return finding_of(
-        verdict.rule,
-        f"{_who(commit)} touches {printable(touched[0])}{others}, {verdict.words}",
-        level=verdict.level,
+    return _finding(
+        commit,
+        verdict._replace(evidence=(*verdict.evidence, held)),
+        f"touches {printable(touched[0])}{others}, ",
+        *_listed(touched),
         since=lease.claimed_at,
         resource=lease.resource.text,
         scope=lease.scope,
         layer=tenure.layer,
         holder=lease.holder,
-        commit=commit.id,
         file=touched[0],
-        evidence=(*verdict.evidence, held, *_dates(commit), *_listed(touched)),
         next_steps=(_command(verb, lease.resource.text, tenure.layer),),
     )
 
 
-def _misnamed(commit: CommitFacts, named: Named, verdict: CommitVerdict) -> Finding:
-    """A commit names a token that it should not."""
-    token = f"token {named.token} of {_of(named.resource, named.scope)}"
-    return finding_of(
-        verdict.rule,
-        f"{_who(commit)} names {token}, {verdict.words}",
-        level=verdict.level,
-        since=verdict.since,
-        resource=named.resource,
-        scope=named.scope,
-        layer=named.layer,
-        holder=commit.emails[0] if commit.emails else None,
-        commit=commit.id,
-        file=min((one.path for one in commit.touched), default=None),
-        evidence=(*verdict.evidence, *_dates(commit)),
-        next_steps=(_command("log", named.resource, named.layer),),
-    )
-
-
-def _of_trailer(
-    rule: CheckRule, commit: CommitFacts, words: str, evidence: Sequence[str]
-) -> Finding:
-    return finding_of(
-        rule,
-        f"{_who(commit)} {words}",
-        since=commit.recorded,
-        commit=commit.id,
-        file=commit.touched[0].path if commit.touched else None,
-        evidence=tuple(evidence),
-        next_steps=(INSTALL,),
-    )
-
-
-def _unreadable(commit: CommitFacts) -> Finding:
-    first, *others = commit.unreadable
-    more = f" and {len(others)} more" if others else ""
-    words = f"has a trailer that names no lease: {printable(first)}{more}"
-    expected = "expected Gitlease: RESOURCE token=NUMBER"
-    return _of_trailer(UNREADABLE, commit, words, (expected, *_dates(commit)))
-
-
-def _no_trailer(commit: CommitFacts) -> Finding:
-    """A commit that names no lease, or only some of ledgers that are not checked."""
-    layers = ", ".join(printable(name) for name in dict.fromkeys(x.layer for x in commit.named))
-    more = (f"it names only a ledger that is not checked: {layers}",) if layers else ()
-    listed = _listed([one.path for one in commit.touched])
-    words = "names no lease, and this project requires one"
-    return _of_trailer(NO_TRAILER, commit, words, (*more, *_dates(commit), *listed))
+def _of_trailer(commit: CommitFacts, verdict: CommitVerdict, *more: str) -> Finding:
+    file = commit.touched[0].path if commit.touched else None
+    about = {"since": commit.recorded, "file": file, "next_steps": (INSTALL,)}
+    return _finding(commit, verdict, "", *more, **about)
 
 
 def _who(commit: CommitFacts) -> str:
@@ -419,31 +356,98 @@ class Judgement:
     ledgers: Mapping[str, LedgerState] = field(default_factory=dict)
     landing: Callable[[], frozenset[str] | None] = lambda: None
 
-    def doubtful_help(self, commit: CommitFacts, keys: frozenset[str]) -> str:
-        """Why one of these keys may have taken part in a commit; ``""`` if nothing says so."""
-        named = next((x for x in commit.helpers if self.addresses.of(x) & keys), None)
-        if named is not None:
-            return f"only its message says that {printable(named)} took part"
-        asking = next((name for name, theirs in self.requesters.items() if theirs & keys), None)
-        if asking is None:
-            return ""
-        return f"the only link is that {printable(asking)} opened or acted on its request"
+
+def find(commits: Sequence[CommitFacts], by: Judgement) -> list[Finding]:
+    """Every violation, in the order of the commits."""
+    judge = _Judge(commits, by)
+    return [finding for commit in commits for finding in judge.of(commit)]
 
 
-class BrokenClaims:
-    """Judges commits by the tenures that cover what they touch."""
+class _Judge:
+    """Judges commits by the tenures that cover what they touch, and the tokens that they name."""
 
     def __init__(self, commits: Sequence[CommitFacts], by: Judgement) -> None:
-        self._by = by
+        self._by, self._people = by, by.addresses.of_all
         self._tenures = [s for ledger in by.ledgers.values() for s in ledger.timeline.tenures]
         self._keys = [by.addresses.of(tenure.lease.holder) for tenure in self._tenures]
         self._cover = Cover([tenure.lease for tenure in self._tenures])
         self._merges = merged_by(commits)
+        self._grants: dict[tuple[str, str], list[Granted]] = {}
+        for layer, ledger in by.ledgers.items():
+            for _, grant in sorted(ledger.timeline.grants.items()):
+                self._grants.setdefault((layer, grant.key), []).append(grant)
 
-    def of(self, commit: CommitFacts) -> list[Finding]:
-        """The claims that it broke, one finding for each lease."""
+    def of(self, commit: CommitFacts) -> Iterator[Finding]:
+        """All findings about one commit."""
+        yield from self._broken_claims(commit)
+        for named in dict.fromkeys(commit.named):
+            verdict = self._judge_token(commit, named) if named.layer in self._by.ledgers else None
+            if verdict is not None:
+                yield _finding(
+                    commit,
+                    verdict,
+                    f"names token {named.token} of {_of(named.resource, named.scope)}, ",
+                    since=verdict.since,
+                    resource=named.resource,
+                    scope=named.scope,
+                    layer=named.layer,
+                    holder=commit.emails[0] if commit.emails else None,
+                    file=min((one.path for one in commit.touched), default=None),
+                    next_steps=(_command("log", named.resource, named.layer),),
+                )
+        if commit.unreadable:
+            first, *others = commit.unreadable
+            more = f" and {len(others)} more" if others else ""
+            words = f"has a trailer that names no lease: {printable(first)}{more}"
+            expected = ("expected Gitlease: RESOURCE token=NUMBER",)
+            yield _of_trailer(commit, CommitVerdict(UNREADABLE, words, evidence=expected))
+        if self._by.trailer:
+            yield from self._trailer_owed(commit)
+
+    def _trailer_owed(self, commit: CommitFacts) -> Iterator[Finding]:
+        """That a commit changes more than task files and names no lease.
+
+        A merge need not name any, and the lines in a squash's message count if they are true. What
+        is named of a ledger that is not checked could be anything.
+        """
+        if any(x.layer in self._by.ledgers for x in commit.named) or len(commit.parents) > 1:
+            return
+        if not commit.touched or commit.only_tasks:
+            return
+        granted = frozenset[str]()  # the people who were given what the message's lines name
+        for line in commit.mentioned:
+            grant = self._grant(line)
+            if grant is not None and grant.key == line.key:
+                granted |= self._by.addresses.of(grant.holder)
+        if granted & self._people(commit.emails):
+            return
+        layers = ", ".join(printable(name) for name in dict.fromkeys(x.layer for x in commit.named))
+        more = (f"it names only a ledger that is not checked: {layers}",) if layers else ()
+        words, doubt = "names no lease, and this project requires one", self._help(commit, granted)
+        verdict = CommitVerdict(NO_TRAILER, words, evidence=more, doubt=doubt)
+        yield _of_trailer(commit, verdict, *_listed([one.path for one in commit.touched]))
+
+    def _grant(self, named: Named) -> Granted | None:
+        ledger = self._by.ledgers.get(named.layer)
+        return ledger.timeline.grants.get(named.token) if ledger is not None else None
+
+    def _help(self, commit: CommitFacts, keys: frozenset[str]) -> str:
+        """Why one of these keys may have taken part in a commit; ``""`` if nothing says so."""
+        named = next((x for x in commit.helpers if self._by.addresses.of(x) & keys), None)
+        if named is not None:
+            return f"only its message says that {printable(named)} took part"
+        requesters = self._by.requesters.items()
+        asking = next((name for name, theirs in requesters if theirs & keys), None)
+        if asking is None:
+            return ""
+        return f"the only link is that {printable(asking)} opened or acted on its request"
+
+    # --- claims -----------------------------------------------------------------------------------
+
+    def _broken_claims(self, commit: CommitFacts) -> list[Finding]:
+        """The claims that a commit broke, one finding for each lease."""
         touched: dict[int, list[str]] = {}
-        people = self._by.addresses.of_all(commit.emails)
+        people = self._people(commit.emails)
         for one in commit.touched:
             for number in sorted(self._cover.matching(one)):
                 if self._concerns(one, number, people):
@@ -451,21 +455,34 @@ class BrokenClaims:
         own = [self._tenures[n] for n in touched if self._keys[n] & people]
         best: dict[tuple[str, str], Finding] = {}
         for number, paths in touched.items():
-            if self._keys[number] & self._by.pushers:
+            tenure, keys = self._tenures[number], self._keys[number]
+            if keys & self._by.pushers:
                 continue
-            tenure, doubt = self._tenures[number], ""
-            if self._keys[number] & people:
+            if keys & people:
                 verdict = self._judge_address(commit, tenure, paths)
             else:
-                verdict = self._judge(commit, number, paths, own)
-                doubt = self._by.doubtful_help(commit, self._keys[number])
+                verdict = self._judge(commit, tenure, keys, paths, own)
+                verdict = verdict and verdict._replace(doubt=self._help(commit, keys))
             if verdict is None:
                 continue
-            found = doubted(_broken(commit, tenure, paths, verdict), doubt)
+            found = _broken(commit, tenure, paths, verdict)
             known = best.get(key := (tenure.layer, tenure.lease.lease_id))
             if known is None or known.level.rank < found.level.rank:
                 best[key] = found
         return sorted(best.values(), key=lambda f: (-f.level.rank, f.file or "", f.resource or ""))
+
+    def _concerns(self, one: Touched, number: int, people: frozenset[str]) -> bool:
+        """Whether a tenure is affected by a commit's change of a path, or is its own people's."""
+        keys = self._keys[number]
+        if not one.lost or keys & people:
+            return True
+        tenure = self._tenures[number]
+        grant = (tenure.layer, tenure.lease.resource.key, tenure.lease.token)
+        return any(
+            self._people(work.people) & keys
+            or any((x.layer, x.key, x.token) == grant for x in work.named)
+            for work in one.lost
+        )
 
     def _judge_address(
         self, commit: CommitFacts, tenure: Tenure, paths: Sequence[str]
@@ -476,15 +493,12 @@ class BrokenClaims:
             return None  # such as the commits of assignments, which name no token
         if not self._blocks_now(tenure):
             return None
-        if names_grant(named, commit.recorded, lease, tenure.layer):
-            return None
-        landing = self._by.landing()
-        if landing is not None and landing.isdisjoint(paths):
+        if names_grant(named, commit.recorded, lease, tenure.layer) or self._lands_elsewhere(paths):
             return None
         pushed = bool(self._by.pushers)
         why = "it was pushed by somebody else and" if pushed else "it"
         words = f"{_held(lease, 'holds')} now: {why} does not name token {lease.token}"
-        return CommitVerdict(UNPROVEN, Level.ERROR if pushed else UNPROVEN.level, words, (PROOF,))
+        return CommitVerdict(UNPROVEN, words, Level.ERROR if pushed else None, (PROOF,))
 
     def _blocks_now(self, tenure: Tenure) -> bool:
         ledger = self._by.ledgers[tenure.layer]
@@ -492,22 +506,19 @@ class BrokenClaims:
             relation(tenure.lease, NOBODY, ledger.policy, ledger.moment) is Relation.THEIRS
         )
 
-    def _concerns(self, one: Touched, number: int, people: frozenset[str]) -> bool:
-        """Whether a tenure is affected by a commit's change of a path, or is its own people's."""
-        if not one.lost or self._keys[number] & people:
-            return True
-        tenure, addresses = self._tenures[number], self._by.addresses
-        grant = (tenure.layer, tenure.lease.resource.key, tenure.lease.token)
-        return any(
-            addresses.of_all(work.people) & self._keys[number]
-            or any((x.layer, x.key, x.token) == grant for x in work.named)
-            for work in one.lost
-        )
+    def _lands_elsewhere(self, paths: Sequence[str]) -> bool:
+        """Whether all commits together leave these paths as they are."""
+        landing = self._by.landing()
+        return landing is not None and landing.isdisjoint(paths)
 
     def _judge(
-        self, commit: CommitFacts, number: int, paths: Sequence[str], own: Sequence[Tenure]
+        self,
+        commit: CommitFacts,
+        tenure: Tenure,
+        keys: frozenset[str],
+        paths: Sequence[str],
+        own: Sequence[Tenure],
     ) -> CommitVerdict | None:
-        tenure, keys = self._tenures[number], self._keys[number]
         lease, now = tenure.lease, self._by.ledgers[tenure.layer].moment.now.wall_ms
         held = _held(lease, "held")
         made = commit.made(now)
@@ -517,28 +528,28 @@ class BrokenClaims:
         still = self._blocks_now(tenure)
         if made is not None and not honest and tenure.meets(made):
             doubt = "" if still else self._doubt(commit, tenure, made, theirs=theirs)
-            level = Level.WARNING if doubt else HELD_THEN.level
             words = f"{held} when it was made" + (", and holds now" if still else "")
-            return CommitVerdict(HELD_THEN, level, words, (doubt,) if doubt else ())
+            if doubt:
+                return CommitVerdict(HELD_THEN, words, Level.WARNING, (doubt,))
+            return CommitVerdict(HELD_THEN, words)
         if still and not self._merged_only(commit, tenure, paths, keys):
             until = f"until {rfc3339(lease.expires_at)}"
             words = f"{_held(lease, 'holds')} now, {until}"
             if lease.expires_at <= now:
                 words = f"{held} {until}, and nobody else may take it yet"
             if honest:
-                return CommitVerdict(HELD_NOW, Level.WARNING, words, (OWN_THEN,))
-            return CommitVerdict(HELD_NOW, HELD_NOW.level, words)
+                return CommitVerdict(HELD_NOW, words, Level.WARNING, (OWN_THEN,))
+            return CommitVerdict(HELD_NOW, words)
         if theirs or still:
             return None
         if tenure.meets(commit.recorded):
-            return CommitVerdict(HELD_THEN, Level.WARNING, f"{held} when it was recorded", (MOVED,))
+            return CommitVerdict(HELD_THEN, f"{held} when it was recorded", Level.WARNING, (MOVED,))
         merge = self._merges.get(commit.id)
         landed = merge is not None and any(map(tenure.meets, (merge.made(now), merge.recorded)))
-        if merge is not None and landed and not keys & self._by.addresses.of_all(merge.emails):
+        if merge is not None and landed and not keys & self._people(merge.emails):
             by = f"merged in {_who(merge)}, {'; '.join(_dates(merge))}"
-            return CommitVerdict(
-                HELD_THEN, Level.WARNING, f"{held} when it was merged", (by, ELSEWHERE)
-            )
+            words = f"{held} when it was merged"
+            return CommitVerdict(HELD_THEN, words, Level.WARNING, (by, ELSEWHERE))
         return None
 
     def _merged_only(
@@ -550,10 +561,8 @@ class BrokenClaims:
         if made is None or commit.recorded is None or max(made, commit.recorded) >= tenure.since:
             return False
         merge = self._merges.get(commit.id)
-        if merge is not None and keys & self._by.addresses.of_all(merge.emails):
-            return True
-        landing = self._by.landing()
-        return landing is not None and landing.isdisjoint(paths)
+        merged_by_holder = merge is not None and bool(keys & self._people(merge.emails))
+        return merged_by_holder or self._lands_elsewhere(paths)
 
     def _doubt(self, commit: CommitFacts, tenure: Tenure, made: int, *, theirs: bool) -> str:
         """Why a commit may not have been made in a tenure, although its date lies in it."""
@@ -565,7 +574,7 @@ class BrokenClaims:
             return "it was made in the same second as that began or ended"
         if tenure.stands or tenure.until - made > SKEW:
             return ""
-        people = self._by.addresses.of_all(commit.emails)
+        people = self._people(commit.emails)
         grants = self._by.ledgers[tenure.layer].timeline.grants
         for named in commit.named:
             grant = grants.get(named.token) if named.layer == tenure.layer else None
@@ -574,6 +583,55 @@ class BrokenClaims:
             if self._by.addresses.of(grant.holder) & people:
                 return f"it names token {grant.token}, which was issued after that had ended"
         return ""
+
+    # --- tokens -----------------------------------------------------------------------------------
+
+    def _judge_token(self, commit: CommitFacts, named: Named) -> CommitVerdict | None:
+        """Judge a token: to whom it was issued, for what, and until when."""
+        grant, timeline = self._grant(named), self._by.ledgers[named.layer].timeline
+        if grant is None and named.token >= timeline.tokens:
+            return CommitVerdict(UNKNOWN, "which was never issued")
+        if grant is None:
+            words = "which the ledger's history does not reach back to"
+            return CommitVerdict(UNKNOWN, words, Level.WARNING)
+        issued = f"{_of(grant.resource, grant.scope)}, granted to {printable(grant.holder)}"
+        evidence: tuple[str, ...] = (f"token {grant.token}: {issued} at {rfc3339(grant.at)}",)
+        if grant.key != named.key or fold(grant.scope) != fold(named.scope):
+            words = f"which was issued for {_of(grant.resource, grant.scope)}"
+            return CommitVerdict(UNKNOWN, words, None, evidence, grant.at)
+        holder = self._by.addresses.of(grant.holder)
+        foreign: CommitVerdict | None = None
+        if not holder & self._people(commit.emails):
+            words, doubt = (
+                f"which was issued to {printable(grant.holder)}",
+                self._help(commit, holder),
+            )
+            foreign = CommitVerdict(UNKNOWN, words, None, evidence, grant.at, doubt)
+            if not doubt:
+                return foreign
+        made = commit.made(self._by.ledgers[named.layer].moment.now.wall_ms)
+        later = next(  # the first later grant of the same work to another person
+            (
+                x
+                for x in self._grants[named.layer, grant.key]
+                if x.token > grant.token
+                and scopes_overlap(x.scope, grant.scope)
+                and not self._by.addresses.of(x.holder) & holder
+            ),
+            None,
+        )
+        at = 0 if later is None else max(later.at, grant.ended or 0)
+        if made is None or later is None or made + MS <= at:
+            return foreign
+        who = printable(later.holder)
+        evidence = (f"token {later.token}: granted to {who} at {rfc3339(at)}",)
+        level, words = SUPERSEDED.level, f"after {who} had been granted it"
+        if made < at:  # within one second nobody knows which came first
+            level, words = Level.WARNING, f"in the same second as {who} was granted it"
+        elif commit.dated_by_host:
+            by_host = _BY_HOST.format(person_key(commit.committer))
+            level, evidence = Level.WARNING, (by_host, *evidence)
+        return CommitVerdict(SUPERSEDED, words, level, evidence, at)
 
 
 def _held(lease: Lease, verb: str) -> str:
@@ -600,125 +658,3 @@ def merged_by(commits: Sequence[CommitFacts]) -> dict[str, CommitFacts]:
                 found[one.id] = merge
                 left += one.parents
     return found
-
-
-def find(commits: Sequence[CommitFacts], by: Judgement) -> list[Finding]:
-    """Every violation, in the order of the commits."""
-    held, tokens = BrokenClaims(commits, by), _NamedTokens(by)
-    found: list[Finding] = []
-    for commit in commits:
-        found += held.of(commit)
-        found += tokens.of(commit)
-        if commit.unreadable:
-            found.append(_unreadable(commit))
-        if by.trailer and _owes_trailer(commit, by):
-            doubt = by.doubtful_help(commit, _mentioned_of(commit, by))
-            found.append(doubted(_no_trailer(commit), doubt))
-    return found
-
-
-def _owes_trailer(commit: CommitFacts, by: Judgement) -> bool:
-    """Whether a commit changes more than task files and names no lease.
-
-    A merge need not name any, and the lines in a squash's message count if they are true. What is
-    named of a ledger that is not checked could be anything.
-    """
-    if any(x.layer in by.ledgers for x in commit.named) or len(commit.parents) > 1:
-        return False
-    if not commit.touched or commit.only_tasks:
-        return False
-    return not _mentioned_of(commit, by) & by.addresses.of_all(commit.emails)
-
-
-def _mentioned_of(commit: CommitFacts, by: Judgement) -> frozenset[str]:
-    """The keys of the people who were granted what the lines in a commit's message name."""
-    keys = frozenset[str]()
-    for line in commit.mentioned:
-        ledger = by.ledgers.get(line.layer)
-        grant = ledger.timeline.grants.get(line.token) if ledger is not None else None
-        if grant is not None and grant.key == line.key:
-            keys |= by.addresses.of(grant.holder)
-    return keys
-
-
-class _NamedTokens:
-    """Judges the tokens that commits name."""
-
-    def __init__(self, by: Judgement) -> None:
-        self._by = by
-        self._grants: dict[tuple[str, str], list[Granted]] = {}
-        for layer, ledger in by.ledgers.items():
-            for _, grant in sorted(ledger.timeline.grants.items()):
-                self._grants.setdefault((layer, grant.key), []).append(grant)
-
-    def of(self, commit: CommitFacts) -> list[Finding]:
-        """The findings about one commit; none about ledgers that are not checked."""
-        found = []
-        for named in dict.fromkeys(commit.named):
-            ledger = self._by.ledgers.get(named.layer)
-            grant = ledger.timeline.grants.get(named.token) if ledger else None
-            if ledger is None:
-                continue
-            verdict, doubt = _judge_token(named, grant, ledger.timeline), ""
-            if grant is not None and verdict is None:
-                verdict, doubt = self._judge_grant(commit, named, grant)
-            if verdict is not None:
-                found.append(doubted(_misnamed(commit, named, verdict), doubt))
-        return found
-
-    def _judge_grant(
-        self, commit: CommitFacts, named: Named, grant: Granted
-    ) -> tuple[CommitVerdict | None, str]:
-        """Judge a token that was issued for that, by whom and until when; and a doubt."""
-        holder, doubt = self._by.addresses.of(grant.holder), ""
-        foreign: CommitVerdict | None = None
-        if not holder & self._by.addresses.of_all(commit.emails):
-            words = f"which was issued to {printable(grant.holder)}"
-            foreign = CommitVerdict(UNKNOWN, UNKNOWN.level, words, _issued(grant), grant.at)
-            doubt = self._by.doubtful_help(commit, holder)
-            if not doubt:
-                return foreign, ""
-        now = self._by.ledgers[named.layer].moment.now.wall_ms
-        made, later = commit.made(now), self._next(named.layer, grant)
-        at = 0 if later is None else max(later.at, grant.ended or 0)
-        if made is None or later is None or made + MS <= at:
-            return foreign, doubt
-        who = printable(later.holder)
-        evidence: tuple[str, ...] = (f"token {later.token}: granted to {who} at {rfc3339(at)}",)
-        level, words = SUPERSEDED.level, f"after {who} had been granted it"
-        if made < at:  # within one second nobody knows which came first
-            level, words = Level.WARNING, f"in the same second as {who} was granted it"
-        elif commit.dated_by_host:
-            by_host = _BY_HOST.format(person_key(commit.committer))
-            level, evidence = Level.WARNING, (by_host, *evidence)
-        return CommitVerdict(SUPERSEDED, level, words, evidence, at), ""
-
-    def _next(self, layer: str, grant: Granted) -> Granted | None:
-        """The first later grant of the same work to another person."""
-        holder = self._by.addresses.of(grant.holder)
-        for other in self._grants[layer, grant.key]:
-            if (
-                other.token > grant.token
-                and scopes_overlap(other.scope, grant.scope)
-                and not self._by.addresses.of(other.holder) & holder
-            ):
-                return other
-        return None
-
-
-def _judge_token(named: Named, grant: Granted | None, timeline: Timeline) -> CommitVerdict | None:
-    """Judge a token that was never issued, or for something else."""
-    if grant is None and named.token >= timeline.tokens:
-        return CommitVerdict(UNKNOWN, UNKNOWN.level, "which was never issued")
-    if grant is None:
-        words = "which the ledger's history does not reach back to"
-        return CommitVerdict(UNKNOWN, Level.WARNING, words)
-    if grant.key == named.key and fold(grant.scope) == fold(named.scope):
-        return None
-    words = f"which was issued for {_of(grant.resource, grant.scope)}"
-    return CommitVerdict(UNKNOWN, UNKNOWN.level, words, _issued(grant), grant.at)
-
-
-def _issued(grant: Granted) -> tuple[str]:
-    given = f"token {grant.token}: {_of(grant.resource, grant.scope)}, granted to"
-    return (f"{given} {printable(grant.holder)} at {rfc3339(grant.at)}",)

@@ -11,83 +11,65 @@ from gitlease.core.instant import moment_of
 
 ERROR, WARNING = Level.ERROR, Level.WARNING
 
-# --- of commits -----------------------------------------------------------------------------------
-
-HELD_THEN = CheckRule(
-    "held-then", ERROR, "a commit touches what another person held when it was made"
-)
-HELD_NOW = CheckRule("held-now", ERROR, "a commit touches what another person holds now")
-UNPROVEN = CheckRule(
-    "held-unproven",
-    WARNING,
-    "a commit touches what its author or committer holds now, and nothing but that address, which"
-    " anybody may write, shows that the holder made it",
-)
-SUPERSEDED = CheckRule(
-    "token-superseded",
-    ERROR,
-    "a commit names a token after somebody else had been granted the same",
-)
-UNKNOWN = CheckRule(
-    "token-unknown",
-    ERROR,
-    "a commit names a token that was never given for that, or to its people",
-)
-NO_TRAILER = CheckRule("no-trailer", ERROR, "a commit names no lease, and the project requires one")
-UNREADABLE = CheckRule(
-    "trailer-unreadable", WARNING, "a trailer of a commit names no lease that can be read"
-)
-NO_LEDGER = CheckRule(
-    "no-ledger", WARNING, "there is no ledger: nobody has claimed yet, or it was deleted"
-)
-
-# --- of claims ------------------------------------------------------------------------------------
-
-STALE_EDGE = CheckRule(
-    "stale-edge",
-    ERROR,
-    "a task is assigned to somebody who has no lease of it, and of whom the ledger has seen nothing"
-    " for longer than stale.after",
-)
-LAPSED_LEASE = CheckRule(
-    "lapsed-lease", WARNING, "a lease lapsed, and nobody cleaned it up or took it over"
-)
-LEASE_ON_DONE = CheckRule("lease-on-done", WARNING, "a task is done, and a lease of it is left")
-LEASE_ON_GONE = CheckRule(
-    "lease-on-gone", WARNING, "the file of a task was deleted, and a lease of it is left"
-)
-LEASE_WITHOUT_EDGE = CheckRule(
-    "lease-without-edge",
-    WARNING,
-    "somebody holds a task whose file does not say so, on no branch that this clone knows",
-)
-UNKNOWN_ASSIGNEE = CheckRule(
-    "unknown-assignee",
-    WARNING,
-    "a task is assigned to a name that is nobody's: not in people, no author, no holder",
-)
-DUPLICATE_ID = CheckRule("duplicate-id", ERROR, "several task files have one id")
-BAD_TASK_FILE = CheckRule("bad-task-file", ERROR, "a task file cannot be used")
-
-STALE_RULES = (
-    STALE_EDGE,
-    LAPSED_LEASE,
-    LEASE_ON_DONE,
-    LEASE_ON_GONE,
-    LEASE_WITHOUT_EDGE,
-    UNKNOWN_ASSIGNEE,
-    DUPLICATE_ID,
-    BAD_TASK_FILE,
-)
 COMMIT_RULES = (
-    HELD_THEN,
-    HELD_NOW,
-    UNPROVEN,
-    SUPERSEDED,
-    UNKNOWN,
-    NO_TRAILER,
-    UNREADABLE,
-    NO_LEDGER,
+    HELD_THEN := CheckRule(
+        "held-then", ERROR, "a commit touches what another person held when it was made"
+    ),
+    HELD_NOW := CheckRule("held-now", ERROR, "a commit touches what another person holds now"),
+    UNPROVEN := CheckRule(
+        "held-unproven",
+        WARNING,
+        "a commit touches what its author or committer holds now, and nothing but that address,"
+        " which anybody may write, shows that the holder made it",
+    ),
+    SUPERSEDED := CheckRule(
+        "token-superseded",
+        ERROR,
+        "a commit names a token after somebody else had been granted the same",
+    ),
+    UNKNOWN := CheckRule(
+        "token-unknown",
+        ERROR,
+        "a commit names a token that was never given for that, or to its people",
+    ),
+    NO_TRAILER := CheckRule(
+        "no-trailer", ERROR, "a commit names no lease, and the project requires one"
+    ),
+    UNREADABLE := CheckRule(
+        "trailer-unreadable", WARNING, "a trailer of a commit names no lease that can be read"
+    ),
+    NO_LEDGER := CheckRule(
+        "no-ledger", WARNING, "there is no ledger: nobody has claimed yet, or it was deleted"
+    ),
+)
+STALE_RULES = (
+    STALE_EDGE := CheckRule(
+        "stale-edge",
+        ERROR,
+        "a task is assigned to somebody who has no lease of it, and of whom the ledger has seen"
+        " nothing for longer than stale.after",
+    ),
+    LAPSED_LEASE := CheckRule(
+        "lapsed-lease", WARNING, "a lease lapsed, and nobody cleaned it up or took it over"
+    ),
+    LEASE_ON_DONE := CheckRule(
+        "lease-on-done", WARNING, "a task is done, and a lease of it is left"
+    ),
+    LEASE_ON_GONE := CheckRule(
+        "lease-on-gone", WARNING, "the file of a task was deleted, and a lease of it is left"
+    ),
+    LEASE_WITHOUT_EDGE := CheckRule(
+        "lease-without-edge",
+        WARNING,
+        "somebody holds a task whose file does not say so, on no branch that this clone knows",
+    ),
+    UNKNOWN_ASSIGNEE := CheckRule(
+        "unknown-assignee",
+        WARNING,
+        "a task is assigned to a name that is nobody's: not in people, no author, no holder",
+    ),
+    DUPLICATE_ID := CheckRule("duplicate-id", ERROR, "several task files have one id"),
+    BAD_TASK_FILE := CheckRule("bad-task-file", ERROR, "a task file cannot be used"),
 )
 RULES = COMMIT_RULES + STALE_RULES
 
@@ -103,8 +85,9 @@ def finding_of(
     """A finding by a rule, at the edge's line of a task's file; ``since`` in wall-clock ms."""
     place = {} if task is None else {"file": task.file, "line": task.line}
     when = None if since is None else moment_of(since)
-    fields = {"level": rule.level, **place, **about}
-    return Finding(rule=rule, message=message, since=when, **fields)
+    return Finding(
+        **{"rule": rule, "message": message, "since": when, "level": rule.level, **place, **about}
+    )
 
 
 def no_ledger(layers: Sequence[str], place: str) -> Finding:

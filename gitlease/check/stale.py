@@ -168,26 +168,27 @@ class StaleService:
         """
         facts, heads, warnings = self._read(cached=cached)
         history = self._history
+        made: list[tuple[list[Finding], str, RetirePlan | None]] = []
+        unknown: list[Task] = []
         edges, hidden = list(facts.doubtful_edges()), facts.hidden_leases()
         nobodys = [edge for edge in edges if not facts.persons.emails(edge.name)]
         words = [(task, w) for task, x in hidden for w in facts.persons.names(x.lease.holder)]
         pasts = history.pasts([*((edge.task, edge.name) for edge in edges), *words])
         lack = history.lack(cached=cached, branches=bool(nobodys or hidden))
         absent = history.left_out()
-        found = _Found()
         for edge in edges:
             written, sure = pasts[edge.task.file].last_change(_spells(edge.name))
             nobody = [facts.of_nobody(edge, written)] if edge in nobodys and not lack else []
             if not sure or (edge in nobodys and lack):
-                found.unknown.append(edge.task)
+                unknown.append(edge.task)
             if written is None or not facts.is_stale(edge, written):
-                found.add(nobody)
+                made.append((nobody, BY_HAND, None))
                 continue
             records = [x for x in facts.of_person(edge.task, edge.name) if x.lapsed]
             own = facts.people.is_mine(edge.name, facts.caller)
             why_not = self._why_not(records, own=own)
             plan = _unassign(edge, written, records, facts.persons)
-            found.add([facts.of_edge(edge, written), *nobody], why_not, plan)
+            made.append(([facts.of_edge(edge, written), *nobody], why_not, plan))
         deleted = history.deleted(facts.missing_names())
         for record in facts.records:
             lease = record.lease
@@ -196,25 +197,29 @@ class StaleService:
                 continue
             own = same_person(lease.holder, facts.caller)
             why_not = self._why_not([record], own=own) if record.lapsed else LIVE
-            found.add([finding], why_not, _drop(record, finding.rule))
+            made.append(([finding], why_not, _drop(record, finding.rule)))
         for task, record in hidden:
-            version, sure = pasts[task.file].last_change(facts.means(record.lease.holder))
+            means = facts.means(record.lease.holder)
+            version, sure = pasts[task.file].last_change(means)
             if lack or not sure:
-                found.unknown.append(task)
-            elif version is None or not any(map(facts.means(record.lease.holder), version.after)):
-                found.add([facts.without_edge(task, record)], LIVE)
-        found.add(list(map(_of_problem, facts.problems)))
+                unknown.append(task)
+            elif version is None or not any(map(means, version.after)):
+                made.append(([facts.without_edge(task, record)], LIVE, None))
+        made.append((list(map(_of_problem, facts.problems)), BY_HAND, None))
         if edges and all(head.ledger is None for head in heads):
             layers = (self._session.layer, *self._layers)
-            found.add([no_ledger(layers, self._session.store.place)])
-        unread = tuple(text for head in heads for text in unread_records(head))
-        unknown = unknown_here(found.unknown, lack or history.partial())
+            made.append(([no_ledger(layers, self._session.store.place)], BY_HAND, None))
+        actions = [Action(tuple(some), plan) for some, why, plan in made if plan and not why]
         return Stale(
-            findings=tuple(sorted(found.findings, key=_order)),
-            actions=tuple(sorted(found.actions, key=lambda action: _order(action.findings[0]))),
-            stays=found.stays,
+            findings=tuple(sorted((x for some, _, _ in made for x in some), key=_order)),
+            actions=tuple(sorted(actions, key=lambda action: _order(action.findings[0]))),
+            stays={x: why for some, why, plan in made if why or not plan for x in some},
             warnings=warnings,
-            unread=unread + unknown + not_checked_out(absent),
+            unread=(
+                *(text for head in heads for text in unread_records(head)),
+                *unknown_here(unknown, lack or history.partial()),
+                *not_checked_out(absent),
+            ),
         )
 
     def fix(
@@ -573,25 +578,6 @@ def _order(finding: Finding) -> tuple[object, ...]:
 
 
 # --- actions -------------------------------------------------------------------------------------
-
-
-class _Found:
-    """The findings as they are made, each with the action that settles it, or why there is none."""
-
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-        self.actions: list[Action] = []
-        self.stays: dict[Finding, str] = {}
-        self.unknown: list[Task] = []
-
-    def add(
-        self, findings: Sequence[Finding], why_not: str = BY_HAND, plan: RetirePlan | None = None
-    ) -> None:
-        self.findings += findings
-        if plan is not None and not why_not:
-            self.actions.append(Action(tuple(findings), plan))
-        else:
-            self.stays |= dict.fromkeys(findings, why_not)
 
 
 def _unassign(

@@ -131,8 +131,8 @@ class TaskHistory:
         for task, word in asked:
             tasks.setdefault(task.file, (task, []))[1].append(fold(word))
         edits: dict[str, dict[Commit, list[Changed]]] = {file: {} for file in tasks}
-        for commit, change in self._edits:
-            if change.path in edits:
+        for commit, change in self._log:
+            if change is not None and change.path in edits:
                 edits[change.path].setdefault(commit, []).append(change)
         wanted: dict[str, set[str]] = {}
         for file, (_, words) in tasks.items():
@@ -167,23 +167,17 @@ class TaskHistory:
     def _log(self) -> list[tuple[Commit, Changed | None]]:
         """All commits, the newest first, each alone and then with its changes of task files."""
         form = ("--ignore-missing", "--full-history", "--sparse", "-m", f"-n{MAX_COMMITS}")
-        words = (*NO_RENAMES, *form, *self._refs(), "--", *self._places())
+        refs: tuple[str, ...] = ("HEAD", "--branches", "--remotes")
+        branch = self._prefix.removeprefix("refs/heads/")
+        if branch != self._prefix:  # the ledgers are among the branches
+            here, there = f"--exclude={branch}/*", f"--exclude=*/{branch}/*"
+            refs = ("HEAD", here, "--branches", there, "--remotes")
+        words = (*NO_RENAMES, *form, *refs, "--", *self._places())
         return list(read_log(self._repository, words))
 
     @cached_property
     def _commits(self) -> list[Commit]:
         return list(dict.fromkeys(commit for commit, _ in self._log))
-
-    @property
-    def _edits(self) -> list[tuple[Commit, Changed]]:
-        return [(commit, change) for commit, change in self._log if change is not None]
-
-    def _refs(self) -> tuple[str, ...]:
-        branch = self._prefix.removeprefix("refs/heads/")
-        if branch == self._prefix:
-            return ("HEAD", "--branches", "--remotes")
-        here, there = (f"--exclude={at}{branch}/*" for at in ("", "*/"))
-        return ("HEAD", here, "--branches", there, "--remotes")
 
     def _places(self) -> list[str]:
         """Pathspecs of task files; none if they may be anywhere."""

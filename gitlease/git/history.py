@@ -325,24 +325,23 @@ def _time(text: str) -> int:
         return 0  # as long ago as possible
 
 
-def usual_addresses(repository: Repository, emails: Iterable[str]) -> dict[str, str]:
-    """The mailmap's address for each of these: itself if it has none."""
+def usual_addresses(
+    repository: Repository, emails: Iterable[str], words: Sequence[str] = ()
+) -> dict[str, str]:
+    """The mailmap's address for each of these, else itself. ``words`` choose another mailmap."""
     asked = [email for email in dict.fromkeys(emails) if _CONTACT.fullmatch(email)]
     config = repository.config
-    maps = (config.get("mailmap.file"), config.get("mailmap.blob"))
+    maps = (*words, config.get("mailmap.file"), config.get("mailmap.blob"))
     root = repository.toplevel
     if root and not any(maps) and not os.path.lexists(os.path.join(root, ".mailmap")):
         return {email: email for email in asked}
     if not asked:
         return {}
     with lines_as_input(f"<{email}>" for email in asked) as source:
-        said = ask(repository, "check-mailmap", "--stdin", timeout=SECONDS, source=source)
+        said = ask(repository, *words, "check-mailmap", "--stdin", timeout=SECONDS, source=source)
     lines = answered(said, "the mailmap cannot be read").decode("utf-8", "replace").splitlines()
-    found = dict(zip(asked, lines, strict=False))
-    return {
-        email: match[1] if (match := re.search(r"<([^<>]*)>$", line)) else email
-        for email, line in found.items()
-    }
+    found = zip(asked, (re.search(r"<([^<>]*)>$", line) for line in lines), strict=False)
+    return {email: match[1] if match else email for email, match in found}
 
 
 # --- ranges -----------------------------------------------------------------------------------

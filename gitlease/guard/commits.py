@@ -23,11 +23,12 @@ from gitlease.git.history import (
     committed,
     differs,
     read,
+    usual_addresses,
 )
 from gitlease.git.message import KEY
 from gitlease.git.objects import objects_of
 from gitlease.git.repository import Repository, answered, ask, commits_as_words
-from gitlease.guard.rules import Touched
+from gitlease.guard.rules import Touched, merged
 from gitlease.settings.sources import Tasks
 
 if TYPE_CHECKING:
@@ -85,8 +86,9 @@ def task_status_changes(
         return []
     from gitlease.git.objects import objects_of
 
-    blobs = _blobs(sides)[:MAX_READ]
-    objects, allowed = objects or objects_of(repository), set(blobs)
+    files = (side for _, *both in sides for side in both)
+    blobs = list(dict.fromkeys(side.blob for side in files if side and not side.is_link))
+    objects, allowed = objects or objects_of(repository), set(blobs[:MAX_READ])
     found = []
     for one, *both in sides:
         before, after = (parser.read(side, objects, allowed) for side in both)
@@ -100,14 +102,13 @@ def touched(changed: Iterable[Changed], task_touched: Iterable[TaskTouched]) -> 
     names: dict[str, frozenset[str]] = {}
     for task in task_touched:
         names[task.path] = names.get(task.path, frozenset()) | task.names
-    found: dict[str, Touched] = {}
-    for one in changed:
-        tasks = names.get(one.path, frozenset())
-        for path in (one.old, one.path) if one.kind == "R" and one.old else (one.path,):
-            now = Touched(path, tasks, one.is_folder, one.lost)
-            known = found.get(path)
-            found[path] = now if known is None else known.joined(now)
-    return list(found.values())
+    return list(
+        merged(
+            Touched(path, names.get(one.path, frozenset()), one.is_folder, one.lost)
+            for one in changed
+            for path in ((one.old, one.path) if one.kind == "R" and one.old else (one.path,))
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +132,6 @@ def _sides(changed: Iterable[Changed], wanted: Wanted) -> list[Sides]:
         if before or after:
             found.append((one, before, after))
     return found
-
-
-def _blobs(sides: Iterable[Sides]) -> list[str]:
-    files = (side for _, *both in sides for side in both)
-    return list(dict.fromkeys(side.blob for side in files if side and not side.is_link))
 
 
 def _side(file: str, mode: str, blob: str, wanted: Wanted) -> _Side | None:
@@ -203,7 +199,6 @@ class TaskParser:
         return parsed
 
 
-AT_ONCE = 500  # addresses in the arguments of one process, and commits whose files are kept
 SECONDS = 60.0  # for one call of git
 LINES = 500  # trailers of one commit that are looked at
 SKEW = 60 * MS  # what an author date may lie in the future, as the clocks of two machines may
@@ -218,7 +213,6 @@ _FORMAT = "%x00".join((*_FIELDS, _TRAILERS.format(_NAME), _TRAILERS.format("Co-a
 _WIDTH = len(_FIELDS) + 3
 _QUIET = ("--no-walk=unsorted", "-s", "-z", "--no-show-signature", "--no-notes", "--no-color")
 _ADDRESS = re.compile(r"<([^<>]*)>[^<>]*")
-_PLAIN = re.compile(r"[^<>\s\x00-\x1f]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +262,9 @@ class CommitReader:
 
     def __init__(self, repository: Repository, tasks: Tasks, *, base: str = "") -> None:
         self._repository, self._tasks, self._base = repository, tasks, base
-        self._parser = TaskParser(tasks)
+        self._parser, self._bare = TaskParser(tasks), replace(repository, toplevel=None)
+        mailmap = f"mailmap.blob={base}:.mailmap" if base else "mailmap.blob="
+        self._by_mailmap = ("--bare", "-c", mailmap)  # and none of the work tree's
 
     def read(self, commits: Sequence[str]) -> list[CommitFacts]:
         """What each of some commits did, by their full ids and in their order. Raises Invalid."""
@@ -278,19 +274,20 @@ class CommitReader:
         asked |= {p for c in changes.values() for x in c for w in x.lost for p in w.people}
         known = self.canonical(asked)
         found = []
-        for start in range(0, len(told), AT_ONCE):
-            some = told[start : start + AT_ONCE]
-            files = self._task_files({one.id: changes[one.id] for one in some})
-            for one in some:
-                changed = [_as_known(x, known) for x in changes[one.id]]
-                found.append(
-                    replace(
-                        one,
-                        helpers=tuple(known.get(email, email) for email in one.helpers),
-                        touched=tuple(touched(changed, files[one.id])),
-                        only_tasks=0 < len(files[one.id]) == len(changed),
-                    )
+        objects = objects_of(self._repository)
+        for one in told:
+            changed = [_as_known(x, known) for x in changes[one.id]]
+            files = task_status_changes(
+                self._repository, self._tasks, changes[one.id], objects, self._parser
+            )
+            found.append(
+                replace(
+                    one,
+                    helpers=tuple(known.get(email, email) for email in one.helpers),
+                    touched=tuple(touched(changed, files)),
+                    only_tasks=0 < len(files) == len(changed),
                 )
+            )
         return found
 
     def differing(self, tip: str) -> frozenset[str] | None:
@@ -305,46 +302,24 @@ class CommitReader:
 
     def canonical(self, emails: Iterable[str]) -> dict[str, str]:
         """What the project's mailmap makes of addresses."""
-        asked = [email for email in dict.fromkeys(emails) if _PLAIN.fullmatch(email)]
-        found: dict[str, str] = {}
-        for start in range(0, len(asked), AT_ONCE):
-            some = asked[start : start + AT_ONCE]
-            said = self._ask("check-mailmap", *(f"<{email}>" for email in some))
-            lines = said.decode("utf-8", "replace").splitlines()
-            if len(lines) == len(some):
-                for email, line in zip(some, lines, strict=True):
-                    found[email] = line.rpartition("<")[2].removesuffix(">") or email
-        return found
+        return usual_addresses(self._bare, emails, self._by_mailmap)
 
     def people(self, commits: Sequence[str]) -> list[CommitFacts]:
         """Who stands for some commits, and what they name, without their changes."""
         found = {}
         for start in range(0, len(commits), COMMITS_AT_ONCE):
             some = commits[start : start + COMMITS_AT_ONCE]
-            words = ("log", *_QUIET, "--encoding=none", f"--format=tformat:{_FORMAT}")
+            words = [*self._by_mailmap, "-c", "trailer.separators=:", "log", *_QUIET]
+            words += ["--encoding=none", f"--format=tformat:{_FORMAT}"]
             with commits_as_words(some) as (named, source):
-                fields = self._ask(*words, *named, "--", source=source).split(b"\0")
+                said = ask(self._bare, *words, *named, "--", timeout=SECONDS, source=source)
+            fields = answered(said, "the commits cannot be read").split(b"\0")
             for at in range(0, len(fields) - _WIDTH + 1, _WIDTH):
                 one = _read([x.decode("utf-8", "replace") for x in fields[at : at + _WIDTH]])
                 found[one.id] = one
         if any(commit not in found for commit in commits):
             raise Invalid("git's answer about commits cannot be read")
         return [found[commit] for commit in commits]
-
-    def _task_files(self, changes: Mapping[str, list[Changed]]) -> dict[str, list[TaskTouched]]:
-        objects = objects_of(self._repository)
-        return {
-            commit: task_status_changes(self._repository, self._tasks, found, objects, self._parser)
-            for commit, found in changes.items()
-        }
-
-    def _ask(self, *words: str, source: str | None = None) -> bytes:
-        """git's answer, by the mailmap of the base and none of the work tree's."""
-        mailmap = f"mailmap.blob={self._base}:.mailmap" if self._base else "mailmap.blob="
-        settings = ("-c", mailmap, "-c", "trailer.separators=:")
-        place = replace(self._repository, toplevel=None)
-        said = ask(place, "--bare", *settings, *words, timeout=SECONDS, source=source)
-        return answered(said, "the commits cannot be read")
 
 
 def _as_known(changed: Changed, known: Mapping[str, str]) -> Changed:

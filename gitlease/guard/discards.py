@@ -101,8 +101,8 @@ def _is_assignment(word: str) -> bool:
 
 def _assigned(words: Sequence[str]) -> dict[str, str]:
     """The variables that name another repository or work tree."""
-    pairs = (word.partition("=") for word in words if _is_assignment(word))
-    return {name: value for name, _, value in pairs if name in ELSEWHERE.values()}
+    pairs = (word.partition("=") for word in words)
+    return {name: value for name, is_set, value in pairs if is_set and name in ELSEWHERE.values()}
 
 
 def _written_out(path: str) -> str | None:
@@ -198,47 +198,14 @@ def _stashed_by(verb: str, words: Sequence[str]) -> tuple[str, ...]:
     return (REBASE,) if verb == "rebase" else (MERGE,)
 
 
-def _stash(words: Sequence[str]) -> bool:
-    return not words or words[0].startswith("-") or words[0] in STASHING
-
-
 def _autostash(words: Sequence[str]) -> bool:
     return _has(words, "", "--autostash")
-
-
-def _rm(words: Sequence[str]) -> bool:
-    return _has(words, "rf", "--force") and not _has(words, "n", "--cached", "--dry-run")
-
-
-def _read_tree(words: Sequence[str]) -> bool:
-    return _has(words, "u") and _has(words, "", "--reset")
-
-
-def _checkout_index(words: Sequence[str]) -> bool:
-    return _has(words, "f", "--force")
 
 
 def _worktree(words: Sequence[str]) -> bool:
     named = _plain(words[1:])
     forced = words[:1] == ["remove"] and _has(words, "f", "--force")
     return forced and len(named) == 1 and "$" not in named[0]
-
-
-def _reset(words: Sequence[str]) -> bool:
-    return not {"--hard", "--merge", "--keep"}.isdisjoint(words)
-
-
-def _clean(words: Sequence[str]) -> bool:
-    return _has(words, "f", "--force") and not _has(words, "n", "--dry-run")
-
-
-def _switch(words: Sequence[str]) -> bool:
-    return bool(words)
-
-
-def _restore(words: Sequence[str]) -> bool:
-    index = _has(words, "S", "--staged") and not _has(words, "W", "--worktree")
-    return not index and not _has(words, "p", "--patch") and bool(words)
 
 
 def _checkout(words: Sequence[str]) -> bool:
@@ -277,15 +244,19 @@ def _has(words: Sequence[str], letters: str, *names: str) -> bool:
 
 
 VERBS: dict[str, Callable[[Sequence[str]], bool]] = {
-    "stash": _stash,
-    "reset": _reset,
+    "stash": lambda x: not x or x[0].startswith("-") or x[0] in STASHING,
+    "reset": lambda x: not {"--hard", "--merge", "--keep"}.isdisjoint(x),
     "checkout": _checkout,
-    "restore": _restore,
-    "clean": _clean,
-    "switch": _switch,
-    "rm": _rm,
-    "read-tree": _read_tree,
-    "checkout-index": _checkout_index,
+    "restore": lambda x: (
+        bool(x)
+        and (_has(x, "W", "--worktree") or not _has(x, "S", "--staged"))
+        and not _has(x, "p", "--patch")
+    ),
+    "clean": lambda x: _has(x, "f", "--force") and not _has(x, "n", "--dry-run"),
+    "switch": bool,
+    "rm": lambda x: _has(x, "rf", "--force") and not _has(x, "n", "--cached", "--dry-run"),
+    "read-tree": lambda x: _has(x, "u") and _has(x, "", "--reset"),
+    "checkout-index": lambda x: _has(x, "f", "--force"),
     "worktree": _worktree,
     **dict.fromkeys(("pull", "rebase", "merge"), _autostash),
 }

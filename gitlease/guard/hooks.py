@@ -19,9 +19,8 @@ from gitlease.core.view import LeaseView
 from gitlease.git.history import Changed, committed, paths_between, staged
 from gitlease.git.repository import Repository, ask, is_on
 from gitlease.git.run import commit_words, is_forced_push, is_mirror_push
-from gitlease.guard.commits import TaskTouched, task_status_changes, touched
+from gitlease.guard.commits import task_status_changes, touched
 from gitlease.guard.rules import (
-    GuardFinding,
     GuardReport,
     PushedCommit,
     PushedWork,
@@ -40,30 +39,22 @@ if TYPE_CHECKING:
     from gitlease.git.pushes import Push
 
 
+@dataclass(frozen=True, slots=True)
 class HookWorktree:
     """The user's work tree in a git hook, read with git in the environment of the hook.
 
-    Raises Invalid if git does not answer, and TooMuch for more than can be judged.
+    ``shared`` is the name of the ledger's remote, if it has one. Work counts again where it reaches
+    a main branch there, with ``strict`` any branch. Raises Invalid if git does not answer, and
+    TooMuch for more than can be judged.
     """
 
-    def __init__(
-        self,
-        repository: Repository,
-        tasks: Tasks,
-        *,
-        environ: Mapping[str, str],
-        ref_prefix: str,
-        shared: str | None,
-        holder: str | None = None,
-        strict: bool = False,
-    ) -> None:
-        """``shared`` is the name of the ledger's remote, if it has one.
-
-        Work counts again where it reaches a main branch there, with ``strict`` any branch.
-        """
-        self._repository, self._tasks = repository, tasks
-        self._environ, self._ref_prefix, self._shared = environ, ref_prefix, shared
-        self._holder, self._strict = holder, strict
+    repository: Repository
+    tasks: Tasks
+    environ: Mapping[str, str]
+    ref_prefix: str
+    shared: str | None
+    holder: str | None = None
+    strict: bool = False
 
     def staged(self, *, amended: bool | None = False) -> StagedChange:
         """The change about to be committed, by the index that git gives its hook.
@@ -72,16 +63,21 @@ class HookWorktree:
         one is; an index without any change counts as that.
         """
         if amended is None:
-            words = commit_words()
-            amended = words.amend if words is not None else None
-        changed = staged(self._repository, amend_of="HEAD" if amended else None)
-        if amended is None and not changed and self._has_commit():
-            changed = staged(self._repository, amend_of="HEAD")
-        files = task_status_changes(self._repository, self._tasks, changed)
+            typed = commit_words()
+            amended = typed.amend if typed is not None else None
+        changed = staged(self.repository, amend_of="HEAD" if amended else None)
+        words = ("rev-parse", "-q", "--verify", "HEAD^{commit}")
+        if amended is None and not changed and ask(self.repository, *words).code == 0:
+            changed = staged(self.repository, amend_of="HEAD")
+        files = task_status_changes(self.repository, self.tasks, changed)
         followed = {one.path for one in changed if one.lost}  # a merge starts no task by that
         return StagedChange(
             touched=tuple(touched(changed, files)),
-            started=tuple(_started([x for x in files if x.path not in followed])),
+            started=tuple(
+                Started(x.after.resource, x.before.assigned if x.before else (), x.after.assigned)
+                for x in files
+                if x.path not in followed and x.starts and x.after is not None
+            ),
             problems=tuple(file.problem for file in files if file.problem),
         )
 
@@ -94,13 +90,15 @@ class HookWorktree:
 
         if not self._is_shared(remote):
             return self.brought(lines, remote)
-        asked, target = announced(self._repository, lines, remote, self._environ, self._ref_prefix)
+        asked, target = announced(self.repository, lines, remote, self.environ, self.ref_prefix)
         lost, cut, unknown = removed_by(
-            self._repository,
+            self.repository,
             asked,
             target,
-            self._holder or "",
-            forced=lambda: self._is_forced(target),
+            self.holder or "",
+            forced=lambda: (
+                is_forced_push() or any(x.startswith("+") for x in self._config(target, "push"))
+            ),
         )
         return replace(self.brought(lines, remote, lost, cut=cut), unknown=unknown)
 
@@ -112,12 +110,14 @@ class HookWorktree:
 
         pushes = self._pushes(lines, remote)
         commits = dict.fromkeys(commit for push in pushes for commit in push.every)
-        found = committed(self._repository, list(dict.fromkeys((*commits, *lost))))
+        found = committed(self.repository, list(dict.fromkeys((*commits, *lost))))
         gone = self._touched([one for commit in lost for one in found[commit]])
         brings = self._touched([one for commit in commits for one in found[commit]])
         ledgers = []
         if self._is_shared(remote):
-            ledgers = [f"{self._ref_prefix}/*"] if self._is_mirrored(remote) else []
+            # A mirror push deletes from the remote whatever is not here, every ledger too.
+            mirrors = is_mirror_push() or any(map(is_on, self._config(remote, "mirror")))
+            ledgers = [f"{self.ref_prefix}/*"] if mirrors else []
             ledgers += [push.remote_ref for push in pushes if push.kind == LEDGER]
         warnings = [
             f"{push.remote_ref}: only the newest {len(push.every)} commits were checked"
@@ -137,8 +137,8 @@ class HookWorktree:
         from gitlease.guard.commits import CommitReader
 
         pushes = self._pushes(lines, remote)
-        remote = self._environ.get("PRE_COMMIT_REMOTE_NAME") or remote
-        known = landed(self._repository, pushes, remote, strict=self._strict)
+        remote = self.environ.get("PRE_COMMIT_REMOTE_NAME") or remote
+        known = landed(self.repository, pushes, remote, strict=self.strict)
         new = dict.fromkeys(x for push in pushes for x in push.every if x not in known.on_main)
         bring = [x for x in new if not known.has(x)]
         there = known.anywhere.intersection(bring)
@@ -152,7 +152,7 @@ class HookWorktree:
                 known=x.id in there,
                 recorded=x.recorded,
             )
-            for x in CommitReader(self._repository, self._tasks).read(bring)
+            for x in CommitReader(self.repository, self.tasks).read(bring)
         )
 
     def _differs(self, pushes: Sequence[Push]) -> frozenset[str] | None:
@@ -160,7 +160,7 @@ class HookWorktree:
         if not all(push.remote_oid for push in pushes):
             return None
         with contextlib.suppress(Invalid):
-            each = (paths_between(self._repository, x.remote_oid, x.local_oid) for x in pushes)
+            each = (paths_between(self.repository, x.remote_oid, x.local_oid) for x in pushes)
             return frozenset().union(*each)
         return None
 
@@ -168,42 +168,31 @@ class HookWorktree:
         from gitlease.git.pushes import outgoing
 
         return outgoing(
-            self._repository,
+            self.repository,
             lines,
             remote=remote,
-            environ=self._environ,
-            ref_prefix=self._ref_prefix,
-            shared=self._shared,
-            strict=self._strict,
+            environ=self.environ,
+            ref_prefix=self.ref_prefix,
+            shared=self.shared,
+            strict=self.strict,
         )
 
     def _is_shared(self, remote: str) -> bool:
         # Nobody else builds on the main branch of another remote than the ledger's.
-        remote = self._environ.get("PRE_COMMIT_REMOTE_NAME") or remote
-        return self._shared is not None and self._shared in self._names(remote)
+        remote = self.environ.get("PRE_COMMIT_REMOTE_NAME") or remote
+        return self.shared is not None and self.shared in self._names(remote)
 
     def _names(self, remote: str) -> Sequence[str]:
         from gitlease.git.pushes import names_of
 
-        return names_of(self._repository, remote)
+        return names_of(self.repository, remote)
 
-    def _is_forced(self, remote: str) -> bool:
-        config = self._repository.config
-        specs = (x for name in self._names(remote) for x in config.get_all(f"remote.{name}.push"))
-        return is_forced_push() or any(spec.startswith("+") for spec in specs)
-
-    def _is_mirrored(self, remote: str) -> bool:
-        # A mirror push deletes from the remote whatever is not here, every ledger too.
-        config = self._repository.config
-        return is_mirror_push() or any(
-            is_on(config.get(f"remote.{name}.mirror")) for name in self._names(remote)
-        )
-
-    def _has_commit(self) -> bool:
-        return ask(self._repository, "rev-parse", "-q", "--verify", "HEAD^{commit}").code == 0
+    def _config(self, remote: str, key: str) -> Iterator[str]:
+        config = self.repository.config
+        return (x for name in self._names(remote) for x in config.get_all(f"remote.{name}.{key}"))
 
     def _touched(self, changed: Sequence[Changed]) -> tuple[Touched, ...]:
-        files = task_status_changes(self._repository, self._tasks, changed)
+        files = task_status_changes(self.repository, self.tasks, changed)
         return tuple(touched(changed, files))
 
     # --- the message ------------------------------------------------------------------------------
@@ -227,8 +216,8 @@ class HookWorktree:
         from gitlease.git.message import is_bare, read_message, write_message
 
         message, template = read_message(message_file), b""
-        if place := self._repository.config.get("commit.template"):
-            top = self._repository.toplevel or ""
+        if place := self.repository.config.get("commit.template"):
+            top = self.repository.toplevel or ""
             with contextlib.suppress(Invalid):
                 template = read_message(os.path.join(top, os.path.expanduser(place)))
         if is_bare(message, self._reading(message), template):
@@ -237,21 +226,14 @@ class HookWorktree:
     def _reading(self, message: bytes) -> MessageReading:
         from gitlease.git.message import reading
 
-        config, words = self._repository.config, commit_words()
+        config, words = self.repository.config, commit_words()
         option = words.cleanup if words is not None else ""
         return reading(
             message,
-            edited=self._environ.get("GIT_EDITOR") != ":",  # git's value if it starts no editor
+            edited=self.environ.get("GIT_EDITOR") != ":",  # git's value if it starts no editor
             cleanup=(option or config.get("commit.cleanup") or "default").lower(),
             char=config.get("core.commentstring") or config.get("core.commentchar"),
         )
-
-
-def _started(files: Sequence[TaskTouched]) -> Iterator[Started]:
-    for file in files:
-        if file.starts and file.after is not None:
-            before = file.before.assigned if file.before is not None else ()
-            yield Started(file.after.resource, before, file.after.assigned)
 
 
 BLOCK, WARN, OFF = "block", "warn", "off"
@@ -327,8 +309,13 @@ class Hooks:
             self._guard.check((), strict=True)
             if not self._guard.others_hold():
                 return HookDecision(warnings=(error.message,))
-            return HookDecision(blocked=self._blocks, refused=_too_much(error))
-        refused = next(map(_ledger_ref, work.ledgers), None)
+            way = "leave it out of the push, or wait until nobody holds anything"
+            too_much = Denied(f"{error.message} while others hold leases", hints=(way,))
+            return HookDecision(blocked=self._blocks, refused=too_much)
+        refused: Denied | None = None
+        for ref in work.ledgers[:1]:
+            whose = "holds everybody's leases, and only gitlease changes it"
+            refused = Denied(f"{ref} {whose}: push branches and tags only")
         if not work.touched and not work.unknown:
             return HookDecision(blocked=refused is not None and self._blocks, refused=refused)
         report = self._guard.check(work.touched, strict=True)
@@ -338,7 +325,12 @@ class Hooks:
                 carried = self._worktree.carried(lines, remote)
                 report = self._guard.without_own_work(report, carried, lost=work.lost)
         if work.unknown and refused is None and self._guard.others_hold():
-            refused = _unknown_branch(work.unknown, remote)
+            fetch = ["git", "fetch", *([] if "://" in remote else [remote])]
+            refused = Denied(
+                f"this clone does not have the remote's {', '.join(work.unknown)}, so it cannot"
+                " tell whose work would be lost",
+                hints=(shlex.join(fetch),),
+            )
         blocked = self._is_blocked(report, offline=self._offline != OFF)
         return HookDecision(
             blocked=blocked or (refused is not None and self._blocks),
@@ -384,7 +376,9 @@ class Hooks:
             self._check_taken(started, service)
             # The person, without a session, is only warned about what a run of theirs holds.
             warned = {
-                f.lease.resource.key for f in decision.report.findings if _is_own_run(f, service)
+                f.lease.resource.key
+                for f in decision.report.findings
+                if f.severity is Severity.WARN and f.lease.same_holder(service.actor)
             }
             mine = [
                 x.resource
@@ -420,25 +414,6 @@ class Hooks:
                 raise assigned_error(one.resource, WHOLE, tuple(out))
 
 
-def _ledger_ref(ref: str) -> Denied:
-    return Denied(
-        f"{ref} holds everybody's leases, and only gitlease changes it: push branches and tags only"
-    )
-
-
-def _too_much(error: TooMuch) -> Denied:
-    hint = "leave it out of the push, or wait until nobody holds anything"
-    return Denied(f"{error.message} while others hold leases", hints=(hint,))
-
-
-def _unknown_branch(names: Sequence[str], remote: str) -> Denied:
-    return Denied(
-        f"this clone does not have the remote's {', '.join(names)}, so it cannot tell whose work "
-        "would be lost",
-        hints=(shlex.join(["git", "fetch", *([] if "://" in remote else [remote])]),),
-    )
-
-
 def _is_handed_over(started: Started, service: LedgerSession) -> bool:
     # The commit hands the work to somebody else: that is their claim to make. A task that was
     # theirs before is claimed all the same, and refused: the edge protects it.
@@ -446,7 +421,3 @@ def _is_handed_over(started: Started, service: LedgerSession) -> bool:
     others = people.others(started.after, holder)
     before = {person_key(name) for name in started.before}
     return bool(others) and not any(person_key(x.name) in before for x in others)
-
-
-def _is_own_run(found: GuardFinding, service: LedgerSession) -> bool:
-    return found.severity is Severity.WARN and found.lease.same_holder(service.actor)

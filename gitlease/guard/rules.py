@@ -18,7 +18,6 @@ from gitlease.core.view import LeaseView, view_lease
 
 if TYPE_CHECKING:
     from gitlease.core.lease_rows import LeaseRows, Reach
-    from gitlease.core.ledger import Damage
     from gitlease.core.trailers import Authorship, Named
 
 
@@ -421,11 +420,3 @@ class Freshness:
             return ""
         known = f"by what this clone knew {humanize_duration(self._age)} ago"
         return f"{BLIND if self._unknown else known}: {self.failure.message}"
-
-
-def damage_warnings(damage: Sequence[Damage]) -> tuple[str, ...]:
-    if not damage:
-        return ()
-    from gitlease.engine.answers import of_damage
-
-    return of_damage(damage, shown=DAMAGE_SHOWN)

@@ -6,7 +6,14 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.core.errors import AnotherLedger, Denied, GitleaseError, Rollback, Unavailable
+from gitlease.core.errors import (
+    AnotherLedger,
+    Denied,
+    GitleaseError,
+    LeaseLost,
+    Rollback,
+    Unavailable,
+)
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, humanize_duration, rfc3339
 from gitlease.core.lease import Actor, Lease, Moment, Relation, relation
@@ -15,6 +22,7 @@ from gitlease.core.resources.resource import LOCAL_LAYER, WHOLE, layer_words, wo
 from gitlease.core.view import LeaseView
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
 from gitlease.guard.rules import (
+    DAMAGE_SHOWN,
     THIRD,
     CachedLedger,
     Freshness,
@@ -27,7 +35,6 @@ from gitlease.guard.rules import (
     Unreachable,
     Viewpoint,
     WatchFiles,
-    damage_warnings,
     reach_of,
     renew_at,
     still_blocks,
@@ -227,7 +234,11 @@ class GuardService:
         if kept is not None and not (strict or fresh) and self._is_young(kept):
             return kept
         if freshness.failure is None and not strict and layer != LOCAL_LAYER:
-            freshness.failure = self._recent_failure()
+            # A remote that did not answer is not waited for again at once.
+            known, now = self._watch.unreachable(), self._clock.now()
+            if known is not None and known.at.same_boot(now):
+                is_recent = known.at.elapsed_at_most(now) <= self._max_age * MS
+                freshness.failure = known if is_recent else None
         if freshness.failure is None:
             self._fetched[layer] = False
             try:
@@ -247,14 +258,6 @@ class GuardService:
         if kept is None:
             freshness.mark_unknown()
         return kept
-
-    def _recent_failure(self) -> Unreachable | None:
-        # A remote that did not answer is not waited for again at once.
-        failure = self._watch.unreachable()
-        if failure is None or not failure.at.same_boot(self._clock.now()):
-            return None
-        ago = failure.at.elapsed_at_most(self._clock.now())
-        return failure if ago <= self._max_age * MS else None
 
     def _is_young(self, cached: CachedLedger) -> bool:
         return self._age_ms(cached) <= self._max_age * MS
@@ -279,21 +282,19 @@ class GuardService:
         leases, damage = head.ledger.live() if head.ledger else (LeaseRows(()), [])
         layer, at = head.layer, head.received
         doubt = self._store(layer).doubt(head)
+        if damage:
+            from gitlease.engine.answers import of_damage
         cached = CachedLedger(
             layer=layer,
             version=head.version,
             received=at,
             leases=leases,
+            policy=head.policy,
+            damage=of_damage(damage, shown=DAMAGE_SHOWN) if damage else (),
+            notices=head.ledger.notices(self._actor.holder) if head.ledger else (),
+            seen=head.seen,
             doubt=doubt.message if doubt is not None else "",
         )
-        if head.ledger is not None:
-            cached = replace(
-                cached,
-                policy=head.ledger.header.policy,
-                damage=damage_warnings(damage),
-                notices=head.ledger.notices(self._actor.holder),
-                seen=head.seen,
-            )
         self._watch.save(cached)
         return cached
 
@@ -335,8 +336,6 @@ class GuardService:
                 unread = unread_notices(self._store(layer), layer, cached.notices, self._actor)
                 self._losses += [told(notice) for notice in unread]
             if news:
-                from gitlease.guard.service import ran_out
-
                 age = None if self._fetched.get(layer) else self._age_ms(cached) // MS
                 self._losses += [
                     ran_out(ended[x], layer, self._default_layer, age=age)
@@ -402,7 +401,7 @@ def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
 
     Never raises GitleaseError: nobody waits for it.
     """
-    from gitlease.core.errors import GitleaseError
+    from gitlease.core.loss import Loss
     from gitlease.core.moves.operations import grant_of
     from gitlease.engine import acts
 
@@ -412,20 +411,15 @@ def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
         return [*error.warnings, f"your leases were not renewed: {error.message}"]
     usual = session.store.warnings  # of the place itself, nothing new
     news = [text for text in answer.warnings if text not in usual]
-    return [*news, *(x.message for x in answer.refused if not _is_reported(session, x))]
-
-
-def _is_reported(session: LedgerSession, refused: GitleaseError) -> bool:
-    # A loss that a notice in the ledger reports, or that is reported as having run out.
-    from gitlease.core.errors import LeaseLost
-    from gitlease.core.loss import Loss
-
     head = session.store.known(session.layer)
-    if not isinstance(refused, LeaseLost) or head is None or head.ledger is None:
-        return False
-    notices = head.ledger.notices(session.actor.holder)
-    about = (refused.resource, refused.scope)
-    return refused.loss is Loss.EXPIRED or about in {(n.resource, n.scope) for n in notices}
+    notices = head.ledger.notices(session.actor.holder) if head and head.ledger else ()
+    noticed = {(x.resource, x.scope) for x in notices}
+    for x in answer.refused:
+        # A loss is told by a notice in the ledger, or as having run out.
+        is_loss = isinstance(x, LeaseLost) and head is not None and head.ledger is not None
+        if not is_loss or (x.loss is not Loss.EXPIRED and (x.resource, x.scope) not in noticed):
+            news.append(x.message)
+    return news
 
 
 def ran_out(lease: Lease, layer: str, default_layer: str, *, age: int | None = None) -> str:

@@ -108,11 +108,11 @@ def open_check(
         where = chosen.place or repository
         store = place.store(clock, time_limit=time_limit)
         return CheckService(
-            chosen,
-            store,
-            CommitReader(where, settings.tasks, base=chosen.base),
-            HistoryReader(PrivateStores(place.private).of, store),
-            place.task_files(name),
+            chosen=chosen,
+            store=store,
+            reader=CommitReader(where, settings.tasks, base=chosen.base),
+            histories=HistoryReader(PrivateStores(place.private).of, store),
+            tasks=place.task_files(name),
             clock=clock,
             layers=[LOCAL_LAYER] if local else [GLOBAL_LAYER, name],
             people=settings.people,
@@ -135,7 +135,7 @@ def _ranges(repository: Repository, load: Load, ci: CiContext) -> Ranges:
             return None
         return HistoryStore(repository, place.remote_at(url, name), folder=place.private)
 
-    return Ranges(repository, remote=name, store=beside)
+    return Ranges(repository=repository, remote=name, store=beside)
 
 
 def _remote_of_work(
