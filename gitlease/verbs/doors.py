@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.core.instant import moment_of
@@ -16,10 +17,9 @@ from gitlease.engine.answers import Answer
 from gitlease.engine.edges import Planned
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue import TaskQueue
+from gitlease.verbs.table import Act
 from gitlease.wiring import words
 from gitlease.wiring.workspace import Workspace
-
-T = TypeVar("T")
 
 
 class CloneDoor:
@@ -64,17 +64,17 @@ class CloneDoor:
         return [space.ledger for space in self.workspace.in_use]
 
     def act(
-        self,
-        verb: str,
-        resources: Sequence[Resource],
-        act: Callable[[LedgerSession], T],
-        *,
-        scope: str | None = None,
-    ) -> T:
-        """Carry out a change; a refusal says if and why the caller has lost its lease."""
+        self, verb: str, resources: Sequence[Resource], act: Act, *, scope: str | None = None
+    ) -> Answer:
+        with self.explaining(verb):
+            return act(self.ledger, resources)
+
+    @contextlib.contextmanager
+    def explaining(self, verb: str) -> Iterator[None]:
+        """Have a refusal of the block say if and why the caller has lost its lease."""
         before = self.ledger.unread_notices()  # a refused renewal marks them as read
         try:
-            return act(self.ledger)
+            yield
         except LeaseLost as lost:
             raise explained(lost, (*before, *self.ledger.unread_notices())) from None
         except (LeaseHeld, NotHolder) as refusal:

@@ -186,7 +186,9 @@ def set_verb(
     answer = door.act(
         "done",
         [resource],
-        lambda ledger: acts.complete(ledger, resource, scope=scope, commit=commit, status=new.word),
+        lambda ledger, some: acts.complete(
+            ledger, some[0], scope=scope, commit=commit, status=new.word
+        ),
         scope=scope,
     )
     return completed(answer)
