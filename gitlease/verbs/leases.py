@@ -67,6 +67,7 @@ def renew_verb(
             resources,
             lambda ledger, some: acts.renew(ledger, some, scope=scope, ttl=ttl),
             scope=scope,
+            ttl=ttl,
         )
     body = wire.changed(answer)
     if answer.refused:

@@ -46,6 +46,9 @@ def read_words(data: Any, name: str) -> list[Any]:
     words = [*data]
     if not 1 <= len(words) <= MOST_NAMES:
         raise UsageError(f"{name} must have 1 to {MOST_NAMES} entries, not {len(words)}")
+    for word in words:
+        if not isinstance(word, str | os.PathLike | Resource):
+            raise UsageError(f"{name} must be a string, not {name_of_type(word)}")
     return words
 
 

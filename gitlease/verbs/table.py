@@ -80,11 +80,12 @@ class Door(Protocol):
         act: Act,
         *,
         scope: str | None = None,
+        ttl: int | None = None,
     ) -> Answer:
         """Carry out a change of leases, once for each request, in the session that has them.
 
         ``act`` is called with the ledger in that session, and with its resources: all of them, or
-        several times with a part.
+        several times with a part. A gateway joins renewals by itself, for which it has the ``ttl``.
         """
 
     def on_wait(self, held: LeaseHeld, seconds: int) -> None:
@@ -242,16 +243,22 @@ def read_values(
     ``what`` names the call's arguments in messages. Raises UsageError for an unknown, a missing or
     an invalid one.
     """
-    if odd := next((name for name in given if name not in known), None):
-        raise UsageError(f"unknown field {odd[:60]!r} in {what}; known fields: {', '.join(known)}")
+    check_names(known, given, what=what)
     given = {x: y for x, y in given.items() if y is not None and y != known[x].default}
-    if missing := next((x for x, one in known.items() if one.required and x not in given), None):
-        about = known[missing].about
-        raise UsageError(f"{what} lacks {missing}" + (f": {about}" if about else ""))
     # What any door reads alike comes first: it costs no look at the repository.
     ordered = sorted(given, key=lambda name: known[name].kind.at_door)
     values = {name: known[name].kind.read(door, given[name], name) for name in ordered}
     return {name: values[name] for name in known if name in values}
+
+
+def check_names(known: Mapping[str, Parameter], given: Mapping[str, Any], *, what: str) -> None:
+    """Raise UsageError for an argument that is unknown, or for a required one that lacks."""
+    if odd := next((name for name in given if name not in known), None):
+        raise UsageError(f"unknown field {odd[:60]!r} in {what}; known fields: {', '.join(known)}")
+    missing = (x for x, one in known.items() if one.required and given.get(x) is None)
+    if (name := next(missing, None)) is not None:
+        about = known[name].about
+        raise UsageError(f"{what} lacks {name}" + (f": {about}" if about else ""))
 
 
 def _parameters_of(function: Callable[..., Result]) -> dict[str, Parameter]:

@@ -208,6 +208,7 @@ class Call:
         act: Act,
         *,
         scope: str | None = None,
+        ttl: int | None = None,
     ) -> Answer:
         return act(self.ledger, resources)
 

@@ -6,22 +6,25 @@ import contextlib
 import json
 import queue
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost
 from gitlease.core.frozen import replace
+from gitlease.core.instant import moment_of
 from gitlease.core.lease import holder_has
 from gitlease.core.loss import explained
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, parse_resource, path_resource
-from gitlease.engine import acts, claim
-from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.answers import Answer, joined
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue import TaskQueue
 from gitlease.engine.stepping import in_every
 from gitlease.engine.watch import Watcher
+from gitlease.verbs.table import Act, Door
 from gitlease.wiring.words import check_claim, dead_hooks, path_here, resource_here
 
 if TYPE_CHECKING:
@@ -35,43 +38,21 @@ TURN = "x-codex-turn-metadata"  # sent by Codex with each call
 LOOK = 0.5  # seconds between two checks that a listener is still there
 Check = Callable[[], None]
 
-ClaimPlan = tuple[tuple[Resource, ...], ClaimOptions, tuple[str, ...]]
-"""The resources of a claim, its options, and warnings."""
-
 LedgerPart = tuple[LedgerSession, list[Resource]]
 
 
-class ToolCaller(Protocol):
+class ToolCaller(Door, Protocol):
     """A person, in one session, as the tools see them."""
 
     @property
-    def ledger(self) -> LedgerSession: ...
-    @property
-    def queue(self) -> TaskQueue: ...
-
-    def resource(self, word: str) -> Resource:
-        """The resource of a word. Raises UsageError."""
-
-    def plan(self, words: Sequence[str], paths: Sequence[str], options: ClaimOptions) -> ClaimPlan:
-        """A claim of these words that covers these paths. Raises UsageError."""
-
-    def by_ledger(self, resources: Sequence[Resource]) -> Sequence[LedgerPart]:
-        """The resources, each with the ledger in the session in which the caller has it."""
+    def alone(self) -> bool:
+        """Whether nobody else may call as the same person and session."""
 
     def own(self, view: LeaseView) -> LeaseView:
         """The lease as the caller's, if it is."""
 
-    def claim(self, resources: Sequence[Resource], options: ClaimOptions) -> Answer:
-        """Claim these resources, all or none."""
-
-    def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
-        """Renew these leases, or all of the caller's session."""
-
     def explained(self, lost: LeaseLost) -> LeaseLost:
         """The refusal with the reason of the loss, if known."""
-
-    def granted(self, answer: Answer) -> Sequence[str]:
-        """Take note of claimed or renewed leases, and return warnings."""
 
     def follow(self, tell: Callable[[], None]) -> None:
         """Call ``tell`` once it has begun, and then at every change of leases.
@@ -151,16 +132,61 @@ class CloneCaller:
     def queue(self) -> TaskQueue:
         return self._workspace.queue
 
-    def resource(self, word: str) -> Resource:
-        return resource_here(self._workspace, word)
+    def now(self) -> datetime:
+        return moment_of(self.ledger.clock.now().wall_ms)
 
-    def plan(self, words: Sequence[str], paths: Sequence[str], options: ClaimOptions) -> ClaimPlan:
-        covered = [path_here(self._workspace.repository, path) for path in paths]
-        wanted = tuple(self.resource(word) for word in words)
-        warnings = check_claim(self._workspace, wanted, covered, any_name=options.any_name)
-        return wanted, _covering(options, covered), warnings
+    def resources(self, words: Iterable[str], *, claiming: bool = False) -> list[Resource]:
+        return [resource_here(self._workspace, word) for word in words]
 
-    def by_ledger(self, resources: Sequence[Resource]) -> Sequence[LedgerPart]:
+    def paths(self, words: Iterable[str]) -> list[Resource]:
+        return [path_here(self._workspace.repository, word) for word in words]
+
+    def check_claim(
+        self, wanted: Sequence[Resource], covered: Sequence[Resource], *, any_name: bool
+    ) -> Sequence[str]:
+        return check_claim(self._workspace, wanted, covered, any_name=any_name)
+
+    def check_names(self, resources: Sequence[Resource]) -> None:
+        """Any name may get a note: models are not asked to type it twice."""
+
+    def needs_any(self, name: str) -> bool:
+        return False
+
+    def option(self, parameter: str) -> str:
+        return parameter
+
+    def on_wait(self, held: LeaseHeld, seconds: int) -> None:
+        """The server reports on waits by itself."""
+
+    def every_ledger(self) -> Sequence[LedgerSession]:
+        spaces = [self._in(x) for x in (None, *sorted({*self._earlier.values()}))]
+        return [x.ledger for space in spaces for x in space.in_use]
+
+    def act(
+        self,
+        verb: str,
+        resources: Sequence[Resource],
+        act: Act,
+        *,
+        scope: str | None = None,
+        ttl: int | None = None,
+    ) -> Answer:
+        parts = self._by_ledger(resources)
+        if verb == "claim":
+            return self._claim(resources, act)
+        if len(parts) <= 1:
+            answer = act(parts[0][0] if parts else self.ledger, resources)
+        elif verb == "renew":
+            named = {id(ledger): some for ledger, some in parts}
+            ledgers = [ledger for ledger, _ in parts]
+            answer = in_every(ledgers, "renewed", lambda one: act(one, named[id(one)]))
+        else:
+            answer = reduce(joined, (act(ledger, some) for ledger, some in parts))
+        if verb in ("renew", "extend"):
+            self._note_granted(answer)
+        return answer
+
+    def _by_ledger(self, resources: Sequence[Resource]) -> Sequence[LedgerPart]:
         names = {fold(self._grants[x].resource): name for x, name in self._earlier.items()}
         parts: dict[str | None, list[Resource]] = {}
         for resource in resources:
@@ -171,42 +197,35 @@ class CloneCaller:
         """The workspace in an earlier session; None: the present one."""
         return self._workspace if session is None else self._workspace.again(run=session)
 
+    @property
+    def alone(self) -> bool:
+        return True
+
     def own(self, view: LeaseView) -> LeaseView:
         return replace(view, mine=True) if view.lease_id in self._earlier else view
 
-    def claim(self, resources: Sequence[Resource], options: ClaimOptions) -> Answer:
+    def _claim(self, resources: Sequence[Resource], act: Act) -> Answer:
         try:
-            return claim.claim(self.ledger, resources, options)
+            return act(self.ledger, resources)
         except LeaseHeld as held:
             sessions = {self._earlier.get(view.lease_id) for view in held.views}
             if len(sessions) != 1 or (session := sessions.pop()) is None:
                 raise
-        return claim.claim(self._in(session).ledger, resources, options)
-
-    def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
-        if not resources:
-            spaces = [self._in(x) for x in (None, *sorted({*self._earlier.values()}))]
-            return acts.renew_all([x.ledger for space in spaces for x in space.in_use], ttl=ttl)
-        parts = self.by_ledger(resources)
-        if len(parts) == 1:
-            return acts.renew(parts[0][0], resources, scope=scope, ttl=ttl)
-        named = {id(ledger): some for ledger, some in parts}
-        return in_every(
-            [ledger for ledger, _ in parts],
-            "renewed",
-            lambda ledger: acts.renew(ledger, named[id(ledger)], scope=scope, ttl=ttl),
-        )
+        return act(self._in(session).ledger, resources)
 
     def explained(self, lost: LeaseLost) -> LeaseLost:
         return explained(lost, (*self._before, *self.ledger.unread_notices()))
 
     def granted(self, answer: Answer) -> Sequence[str]:
+        self._note_granted(answer)
+        return dead_hooks(self._workspace) if answer.leases else ()
+
+    def _note_granted(self, answer: Answer) -> None:
         for view in answer.leases:
             if not view.renewals or view.lease_id in self._grants:
                 self._grants[view.lease_id] = view
             elif view.session is not None:
                 self._renewed.add(view.lease_id)
-        return dead_hooks(self._workspace) if answer.leases else ()
 
     def follow(self, tell: Callable[[], None]) -> None:
         for _ in Watcher(self.ledger, on_begin=lambda _head: tell()).events():
@@ -223,29 +242,54 @@ class GatewayCaller:
         self._gateway, self.ledger, self._follower, self._check = gateway, session, follower, check
         self.queue = TaskQueue(session)
 
-    def resource(self, word: str) -> Resource:
-        return parse_resource(word)
+    def now(self) -> datetime:
+        return moment_of(self.ledger.clock.now().wall_ms)
 
-    def plan(self, words: Sequence[str], paths: Sequence[str], options: ClaimOptions) -> ClaimPlan:
-        covered = [path_resource(path) for path in paths]
-        # Without a session, two clients of one token cannot be told apart.
-        new = options.new or self.ledger.actor.session is None
-        options = replace(_covering(options, covered), commit=False, new=new)
-        return tuple(map(self.resource, words)), options, ()
+    def resources(self, words: Iterable[str], *, claiming: bool = False) -> list[Resource]:
+        return [parse_resource(word) for word in words]
 
-    def by_ledger(self, resources: Sequence[Resource]) -> Sequence[LedgerPart]:
-        return [(self.ledger, [*resources])]
+    def paths(self, words: Iterable[str]) -> list[Resource]:
+        return [path_resource(word) for word in words]
+
+    def check_claim(
+        self, wanted: Sequence[Resource], covered: Sequence[Resource], *, any_name: bool
+    ) -> Sequence[str]:
+        return ()
+
+    def check_names(self, resources: Sequence[Resource]) -> None:
+        """Any name may get a note."""
+
+    def needs_any(self, name: str) -> bool:
+        return False
+
+    def option(self, parameter: str) -> str:
+        return parameter
+
+    def on_wait(self, held: LeaseHeld, seconds: int) -> None:
+        """The server reports on waits by itself."""
+
+    def every_ledger(self) -> Sequence[LedgerSession]:
+        return [self.ledger]
+
+    def act(
+        self,
+        verb: str,
+        resources: Sequence[Resource],
+        act: Act,
+        *,
+        scope: str | None = None,
+        ttl: int | None = None,
+    ) -> Answer:
+        if verb == "renew":
+            return self._gateway.renew(self.ledger, resources, scope=scope, ttl=ttl)
+        return act(self.ledger, resources)
+
+    @property
+    def alone(self) -> bool:
+        return self.ledger.actor.session is not None
 
     def own(self, view: LeaseView) -> LeaseView:
         return view
-
-    def claim(self, resources: Sequence[Resource], options: ClaimOptions) -> Answer:
-        return claim.claim(self.ledger, resources, options)
-
-    def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
-        if not resources:
-            return acts.renew_all([self.ledger], ttl=ttl)
-        return self._gateway.renew(self.ledger, resources, scope=scope, ttl=ttl)
 
     def explained(self, lost: LeaseLost) -> LeaseLost:
         return lost
@@ -265,7 +309,3 @@ class GatewayCaller:
                     tell()
         finally:
             leave()
-
-
-def _covering(options: ClaimOptions, covered: Sequence[Resource]) -> ClaimOptions:
-    return replace(options, paths=tuple(x.pattern for x in covered if x.pattern is not None))

@@ -20,18 +20,17 @@ from mcp.shared.exceptions import MCPError
 from gitlease import __version__
 from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable, UsageError
 from gitlease.core.frozen import replace
-from gitlease.faces.http.fields import read_fields
 from gitlease.faces.mcp.callers import Backend
 from gitlease.faces.mcp.tools import (
     LONGEST_WAIT,
     TOOLS,
     LeaseTool,
-    ToolAnswer,
     answered,
     put_in_words,
     refused,
 )
 from gitlease.verbs import wire
+from gitlease.verbs.table import Result, check_names, read_values
 
 BOARD, MINE = "lease://board", "lease://mine"
 ABOUT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -82,7 +81,7 @@ class LeaseResources:
             with self._backend.caller(
                 meta, asked.request, threading.Event(), writes=False
             ) as caller:
-                found = TOOLS["status"].act(caller, ABOUT[uri][1])
+                found = TOOLS["status"].act(caller, **ABOUT[uri][1])
         except GitleaseError as error:
             put_in_words(error, self._backend.words)
             refusal = wire.refusal(error, now=datetime.now(UTC))
@@ -249,33 +248,34 @@ class LeaseServer:
     def _act(
         self, tool: LeaseTool, arguments: Mapping[str, Any], asked: Asked, woken: threading.Event
     ) -> types.CallToolResult:
-        values, meta = dict[str, Any](), dict[str, Any](asked.meta or {})
+        meta = dict[str, Any](asked.meta or {})
         try:
             _check_encodes(arguments)
-            values = read_fields(dict(arguments), tool.fields, what=tool.name, ignored=())
-            only_looks = tool.name == "next" and not values.get("claim")
+            check_names(tool.takes, arguments, what=tool.name)
+            only_looks = tool.name == "next" and not arguments.get("claim")
             writes = tool.writes and not only_looks
             with self._backend.caller(meta, asked.request, woken, writes=writes) as caller:
                 try:
-                    done = tool.act(caller, values)
+                    values = read_values(tool.takes, caller, arguments, what=tool.name)
+                    done = tool.act(caller, **values)
                     return answered(tool.name, self._readable(done), datetime.now(UTC))
                 except LeaseLost as lost:
                     raise caller.explained(lost) from None
         except GitleaseError as error:
             put_in_words(error, self._backend.words)
-            return refused(tool.name, error, datetime.now(UTC), values)
+            return refused(tool.name, error, datetime.now(UTC), arguments)
         except InterruptedError:
             ended = Unavailable("the wait was cancelled, or this server is being stopped")
-            return refused(tool.name, ended, datetime.now(UTC), values)
+            return refused(tool.name, ended, datetime.now(UTC), arguments)
         except Exception:
             logging.getLogger("gitlease").exception("%s", tool.name)
             message = "a bug in gitlease: see the server's standard error"
             raise MCPError(types.INTERNAL_ERROR, message) from None
 
-    def _readable(self, answer: ToolAnswer) -> ToolAnswer:
-        for error in answer.refused:
+    def _readable(self, result: Result) -> Result:
+        for error in result.refused:
             put_in_words(error, self._backend.words)
-        return replace(answer, warnings=[*map(self._backend.words, answer.warnings)])
+        return replace(result, warnings=[*map(self._backend.words, result.warnings)])
 
 
 def _check_encodes(arguments: Mapping[str, Any]) -> None:

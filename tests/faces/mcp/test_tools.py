@@ -219,7 +219,7 @@ def test_reading_needs_no_email(tools: ToolClient, jo: Path) -> None:
     write_task(jo, "F001")
     git(jo, "config", "--unset", "user.email")
     assert tools.document("status")["leases"] == []
-    assert tools.text("next").startswith("F001")
+    assert tools.text("next").startswith("task: F001")
     calls: list[tuple[str, dict[str, Any]]] = [
         ("claim", {"resources": "F001"}),
         ("next", {"claim": True}),
