@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
-from gitlease.core.instant import moment_of
 from gitlease.core.loss import explained
 from gitlease.core.resources.resource import Resource, parse_resource, word_anywhere
 from gitlease.engine import acts
@@ -17,12 +15,12 @@ from gitlease.engine.answers import Answer
 from gitlease.engine.edges import Planned
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue import TaskQueue
-from gitlease.verbs.table import Act
+from gitlease.verbs.table import Act, Door
 from gitlease.wiring import words
 from gitlease.wiring.workspace import Workspace
 
 
-class CloneDoor:
+class CloneDoor(Door):
     """A program with a clone: paths are those of its work tree, and claims edit its task files."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -35,9 +33,6 @@ class CloneDoor:
     @property
     def queue(self) -> TaskQueue:
         return self.workspace.queue
-
-    def now(self) -> datetime:
-        return moment_of(self.ledger.clock.now().wall_ms)
 
     def resource(self, word: Any) -> Resource:
         """The resource of a word; a ``PathLike`` is always a path. Raises UsageError."""
@@ -64,7 +59,13 @@ class CloneDoor:
         return [space.ledger for space in self.workspace.in_use]
 
     def act(
-        self, verb: str, resources: Sequence[Resource], act: Act, *, scope: str | None = None
+        self,
+        verb: str,
+        resources: Sequence[Resource],
+        act: Act,
+        *,
+        scope: str | None = None,
+        ttl: int | None = None,
     ) -> Answer:
         with self.explaining(verb):
             return act(self.ledger, resources)
@@ -82,20 +83,11 @@ class CloneDoor:
                 raise
             raise acts.loss_of(self.ledger, refusal) or refusal from None
 
-    def on_wait(self, held: LeaseHeld, seconds: int) -> None:
-        """Nobody is told: the program knows that it waits."""
-
     def granted(self, answer: Answer) -> Sequence[str]:
         return words.dead_hooks(self.workspace) if answer.leases else ()
 
-    def check_names(self, resources: Sequence[Resource]) -> None:
-        """A program may ask about a name that nobody has used: it made no typing error."""
-
     def needs_any(self, name: str) -> bool:
         return needs_any(self.workspace, name)
-
-    def option(self, parameter: str) -> str:
-        return parameter
 
 
 def path_text(place: Any, what: str) -> str:

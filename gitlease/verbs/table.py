@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import moment_of
 
 if TYPE_CHECKING:
     from gitlease.core.errors import LeaseHeld
@@ -49,7 +50,10 @@ READING_EXITS = (2, 4, 5, 7, 128)
 
 
 class Door(Protocol):
-    """A caller, wherever the call comes from: a person in a clone, or a token's holder."""
+    """A caller, wherever the call comes from: a person in a clone, or a token's holder.
+
+    What is usual stands here; a door that inherits it overrides the rest.
+    """
 
     @property
     def ledger(self) -> LedgerSession: ...
@@ -58,6 +62,7 @@ class Door(Protocol):
 
     def now(self) -> datetime:
         """The time of the ledger's clock, in the time zone in which the door shows it."""
+        return moment_of(self.ledger.clock.now().wall_ms)
 
     def resources(self, words: Iterable[Any], *, claiming: bool = False) -> list[Resource]:
         """The resources of words as they are meant here. Raises UsageError."""
@@ -69,9 +74,11 @@ class Door(Protocol):
         self, wanted: Sequence[Resource], covered: Sequence[Resource], *, any_name: bool
     ) -> Sequence[str]:
         """Warnings for a claim. Raises UsageError for a name that may be meant as a file."""
+        return ()
 
     def every_ledger(self) -> Sequence[LedgerSession]:
         """The ledgers of all layers that are in use here, or of the layer that was chosen."""
+        return [self.ledger]
 
     def act(
         self,
@@ -87,21 +94,27 @@ class Door(Protocol):
         ``act`` is called with the ledger in that session, and with its resources: all of them, or
         several times with a part. A gateway joins renewals by itself, for which it has the ``ttl``.
         """
+        return act(self.ledger, resources)
 
     def on_wait(self, held: LeaseHeld, seconds: int) -> None:
         """Take note that a claim waits, for at most so many seconds, because of this refusal."""
+        return
 
     def granted(self, answer: Answer) -> Sequence[str]:
         """Take note of claimed leases, and return warnings."""
+        return ()
 
     def check_names(self, resources: Sequence[Resource]) -> None:
-        """Raise NotFound for a name that nobody has used and no task has."""
+        """Raise NotFound for a name that was probably mistyped; programs do not mistype."""
+        return
 
     def needs_any(self, name: str) -> bool:
         """Whether a claim of this name must say that it is no task."""
+        return False
 
     def option(self, parameter: str) -> str:
         """A parameter's name as the caller knows it, for messages."""
+        return parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,11 @@ import queue
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost
 from gitlease.core.frozen import replace
-from gitlease.core.instant import moment_of
 from gitlease.core.lease import holder_has
 from gitlease.core.loss import explained
 from gitlease.core.resources.pattern import fold
@@ -108,7 +106,7 @@ def held_by(workspace: Workspace, grants: Mapping[str, LeaseView]) -> dict[str, 
     return {x: session for x, session in named.items() if session == known.get(x)}
 
 
-class CloneCaller:
+class CloneCaller(ToolCaller):
     """A person with a clone: paths are those of its work tree, and claims edit its task files.
 
     ``grants`` collects the leases claimed here, by id, in their latest state, and ``renewed`` the
@@ -132,9 +130,6 @@ class CloneCaller:
     def queue(self) -> TaskQueue:
         return self._workspace.queue
 
-    def now(self) -> datetime:
-        return moment_of(self.ledger.clock.now().wall_ms)
-
     def resources(self, words: Iterable[str], *, claiming: bool = False) -> list[Resource]:
         return [resource_here(self._workspace, word) for word in words]
 
@@ -145,18 +140,6 @@ class CloneCaller:
         self, wanted: Sequence[Resource], covered: Sequence[Resource], *, any_name: bool
     ) -> Sequence[str]:
         return check_claim(self._workspace, wanted, covered, any_name=any_name)
-
-    def check_names(self, resources: Sequence[Resource]) -> None:
-        """Any name may get a note: models are not asked to type it twice."""
-
-    def needs_any(self, name: str) -> bool:
-        return False
-
-    def option(self, parameter: str) -> str:
-        return parameter
-
-    def on_wait(self, held: LeaseHeld, seconds: int) -> None:
-        """The server reports on waits by itself."""
 
     def every_ledger(self) -> Sequence[LedgerSession]:
         spaces = [self._in(x) for x in (None, *sorted({*self._earlier.values()}))]
@@ -232,44 +215,29 @@ class CloneCaller:
             tell()
 
 
-class GatewayCaller:
+class GatewayCaller(ToolCaller):
     """The holder of a token: paths start at the root, and no task file is written."""
 
     def __init__(
         self, gateway: Gateway, session: LedgerSession, follower: Follower, check: Check
     ) -> None:
         """``check`` raises once the caller is gone, or may not go on."""
-        self._gateway, self.ledger, self._follower, self._check = gateway, session, follower, check
-        self.queue = TaskQueue(session)
+        self._gateway, self._session = gateway, session
+        self._follower, self._check = follower, check
 
-    def now(self) -> datetime:
-        return moment_of(self.ledger.clock.now().wall_ms)
+    @property
+    def ledger(self) -> LedgerSession:
+        return self._session
+
+    @property
+    def queue(self) -> TaskQueue:
+        return TaskQueue(self._session)
 
     def resources(self, words: Iterable[str], *, claiming: bool = False) -> list[Resource]:
         return [parse_resource(word) for word in words]
 
     def paths(self, words: Iterable[str]) -> list[Resource]:
         return [path_resource(word) for word in words]
-
-    def check_claim(
-        self, wanted: Sequence[Resource], covered: Sequence[Resource], *, any_name: bool
-    ) -> Sequence[str]:
-        return ()
-
-    def check_names(self, resources: Sequence[Resource]) -> None:
-        """Any name may get a note."""
-
-    def needs_any(self, name: str) -> bool:
-        return False
-
-    def option(self, parameter: str) -> str:
-        return parameter
-
-    def on_wait(self, held: LeaseHeld, seconds: int) -> None:
-        """The server reports on waits by itself."""
-
-    def every_ledger(self) -> Sequence[LedgerSession]:
-        return [self.ledger]
 
     def act(
         self,
@@ -293,9 +261,6 @@ class GatewayCaller:
 
     def explained(self, lost: LeaseLost) -> LeaseLost:
         return lost
-
-    def granted(self, answer: Answer) -> Sequence[str]:
-        return ()  # a gateway does not end with its clients
 
     def follow(self, tell: Callable[[], None]) -> None:
         events = queue.SimpleQueue[object]()
