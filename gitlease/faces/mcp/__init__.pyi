@@ -4,3 +4,4 @@ from gitlease.faces.mcp.server import LeaseServer as LeaseServer
 from gitlease.faces.mcp.stdio import CloneBackend as CloneBackend
 from gitlease.faces.mcp.tools import LONGEST_WAIT as LONGEST_WAIT
 from gitlease.faces.mcp.tools import TOOLS as TOOLS
+from gitlease.faces.mcp.tools import LeaseTool as LeaseTool

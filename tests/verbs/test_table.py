@@ -1,0 +1,117 @@
+"""Every verb at every door: each parameter arrives at the verb as it was given.
+
+The cases are generated from the table, so that a new verb or parameter is tried by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+from faces.fake import make_desks
+from support.tasks import task
+
+from gitlease.core import Resource, UsageError, parse_resource
+from gitlease.faces.mcp import TOOLS, LeaseTool
+from gitlease.verbs import COMMAND, TABLE, Door, Parameter, find_verb, read_values
+
+# By the type in Python: a word as typed, as JSON, and the value that the verb gets.
+SAMPLES: Mapping[str, tuple[str, Any, Any]] = {
+    "ResourceLike": ("F007", "F007", parse_resource("F007")),
+    "Iterable[ResourceLike]": ("F007", ["F007"], [parse_resource("F007")]),
+    "Iterable[StrPath]": ("docs/a.md", ["docs/a.md"], [parse_resource("path:docs/a.md")]),
+    "Duration": ("7m", "7m", 420),
+    "str": ("seven", "seven", "seven"),
+    "bool": ("", True, True),
+}
+
+
+class WatchedVerb:
+    """A verb that keeps what it was called with, and then refuses."""
+
+    def __init__(self, name: str) -> None:
+        self.declared, self.values = find_verb(name), dict[str, Any]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.declared, name)
+
+    def function(self, _door: object, **values: Any) -> None:
+        self.values = values
+        raise UsageError("enough was seen")
+
+
+def offered(door: str) -> list[Any]:
+    return [
+        pytest.param(name, one, id=f"{name}-{one.name}")
+        for name in TABLE
+        for one in find_verb(name).at(door).values()
+    ]
+
+
+@pytest.mark.parametrize(("name", "one"), offered(COMMAND))
+def test_a_parameter_arrives_from_the_command_line(
+    name: str, one: Parameter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verb, (ada, _) = WatchedVerb(name), make_desks(task("F007"))
+    monkeypatch.setattr("gitlease.faces.cli.derived.find_verb", lambda _name: verb)
+    words, expected = [name], dict[str, Any]()
+    for other in verb.at(COMMAND).values():
+        if other.name == one.name or other.required:
+            typed, _, expected[other.name] = SAMPLES[other.kind.python]
+            option = other.words.partition("/")[0]
+            words += [typed] if other.positional else [option, typed] if typed else [option]
+    ran = ada.run(*words)
+    assert (verb.values, ran.code) == (expected, 2), ran.err
+
+
+class RootDoor(Door):
+    """A caller for whom words are names, or paths from the root."""
+
+    alone = True
+
+    @property
+    def ledger(self) -> Any:
+        raise AssertionError("no verb is carried out here")
+
+    queue = ledger
+
+    def resources(self, words: Iterable[Any], *, claiming: bool = False) -> list[Resource]:
+        return [parse_resource(word) for word in words]
+
+    def paths(self, words: Iterable[Any]) -> list[Resource]:
+        return [parse_resource(f"path:{word}") for word in words]
+
+
+@pytest.mark.parametrize(
+    ("tool", "name"),
+    [
+        pytest.param(tool, name, id=f"{tool.name}-{name}")
+        for tool in TOOLS.values()
+        if tool.name in TABLE
+        for name in tool.takes
+    ],
+)
+def test_a_parameter_arrives_from_a_tool(
+    tool: LeaseTool, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, caught, expected = RootDoor(), list[WatchedVerb](), dict[str, Any]()
+
+    def watched(verb: str) -> Any:
+        caught.append(WatchedVerb(verb))
+        return caught[-1]
+
+    monkeypatch.setattr("gitlease.faces.mcp.tools.find_verb", watched)
+    arguments = dict[str, Any]()
+    for other, one in tool.takes.items():
+        if other in (name, "resources") or one.required:
+            _, arguments[other], expected[other] = SAMPLES[one.kind.python]
+    values = read_values(tool.takes, door, arguments, what=tool.name)
+    with pytest.raises(UsageError, match="enough was seen"):
+        tool.act(door, **values)
+    [verb] = caught
+    if verb.declared.name == "done":
+        assert expected.pop("done") is True
+    if "resource" in verb.values:
+        [expected["resource"]] = expected.pop("resources")
+    assert {x: verb.values[x] for x in expected} == expected
