@@ -7,7 +7,7 @@ from typing import Any
 from gitlease.core.edge import Progress, Task, printable
 from gitlease.core.errors import UsageError
 from gitlease.core.hint import Hint
-from gitlease.core.resources.resource import WHOLE, Resource
+from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
 from gitlease.engine import acts
 from gitlease.engine import claim as engine
 from gitlease.engine.answers import Answer
@@ -100,14 +100,16 @@ def _claim_next(door: Door, **terms: Any) -> Result:
         return answer
 
     answer = door.act("next", (), take)
-    [picked] = tasks
-    entry = door.queue.find(picked.resource).entry  # the claim edited the task file
+    name = answer.leases[0].resource
+    entry = door.queue.find(parse_resource(name)).entry  # the claim edited the task file
+    # Of a request made again, the door knows only the lease, and the task may be gone by now.
+    picked = next(iter(tasks), None)
     task, waits_for = (entry.task, entry.waits_for) if entry else (picked, ())
-    said = (task_text.titled(task), f"in {task_text.path(task.file)}")
+    said = (task_text.titled(task), f"in {task_text.path(task.file)}") if task else ()
     return claimed(
         door,
         answer,
-        more={"task": wire.task(task, waits_for=waits_for)},
+        more={"task": wire.task(task, resource=name, waits_for=waits_for)},
         also=[", ".join(text for text in (*said, task_text.waiting(waits_for)) if text)],
     )
 
