@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 # --- one push, judged against the ledgers -----------------------------------------------------
 
-NOBODY = Actor(holder="")
-
 
 class PushCase:
     """One push, judged anew on every state of the ledgers."""
@@ -78,8 +76,10 @@ class PushCase:
         for layer, head in before.items():
             own = [x for x in _leases(head) if x.answers_to(self._actor) and not x.parked]
             about = [x for x in own if x.resource.key in wanted]
-            moment = session.moment(head)
-            self._believe(layer, (*about, *_covering(self._touched, own, moment)))
+            # Whether they ran out or not: for an actor who is nobody, every lease is another's.
+            nobody = Viewpoint(Actor(holder=""), DEFAULT_POLICY, session.moment(head))
+            covering = (found.lease for found in nobody.judge(touched, own))
+            self._believe(layer, (*about, *dict.fromkeys(covering)))
 
     def decide(self, heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
         """The renewals that go with the push, by layer. Raises the reason to refuse it.
@@ -104,12 +104,30 @@ class PushCase:
             self._believe(layer, required.get(layer, ()))
             self._believe(layer, view.under(self._touched, leases))
             steps[layer] = self._renewal(head, layer)
-            found = view.judge(self._touched, leases)
-            warnings += [_warning(f) for f in found if f.severity is Severity.WARN]
+            blocks = []
+            for finding in view.judge(self._touched, leases):
+                if finding.severity is Severity.BLOCK:
+                    blocks += [finding] * self._blocks(finding, layer)
+                    continue
+                lease = finding.lease
+                run = f", session {lease.session}" if lease.session else ""
+                whose = f"{lease.resource} by {lease.holder}{run}"
+                warnings.append(f"{finding.path} falls under a lease of {whose}")
             warnings += of_damage(head.ledger.damage()) if head.ledger else ()
-            blocks = [f for f in found if f.severity is Severity.BLOCK and self._blocks(f, layer)]
             if blocks:
-                refusals.append(self._held_by_another(blocks, head, moment))
+                first, name = blocks[0], blocks[0].lease.resource
+                what = f"{name} is"
+                if first.path != name.text:
+                    what = f"{first.path} falls under {name},"
+                held = tuple(dict.fromkeys(x.lease for x in blocks))
+                refusal = LeaseHeld(
+                    f"{what} held by {first.lease.holder}",
+                    resource=name.text,
+                    conflicts=held,
+                    free_at=max(free_at(x, head.policy, moment) for x in held),
+                )
+                with_views(refusal, head, self._actor, moment)
+                refusals.append(refusal)
         if refusals:
             raise refusals[0]
         self.warnings = tuple(dict.fromkeys(warnings))
@@ -157,37 +175,10 @@ class PushCase:
             if x.key not in places:  # a later grant of the same is another one
                 believed[x.lease_id] = grant_of(x)
 
-    def _held_by_another(
-        self, found: Sequence[GuardFinding], head: Snapshot, moment: Moment
-    ) -> LeaseHeld:
-        first, leases = found[0], tuple(dict.fromkeys(f.lease for f in found))
-        name = first.lease.resource
-        what = f"{name} is" if first.path == name.text else f"{first.path} falls under {name},"
-        refusal = LeaseHeld(
-            f"{what} held by {first.lease.holder}",
-            resource=name.text,
-            conflicts=leases,
-            free_at=max(free_at(x, head.policy, moment) for x in leases),
-        )
-        with_views(refusal, head, self._actor, moment)
-        return refusal
-
 
 def _leases(head: Snapshot) -> list[Lease]:
     leases = head.ledger.every_lease() if head.ledger else []
     return [x for x in leases if x.state is State.ACTIVE]
-
-
-def _covering(touched: Sequence[Touched], own: Sequence[Lease], moment: Moment) -> list[Lease]:
-    # Whether they ran out or not: for an actor who is nobody, every lease is another's.
-    found = Viewpoint(NOBODY, DEFAULT_POLICY, moment).judge(touched, own)
-    return list(dict.fromkeys(f.lease for f in found))
-
-
-def _warning(finding: GuardFinding) -> str:
-    lease = finding.lease
-    run = f", session {lease.session}" if lease.session else ""
-    return f"{finding.path} falls under a lease of {lease.resource} by {lease.holder}{run}"
 
 
 # --- the push ---------------------------------------------------------------------------------
@@ -261,12 +252,25 @@ class FencedPush:
         found = next((x for x in leases if x.token == token), None)
         if found is not None and _is_live(found, moment):
             return session.views_in(head, [found], moment)[0], warnings
+        loss: Loss | None = None  # only a notice in the ledger could tell
+        if found is not None:
+            state = f"it is {found.state.value}"
+            if found.state is State.ACTIVE:
+                state = "it is parked" if found.parked else "it expired"
+            else:
+                loss = Loss.RELEASED_ELSEWHERE
+        elif live:
+            state = f"{live[0].holder} has it with token {live[0].token}"
+            own = live[0].same_holder(session.actor)
+            loss = Loss.RELEASED_ELSEWHERE if own else Loss.TAKEN_OVER
+        else:
+            state = "nobody holds it"
         held = "is not held" if found is None else "is no longer held"
         refusal = LeaseLost(
-            f"{resource} {held} with token {token}: {_present_state(found, live)}",
+            f"{resource} {held} with token {token}: {state}",
             resource=resource.text,
             scope=scope,
-            loss=_loss_of(found, live, session.actor),
+            loss=loss,
             conflicts=tuple(x for x in leases if x.state in (State.ACTIVE, State.COMPLETED)),
         )
         refusal.warnings = warnings
@@ -310,7 +314,16 @@ class FencedPush:
         tell: Callable[[str], None],
     ) -> PushAnswer:
         if any(one.reason for one in plan.refs):
-            raise _rejected(plan.refs)
+            own = [x for x in plan.refs if x.reason and "atomic push failed" not in x.reason]
+            refused = [x for x in own or plan.refs if x.reason]
+            behind = any(
+                x in one.reason for one in refused for x in ("fetch first", "non-fast-forward")
+            )
+            raise PushRefused(
+                f"git would not push: {'; '.join(f'{x.ref}: {x.reason}' for x in refused)}",
+                refs=plan.refs,
+                hints=("integrate the remote's commits first: git pull",) if behind else (),
+            )
         brought = self._work.brought(plan)
         case = PushCase(
             self._session,
@@ -336,9 +349,17 @@ class FencedPush:
             for line in self._work.land(plan.push):
                 tell(line)
         self._work.follow(plan)
-        leases = [view for step in changed.values() for view in self._renewed(step)]
-        warnings = answer.warnings + case.warnings + _late(leases)
-        warnings += () if leases else (UNFENCED,)
+        leases: list[LeaseView] = []
+        for step in changed.values():
+            head = replace(step.head, ledger=step.applied.ledger)
+            renewed = [lease for outcome in step.applied.outcomes for lease in outcome.leases]
+            leases += self._session.views_in(head, renewed)
+        late = (
+            f"your lease of {x.resource} expired during the push; the push has landed"
+            for x in leases
+            if x.state != "active"
+        )
+        warnings = (*answer.warnings, *case.warnings, *late, *([] if leases else [UNFENCED]))
         return replace(answer, leases=tuple(leases), warnings=warnings)
 
     def _send(
@@ -372,45 +393,10 @@ class FencedPush:
                 )
                 raise PushRefused(refusal.message, refs=refs, hints=refusal.hints) from None
 
-    def _renewed(self, step: Step) -> tuple[LeaseView, ...]:
-        head = replace(step.head, ledger=step.applied.ledger)
-        leases = [lease for outcome in step.applied.outcomes for lease in outcome.leases]
-        return self._session.views_in(head, leases)
-
     def _told_last(self, settled: Settled) -> tuple[str, ...]:
         head = self._session.store.known(self._session.layer)
         return self._session.outcome_messages(settled, head) + self._session.news(head)
 
 
-def _rejected(refs: tuple[WorkRef, ...]) -> PushRefused:
-    own = [x for x in refs if x.reason and "atomic push failed" not in x.reason] or list(refs)
-    behind = any(word in x.reason for x in own for word in ("fetch first", "non-fast-forward"))
-    hints = ("integrate the remote's commits first: git pull",) if behind else ()
-    reasons = "; ".join(f"{x.ref}: {x.reason}" for x in own if x.reason)
-    return PushRefused(f"git would not push: {reasons}", refs=refs, hints=hints)
-
-
 def _is_live(lease: Lease, moment: Moment) -> bool:
     return lease.state is State.ACTIVE and not lease.parked and holder_has(lease, moment)
-
-
-def _present_state(found: Lease | None, live: Sequence[Lease]) -> str:
-    if found is not None:
-        ended = "it is parked" if found.parked else "it expired"
-        return ended if found.state is State.ACTIVE else f"it is {found.state.value}"
-    return f"{live[0].holder} has it with token {live[0].token}" if live else "nobody holds it"
-
-
-def _loss_of(found: Lease | None, live: Sequence[Lease], actor: Actor) -> Loss | None:
-    # None: only a notice in the ledger could tell.
-    if found is None and live:
-        return Loss.RELEASED_ELSEWHERE if live[0].same_holder(actor) else Loss.TAKEN_OVER
-    return None if found is None or found.state is State.ACTIVE else Loss.RELEASED_ELSEWHERE
-
-
-def _late(leases: Sequence[LeaseView]) -> tuple[str, ...]:
-    return tuple(
-        f"your lease of {x.resource} expired during the push; the push has landed"
-        for x in leases
-        if x.state != "active"
-    )

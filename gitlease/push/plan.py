@@ -342,10 +342,22 @@ class GitWork:
         words += [word for word in request.sending if not word.startswith("--push-option=")]
         words += ["--set-upstream"] if request.upstream else []
         words += [] if request.hooks else ["--no-verify"]
-        words += self._submodules(request.choosing)
+        # Submodules are checked, but never pushed along: no lease would guard that.
+        config = self._repository.config
+        recurse = config.get("push.recursesubmodules") or config.get("submodule.recurse") or ""
+        chosen = any(word.startswith("--recurse-submodules") for word in request.choosing)
+        if recurse.lower() in _ON_DEMAND and not chosen:
+            words += ["--recurse-submodules=check"]
         words += ["--", push.remote, *request.refspecs]
-        before = self._ids()
-        env = {JUDGED: push.remote, **_own_locale()}
+        # Read before a hook may move a branch: git pushes the ids of then.
+        form = ("--format=%(objectname) %(refname)", "refs/heads", "refs/tags")
+        listed = os.fsdecode(ask(self._repository, "for-each-ref", *form).out).splitlines()
+        before = {ref: oid for oid, _, ref in (line.partition(" ") for line in listed)}
+        before["HEAD"] = self._id_of("HEAD")
+        # Hooks get the user's own encoding; only git's messages are in English.
+        env = {JUDGED: push.remote, "LC_ALL": "", "LC_MESSAGES": "C", "LANGUAGE": ""}
+        own = next((v for k in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(k))), "")
+        env |= {"LC_CTYPE": own} if own else {}
         full = [("core.abbrev", "no"), ("push.pushOption", "")]
         output = OutputFilter(tell)
         result = run_in(
@@ -386,21 +398,6 @@ class GitWork:
             if ledgers[0] == ledgers[1]:
                 return
         raise elsewhere(self._location, ways[1])
-
-    def _submodules(self, choosing: Sequence[str]) -> list[str]:
-        # Submodules are checked, but never pushed along: no lease would guard that.
-        config = self._repository.config
-        if any(word.startswith("--recurse-submodules") for word in choosing):
-            return []
-        set_so = config.get("push.recursesubmodules") or config.get("submodule.recurse") or ""
-        return ["--recurse-submodules=check"] if set_so.lower() in _ON_DEMAND else []
-
-    def _ids(self) -> dict[str, str]:
-        # Read before a hook may move a branch: git pushes the ids of then.
-        words = ("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags")
-        lines = os.fsdecode(ask(self._repository, *words).out).splitlines()
-        found = {ref: oid for oid, _, ref in (line.partition(" ") for line in lines)}
-        return found | {"HEAD": self._id_of("HEAD")}
 
     def _id_of(self, name: str) -> str:
         words = ("rev-parse", "-q", "--verify", "--end-of-options", name)
@@ -497,17 +494,10 @@ class GitWork:
         """Set the requested upstreams, and the tracking refs that git did not update."""
         commands: list[list[str]] = []
         for ref, new in plan.tracking:
-            commands += [
-                ["update-ref", *(["-m", "update by push", ref, new] if new else ["-d", ref])]
-            ]
+            how = ["-m", "update by push", ref, new] if new else ["-d", ref]
+            commands.append(["update-ref", *how])
         for branch, ref in plan.upstreams:
             commands += [["config", f"branch.{branch}.remote", plan.remote]]
             commands += [["config", f"branch.{branch}.merge", ref]]
         for words in commands:
             run_in(plan.push, words, seconds=TIMEOUT)
-
-
-def _own_locale() -> dict[str, str]:
-    # Hooks get the user's own encoding; only git's messages are in English.
-    own = next((v for k in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(k))), "")
-    return {"LC_ALL": "", "LC_MESSAGES": "C", "LANGUAGE": ""} | ({"LC_CTYPE": own} if own else {})

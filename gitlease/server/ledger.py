@@ -142,7 +142,12 @@ def _difference(
 ) -> tuple[str, TreeEntry | None]:
     # The first path that differs, and its pushed entry.
     wanted = {entry.name: entry for entry in read_tree(objects, expected, MAX_TREE)}
-    pushed = {} if found is None else _pushed_folder(objects, found, folder)
+    try:
+        entries = [] if found is None else read_tree(objects, found, MAX_TREE)
+    except Unreadable as error:
+        rule = "too-large" if isinstance(error, TooLarge) else "tree"
+        raise Illegal(rule, f"its folder /{folder} {error}") from None
+    pushed = {entry.name: entry for entry in entries}
     for name in sorted(wanted.keys() | pushed.keys()):
         one, other = wanted.get(name), pushed.get(name)
         if one == other:
@@ -152,14 +157,6 @@ def _difference(
             return _difference(objects, one.id, other and other.id, path)
         return path, other
     raise Illegal("tree", f"its folder /{folder} is malformed")
-
-
-def _pushed_folder(objects: GitObjects, id: str, folder: str) -> dict[str, TreeEntry]:
-    try:
-        return {entry.name: entry for entry in read_tree(objects, id, MAX_TREE)}
-    except Unreadable as error:
-        rule = "too-large" if isinstance(error, TooLarge) else "tree"
-        raise Illegal(rule, f"its folder /{folder} {error}") from None
 
 
 class _DryRunObjects:
@@ -218,16 +215,11 @@ def _steps(objects: GitObjects, old: str, new: str) -> list[str]:
         if not parents:
             break
         steps.insert(0, parents[0])
-    if old:
-        raise _rewritten(objects, old, new)
-    raise Illegal("too-large", f"a push has at most {MAX_STEPS} steps of a ledger")
-
-
-def _rewritten(objects: GitObjects, old: str, new: str) -> Illegal:
-    past = (commit.id for commit in islice(walk(objects, old), LOOKED_BACK))
-    if new in past:
-        return Illegal("rewind", "a ledger never goes back to an earlier state")
-    return Illegal(
+    if not old:
+        raise Illegal("too-large", f"a push has at most {MAX_STEPS} steps of a ledger")
+    if new in (commit.id for commit in islice(walk(objects, old), LOOKED_BACK)):
+        raise Illegal("rewind", "a ledger never goes back to an earlier state")
+    raise Illegal(
         "history",
         "it does not follow the ledger's present state: its history is not rewritten",
     )

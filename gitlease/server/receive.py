@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gitlease.core.edge import printable
@@ -122,35 +122,24 @@ def receive(
     with bounded_memory():
         repository = discover(directory)
         settings = server_settings(repository)
+        blocks = settings.mode == BLOCK
         for _ in range(LOOKS):
-            verdict, is_current = _judge(repository, settings, data, environ, clock)
-            if verdict.blocked or is_current():
-                return verdict
-        refusals = (Refusal("", "stale", "the ledgers keep changing while it is judged", (AGAIN,)),)
-        return PushVerdict(settings.mode == BLOCK, refusals, verdict.warnings)
-
-
-def _judge(
-    repository: Repository,
-    settings: ServerSettings,
-    data: bytes,
-    environ: Mapping[str, str],
-    clock: Clock,
-) -> tuple[PushVerdict, Callable[[], bool]]:
-    """One judgement, and a look whether the ledgers are still those that it rests on."""
-    blocks = settings.mode == BLOCK
-    try:
-        push = _Push(repository, settings, read_moves(data), environ, clock.now().wall_ms)
-    except Illegal as refused:
-        return PushVerdict(blocks, (_refusal("", refused),)), lambda: True
-    # A refused push leaves the ledgers as they are: the rest need not be judged.
-    refusals = push.stale()
-    if not refusals or not blocks:
-        refusals += push.judge_ledgers()
-    if not refusals or not blocks:
-        refusals += push.judge_work()
-    verdict = PushVerdict(bool(refusals) and blocks, tuple(refusals), tuple(push.warnings))
-    return verdict, push.is_current
+            try:
+                now_ms = clock.now().wall_ms
+                push = _Push(repository, settings, read_moves(data), environ, now_ms)
+            except Illegal as refused:
+                return PushVerdict(blocks, (_refusal("", refused),))
+            # A refused push leaves the ledgers as they are: the rest need not be judged.
+            refusals = push.stale()
+            if not refusals or not blocks:
+                refusals += push.judge_ledgers()
+            if not refusals or not blocks:
+                refusals += push.judge_work()
+            blocked = bool(refusals) and blocks
+            if blocked or push.is_current():  # the ledgers are still those that it rests on
+                return PushVerdict(blocked, tuple(refusals), tuple(push.warnings))
+        refusals = [Refusal("", "stale", "the ledgers keep changing while it is judged", (AGAIN,))]
+        return PushVerdict(blocks, tuple(refusals), tuple(push.warnings))
 
 
 def _refusal(ref: str, refused: Illegal) -> Refusal:
@@ -168,7 +157,6 @@ class _Push:
     ) -> None:
         self._repository, self._settings, self._told = repository, settings, told
         self._environ, self._now = environ, now_ms
-        self._objects: GitObjects | None = None
         self.warnings: list[str] = []
         self._rests_on: list[str] = []  # the refs of ledgers by which work is judged
         # Who could bring settings along could unguard what they touch: those before count as well.
@@ -212,7 +200,13 @@ class _Push:
     def judge_ledgers(self) -> Iterator[Refusal]:
         """Refuse illegal moves of ledgers, with one reason for each."""
         for move in self._ledgers:
-            yield from self._refusals(partial(self._judge_ledger, move), move.ref)
+
+            def judged(move: RefMove = move) -> tuple[()]:
+                layer_of(move.ref, next(x for x in self._prefixes if is_ledger(move.ref, x)))
+                judge_ledger(self._objects, move, self._pusher(), self._now)
+                return ()
+
+            yield from self._refusals(judged, move.ref)
 
     def judge_work(self) -> list[Refusal]:
         """Refuse work that others hold."""
@@ -226,12 +220,6 @@ class _Push:
             return True
         now = read_refs(self._repository, self._told, list(self._prefixes))
         return all(now.now(ref) == self._refs.now(ref) for ref in self._rests_on)
-
-    def _judge_ledger(self, move: RefMove) -> tuple[()]:
-        prefix = next(x for x in self._prefixes if is_ledger(move.ref, x))
-        layer_of(move.ref, prefix)
-        judge_ledger(self._opened(), move, self._pusher(), self._now)
-        return ()
 
     def _judge_work(self) -> Iterator[Refusal]:
         from gitlease.server.work import FINDINGS, WorkGuard
@@ -255,13 +243,18 @@ class _Push:
         heads = heads_of(self._refs, list(layers), list(prefixes), after)
         if not heads:
             return
+        try:
+            pusher = self._pusher()
+        except Illegal as unknown:
+            self.warnings.append(unknown.message)
+            pusher = Pusher((), "somebody")  # who holds nothing
         guard = WorkGuard(
             self._repository,
             [settings.tasks for settings in each],
-            self._opened(),
+            self._objects,
             heads,
             self._refs,
-            pusher=self._worker(),
+            pusher=pusher,
             now_ms=self._now,
         )
         for move, after_it in zip(moved, each[1:], strict=True):
@@ -322,14 +315,6 @@ class _Push:
         except GitleaseError as error:
             raise Illegal("identity", error.message, hints=error.hints) from None
 
-    def _worker(self) -> Pusher:
-        try:
-            return self._pusher()
-        except Illegal as unknown:
-            self.warnings.append(unknown.message)
-            return Pusher((), "somebody")  # who holds nothing
-
-    def _opened(self) -> GitObjects:
-        if self._objects is None:
-            self._objects = open_pushed(self._repository.git_dir, self._environ)
-        return self._objects
+    @cached_property
+    def _objects(self) -> GitObjects:
+        return open_pushed(self._repository.git_dir, self._environ)

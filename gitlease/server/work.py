@@ -166,7 +166,11 @@ class WorkGuard:
         self._ledgers = [(layer, read_ledger(objects, oid)) for layer, oid in heads]
         self._holders = pusher.holders or ()
         self._pusher = Actor(holder=self._holders[0] if self._holders else "")
-        self._moment = Moment(now=_instant(now_ms), seen=_written)
+        # The server judged each record when it was written.
+        self._moment = Moment(
+            now=_instant(now_ms),
+            seen=lambda lease: Sighting(at=_instant(lease.renewed_at), changed=False),
+        )
         self.warnings: dict[str, None] = {}
         self._blocking: dict[tuple[str, str], GuardFinding] = {}
         self._warned: dict[tuple[str, str], GuardFinding] = {}
@@ -175,6 +179,7 @@ class WorkGuard:
 
     def check(self, moves: Sequence[RefMove]) -> list[GuardFinding]:
         """Find what the work of these moves touches. Raises Illegal for more than can be judged."""
+        repository = self._repository
         try:
             new = self._new(moves)
         except Invalid as error:
@@ -193,7 +198,13 @@ class WorkGuard:
         with contextlib.suppress(_Enough):
             for self._group in groups:
                 for start in range(0, len(self._group.commits), COMMITS_AT_ONCE):
-                    self._judge_commits(self._group.commits[start : start + COMMITS_AT_ONCE])
+                    commits = self._group.commits[start : start + COMMITS_AT_ONCE]
+                    try:
+                        merges = changes_of(repository, commits, self._take)
+                        found = committed(repository, merges, renames=False) if merges else {}
+                    except Invalid as error:
+                        raise _unjudged(error.message) from None
+                    self._take([one for several in found.values() for one in several])
         return list((self._warned | self._blocking).values())
 
     def _new(self, moves: Sequence[RefMove]) -> list[str]:
@@ -275,22 +286,22 @@ class WorkGuard:
         recorded = commit.recorded or 0
         return any(recorded > lease.claimed_at - COMMIT_SKEW for lease in leases)
 
-    def _judge_commits(self, commits: Sequence[str]) -> None:
-        try:
-            merges = changes_of(self._repository, commits, self._take)
-            changes = committed(self._repository, merges, renames=False) if merges else {}
-        except Invalid as error:
-            raise _unjudged(error.message) from None
-        self._take([one for several in changes.values() for one in several])
-
     def _take(self, changed: Sequence[Changed]) -> None:
-        for finding in self._judged(self._touched(changed)):
-            blocks = finding.severity is Severity.BLOCK
-            kept = self._blocking if blocks else self._warned
-            if len(kept) < FINDINGS:
-                kept.setdefault((finding.path, finding.lease.lease_id), finding)
+        some = self._touched(changed)
+        own = partial(names_grant, self._group.grants, None)
+        for layer, ledger in self._ledgers:
+            leases = (x for x in self._leases(ledger, some) if not own(x, layer))
+            while chunk := list(islice(leases, LEASES_AT_ONCE)):
+                for finding in self._view(ledger).judge(some, chunk):
+                    blocks = finding.severity is Severity.BLOCK
+                    kept = self._blocking if blocks else self._warned
+                    if len(kept) < FINDINGS:
+                        kept.setdefault((finding.path, finding.lease.lease_id), finding)
         if len(self._blocking) >= FINDINGS:
             raise _Enough
+
+    def _view(self, ledger: Ledger) -> Viewpoint:
+        return Viewpoint(self._pusher, ledger.header.policy, self._moment)
 
     def _touched(self, changed: Sequence[Changed]) -> list[Touched]:
         named: list[TaskTouched] = []
@@ -316,7 +327,7 @@ class WorkGuard:
             for name, ledger in self._ledgers
             if layer in ("", name)
             for x in ledger.every_lease()
-            if self._blocks(ledger, x)
+            if self._theirs(x) and self._view(ledger).severity(x) is Severity.BLOCK
         ]
 
     def unguarded(self, before: Tasks, after: Tasks, commit: str) -> list[Lease]:
@@ -335,20 +346,6 @@ class WorkGuard:
             names.append((each, each - done))
         lost = {name for was, now in zip(*names, strict=True) for _, name in was - now}
         return [x for x in self.others() if x.resource.key in lost]
-
-    def _blocks(self, ledger: Ledger, lease: Lease) -> bool:
-        if not self._theirs(lease):
-            return False
-        view = Viewpoint(self._pusher, ledger.header.policy, self._moment)
-        return view.severity(lease) is Severity.BLOCK
-
-    def _judged(self, some: Sequence[Touched]) -> Iterator[GuardFinding]:
-        for layer, ledger in self._ledgers:
-            own = partial(names_grant, self._group.grants, None)
-            leases = (x for x in self._leases(ledger, some) if not own(x, layer))
-            while chunk := list(islice(leases, LEASES_AT_ONCE)):
-                view = Viewpoint(self._pusher, ledger.header.policy, self._moment)
-                yield from view.judge(some, chunk)
 
     def _leases(self, ledger: Ledger, some: Sequence[Touched]) -> Iterator[Lease]:
         for found in cast(GitRecords, ledger.records).below("paths"):
@@ -378,11 +375,6 @@ def _unjudged(what: str) -> Illegal:
 
 def _instant(wall_ms: int) -> Instant:
     return Instant(wall_ms=wall_ms, boot_ms=wall_ms, boot_id="server")
-
-
-def _written(lease: Lease) -> Sighting:
-    # The server judged the record when it was written.
-    return Sighting(at=_instant(lease.renewed_at), changed=False)
 
 
 def lost(
