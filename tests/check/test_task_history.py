@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from support.clock import ManualClock
-from support.repos import assert_untouched, git, run_git, snapshot
+from support.repos import assert_untouched, git, make_repository, run_git, snapshot
 from support.snapshots import check_words, raises
-from support.task_trees import commit_all, make_repository, put, put_task, tasks_like, text_of
+from support.task_trees import commit_all, put, put_task, tasks_like, text_of
 from support.tasks import task
 
 from gitlease.check import MAX_VERSIONS, Lack, Past, TaskHistory, Version

@@ -21,7 +21,7 @@ if __name__ == "__main__":
 import pytest
 from support.fences import clean_env
 from support.hook_repos import into_files
-from support.repos import commit_file, git
+from support.repos import commit_file, git, real_clone
 from support.snapshots import cleaned
 
 import gitlease
@@ -166,10 +166,7 @@ def make_desks(folder: Path) -> dict[str, Path]:
     git(folder, "init", "-q", "--bare", "-b", "main", "origin.git")
     desks = {}
     for who in ("ada", "bob"):
-        git(folder, "clone", "-q", "origin.git", who)
-        git(folder / who, "config", "user.name", who.title())
-        git(folder / who, "config", "user.email", f"{who}@example.com")
-        desks[who] = folder / who
+        desks[who] = real_clone(folder / "origin.git", folder / who, f"{who}@example.com")
     for number in (1, 2, 3):
         commit_file(desks["ada"], f"tasks/F00{number}.md", TASK.format(f"F00{number}"))
     git(desks["ada"], "push", "-q", "origin", "HEAD:main")

@@ -11,9 +11,9 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from support.repos import assert_untouched, git, run_git, snapshot
+from support.repos import assert_untouched, git, make_repository, run_git, snapshot
 from support.snapshots import check_words, raises
-from support.task_trees import commit_all, make_repository, put, put_task, tasks_like, text_of
+from support.task_trees import commit_all, put, put_task, tasks_like, text_of
 
 from gitlease.core import Invalid, Progress
 from gitlease.git import Changed, Repository, committed, discover, staged

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.repos import commit_by_hand, git, run_git
+from support.repos import commit_by_hand, git, make_repository, run_git
 from support.snapshots import raises
-from support.task_trees import commit_all, make_repository, put
+from support.task_trees import commit_all, put
 
 from gitlease.core import Authorship, Invalid
 from gitlease.git import Changed, committed, discover, merges, staged

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.repos import commit_file, git, run_git
+from support.repos import commit_file, git, make_repository, run_git
 from support.snapshots import raises
-from support.task_trees import make_repository
 
 from gitlease.core import Invalid
 from gitlease.git import Push, discover, outgoing

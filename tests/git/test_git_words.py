@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.fences import clean_env
-from support.repos import commit_file, git
-from support.task_trees import make_repository
+from support.repos import commit_file, git, make_repository
 
 from gitlease.git import commit_words, run
 

@@ -10,9 +10,8 @@ from subprocess import Popen
 from typing import Any
 
 import pytest
-from support.repos import commit_file, git
+from support.repos import commit_file, git, make_repository
 from support.snapshots import raises
-from support.task_trees import make_repository
 
 from gitlease.git import (
     BLOB,

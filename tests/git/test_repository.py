@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.repos import assert_untouched, commit_file, git, run_git, snapshot
+from support.repos import assert_untouched, commit_file, git, make_repository, run_git, snapshot
 from support.snapshots import check_words
 
 from gitlease.core import GitleaseError, Invalid, NotARepository
@@ -20,9 +20,7 @@ from gitlease.git import run_git as run_real_git
 def repo(tmp_path: Path) -> Path:
     """A repository with one commit on main and a folder `src/deep`."""
     root = tmp_path / "repo"
-    git(tmp_path, "init", "-q", "-b", "main", str(root))
-    git(root, "config", "user.email", "jo@example.com")
-    git(root, "config", "user.name", "Jo")
+    make_repository(root)
     commit_file(root, "src/deep/a.txt", "a")
     return root
 

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from support.repos import commit_file, git
+from support.repos import commit_file, git, make_repository
 from support.snapshots import check_words, raises
-from support.task_trees import HINDERED, make_repository, tasks_like
+from support.task_trees import HINDERED, tasks_like
 
 from gitlease.core import Invalid
 from gitlease.git import discover

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.repos import assert_untouched, git, snapshot
+from support.repos import assert_untouched, git, make_repository, snapshot
 from support.snapshots import raises
 
 from gitlease.core import Invalid
@@ -51,11 +51,7 @@ FOREIGN = {
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    path = tmp_path / "repo"
-    path.mkdir()
-    git(path, "init", "-q")
-    git(path, "config", "user.email", "ada@example.com")
-    return path
+    return make_repository(tmp_path / "repo", email="ada@example.com")
 
 
 def place(repo: Path, host: str) -> AgentFile:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.repos import assert_untouched, git, snapshot
+from support.repos import assert_untouched, make_repository, snapshot
 from support.snapshots import raises
 
 from gitlease.core import Invalid
@@ -29,10 +29,7 @@ OTHER = {"command": "npx", "args": ["-y", "other"], "env": {"KEY": "ü"}}
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    path = tmp_path / "repo"
-    path.mkdir()
-    git(path, "init", "-q")
-    return path
+    return make_repository(tmp_path / "repo")
 
 
 def place(repo: Path, host: str) -> AgentFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.repos import commit_file, git
+from support.repos import commit_file, git, make_repository
 
 from gitlease.git import Changed, Repository, discover
 from gitlease.server import changes_of
@@ -16,10 +16,7 @@ ODD = ("a b.txt", "new\nline", ":100644 x", "tab\t", "ü", '"quoted"', "\udcff",
 
 @pytest.fixture
 def made(tmp_path: Path) -> Repository:
-    git(tmp_path, "init", "-q", "-b", "main", "repo")
-    root = tmp_path / "repo"
-    for key, value in (("user.name", "Jo"), ("user.email", "jo@example.com")):
-        git(root, "config", key, value)
+    root = make_repository(tmp_path / "repo")
     git(root, "config", "log.showSignature", "true")
     git(root, "config", "log.diffMerges", "separate")
     return discover(str(root))

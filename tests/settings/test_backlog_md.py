@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.repos import git
+from support.repos import git, make_repository
 from support.snapshots import check_words
 
 from gitlease.git import discover
@@ -32,9 +32,7 @@ CONFIG = 'project_name: "x"\nstatuses: ["To Do", "In Progress", "Done"]\n'
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     """An empty repository."""
-    root = tmp_path / "repo"
-    git(tmp_path, "init", "-q", "-b", "main", str(root))
-    return root
+    return make_repository(tmp_path / "repo")
 
 
 def put(repo: Path, file: str, text: str | bytes) -> None:

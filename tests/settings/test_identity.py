@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.repos import git
+from support.repos import git, make_repository
 from support.snapshots import check_words, raises
 
 from gitlease.core import Invalid, UsageError
@@ -19,9 +19,7 @@ CLAUDE = "5b0c2d1e-7f3a-4c55-9a1b-0123456789ab"
 def repo(tmp_path: Path) -> Path:
     """A repository of jo@example.com with one commit on main."""
     root = tmp_path / "repo"
-    git(tmp_path, "init", "-q", "-b", "main", str(root))
-    git(root, "config", "user.email", "jo@example.com")
-    git(root, "config", "user.name", "Jo")
+    make_repository(root)
     git(root, "commit", "-q", "--allow-empty", "-m", "first")
     return root
 

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 import yaml
 from support.documents import DOCS, settings_schema, written
-from support.repos import git
+from support.repos import git, make_repository
 from support.snapshots import check_words, raises
 
 from gitlease.core import GitleaseError, Invalid, UsageError
@@ -42,9 +42,7 @@ from gitlease.settings.sources import MAX_FILE
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     """An empty repository."""
-    root = tmp_path / "repo"
-    git(tmp_path, "init", "-q", "-b", "main", str(root))
-    return root
+    return make_repository(tmp_path / "repo")
 
 
 def load(

@@ -10,7 +10,7 @@ import pytest
 from support.clock import ManualClock
 from support.ledgers import REF, door
 from support.remotes import Remote, Servers, new_bare, open_remote
-from support.repos import commit_file, git
+from support.repos import commit_file, git, real_clone
 from support.snapshots import check_words
 
 from gitlease.core import AnotherLedger, Invalid, LeaseHeld, Unavailable
@@ -255,7 +255,7 @@ def test_fork_grants_nothing_until_it_has_its_own_ledger(
     assert own is not None
     assert own in (bob / ".gitlease.yaml").read_text()
     cy = fork.parent / "cy"
-    git(fork.parent, "clone", "-q", "-c", "user.email=cy@example.com", str(fork), str(cy))
+    real_clone(fork, cy, "cy@example.com")
     with pytest.raises(LeaseHeld):
         door(cy).claim("F001")
 
@@ -563,9 +563,7 @@ def test_hooks_warn_of_another_ledger_and_let_pass(
     git(bob, "pull", "-q")
     git(fork, "fetch", "-q", path_remote.url, "+main:main")
     cy = fork.parent / "cy"
-    git(fork.parent, "clone", "-q", str(fork), str(cy))
-    git(cy, "config", "user.email", "cy@example.com")
-    git(cy, "config", "user.name", "Cy")
+    real_clone(fork, cy, "cy@example.com")
     commit_file(cy, "src/a", "a")
     door(bob, remote=str(fork)).init(new_ledger=True)  # somebody of the fork, with its own file
     door(bob, remote=str(fork)).claim("src/")

@@ -18,6 +18,8 @@ from support.repos import (
     common_dir,
     git,
     make_clone,
+    make_repository,
+    real_clone,
     run_git,
     snapshot,
 )
@@ -207,8 +209,7 @@ def test_a_worktree_with_settings_of_its_own(
 def test_a_shallow_clone(http_remote: Remote, tmp_path: Path) -> None:
     commits(http_remote, tmp_path)
     clone = tmp_path / "shallow"
-    git(tmp_path, "clone", "-q", "--depth", "1", http_remote.url, str(clone))
-    git(clone, "config", "user.email", EMAIL)
+    real_clone(http_remote.url, clone, EMAIL, "--depth=1")
     assert (clone / ".git" / "shallow").exists()
     with untouched(clone):
         every_verb(clone)
@@ -223,8 +224,7 @@ def test_a_partial_clone(kind: str, wanted: str, tmp_path: Path, servers: Server
         git(remote.bare, "config", "uploadpack.allowAnySHA1InWant", "true")
         commits(remote, tmp_path)
         clone = tmp_path / "partial"
-        git(tmp_path, "clone", "-q", f"--filter={wanted}", "--no-checkout", remote.url, str(clone))
-        git(clone, "config", "user.email", EMAIL)
+        real_clone(remote.url, clone, EMAIL, f"--filter={wanted}", "--no-checkout")
         assert git(clone, "config", "remote.origin.promisor") == "true"
         with untouched(clone):
             every_verb(clone)
@@ -250,8 +250,7 @@ def test_a_remote_that_is_itself_shallow(path_remote: Remote, tmp_path: Path) ->
     cut = tmp_path / "cut.git"
     git(tmp_path, "clone", "-q", "--bare", "--depth", "1", path_remote.bare.as_uri(), str(cut))
     clone = tmp_path / "clone"
-    git(tmp_path, "clone", "-q", str(cut), str(clone))
-    git(clone, "config", "user.email", EMAIL)
+    real_clone(cut, clone, EMAIL)
     with untouched(clone):
         every_verb(clone)
     assert tip(cut)
@@ -279,8 +278,7 @@ def test_a_submodule(path_remote: Remote, tmp_path: Path, servers: Servers) -> N
 
 def test_a_bare_clone(path_remote: Remote, tmp_path: Path) -> None:
     clone = tmp_path / "bare-clone.git"
-    git(tmp_path, "clone", "-q", "--bare", path_remote.url, str(clone))
-    git(clone, "config", "user.email", EMAIL)
+    real_clone(path_remote.url, clone, EMAIL, "--bare")
     with untouched(clone):
         every_verb(clone)
     others_see(path_remote, tmp_path)
@@ -289,8 +287,7 @@ def test_a_bare_clone(path_remote: Remote, tmp_path: Path) -> None:
 def test_a_mirror_clone(path_remote: Remote, tmp_path: Path) -> None:
     """remote.origin.mirror must not turn a push of one ref into a push of all."""
     clone = tmp_path / "mirror.git"
-    git(tmp_path, "clone", "-q", "--mirror", path_remote.url, str(clone))
-    git(clone, "config", "user.email", EMAIL)
+    real_clone(path_remote.url, clone, EMAIL, "--mirror")
     git(path_remote.bare, "branch", "only-there", "main")
     with untouched(clone):
         every_verb(clone)
@@ -300,8 +297,7 @@ def test_a_mirror_clone(path_remote: Remote, tmp_path: Path) -> None:
 def test_a_repository_without_any_commit(tmp_path: Path) -> None:
     bare, clone = tmp_path / "empty.git", tmp_path / "clone"
     git(tmp_path, "init", "-q", "--bare", str(bare))
-    git(tmp_path, "clone", "-q", str(bare), str(clone))
-    git(clone, "config", "user.email", EMAIL)
+    real_clone(bare, clone, EMAIL)
     with untouched(clone):
         every_verb(clone)
     assert tip(bare)
@@ -690,9 +686,7 @@ def test_in_a_real_hook(
 
 def test_a_sha256_repository_with_a_ledger_elsewhere(path_remote: Remote, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
-    git(tmp_path, "init", "-q", "--object-format=sha256", str(clone))
-    git(clone, "config", "user.email", EMAIL)
-    git(clone, "config", "user.name", "One")
+    make_repository(clone, "--object-format=sha256", email=EMAIL)
     commit_file(clone, "a", "b\n")
     git(clone, "config", "lease.remote", path_remote.url)
     with untouched(clone):
@@ -702,8 +696,7 @@ def test_a_sha256_repository_with_a_ledger_elsewhere(path_remote: Remote, tmp_pa
 
 def test_a_sha256_repository_with_a_local_ledger(tmp_path: Path) -> None:
     clone = tmp_path / "clone"
-    git(tmp_path, "init", "-q", "--object-format=sha256", str(clone))
-    git(clone, "config", "user.email", EMAIL)
+    make_repository(clone, "--object-format=sha256", email=EMAIL)
     with untouched(clone):
         assert door(clone).claim("F001").mine
 
@@ -753,8 +746,7 @@ def test_odd_names_of_folders(
     path_remote.bare.rename(bare)
     clone = home / name / "clone" / name
     clone.parent.mkdir()
-    git(tmp_path, "clone", "-q", "--", str(bare), str(clone))
-    git(clone, "config", "user.email", EMAIL)
+    real_clone(bare, clone, EMAIL)
     folder = clone / name
     folder.mkdir()
     with untouched(clone):
@@ -767,10 +759,9 @@ def test_odd_names_of_folders(
 def test_a_name_that_is_not_utf_8(path_remote: Remote, tmp_path: Path) -> None:
     clone = Path(os.fsdecode(os.fsencode(tmp_path) + b"/latin-\xe9"))
     try:
-        git(tmp_path, "clone", "-q", path_remote.url, str(clone))
+        real_clone(path_remote.url, clone, EMAIL)
     except OSError:
         missing("this file system takes no such name")
-    git(clone, "config", "user.email", EMAIL)
     with untouched(clone):
         every_verb(clone)
 
@@ -778,8 +769,7 @@ def test_a_name_that_is_not_utf_8(path_remote: Remote, tmp_path: Path) -> None:
 def test_a_relative_remote_with_a_leading_dash(tmp_path: Path) -> None:
     """A URL that reads as an option is refused in words, or taken as a path, never as an option."""
     clone = tmp_path / "clone"
-    git(tmp_path, "init", "-q", str(clone))
-    git(clone, "config", "user.email", EMAIL)
+    make_repository(clone, email=EMAIL)
     for url in (
         "--upload-pack=touch pwned",
         "-oProxyCommand=touch pwned",

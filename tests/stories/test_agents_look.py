@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.clock import ManualClock
-from support.repos import git
+from support.repos import git, real_clone
 from support.typed import Agent, Typist
 
 from gitlease.guard import has_traces
@@ -25,8 +25,7 @@ def ada(clones: Clones) -> Typist:
 def fresh(ada: Typist, name: str = "fresh") -> Agent:
     """An agent of Bob in a clone in which no command of gitlease has run."""
     place = ada.clone.parent / name
-    git(ada.clone, "clone", "-q", git(ada.clone, "remote", "get-url", "origin"), str(place))
-    git(place, "config", "user.email", "bob@example.com")
+    real_clone(git(ada.clone, "remote", "get-url", "origin"), place, "bob@example.com")
     return Agent(Typist(place, ada.clock), session=f"{name}-1111")
 
 

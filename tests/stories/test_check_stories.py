@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.clock import ManualClock
 from support.remotes import Remote
-from support.repos import assert_untouched, git, snapshot
+from support.repos import assert_untouched, copy_repository, git, real_clone, snapshot
 from support.session import LeaseService
 from support.snapshots import check_words
 
@@ -158,10 +158,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> World:
     people = []
     for name in ("jo", "kim"):
         root = base / name
-        git(base, "clone", "-q", str(bare), str(root), env={"GIT_TEMPLATE_DIR": ""})
-        git(root, "config", "user.email", f"{name}@example.com")
-        git(root, "config", "user.name", name.title())
-        people.append(Clone(root, f"{name}@example.com"))
+        people.append(Clone(real_clone(bare, root, f"{name}@example.com"), f"{name}@example.com"))
     jo, kim = people
     for name, text in FILES.items():
         path = jo.root / name
@@ -184,8 +181,7 @@ def world(made: World, tmp_path: Path) -> World:
     shutil.copytree(made.bare, tmp_path / "remote.git")
     for one in (made.jo, made.kim):
         root = tmp_path / one.root.name
-        shutil.copytree(one.root, root)
-        git(root, "remote", "set-url", "origin", str(tmp_path / "remote.git"))
+        copy_repository(one.root, root, {str(made.base): str(tmp_path)})
         found.append(Clone(root, one.email))
     return World(tmp_path, tmp_path / "remote.git", found[0], found[1])
 

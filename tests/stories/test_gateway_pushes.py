@@ -14,7 +14,7 @@ import pytest
 from support.forge import JO, KIM, Draft, Forge
 from support.illegal import barrier, claim, fresh, revoke
 from support.remotes import Servers
-from support.repos import git
+from support.repos import git, real_clone
 from support.served import Host, own_program, serve
 from support.snapshots import check_words, raises
 
@@ -75,8 +75,7 @@ def policy(who: Actor, admins: str) -> SetPolicy:
 def test_a_gateway_joins_the_steps_of_many_and_the_server_takes_them(
     host: Host, tmp_path: Path
 ) -> None:
-    git(tmp_path, "clone", "-q", str(host.bare), "gateway")
-    git(tmp_path / "gateway", "config", "user.email", GATE.holder)
+    real_clone(host.bare, tmp_path / "gateway", GATE.holder)
     people = [f"p{n}@example.com" for n in range(6)]
     with mock.patch.dict(os.environ, {"GL_USER": "gate"}):
         gateway = open_gateway(str(tmp_path / "gateway"))
@@ -167,8 +166,7 @@ def test_who_is_no_admin_governs_through_no_gateway(host: Host, forge: Forge) ->
 
 
 def test_a_clone_that_is_no_gateway_is_refused_what_it_joins(host: Host, tmp_path: Path) -> None:
-    git(tmp_path, "clone", "-q", str(host.bare), "rogue")
-    git(tmp_path / "rogue", "config", "user.email", KIM.holder)
+    real_clone(host.bare, tmp_path / "rogue", KIM.holder)
     with mock.patch.dict(os.environ, {"GL_USER": "kim"}):
         rogue = open_gateway(str(tmp_path / "rogue"))
         with pytest.raises(Denied, match="identity"):

@@ -10,7 +10,7 @@ from support.forge import JO, KIM, Forge, objects_of
 from support.gitolite import Gitolite
 from support.hooked import Person
 from support.illegal import claim, renew
-from support.repos import git
+from support.repos import git, real_clone
 from support.served import REF, own_program
 
 from gitlease.git import discover
@@ -36,10 +36,8 @@ def people(gitolite: Gitolite, tmp_path_factory: pytest.TempPathFactory) -> tupl
     made = []
     for name in ("jo", "kim"):
         env = {"GIT_SSH_COMMAND": gitolite.command_as(name)}
-        git(base, "clone", "-q", gitolite.url(gitolite.bare), name, env=env)
         person = Person(name, base / name, env)
-        person.git("config", "user.email", person.email)
-        person.git("config", "user.name", name.title())
+        real_clone(gitolite.url(gitolite.bare), person.root, person.email, env=env)
         made.append(person)
     jo, kim = made
     jo.put("src/login.py", "one\n")

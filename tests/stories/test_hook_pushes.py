@@ -18,7 +18,7 @@ from support.hooked import (
     script,
     task_text,
 )
-from support.repos import git
+from support.repos import git, real_clone
 from support.running import until
 from support.session import LeaseService
 from support.snapshots import check_words
@@ -481,9 +481,7 @@ def test_what_a_clone_of_one_branch_took_in_has_landed_already(
     pair.jo.saves(LOGIN)
     pair.jo.git("push", "-q", "origin", "main", "main^:refs/heads/develop")
     lee = Person("lee", pair.base / "lee", dict(pair.jo.env))
-    git(pair.base, "clone", "-q", "--single-branch", "-b", "develop", str(pair.remote), "lee")
-    lee.git("config", "user.email", lee.email)
-    lee.git("config", "user.name", "Lee")
+    real_clone(pair.remote, lee.root, lee.email, "--single-branch", "-b", "develop")
     assert lee.gitlease("hooks", "install").returncode == 0
     pair.kim.claim("src/api/")
     lee.saves("docs/guide.md")
@@ -537,9 +535,7 @@ def test_one_s_own_work_lands_with_main_whatever_other_branch_has_it(
 ) -> None:
     """As in a full clone: no ref of this one tells that the remote has it on another branch."""
     clone = Person("jo", tmp_path / "narrow", dict(pair.jo.env))
-    git(tmp_path, "clone", "-q", "--single-branch", str(pair.remote), str(clone.root))
-    clone.git("config", "user.email", clone.email)
-    clone.git("config", "user.name", "Jo")
+    real_clone(pair.remote, clone.root, clone.email, "--single-branch")
     assert clone.gitlease("hooks", "install").returncode == 0
     clone.saves(LOGIN)
     clone.git("push", "-q", "origin", "HEAD:topic")
@@ -644,9 +640,7 @@ def test_a_push_from_a_bare_clone_s_work_tree(late: Pair, tmp_path: Path) -> Non
 def test_a_shallow_clone_pushes_what_it_made(late: Pair, tmp_path: Path) -> None:
     """What lies beyond its edge is not known, and no work of this push."""
     shallow = Person("jo", tmp_path / "shallow", late.jo.env)
-    git(tmp_path, "clone", "-q", "--depth=1", late.remote.as_uri(), str(shallow.root))
-    shallow.git("config", "user.email", JO)
-    shallow.git("config", "user.name", "Jo")
+    real_clone(late.remote.as_uri(), shallow.root, JO, "--depth=1")
     assert shallow.gitlease("hooks", "install").returncode == 0
     shallow.saves("docs/guide.md")
     goes_on(shallow.run("push", "-q", "origin", "main:shallow"))

@@ -22,7 +22,15 @@ from support.faults import answer, duplicate, lose_answer, replay
 from support.fences import clean_env
 from support.ledgers import tip, workspace
 from support.remotes import Remote
-from support.repos import assert_untouched, commit_file, git, make_clone, run_git, snapshot
+from support.repos import (
+    assert_untouched,
+    commit_file,
+    git,
+    make_clone,
+    real_clone,
+    run_git,
+    snapshot,
+)
 from support.snapshots import check_words, raises
 
 from gitlease.core import (
@@ -562,10 +570,8 @@ def test_a_shallow_clone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         stage.jo.commits("docs/guide.md")
     stage.jo.push()
     url = stage.remote.bare.as_uri()
-    git(stage.tmp, "clone", "-q", "--depth=1", url, "shallow", env=stage.remote.env)
-    person = Person(stage.tmp / "shallow", stage.jo.clock)
-    person.git("config", "user.email", "jo@example.com")
-    person.git("config", "user.name", "jo")
+    shallow = real_clone(url, stage.tmp / "shallow", "jo@example.com", "--depth=1")
+    person = Person(shallow, stage.jo.clock)
     made = person.commits()
     done = person.push()
     assert stage.main == made

@@ -19,7 +19,7 @@ import pytest
 from support.faults import delay
 from support.fences import clean_env
 from support.remotes import Remote
-from support.repos import git
+from support.repos import git, real_clone
 from support.running import LONG, Desk, lives, number_in, short_leases, sleeper, until
 from support.snapshots import check_words
 
@@ -472,9 +472,8 @@ def test_no_end_that_does_not_name_a_lease_ends_that_of_the_run_above(
     assert jo.ask("park", "parked").returncode == 0
     place = jo.clone
     if elsewhere:
-        place = tmp_path / "other"
-        git(jo.clone, "clone", "-q", git(jo.clone, "remote", "get-url", "origin"), str(place))
-        git(place, "config", "user.email", git(jo.clone, "config", "user.email"))
+        url, email = (git(jo.clone, "config", key) for key in ("remote.origin.url", "user.email"))
+        place = real_clone(url, tmp_path / "other", email)
     lines = [f"gitlease() {{ '{sys.executable}' -m gitlease \"$@\"; }}", f"cd '{place}'"]
     for end in IMPLICIT:
         lines += ["gitlease claim scratch --any 2>/dev/null", end]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.remotes import Remote
-from support.repos import assert_untouched, git, snapshot
+from support.repos import assert_untouched, git, real_clone, snapshot
 from support.session import LeaseService
 from support.snapshots import check_words
 from support.stale import JO, KIM, RELEASE, Story, task_text
@@ -131,9 +131,8 @@ def test_nightly_check_of_normal_work_finds_nothing(story: Story) -> None:
 
     def found() -> list[str]:
         if not nightly.exists():
-            git(story.kim.parent, "clone", "-q", story.remote.url, str(nightly))
+            real_clone(story.remote.url, nightly, "ci@example.com")
         git(nightly, "pull", "-q")
-        git(nightly, "config", "user.email", "ci@example.com")
         return words(story.find(nightly))
 
     kim.claim([F001])  # the edit of its file is neither committed nor pushed
@@ -204,8 +203,7 @@ def test_in_a_shallow_clone_nothing_is_called_stale_and_that_is_said(
     story.commit(story.jo, "something else")
     story.send(story.jo)
     clone, url = tmp_path / "ci", f"file://{story.remote.bare}"
-    git(tmp_path, "clone", "-q", "--depth=1", url, str(clone), env=story.remote.env)
-    git(clone, "config", "user.email", "ci@example.com")
+    real_clone(url, clone, "ci@example.com", "--depth=1", env=story.env())
     git(clone, "switch", "-q", "--detach")
     found = story.find(clone)
     assert found.findings == ()
@@ -228,10 +226,7 @@ def kim_works_on_a_branch(story: Story) -> None:
 def narrow_clone(story: Story, place: Path) -> Path:
     """A clone of main only."""
     url = f"file://{story.remote.bare}"
-    git(place.parent, "clone", "-q", "--single-branch", url, str(place), env=story.env())
-    git(place, "config", "user.email", "ci@example.com")
-    git(place, "config", "user.name", "ci")
-    return place
+    return real_clone(url, place, "ci@example.com", "--single-branch", env=story.env())
 
 
 ALL = "+refs/heads/*:refs/remotes/origin/*"
@@ -297,8 +292,7 @@ def test_task_files_that_a_sparse_checkout_leaves_out_are_no_pass(
     story.days(8)
     clone = tmp_path / "sparse"
     url = f"file://{story.remote.bare}"
-    git(tmp_path, "clone", "-q", url, str(clone), env=story.env())
-    git(clone, "config", "user.email", "ci@example.com")
+    real_clone(url, clone, "ci@example.com", env=story.env())
     git(clone, "sparse-checkout", "set", "src")
     before = snapshot(clone)
     found = story.find(clone)
@@ -318,8 +312,7 @@ def test_contents_that_a_partial_clone_lacks_are_no_pass(story: Story, tmp_path:
     story.send(story.kim)
     story.days(8)
     clone, url = tmp_path / "partial", f"file://{story.remote.bare}"
-    git(tmp_path, "clone", "-q", "--filter=blob:none", url, str(clone), env=story.env())
-    git(clone, "config", "user.email", "ci@example.com")
+    real_clone(url, clone, "ci@example.com", "--filter=blob:none", env=story.env())
     found = story.find(clone)
     assert (words(found), found.warnings) == ([], ())
     check_words(found.unread)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 import gitlease
-from support.repos import git
+from support.repos import git, real_clone
 from support.task_trees import commit_all, put
 
 
@@ -72,8 +72,7 @@ def costs(folder: Path) -> dict[str, Cost]:
     git(folder, "init", "-q", "--bare", "-b", "main", "origin.git")
     jo, kim = (folder / name for name in ("jo", "kim"))
     for clone in (jo, kim):
-        git(folder, "clone", "-q", "origin.git", clone.name)
-        git(clone, "config", "user.email", f"{clone.name}@example.com")
+        real_clone(folder / "origin.git", clone, f"{clone.name}@example.com")
     for name in ("README", "tasks/T1.md"):
         put(jo, name, "---\nid: T1\nstatus: todo\nassigned: []\n---\n")
         commit_all(jo)

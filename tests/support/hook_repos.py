@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import functools
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from gitlease.git import discover
 from gitlease.guard import IdleMarker, Origin, origin_of, write_idle_marker
 from gitlease.install import Way
 from gitlease.install import hook_places as places
-from support.fences import clean_env
-from support.repos import commit_file, git, run_git
+from support.fences import clean_env, raise_fences
+from support.repos import commit_file, copy_repository, git, make_repository, run_git
 
 HOUR = 3_600
 LATER = int(time.time()) + 8 * HOUR
@@ -116,14 +117,20 @@ def choose_way(name: str, patch: pytest.MonkeyPatch) -> Way:
 
 def make_hook_repo(tmp_path: Path) -> HookRepo:
     """A fresh one below ``tmp_path``."""
-    root, tools = tmp_path / "repo", tmp_path / "bin"
+    made, root, tools = _made(), tmp_path / "repo", tmp_path / "bin"
     tools.mkdir()
-    git(tmp_path, "init", "-q", "--bare", str(tmp_path / "remote.git"))
-    git(tmp_path, "init", "-q", "-b", "main", str(root))
-    git(root, "config", "user.email", "jo@example.com")
-    git(root, "config", "user.name", "Jo")
-    git(root, "remote", "add", "origin", os.fspath(tmp_path / "remote.git"))
-    commit_file(root, "a.txt", "a")
+    for name in ("repo", "remote.git"):
+        copy_repository(made / name, tmp_path / name, {str(made): str(tmp_path)})
     repo = HookRepo(root, tools, tmp_path / "calls")
     repo.answer(0)
     return repo
+
+
+@functools.cache
+def _made() -> Path:
+    base = Path(tempfile.mkdtemp(prefix="hooks-", dir=raise_fences().root))
+    git(base, "init", "-q", "--bare", "remote.git")
+    root = make_repository(base / "repo")
+    git(root, "remote", "add", "origin", str(base / "remote.git"))
+    commit_file(root, "a.txt", "a")
+    return base

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from gitlease.git import SystemClock
 from gitlease.wiring import Workspace, open_workspace
 from support.clock import ManualClock
 from support.commands import run_gitlease
-from support.repos import git, run_git, settle
+from support.repos import copy_repository, git, make_repository, real_clone, run_git, settle
 from support.session import LeaseService
 
 MINUTE = 60
@@ -216,14 +215,13 @@ def make_pair(base: Path) -> Pair:
     )
     program.chmod(0o755)
     git(base, "init", "-q", "--bare", "-b", "main", str(pair.remote))
-    git(base, "init", "-q", "-b", "main", str(pair.jo.root))
-    _set_up(pair.jo, pair.remote)
+    make_repository(pair.jo.root)
+    pair.jo.git("remote", "add", "origin", str(pair.remote))
     for name, text in FILES.items():
         pair.jo.put(name, text)
     pair.jo.git("commit", "-q", "-m", "begin")
     pair.jo.git("push", "-q", "-u", "origin", "main")
-    git(base, "clone", "-q", str(pair.remote), str(pair.kim.root))
-    _set_up(pair.kim, None)
+    real_clone(pair.remote, pair.kim.root, KIM)
     for one in (pair.jo, pair.kim):
         done = one.gitlease("hooks", "install")
         assert done.returncode == 0, done.stderr
@@ -232,24 +230,13 @@ def make_pair(base: Path) -> Pair:
     return pair
 
 
-def _set_up(one: Person, remote: Path | None) -> None:
-    one.git("config", "user.email", one.email)
-    one.git("config", "user.name", one.name.title())
-    if remote is not None:
-        one.git("remote", "add", "origin", str(remote))
-
-
 def copy_pair(made: Pair, base: Path) -> Pair:
     """The same anew for one test: only the remote's place differs."""
     pair = Pair(base)
-    for old, new in ((made.remote, pair.remote), (made.jo.root, pair.jo.root)):
-        shutil.copytree(old, new, symlinks=True)
-    shutil.copytree(made.kim.root, pair.kim.root, symlinks=True)
-    for one in (pair.jo, pair.kim):
-        config = one.root / ".git" / "config"
-        text = config.read_text(encoding="utf-8")
-        config.write_text(text.replace(str(made.remote), str(pair.remote)), encoding="utf-8")
-        settle(config)
+    copy_repository(made.remote, pair.remote, {})
+    for old, new in ((made.jo, pair.jo), (made.kim, pair.kim)):
+        copy_repository(old.root, new.root, {str(made.remote): str(pair.remote)})
+        settle(new.root / ".git" / "config")
     return pair
 
 

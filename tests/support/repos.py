@@ -10,12 +10,13 @@ import shutil
 import stat
 import struct
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from support.fences import clean_env
+from support.fences import clean_env, raise_fences
 
 if TYPE_CHECKING:
     from support.remotes import Remote
@@ -88,32 +89,63 @@ def make_clone(remote: Remote, path: Path, email: str, name: str) -> Path:
     if seed is not None and not set('#;"\\\n') & set(remote.url + email + name):
         _copy_clone(seed, path, {str(seed): remote.url, "EMAIL": email, "NAME": name})
     else:
-        real_clone(remote.url, path, email, name, remote.env)
+        real_clone(remote.url, path, email, name=name, env=remote.env)
     return path
 
 
-def real_clone(url: str, path: Path, email: str, name: str, env: Mapping[str, str]) -> Path:
-    """Have git clone a repository, however new it is."""
-    identity = ("-c", f"user.email={email}", "-c", f"user.name={name}")
-    git(path.parent, "clone", "-q", *identity, url, str(path), env=env)
+def real_clone(
+    url: str | Path,
+    path: Path,
+    email: str,
+    *options: str,
+    name: str = "",
+    env: Mapping[str, str] | None = None,
+) -> Path:
+    """Have git clone a repository, however new it is, for a person called like their email."""
+    identity = ("-c", f"user.email={email}", "-c", f"user.name={name or _name_of(email)}")
+    git(path.parent, "clone", "-q", *identity, *options, "--", str(url), str(path), env=env)
+    return path
+
+
+def make_repository(root: Path, *options: str, email: str = "jo@example.com") -> Path:
+    """Copy an empty repository on main, made with options of git init, and set an identity."""
+    return copy_repository(_empty(options), root, {"EMAIL": email, "NAME": _name_of(email)})
+
+
+def _name_of(email: str) -> str:
+    return email.partition("@")[0].title()
+
+
+@functools.cache
+def _empty(options: tuple[str, ...]) -> Path:
+    path = Path(tempfile.mkdtemp(prefix="empty-", dir=raise_fences().root)) / "repo"
+    git(path.parent, "init", "-q", "-b", "main", *options, str(path))
+    git(path, "config", "user.email", "EMAIL")
+    git(path, "config", "user.name", "NAME")
     return path
 
 
 @functools.cache
 def _clone_of(seed: Path) -> Path:
-    return real_clone(str(seed), seed.with_suffix(".clone"), "EMAIL", "NAME", {})
+    return real_clone(str(seed), seed.with_suffix(".clone"), "EMAIL", name="NAME")
 
 
-def _copy_clone(seed: Path, path: Path, words: Mapping[str, str]) -> None:
-    """Copy the clone of a repository whose one file is README, with other words in its settings."""
-    shutil.copytree(_clone_of(seed), path, dirs_exist_ok=True)
-    own = path / ".git"
+def copy_repository(made: Path, path: Path, words: Mapping[str, str]) -> Path:
+    """Copy a repository, with other words in its settings and logs."""
+    shutil.copytree(made, path, symlinks=True, dirs_exist_ok=True)
+    own = path / ".git" if (path / ".git").is_dir() else path
     for file in (own / "config", *(own / "logs").rglob("*")):
         if file.is_file():
             text = file.read_text(encoding="utf-8")
             for old, new in words.items():
                 text = text.replace(old, new)
             file.write_text(text, encoding="utf-8")
+    return path
+
+
+def _copy_clone(seed: Path, path: Path, words: Mapping[str, str]) -> None:
+    """Copy the clone of a repository whose one file is README; git sees it as unchanged."""
+    own = copy_repository(_clone_of(seed), path, words) / ".git"
     index, now = bytearray((own / "index").read_bytes()), (path / "README").stat()
     times = [part for ns in (now.st_ctime_ns, now.st_mtime_ns) for part in divmod(ns, 10**9)]
     struct.pack_into(">6I", index, 12, *times, now.st_dev & 0xFFFFFFFF, now.st_ino & 0xFFFFFFFF)

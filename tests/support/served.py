@@ -18,7 +18,7 @@ from gitlease.git import discover
 from gitlease.install import install_server
 from support.hooked import Person
 from support.remotes import Remote, Servers, new_bare
-from support.repos import git, run_git
+from support.repos import git, real_clone, run_git
 
 USERS = {"jo": "one", "kim": "two"}
 VARIABLES = {"path": "GL_USER", "http": "REMOTE_USER", "ssh": "GL_USER"}
@@ -88,9 +88,7 @@ class Host:
         if name not in self._people:
             root = self.folder / name
             env = self.env(name)
-            git(self.folder, "clone", "-q", self.url(name), str(root), env=env)
-            git(root, "config", "user.email", f"{name}@example.com")
-            git(root, "config", "user.name", name.title())
+            real_clone(self.url(name), root, f"{name}@example.com", env=env)
             self._people[name] = User(name, root, env)
         return self._people[name]
 

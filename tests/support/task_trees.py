@@ -39,15 +39,6 @@ def tasks_like(*files: str, completed: tuple[str, ...] = (), **fields: str) -> T
     )
 
 
-def make_repository(root: Path, *options: str) -> Path:
-    """An empty repository on main with an identity."""
-    root.mkdir(parents=True)
-    git(root, "init", "-q", "-b", "main", *options)
-    git(root, "config", "user.email", "jo@example.com")
-    git(root, "config", "user.name", "Jo")
-    return root
-
-
 def text_of(name: str, more: str = "") -> str:
     """A Markdown task without assignee."""
     return f"---\nid: {name}\ntitle: The {name}\nstatus: todo\n{more}---\n\nWork.\n"

@@ -91,7 +91,7 @@ def test_remote_clones_pushes_and_fetches_and_counts_exactly(
     remote: Remote, tmp_path: Path
 ) -> None:
     one, two = (
-        real_clone(remote.url, tmp_path / who, f"{who}@example.com", who, remote.env)
+        real_clone(remote.url, tmp_path / who, f"{who}@example.com", name=who, env=remote.env)
         for who in ("w1", "w2")
     )
     assert (remote.connections(), remote.pushes(), remote.fetches()) == (2, 0, 2)
@@ -137,7 +137,7 @@ def test_remotes_of_one_server_count_apart(kind: str, tmp_path: Path, servers: S
         open_remote(kind, tmp_path / "a", servers=servers) as first,
         open_remote(kind, tmp_path / "b", servers=servers) as second,
     ):
-        real_clone(first.url, tmp_path / "clone", "w1@example.com", "Worker 1", first.env)
+        real_clone(first.url, tmp_path / "clone", "w1@example.com", name="Worker 1", env=first.env)
         assert (first.connections(), second.connections()) == (1, 0)
 
 

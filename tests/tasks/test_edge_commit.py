@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from support.availability import missing
 from support.fences import clean_env
-from support.repos import assert_untouched, git, run_git, snapshot
+from support.repos import assert_untouched, git, make_repository, run_git, snapshot
 from support.snapshots import check_words, raises
 
 from gitlease.core import EdgeEdit, Invalid, name_resource
@@ -140,10 +140,7 @@ EDGE = ["-assigned: []", f"+assigned: [{JO}]"]
 
 
 def make(root: Path, *options: str) -> Clone:
-    git(root.parent, "init", "-q", "-b", "main", *options, str(root))
-    git(root, "config", "user.email", JO)
-    git(root, "config", "user.name", "Jo")
-    clone = Clone(root)
+    clone = Clone(make_repository(root, *options))
     clone.write("src/a.txt", "one\n")
     clone.write("tasks/F002.md", text("F002"))
     clone.write(FILE, text())

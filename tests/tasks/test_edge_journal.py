@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 from support.fences import clean_env
+from support.repos import make_repository
 from support.snapshots import raises
-from support.task_trees import HINDERED, make_repository, open_files, put
+from support.task_trees import HINDERED, open_files, put
 
 from gitlease.core import EdgeEdit, Invalid, parse_resource
 from gitlease.engine import Intent, TaskChange

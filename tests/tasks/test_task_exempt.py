@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.task_trees import make_repository, open_files, put, tasks_like, text_of
+from support.repos import make_repository
+from support.task_trees import open_files, put, tasks_like, text_of
 
 from gitlease.core import EdgeEdit, Invalid
 from gitlease.tasks import edit_task, read_task

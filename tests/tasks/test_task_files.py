@@ -10,11 +10,10 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from support.repos import assert_untouched, git, snapshot
+from support.repos import assert_untouched, git, make_repository, snapshot
 from support.snapshots import check_words, raises
 from support.task_trees import (
     commit_all,
-    make_repository,
     names,
     open_files,
     problems,

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from support.fences import clean_env
-from support.repos import assert_untouched, git, snapshot
+from support.repos import assert_untouched, git, make_repository, snapshot
 from support.snapshots import check_words, raises
 from support.task_trees import (
     commit_all,
-    make_repository,
     names,
     open_files,
     problems,

@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.repos import git
+from support.repos import git, make_repository
 from support.snapshots import check_words, raises
 from support.task_trees import (
     HINDERED,
     commit_all,
-    make_repository,
     names,
     open_files,
     problems,

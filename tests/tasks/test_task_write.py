@@ -12,13 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.repos import assert_untouched, commit_file, git, snapshot
+from support.repos import assert_untouched, commit_file, git, make_repository, snapshot
 from support.snapshots import check_words, raises
 from support.task_trees import (
     HINDERED,
     change_of,
     commit_all,
-    make_repository,
     open_files,
     put,
     put_task,

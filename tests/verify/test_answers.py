@@ -21,7 +21,7 @@ from ledger_checker.answers import (
     load_calls,
     read_history,
 )
-from support.repos import git
+from support.repos import git, real_clone
 from support.snapshots import check_words
 
 from gitlease.faces.cli import run
@@ -38,9 +38,7 @@ class Play:
         self.calls: list[LoggedCall] = []
         self._clock = itertools.count()
         for who in ("jo", "kim"):
-            git(folder, "clone", "-q", "origin.git", who)
-            git(folder / who, "config", "user.email", f"{who}@example.com")
-            git(folder / who, "config", "user.name", who)
+            real_clone(self.bare, folder / who, f"{who}@example.com")
 
     def say(self, who: str, verb: str, *words: str) -> LoggedCall:
         start, out = next(self._clock), io.StringIO()

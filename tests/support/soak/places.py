@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.repos import git, run_git
+from support.repos import git, real_clone, run_git
 from support.soak.disk import Disk
 from support.soak.gateway import Gateway
 
@@ -61,9 +61,7 @@ def make_places(folder: Path, gateway: Gateway, small: Disk) -> list[Place]:
     ):
         tree = parent / name
         env = gateway.env(user) | (small.env() if name == "small" else {})
-        git(folder, "clone", "-q", gateway.url(user), str(tree), env=env)
-        git(tree, "config", "user.email", f"{user}@example.com")
-        git(tree, "config", "user.name", user.title())
+        real_clone(gateway.url(user), tree, f"{user}@example.com", env=env)
         git(tree, "checkout", "-q", "-B", f"work-{name}")
         places.append(Place(name, user, tree, env))
     linked = folder / "linked"
