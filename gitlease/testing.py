@@ -24,8 +24,8 @@ from typing import Any, Self
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import moment_of, utc_text
-from gitlease.faces.library.arguments import StrPath, check_listener, to_folder
 from gitlease.faces.library.leases import Leases, OnLost, Session
+from gitlease.faces.library.methods import StrPath, check_listener, to_folder
 from gitlease.faces.library.refusals import refusing_class
 from gitlease.wiring.memory import MemoryStore, MovableClock, memory_workspace
 from gitlease.wiring.workspace import Workspace

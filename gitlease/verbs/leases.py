@@ -18,6 +18,7 @@ from gitlease.verbs.parameters import (
     Commit,
     ExpectedHolder,
     KeepStatus,
+    KnownName,
     Lasting,
     Named,
     NewTtl,
@@ -288,7 +289,7 @@ def completed(answer: Answer) -> Result:
     exits=LEASE_EXITS[1:],
     done="the note is left",
 )
-def note_verb(door: Door, resource: Named, text: NoteText, *, any: AnyName = False) -> Result:
+def note_verb(door: Door, resource: Named, text: NoteText, *, any: KnownName = False) -> Result:
     if not any:
         door.check_names([resource])
     answer = door.act("note", [resource], lambda ledger, some: acts.note(ledger, some[0], text))

@@ -172,11 +172,12 @@ ClaimScope = Annotated[
 ]
 OwnScope = Annotated[str | None, _SCOPE.but("Only this scope (default: all scopes you hold).")]
 AnyScope = Annotated[str | None, _SCOPE.but("Only this scope (default: all).")]
-Paths = Annotated[
-    Sequence[Resource],
-    Parameter(
-        kind=PATHS, about="Cover this path, too.", tool="Paths to cover besides.", option="--path"
-    ),
+_PATHS = Parameter(
+    kind=PATHS, about="Cover this path, too.", tool="Paths to cover besides.", option="--path"
+)
+Paths = Annotated[Sequence[Resource], _PATHS]
+PathsOfProgram = Annotated[
+    Sequence[Resource], _PATHS.but("Cover these paths, too.", doors=frozenset({LIBRARY}))
 ]
 
 # --- times ----------------------------------------------------------------------------------------
@@ -260,6 +261,10 @@ AnyName = Annotated[
         tool="Allow names that are not tasks.",
     ),
 ]
+KnownName = Annotated[
+    bool,
+    Parameter(kind=SWITCH, about="Accept names that are not tasks.", doors=frozenset({COMMAND})),
+]
 Commit = Annotated[
     bool | None,
     Parameter(
@@ -292,7 +297,7 @@ Record = Annotated[
         kind=TEXT,
         about="Remove this damaged record instead.",
         metavar="FILE",
-        doors=frozenset({COMMAND}),
+        doors=AT_A_CLONE,
     ),
 ]
 

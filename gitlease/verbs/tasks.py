@@ -24,6 +24,7 @@ from gitlease.verbs.parameters import (
     Named,
     NewStatus,
     PartScope,
+    PathsOfProgram,
     Reason,
     Ref,
     Reopen,
@@ -146,6 +147,7 @@ def set_verb(
     reopen: Reopen = False,
     commit: Commit = None,
     scope: PartScope = None,
+    paths: PathsOfProgram = (),
 ) -> Result:
     new = read_status(status, door.ledger.edges)
     terms: dict[str, Any] = {
@@ -156,6 +158,7 @@ def set_verb(
         "expect_holder": expect_holder,
         "reopen": reopen,
         "scope": scope,
+        "paths": paths,
     }
     if new.progress is Progress.IN_PROGRESS:
         del terms["wait"]
@@ -176,7 +179,7 @@ def set_verb(
         return claimed(door, answer, scope=scope)
     done = new.progress is Progress.DONE
     for name, given in terms.items():
-        if given not in (None, False) and not (done and name == "scope"):
+        if given not in (None, False, ()) and not (done and name == "scope"):
             option, word = door.option(name), printable(new.word)
             raise UsageError(
                 f"{option} needs a status that claims, and {word} does not",

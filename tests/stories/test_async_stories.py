@@ -251,8 +251,8 @@ def test_nothing_is_open_before_the_block() -> None:
 
 def test_every_verb_is_there_and_documented() -> None:
     left_out = {"run", "work", "on_available", "on_assignment"}
-    verbs = {name for name in vars(gitlease.Leases) if not name.startswith("_")}
-    assert verbs - left_out == {x for x in vars(gitlease.AsyncLeases) if not x.startswith("_")}
+    verbs = {name for name in dir(gitlease.Leases) if not name.startswith("_")}
+    assert verbs - left_out == {x for x in dir(gitlease.AsyncLeases) if not x.startswith("_")}
     for name in verbs - left_out - {"watch", "holder", "session"}:
         verb = getattr(gitlease.AsyncLeases, name)
         assert inspect.signature(verb) == inspect.signature(getattr(gitlease.Leases, name))

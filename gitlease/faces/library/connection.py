@@ -38,19 +38,19 @@ from gitlease.core.errors import (
 )
 from gitlease.core.frozen import replace
 from gitlease.core.loss import Loss, reason_text
-from gitlease.core.resources.resource import WHOLE, Resource, parse_resource, path_resource
+from gitlease.core.resources.resource import Resource, parse_resource, path_resource
 from gitlease.core.view import Lease
-from gitlease.faces.library.arguments import (
-    Duration,
+from gitlease.faces.library.made import AwaitedGatewayVerbs, GatewayVerbs
+from gitlease.faces.library.methods import (
+    LEASE,
+    AwaitedVerb,
+    Method,
     ResourceLike,
     StrPath,
     to_folder,
     to_list,
-    to_note,
-    to_reason,
-    to_seconds,
 )
-from gitlease.faces.library.refusals import AwaitedVerb, refusing_class
+from gitlease.faces.library.refusals import refusing_class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,7 @@ TRIES = 3  # of a request without an answer, under the same key
 
 
 @refusing_class
-class Connection:
+class Connection(GatewayVerbs):
     """Leases through a gateway, for the holder of a token and one session.
 
     The verbs, and what they return and raise, are those of ``gitlease.open``. A change whose answer
@@ -201,81 +201,6 @@ class Connection:
     def __exit__(self, *raised: object) -> None:
         return None
 
-    def claim(
-        self,
-        resource: ResourceLike,
-        *,
-        scope: str = WHOLE,
-        ttl: Duration | None = None,
-        paths: Iterable[StrPath] = (),
-        reason: str | None = None,
-        wait: Duration | None = None,
-        takeover: bool = False,
-        expect_holder: str | None = None,
-        reopen: bool = False,
-        new: bool = False,
-        any: bool = False,
-    ) -> Lease:
-        """Take a lease, or renew your own; ``wait`` blocks for at most that long, a minute at most.
-
-        Raises LeaseHeld with the holder and when it is free, WaitTimeout, PolicyRefused, NotFound,
-        Unavailable or UnknownOutcome.
-        """
-        switches = {"takeover": takeover, "reopen": reopen, "new": new, "any": any}
-        body = self._terms(scope, ttl, paths, reason, wait, expect_holder, switches)
-        return lease_in(self._change("PUT", _at(resource), body))
-
-    def claim_all(
-        self,
-        resources: Iterable[ResourceLike],
-        *,
-        scope: str = WHOLE,
-        ttl: Duration | None = None,
-        paths: Iterable[StrPath] = (),
-        reason: str | None = None,
-        wait: Duration | None = None,
-        takeover: bool = False,
-        expect_holder: str | None = None,
-        reopen: bool = False,
-        new: bool = False,
-        any: bool = False,
-    ) -> tuple[Lease, ...]:
-        """Take several leases, all or none."""
-        switches = {"takeover": takeover, "reopen": reopen, "new": new, "any": any}
-        body = self._terms(scope, ttl, paths, reason, wait, expect_holder, switches)
-        body["resources"] = [_word(x) for x in to_list(resources, "resources")]
-        return leases_of(self._change("POST", "/v1/leases:claim", body))
-
-    def renew(
-        self, resource: ResourceLike, *, scope: str | None = None, ttl: Duration | None = None
-    ) -> Lease:
-        """The heartbeat; while two thirds of its time are left, the lease is returned unchanged.
-
-        Raises LeaseLost or NotHolder.
-        """
-        body = _given(scope=scope, ttl=to_seconds(ttl, "ttl"))
-        return lease_in(self._change("PATCH", _at(resource), body))
-
-    def extend(
-        self, resource: ResourceLike, duration: Duration, *, scope: str | None = None
-    ) -> Lease:
-        """Stretch to at least now + ``duration``; ``capped`` if the policy's maximum is less."""
-        body = _given(scope=scope, extend=to_seconds(duration, "duration"))
-        answer = self._change("PATCH", _at(resource), body)
-        return replace(lease_in(answer), capped=bool(answer.get("capped_to_max")))
-
-    def release(
-        self, resource: ResourceLike, *, scope: str | None = None, note: str | None = None
-    ) -> None:
-        """Drop your lease, if any. Raises LeaseHeld for someone else's."""
-        query = _given(scope=scope, note=to_note(note), session=self._session)
-        self._change("DELETE", f"{_at(resource)}{_query(query)}", None)
-
-    def done(self, resource: ResourceLike, *, scope: str | None = None) -> None:
-        """Finish: the lease ends completed."""
-        query = _given(scope=scope, done="true", session=self._session)
-        self._change("DELETE", f"{_at(resource)}{_query(query)}", None)
-
     def show(self, resource: ResourceLike) -> tuple[Lease, ...]:
         """The leases of one resource; empty when it is free."""
         return leases_of(self._ask("GET", _at(resource)))
@@ -292,11 +217,6 @@ class Connection:
             cursor = document.get("next_cursor")
             if not cursor:
                 return tuple(found)
-
-    def claim_next(self, *, ttl: Duration | None = None) -> Lease:
-        """Claim the next task of the queue. Raises NothingLeft."""
-        body = _given(claim=True, ttl=to_seconds(ttl, "ttl"))
-        return lease_in(self._change("POST", "/v1/tasks:next", body))
 
     def held_paths(self, paths: Iterable[StrPath]) -> Mapping[str, Lease]:
         """The paths that another holds, each with the conflicting lease."""
@@ -338,25 +258,23 @@ class Connection:
 
     # --- how ----------------------------------------------------------------------------------
 
-    def _terms(
-        self,
-        scope: str,
-        ttl: Duration | None,
-        paths: Iterable[StrPath],
-        reason: str | None,
-        wait: Duration | None,
-        expect_holder: str | None,
-        switches: Mapping[str, bool],
-    ) -> dict[str, Any]:
-        return _given(
-            scope=None if scope == WHOLE else scope,
-            ttl=to_seconds(ttl, "ttl"),
-            paths=_patterns(paths) or None,
-            reason=to_reason(reason),
-            expect_holder=expect_holder,
-            wait=to_seconds(wait, "wait"),
-            **{name: True for name, on in switches.items() if on},
-        )
+    def _carry_out(self, method: Method, given: Mapping[str, Any]) -> Any:
+        """Ask the gateway for a verb of the table with these arguments."""
+        verb, _, path = method.route.partition(" ")
+        body = method.values(_Words(), given)
+        if "{}" in path:
+            names = [*body.pop("resources", ()), *(body.pop(x) for x in ("resource",) if x in body)]
+            path = path.format(quote(names[0], safe=""))
+        if "duration" in body:
+            body["extend"] = body.pop("duration")
+        in_query = verb == "DELETE"
+        if in_query:
+            path += urlencode(body | _given(session=self._session))
+        answer = self._change(verb, path.rstrip("?&"), None if in_query else body)
+        leases = leases_of(answer)
+        if method.answer == LEASE:
+            leases = (replace(lease_in(answer), capped=bool(answer.get("capped_to_max"))),)
+        return method.answer_of(leases)
 
     def _change(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
         return self._ask(method, path, body, key=os.urandom(16).hex())
@@ -451,6 +369,16 @@ def _at(resource: ResourceLike) -> str:
     return f"/v1/leases/{quote(_word(resource), safe='')}"
 
 
+class _Words:
+    """Reads words as a gateway does: names, and paths from the repository's root."""
+
+    def resources(self, words: Iterable[ResourceLike], *, claiming: bool = False) -> list[str]:
+        return [_word(word) for word in words]
+
+    def paths(self, words: Iterable[StrPath]) -> list[str]:
+        return _patterns(words)
+
+
 def _word(word: ResourceLike) -> str:
     if isinstance(word, Resource):
         return word.text
@@ -487,7 +415,7 @@ def _read(answer: http.client.HTTPResponse) -> dict[str, Any] | None:
 MOST_AT_ONCE = 256  # calls at the same time
 
 
-class AsyncConnection:
+class AsyncConnection(AwaitedGatewayVerbs):
     """The verbs of ``Connection``, awaited, each in a thread of its own.
 
     A cancelled call goes on in its thread: its outcome is unknown until you read it.
@@ -504,15 +432,8 @@ class AsyncConnection:
         """Nothing is released: a lease ends by ``release``, ``done`` or time."""
         self.threads.shutdown(wait=False)
 
-    claim = AwaitedVerb(Connection.claim)
-    claim_all = AwaitedVerb(Connection.claim_all)
-    renew = AwaitedVerb(Connection.renew)
-    extend = AwaitedVerb(Connection.extend)
-    release = AwaitedVerb(Connection.release)
-    done = AwaitedVerb(Connection.done)
     show = AwaitedVerb(Connection.show)
     list = AwaitedVerb(Connection.list)
-    claim_next = AwaitedVerb(Connection.claim_next)
     held_paths = AwaitedVerb(Connection.held_paths)
 
     async def _call(self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool) -> T:

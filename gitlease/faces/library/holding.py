@@ -21,7 +21,7 @@ from gitlease.engine import acts, claim
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.sessions import unbind
-from gitlease.faces.library.arguments import (
+from gitlease.faces.library.methods import (
     Duration,
     ResourceLike,
     StrPath,

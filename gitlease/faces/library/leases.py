@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Self
 
-from gitlease.core.edge import Progress, Task
-from gitlease.core.errors import LeaseHeld, LeaseLost, Unavailable, UsageError
-from gitlease.core.frozen import replace
+from gitlease.core.edge import Task
+from gitlease.core.errors import LeaseLost, Unavailable, UsageError
 from gitlease.core.instant import MS, moment_of
-from gitlease.core.loss import Lost, explained
+from gitlease.core.loss import Lost
 from gitlease.core.policy import check_change, policy_words
 from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
 from gitlease.core.view import Lease
 from gitlease.engine import acts, claim, sessions
-from gitlease.engine.acts import loss_of
-from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.answers import Answer
 from gitlease.engine.reading import read_leases, read_log
 from gitlease.engine.sessions import OwnSession
 from gitlease.engine.watch import Watcher, WatchEvent
 from gitlease.faces.library import running, watching
-from gitlease.faces.library.arguments import (
+from gitlease.faces.library.holding import HeldLeases, call_in_thread
+from gitlease.faces.library.made import LeaseVerbs
+from gitlease.faces.library.methods import (
     Duration,
+    Method,
     ResourceLike,
-    StrPath,
     WithWarnings,
     layers_of,
-    to_claim,
     to_list,
     to_note,
-    to_reason,
     to_resource,
     to_resources,
     to_scope,
     to_seconds,
-    to_terms,
 )
-from gitlease.faces.library.holding import HeldLeases, call_in_thread
 from gitlease.faces.library.refusals import refusing_class, refusing_events
 from gitlease.faces.library.values import (
     CheckResult,
@@ -55,10 +50,10 @@ from gitlease.faces.library.values import (
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.push.fenced_push import PushRefused as PushRefused
 from gitlease.runs.heartbeat import in_a_run
+from gitlease.verbs.doors import CloneDoor
 from gitlease.verbs.push_options import push_request
-from gitlease.verbs.statuses import set_status as set_task_status
+from gitlease.verbs.table import Result
 from gitlease.wiring.push import open_push
-from gitlease.wiring.words import dead_hooks
 from gitlease.wiring.workspace import (
     Setting,
     Workspace,
@@ -72,7 +67,7 @@ OnLost = Callable[["Session", LeaseLost], object]
 
 
 @refusing_class
-class Leases:
+class Leases(LeaseVerbs):
     """The leases and tasks of one repository, for one holder and session: see ``gitlease.open``.
 
     Leaving the ``with`` block releases nothing: a lease ends by ``release``, ``done`` or time.
@@ -90,6 +85,7 @@ class Leases:
     ) -> None:
         """``layer`` is the one named by the caller; ``open_at`` opens another folder likewise."""
         self._workspace, self._ledger = workspace, workspace.ledger
+        self._door = CloneDoor(workspace)
         self._layer, self._open_at = layer, open_at
         self.warnings: tuple[str, ...] = ()
 
@@ -114,161 +110,6 @@ class Leases:
     def session(self) -> str | None:
         """The holder's session, if any."""
         return self._workspace.identity.actor.session
-
-    def claim(
-        self,
-        resource: ResourceLike,
-        *,
-        scope: str = WHOLE,
-        ttl: Duration | None = None,
-        paths: Iterable[StrPath] = (),
-        reason: str | None = None,
-        wait: Duration | None = None,
-        takeover: bool = False,
-        expect_holder: str | None = None,
-        reopen: bool = False,
-        new: bool = False,
-        any: bool = False,
-        commit: bool | None = None,
-    ) -> Lease:
-        """Take a lease, or renew your own; ``wait`` blocks for at most that long.
-
-        The assignee of a task is written to its file; ``commit`` records that as a commit (default:
-        by the settings). ``any`` accepts names that are not tasks, ``new`` refuses to renew, and
-        ``takeover`` may require an ``expect_holder``. Raises LeaseHeld with the holder and when
-        it is free, WaitTimeout, PolicyRefused for a TTL outside the limits or completed work,
-        NotFound for a name that is not a task, Invalid for a task file that cannot be edited,
-        Unavailable, Denied or UnknownOutcome.
-        """
-        given = (scope, ttl, paths, reason, takeover, reopen, any, commit)
-        terms = to_terms(self._workspace, *given, expect_holder=expect_holder, new=new)
-        return self._claimed([resource], terms, wait)[0]
-
-    def claim_all(
-        self,
-        resources: Iterable[ResourceLike],
-        *,
-        scope: str = WHOLE,
-        ttl: Duration | None = None,
-        paths: Iterable[StrPath] = (),
-        reason: str | None = None,
-        wait: Duration | None = None,
-        takeover: bool = False,
-        expect_holder: str | None = None,
-        reopen: bool = False,
-        new: bool = False,
-        any: bool = False,
-        commit: bool | None = None,
-    ) -> tuple[Lease, ...]:
-        """Take several leases, all or none."""
-        given = (scope, ttl, paths, reason, takeover, reopen, any, commit)
-        terms = to_terms(self._workspace, *given, expect_holder=expect_holder, new=new)
-        return self._claimed(resources, terms, wait)
-
-    def renew(
-        self, resource: ResourceLike, *, scope: str | None = None, ttl: Duration | None = None
-    ) -> Lease:
-        """The heartbeat: expiry becomes now + TTL. Raises LeaseLost or NotHolder."""
-        wanted, seconds = [self._resource(resource)], to_seconds(ttl, "ttl")
-        before = self._ledger.unread_notices()  # a refused renewal marks them as told
-        try:
-            answer = acts.renew(self._ledger, wanted, scope=to_scope(scope), ttl=seconds)
-        except LeaseLost as lost:
-            raise explained(lost, before) from None
-        return self._noted(answer).leases[0]
-
-    def renew_all(self, *, ttl: Duration | None = None) -> tuple[Lease, ...]:
-        """Renew everything of this session in every layer that this clone uses, a push for each.
-
-        Raises LeaseLost if any was lost; the rest is renewed first.
-        """
-        answer = acts.renew_all(layers_of(self._workspace), ttl=to_seconds(ttl, "ttl"))
-        return _none_refused(self._noted(answer))
-
-    def extend(
-        self, resource: ResourceLike, duration: Duration, *, scope: str | None = None
-    ) -> Lease:
-        """Stretch to at least now + ``duration``; ``capped`` if the policy's maximum is less."""
-        if (seconds := to_seconds(duration, "duration")) is None:
-            raise UsageError("extend needs a duration")
-        answer = acts.extend(self._ledger, self._resource(resource), seconds, scope=to_scope(scope))
-        return replace(self._noted(answer).leases[0], capped=answer.capped_to_max)
-
-    def park(
-        self,
-        resource: ResourceLike,
-        duration: Duration | None = None,
-        *,
-        scope: str | None = None,
-        reason: str | None = None,
-        note: str | None = None,
-    ) -> Lease:
-        """Keep a lease for a later session of its holder: others are refused for ``duration``.
-
-        The policy's ``park_max`` is the maximum and the default. Nothing renews it; a ``claim`` by
-        any session of the person resumes it, under a new token. Raises LeaseLost, NotHolder, and
-        PolicyRefused if the policy forbids it.
-        """
-        wanted, part = [self._resource(resource)], to_scope(scope)
-        seconds, why, text = to_seconds(duration, "duration"), to_reason(reason), to_note(note)
-        answer = sessions.park(
-            self._ledger, wanted, seconds=seconds, scope=part, reason=why, note=text
-        )
-        return self._noted(answer).leases[0]
-
-    def release(
-        self,
-        resource: ResourceLike,
-        *,
-        scope: str | None = None,
-        note: str | None = None,
-        keep_status: bool = False,
-        commit: bool | None = None,
-    ) -> None:
-        """Drop your lease and edge, if any. Raises LeaseHeld for someone else's."""
-        drop = partial(
-            acts.release, self._ledger, [self._resource(resource)], scope=to_scope(scope)
-        )
-        self._noted(drop(note=to_note(note), keep_status=keep_status, commit=commit))
-
-    def done(
-        self,
-        resource: ResourceLike,
-        *,
-        scope: str | None = None,
-        commit: bool | None = None,
-        any: bool = False,
-    ) -> None:
-        """Finish: the lease ends completed, the task's status is done, and claims need ``reopen``.
-
-        Raises NotFound for a name in no task file and no record, unless ``any``, LeaseLost if
-        others ended your lease and one of them has it, and LeaseHeld for another's.
-        """
-        wanted, part = self._resource(resource), to_scope(scope)
-        try:
-            done = acts.complete(self._ledger, wanted, scope=part, commit=commit, any_name=any)
-        except LeaseHeld as held:
-            raise acts.loss_of(self._ledger, held) or held from None
-        self._noted(done)
-
-    def revoke(
-        self,
-        resource: ResourceLike,
-        *,
-        reason: str,
-        scope: str | None = None,
-        expect_holder: str | None = None,
-    ) -> tuple[Lease, ...]:
-        """End someone else's lease, as an admin of the ledger. Returns the ended leases."""
-        wanted, part, why = self._resource(resource), to_scope(scope), to_reason(reason)
-        answer = acts.revoke(
-            self._ledger, wanted, reason=why or "", scope=part, expect_holder=expect_holder
-        )
-        return self._noted(answer).leases
-
-    def note(self, resource: ResourceLike, text: str) -> None:
-        """Leave a note for the next holder."""
-        self._noted(acts.note(self._ledger, self._resource(resource), to_note(text) or ""))
 
     def end_session(
         self,
@@ -317,8 +158,9 @@ class Leases:
         chosen = {"force": force, "tags": tags, "delete": delete, "push_option": tuple(options)}
         request = push_request(remote, refspecs, chosen, upstream=upstream, hooks=hooks)
         required = [self._resource(word) for word in to_list(require, "require")]
-        answer = open_push(self._workspace).push(request, require=required, dry_run=dry_run)
-        self.warnings = answer.warnings
+        with self._door.explaining("push"):
+            answer = open_push(self._workspace).push(request, require=required, dry_run=dry_run)
+        self.warnings = tuple(answer.warnings)
         return answer
 
     def fence(self, resource: ResourceLike, token: int, *, scope: str | None = None) -> Lease:
@@ -326,7 +168,8 @@ class Leases:
         if isinstance(token, bool) or not isinstance(token, int) or token < 1:
             raise UsageError("a token is a positive whole number", resource=str(resource))
         wanted, part = self._resource(resource), to_scope(scope)
-        view, self.warnings = open_push(self._workspace).fence(wanted, token, scope=part)
+        with self._door.explaining("fence"):
+            view, self.warnings = open_push(self._workspace).fence(wanted, token, scope=part)
         return view
 
     def wait(
@@ -353,22 +196,6 @@ class Leases:
         """Every task, best first, and whether it may be claimed; ``ref``: of a branch or commit."""
         return entries(self._noted(self._workspace.queue.queue(ref=ref, cached=cached)))
 
-    def next_task(self, *, ref: str | None = None, cached: bool = False) -> Task:
-        """The next task of the queue, without claiming it. Raises NothingLeft."""
-        reading = self._workspace.queue.next_task(ref=ref, cached=cached)
-        return self._noted(reading).next_up[0].task
-
-    def claim_next(
-        self,
-        *,
-        ttl: Duration | None = None,
-        reason: str | None = None,
-        commit: bool | None = None,
-    ) -> Lease:
-        """Claim the next task atomically: two callers never get the same. Raises NothingLeft."""
-        terms = to_terms(self._workspace, ttl=ttl, reason=reason, commit=commit)
-        return self._first_lease(self._workspace.queue.claim_next(terms)[0])
-
     def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """Your tasks and leases, those taken from you and why, notes, and the next tasks."""
         return briefing(self._noted(self._workspace.queue.brief(ref=ref, cached=cached)))
@@ -376,51 +203,6 @@ class Leases:
     def task(self, resource: ResourceLike) -> Task:
         """A task as in its file. Raises NotFound, and Invalid for a broken file."""
         return self._ledger.edges.task(self._resource(resource))
-
-    def start(
-        self,
-        resource: ResourceLike,
-        *,
-        scope: str = WHOLE,
-        ttl: Duration | None = None,
-        paths: Iterable[StrPath] = (),
-        reason: str | None = None,
-        wait: Duration | None = None,
-        takeover: bool = False,
-        expect_holder: str | None = None,
-        reopen: bool = False,
-        commit: bool | None = None,
-    ) -> Lease:
-        """Claim a task and set its status to in progress. Raises what ``claim`` does."""
-        terms = to_terms(
-            self._workspace,
-            scope,
-            ttl,
-            paths,
-            reason,
-            takeover,
-            reopen,
-            commit=commit,
-            expect_holder=expect_holder,
-        )
-        wanted, seconds = self._resource(resource), to_seconds(wait, "wait")
-        return self._first_lease(claim.start(self._ledger, wanted, terms, wait=seconds))
-
-    def set_status(
-        self, resource: ResourceLike, status: str, *, commit: bool | None = None
-    ) -> tuple[Lease, ...]:
-        """Set a task's status: ``todo``, ``in_progress``, ``done``, or a word of the project.
-
-        An in-progress status claims it, a done status finishes it; the leases concerned are
-        returned. Raises UsageError for an unknown status, LeaseHeld for another's task, and
-        LeaseLost if a task is to be finished whose lease others ended.
-        """
-        try:
-            answer = set_task_status(self._ledger, self._resource(resource), status, commit=commit)
-        except LeaseHeld as held:
-            finishes = self._ledger.edges.rules.progress(status) is Progress.DONE
-            raise (finishes and loss_of(self._ledger, held)) or held from None
-        return self._noted(answer).leases
 
     def list(
         self, *, mine: bool = False, all: bool = False, cached: bool = False
@@ -613,23 +395,19 @@ class Leases:
     run = running.run
     work = running.work
 
-    def _first_lease(self, answer: Answer) -> Lease:
-        warnings = (*answer.warnings, *dead_hooks(self._workspace))
-        return self._noted(replace(answer, warnings=warnings)).leases[0]
-
-    def _claimed(
-        self, words: Iterable[ResourceLike], terms: ClaimOptions, wait: Duration | None
-    ) -> tuple[Lease, ...]:
-        seconds = to_seconds(wait, "wait")
-        wanted, warnings = to_claim(self._workspace, words, terms)
-        answer = claim.claim(self._ledger, wanted, terms, wait=seconds)
-        return self._noted(replace(answer, warnings=(*warnings, *answer.warnings))).leases
+    def _carry_out(self, method: Method, given: Mapping[str, Any]) -> Any:
+        """Carry out a verb of the table with these arguments."""
+        values = method.values(self._door, given)
+        result = self._noted(method.declared.function(self._door, **values))
+        if result.refused:
+            raise result.refused[0]
+        return method.answer_of(result.leases, result.value)
 
     def _resource(self, word: ResourceLike) -> Resource:
         return to_resource(self._workspace, word)
 
     def _noted(self, answer: WithWarnings) -> WithWarnings:
-        self.warnings = answer.warnings
+        self.warnings = tuple(answer.warnings)
         return answer
 
 
@@ -718,6 +496,7 @@ class Session(Leases):
             call_in_thread(self._on_lost, self, lost.error)
 
     def _noted(self, answer: WithWarnings) -> WithWarnings:
-        if isinstance(answer, Answer):
-            self._kept.learn(answer)
+        changed = answer.answer if isinstance(answer, Result) else answer
+        if isinstance(changed, Answer):
+            self._kept.learn(changed)
         return super()._noted(answer)

@@ -18,15 +18,17 @@ from gitlease.core.resources.resource import WHOLE, Resource, parse_resource, wo
 from gitlease.core.view import Lease
 from gitlease.engine import acts
 from gitlease.engine.watch import WatchEvent
-from gitlease.faces.library.arguments import (
+from gitlease.faces.library.leases import Leases, OnLost, Session
+from gitlease.faces.library.made import AwaitedLeaseVerbs
+from gitlease.faces.library.methods import (
+    AwaitedVerb,
     Duration,
     ResourceLike,
     StrPath,
     check_listener,
     to_folder,
 )
-from gitlease.faces.library.leases import Leases, OnLost, Session
-from gitlease.faces.library.refusals import AwaitedVerb, refusal, refusing, refusing_class
+from gitlease.faces.library.refusals import refusal, refusing, refusing_class
 from gitlease.faces.library.values import RunResult
 from gitlease.runs.heartbeat import at_the_end, waking_clock
 from gitlease.wiring.workspace import open_workspace
@@ -36,7 +38,7 @@ _NAMED = ("resource", "resources")
 
 
 @refusing_class
-class AsyncLeases:
+class AsyncLeases(AwaitedLeaseVerbs):
     """The verbs of ``Leases`` for a program with an event loop: ``async with`` opens it.
 
     Each call runs in a thread of its own, so that any number may wait at once. Cancelling a call
@@ -78,19 +80,6 @@ class AsyncLeases:
         """The holder's session, if any."""
         return self._opened.session
 
-    claim = AwaitedVerb(Leases.claim, grants=True)
-    claim_all = AwaitedVerb(Leases.claim_all, grants=True)
-    claim_next = AwaitedVerb(Leases.claim_next, grants=True)
-    start = AwaitedVerb(Leases.start, grants=True)
-    set_status = AwaitedVerb(Leases.set_status)
-    renew = AwaitedVerb(Leases.renew)
-    renew_all = AwaitedVerb(Leases.renew_all)
-    extend = AwaitedVerb(Leases.extend)
-    park = AwaitedVerb(Leases.park)
-    release = AwaitedVerb(Leases.release)
-    done = AwaitedVerb(Leases.done)
-    revoke = AwaitedVerb(Leases.revoke)
-    note = AwaitedVerb(Leases.note)
     end_session = AwaitedVerb(Leases.end_session)
     push = AwaitedVerb(Leases.push)
     fence = AwaitedVerb(Leases.fence)
@@ -106,7 +95,6 @@ class AsyncLeases:
     check_commits = AwaitedVerb(Leases.check_commits)
     check_stale = AwaitedVerb(Leases.check_stale)
     queue = AwaitedVerb(Leases.queue)
-    next_task = AwaitedVerb(Leases.next_task)
     brief = AwaitedVerb(Leases.brief)
     task = AwaitedVerb(Leases.task)
 

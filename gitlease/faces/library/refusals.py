@@ -5,15 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec, TypeVar
 
-from gitlease.core.errors import GitleaseError, LeaseLost, NotHolder, UsageError
+from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import moment_of
-from gitlease.core.loss import explained
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, word_anywhere
-from gitlease.engine.acts import loss_of
 from gitlease.verbs import sentences
 
 C = TypeVar("C", bound=type)
@@ -121,12 +119,6 @@ def refusing(function: F) -> F:
         try:
             _check_strings(function, args, options)
             return function(*args, **options)
-        except LeaseLost as lost:
-            ledger = getattr(args[0], "_ledger", None) if args else None
-            raise refusal(explained(lost, ledger.unread_notices() if ledger else ())) from None
-        except NotHolder as error:
-            ledger = getattr(args[0], "_ledger", None) if args else None
-            raise refusal((ledger and loss_of(ledger, error)) or error) from None
         except GitleaseError as error:
             raise refusal(error) from None
 
@@ -157,19 +149,3 @@ def refusing_events(events: Iterator[T]) -> Iterator[T]:
         yield from events
     except GitleaseError as error:
         raise refusal(error) from None
-
-
-class AwaitedVerb(Generic[P, T]):
-    """A verb, to be awaited, with its own parameters and answer.
-
-    ``grants``: the leases it returns are released if the call was cancelled.
-    """
-
-    def __init__(self, verb: Callable[Concatenate[Any, P], T], *, grants: bool = False) -> None:
-        self._verb, self._grants = verb, grants
-
-    def __get__(self, owner: Any, kind: type) -> Callable[P, Coroutine[Any, Any, T]]:
-        def call(*args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-            return owner._call(self._verb, args, options, grants=self._grants)  # type: ignore[no-any-return]
-
-        return functools.update_wrapper(call, self._verb)

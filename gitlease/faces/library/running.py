@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
 from gitlease.engine.answers import Answer
-from gitlease.faces.library.arguments import (
+from gitlease.faces.library.methods import (
     Duration,
     ResourceLike,
     StrPath,

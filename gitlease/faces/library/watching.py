@@ -11,7 +11,7 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.resources.resource import WHOLE, parse_scope
 from gitlease.engine.watch import Part, Watcher
 from gitlease.engine.watch import WatchEvent as WatchEvent
-from gitlease.faces.library.arguments import ResourceLike, to_resources
+from gitlease.faces.library.methods import ResourceLike, to_resources
 from gitlease.runs.heartbeat import waking_clock
 from gitlease.wiring.workspace import Workspace
 
