@@ -94,8 +94,10 @@ class SharedStore:
         """
         with self._lock:
             known = self._heads.get(head.layer)
-            if known is not None and not _continues(known, head):
-                head = self.inner.known(head.layer) or head
+            if known is not None and known.ledger is not None:
+                same = head.ledger and head.ledger.header.ledger_id == known.ledger.header.ledger_id
+                if not same or revision_of(head) < revision_of(known):
+                    head = self.inner.known(head.layer) or head
             self._heads[head.layer] = head
             return head
 
@@ -131,20 +133,19 @@ class SharedStore:
                 raise copy.copy(looks.failure)
             looks.begun += 1
             try:
-                head = self._look(layer)
+                if (known := self.newest(layer)) is None:
+                    head = self.inner.fetch(layer)
+                else:
+                    began, there = self.clock.now(), self.inner.peek([layer]).get(layer, "")
+                    same = there == known.version
+                    head = (
+                        replace(known, received=began) if same else self.inner.fetch(layer, there)
+                    )
             except GitleaseError as error:
                 looks.failure, looks.failures = error, looks.failures + 1
                 raise
             looks.failure, looks.of_layer[layer] = None, looks.begun
             return self.adopt(head)
-
-    def _look(self, layer: str) -> Snapshot:
-        if (known := self.newest(layer)) is None:
-            return self.inner.fetch(layer)
-        began, there = self.clock.now(), self.inner.peek([layer]).get(layer, "")
-        if there != known.version:
-            return self.inner.fetch(layer, there)
-        return replace(known, received=began)
 
     def _young(self, layer: str) -> Snapshot | None:
         head = self.newest(layer)
@@ -224,29 +225,18 @@ class JoinedSteps:
             return step
         if step.applied.changed:
             self._key = None
-        return _with_ids(step, {y.id: x.id for x, y in zip(operations, asked, strict=True)})
-
-
-def _with_ids(step: Step, ids: Mapping[str, str]) -> Step:
-    results: tuple[Outcome | GitleaseError, ...] = tuple(
-        replace(x, operation=ids[x.operation]) if isinstance(x, Outcome) else x
-        for x in step.applied.results
-    )
-    applied = Applied(step.applied.ledger, results, changed=step.applied.changed)
-    return Step(applied, step.head, step.moment)
+        ids = {y.id: x.id for x, y in zip(operations, asked, strict=True)}
+        results: tuple[Outcome | GitleaseError, ...] = tuple(
+            replace(x, operation=ids[x.operation]) if isinstance(x, Outcome) else x
+            for x in step.applied.results
+        )
+        applied = Applied(step.applied.ledger, results, changed=step.applied.changed)
+        return Step(applied, step.head, step.moment)
 
 
 def revision_of(head: Snapshot) -> int:
     """The revision of a head, 0 without a ledger."""
     return head.ledger.header.revision if head.ledger else 0
-
-
-def _continues(known: Snapshot, head: Snapshot) -> bool:
-    """Whether a head may be a later state of the known ledger."""
-    if known.ledger is None or head.ledger is None:
-        return known.ledger is None
-    same = known.ledger.header.ledger_id == head.ledger.header.ledger_id
-    return same and revision_of(head) >= revision_of(known)
 
 
 class NoInbox:
@@ -399,29 +389,25 @@ class Gateway:
         for resource in (r for r, some in zip(resources, own, strict=True) if not some):
             renew(session, [resource], scope=scope)  # raises the reason
         now, leases = self.clock.now(), [lease for some in own for lease in some]
-        known = [self._known(lease, now) for lease in leases]
+        head = self.store.known(self.layer)
+        sightings = [head.seen(lease) if head else None for lease in leases]
+        known = [
+            _SeenLease(lease, (seen.since or seen.at) if seen else now)
+            for lease, seen in zip(leases, sightings, strict=True)
+        ]
         fresh = all(x.left(now) >= FRESH and not x.lease.parked for x in known)
         binds = session.actor.session is not None and any(x.session is None for x in leases)
         if ttl is None and all(own) and fresh and not binds:
             for one in known:
                 self._deferred.add(one, session.actor, now)
-            head = self.store.known(self.layer)
             views = session.views_in(head, leases) if head else ()
             return Answer(status="renewed", leases=views, changed=False)
-        self._push_deferred(now)
-        return renew(session, resources, scope=scope, ttl=ttl)
-
-    def _known(self, lease: Lease, now: Instant) -> _SeenLease:
-        head = self.store.known(self.layer)
-        seen = head.seen(lease) if head else None
-        return _SeenLease(lease, (seen.since or seen.at) if seen else now)
-
-    def _push_deferred(self, now: Instant) -> None:
         operations = self._deferred.take(now)
         for start in range(0, len(operations), MOST - 1):
             some = operations[start : start + MOST - 1]
             answer = self.joiner.ask(some[0].actor, some, together=False, what="renew")
             answer.add_done_callback(lambda done: done.exception())  # nobody waits for it
+        return renew(session, resources, scope=scope, ttl=ttl)
 
     def _stepped(self, head: Snapshot) -> None:
         self.store.adopt(head)

@@ -275,16 +275,22 @@ class _Batch:
             for result in step.applied.results:
                 if isinstance(result, HeadGone):
                     raise result
-            out = [x for x in self._accepted if all(map(_is_refused, results[x]))]
-            others = (x for x in self._accepted if x not in out)
-            torn = next((x for x in others if _is_torn(x, results[x])), None)
+            refused = {x: [isinstance(y, GitleaseError) for y in results[x]] for x in results}
+            out = [x for x in self._accepted if all(refused[x])]
+            torn_ones = (x for x in self._accepted if x.together and any(refused[x]))
+            torn = next((x for x in torn_ones if x not in out), None)
             if torn is None and not out:
                 return replace(step, record=step.record.brought_by(self._transaction.actor.holder))
             # Requests refused whole have changed nothing, so all of them leave at once, unless a
             # torn one may have got in the way of a later one.
             for request in out if torn is None else [torn]:
                 self._accepted.remove(request)
-                self._refused[request] = _refusal(request, results[request], head, moment, step)
+                some = results[request]
+                if request.together:
+                    error = next(x for x in some if isinstance(x, GitleaseError))
+                    self._refused[request] = with_views(error, head, request.actor, moment)
+                else:
+                    self._refused[request] = Applied(step.applied.ledger, some, changed=False)
         return decide(ledger, [], moment, together=False)
 
     def answer(self, step: Step) -> None:
@@ -308,35 +314,12 @@ class _Batch:
             else:
                 request.answer.set_exception(refused)
 
-    def _by_request(
-        self, applied: Applied
-    ) -> dict[StepRequest, tuple[Outcome | GitleaseError, ...]]:
+    def _by_request(self, applied: Applied) -> dict[StepRequest, Results]:
         results, at = {}, 0
         for request in self._accepted:
             results[request] = applied.results[at : at + len(request.operations)]
             at += len(request.operations)
         return results
-
-
-def _is_torn(request: StepRequest, results: Sequence[Outcome | GitleaseError]) -> bool:
-    return request.together and any(_is_refused(x) for x in results)
-
-
-def _is_refused(result: Outcome | GitleaseError) -> bool:
-    return isinstance(result, GitleaseError)
-
-
-def _refusal(
-    request: StepRequest,
-    results: Sequence[Outcome | GitleaseError],
-    head: Snapshot,
-    moment: Moment,
-    step: Decided,
-) -> GitleaseError | Applied:
-    if not request.together:
-        return Applied(step.applied.ledger, tuple(results), changed=False)
-    error = next(x for x in results if isinstance(x, GitleaseError))
-    return with_views(error, head, request.actor, moment)
 
 
 def _fail(batch: Sequence[StepRequest], error: BaseException) -> None:

@@ -274,15 +274,13 @@ def _tokens_of(data: Any) -> _TokensByHash:
     for several in ({x.sha256 for x in tokens}, {x.id for x in tokens}, {x.name for x in tokens}):
         if len(several) != len(tokens):
             raise ValueError
-    if data["version"] != VERSION or len(tokens) > MOST or not all(map(_is_sound, tokens)):
+    sound = data["version"] == VERSION and len(tokens) <= MOST
+    for token in tokens:
+        scopes = set(token.scopes)
+        sound &= token.name == token.id or _is_name(token.name)
+        sound &= bool(scopes) and (scopes <= SCOPES or scopes in ({BOARD}, {LINK}))
+        sound &= bool(re.fullmatch(_ID, token.id) and re.fullmatch(_HASH, token.sha256))
+        sound &= min(token.created_at, token.expires_at or 0) >= 0 and is_holder(token.email)
+    if not sound:
         raise ValueError
     return {x.sha256: x for x in tokens}
-
-
-def _is_sound(token: Token) -> bool:
-    named = token.name == token.id or _is_name(token.name)
-    scopes = set(token.scopes)
-    allowed = bool(scopes) and (scopes <= SCOPES or scopes in ({BOARD}, {LINK}))
-    ids = re.fullmatch(_ID, token.id) and re.fullmatch(_HASH, token.sha256)
-    times = token.created_at >= 0 and (token.expires_at is None or token.expires_at >= 0)
-    return bool(named and allowed and ids and times and is_holder(token.email))
