@@ -148,7 +148,13 @@ class Heartbeat:
             self._carry_out(batch)
 
     def _carry_out(self, batch: Sequence[Hold]) -> None:
-        beat = self._keeping.renew(batch) if batch else self._seen()
+        if batch:
+            beat = self._keeping.renew(batch)
+        else:  # the losses that this clone has learned of meanwhile
+            with self._changed:
+                holds = {lease_id: hold for (lease_id, _), hold in self._glanced.items()}
+            lost = tuple(self._glance(tuple(holds.values()))) if holds else ()
+            beat = RenewalResult(asked=(), lost=lost)
         _log(beat)
         with self._changed:
             if batch:
@@ -170,14 +176,6 @@ class Heartbeat:
             nap = LONGEST_NAP if self._paused else min(max(wait, 0.01), LONGEST_NAP)
             self._changed.wait(nap)
             return ()
-
-    def _seen(self) -> RenewalResult:
-        """The losses that this clone has learned of meanwhile."""
-        with self._changed:
-            holds = {lease_id: hold for (lease_id, _), hold in self._glanced.items()}
-        return RenewalResult(
-            asked=(), lost=tuple(self._glance(tuple(holds.values()))) if holds else ()
-        )
 
     def _watch(self) -> None:
         while True:
@@ -208,29 +206,17 @@ def _log(beat: RenewalResult) -> None:
         log("debug", text, hold.grant.resource, hold.grant.token, hold.duration_ms // MS)
     if beat.failure is not None:
         names = ", ".join(sorted({str(hold.grant.resource) for hold in beat.asked}))
-        log(
-            "info",
-            "%s could not be renewed, and will be tried again: %s",
-            names,
-            beat.failure.message,
-        )
+        text = "%s could not be renewed, and will be tried again: %s"
+        log("info", text, names, beat.failure.message)
 
 
 def _notify(notices: Sequence[tuple[Listener, Lost]]) -> None:
     for listener, lost in notices:
         try:
             listener(lost)
-        except Exception:  # of the caller: the other listeners must still be called
-            _report()
-
-
-def _report() -> None:
-    import sys
-
-    kind, error, trace = sys.exc_info()
-    if kind is not None:
-        thread = threading.current_thread()
-        threading.excepthook(threading.ExceptHookArgs((kind, error, trace, thread)))
+        except Exception as error:  # of the caller: the other listeners must still be called
+            known = type(error), error, error.__traceback__, threading.current_thread()
+            threading.excepthook(threading.ExceptHookArgs(known))
 
 
 ENDING, ENDING_LEAST = 10.0, 1.0  # seconds for one contact, and for all tries, at the end
@@ -302,18 +288,13 @@ def at_the_end(place: RunPlace, lease_ids: Collection[str]) -> LedgerSession:
     Always for a second each time: a lease that is over may have left its edge. A remote that
     answers, and is only busy with others' changes, is asked again for ``ENDING``.
     """
-    left = _seconds_left(place.ledger, lease_ids)
-    limit = round(max(ENDING_LEAST, min(ENDING, left / CONTACTS)), 1)
+    limit, look = ENDING, None
+    with contextlib.suppress(GitleaseError):  # damaged: the release makes it anew
+        look = place.ledger.known_look()
+    if ends := [x.expires_at for x in (look.leases if look else ()) if x.lease_id in lease_ids]:
+        left = (max(ends) - place.ledger.clock.now().wall_ms) / MS
+        limit = round(max(ENDING_LEAST, min(ENDING, left / CONTACTS)), 1)
     return place.again(time_limit=limit, patience=ENDING).ledger
-
-
-def _seconds_left(ledger: LedgerSession, lease_ids: Collection[str]) -> float:
-    try:
-        look = ledger.known_look()
-    except GitleaseError:  # damaged: the release makes it anew
-        look = None
-    ends = [x.expires_at for x in (look.leases if look else ()) if x.lease_id in lease_ids]
-    return (max(ends) - ledger.clock.now().wall_ms) / MS if ends else float("inf")
 
 
 def _forget_heartbeats() -> None:

@@ -8,11 +8,10 @@ import os
 import shlex
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost, Unavailable
+from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, rfc3339
 from gitlease.core.lease import Lease, State, same_person
@@ -27,7 +26,7 @@ from gitlease.engine.stepping import settle_named
 from gitlease.engine.transaction import fresh_id
 from gitlease.git.repository import TIMEOUT, without_secrets
 from gitlease.git.run import local_variables_cleared, run_git, started_at
-from gitlease.runs.child import check_executable, go_on_alone
+from gitlease.runs.child import check_executable, fork_into_background
 from gitlease.runs.guardian import GuardianFailed
 from gitlease.runs.heartbeat import CONTACTS, ENDING, at_the_end, new_heartbeat
 from gitlease.runs.records import (
@@ -43,6 +42,7 @@ from gitlease.runs.supervisor import ENDING as ENDINGS
 from gitlease.runs.supervisor import Ended, SupervisedProcess, Supervisor, early_by, grace_ms
 
 if TYPE_CHECKING:
+    from gitlease.engine.ledger_session import LedgerSession
     from gitlease.runs.records import RunPlace
 
 HURRY = 5.0  # seconds for the release of a run that somebody stopped
@@ -237,13 +237,13 @@ class LeasedCommand:
             why = f"a fault of gitlease: {type(fault).__name__}: {fault}"
         return (f"not released, and ends by itself: {why}",)
 
-    def _unbind(self, bound: Sequence[Grant]) -> tuple[str, ...]:
+    def _unbind(self, bound: Sequence[Grant]) -> Sequence[str]:
         if not bound:
             return ()
         ledger = at_the_end(self.place, {grant.lease_id for grant in bound})
-        return tuple(x for x in unbind(ledger, bound).warnings if x not in ledger.store.warnings)
+        return _about(ledger, unbind(ledger, bound).warnings)
 
-    def _release(self, granted: Sequence[Grant], note: str | None) -> tuple[str, ...]:
+    def _release(self, granted: Sequence[Grant], note: str | None) -> Sequence[str]:
         if not granted:
             return ()
         ledger = at_the_end(self.place, {grant.lease_id for grant in granted})
@@ -254,10 +254,9 @@ class LeasedCommand:
         granted = [grant for grant in granted if grant.lease_id not in ids]
         if not granted:
             return landed.warnings
-        answer = give_back(
-            ledger, granted, note=note or self.request.note, commit=self.request.commit
-        )
-        warnings = [x for x in answer.warnings if x not in ledger.store.warnings]
+        note, commit = note or self.request.note, self.request.commit
+        answer = give_back(ledger, granted, note=note, commit=commit)
+        warnings = _about(ledger, answer.warnings)
         if answer.refused:  # a task file cannot be written: at least nobody waits for the lease
             ids = {x.lease_id for x in granted} - {view.lease_id for view in answer.leases}
             run_out(ledger, {x.lease_id: x for x in self.answer.leases if x.lease_id in ids})
@@ -266,18 +265,16 @@ class LeasedCommand:
             ]
         return (*landed.warnings, *warnings)
 
-    def _end_below(self) -> tuple[str, ...]:
+    def _end_below(self) -> Sequence[str]:
         """End what the command claimed in the session of this run, which ends with it."""
-        actor, known = self.place.actor, self.place.ledger
+        actor, own = self.place.actor, {view.lease_id for view in self.answer.leases}
         if actor.session_explicit:
             return ()
-        own = {view.lease_id for view in self.answer.leases}
-        below = {x.lease_id: x for x in known.in_session(actor.session, but=own)}
+        below = {x.lease_id: x for x in self.place.ledger.in_session(actor.session, but=own)}
         if not below:
             return ()
         ledger = at_the_end(self.place, below)
-        ended = run_out(ledger, below)
-        return tuple(x for x in ended.warnings if x not in ledger.store.warnings)
+        return _about(ledger, run_out(ledger, below).warnings)
 
     def _complete(self) -> tuple[int, tuple[str, ...]]:
         finished, warnings = self._completed_by_command(), []
@@ -293,7 +290,7 @@ class LeasedCommand:
                 warnings.append(f"{grant.resource} was not marked as done: {reason}")
             else:
                 finished += 1
-                warnings += [text for text in done.warnings if text not in ledger.store.warnings]
+                warnings += _about(ledger, done.warnings)
         return finished, tuple(warnings)
 
     def _grants_left(self) -> list[Grant]:
@@ -315,6 +312,11 @@ class LeasedCommand:
         except GitleaseError:
             return None
         return None if look is None else look.leases
+
+
+def _about(ledger: LedgerSession, warnings: Sequence[str]) -> list[str]:
+    """Warnings about leases, without those that every answer of this ledger has."""
+    return [text for text in warnings if text not in ledger.store.warnings]
 
 
 def _take_back(place: RunPlace, resources: Sequence[Resource]) -> None:
@@ -437,7 +439,6 @@ MARGIN = 20.0  # seconds, beside grace and release, for a run to end
 LONGEST_COMMAND = 200  # words that are kept to be shown
 LONGEST_WORD = 1_000
 STARTED, FAILED = b"+", b"-"
-STEP = 0.2
 
 Print = Callable[[str], None]
 
@@ -458,15 +459,12 @@ def dispatch(
         answer,
         number=number,
         command=tuple(word[:LONGEST_WORD] for word in request.words[:LONGEST_COMMAND]),
-        log=runs.log_of(number),
+        log=runs.file_of(number),
         grace_ms=grace_ms(request.grace, holds) if holds else 0,
     )
     try:
-        runs.make()
-        with runs.alone():
-            runs.refuse_second(record.lease_ids)
-            runs.save(record)
-        word = go_on_alone(
+        runs.begin(record)
+        word = fork_into_background(
             record.log,
             lambda report: _in_background(command, runs, record, report, say, on_stop),
             with_parent=request.with_parent,
@@ -489,21 +487,7 @@ def dispatch(
 
 def stop(runs: RunsFolder, record: RunRecord) -> RunRecord:
     """Stop a run and wait for its end; return its record then. Unavailable if it does not end."""
-    if not runs.end(record, record.grace_ms / MS + CONTACTS * ENDING + MARGIN):
-        raise Unavailable(f"the run of session {record.session} has not ended yet")
-    return runs.latest_of(record)
-
-
-def follow(runs: RunsFolder, record: RunRecord, write: Callable[[bytes], None]) -> None:
-    """Write out a log as it grows, until its run has ended."""
-    offset, runs_on = 0, True
-    while runs_on:
-        runs_on = runs.runs(record)  # asked first: what it printed last is read after that
-        for part in runs.parts(record, start=offset):
-            write(part)
-            offset += len(part)
-        if runs_on:
-            time.sleep(STEP)
+    return runs.stop(record, record.grace_ms / MS + CONTACTS * ENDING + MARGIN)
 
 
 def _fail(command: LeasedCommand, why: GitleaseError) -> NoReturn:

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import (
@@ -72,26 +72,56 @@ class JobEnd:
     message: str | None = None
 
 
-class Job(Protocol):
-    """A task that a command works on."""
+class Job:
+    """A run in the background that works on one task."""
+
+    def __init__(
+        self,
+        command: LeasedCommand,
+        record: RunRecord,
+        clean_up: Callable[[], str | None],
+        limit: int | None,
+    ) -> None:
+        self._command, self.record, self._clean_up = command, record, clean_up
+        self.began, self._limit = time.monotonic(), limit
+        self._stopped = self._over_limit = False
 
     @property
     def name(self) -> str:
-        """The task."""
-
-    @property
-    def record(self) -> RunRecord:
-        """What is on record of its run."""
-
-    @property
-    def began(self) -> float:
-        """When it began, in seconds of the monotonic clock."""
+        return self.record.resources[0]
 
     def poll(self) -> JobEnd | None:
-        """What it came to, once it has ended."""
+        if os.waitpid(self.record.runner, os.WNOHANG)[0] == 0:
+            if self._limit is not None and time.monotonic() - self.began > self._limit:
+                self._over_limit = not self._stopped or self._over_limit
+                self.stop()
+            return None
+        self._stopped = True  # its process number is free now
+        end = self._end()
+        if self._over_limit and self._limit is not None and end.outcome == STOPPED:
+            end = JobEnd(FAILED, end.exit, f"it took longer than {format_duration(self._limit)}")
+        try:
+            kept = self._clean_up()
+        except (GitleaseError, OSError) as error:
+            kept = f"its work tree was kept: {error}"
+        return replace(end, message="; ".join(filter(None, (end.message, kept))) or None)
+
+    def _end(self) -> JobEnd:
+        record = runs_of(self._command.place).latest_of(self.record)
+        if record.outcome is None:  # its runner was killed, and the guardian ends the command
+            messages = ("its runner was killed", *self._command.give_back())
+            return JobEnd(FAILED, None, "; ".join(messages))
+        if record.finished:
+            return JobEnd(DONE, record.exit)
+        if record.outcome in (LOST, STOPPED):
+            return JobEnd(record.outcome, record.exit, record.message)
+        not_done = record.exit == 0 and not self._command.request.done
+        return JobEnd(GIVEN_BACK if not_done else FAILED, record.exit, record.message)
 
     def stop(self) -> None:
-        """Ask it to end and to give its task back."""
+        if not self._stopped:
+            self._stopped = True
+            os.kill(self.record.runner, signal.SIGTERM)  # our own child, which nobody else reaps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +184,9 @@ class Pool:
                     job.stop()
             if self._may_take() and self._take_one():
                 continue
-            if not self.running and self._is_over():
+            stops = self._stopping() or self._fault is not None
+            is_over = self._empty_since is not None and not self._limits.forever
+            if not self.running and (stops or is_over):
                 break
             self._pause(POLL)
         if self._fault is not None:
@@ -167,11 +199,6 @@ class Pool:
         while self.running:
             self.running = [job for job in self.running if job.poll() is None]
             self._pause(POLL)
-
-    def _is_over(self) -> bool:
-        if self._stopping() or self._fault is not None:
-            return True
-        return self._empty_since is not None and not self._limits.forever
 
     def _may_take(self) -> bool:
         if self._stopping() or self._fault is not None or len(self.running) >= self._limits.jobs:
@@ -270,58 +297,6 @@ class PoolRequest:
     worktrees: bool = False
     base: str | None = None
     limit: int | None = None
-
-
-class PoolJob:
-    """A run in the background that works on one task."""
-
-    def __init__(
-        self,
-        command: LeasedCommand,
-        record: RunRecord,
-        clean_up: Callable[[], str | None],
-        limit: int | None,
-    ) -> None:
-        self._command, self.record, self._clean_up = command, record, clean_up
-        self.began, self._limit = time.monotonic(), limit
-        self._stopped = self._over_limit = False
-
-    @property
-    def name(self) -> str:
-        return self.record.resources[0]
-
-    def poll(self) -> JobEnd | None:
-        if os.waitpid(self.record.runner, os.WNOHANG)[0] == 0:
-            if self._limit is not None and time.monotonic() - self.began > self._limit:
-                self._over_limit = not self._stopped or self._over_limit
-                self.stop()
-            return None
-        self._stopped = True  # its process number is free now
-        end = self._end()
-        if self._over_limit and self._limit is not None and end.outcome == STOPPED:
-            end = JobEnd(FAILED, end.exit, f"it took longer than {format_duration(self._limit)}")
-        try:
-            kept = self._clean_up()
-        except (GitleaseError, OSError) as error:
-            kept = f"its work tree was kept: {error}"
-        return replace(end, message="; ".join(filter(None, (end.message, kept))) or None)
-
-    def _end(self) -> JobEnd:
-        record = runs_of(self._command.place).latest_of(self.record)
-        if record.outcome is None:  # its runner was killed, and the guardian ends the command
-            messages = ("its runner was killed", *self._command.give_back())
-            return JobEnd(FAILED, None, "; ".join(messages))
-        if record.finished:
-            return JobEnd(DONE, record.exit)
-        if record.outcome in (LOST, STOPPED):
-            return JobEnd(record.outcome, record.exit, record.message)
-        not_done = record.exit == 0 and not self._command.request.done
-        return JobEnd(GIVEN_BACK if not_done else FAILED, record.exit, record.message)
-
-    def stop(self) -> None:
-        if not self._stopped:
-            self._stopped = True
-            os.kill(self.record.runner, signal.SIGTERM)  # our own child, which nobody else reaps
 
 
 class PoolTaker:
@@ -516,7 +491,7 @@ class PoolTaker:
             return None
         self.stranded.pop(name, None)
         self._taken.add(name)
-        return PoolJob(command, record, clean_up, self._request.limit)
+        return Job(command, record, clean_up, self._request.limit)
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:
@@ -563,7 +538,7 @@ def work(
         if base is None:
             raise Invalid("no main branch of the remote is known here; name one with --base")
     left = 0
-    with _stop_requests() as stops, _own_environment(request.worktrees):
+    with _StopRequests() as stops, _own_environment(request.worktrees):
         taker = PoolTaker(
             place, request, base, say=say, on_stop=on_stop, warn=warn, stop_level=stops.level
         )
@@ -606,25 +581,22 @@ def _own_environment(worktrees: bool) -> Iterator[None]:
 
 
 class _StopRequests:
-    """Counts the signals received that ask the pool to end."""
+    """Counts the signals received in this context that ask the pool to end."""
 
     def __init__(self) -> None:
         self._count, self.last = 0, signal.SIGINT
 
-    def receive(self, signum: int, _frame: object) -> None:
+    def __enter__(self) -> _StopRequests:
+        self._before = {signum: signal.signal(signum, self._receive) for signum in STOPS}
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+
+    def _receive(self, signum: int, _frame: object) -> None:
         self.last = signal.Signals(signum)
         self._count += 1 if signum == signal.SIGINT else 2
 
     def level(self) -> int:
         return min(self._count, 2)
-
-
-@contextlib.contextmanager
-def _stop_requests() -> Iterator[_StopRequests]:
-    stops = _StopRequests()
-    before = {signum: signal.signal(signum, stops.receive) for signum in STOPS}
-    try:
-        yield stops
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)

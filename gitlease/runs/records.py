@@ -9,13 +9,12 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from gitlease.core.as_json import DAMAGE, from_json, to_json
-from gitlease.core.errors import Invalid, LeaseHeld, NotFound
+from gitlease.core.errors import Invalid, LeaseHeld, NotFound, Unavailable
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor, same_person
 from gitlease.core.moves.operations import Grant
@@ -49,7 +48,7 @@ LONGEST_LOG = 16 * 1_048_576  # bytes that are kept of the log of an ended run: 
 CUT = b"[the beginning is gone: %d bytes]\n"
 AT_ONCE = 65_536  # bytes of a log
 PATIENCE = 10.0
-STEP = 0.05
+STEP, FOLLOWED = 0.05, 0.2
 RECORD, LOG, BRIEF = ".json", ".log", ".md"
 FORMAT = 1
 ADDED: Mapping[str, object] = {
@@ -109,43 +108,70 @@ class RunsFolder:
     def __init__(self, private: str, boot_id: str, folder: str = FOLDER) -> None:
         self._folder, self._boot_id = os.path.join(private, folder), boot_id
 
-    def log_of(self, number: str) -> str:
-        """The file of a run's log."""
-        return os.path.join(self._folder, number + LOG)
-
-    def write_brief(self, number: str, text: str) -> str:
-        """Write the brief of a run's command; return its file. Raises OSError."""
-        self.make()
-        file = os.path.join(self._folder, number + BRIEF)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(file, flags, 0o600), "w", encoding="utf-8") as opened:
-            share(file, opened.fileno())
-            opened.write(text)
-        return file
+    def file_of(self, number: str, ending: str = LOG) -> str:
+        """A file of a run: its log, unless another one is named."""
+        return os.path.join(self._folder, number + ending)
 
     def make(self) -> None:
         """Make the folder. Raises OSError."""
         make_folders(self._folder, 0o700)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep other commands of this clone from starting a run in this block."""
+    def begin(self, record: RunRecord) -> None:
+        """Record a run that begins. Raises OSError, and LeaseHeld for a lease that a run has.
+
+        The claim only renewed that one.
+        """
+        self.make()
         with exclusive(os.path.join(self._folder, "lock"), timeout=PATIENCE):
-            yield
+            other = self._running(lambda x: not set(record.lease_ids).isdisjoint(x.lease_ids))
+            if other is not None:
+                shared = next(x for x in other.lease_ids if x in record.lease_ids)
+                resource = other.resources[other.lease_ids.index(shared)]
+                raise LeaseHeld(
+                    f"{resource} is held by your own run of session {other.session}",
+                    resource=resource,
+                    holder=other.holder,
+                )
+            self.save(record)
 
     def save(self, record: RunRecord) -> None:
         """Write a record atomically. Raises OSError."""
-        file = os.path.join(self._folder, record.id + RECORD)
         before = os.umask(0o077)
         try:
-            store_json(file, {"format": FORMAT, **to_json(record)})
+            store_json(self.file_of(record.id, RECORD), {"format": FORMAT, **to_json(record)})
         finally:
             os.umask(before)
 
     def every(self) -> tuple[RunRecord, ...]:
         """All recorded runs, the newest first."""
-        found = [record for name in self._names() if (record := self._load(name)) is not None]
+        names: list[str] = []
+        with contextlib.suppress(OSError):
+            names = sorted(n for n in os.listdir(self._folder) if n.endswith(RECORD))[-MOST:]
+        found = [record for name in names if (record := self._load(name)) is not None]
         return tuple(sorted(found, key=lambda x: (x.began_at, x.id), reverse=True))
+
+    def live(self, layer: str) -> frozenset[str]:
+        """The ids of the leases of a layer that live runs have."""
+        records = (x for x in self.every() if x.layer == layer and self.is_alive(x))
+        return frozenset(lease_id for record in records for lease_id in record.lease_ids)
+
+    def dead(self, layer: str, actor: Actor) -> tuple[DeadRun, ...]:
+        """The dead runs of this person under leases of a layer."""
+        own = (x for x in self.every() if x.layer == layer and same_person(x.holder, actor.holder))
+        return tuple(self._dead_run(x) for x in own if self.is_dead(x))
+
+    def _dead_run(self, record: RunRecord) -> DeadRun:
+        words = zip(record.resources, record.lease_ids, record.tokens, strict=False)
+        scope, session = record.scope, record.session
+        grants = [Grant(parse_resource(x), scope, session, lease, n) for x, lease, n in words]
+        kept = {*record.granted, *record.joined}
+        return DeadRun(
+            session=session,
+            granted=tuple(x for x in grants if x.lease_id in record.granted),
+            bound=tuple(x for x in grants if x.lease_id not in kept),
+            alone=record.alone,
+            forget=lambda: self.forget(record.id),
+        )
 
     def latest_of(self, record: RunRecord) -> RunRecord:
         """The latest record of a run; the same if that cannot be read."""
@@ -192,18 +218,6 @@ class RunsFolder:
         live = (x for x in found if self.state_of(x) == RUNNING)
         return next(live, found[0]) if running else found[0]
 
-    def refuse_second(self, lease_ids: Sequence[str]) -> None:
-        """Raise LeaseHeld for a lease that a run has already: the claim only renewed it."""
-        record = self._running(lambda x: not set(lease_ids).isdisjoint(x.lease_ids))
-        if record is not None:
-            shared = next(x for x in record.lease_ids if x in lease_ids)
-            resource = record.resources[record.lease_ids.index(shared)]
-            raise LeaseHeld(
-                f"{resource} is held by your own run of session {record.session}",
-                resource=resource,
-                holder=record.holder,
-            )
-
     def in_the_way(
         self, sessions: Sequence[str | None], resource: str | None, layer: str
     ) -> RunRecord | None:
@@ -221,8 +235,8 @@ class RunsFolder:
         every = (record for record in self.every() if matches(record))
         return next((record for record in every if self.state_of(record) == RUNNING), None)
 
-    def end(self, record: RunRecord, patience: float) -> bool:
-        """Ask a run to end, and wait so many seconds; whether it has ended."""
+    def stop(self, record: RunRecord, patience: float) -> RunRecord:
+        """Ask a run to end; return its record then. Unavailable if it needs more ``patience``."""
         over = time.monotonic() + patience
         if self.runs(record):
             for signum in (signal.SIGTERM, signal.SIGCONT):
@@ -230,14 +244,25 @@ class RunsFolder:
                     os.kill(record.runner, signum)
         while self.runs(record):
             if time.monotonic() >= over:
-                return False
+                raise Unavailable(f"the run of session {record.session} has not ended yet")
             time.sleep(STEP)
-        return True
+        return self.latest_of(record)
+
+    def follow(self, record: RunRecord, write: Callable[[bytes], None]) -> None:
+        """Write out a log as it grows, until its run has ended."""
+        offset, runs_on = 0, True
+        while runs_on:
+            runs_on = self.runs(record)  # asked first: what it printed last is read after that
+            for part in self.parts(record, start=offset):
+                write(part)
+                offset += len(part)
+            if runs_on:
+                time.sleep(FOLLOWED)
 
     def parts(self, record: RunRecord, *, start: int = 0) -> Iterator[bytes]:
         """The log of a run from an offset on, in parts."""
         with contextlib.suppress(OSError):
-            opened = open_regular(self.log_of(record.id))
+            opened = open_regular(self.file_of(record.id))
             if opened is None:
                 return
             with opened:
@@ -249,7 +274,7 @@ class RunsFolder:
         """The end of the log of a run, and whether it is cut."""
         start = 0
         with contextlib.suppress(OSError):
-            size = os.stat(self.log_of(record.id), follow_symlinks=False).st_size
+            size = os.stat(self.file_of(record.id), follow_symlinks=False).st_size
             start = max(0, size - most)
         return b"".join(self.parts(record, start=start)), start > 0
 
@@ -257,7 +282,7 @@ class RunsFolder:
         """Forget a run. It never fails."""
         for ending in (LOG, BRIEF, RECORD):
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self._folder, number + ending))
+                os.unlink(self.file_of(number, ending))
 
     def tidy(self) -> None:
         """Forget the oldest ended runs, and shorten the logs of the others. It never fails."""
@@ -267,14 +292,7 @@ class RunsFolder:
             self.forget(record.id)
         for record in ended[:KEPT]:
             with contextlib.suppress(OSError):
-                _shorten(self.log_of(record.id))
-
-    def _names(self) -> list[str]:
-        try:
-            names = sorted(n for n in os.listdir(self._folder) if n.endswith(RECORD))
-        except OSError:
-            return []
-        return names[-MOST:]
+                _shorten(self.file_of(record.id))
 
     def _load(self, name: str) -> RunRecord | None:
         found = load_json(os.path.join(self._folder, name), LARGEST)
@@ -283,7 +301,7 @@ class RunsFolder:
             return None
         given = {**ADDED, **found}
         with contextlib.suppress(*DAMAGE):
-            return from_json(RunRecord, {**given, "id": number, "log": self.log_of(number)})
+            return from_json(RunRecord, {**given, "id": number, "log": self.file_of(number)})
         return None
 
 
@@ -372,48 +390,17 @@ def is_process_alive(view: LeaseView) -> bool | None:
 
 def write_brief(place: RunPlace, answer: Answer, text: str) -> str:
     """Write the brief of a run; it is forgotten with the run. Raises Invalid."""
+    runs = alive_in(place)
+    file = runs.file_of(_run_id(answer), BRIEF)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        return alive_in(place).write_brief(_run_id(answer), text)
+        runs.make()
+        with open(os.open(file, flags, 0o600), "w", encoding="utf-8") as opened:
+            share(file, opened.fileno())
+            opened.write(text)
     except OSError as error:
         raise Invalid(f"GITLEASE_BRIEF cannot be written: {error.strerror}") from None
-
-
-class ClonesRuns:
-    """The runs of one layer of a clone, as the engine asks for them."""
-
-    def __init__(self, runs: RunsFolder, layer: str) -> None:
-        self._runs, self._layer = runs, layer
-
-    def live(self) -> frozenset[str]:
-        """The ids of the leases that live runs have."""
-        records = (x for x in self._here() if self._runs.is_alive(x))
-        return frozenset(lease_id for record in records for lease_id in record.lease_ids)
-
-    def dead(self, actor: Actor) -> tuple[DeadRun, ...]:
-        """The dead runs of this person."""
-        records = (x for x in self._here() if same_person(x.holder, actor.holder))
-        return tuple(_dead_run(x, self._runs.forget) for x in records if self._runs.is_dead(x))
-
-    def _here(self) -> Iterable[RunRecord]:
-        return (record for record in self._runs.every() if record.layer == self._layer)
-
-
-def _dead_run(record: RunRecord, forget: Callable[[str], None]) -> DeadRun:
-    grants = [
-        Grant(parse_resource(resource), record.scope, record.session, lease_id, token)
-        for resource, lease_id, token in zip(
-            record.resources, record.lease_ids, record.tokens, strict=False
-        )
-    ]
-    granted = tuple(x for x in grants if x.lease_id in record.granted)
-    kept = {*record.granted, *record.joined}
-    return DeadRun(
-        session=record.session,
-        granted=granted,
-        bound=tuple(x for x in grants if x.lease_id not in kept),
-        alone=record.alone,
-        forget=lambda: forget(record.id),
-    )
+    return file
 
 
 def _run_id(answer: Answer) -> str:

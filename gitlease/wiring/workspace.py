@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -12,13 +13,15 @@ from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease
-from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
+from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, DeadRun, Inbox, LedgerStore, TaskList
 from gitlease.engine.transaction import PATIENCE
-from gitlease.git.repository import LIVE_RUNS, Repository, discover, without_secrets
+from gitlease.git.repository import LIVE_RUNS, Repository, without_secrets
+from gitlease.git.repository import discover as find_repository
 from gitlease.git.system_clock import SystemClock
+from gitlease.guard.notes import CarriedFolder
 from gitlease.settings.identity import Identity, here, resolve_identity
 from gitlease.settings.schema import FILE, LEDGER, PREFIX, Found
 from gitlease.settings.sources import (
@@ -28,17 +31,15 @@ from gitlease.settings.sources import (
     Settings,
     load_settings,
     remotes_of_work,
-    resolve_remote,
 )
 from gitlease.settings.sources import set_config as write_setting
 from gitlease.store.transport import TIME_LIMIT, Watched
-from gitlease.wiring.ledger import LedgerPlace
+from gitlease.wiring.ledger import LedgerPlace, open_place
 
 if TYPE_CHECKING:
     from gitlease.engine.queue import TaskQueue
-    from gitlease.guard.notes import CarriedFolder
     from gitlease.guard.service import GuardService
-    from gitlease.runs.records import ClonesRuns
+    from gitlease.runs.records import RunsFolder
     from gitlease.settings.text import SuggestedSettings
     from gitlease.wiring.landing import Landing
 
@@ -54,7 +55,6 @@ class Workspace:
 
     place: LedgerPlace
     identity: Identity
-    layer: str
     clock: Clock
     time_limit: float
     patience: float
@@ -63,6 +63,10 @@ class Workspace:
     @property
     def repository(self) -> Repository:
         return self.place.repository
+
+    @property
+    def layer(self) -> str:
+        return self.place.layer
 
     @property
     def settings(self) -> Settings:
@@ -87,7 +91,7 @@ class Workspace:
             clock=self.clock,
             actor=actor,
             layer=self.layer,
-            edges=Edges(place.task_files(self.layer), edge_rules(settings), holder=actor.holder),
+            edges=Edges(place.task_files(), edge_rules(settings), holder=actor.holder),
             inbox=place.inbox(actor),
             default_ttl=settings.ttl,
             ttl_is_default=settings.ttl_is_default,
@@ -107,11 +111,8 @@ class Workspace:
     def in_use(self) -> tuple[Workspace, ...]:
         """The same person in every layer that this clone uses; the own layer is the first."""
         layers = () if self.alone else self.place.layers_in_use()
-        others = [x for x in layers if x != self.layer]
-        return (
-            self,
-            *(self._with(place=self.place.of_layer(x), layer=x, alone=True) for x in others),
-        )
+        others = [self.place.of_layer(x) for x in layers if x != self.layer]
+        return (self, *(self._with(place=place, alone=True) for place in others))
 
     @cached_property
     def queue(self) -> TaskQueue:
@@ -123,12 +124,12 @@ class Workspace:
     @cached_property
     def carried(self) -> CarriedFolder:
         """Which of the person's leases this session carries."""
-        return self.place.carried(self.actor)
+        return CarriedFolder(self.place.private, self.actor.holder, self.actor.session)
 
     @cached_property
     def guard(self) -> GuardService:
         """What others hold, for hooks and for edits."""
-        return self.place.guard(self.actor, self.clock, layer=self.layer)
+        return self.place.guard(self.actor, self.clock)
 
     def again(
         self,
@@ -216,12 +217,10 @@ def open_workspace(
     Raises NotARepository, Invalid for bad settings or a missing ``user.email``, and UsageError for
     bad flags.
     """
-    if local and (layer or remote):
-        raise UsageError("--local is a layer of its own: it goes with neither --layer nor --remote")
     environ = os.environ if environ is None else environ
-    repository = repository or discover(directory)
-    flags = {"ttl": ttl or "", "remote": remote or "", "layer": layer or ""}
-    settings = load_settings(repository, environ=environ, flags=flags, committed=committed)
+    repository = repository or find_repository(directory)
+    flags = {"ttl": ttl, "remote": remote, "layer": layer}
+    place = open_place(repository, environ, flags, local=local, committed=committed, store=store)
     identity = resolve_identity(
         repository,
         environ=environ,
@@ -229,11 +228,9 @@ def open_workspace(
         no_session=no_session,
         anonymous=anonymous,
     )
-    location = Location(None, None, True) if local else resolve_remote(settings, repository)
     opened = Workspace(
-        place=LedgerPlace(repository, settings, location, local=local, given=store),
+        place=place,
         identity=identity,
-        layer=LOCAL_LAYER if local else settings.layer,
         clock=clock or SystemClock(),
         time_limit=time_limit,
         patience=patience,
@@ -248,30 +245,24 @@ class LandingLater:
 
     def __init__(self, workspace: Workspace, watched: Watched) -> None:
         self._workspace, self._watched = workspace, watched
-        self._landing: Landing | None = None
+
+    @cached_property
+    def _landing(self) -> Landing:
+        from gitlease.wiring.landing import Landing
+
+        return Landing(self._workspace, self._watched)
 
     def __call__(
         self, leases: Sequence[Lease], *, ended: str | None = None
     ) -> tuple[Sequence[Lease], str]:
-        """Return what LandedWork asks for."""
-        return self._opened()(leases, ended=ended)
+        return self._landing(leases, ended=ended)
 
     def watch(self, holds_tasks: Callable[[], bool]) -> None:
-        """Have contacts show by the way whether the main branch moves on, if that may matter."""
-        workspace = self._workspace
-        if workspace.place.task_files(workspace.layer).may_exist() and holds_tasks():
-            self._opened().watch()
-
-    def _opened(self) -> Landing:
-        if self._landing is None:
-            from gitlease.wiring.landing import Landing
-
-            self._landing = Landing(self._workspace, self._watched)
-        return self._landing
+        if self._workspace.place.task_files().may_exist() and holds_tasks():
+            self._landing.watch()
 
     def is_to_judge(self) -> bool:
-        """Return what LandedWork asks for."""
-        return self._landing is not None and self._landing.is_to_judge()
+        return "_landing" in vars(self) and self._landing.is_to_judge()
 
 
 class _Runs:
@@ -282,24 +273,18 @@ class _Runs:
         self._layer, self._clock = layer, clock
 
     def live(self) -> frozenset[str]:
-        known = self._known()
-        return frozenset() if known is None else known.live()
+        return frozenset() if (runs := self._recorded()) is None else runs.live(self._layer)
 
     def dead(self, actor: Actor) -> Sequence[DeadRun]:
-        known = self._known()
-        return () if known is None else known.dead(actor)
+        return () if (runs := self._recorded()) is None else runs.dead(self._layer, actor)
 
-    def _known(self) -> ClonesRuns | None:
-        try:
-            recorded = os.listdir(os.path.join(self._private, LIVE_RUNS))
-        except OSError:
-            return None
-        if not recorded:
-            return None
-        from gitlease.runs.records import ClonesRuns, RunsFolder
+    def _recorded(self) -> RunsFolder | None:
+        with contextlib.suppress(OSError):
+            if os.listdir(os.path.join(self._private, LIVE_RUNS)):
+                from gitlease.runs.records import RunsFolder
 
-        runs = RunsFolder(self._private, self._clock.now().boot_id, LIVE_RUNS)
-        return ClonesRuns(runs, self._layer)
+                return RunsFolder(self._private, self._clock.now().boot_id, LIVE_RUNS)
+        return None
 
 
 def edge_rules(settings: Settings) -> EdgeRules:
@@ -310,11 +295,6 @@ def edge_rules(settings: Settings) -> EdgeRules:
         required=settings.tasks.required,
         commit=settings.edges_commit,
     )
-
-
-def find_repository(directory: str = ".") -> Repository:
-    """The repository around a directory, without reading its settings."""
-    return discover(directory)
 
 
 def write_default_settings(
@@ -360,7 +340,7 @@ def proposed_settings(workspace: Workspace, tasks: Sequence[Task]) -> SuggestedS
 def tasks_seen(workspace: Workspace) -> TaskList:
     """The tasks of the work tree by the settings file as it is now."""
     settings = load_settings(workspace.repository, environ={}, flags={})
-    return replace(workspace.place, settings=settings).task_files(workspace.layer).read()
+    return replace(workspace.place, settings=settings).task_files().read()
 
 
 def record_ledger(workspace: Workspace, ledger_id: str | None) -> tuple[bool, tuple[str, ...]]:

@@ -83,7 +83,7 @@ class Queue:
         self.jobs.append(job)
         self.taken.append((name, self.now))
         self.most = max(self.most, len(busy) + 1)
-        return job
+        return cast(Job, job)
 
     def pause(self, seconds: float) -> None:
         self.now += seconds

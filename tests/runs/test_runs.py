@@ -39,7 +39,7 @@ def record(number: int, folder: RunsFolder, *, resource: str = "F001") -> RunRec
         lease_ids=(f"id-{number}",),
         tokens=(number,),
         command=("sh", "-c", "true \ud800"),
-        log=folder.log_of(name),
+        log=folder.file_of(name),
         began_at=number,
         boot_id="boot-1",
         runner=os.getpid(),
@@ -144,7 +144,7 @@ def test_a_run_of_before_a_reboot_runs_no_more(folder: RunsFolder) -> None:
     assert (folder.runs(old), folder.state_of(old)) == (False, "killed")
     gone = replace(record(1, folder), runner_started="0")
     assert folder.state_of(gone) == "killed"
-    assert folder.end(gone, 0.0), "a process of the same number is left alone"
+    assert folder.stop(gone, 0.0) == gone, "a process of the same number is left alone"
 
 
 def test_only_the_last_ended_runs_are_remembered(
@@ -154,7 +154,7 @@ def test_only_the_last_ended_runs_are_remembered(
     for number in range(1, 8):
         ended = number not in (1, 5)
         folder.save(replace(record(number, folder), outcome="ended" if ended else None))
-        Path(folder.log_of(f"{number:015d}-x")).write_text("said")
+        Path(folder.file_of(f"{number:015d}-x")).write_text("said")
     folder.save(replace(record(5, folder), outcome=None))
     for x in folder.every():
         if x.outcome is not None:
@@ -207,8 +207,9 @@ def test_a_run_is_found_by_its_resource(folder: RunsFolder) -> None:
 
 def test_a_lease_that_a_run_has_is_not_given_to_a_second(folder: RunsFolder) -> None:
     folder.save(record(1, folder))
+    second = replace(record(2, folder), lease_ids=("id-9", "id-1"))
     with raises(LeaseHeld):
-        folder.refuse_second(["id-9", "id-1"])
-    folder.refuse_second(["id-9"])
+        folder.begin(second)
+    folder.begin(record(3, folder))
     folder.save(replace(record(1, folder), outcome="ended"))
-    folder.refuse_second(["id-1"])
+    folder.begin(second)

@@ -29,7 +29,6 @@ from gitlease.faces.cli.verb import (
 )
 from gitlease.runs.heartbeat import in_a_run
 from gitlease.runs.leased_command import RunRequest, claim_to_run, dispatch, run_claimed, stop
-from gitlease.runs.leased_command import follow as follow_log
 from gitlease.runs.records import RunRecord, runs_of
 from gitlease.runs.supervisor import SHARE, grace_ms
 from gitlease.verbs import run_text, sentences, wire
@@ -436,7 +435,7 @@ def _logs(call: Call, word: str, *, follow: bool) -> None:
         body = {"run": run, "text": text.decode("utf-8", "replace"), "cut": cut}
         call.answer(body, show=lambda: None)
     elif follow:
-        follow_log(runs, record, _write)
+        runs.follow(record, _write)
     else:
         for part in runs.parts(record):
             _write(part)
