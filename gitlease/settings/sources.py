@@ -25,6 +25,7 @@ from gitlease.settings.schema import (
     SESSION_KEY,
     Form,
     Found,
+    Key,
     near,
     read_remote,
     read_session,
@@ -161,7 +162,7 @@ def load_settings(
     repository: Repository,
     *,
     environ: Mapping[str, str],
-    flags: Mapping[str, str],
+    flags: Mapping[str, str | None],
     committed: Mapping[str, Found] | None = None,
 ) -> Settings:
     """Read every source. ``flags`` may have ``ttl``, ``remote`` and ``layer``; empty is unset.
@@ -185,40 +186,25 @@ def load_settings(
 def settings_of(found: dict[str, Found]) -> Settings:
     """The settings of found values, each with its source."""
     value: dict[str, Any] = {name: entry.value for name, entry in found.items()}
-    statuses = {name: tuple(words) for name, words in value["tasks.statuses"].items()}
+    # A field of Settings has the name of its key, without the section ``lease``.
+    fields = {name.removeprefix("lease.").replace(".", "_"): x for name, x in value.items()}
     return Settings(
-        ttl=value["lease.ttl"],
+        **{name: x for name, x in fields.items() if name in Settings.__annotations__},
         ttl_is_default=found["lease.ttl"].source == BUILT_IN,
-        remote=value["lease.remote"],
         remote_explicit=found["lease.remote"].source.startswith("flag "),
-        layer=value["lease.layer"],
-        ref_prefix=value["lease.ref_prefix"],
         tasks=Tasks(
             files=tuple(value["tasks.files"]),
             completed=tuple(value["tasks.completed"]),
             required=value["tasks.required"],
             fields=value["tasks.fields"],
-            statuses=statuses,
+            statuses={name: tuple(words) for name, words in value["tasks.statuses"].items()},
             exempt=value["stale.exempt"],
         ),
-        people=value["people"],
-        edges_commit=value["edges.commit"],
-        guard_mode=value["guard.mode"],
-        guard_max_age=value["guard.max_age"],
-        guard_timeout=value["guard.timeout"],
-        guard_offline=value["guard.offline"],
-        mcp_keep=value["mcp.keep"],
-        stale_after=value["stale.after"],
-        stale_grace=value["stale.grace"],
-        stale_release=value["stale.release"],
-        stale_exempt=value["stale.exempt"],
-        landing_release=value["landing.release"],
-        check_trailer=value["check.trailer"],
         found=found,
     )
 
 
-def _from_flags(flags: Mapping[str, str]) -> dict[str, Found]:
+def _from_flags(flags: Mapping[str, str | None]) -> dict[str, Found]:
     return {
         name: Found(key.read(text, f"--{key.flag}"), f"flag --{key.flag}")
         for name, key in KEYS.items()
@@ -227,22 +213,29 @@ def _from_flags(flags: Mapping[str, str]) -> dict[str, Found]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Found]:
-    found = {}
-    for name, key in KEYS.items():
-        if key.variable and (text := environ.get(key.variable)):
-            try:
-                value = key.read(text, key.variable)
-            except UsageError as error:
-                raise Invalid(error.message, hints=error.hints) from None
-            found[name] = Found(value, f"environment {key.variable}")
-    return found
+    return {
+        name: Found(_checked(key, text, key.variable), f"environment {key.variable}")
+        for name, key in KEYS.items()
+        if key.variable and (text := environ.get(key.variable))
+    }
+
+
+def _checked(key: Key, text: str, what: str) -> Any:
+    try:
+        return key.read(text, what)
+    except UsageError as error:
+        raise Invalid(error.message, hints=error.hints) from None
 
 
 def _from_git(repository: Repository) -> dict[str, Found]:
     strongest: dict[str, ConfigEntry] = {}
     for entry in repository.config.section("lease"):
         if entry.key not in GIT_KEYS and entry.key != SESSION_KEY:
-            raise _unknown_in_git(entry)
+            known = [SESSION_KEY, *(key.git for key in GIT_KEYS.values() if key.git)]
+            raise Invalid(
+                f"{git_source(entry, shown(entry.key))} is not a known key",
+                hints=(near(entry.key, known) or f"known keys: {', '.join(known)}",),
+            )
         strongest[entry.key] = entry
     found = {}
     for name, entry in strongest.items():
@@ -250,24 +243,13 @@ def _from_git(repository: Repository) -> dict[str, Found]:
         if key is None or not entry.value:
             continue
         source = git_source(entry, key.git)
-        try:
-            found[key.name] = Found(key.read(entry.value, f"{source}:"), source)
-        except UsageError as error:
-            raise Invalid(error.message, hints=error.hints) from None
+        found[key.name] = Found(_checked(key, entry.value, f"{source}:"), source)
     return found
 
 
 def git_source(entry: ConfigEntry, name: str | None = None) -> str:
     """How the source of a value of git config is called: ``git config (local: …) lease.ttl``."""
     return f"git config ({entry.place}) {name or entry.key}"
-
-
-def _unknown_in_git(entry: ConfigEntry) -> Invalid:
-    known = [SESSION_KEY, *(key.git for key in GIT_KEYS.values() if key.git)]
-    return Invalid(
-        f"{git_source(entry, shown(entry.key))} is not a known key",
-        hints=(near(entry.key, known) or f"known keys: {', '.join(known)}",),
-    )
 
 
 def _refuse_inner_remote(repository: Repository, in_file: Mapping[str, Found]) -> None:
@@ -338,22 +320,18 @@ def resolve_remote(settings: Settings, repository: Repository) -> Location:
                     hints=("set it: gitlease config lease.remote NAME",),
                 )
             return Location(None, None, explicit=False)
-    source = settings.found["lease.remote"].source
     if word in names:
         url = repository.remote_url(word) or ""
         try:
             read_remote(url, f"the URL of remote {shown(word)}")
         except UsageError as error:
             raise Invalid(error.message) from None
-        return _located(repository, word, word, settings.remote_explicit)
-    if looks_like_url(word):
-        return _located(repository, None, word, settings.remote_explicit)
-    raise _no_such_remote(word, source, names, UsageError if settings.remote_explicit else Invalid)
-
-
-def _located(repository: Repository, name: str | None, word: str, explicit: bool) -> Location:
+    elif not looks_like_url(word):
+        kind = UsageError if settings.remote_explicit else Invalid
+        raise _no_such_remote(word, settings.found["lease.remote"].source, names, kind)
     ways = repository.ways_to(word)
-    return Location(name, ways.ledger, explicit, ways)
+    name = word if word in names else None
+    return Location(name, ways.ledger, settings.remote_explicit, ways)
 
 
 def remotes_of_work(location: Location, repository: Repository) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from gitlease.settings.identity import (
     short_number,
 )
 from gitlease.settings.schema import FILE, read_session
-from gitlease.settings.sources import load_settings, resolve_remote
+from gitlease.wiring.ledger import open_place
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 if TYPE_CHECKING:
@@ -111,10 +111,10 @@ def has_ledger(directory: str, *, environ: Mapping[str, str] | None = None) -> b
     answered = shown = False
     url: str | None = None
     with contextlib.suppress(Invalid, UsageError):
-        settings = load_settings(repository, environ=environ, flags={})
-        url = resolve_remote(settings, repository).url
+        place = open_place(repository, environ)
+        url, prefix = place.location.url, place.settings.ref_prefix
         if url is not None:
-            words = ("ls-remote", "--quiet", "--end-of-options", url, f"{settings.ref_prefix}/*")
+            words = ("ls-remote", "--quiet", "--end-of-options", url, f"{prefix}/*")
             asked = run_git(
                 words,
                 cwd=repository.toplevel or repository.git_dir,

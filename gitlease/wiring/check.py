@@ -15,24 +15,18 @@ from gitlease.check.stale import StaleRules, StaleService
 from gitlease.check.task_history import TaskHistory, lack_of_contents
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
+from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.repository import GitFailed, Repository, discover
 from gitlease.git.system_clock import SystemClock
 from gitlease.guard.commits import CommitReader
 from gitlease.settings.commit import committed_settings
 from gitlease.settings.schema import Found
-from gitlease.settings.sources import (
-    Location,
-    Settings,
-    load_settings,
-    remotes_of_work,
-    resolve_remote,
-)
+from gitlease.settings.sources import Settings, load_settings, remotes_of_work
 from gitlease.store.history_reader import HistoryReader
 from gitlease.store.private_store import PrivateStores
 from gitlease.store.transport import TIME_LIMIT
-from gitlease.wiring.ledger import LedgerPlace
+from gitlease.wiring.ledger import HERE, LedgerPlace, open_place
 
 if TYPE_CHECKING:
     from gitlease.wiring.workspace import Workspace
@@ -52,7 +46,7 @@ class CheckContext:
     repository: Repository
     ranges: Ranges
     load: Load
-    open: Callable[[Chosen, Settings], CheckService]
+    open: Callable[[Chosen, CommittedSettings | None], CheckService]
     _committed: dict[str, CommittedSettings] = field(default_factory=dict)
 
     def choose(self, words: str | None = None) -> Chosen:
@@ -75,7 +69,7 @@ class CheckContext:
 
     def service(self, chosen: Chosen) -> CheckService:
         """The check of chosen commits. Asks no remote yet. Raises Invalid for bad settings."""
-        return self.open(chosen, self.load(self.committed(chosen)))
+        return self.open(chosen, self.committed(chosen))
 
 
 def open_check(
@@ -95,26 +89,24 @@ def open_check(
     environ = surroundings(environ)
     clock = clock or SystemClock()
     repository = discover(directory)
-    flags = {"remote": remote or "", "layer": layer or ""}
+    flags = {"remote": remote, "layer": layer}
     ci = read_context(environ)
 
     def load(committed: CommittedSettings | None) -> Settings:
         return load_settings(repository, environ=environ, flags=flags, committed=committed)
 
-    def service(chosen: Chosen, settings: Settings) -> CheckService:
-        location = Location(None, None, True) if local else resolve_remote(settings, repository)
-        place = LedgerPlace(repository, settings, location, local=local)
-        name = LOCAL_LAYER if local else settings.layer
-        where = chosen.place or repository
+    def service(chosen: Chosen, committed: CommittedSettings | None) -> CheckService:
+        place = open_place(repository, environ, flags, local=local, committed=committed)
+        settings, where = place.settings, chosen.place or repository
         store = place.store(clock, time_limit=time_limit)
         return CheckService(
             chosen=chosen,
             store=store,
             reader=CommitReader(where, settings.tasks, base=chosen.base),
             histories=HistoryReader(PrivateStores(place.private).of, store),
-            tasks=place.task_files(name),
+            tasks=place.task_files(),
             clock=clock,
-            layers=[LOCAL_LAYER] if local else [GLOBAL_LAYER, name],
+            layers=place.shared_layers,
             people=settings.people,
             trailer=settings.check_trailer,
             context=ci,
@@ -126,7 +118,7 @@ def open_check(
 def _ranges(repository: Repository, load: Load, ci: CiContext) -> Ranges:
     """The ranges of a clone, and of the remote that has its work: the ledger may be elsewhere."""
     settings = load({})
-    place = LedgerPlace(repository, settings, Location(None, None, True))
+    place = LedgerPlace(repository, settings, HERE)
     name = _remote_of_work(repository, settings, load, ci)
 
     def beside() -> HistoryStore | None:

@@ -15,9 +15,8 @@ from gitlease.git.files import make_folders
 from gitlease.git.repository import discover
 from gitlease.git.system_clock import SystemClock
 from gitlease.settings.identity import resolve_identity
-from gitlease.settings.sources import load_settings, resolve_remote
 from gitlease.store.transport import TIME_LIMIT
-from gitlease.wiring.ledger import LedgerPlace
+from gitlease.wiring.ledger import open_place
 from gitlease.wiring.workspace import edge_rules
 
 ROOM = 64 * 1024  # bytes that must be free: more than a step writes
@@ -35,16 +34,15 @@ def open_gateway(
     Raises NotARepository, and Invalid for bad settings or a missing ``user.email``.
     """
     environ, clock = os.environ if environ is None else environ, clock or SystemClock()
-    repository = discover(directory)
-    settings = load_settings(repository, environ=environ, flags={"layer": layer})
+    place = open_place(repository := discover(directory), environ, {"layer": layer})
+    settings = place.settings
     identity = resolve_identity(repository, environ=environ, session_flag=None, no_session=True)
-    place = LedgerPlace(repository, settings, resolve_remote(settings, repository))
     made = Gateway(
         place.store(clock, time_limit=TIME_LIMIT),
         clock=clock,
         actor=identity.actor,
         layer=settings.layer,
-        files=_ReadOnly(place.task_files(settings.layer), clock),
+        files=_ReadOnly(place.task_files(), clock),
         rules=replace(edge_rules(settings), commit=False),  # no files are written here
         default_ttl=settings.ttl,
         ttl_is_default=settings.ttl_is_default,

@@ -15,8 +15,7 @@ from gitlease.guard.hooks import HookRules, Hooks, HookWorktree
 from gitlease.guard.notes import MarkerState, is_due, start_detached
 from gitlease.guard.service import GuardService
 from gitlease.settings.identity import Identity, resolve_identity
-from gitlease.settings.sources import load_settings, resolve_remote
-from gitlease.wiring.ledger import LedgerPlace
+from gitlease.wiring.ledger import LedgerPlace, open_place
 
 if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
@@ -115,12 +114,10 @@ def open_hooks(
     """
     environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
-    repository = discover(directory)
-    settings = load_settings(repository, environ=environ, flags={})
+    place = open_place(repository := discover(directory), environ)
+    settings = place.settings
     identity = resolve_identity(repository, environ=environ, session_flag=None, no_session=False)
-    location = resolve_remote(settings, repository)
-    place = LedgerPlace(repository, settings, location)
-    guard = place.guard(identity.actor, clock, layer=settings.layer)
+    guard = place.guard(identity.actor, clock)
 
     def ledger() -> LedgerSession:
         from gitlease.wiring.workspace import open_workspace
@@ -133,7 +130,7 @@ def open_hooks(
         settings.tasks,
         environ=environ,
         ref_prefix=settings.ref_prefix,
-        shared=location.name,
+        shared=place.location.name,
         holder=identity.actor.holder,
     )
     rules = HookRules(mode=settings.guard_mode, offline=settings.guard_offline)

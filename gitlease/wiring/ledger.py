@@ -8,16 +8,24 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.ports import Clock, LedgerStore
 from gitlease.git.repository import Repository
-from gitlease.guard.notes import CarriedFolder, InboxFolder, drop_idle_marker, origin_of
-from gitlease.settings.sources import Location, Settings, remotes_of_work
+from gitlease.guard.notes import InboxFolder, drop_idle_marker, origin_of
+from gitlease.settings.schema import Found
+from gitlease.settings.sources import (
+    Location,
+    Settings,
+    load_settings,
+    remotes_of_work,
+    resolve_remote,
+)
 from gitlease.store.state import KNOWN_FILE
 
 # ``includeIf.gitdir:<one git directory>.path``; that of a whole folder holds for the store as well.
@@ -31,9 +39,31 @@ if TYPE_CHECKING:
     from gitlease.tasks.files import GitTaskFiles
 
 
+HERE = Location(None, None, True)
+
+
+def open_place(
+    repository: Repository,
+    environ: Mapping[str, str],
+    flags: Mapping[str, str | None] | None = None,
+    *,
+    local: bool = False,
+    committed: Mapping[str, Found] | None = None,
+    store: LedgerStore | None = None,
+) -> LedgerPlace:
+    """The place of a repository's ledger, with arguments as for ``open_workspace``."""
+    flags = flags or {}
+    if local and (flags.get("layer") or flags.get("remote")):
+        raise UsageError("--local is a layer of its own: it goes with neither --layer nor --remote")
+    settings = load_settings(repository, environ=environ, flags=flags, committed=committed)
+    location = HERE if local else resolve_remote(settings, repository)
+    layer = LOCAL_LAYER if local else settings.layer
+    return LedgerPlace(repository, settings, location, layer, store)
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerPlace:
-    """The place of a ledger by the settings of one clone; ``local`` is that of ``--local``.
+    """The place of a layer's ledger by the settings of one clone.
 
     ``given`` is a store to use in its place.
     """
@@ -41,8 +71,13 @@ class LedgerPlace:
     repository: Repository
     settings: Settings
     location: Location
-    local: bool = False
+    layer: str = GLOBAL_LAYER
     given: LedgerStore | None = None
+
+    @property
+    def local(self) -> bool:
+        """Whether the ledger never leaves this clone: that of ``--local``."""
+        return self.layer == LOCAL_LAYER
 
     @property
     def private(self) -> str:
@@ -85,11 +120,15 @@ class LedgerPlace:
 
     def of_layer(self, layer: str) -> LedgerPlace:
         """The place of a layer's ledger: that of ``--local`` is a place of its own."""
-        if layer != LOCAL_LAYER:
-            return self
-        return replace(self, location=Location(None, None, True), local=True)
+        location = HERE if layer == LOCAL_LAYER else self.location
+        return replace(self, location=location, layer=layer)
 
-    def task_files(self, layer: str) -> GitTaskFiles:
+    @property
+    def shared_layers(self) -> list[str]:
+        """The layers whose leases count here: what is exclusive everywhere is in ``global``."""
+        return [LOCAL_LAYER] if self.local else [GLOBAL_LAYER, self.layer]
+
+    def task_files(self) -> GitTaskFiles:
         """The task files of this work tree; intents are kept beside the ledger they go with."""
         from gitlease.tasks.files import GitTaskFiles
 
@@ -97,7 +136,7 @@ class LedgerPlace:
             self.repository,
             self.settings.tasks,
             folder=os.path.join(self.private, "tasks"),
-            journal=os.path.join(self.state(layer), "edges"),
+            journal=os.path.join(self.state(self.layer), "edges"),
             main=self.main_branch,
         )
 
@@ -126,12 +165,8 @@ class LedgerPlace:
         """The messages of background work for an actor."""
         return InboxFolder(self.private, actor.holder, actor.session)
 
-    def carried(self, actor: Actor) -> CarriedFolder:
-        """Which of the person's leases an actor's session carries."""
-        return CarriedFolder(self.private, actor.holder, actor.session)
-
-    def guard(self, actor: Actor, clock: Clock, *, layer: str) -> GuardService:
-        """The guard of the ``global`` layer and of ``layer``; it never waits long for a remote."""
+    def guard(self, actor: Actor, clock: Clock) -> GuardService:
+        """The guard of the shared layers; it never waits long for a remote."""
         from gitlease.guard.service import GuardService
         from gitlease.guard.watch import WatchFolder
 
@@ -143,7 +178,7 @@ class LedgerPlace:
             lambda: self.store(clock, time_limit=limit),
             clock=clock,
             actor=actor,
-            layers=[layer] if self.local else [GLOBAL_LAYER, layer],
+            layers=self.shared_layers,
             max_age=settings.guard_max_age,
             tasks=None if settings.guard_mode == "off" else self._task_places,
             one_holder=not self._may_have_other_holders(),
@@ -156,13 +191,14 @@ class LedgerPlace:
 
         It may in another work tree, on another branch, or if it was given for this command only.
         """
-        config = self.repository.config
-        own = (config.get("extensions.worktreeConfig") or "").lower() == "true"
-        return own or any(
+        return self._worktree_has_config() or any(
             e.key.startswith("includeif.onbranch:")
             or (e.scope == "command" and e.key.startswith(("user.", "lease.", "include")))
-            for e in config.entries
+            for e in self.repository.config.entries
         )
+
+    def _worktree_has_config(self) -> bool:
+        return (self.repository.config.get("extensions.worktreeConfig") or "").lower() == "true"
 
     def store(
         self, clock: Clock, *, time_limit: float, watched: Watched | None = None
@@ -268,7 +304,7 @@ class LedgerPlace:
 
         repository, config = self.repository, self.repository.config
         settings = [("include.path", os.path.join(repository.common_dir, "config"))]
-        if (config.get("extensions.worktreeConfig") or "").lower() == "true":
+        if self._worktree_has_config():
             settings.append(("include.path", os.path.join(repository.git_dir, "config.worktree")))
         settings += [("include.path", file) for file in self._included_here()]
         if name is not None and (proxy := config.get(f"remote.{name}.proxy")) is not None:

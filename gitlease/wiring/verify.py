@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from gitlease.core.errors import Invalid, NotFound, UsageError
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.history import commit_ids
 from gitlease.git.repository import Repository, discover, without_secrets
 from gitlease.git.system_clock import SystemClock
-from gitlease.settings.sources import Location, load_settings, resolve_remote
 from gitlease.store.private_store import PRIVATE_STORES
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.verify.replay import NoLedger, Verified, verify
-from gitlease.wiring.ledger import LedgerPlace
+from gitlease.wiring.ledger import LedgerPlace, open_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +67,11 @@ def open_version(
     if ref is not None and (layer or local or remote or cached):
         raise UsageError("REF excludes the options that choose a ledger: it is of this repository")
     environ = os.environ if environ is None else environ
-    repository = discover(directory)
-    flags = {"remote": remote or "", "layer": layer or ""}
-    settings = load_settings(repository, environ=environ, flags=flags)
-    location = Location(None, None, True) if local else resolve_remote(settings, repository)
-    place = LedgerPlace(repository, settings, location, local=local)
+    flags = {"remote": remote, "layer": layer}
+    place = open_place(discover(directory), environ, flags, local=local)
     if ref is not None:
-        return _at(ref, repository, *(_private(place, x) for x in PRIVATE_STORES))
-    name = LOCAL_LAYER if local else settings.layer
+        return _at(ref, place.repository, *(_private(place, x) for x in PRIVATE_STORES))
+    name = place.layer
     store = place.store(clock or SystemClock(), time_limit=time_limit)
     head = store.known(name) if cached else store.fetch(name)
     if not cached:

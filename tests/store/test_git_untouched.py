@@ -30,7 +30,7 @@ import gitlease
 from gitlease.core import GitleaseError, LeaseHeld
 from gitlease.faces.cli import run
 from gitlease.faces.library import Leases
-from gitlease.wiring import LedgerPlace, open_workspace
+from gitlease.wiring import open_workspace
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]
 
@@ -345,7 +345,7 @@ def test_settings_for_one_clone_by_its_place(
         every_verb(clone)
     others_see(path_remote, tmp_path)
     workspace = open_workspace(str(clone))
-    place_of = LedgerPlace(workspace.repository, workspace.settings, workspace.location)
+    place_of = workspace.place
     included = place_of.remote_at("x", None).settings
     assert included.count(("include.path", str(own))) == (where == "this clone")
 
