@@ -138,11 +138,8 @@ SECTION = (
 def write_section(place: AgentFile) -> FileDone:
     """Write the marked section after a line end of its own, or in the place of an old one."""
     before = read(place)
-    after = _with(before, SECTION, find_marked(before or b"", *AROUND_SECTION))
-    if after == before:
-        return FileDone(place.name, "unchanged")
-    write(place, after)
-    return FileDone(place.name, "written")
+    match = find_marked(before or b"", *AROUND_SECTION)
+    return _put(place, before, _with(before, SECTION, match))
 
 
 def remove_section(place: AgentFile, *, keep: bool = False) -> FileDone:
@@ -249,10 +246,7 @@ def register(host: str, place: AgentFile) -> FileDone:
                 f"{place.name} has its servers in a form that cannot be extended",
                 hints=(f"write them as tables: [{GROUPS[host]}.NAME]",),
             ) from None
-        if after == before:
-            return FileDone(place.name, "unchanged")
-        write(place, after)
-        return FileDone(place.name, "written")
+        return _put(place, before, after)
     new = {**data, GROUPS[host]: {**servers, NAME: ENTRY}}
     extend_json(place, before, new, again=False)
     return FileDone(place.name, "written")
@@ -341,6 +335,13 @@ def _with(before: bytes | None, lines: Sequence[str], match: re.Match[bytes] | N
     if match is not None:
         return text[: match.start()] + section + text[match.end() :]
     return text + (b"" if before is None else end) + section
+
+
+def _put(place: AgentFile, before: bytes | None, after: bytes) -> FileDone:
+    if after == before:
+        return FileDone(place.name, "unchanged")
+    write(place, after)
+    return FileDone(place.name, "written")
 
 
 def _without(text: bytes, match: re.Match[bytes]) -> bytes | None:

@@ -30,11 +30,13 @@ from gitlease.install.hook_places import (
     HOOKS,
     HOOKS_PATH,
     HUSKY,
+    LEFTHOOK_CALL,
     LEFTHOOK_FILES,
     LEFTHOOK_SNIPPET,
     LEGACY,
     MADE,
     PRE_COMMIT_FILES,
+    PRE_COMMIT_ITEMS,
     PROBE,
     PROGRAM,
     SCRIPTS,
@@ -46,7 +48,6 @@ from gitlease.install.hook_places import (
     find_place,
     find_section,
     is_current,
-    is_lefthook_call,
     is_own,
     lines_to_add,
     managed_hooks,
@@ -54,7 +55,6 @@ from gitlease.install.hook_places import (
     marked_files,
     own_call,
     pre_commit_ids,
-    pre_commit_item,
     pre_commit_program,
     read_file,
     section,
@@ -124,7 +124,11 @@ def install(
             f"{', '.join(called)} call gitlease already, in lines of your own: left unchanged"
         )
     if changes or place.way is Way.FOLDER:
-        changes[:0] = _note_program(place, program)
+        program = own_program() if program is None else program
+        path, data = os.path.join(place.private, PROGRAM), os.fsencode(f"{program}\n")
+        if program and read_file(path) != data:
+            make = partial(_write, path, data, 0o644)
+            changes.insert(0, HookChange(f"noted {program}", make, path, quiet=True))
     former = [*_removals(place, repository, notes, former=True)]
     if not dry_run:
         with contextlib.suppress(OSError):
@@ -148,13 +152,6 @@ def own_program() -> str | None:
         if named and os.path.isfile(path) and os.access(path, os.X_OK) and "\n" not in path:
             return path
     return None
-
-
-def _note_program(place: HookPlace, program: str | None) -> Iterator[HookChange]:
-    program = own_program() if program is None else program
-    path = os.path.join(place.private, PROGRAM)
-    if program and read_file(path) != (data := os.fsencode(program) + b"\n"):
-        yield HookChange(f"noted {program}", partial(_write, path, data, 0o644), path, quiet=True)
 
 
 def _by_config(place: HookPlace, names: Sequence[str]) -> Iterator[HookChange]:
@@ -279,7 +276,11 @@ def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[HookChange]:
         return
     rest = data[: placed.start] + data[placed.end :]
     alone = placed.form is not SectionForm.SECTION and rest == SHEBANG
-    aside = _aside_of(path, name)
+    # A manager may have moved ours since, apart from what was set aside.
+    folder = os.path.dirname(path)
+    folders = [folder, *([os.path.dirname(folder)] if os.path.basename(folder) == BACKUPS else [])]
+    places = [path + ASIDE, *(os.path.join(x, name + ASIDE) for x in folders)]
+    aside = next(filter(os.path.lexists, places), path + ASIDE)
     chained = placed.form is SectionForm.CHAIN and os.path.lexists(aside)
     if alone and chained:
         yield HookChange(f"put {path} back", partial(os.replace, aside, path), path)
@@ -291,14 +292,6 @@ def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[HookChange]:
         if chained:
             notes.append(f"{aside} is the hook that was here before: put it back by hand")
         yield HookChange(f"removed our section from {path}", partial(_write, path, rest), path)
-
-
-def _aside_of(path: str, name: str) -> str:
-    """The hook that was set aside for ours, which a manager may have moved since."""
-    folder = os.path.dirname(path)
-    folders = [folder, *([os.path.dirname(folder)] if os.path.basename(folder) == BACKUPS else [])]
-    places = [path + ASIDE, *(os.path.join(x, name + ASIDE) for x in folders)]
-    return next(filter(os.path.lexists, places), path + ASIDE)
 
 
 # --- carrying out -----------------------------------------------------------------------------
@@ -404,15 +397,25 @@ def _state(place: HookPlace, name: str) -> HookState:
         return _moved(place, name, script, data)
     placed = None if data is None else find_section(data, name)
     program = _program(place, noted=placed is not None)
-    if placed is None:
-        return _by_own_script(place, name, program)
+    if placed is None:  # somebody's own script is not run: it may do anything
+        own = own_call(place, name)
+        if own is None:
+            return HookState(name=name, problem="not installed")
+        runs, problem = os.access(os.path.join(place.folder, name), os.X_OK), ""
+        if program is None or not runs:
+            problem = f"{own} calls it, but is not executable" if program else NO_PROGRAM
+        return HookState(name=name, way=OWN_WAY, live=not problem, program=program, problem=problem)
     if program is None:
         return HookState(name=name, way=way, problem=NO_PROGRAM)
     live = os.access(script, os.X_OK)
     problem = "" if live else "not executable"
     proven = False
     if place.git >= HOOK_RUN:
-        live = proven = _answers(place, name, files=script != place.script(name))
+        # With the hooks of others off; a script of ours needs no folder of hooks.
+        off = [f"hook.{other}.enabled=false" for other in place.other_hooks]
+        off += ["core.hooksPath=/dev/null"] if script == place.script(name) else []
+        options = [word for setting in off for word in ("-c", setting)]
+        live = proven = ask_hook(name, place.top, *options) is not None
         problem = "" if live else "it is installed, but does not answer when git runs it"
     current = is_current(placed, name)
     if live and not current:
@@ -443,19 +446,6 @@ def _moved(place: HookPlace, name: str, hook: str, data: bytes) -> HookState:
     )
 
 
-def _by_own_script(place: HookPlace, name: str, program: str | None) -> HookState:
-    # Somebody's own script is not run: it may do anything.
-    script = own_call(place, name)
-    if script is None:
-        return HookState(name=name, problem="not installed")
-    problem = ""
-    if program is None:
-        problem = NO_PROGRAM
-    elif not os.access(os.path.join(place.folder, name), os.X_OK):
-        problem = f"{script} calls it, but is not executable"
-    return HookState(name=name, way=OWN_WAY, live=not problem, program=program, problem=problem)
-
-
 def _program(place: HookPlace, *, noted: bool) -> str | None:
     # The one that was noted, or the one on PATH.
     path = os.fsdecode(read_file(os.path.join(place.private, PROGRAM)) or b"").partition("\n")[0]
@@ -480,14 +470,15 @@ def _managed(place: HookPlace, name: str) -> HookState:
 def _manager_answers(place: HookPlace, name: str, script: bytes) -> bool:
     """Whether a manager calls our hook when it is asked to run that alone."""
     if place.way is Way.LEFTHOOK:  # its hook hands on what git is given
-        if place.git < HOOK_RUN or not is_lefthook_call(script, name):
+        passes_on = re.search(LEFTHOOK_CALL % name.encode(), script, re.MULTILINE)
+        if place.git < HOOK_RUN or not passes_on:
             return False
         kept = ("--no-stage-fixed", "--no-auto-install", "--force")  # nothing else is touched
         return any(
             ask_hook(name, place.top, after=(option, "gitlease", *kept)) is not None
             for option in ("--command", "--commands")  # of its versions 2 and 1
         )
-    item, hook = pre_commit_item(name)
+    item, hook = next((item, hook) for item, _, hook, stages in PRE_COMMIT_ITEMS if name in stages)
     # With files named it leaves the work tree as it is, instead of setting aside what is unstaged.
     words = ("run", item, "--verbose", "--hook-stage", name, "-c", place.file)
     files = ("--files", place.file, "--commit-msg-filename", os.devnull)
@@ -511,14 +502,6 @@ def _asked_manager(place: HookPlace, hook: str, script: bytes, words: Sequence[s
     except (OSError, subprocess.SubprocessError):
         return False
     return _answer(hook, ran.stdout + ran.stderr) is not None
-
-
-def _answers(place: HookPlace, name: str, *, files: bool) -> bool:
-    """Whether our hook answers, with those of others off; ``files``: it is a hook file."""
-    settings = [f"hook.{other}.enabled=false" for other in place.other_hooks]
-    settings += [] if files else ["core.hooksPath=/dev/null"]
-    options = (word for setting in settings for word in ("-c", setting))
-    return ask_hook(name, place.top, *options) is not None
 
 
 def ask_hook(

@@ -211,7 +211,9 @@ def find_server_place(repository: Repository) -> ServerPlace:
     placed = None if data is None else find_shim(data)
     if placed is not None:
         return ServerPlace(HookHost.PLAIN, hook, placed.form)
-    if os.path.isdir(parts) and _calls_folder(hook):
+    # A folder of hooks that nothing calls would guard nothing.
+    caller = read_file(os.path.realpath(hook)) if os.access(hook, os.X_OK) else None
+    if os.path.isdir(parts) and caller and _CALLS_FOLDER.search(caller):
         return ServerPlace(HookHost.FOLDER, os.path.join(parts, PART), HookForm.PART)
     return ServerPlace(
         HookHost.PLAIN, hook, HookForm.CHAIN if os.path.lexists(hook) else HookForm.FILE
@@ -304,7 +306,12 @@ def uninstall_server(repository: Repository) -> ServerDone:
     try:
         if data is not None and find_shim(data) is not None:
             if place.form is HookForm.CHAIN and os.path.lexists(aside):
-                _put_back(place.hook, aside)
+                target = os.readlink(aside) if os.path.islink(aside) else ""
+                if target.startswith(_UP):
+                    temporary = f"{aside}.{os.getpid()}.tmp"
+                    os.symlink(target.removeprefix(_UP), temporary)
+                    os.replace(temporary, aside)
+                os.replace(aside, place.hook)
                 changes.append(f"put {place.hook} back as it was")
             else:
                 os.unlink(place.hook)
@@ -368,15 +375,6 @@ def _set_aside(hook: str, aside: str) -> None:
         raise
 
 
-def _put_back(hook: str, aside: str) -> None:
-    target = os.readlink(aside) if os.path.islink(aside) else ""
-    if target.startswith(_UP):
-        temporary = f"{aside}.{os.getpid()}.tmp"
-        os.symlink(target.removeprefix(_UP), temporary)
-        os.replace(temporary, aside)
-    os.replace(aside, hook)
-
-
 def _drop_folder(hook: str) -> None:
     for folder in (os.path.dirname(aside_of(hook)), os.path.dirname(hook)):
         with contextlib.suppress(OSError):  # somebody else's hooks are in it
@@ -414,12 +412,6 @@ def _set(repository: Repository, key: str, values: Sequence[str], changes: list[
         if done.code != 0 or done.timed_out:
             raise Invalid(f"git cannot set {key}: {done.err.strip()[:200]}")
     changes.append(f"set {key} to {', '.join(wanted)}" if wanted else f"unset {key}")
-
-
-def _calls_folder(hook: str) -> bool:
-    # A folder of hooks that nothing calls would guard nothing.
-    data = read_file(os.path.realpath(hook)) if os.access(hook, os.X_OK) else None
-    return data is not None and _CALLS_FOLDER.search(data) is not None
 
 
 # --- status -----------------------------------------------------------------------------------

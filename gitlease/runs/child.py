@@ -166,17 +166,8 @@ def _flush() -> None:
             stream.flush()
 
 
-def has_terminal() -> bool:
-    """Whether this process has a controlling terminal."""
-    return _foreground_group() is not None
-
-
-def is_in_foreground() -> bool:
-    """Whether what is typed on the terminal reaches this process."""
-    return _foreground_group() == os.getpgrp()
-
-
-def _foreground_group() -> int | None:
+def foreground_group() -> int | None:
+    """The process group that the controlling terminal talks to; None without a terminal."""
     try:
         handle = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError:

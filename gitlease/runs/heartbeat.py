@@ -76,7 +76,11 @@ class Heartbeat:
                 self._listeners.setdefault(hold.grant.lease_id, []).append(listener)
                 if sharp:
                     self._glanced[hold.grant.lease_id, listener] = hold
-            self._start()
+            for role, run in ((RENEWING, self._beat), (WATCHING, self._watch)):
+                if role not in self._running:
+                    self._running.add(role)
+                    name = f"{self._name}: {role}"
+                    threading.Thread(target=run, name=name, daemon=True).start()
             self._changed.notify_all()
 
     def drop(self, lease_ids: Sequence[str], listener: Listener) -> None:
@@ -135,13 +139,6 @@ class Heartbeat:
                 self._changed.notify_all()
 
     # --- the threads ----------------------------------------------------------------------------
-
-    def _start(self) -> None:
-        for role, run in ((RENEWING, self._beat), (WATCHING, self._watch)):
-            if role not in self._running:
-                self._running.add(role)
-                name = f"{self._name}: {role}"
-                threading.Thread(target=run, name=name, daemon=True).start()
 
     def _beat(self) -> None:
         while (batch := self._next_batch()) is not None:

@@ -226,7 +226,12 @@ class LeasedCommand:
         forget(self.place, self.answer)  # first: what follows would take it for a dead run
         try:
             with ends_orderly(), _time_limit(HURRY if hurried else 0):
-                return (*self._unbind(bound), *self._release(granted, note), *self._end_below())
+                ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
+                warnings = [*unbind(ledger, bound).warnings] if bound else []
+                warnings += self._release(ledger, granted, note) if granted else []
+                if below := self._below():
+                    warnings += run_out(ledger, below).warnings
+                return tuple(_about(ledger, warnings))
         except OutOfTime:
             why = f"the remote did not answer within {HURRY:g} seconds"
         except (KeyboardInterrupt, SystemExit):
@@ -237,44 +242,29 @@ class LeasedCommand:
             why = f"a fault of gitlease: {type(fault).__name__}: {fault}"
         return (f"not released, and ends by itself: {why}",)
 
-    def _unbind(self, bound: Sequence[Grant]) -> Sequence[str]:
-        if not bound:
-            return ()
-        ledger = at_the_end(self.place, {grant.lease_id for grant in bound})
-        return _about(ledger, unbind(ledger, bound).warnings)
+    def _release(
+        self, ledger: LedgerSession, granted: Sequence[Grant], note: str | None
+    ) -> list[str]:
+        named = [x.resource for x in granted]
+        landed = settle_named(ledger, named, ended=ledger.actor.session)  # the command pushed it
+        warnings, ids = [*landed.warnings], {lease.lease_id for lease in landed.leases}
+        if granted := [grant for grant in granted if grant.lease_id not in ids]:
+            note, commit = note or self.request.note, self.request.commit
+            answer = give_back(ledger, granted, note=note, commit=commit)
+            warnings += answer.warnings
+            if answer.refused:  # a task file cannot be written: at least nobody waits for the lease
+                ids = {x.lease_id for x in granted} - {view.lease_id for view in answer.leases}
+                run_out(ledger, {x.lease_id: x for x in self.answer.leases if x.lease_id in ids})
+                kept = "the lease is over, and the edge is kept"
+                warnings += [f"{kept}: {refusal.message}" for refusal in answer.refused]
+        return warnings
 
-    def _release(self, granted: Sequence[Grant], note: str | None) -> Sequence[str]:
-        if not granted:
-            return ()
-        ledger = at_the_end(self.place, {grant.lease_id for grant in granted})
-        landed = settle_named(
-            ledger, [x.resource for x in granted], ended=ledger.actor.session
-        )  # the command pushed it itself
-        ids = {lease.lease_id for lease in landed.leases}
-        granted = [grant for grant in granted if grant.lease_id not in ids]
-        if not granted:
-            return landed.warnings
-        note, commit = note or self.request.note, self.request.commit
-        answer = give_back(ledger, granted, note=note, commit=commit)
-        warnings = _about(ledger, answer.warnings)
-        if answer.refused:  # a task file cannot be written: at least nobody waits for the lease
-            ids = {x.lease_id for x in granted} - {view.lease_id for view in answer.leases}
-            run_out(ledger, {x.lease_id: x for x in self.answer.leases if x.lease_id in ids})
-            warnings += [
-                f"the lease is over, and the edge is kept: {x.message}" for x in answer.refused
-            ]
-        return (*landed.warnings, *warnings)
-
-    def _end_below(self) -> Sequence[str]:
-        """End what the command claimed in the session of this run, which ends with it."""
+    def _below(self) -> dict[str, Lease]:
+        """What the command claimed in the session of this run, which ends with it."""
         actor, own = self.place.actor, {view.lease_id for view in self.answer.leases}
         if actor.session_explicit:
-            return ()
-        below = {x.lease_id: x for x in self.place.ledger.in_session(actor.session, but=own)}
-        if not below:
-            return ()
-        ledger = at_the_end(self.place, below)
-        return _about(ledger, run_out(ledger, below).warnings)
+            return {}
+        return {x.lease_id: x for x in self.place.ledger.in_session(actor.session, but=own)}
 
     def _complete(self) -> tuple[int, tuple[str, ...]]:
         finished, warnings = self._completed_by_command(), []

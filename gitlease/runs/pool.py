@@ -182,9 +182,11 @@ class Pool:
             if self._stopping() >= 2:
                 for job in self.running:
                     job.stop()
-            if self._may_take() and self._take_one():
-                continue
             stops = self._stopping() or self._fault is not None
+            has_room = len(self.running) < self._limits.jobs and self._clock() >= self._ask_at
+            if has_room and not stops and self._take_one():
+                continue
+            stops = stops or self._fault is not None
             is_over = self._empty_since is not None and not self._limits.forever
             if not self.running and (stops or is_over):
                 break
@@ -199,11 +201,6 @@ class Pool:
         while self.running:
             self.running = [job for job in self.running if job.poll() is None]
             self._pause(POLL)
-
-    def _may_take(self) -> bool:
-        if self._stopping() or self._fault is not None or len(self.running) >= self._limits.jobs:
-            return False
-        return self._clock() >= self._ask_at
 
     def _take_one(self) -> bool:
         """Whether there was something to take, so that it is worth asking for more at once."""

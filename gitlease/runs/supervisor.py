@@ -32,8 +32,7 @@ from gitlease.runs.child import (
     CannotExecute,
     NoCommand,
     check_executable,
-    has_terminal,
-    is_in_foreground,
+    foreground_group,
     on_parent_death,
 )
 from gitlease.runs.guardian import (
@@ -225,7 +224,10 @@ class Supervisor:
     def _guard(self) -> None:
         # A little longer than planned: the guardian acts only if this run does not.
         now, running = self._clock.now(), self.state is RunState.RUNNING
-        left = self._held_ms() + self._grace if running else self._left_ms()
+        left = self._left_ms()
+        if running:  # if no loss is possible any more, the guardian stays for our own death
+            held = [*map(self._heartbeat.left_ms, self._held.copy())]
+            left = self._grace + min(held or [hold.duration_ms for hold in self._holds])
         left += min(early_ms(hold) for hold in self._holds) // 2
         if not self._command.guard(now.boot_ms + left) and running:
             self._failure = UNGUARDED
@@ -238,11 +240,6 @@ class Supervisor:
             return nap
         left = self._left_ms() / MS + (UNENDING if self.state is RunState.KILLING else 0)
         return max(0.0, min(nap, left))
-
-    def _held_ms(self) -> int:
-        if not self._held:  # no loss is possible: the guardian stays for a death of this process
-            return min(hold.duration_ms for hold in self._holds)
-        return min(map(self._heartbeat.left_ms, self._held.copy()))
 
     def _left_ms(self) -> int:
         """Milliseconds until the command is ended, once it was asked to end."""
@@ -277,7 +274,7 @@ class SupervisedProcess:
         self._process: subprocess.Popen[bytes] | None = None
         # On a terminal it shares our group, so that the keyboard reaches both. What is in the
         # group already is not the command's.
-        self._shares = has_terminal()
+        self._shares = foreground_group() is not None
         self._group = ProcessGroup(0, "")
         self._handlers: dict[int, object] = {}
         self._woken, self._wake = os.pipe()
@@ -367,9 +364,14 @@ class SupervisedProcess:
         line = self._guardian.fileno()
         if self._woken in wait_readable([self._woken, *([line] if line >= 0 else [])], seconds):
             with contextlib.suppress(BlockingIOError):
-                for signum in os.read(self._woken, 4_096):
-                    if signum in PASSED_ON:
-                        self._pass_on(signum)
+                signums = [x for x in os.read(self._woken, 4_096) if x in PASSED_ON]
+                for signum in signums:
+                    self.told_to_end |= signum in ENDING
+                    typed = signum in OF_THE_KEYBOARD and foreground_group() == os.getpgrp()
+                    if self._stops and signum in ENDING:
+                        self.to_stop = True
+                    elif not (self._shares and typed):
+                        self._group.send(signum)
         return self._status()
 
     def _status(self) -> int | None:
@@ -415,13 +417,6 @@ class SupervisedProcess:
         """Make ``wait`` return now. Safe for threads."""
         with contextlib.suppress(OSError):
             os.write(self._wake, b"\0")
-
-    def _pass_on(self, signum: int) -> None:
-        self.told_to_end |= signum in ENDING
-        if self._stops and signum in ENDING:
-            self.to_stop = True
-        elif not (self._shares and signum in OF_THE_KEYBOARD and is_in_foreground()):
-            self._group.send(signum)
 
 
 def _refused(word: str, env: Mapping[str, str], cwd: str, error: Exception) -> GitleaseError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import posixpath
 
 from gitlease.core.errors import Invalid
 from gitlease.git.files import Unreadable
@@ -12,8 +11,6 @@ from gitlease.git.objects import BLOB, TooLarge, objects_of
 from gitlease.git.repository import GitFailed, Repository, answered, ask
 from gitlease.settings.schema import FILE, Found
 from gitlease.settings.sources import MAX_FILE
-
-MAX_LINKS = 5
 
 
 def committed_settings(where: Repository, commit: str) -> dict[str, Found]:
@@ -34,35 +31,17 @@ def committed_settings(where: Repository, commit: str) -> dict[str, Found]:
 
 
 def _read_at_root(where: Repository, commit: str) -> bytes | None:
-    path = FILE
-    for _ in range(MAX_LINKS):
-        found = _mode_and_bytes(where, commit, path)
-        if found is None and path == FILE:
-            return None
-        if found is None:
-            raise Invalid(f"{FILE} in {commit[:10]} is a link to nowhere")
-        mode, data = found
-        if mode != LINK:
-            return data
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), os.fsdecode(data)))
-        if path.startswith(("/", "..")) or "\0" in path:
-            raise Invalid(f"{FILE} in {commit[:10]} is a link to outside of the repository")
-    raise Invalid(f"{FILE} in {commit[:10]} is a link to a link, and so on")
-
-
-def _mode_and_bytes(where: Repository, commit: str, path: str) -> tuple[str, bytes] | None:
-    words = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", path)
-    what = f"{FILE} in {commit[:10]} cannot be read"
-    entry = os.fsdecode(answered(ask(where, *words), what))
+    words = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", FILE)
+    name = f"{FILE} in {commit[:10]}"
+    entry = os.fsdecode(answered(ask(where, *words), f"{name} cannot be read"))
     if not entry:
         return None
     mode, kind, rest = entry.split(" ", 2)
-    if kind != "blob":
-        raise Invalid(f"{FILE} in {commit[:10]} is not a regular file")
-    blob = rest.partition("\t")[0]
+    if kind != "blob" or mode == LINK:  # nor is a link followed in a work tree
+        raise Invalid(f"{name} is not a regular file")
     try:
-        return mode, objects_of(where).read(blob, BLOB, MAX_FILE)
+        return objects_of(where).read(rest.partition("\t")[0], BLOB, MAX_FILE)
     except TooLarge as large:
-        raise Invalid(f"{FILE} in {commit[:10]} {large}") from None
+        raise Invalid(f"{name} {large}") from None
     except Unreadable as why:
-        raise GitFailed(f"{what}: it {why}") from None
+        raise GitFailed(f"{name} cannot be read: it {why}") from None

@@ -11,7 +11,7 @@ from gitlease.core.lease import Actor
 from gitlease.core.policy import is_holder
 from gitlease.git.repository import Repository, short_host
 from gitlease.settings.schema import SESSION_KEY, read_session
-from gitlease.settings.sources import git_source
+from gitlease.settings.sources import checked, git_source
 
 VARIABLE = "GITLEASE_SESSION"
 TOKENS = "GITLEASE_TOKEN"  # of a run, for what it starts
@@ -132,14 +132,20 @@ def _session(
     if flag:
         return read_session(flag, "--session"), _FLAG
     if named := environ.get(VARIABLE):
-        return _checked(named, _ENVIRONMENT)
+        return checked(read_session, named, _ENVIRONMENT), _ENVIRONMENT
     entry = repository.config.entry(SESSION_KEY)
     if entry and entry.value:
-        return _checked(entry.value, git_source(entry))
+        source = git_source(entry)
+        return checked(read_session, entry.value, source), source
     for agent, variable in AGENTS:
         if number := environ.get(variable):
-            session, source = _checked(agent_session(agent, number), f"environment {variable}")
-            return _continued(repository, session), source
+            source = f"environment {variable}"
+            session = checked(read_session, agent_session(agent, number), source)
+            if os.path.exists(os.path.join(repository.common_dir, "gitlease", CONVERSATIONS)):
+                from gitlease.settings.conversations import continued
+
+                session = continued(repository.common_dir, session)
+            return session, source
     if repository.worktree:
         name = "".join(c if c.isprintable() else "_" for c in repository.worktree)[:100]
         return f"worktree:{name}-{repository.clone_id}", f"linked worktree {shown(name)}"
@@ -149,21 +155,6 @@ def _session(
 def _run_tokens(environ: Mapping[str, str]) -> frozenset[int]:
     words = environ.get(TOKENS, "")[:MAX_TOKENS].split()
     return frozenset(int(x) for x in words if x.isdecimal() and x.isascii() and len(x) < 20)
-
-
-def _checked(session: str, source: str) -> tuple[str, str]:
-    try:
-        return read_session(session, source), source
-    except UsageError as error:
-        raise Invalid(error.message) from None
-
-
-def _continued(repository: Repository, session: str) -> str:
-    if not os.path.exists(os.path.join(repository.common_dir, "gitlease", CONVERSATIONS)):
-        return session
-    from gitlease.settings.conversations import continued
-
-    return continued(repository.common_dir, session)
 
 
 def agent_session(agent: str, number: str) -> str:

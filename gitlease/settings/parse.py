@@ -72,17 +72,12 @@ def _value(found: dict[str, Found], key: Key, node: Node) -> Any:
             continue
         _read(key, name, f"a key of {key.name}", inner.line)
         if dotted == "tasks.fields.id" and inner.shape is Shape.MAP:
-            value[name] = _stem(inner, dotted)
+            if {word: x.text for word, x in fields_of(inner, dotted).items()} != {"file": "stem"}:
+                raise _bad(inner.line, f"{dotted} is the name of a field, or {FILE_STEM}")
+            value[name] = FILE_STEM
         elif not inner.unset:
             value[name] = (_list if key.form is Form.LISTS else _word)(key, inner, dotted)
     return value
-
-
-def _stem(node: Node, name: str) -> str:
-    members = {key: inner.text for key, inner in fields_of(node, name).items()}
-    if members != {"file": "stem"}:
-        raise _bad(node.line, f"{name} is the name of a field, or {FILE_STEM}")
-    return FILE_STEM
 
 
 def _word(key: Key, node: Node, name: str) -> Any:

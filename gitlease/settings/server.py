@@ -115,7 +115,11 @@ def server_settings(repository: Repository) -> ServerSettings:
             f"git config {MODE_KEY} is {shown(mode)}, not {' or '.join(MODES)}",
             hints=(f"git config {MODE_KEY} {near if near in MODES else BLOCK}",),
         )
-    identity = trusted.get(IDENTITY_KEY) or None
+    if identity := trusted.get(IDENTITY_KEY) or None:
+        try:
+            read_variable(identity)
+        except UsageError as error:
+            raise Invalid(f"git config {IDENTITY_KEY}: {error.message}") from None
     holders: dict[str, tuple[str, ...]] = {}
     for entry in trusted.section("gitlease"):
         user, _, name = entry.key.removeprefix("gitlease.").rpartition(".")
@@ -124,18 +128,11 @@ def server_settings(repository: Repository) -> ServerSettings:
     settings = load_settings(replace(repository, config=trusted), environ={}, flags={})
     return ServerSettings(
         mode=mode,
-        identity=None if identity is None else _identity(identity),
+        identity=identity,
         holders=holders,
         prefix=settings.ref_prefix,
         gateways=tuple(dict.fromkeys(name for name in trusted.get_all(GATEWAY_KEY) if name)),
     )
-
-
-def _identity(word: str) -> str:
-    try:
-        return read_variable(word)
-    except UsageError as error:
-        raise Invalid(f"git config {IDENTITY_KEY}: {error.message}") from None
 
 
 def project_settings(repository: Repository, at: str = "HEAD") -> tuple[Settings, str]:

@@ -25,7 +25,7 @@ from gitlease.settings.schema import (
     SESSION_KEY,
     Form,
     Found,
-    Key,
+    Reader,
     near,
     read_remote,
     read_session,
@@ -214,15 +214,16 @@ def _from_flags(flags: Mapping[str, str | None]) -> dict[str, Found]:
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Found]:
     return {
-        name: Found(_checked(key, text, key.variable), f"environment {key.variable}")
+        name: Found(checked(key.read, text, key.variable), f"environment {key.variable}")
         for name, key in KEYS.items()
         if key.variable and (text := environ.get(key.variable))
     }
 
 
-def _checked(key: Key, text: str, what: str) -> Any:
+def checked(read: Reader, text: str, what: str) -> Any:
+    """A value that no flag has given. Raises Invalid where its reader raises UsageError."""
     try:
-        return key.read(text, what)
+        return read(text, what)
     except UsageError as error:
         raise Invalid(error.message, hints=error.hints) from None
 
@@ -243,7 +244,7 @@ def _from_git(repository: Repository) -> dict[str, Found]:
         if key is None or not entry.value:
             continue
         source = git_source(entry, key.git)
-        found[key.name] = Found(_checked(key, entry.value, f"{source}:"), source)
+        found[key.name] = Found(checked(key.read, entry.value, f"{source}:"), source)
     return found
 
 
@@ -260,8 +261,12 @@ def _refuse_inner_remote(repository: Repository, in_file: Mapping[str, Found]) -
     found = in_file.get("lease.remote")
     if found is None or repository.toplevel is None or found.value in repository.remote_names():
         return
-    path = _path_meant_by(found.value)
-    if path is None:
+    path = found.value
+    if path.lower().startswith("file://"):
+        from urllib.parse import unquote
+
+        path = unquote(path[len("file://") :])
+    elif "://" in path or ":" in path.partition("/")[0] or not looks_like_url(path):
         return
     target = os.path.realpath(os.path.join(repository.toplevel, path))
     for folder in (repository.toplevel, repository.common_dir):
@@ -271,16 +276,6 @@ def _refuse_inner_remote(repository: Repository, in_file: Mapping[str, Found]) -
                 f"{found.source}: lease.remote {shown(found.value)} is inside this repository",
                 hints=("to use a remote of your own: git config lease.remote PATH",),
             )
-
-
-def _path_meant_by(word: str) -> str | None:
-    if word.lower().startswith("file://"):
-        from urllib.parse import unquote
-
-        return unquote(word[len("file://") :])
-    if "://" in word or ":" in word.partition("/")[0]:
-        return None
-    return word if looks_like_url(word) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,10 +317,7 @@ def resolve_remote(settings: Settings, repository: Repository) -> Location:
             return Location(None, None, explicit=False)
     if word in names:
         url = repository.remote_url(word) or ""
-        try:
-            read_remote(url, f"the URL of remote {shown(word)}")
-        except UsageError as error:
-            raise Invalid(error.message) from None
+        checked(read_remote, url, f"the URL of remote {shown(word)}")
     elif not looks_like_url(word):
         kind = UsageError if settings.remote_explicit else Invalid
         raise _no_such_remote(word, settings.found["lease.remote"].source, names, kind)
@@ -362,11 +354,11 @@ def set_config(repository: Repository, key: str, value: str) -> str:
     """
     name, read = _settable(key, value)
     if value:
-        checked = read(value, key)
-        if name == "lease.remote" and not looks_like_url(checked):
+        word = read(value, key)
+        if name == "lease.remote" and not looks_like_url(word):
             names = repository.remote_names()
-            if checked not in names:
-                raise _no_such_remote(checked, key, names, UsageError)
+            if word not in names:
+                raise _no_such_remote(word, key, names, UsageError)
         words = ["--replace-all", "--", name, value]
     else:
         words = ["--unset-all", "--", name]

@@ -32,6 +32,7 @@ from gitlease.settings.identity import (
     short_number,
 )
 from gitlease.settings.schema import FILE, read_session
+from gitlease.settings.sources import checked
 from gitlease.wiring.ledger import open_place
 from gitlease.wiring.workspace import Workspace, open_workspace
 
@@ -389,20 +390,14 @@ def agent_sessions(
         family = frozenset(s for s in (root, typed) if s)
         return AgentSessions(root, root if host in SAME_NUMBER else typed, family)
     child = f"{host}:{agent}"
-    own = _named(f"{root}/{agent}" if root else child)
+    whole = f"{root}/{agent}" if root else child
+    own = checked(read_session, whole, "the session of a sub-agent")
     return AgentSessions(own, typed, frozenset(s for s in (own, root, typed, child) if s))
 
 
 def _session(repository: Repository, environ: Mapping[str, str]) -> str | None:
     found = resolve_identity(repository, environ=environ, session_flag=None, no_session=False)
     return found.actor.session
-
-
-def _named(session: str) -> str:
-    try:
-        return read_session(session, "the session of a sub-agent")
-    except UsageError as error:
-        raise Invalid(error.message) from None
 
 
 def _plain(number: str) -> str:

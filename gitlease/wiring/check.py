@@ -112,22 +112,19 @@ def open_check(
             context=ci,
         )
 
-    return CheckContext(ci, repository, _ranges(repository, load, ci), load, service)
-
-
-def _ranges(repository: Repository, load: Load, ci: CiContext) -> Ranges:
-    """The ranges of a clone, and of the remote that has its work: the ledger may be elsewhere."""
-    settings = load({})
-    place = LedgerPlace(repository, settings, HERE)
-    name = _remote_of_work(repository, settings, load, ci)
+    usual = load({})
+    name = _remote_of_work(repository, usual, load, ci)
 
     def beside() -> HistoryStore | None:
+        # Of the remote that has the clone's work: the ledger may be elsewhere.
         url = None if name is None else repository.config.get(f"remote.{name}.url")
         if not url:
             return None
+        place = LedgerPlace(repository, usual, HERE)
         return HistoryStore(repository, place.remote_at(url, name), folder=place.private)
 
-    return Ranges(repository=repository, remote=name, store=beside)
+    ranges = Ranges(repository=repository, remote=name, store=beside)
+    return CheckContext(ci, repository, ranges, load, service)
 
 
 def _remote_of_work(

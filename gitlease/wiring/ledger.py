@@ -211,10 +211,11 @@ class LedgerPlace:
             return self.given
         from gitlease.git.repository import without_secrets
         from gitlease.store.git_ledger import git_ledger_store
-        from gitlease.store.private_store import make_bare, make_folder
+        from gitlease.store.private_store import SHA1, SHA256, make_bare, make_folder
         from gitlease.store.transport import Remote
 
-        if self.location.url is None:
+        url = self.location.url
+        if url is None:
             own = os.path.join(self.private, "local.git")
             make_folder(self.private)
             make_bare(own)
@@ -225,22 +226,22 @@ class LedgerPlace:
                 f"{why}this is the local ledger of this clone, which nobody else sees",
             )
         else:
-            remote = self.remote_at(self.location.url, self.location.name)
-            shown = without_secrets(self.location.url)
+            remote = self.remote_at(url, self.location.name)
+            shown = without_secrets(url)
             place = f"{self.location.name} ({shown})" if self.location.name else shown
             warnings = ()
         return git_ledger_store(
             remote,
             stores=self.private,
-            id_bytes=self._id_bytes(),
+            id_bytes=SHA256 if url and self.repository.object_format == "sha256" else SHA1,
             state=self.state,
             clock=clock,
             place=place,
-            prefix="refs/gitlease" if self.location.url is None else self.settings.ref_prefix,
+            prefix="refs/gitlease" if url is None else self.settings.ref_prefix,
             warnings=warnings,
             time_limit=time_limit,
             on_move=lambda: drop_idle_marker(self.private),
-            facts=None if self.location.url is None else self._facts(),
+            facts=None if url is None else self._facts(),
             watched=watched,
         )
 
@@ -292,12 +293,6 @@ class LedgerPlace:
                 found.append((name, self.remote_at(other.fetch, name)))
         return found
 
-    def _id_bytes(self) -> int:
-        from gitlease.store.private_store import SHA1, SHA256
-
-        own = SHA256 if self.repository.object_format == "sha256" else SHA1
-        return SHA1 if self.location.url is None else own
-
     def remote_at(self, url: str, name: str | None) -> Remote:
         """How git reaches a URL: with the settings of this clone."""
         from gitlease.store.transport import Remote
@@ -306,7 +301,11 @@ class LedgerPlace:
         settings = [("include.path", os.path.join(repository.common_dir, "config"))]
         if self._worktree_has_config():
             settings.append(("include.path", os.path.join(repository.git_dir, "config.worktree")))
-        settings += [("include.path", file) for file in self._included_here()]
+        # What git includes by the path of this git directory: that condition fails in the private
+        # store, and CI keeps the credentials of a checkout so.
+        read = {entry.origin for entry in config.entries}
+        files = [x.value for x in config.entries if _BY_PLACE.fullmatch(x.key) and x.value in read]
+        settings += [("include.path", file) for file in dict.fromkeys(files)]
         if name is not None and (proxy := config.get(f"remote.{name}.proxy")) is not None:
             settings.append(("http.proxy", proxy))
         return Remote(
@@ -317,16 +316,6 @@ class LedgerPlace:
             upload_pack=config.get(f"remote.{name}.uploadpack") if name else None,
             receive_pack=config.get(f"remote.{name}.receivepack") if name else None,
         )
-
-    def _included_here(self) -> list[str]:
-        """The files that git includes by the path of this git directory.
-
-        That condition fails in the private store; CI keeps the credentials of a checkout so.
-        """
-        entries = self.repository.config.entries
-        read = {entry.origin for entry in entries}
-        named = [entry for entry in entries if _BY_PLACE.fullmatch(entry.key)]
-        return list(dict.fromkeys(e.value for e in named if e.value in read))
 
     def _task_places(self) -> tuple[str, ...]:
         """The literal heads of the patterns of task files; none if one has no literal head."""

@@ -48,17 +48,14 @@ class MovableClock:
             return
         self._driving.append(True)
         try:
-            self._drive_until(end)
+            while self._moved[0] < end:
+                due = [x for one in self._heartbeats if (x := one.due_in()) is not None]
+                step = max(MS, round(min(due) * MS)) if due else end
+                self._moved[0] = min(end, self._moved[0] + step)
+                for one in list(self._heartbeats):
+                    one.beat()
         finally:
             self._driving.clear()
-
-    def _drive_until(self, end: int) -> None:
-        while self._moved[0] < end:
-            due = [x for one in self._heartbeats if (x := one.due_in()) is not None]
-            step = max(MS, round(min(due) * MS)) if due else end
-            self._moved[0] = min(end, self._moved[0] + step)
-            for one in list(self._heartbeats):
-                one.beat()
 
     def drive(self, heartbeat: Heartbeat) -> None:
         """Run a heartbeat whenever time passes."""

@@ -32,19 +32,16 @@ class LedgerVersion:
         Raises NotFound for one that is not a commit, and Invalid if the commit holds no ledger that
         this gitlease knows.
         """
-        try:
-            return verify(self.repository, self.tip, self._sampled(tips), environ=os.environ)
-        except NoLedger as error:
-            raise Invalid(f"{self.shown} holds no ledger: {error}") from None
-
-    def _sampled(self, tips: Sequence[str]) -> list[str]:
-        found = []
+        sampled = []
         for word, oid in zip(tips, commit_ids(self.repository, tips), strict=True):
             whole = len(word) in (40, 64) and not set(word) - set("0123456789abcdef")
             if oid is None and not whole:
                 raise NotFound(f"{word[:80]!r} is not a commit of this ledger")
-            found.append(oid or word)  # a renewal that was replaced may be gone by now
-        return found
+            sampled.append(oid or word)  # a renewal that was replaced may be gone by now
+        try:
+            return verify(self.repository, self.tip, sampled, environ=os.environ)
+        except NoLedger as error:
+            raise Invalid(f"{self.shown} holds no ledger: {error}") from None
 
 
 def open_version(
@@ -70,7 +67,10 @@ def open_version(
     flags = {"remote": remote, "layer": layer}
     place = open_place(discover(directory), environ, flags, local=local)
     if ref is not None:
-        return _at(ref, place.repository, *(_private(place, x) for x in PRIVATE_STORES))
+        for where in (place.repository, *(_private(place, x) for x in PRIVATE_STORES)):
+            if os.path.isdir(where.git_dir) and (oid := commit_ids(where, [ref])[0]) is not None:
+                return LedgerVersion(where, oid, ref)
+        raise NotFound(f"{ref[:80]!r} is not a commit of this repository or its ledger")
     name = place.layer
     store = place.store(clock or SystemClock(), time_limit=time_limit)
     head = store.known(name) if cached else store.fetch(name)
@@ -90,10 +90,3 @@ def _private(place: LedgerPlace, store: str) -> Repository:
     private = replace(place.repository, common_dir=folder, git_dir=folder, toplevel=None)
     form = "sha256" if store == PRIVATE_STORES[1] else "sha1"
     return replace(private, object_format=form, folder="", worktree=None)
-
-
-def _at(ref: str, *places: Repository) -> LedgerVersion:
-    for place in places:
-        if os.path.isdir(place.git_dir) and (oid := commit_ids(place, [ref])[0]) is not None:
-            return LedgerVersion(place, oid, ref)
-    raise NotFound(f"{ref[:80]!r} is not a commit of this repository or its ledger")

@@ -50,16 +50,14 @@ def resource_here(workspace: Workspace, word: str) -> Resource:
         error.hints = (*(p.message for p in problems if checked in p.message), *error.hints)
         raise
     _refuse_submodule(repository, found)
-    return issue_resource(found, _issues(workspace)) if reads_as_issue(found.text) else found
-
-
-def _issues(workspace: Workspace) -> Issues:
+    if not reads_as_issue(found.text):
+        return found
     ledger = workspace.ledger
     if ledger.known_policy() is None:
         with contextlib.suppress(GitleaseError):  # the verb reports it
             ledger.store.fetch(ledger.layer)
     policy = ledger.known_policy()
-    return Issues.NONE if policy is None else policy.issues
+    return found if policy is None else issue_resource(found, policy.issues)
 
 
 def path_here(repository: Repository, word: str) -> Resource:
@@ -122,18 +120,16 @@ def _checked(repository: Repository, word: str, *, path: bool) -> str:
         text = _from_root(home, root)
     elif is_path and text.startswith("/") and not (root and _lies_in(text, root)):
         fixed = _literal_head(text)
-        if fixed and any(_is_only_outside(x, root) for x in (fixed, "/" + fixed.split("/")[1])):
-            text = _from_root(text, root)
+        # It exists, and nothing does that it would be at the root.
+        for outside in (fixed, "/" + fixed.split("/")[1]) if fixed else ():
+            if os.path.lexists(outside) and not (root and os.path.lexists(root + outside)):
+                text = _from_root(text, root)
+                break
     if not text and word != PATH_PREFIX:
         raise UsageError(f"{word[:_SHOWN]} is outside the repository", resource=word[:_SHOWN])
     if "{" in text and not os.path.lexists(os.path.join(root or "", repository.folder, text)):
         check_braces(text)
     return PATH_PREFIX + text if text.startswith("/") and is_path | (text != word) else word
-
-
-def _is_only_outside(path: str, root: str | None) -> bool:
-    """Whether an absolute path exists, and nothing does that it would be at the root."""
-    return os.path.lexists(path) and not (root and os.path.lexists(root + path))
 
 
 def _literal_head(path: str) -> str:
