@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import Invalid, NotFound, shown
@@ -40,24 +40,25 @@ class RefTree:
         self.root = _root(repository, self._objects, ref)
         self._folders, self._files, self._entries = {"": self.root}, dict[str, str](), 0
 
-    def entries(self, folder: str) -> Iterator[Listed]:
+    def entries(self, folder: str) -> list[Listed]:
         tree = self._tree(folder)
         self._entries += len(tree)
         if self._entries > MAX_ENTRIES:
             raise Invalid(f"there are more than {MAX_ENTRIES} files and folders to look at")
-        return (
-            self._listed(folder, entry) for entry in tree if not _is_impossible_name(entry.name)
-        )
+        listed = []
+        for entry in tree:
+            if entry.name in ("", ".", "..") or "/" in entry.name or entry.name.lower() == ".git":
+                continue  # no name that git gives a file
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            is_folder = entry.mode == _TREE
+            (self._folders if is_folder else self._files)[path] = entry.id
+            is_file, is_link = entry.mode in _BLOBS, entry.mode == _LINK
+            key = f"{entry.id}:{path}"
+            listed.append(Listed(entry.name, key, is_folder, is_file, is_link, entry.id))
+        return listed
 
     def _tree(self, folder: str) -> list[TreeEntry]:
         return read_tree(self._objects, self._folders[folder], MAX_TREE)
-
-    def _listed(self, folder: str, entry: TreeEntry) -> Listed:
-        path = f"{folder}/{entry.name}" if folder else entry.name
-        is_folder = entry.mode == _TREE
-        (self._folders if is_folder else self._files)[path] = entry.id
-        is_file, is_link = entry.mode in _BLOBS, entry.mode == _LINK
-        return Listed(entry.name, f"{entry.id}:{path}", is_folder, is_file, is_link, entry.id)
 
     def found(self, path: str, entry: Listed) -> FoundFile:
         return FoundFile(path, FileKind.FILE, entry.key)
@@ -103,10 +104,6 @@ class IndexTree(RefTree):
 
     def _tree(self, folder: str) -> list[TreeEntry]:
         return list(self._trees.get(folder, {}).values())
-
-
-def _is_impossible_name(name: str) -> bool:
-    return name in ("", ".", "..") or "/" in name or name.lower() == ".git"
 
 
 def _root(repository: Repository, objects: GitObjects, ref: str) -> str:
@@ -218,18 +215,15 @@ def assigned_since(repository: Repository, task: Task, name: str, ref: str | Non
     In the work tree (no ``ref``) a name that is not committed counts from the file's own time.
     """
     file, commit = f":(top,literal){task.file}", ref or "HEAD"
-    if ref is None and not _is_committed(repository, task, name):
-        with contextlib.suppress(OSError):
-            root = repository.toplevel or ""
-            return os.stat(os.path.join(root, task.file)).st_mtime_ns // 1_000_000
-        return None
+    if ref is None:
+        said = ask(repository, "cat-file", "blob", f"HEAD:{task.file}")
+        if said.code != 0 or name.encode() not in said.out:
+            with contextlib.suppress(OSError):
+                root = repository.toplevel or ""
+                return os.stat(os.path.join(root, task.file)).st_mtime_ns // 1_000_000
+            return None
     search = (f"-S{name}", "--no-textconv") if name else ()
     words = ("log", "-1", "--format=%at", *search, "--end-of-options", commit)
     said = ask(repository, *words, "--", file)
     text = said.out.decode("ascii", "replace").strip()
     return int(text) * MS if said.code == 0 and text.isdigit() else None
-
-
-def _is_committed(repository: Repository, task: Task, name: str) -> bool:
-    said = ask(repository, "cat-file", "blob", f"HEAD:{task.file}")
-    return said.code == 0 and name.encode() in said.out

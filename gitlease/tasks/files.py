@@ -101,7 +101,8 @@ class GitTaskFiles:
             return TaskList()
         if not self.exist():
             return TaskList(nothing=why_no_task(self._tasks))
-        return self._reader.read(WorkTree(root, self._wanted), _tree_name(root))
+        name = sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
+        return self._reader.read(WorkTree(root, self._wanted), f"tree-{name}")
 
     def places(self) -> Sequence[str]:
         root = self._repository.toplevel
@@ -248,8 +249,12 @@ class GitTaskFiles:
         mine = self._repository
         if mine.toplevel is not None and os.path.realpath(root) == os.path.realpath(mine.toplevel):
             return self
-        places = _git_dirs_of(root)
-        if places is None or not os.path.samefile(places[1], mine.common_dir):
+        if not os.path.lexists(os.path.join(root, ".git")):
+            return None
+        words = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
+        said = run_git(words, cwd=root, timeout=TIMEOUT)
+        places = os.fsdecode(said.out).splitlines()
+        if said.code != 0 or len(places) != 2 or not os.path.samefile(places[1], mine.common_dir):
             return None
         git_dir, common_dir = places
         name = None if git_dir == common_dir else os.path.basename(git_dir)
@@ -259,10 +264,6 @@ class GitTaskFiles:
         return files
 
 
-def _tree_name(root: str) -> str:
-    return "tree-" + sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
-
-
 @contextlib.contextmanager
 def _errors_name_task(change: TaskChange) -> Iterator[None]:
     try:
@@ -270,12 +271,3 @@ def _errors_name_task(change: TaskChange) -> Iterator[None]:
     except Invalid as error:
         error.resource = error.resource or change.resource.text
         raise
-
-
-def _git_dirs_of(root: str) -> tuple[str, str] | None:
-    if not os.path.lexists(os.path.join(root, ".git")):
-        return None
-    words = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
-    said = run_git(words, cwd=root, timeout=TIMEOUT)
-    lines = os.fsdecode(said.out).splitlines()
-    return (lines[0], lines[1]) if said.code == 0 and len(lines) == 2 else None

@@ -12,7 +12,7 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from hashlib import sha256
 from typing import Any, Final
@@ -150,34 +150,59 @@ def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | N
         return None
     else:
         resource = _resource(document, found)
-    assigned = fields["assigned"]
-    said = [
-        (name, [x.text for x in field.items if not x.null], field.form is FieldForm.OTHER)
-        for name, field in document.fields.items()
-    ]
-    status = _single(document, fields["status"])
+
+    def several(role: str) -> list[str]:
+        items = _list_or_single(document, fields[role])
+        return [_path(document, x) if role == "paths" else x.text for x in items]
+
+    return _task(
+        resource,
+        document.front.file,
+        tasks,
+        lambda role, limit: _single(document, fields[role], limit),
+        several,
+        line=document.front.line(x.key.start if (x := fields["assigned"] or found) else 0),
+        labels=[
+            (name, [x.text for x in field.items if not x.null], field.form is FieldForm.OTHER)
+            for name, field in document.fields.items()
+        ],
+    )
+
+
+def _task(
+    resource: Resource,
+    file: str,
+    tasks: Tasks,
+    single: Callable[[str, int], str],
+    several: Callable[[str], Sequence[str]],
+    *,
+    line: int,
+    labels: Iterable[tuple[str, Sequence[str], bool]],
+) -> Task:
+    """The task that fields say, of each role a single value or several."""
+    status = single("status", MAX_TEXT)
     return Task(
         resource=resource,
-        file=document.front.file,
-        title=_single(document, fields["title"], MAX_TITLE),
+        file=file,
+        title=single("title", MAX_TITLE),
         status=status,
         progress=_progress(status, tasks),
-        assigned=tuple(item.text for item in _list_or_single(document, assigned)),
-        priority=_single(document, fields["priority"]),
-        depends_on=tuple(item.text for item in _list_or_single(document, fields["depends_on"])),
-        paths=tuple(_path(document, item) for item in _list_or_single(document, fields["paths"])),
-        created=_single(document, fields["created"]),
-        line=document.front.line(marked.key.start if (marked := assigned or found) else 0),
-        exempt=_is_exempt(said, fold(tasks.exempt)),
+        assigned=tuple(several("assigned")),
+        priority=single("priority", MAX_TEXT),
+        depends_on=tuple(several("depends_on")),
+        paths=tuple(several("paths")),
+        created=single("created", MAX_TEXT),
+        line=line,
+        exempt=_is_exempt(labels, fold(tasks.exempt)),
     )
 
 
 def _task_of_plain_fields(
-    front: Front, names: Mapping[str, str], marks: Container[str], tasks: Tasks
+    front: Front, names: Mapping[str, str], marks: Iterable[str], tasks: Tasks
 ) -> Task | None:
     fields = read_plain_fields(front.text)
 
-    def single(role: str, limit: int = MAX_TEXT) -> str:
+    def single(role: str, limit: int) -> str:
         field = fields.get(names[role])
         text = field.texts[0] if field and field.texts else ""
         if (field and not field.single) or len(text) > limit:
@@ -189,29 +214,22 @@ def _task_of_plain_fields(
         texts = field.texts if field else []
         if len(texts) > MAX_ENTRIES or any(len(text) > MAX_TEXT for text in texts):
             raise NeedsParser
-        return [text for text in texts if text.strip()]
+        texts = [text for text in texts if text.strip()]
+        return list(map(_checked_pattern, texts)) if role == "paths" else texts
 
     by_stem = names["id"] == FILE_STEM and bool(fields)
     if not by_stem and names["id"] not in fields:
         return None
     marked = fields.get(names["assigned"]) or fields.get(names["id"])
-    status, wanted = single("status"), set(names.values())
-    return Task(
-        resource=_named_by_stem(front.file) if by_stem else name_resource(single("id")),
-        file=front.file,
-        title=single("title", MAX_TITLE),
-        status=status,
-        progress=_progress(status, tasks),
-        assigned=tuple(several("assigned")),
-        priority=single("priority"),
-        depends_on=tuple(several("depends_on")),
-        paths=tuple(map(_checked_pattern, several("paths"))),
-        created=single("created"),
+    wanted = {*names.values(), *marks}
+    return _task(
+        _named_by_stem(front.file) if by_stem else name_resource(single("id", MAX_TEXT)),
+        front.file,
+        tasks,
+        single,
+        several,
         line=front.lines_before + (marked.line if marked else 1),
-        exempt=_is_exempt(
-            [(x, f.texts, False) for x, f in fields.items() if x in wanted or x in marks],
-            fold(tasks.exempt),
-        ),
+        labels=[(x, field.texts, False) for x, field in fields.items() if x in wanted],
     )
 
 
@@ -487,7 +505,11 @@ class TaskReader:
         Raises Invalid for too many.
         """
         with doing("reading task files"):
-            return self._read(place, self._cache(name), only)
+            if name not in self._caches:
+                file = os.path.join(self._folder, name + CACHE)
+                keep = KEPT_OF_REFS if name == REFS else 0
+                self._caches[name] = TaskCache(file, self._tasks, keep=keep)
+            return self._read(place, self._caches[name], only)
 
     def _read(
         self, place: TaskPlace, cache: TaskCache, only: Iterable[FoundFile] | None
@@ -521,13 +543,6 @@ class TaskReader:
             nothing="" if tasks else why_no_task(self._tasks, others),
         )
 
-    def _cache(self, name: str) -> TaskCache:
-        if name not in self._caches:
-            keep = KEPT_OF_REFS if name == REFS else 0
-            file = os.path.join(self._folder, name + CACHE)
-            self._caches[name] = TaskCache(file, self._tasks, keep=keep)
-        return self._caches[name]
-
     def _parse(self, place: TaskPlace, found: FoundFile, cache: TaskCache) -> Value:
         try:
             content = place.load(found)
@@ -546,20 +561,13 @@ def _split_by_unique_id(tasks: Sequence[Task]) -> tuple[list[Task], list[TaskPro
     files: dict[str, list[Task]] = {}
     for task in tasks:
         files.setdefault(task.resource.key, []).append(task)
-    alone = [same[0] for same in files.values() if len(same) == 1]
-    doubles = [
-        _double_id(task, [other for other in same if other is not task])
-        for same in files.values()
-        if len(same) > 1
-        for task in same
-    ]
-    return alone, doubles
-
-
-def _double_id(task: Task, others: Sequence[Task]) -> TaskProblem:
-    first = printable(min(other.file for other in others))
-    more = f" and of {len(others) - 1} more" if len(others) > 1 else ""
-    message = (
-        f"{printable(task.file)}:{task.line}: {task.resource} is the id of {first}{more} as well"
-    )
-    return replace(problem_of(task.file, message, (task.resource.key,)), double=True)
+    doubles = []
+    for task in tasks:
+        if others := [x for x in files[task.resource.key] if x is not task]:
+            first = printable(min(other.file for other in others))
+            more = f" and of {len(others) - 1} more" if len(others) > 1 else ""
+            place = f"{printable(task.file)}:{task.line}"
+            message = f"{place}: {task.resource} is the id of {first}{more} as well"
+            problem = problem_of(task.file, message, (task.resource.key,))
+            doubles.append(replace(problem, double=True))
+    return [same[0] for same in files.values() if len(same) == 1], doubles

@@ -103,7 +103,9 @@ class Wanted:
 
     def folders(self) -> list[str]:
         """The folders with the task files, as written: ``""`` where they may lie in any."""
-        return [_literal(rule.pattern.text) for rule in self.rules]
+        texts = (rule.pattern.text.strip("/").split("/") for rule in self.rules)
+        heads = (takewhile(lambda x: not set("*?[\\") & set(x), text) for text in texts)
+        return ["/".join(head) for head in heads]
 
     def covers(self, path: str) -> bool:
         """Whether a file is called a task file, and is none of our own half-written ones."""
@@ -120,11 +122,6 @@ class Wanted:
             f"{printable(text)} in tasks.files covers more than {MAX_FILES} files",
             hints=("name the folder of the task files in .gitlease.yaml",),
         )
-
-
-def _literal(text: str) -> str:
-    kept = takewhile(lambda x: not any(c in x for c in "*?[\\"), text.strip("/").split("/"))
-    return "/".join(kept)
 
 
 @cache
@@ -200,9 +197,10 @@ def walk(place: TaskPlace, known: Container[str] = ()) -> Iterator[FoundFile]:
         except Unreadable as error:
             yield problem(folder or ".", str(error))
             continue
-        every = all(depth > len(rule.pattern.head) for rule in rules)
+        heads = [rule.pattern.head[depth - 1 : depth] for rule in rules]
+        every = () in heads  # some rule has no literal name here
         for entry in entries:
-            if not every and not _may_begin_a_rule(rules, entry.name, depth):
+            if not every and (fold(entry.name),) not in heads:
                 continue
             path = f"{folder}/{entry.name}" if folder else entry.name
             if entry.is_folder:
@@ -313,13 +311,6 @@ def _problem_of_link(path: str, rules: Rules, depth: int, place: TaskPlace) -> F
         message = f"{printable(path)}: a symbolic link cannot be edited safely"
         return FoundFile(path, FileKind.LINK, message=message)
     return None
-
-
-def _may_begin_a_rule(rules: Rules, name: str, depth: int) -> bool:
-    folded = fold(name)
-    return any(
-        depth > len(rule.pattern.head) or rule.pattern.head[depth - 1] == folded for rule in rules
-    )
 
 
 def problem(path: str, what: str) -> FoundFile:
