@@ -49,8 +49,7 @@ def test_it_begins_once_a_day_or_once_an_hour_where_there_are_many(
     (store / "objects/17" / ("0" * 38)).touch()
     begun: list[list[str]] = []
     monkeypatch.setattr(private_store, "MANY", many)
-    popen = "gitlease.store.private_store.subprocess.Popen"
-    monkeypatch.setattr(popen, lambda words, **_: begun.append(words))
+    monkeypatch.setattr(private_store, "detach", lambda words, **_: begun.append(words))
     private_store.PrivateStore(str(store)).tidy()
     private_store.PrivateStore(str(store)).tidy()
     assert ["gc" in words for words in begun] == [True] * begins, "and not twice"
