@@ -1,10 +1,10 @@
-from gitlease.verbs.codes import CODES as CODES
-from gitlease.verbs.codes import exit_of as exit_of
-from gitlease.verbs.codes import http_of as http_of
 from gitlease.verbs.run_text import OUTCOMES as OUTCOMES
+from gitlease.verbs.table import CODES as CODES
 from gitlease.verbs.table import COMMAND as COMMAND
 from gitlease.verbs.table import TABLE as TABLE
 from gitlease.verbs.table import Door as Door
 from gitlease.verbs.table import Parameter as Parameter
+from gitlease.verbs.table import exit_of as exit_of
 from gitlease.verbs.table import find_verb as find_verb
+from gitlease.verbs.table import http_of as http_of
 from gitlease.verbs.table import read_values as read_values

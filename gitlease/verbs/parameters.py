@@ -5,13 +5,14 @@ A verb's signature names them: ``def renew(door: Door, resources: Resources = ()
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from gitlease.core.errors import UsageError, check_text
-from gitlease.core.instant import parse_duration
+from gitlease.core.instant import MS, parse_duration
 from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
 from gitlease.core.resources.resource import Resource, parse_scope
 from gitlease.verbs.table import AT_A_CLONE, COMMAND, HTTP, LIBRARY, TOOL, Kind, Parameter
@@ -59,6 +60,29 @@ def _duration(_door: Any, data: Any, name: str) -> int:
         known = name_of_type(data)
         raise UsageError(f"{name} must be seconds, or a duration such as 15m, not {known}")
     return parse_duration(str(data), what=name)
+
+
+def _since(door: Any, data: Any, name: str) -> int:
+    at = data
+    if isinstance(data, str):
+        with contextlib.suppress(ValueError):
+            at = datetime.fromisoformat(data)
+    if isinstance(at, datetime):
+        at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return round(at.timestamp() * MS)
+    try:
+        now: datetime = door.now()
+        return round(now.timestamp() * MS) - _duration(door, data, name) * MS
+    except UsageError:
+        expected = "a time (2026-01-31, 2026-01-31T10:00Z) or a duration (2d)"
+        raise UsageError(f"invalid {name} {str(data)[:40]!r}: expected {expected}") from None
+
+
+def _positive(_door: Any, data: Any, name: str) -> int:
+    word = str(data)[:20]
+    if isinstance(data, bool) or not (word.isascii() and word.isdigit() and int(word[:9])):
+        raise UsageError(f"{name} {word!r} is not a positive number")
+    return int(word[:9])
 
 
 def _switch(_door: Any, data: Any, name: str) -> bool:
@@ -156,6 +180,20 @@ SWITCH = Kind(
     tool_schema={"type": "boolean"},
     python="bool",
     switch=True,
+)
+SINCE = Kind(
+    read=_since,
+    schema=_TEXT,
+    tool_schema=_TEXT,
+    python="Duration | datetime",
+    metavar="T",
+)
+NUMBER = Kind(
+    read=_positive,
+    schema={"type": "integer", "minimum": 1},
+    tool_schema={"type": "integer"},
+    python="int",
+    metavar="N",
 )
 SCOPE = Kind(read=_scope, schema=_TEXT, tool_schema=_TEXT, python="str", metavar="S")
 TEXT = Kind(read=read_text, schema=_TEXT, tool_schema=_TEXT, python="str", metavar="TEXT")
@@ -329,5 +367,25 @@ Cached = Annotated[
         kind=SWITCH,
         about="Answer from what this clone knows, without asking the remote.",
         doors=AT_A_CLONE,
+    ),
+]
+
+# --- what is read ---------------------------------------------------------------------------------
+
+Of = Annotated[Resource | None, Parameter(kind=RESOURCE)]
+Mine = Annotated[bool, Parameter(kind=SWITCH, about="Only leases of this session.")]
+EndedToo = Annotated[
+    bool,
+    Parameter(kind=SWITCH, about="Include lapsed, completed, released and revoked leases."),
+]
+Limit = Annotated[
+    int,
+    Parameter(kind=NUMBER, about="Show at most N events (default: 50).", option="-n --limit"),
+]
+Since = Annotated[
+    int | None,
+    Parameter(
+        kind=SINCE,
+        about="Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).",
     ),
 ]

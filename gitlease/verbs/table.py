@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, replace
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gitlease.engine.answers import Answer
     from gitlease.engine.ledger_session import LedgerSession
     from gitlease.engine.queue import TaskQueue
+    from gitlease.wiring.workspace import Workspace
 
 Act = Callable[["LedgerSession", Sequence["Resource"]], "Answer"]
 
@@ -43,6 +44,10 @@ TABLE = {
     "park": "sessions",
     "next": "tasks",
     "set": "tasks",
+    "list": "reading",
+    "log": "reading",
+    "status": "reading",
+    "whoami": "reading",
 }
 LEASE_EXITS = (1, 2, 4, 5, 6, 7, 128)
 OWN_EXITS = (2, 3, 4, 5, 6, 7, 128)
@@ -116,6 +121,18 @@ class Door(Protocol):
         """A parameter's name as the caller knows it, for messages."""
         return parameter
 
+    @property
+    def for_agent(self) -> bool:
+        """Whether a coding agent reads the answer: it runs what it reads."""
+        return False
+
+
+class DoorOfClone(Door, Protocol):
+    """A caller in a clone, or with one."""
+
+    @property
+    def workspace(self) -> Workspace: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
@@ -188,9 +205,10 @@ class Details:
 class Result:
     """The answer of a verb: the contract's JSON, lines for people, and what to call next.
 
-    ``value`` is what Python gets if it is not the leases. ``answer`` is the engine's, for a door
-    that keeps leases alive. ``refused`` has the refusals of a call for several leases. ``then`` are
-    calls that are safe to make; ``hints`` are for people only.
+    ``value`` is what the library answers with if it is not the leases: in the engine's form, if
+    the library has one of its own. ``answer`` is the engine's, for a door that keeps leases alive.
+    ``refused`` has the refusals of a call for several leases. ``then`` are calls that are safe to
+    make, ``commands`` those of other programs; ``hints`` are for people only.
     """
 
     body: Mapping[str, Any]
@@ -201,6 +219,7 @@ class Result:
     refused: Sequence[GitleaseError] = ()
     warnings: Sequence[str] = ()
     then: Sequence[Hint] = ()
+    commands: Sequence[str] = ()
     hints: Sequence[str | Hint] = ()
 
 
@@ -209,7 +228,8 @@ class DeclaredVerb:
     """A verb: its function, its help, and its exit statuses besides 0.
 
     ``no`` are the error codes behind exit status 1, ``done`` the meaning of 0. ``tool`` is the help
-    that models read. ``reads``: it only reads, which needs no identity.
+    that models read. ``reads``: it only reads, which needs no identity unless it is about what is
+    ``mine``.
     """
 
     name: str
@@ -291,3 +311,70 @@ def _parameters_of(function: Callable[..., Result]) -> dict[str, Parameter]:
             default=defaults.get(name),
         )
     return found
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+INTERNAL = "internal"  # exits with EX_SOFTWARE of sysexits.h
+# A command that was interrupted, or whose reader left, exits with 128 + the signal, as in a shell.
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+class Violations(GitleaseError):
+    """A check found something."""
+
+    code: ClassVar[str] = "violations"
+
+
+class Fault(GitleaseError):
+    """An internal error of gitlease."""
+
+    code: ClassVar[str] = INTERNAL
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Exit status, HTTP status, and whether an MCP client gets a tool error or a protocol error.
+
+    ``meaning`` is its line in the help of verbs.
+    """
+
+    exit: int
+    http: int
+    mcp: str
+    meaning: str
+
+
+def _tool(exit_status: int, http: int, meaning: str) -> Code:
+    return Code(exit_status, http, "tool", meaning)
+
+
+CODES: Mapping[str, Code] = {
+    "held": _tool(1, 409, "someone else holds it"),
+    "wait_timeout": _tool(1, 409, "someone else still held it when the wait ran out"),
+    "violations": _tool(1, 409, "the check found something"),
+    "nothing_left": _tool(1, 404, "no task is left to claim"),
+    "usage": _tool(2, 400, "bad arguments; the remote was not asked"),
+    "lost": _tool(3, 412, "you no longer hold it: stop the work under it"),
+    "not_holder": _tool(3, 412, "you do not hold it"),
+    "denied": _tool(4, 403, "the remote refused: authentication, permission or its policy"),
+    "unavailable": _tool(5, 503, "the remote cannot be reached, or the outcome is unknown"),
+    "unknown_outcome": _tool(5, 504, "it is unknown whether the change landed: do not rely on it"),
+    "policy": _tool(6, 422, "refused by policy: the ledger's limits, or finished work"),
+    "invalid": _tool(7, 500, "a damaged record, setting or task file, no user.email, no such task"),
+    "not_found": _tool(7, 404, "no such task, resource or record"),
+    "rollback": _tool(7, 409, "the ledger was rolled back or replaced"),
+    "not_a_repository": _tool(128, 404, "not in a git repository"),
+    INTERNAL: Code(70, 500, "protocol", "an internal error of gitlease"),
+}
+
+
+def http_of(code: str) -> int:
+    """Return the HTTP status of an error code."""
+    return CODES[code].http if code in CODES else CODES[INTERNAL].http
+
+
+def exit_of(code: str) -> int:
+    """Return the exit status of an error code; an unknown code counts as ``internal``."""
+    return CODES[code].exit if code in CODES else CODES[INTERNAL].exit

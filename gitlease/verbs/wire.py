@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gitlease.core.instant import rfc3339
 from gitlease.core.resources.resource import Resource
 from gitlease.verbs import sentences
-from gitlease.verbs.codes import Fault, exit_of
+from gitlease.verbs.table import Fault, exit_of
 
 if TYPE_CHECKING:
     from gitlease.core.edge import Task

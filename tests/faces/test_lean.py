@@ -21,7 +21,7 @@ def _said(*lines: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("module", ["derived", "reading"])
+@pytest.mark.parametrize("module", ["verb"])
 def test_the_verbs_of_every_day_do_without_inspect(module: str) -> None:
     look = LOOK.format(names={"inspect", "dataclasses", "random"})
     options = "from gitlease.faces.cli.app import application; application()"

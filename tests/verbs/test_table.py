@@ -22,6 +22,8 @@ SAMPLES: Mapping[str, tuple[str, Any, Any]] = {
     "Iterable[ResourceLike]": ("F007", ["F007"], [parse_resource("F007")]),
     "Iterable[StrPath]": ("docs/a.md", ["docs/a.md"], [parse_resource("path:docs/a.md")]),
     "Duration": ("7m", "7m", 420),
+    "Duration | datetime": ("1970-01-01T00:00:07Z", "1970-01-01T00:00:07Z", 7_000),
+    "int": ("7", 7, 7),
     "str": ("seven", "seven", "seven"),
     "bool": ("", True, True),
 }
@@ -54,12 +56,12 @@ def test_a_parameter_arrives_from_the_command_line(
     name: str, one: Parameter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verb, (ada, _) = WatchedVerb(name), make_desks(task("F007"))
-    monkeypatch.setattr("gitlease.faces.cli.derived.find_verb", lambda _name: verb)
+    monkeypatch.setattr("gitlease.faces.cli.verb.find_verb", lambda _name: verb)
     words, expected = [name], dict[str, Any]()
     for other in verb.at(COMMAND).values():
         if other.name == one.name or other.required:
             typed, _, expected[other.name] = SAMPLES[other.kind.python]
-            option = other.words.partition("/")[0]
+            option = other.words.partition("/")[0].split()[0]
             words += [typed] if other.positional else [option, typed] if typed else [option]
     ran = ada.run(*words)
     assert (verb.values, ran.code) == (expected, 2), ran.err
@@ -88,7 +90,7 @@ class RootDoor(Door):
     [
         pytest.param(tool, name, id=f"{tool.name}-{name}")
         for tool in TOOLS.values()
-        if tool.name in TABLE
+        if tool.name in TABLE and tool.name != "status"  # which is not the verb
         for name in tool.takes
     ],
 )

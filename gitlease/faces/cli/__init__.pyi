@@ -5,7 +5,6 @@ from gitlease.faces.cli.app import MODULES as MODULES
 from gitlease.faces.cli.app import application as application
 from gitlease.faces.cli.app import run as run
 from gitlease.faces.cli.call import Call as Call
-from gitlease.faces.cli.derived import command as command
 from gitlease.faces.cli.running import run_verb as run_verb
 from gitlease.faces.cli.setup.demo import NEXT as NEXT
 from gitlease.faces.cli.setup.demo import PLAY as PLAY
@@ -14,5 +13,6 @@ from gitlease.faces.cli.setup.demo import DemoScene as DemoScene
 from gitlease.faces.cli.setup.demo import DemoTeller as DemoTeller
 from gitlease.faces.cli.setup.help import topics as topics
 from gitlease.faces.cli.verb import Verb as Verb
+from gitlease.faces.cli.verb import command as command
 
 def import_click() -> None: ...

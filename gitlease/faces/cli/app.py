@@ -15,7 +15,7 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call, Opener, open_real
 from gitlease.faces.cli.verb import CONTEXT, Option, shared_options, suggestions
-from gitlease.verbs.codes import BROKEN_PIPE, INTERRUPTED
+from gitlease.verbs.table import BROKEN_PIPE, INTERRUPTED
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -53,15 +53,15 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         "See what is going on",
         (
             ("show", "task_verbs", "show one resource: holder, time left, notes"),
-            ("list", "reading", "list all leases, yours and theirs"),
-            ("status", "reading", "show the ledger at a glance"),
-            ("log", "reading", "show the audit trail"),
+            ("list", "", "list all leases, yours and theirs"),
+            ("status", "", "show the ledger at a glance"),
+            ("log", "", "show the audit trail"),
             ("check", "check", "check commits, and find stale claims (for CI)"),
             ("verify", "check", "check the ledger's history independently"),
             ("wait", "wait", "wait until something is free"),
             ("watch", "wait", "print the events of leases as they happen"),
             ("board", "board", "a live board of tasks and leases"),
-            ("whoami", "reading", "show your holder and session, and their sources"),
+            ("whoami", "", "show your holder and session, and their sources"),
         ),
     ),
     (
@@ -111,7 +111,7 @@ class Verbs(click.Group):
         if name not in MODULES:
             return None
         if not MODULES[name]:
-            from gitlease.faces.cli.derived import command
+            from gitlease.faces.cli.verb import command
 
             return command(name)
         module = import_module(f"gitlease.faces.cli.{MODULES[name]}")
@@ -222,7 +222,7 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
         return BROKEN_PIPE
     except OSError as error:
         from gitlease.engine.ports import may_have_sent
-        from gitlease.verbs.codes import INTERNAL, exit_of
+        from gitlease.verbs.table import INTERNAL, exit_of
 
         output.forget_stdout()
         # Without a file name, the error concerns our own output.

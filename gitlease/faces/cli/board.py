@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -13,10 +14,10 @@ import click
 from gitlease.core.errors import NotFound, Unavailable, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces.cli import output
-from gitlease.faces.cli.reading import check_layer
 from gitlease.faces.cli.setup.serve import HOST, PORT, read_host, read_port
-from gitlease.faces.cli.verb import READING_EXITS, flag, option, verb
+from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.verbs import wire
+from gitlease.verbs.table import READING_EXITS
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -96,10 +97,9 @@ def _print(call: Call, form: str | None, *, cached: bool) -> None:
     from gitlease.verbs.board import make_board
 
     how = ["--export", form] if form else ["--once"]
-    call.cached = call.typed("board", options=["--cached", *how])
+    call.cached = partial(call.typed, "board", options=["--cached", *how])
     look = call.ledger.look(cached=cached)
-    if look.head.ledger is None:
-        check_layer(call)
+    call.check_layer(lambda: look)
     board = make_board(call.ledger, look)
     state = "from what this clone knows" if cached else "now"
 
@@ -134,15 +134,15 @@ def _live(call: Call, *, cached: bool) -> int | None:
         hint = call.typed("board", options=["--once"])
         raise UsageError("a live board needs a terminal", hints=(hint,))
     if not cached:
-        check_layer(call)
+        call.check_layer(call.ledger.look)
     from gitlease.faces.board.live import LiveBoard
-    from gitlease.verbs.codes import INTERRUPTED
+    from gitlease.verbs.table import INTERRUPTED
 
     gc.enable()  # this may last for days
     try:
         ended = LiveBoard(call.workspace, console, follow=not cached).run()
     except Unavailable:
-        call.cached = call.typed("board", options=["--cached"])
+        call.cached = partial(call.typed, "board", options=["--cached"])
         raise
     if ended is None:
         return None

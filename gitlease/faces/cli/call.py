@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer
-    from gitlease.engine.ledger_session import LedgerSession
+    from gitlease.engine.ledger_session import LedgerSession, LedgerView
     from gitlease.engine.queue import TaskQueue
     from gitlease.verbs.table import Act, Result
     from gitlease.wiring.workspace import Workspace
@@ -69,8 +69,8 @@ class Call:
     """The further paths that a claim covers."""
     release: Callable[[], str] | None = None
     """Makes the command that gives back what is no task, and so cannot be done."""
-    cached: str | None = None
-    """The command that gives the same answer without asking the remote."""
+    cached: Callable[[], str] | None = None
+    """Makes the command that gives the same answer without asking the remote."""
     whole_queue: str | None = None
     """The command that shows every task; a hint for an empty queue."""
     anonymous: bool = False
@@ -194,9 +194,28 @@ class Call:
 
     def check_names(self, resources: Sequence[Resource]) -> None:
         """Raise NotFound for a mistyped layer or name."""
-        from gitlease.faces.cli.reading import check_names
+        from gitlease.engine.reading import check_known
 
-        check_names(self, resources)
+        self.check_layer(self.ledger.look)
+        check_known(self.ledger, resources)
+
+    def check_layer(self, look: Callable[[], LedgerView | None]) -> None:
+        """Raise NotFound for a ``--layer`` without a ledger: it is probably mistyped."""
+        if self.layer is None or ((seen := look()) is not None and seen.head.ledger is not None):
+            return
+        from difflib import get_close_matches
+
+        from gitlease.core.errors import NotFound
+
+        other = self.with_words(layer=None, _opened=None)
+        known = [space.layer for space in other.workspace.in_use]
+        if self.layer.lower() in known:  # configured, but still without a claim
+            return
+        near = get_close_matches(self.layer, known, cutoff=0.5)
+        raise NotFound(
+            f"there is no layer {self.layer}: nobody has claimed anything in it",
+            hints=(f"did you mean {', '.join(near)}?",) if near else (),
+        )
 
     def every_ledger(self) -> list[LedgerSession]:
         return [space.ledger for space in self.workspace.in_use]
@@ -346,18 +365,22 @@ class Call:
             if not self.json:
                 show()
             return refusals.tell_partly(self, result.refused, body)
-        self.note_carried(result.leases)
         self.answer(
             body,
             warnings=result.warnings,
             views=result.leases,
-            next_steps={self.command_of(x): x.why for x in result.then},
-            hints=[
-                x if isinstance(x, str) else f"{x.why}: {self.command_of(x)}" for x in result.hints
-            ],
+            next_steps={
+                **dict.fromkeys(result.commands, ""),
+                **{self.command_of(x): x.why for x in result.then},
+            },
+            hints=[*map(self.worded, result.hints)],
             show=show,
         )
         return 0
+
+    def worded(self, hint: Hint | str) -> str:
+        """Return a hint for people as one line."""
+        return hint if isinstance(hint, str) else f"{hint.why}: {self.command_of(hint)}"
 
     def named(self, view: LeaseView) -> str:
         """Return a lease's name, with scope and layer unless they are the defaults here."""

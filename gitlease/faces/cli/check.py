@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,7 @@ from gitlease.core.frozen import replace
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.verbs import wire
-from gitlease.verbs.codes import Violations, exit_of
+from gitlease.verbs.table import Violations, exit_of
 from gitlease.verify.replay import several
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def check_verb(
             hints=(call.typed("check", options=["--stale", "--fix", "--yes"]),),
         )
     given = [*(["--stale"] if stale else []), *([words] if words else [])]
-    call.cached = None if cached else call.typed("check", options=["--cached", *given])
+    call.cached = None if cached else partial(call.typed, "check", options=["--cached", *given])
     from gitlease.wiring.check import hint_at_contents, open_check, read_context
 
     ci = read_context()
@@ -359,7 +360,7 @@ def verify_verb(call: Call, *, ref: str | None, tips: tuple[str, ...], cached: b
     from gitlease.wiring.verify import open_version
 
     if ref is None and not cached:
-        call.cached = call.typed("verify", options=["--cached"])
+        call.cached = partial(call.typed, "verify", options=["--cached"])
     version = open_version(
         call.directory or ".",
         ref=ref,

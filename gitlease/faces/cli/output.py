@@ -47,9 +47,6 @@ class OutputForm:
 FORM = OutputForm()  # global, like the streams
 
 
-NOBODY = "nobody yet, since git has no user.email"
-
-
 def on_terminal() -> bool:
     """Whether standard output is for a person: a terminal, or with ``--color always``."""
     return FORM.color == "always" or sys.stdout.isatty()

@@ -8,9 +8,10 @@ import click
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output, refusals
-from gitlease.faces.cli.verb import LEASE_EXITS, flag, option, resource_argument, verb
+from gitlease.faces.cli.verb import flag, option, resource_argument, verb
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.push_options import REFUSED, push_request
+from gitlease.verbs.table import LEASE_EXITS
 
 if TYPE_CHECKING:
     from gitlease.core.work_push import WorkRef

@@ -21,7 +21,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, scopes_overlap
 from gitlease.faces.cli import output
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.codes import Fault, exit_of
+from gitlease.verbs.table import Fault, exit_of
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError
@@ -176,7 +176,7 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     if code == "nothing_left":
         return [call.whole_queue or call.typed("queue", options=["--all"])]
     if code == "unavailable" and call.cached is not None:
-        return [call.cached]
+        return [call.cached()]
     if code == "usage":
         return [" ".join(w for w in (call.prog, call.command, "--help") if w)]
     return []

@@ -17,15 +17,16 @@ from gitlease.core.instant import moment_of
 from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
 from gitlease.engine.keeping import holds_of
 from gitlease.faces.cli import output, refusals, types
-from gitlease.faces.cli.derived import taking, values_of, waiting
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import (
-    LEASE_EXITS,
     Decorated,
     flag,
     option,
     optional_resources_argument,
+    taking,
+    values_of,
     verb,
+    waiting,
 )
 from gitlease.runs.heartbeat import in_a_run
 from gitlease.runs.leased_command import RunRequest, claim_to_run, dispatch, run_claimed, stop
@@ -33,6 +34,7 @@ from gitlease.runs.records import RunRecord, runs_of
 from gitlease.runs.supervisor import SHARE, grace_ms
 from gitlease.verbs import run_text, sentences, wire
 from gitlease.verbs.claiming import claim_options, claimed_lines
+from gitlease.verbs.table import LEASE_EXITS
 
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -10,11 +11,11 @@ import click
 from gitlease.core.errors import UsageError
 from gitlease.core.instant import humanize_duration, parse_duration
 from gitlease.faces.cli import output, types
-from gitlease.faces.cli.derived import taking
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.verb import LEASE_EXITS, flag, option, verb
+from gitlease.faces.cli.verb import flag, option, taking, verb
 from gitlease.verbs import sentences, task_text, wire
 from gitlease.verbs.sessions import claims_again, parked_at_most, parked_lines
+from gitlease.verbs.table import LEASE_EXITS
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -189,7 +190,7 @@ def _show_leases(call: Call, answer: Answer) -> None:
 def _list(call: Call, *, cached: bool) -> None:
     from gitlease.engine import sessions
 
-    call.cached = call.typed("session", "list", options=["--cached"])
+    call.cached = partial(call.typed, "session", "list", options=["--cached"])
     reading, now = sessions.sessions(_layers(call), cached=cached), call.now()
     call.answer(
         {"sessions": [_document(found, now) for found in reading.sessions]},

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gitlease.core.resources.resource import WHOLE, scopes_overlap
 from gitlease.engine.queue import Carried, WhyNot
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.reading import whose
-from gitlease.faces.cli.verb import (
-    READING_EXITS,
-    flag,
-    ref_option,
-    resource_argument,
-    verb,
-)
+from gitlease.faces.cli.verb import flag, ref_option, resource_argument, verb
 from gitlease.verbs import sentences, task_text, wire
+from gitlease.verbs.reading import NOBODY, whose
+from gitlease.verbs.table import READING_EXITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +58,7 @@ assigned, or came after you), or none. Parked ones come first, leases in other l
 @ref_option
 def queue_verb(call: Call, *, mine: bool, all: bool, ref: str | None, cached: bool) -> None:
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
-    call.cached = call.typed("queue", options=["--cached", *switches, *_from(ref)])
+    call.cached = partial(call.typed, "queue", options=["--cached", *switches, *_from(ref)])
     call.anonymous = not mine
     read = call.queue.mine if mine else call.queue.queue
     reading, now = read(ref=ref, cached=cached), call.now()
@@ -182,7 +178,7 @@ Both people and agents should run this first.""",
 @ref_option
 def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
     given = [] if ref is None else ["--ref", ref]
-    call.cached = call.typed("brief", options=["--cached", *given])
+    call.cached = partial(call.typed, "brief", options=["--cached", *given])
     reading = call.queue.brief(ref=ref, cached=cached)
     call.warnings += call.dead_hooks()
     body = {
@@ -208,7 +204,7 @@ def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
 def _show(call: Call, reading: QueueReading) -> None:
     now, actor = call.now(), call.actor
     run = f"session {actor.session}" if actor.session else "no session"
-    output.line(f"you are {actor.holder or output.NOBODY}, {run}")
+    output.line(f"you are {actor.holder or NOBODY}, {run}")
     own, elsewhere = task_text.by_session(reading, [actor.session] if actor.session else [])
     carrying = [
         (
@@ -297,7 +293,7 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
     resource = call.resource(word)
     chosen = (("--ref", ref), ("--scope", scope))
     given = [word for name, value in chosen if value is not None for word in (name, value)]
-    call.cached = call.typed("show", resource, options=["--cached", *given])
+    call.cached = partial(call.typed, "show", resource, options=["--cached", *given])
     reading = read_leases(call.ledger, resource=resource, ended=True, cached=cached)
     found = call.queue.find(resource, ref=ref)
     views = [view for view in reading.leases if scopes_overlap(view.scope, part)]

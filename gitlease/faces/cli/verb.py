@@ -1,34 +1,37 @@
-"""The class of all verbs: shared options, and a help page with examples and exit codes."""
+"""Verbs as click commands: made from the table or by hand, with shared options and a help page."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from gitlease.core.errors import UsageError
-from gitlease.faces.cli import types
-from gitlease.verbs.codes import CODES
+from gitlease.verbs.table import (
+    CODES,
+    COMMAND,
+    Parameter,
+    find_verb,
+    read_values,
+)
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
+    from gitlease.verbs.table import DeclaredVerb, Result
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 # The option for help is among those that all verbs share.
 CONTEXT: dict[str, Any] = {"help_option_names": [], "max_content_width": 100}
-LEASE_EXITS = (1, 2, 4, 5, 6, 7, 128)
-READING_EXITS = (2, 4, 5, 7, 128)
 DONE = "done"
 # Verbs without the progress line: they report themselves, or share the terminal with a command.
 SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", "serve", "board"})
-READING = frozenset(
-    {"list", "queue", "status", "brief", "show", "log", "board", "wait", "watch", "verify"}
-    | {"whoami"}  # as do `next` without --claim, and `session list`
-)
+READING = frozenset({"board", "watch", "verify"})  # besides those of the table
 HELD = ("held", "wait_timeout")
 
 
@@ -50,12 +53,26 @@ def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     return click.option(*names, cls=Option, **settings)
 
 
-resource_argument = click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
+def completed(name: str) -> Callable[..., list[str]]:
+    """Return a completer of the module ``types``, which is loaded only when a shell asks."""
+
+    def complete(*asked: Any) -> list[str]:
+        from gitlease.faces.cli import types
+
+        words: list[str] = getattr(types, name)(*asked)
+        return words
+
+    return complete
+
+
+resource_argument = click.argument(
+    "word", metavar="RESOURCE", shell_complete=completed("known_names")
+)
 resources_argument = click.argument(
-    "words", metavar="RESOURCE...", shell_complete=types.known_names, nargs=-1, required=True
+    "words", metavar="RESOURCE...", shell_complete=completed("known_names"), nargs=-1, required=True
 )
 optional_resources_argument = click.argument(
-    "words", metavar="[RESOURCE]...", shell_complete=types.known_names, nargs=-1
+    "words", metavar="[RESOURCE]...", shell_complete=completed("known_names"), nargs=-1
 )
 ref_option = option(
     "--ref",
@@ -95,7 +112,9 @@ class Verb(click.Command):
         self.examples, self.exits, self.done, self.advice = examples, exits, done, advice
         self.no, self.own_exits = no, own_exits
         if scope:
-            self.params.append(Option(["--scope"], metavar="S", type=types.scope, help=scope))
+            from gitlease.core.resources.resource import parse_scope
+
+            self.params.append(Option(["--scope"], metavar="S", type=parse_scope, help=scope))
         if cached:
             text = "Answer from what this clone knows, without asking the remote."
             self.params.append(Option(["--cached"], is_flag=True, help=text))
@@ -190,7 +209,7 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
         _kept(
             "--layer",
             metavar="NAME",
-            shell_complete=types.known_layers,
+            shell_complete=completed("known_layers"),
             help="Use the ledger of this layer.",
         ),
         _kept("--local", is_flag=True, help="Use a ledger that never leaves this clone."),
@@ -201,7 +220,7 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
             multiple=True,
             expose_value=False,
             callback=_keep_folder,
-            shell_complete=types.folders,
+            shell_complete=completed("folders"),
             help="Run as if started in DIR.",
         ),
         Option(
@@ -264,3 +283,137 @@ def _keep_folder(ctx: click.Context, param: click.Parameter, value: Sequence[str
 def _call(ctx: click.Context) -> Call:
     call: Call = ctx.find_root().obj
     return call
+
+
+# --- the verbs of the table -----------------------------------------------------------------------
+
+NEVER_AGAIN = ("takeover", "expect_holder", "reopen", "wait")  # what a hint does not repeat
+
+
+def command(name: str) -> Verb:
+    """Return the command of a verb of the table."""
+    declared = find_verb(name)
+    return Verb(
+        name,
+        help=declared.help,
+        examples=declared.examples,
+        exits=declared.exits,
+        done=declared.done,
+        no=declared.no,
+        advice=declared.advice,
+        params=[_parameter(one) for one in declared.at(COMMAND).values()],
+        callback=click.pass_obj(partial(_carry_out, declared)),
+    )
+
+
+def parameters(verb: str, *names: str) -> list[click.Parameter]:
+    """Return some parameters of a verb, for a command of the command line alone."""
+    known = find_verb(verb).parameters
+    return [_parameter(known[name]) for name in names]
+
+
+def taking(verb: str, *names: str) -> Callable[[Decorated], Decorated]:
+    """Decorate a command's function with parameters that the table declares for a verb."""
+
+    def decorate(function: Decorated) -> Decorated:
+        known: list[click.Parameter] = vars(function).setdefault("__click_params__", [])
+        known += reversed(parameters(verb, *names))  # as click's own decorators do
+        return function
+
+    return decorate
+
+
+def values_of(verb: str, call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of what was typed for parameters of a verb. Raises UsageError."""
+    known = find_verb(verb).parameters
+    return read_values({x: known[x] for x in given}, call, given, what="the command")
+
+
+def _parameter(one: Parameter) -> click.Parameter:
+    kind, settings = one.kind, dict[str, Any]()
+    if kind.complete:
+        settings["shell_complete"] = completed(kind.complete)
+    if not kind.switch:
+        settings["metavar"] = one.metavar or kind.metavar
+    if not one.positional:
+        if kind.switch:
+            settings |= {"is_flag": True, "default": one.default}
+        else:
+            settings |= {"multiple": kind.many, "required": one.required}
+        return Option([*one.words.split(), one.name], help=one.about, **settings)
+    metavar = settings["metavar"] if one.required else f"[{settings['metavar']}]"
+    settings |= {"metavar": f"{metavar}...", "nargs": -1} if kind.many else {"metavar": metavar}
+    return click.Argument([one.name], required=one.required, **settings)
+
+
+def _carry_out(declared: DeclaredVerb, call: Call, **given: Any) -> int:
+    name, known = declared.name, declared.at(COMMAND)
+    call.anonymous = declared.reads and not given.get("mine")
+    values = read_values(known, call, given, what="the command")
+    if name in PREPARED:
+        PREPARED[name](call, values)
+    call.anonymous |= name == "next" and not values.get("claim")
+    if "cached" in known and not values.get("claim"):
+        typed = {x: y if known[x].kind.at_door else given[x] for x, y in values.items()}
+        call.cached = partial(again, call, name, typed, cached=True)
+    if "wait" in declared.parameters:
+        call.covers = values.get("paths", ())
+        call.retry = partial(waiting, call, declared.name, values)
+        if "wait" in values:
+            gc.enable()  # the call may last long
+    result: Result = declared.function(call, **values)
+    if name in COMPLETED:
+        result = COMPLETED[name](call, result)
+    if not (declared.reads or result.refused):
+        call.note_carried(result.leases)
+    return call.respond(result)
+
+
+def again(call: Call, verb: str, values: Mapping[str, Any], **more: Any) -> str:
+    """Return a call of a verb as a command, with more options before its own."""
+    from gitlease.core.hint import Hint
+
+    return call.command_of(Hint(verb, more | dict(values)))
+
+
+def waiting(call: Call, verb: str, values: Mapping[str, Any], wait: str) -> str:
+    """Return the same call with ``--wait``, without what only this one should dare."""
+    kept = {name: value for name, value in values.items() if name not in NEVER_AGAIN}
+    return again(call, verb, kept, wait=wait)
+
+
+def _prepare_done(call: Call, values: Mapping[str, Any]) -> None:
+    def releasing() -> str:
+        from gitlease.engine.reading import is_in_ledger
+        from gitlease.wiring.words import file_called
+
+        resource = values["resource"]
+        known = resource.is_path or is_in_ledger(call.ledger.known_look(), resource)
+        file = None if known else file_called(call.workspace.repository, resource.text)
+        scope = {name: values[name] for name in ("scope",) if name in values}
+        word = call.word(resource) if file is None else file.word
+        return again(call, "release", scope, resource=word)
+
+    call.release = releasing
+
+
+def _prepare_next(call: Call, values: Mapping[str, Any]) -> None:
+    kept = {name: values[name] for name in ("ref", "cached") if name in values}
+    call.whole_queue = again(call, "queue", kept, all=True)
+
+
+PREPARED: Mapping[str, Callable[[Call, Mapping[str, Any]], None]] = {
+    "done": _prepare_done,
+    "next": _prepare_next,
+}
+
+
+def _check_layer(call: Call, result: Result) -> Result:
+    call.check_layer(call.ledger.known_look)  # which was read just now
+    return result
+
+
+COMPLETED: Mapping[str, Callable[[Call, Result], Result]] = {
+    "list": _check_layer,
+    "status": _check_layer,
+}

@@ -13,18 +13,16 @@ from gitlease.core.errors import UsageError
 from gitlease.core.instant import format_duration
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces.cli import output, types
-from gitlease.faces.cli.derived import taking
-from gitlease.faces.cli.reading import check_names
 from gitlease.faces.cli.verb import (
-    LEASE_EXITS,
-    READING_EXITS,
     Decorated,
     option,
     optional_resources_argument,
     resources_argument,
+    taking,
     verb,
 )
 from gitlease.verbs import sentences, wire
+from gitlease.verbs.table import LEASE_EXITS, READING_EXITS
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
@@ -66,7 +64,7 @@ def wait_verb(
     part = WHOLE if scope is None else scope
     resources = call.resources(words)
     if not any:
-        check_names(call, resources)
+        call.check_names(resources)
     given = [] if scope is None else ["--scope", scope]
     given += ["--any"] if any else []
     call.retry = lambda time: call.typed("wait", *resources, options=["--timeout", time, *given])
@@ -142,7 +140,7 @@ def watch_verb(
     part = WHOLE if scope is None else scope
     parts = [(resource, part) for resource in call.resources(words)]
     if not any:
-        check_names(call, [resource for resource, _ in parts])
+        call.check_names([resource for resource, _ in parts])
     handler = None if command is None else _handler(command)
     store = call.ledger.store
     output.warn([*call.warnings, *store.warnings])

@@ -15,9 +15,8 @@ import click
 from gitlease.core.errors import UsageError, clean
 from gitlease.core.instant import humanize_duration
 from gitlease.faces.cli import output, types
-from gitlease.faces.cli.derived import taking, values_of
 from gitlease.faces.cli.running import LENGTHS, grace_option, log_line
-from gitlease.faces.cli.verb import flag, option, verb
+from gitlease.faces.cli.verb import flag, option, taking, values_of, verb
 from gitlease.runs.pool import FAILED, LOST, MOST_JOBS, Job, PoolEvent, PoolLimits
 from gitlease.verbs import run_text, sentences
 from gitlease.verbs.claiming import claim_options

@@ -38,7 +38,7 @@ from gitlease.verbs.board import (
     matching,
     open_resource,
 )
-from gitlease.verbs.codes import http_of
+from gitlease.verbs.table import http_of
 
 NOBODY = "board"  # the holder that a viewer acts as; no email looks like this
 FRESH = 5_000  # milliseconds after which task files are read again

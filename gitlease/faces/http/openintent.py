@@ -54,7 +54,7 @@ from gitlease.faces.http.compat import (
 from gitlease.faces.http.fields import IGNORED, own_words
 from gitlease.faces.http.request_handler import Failure, Refused, RequestHandler
 from gitlease.gateway.follower import LAPSED
-from gitlease.verbs.codes import http_of
+from gitlease.verbs.table import http_of
 
 ROOTS = ("/api/v1", "/v1")
 AGENT = "x-agent-id"

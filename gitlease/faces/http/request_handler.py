@@ -33,7 +33,7 @@ from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.joiner import SAME
 from gitlease.gateway.tokens import READ, WRITE, Token
 from gitlease.verbs import wire
-from gitlease.verbs.codes import http_of
+from gitlease.verbs.table import http_of
 
 RATE = 1_000  # requests a second of a token; twice as many may come at once
 REALM = 'Bearer realm="gitlease"'

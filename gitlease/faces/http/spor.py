@@ -44,8 +44,8 @@ from gitlease.faces.http.compat import (
 )
 from gitlease.faces.http.fields import MOST_NAMES, own_hints, own_words
 from gitlease.faces.http.request_handler import MAX_SESSION, Failure, Refused, RequestHandler
-from gitlease.verbs.codes import http_of
 from gitlease.verbs.statuses import read_status
+from gitlease.verbs.table import http_of
 
 IN_PROGRESS = "active"  # Spor's own word for it
 DISPATCH = "dispatch:"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gitlease.core.errors import GitleaseError, UsageError, clean
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import flag, verb
-from gitlease.verbs.codes import Violations
+from gitlease.verbs.table import Violations
 
 if TYPE_CHECKING:
     from rich.console import Console

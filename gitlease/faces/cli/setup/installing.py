@@ -22,7 +22,7 @@ from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import flag, option, refuse_options, verb
 from gitlease.faces.hooks.entry import HOOKS
-from gitlease.verbs.codes import Violations
+from gitlease.verbs.table import Violations
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call

@@ -1,0 +1,321 @@
+"""The verbs that read the ledger: ``list``, ``log``, ``status`` and ``whoami``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from gitlease.core.instant import humanize_duration
+from gitlease.core.lease import same_person
+from gitlease.core.moves.operations import LAPSED, TAKEOVER
+from gitlease.core.resources.resource import WHOLE
+from gitlease.engine.reading import read_leases, read_log
+from gitlease.verbs import sentences, wire
+from gitlease.verbs.parameters import Cached, EndedToo, Limit, Mine, Of, Since
+from gitlease.verbs.table import (
+    READING_EXITS,
+    Details,
+    Door,
+    DoorOfClone,
+    Result,
+    Table,
+    verb,
+)
+
+if TYPE_CHECKING:
+    from gitlease.core.lease import Actor
+    from gitlease.core.moves.operations import Event
+    from gitlease.core.view import LeaseView
+    from gitlease.engine.answers import EndedLease, Reading
+
+MINE, MY_OTHER, THEIRS = "mine", "my-other-session", "theirs"
+NOBODY = "nobody yet, since git has no user.email"
+HEADINGS = "WHOSE RESOURCE SCOPE HOLDER SESSION STATE EXPIRES WHERE REASON"
+EVENT_HEADINGS = "WHEN WHAT RESOURCE SCOPE BY SESSION TOKEN WHY"
+
+
+def whose(view: LeaseView | EndedLease, actor: Actor) -> str:
+    """Return whether a lease is mine, of another session of mine, or theirs."""
+    if view.mine:
+        return MINE
+    return MY_OTHER if same_person(view.holder, actor.holder) else THEIRS
+
+
+@verb(
+    "list",
+    """List the leases of the ledger, and whose they are.
+
+Lapsed and ended leases are hidden unless you use --all, which also lists what was released or
+revoked lately.""",
+    examples=(
+        "gitlease list",
+        "gitlease list --mine",
+        "gitlease list --all --json",
+        "gitlease list --cached        # without asking the remote",
+    ),
+    exits=READING_EXITS,
+    done="answered",
+    reads=True,
+)
+def list_verb(
+    door: Door, *, mine: Mine = False, all: EndedToo = False, cached: Cached = False
+) -> Result:
+    if mine:
+        door.ledger.check_holder()
+    reading, now = read_leases(door.ledger, ended=all, cached=cached), door.now()
+    shown = [view for view in reading.leases if all or view.is_current(now)]
+    views = [view for view in shown if view.mine or not mine]
+    ended = [one for one in reading.ended if one.mine or not mine]
+    body: wire.Document = {"leases": [wire.lease(view) for view in views]}
+    body |= {"ended": [wire.ended_lease(one) for one in ended]} if all else {}
+    return Result(
+        body=body,
+        lines=lambda: [_leases_table(views, ended, door.ledger.actor, now)],
+        leases=views,
+        warnings=reading.warnings,
+    )
+
+
+def _leases_table(
+    views: Sequence[LeaseView], ended: Sequence[EndedLease], actor: Actor, now: datetime
+) -> Table:
+    styles = {MINE: "green", THEIRS: "yellow"}
+    return Table(
+        headings=HEADINGS.split(),
+        rows=[
+            *(_row(view, whose(view, actor), now) for view in views),
+            *(_ended_row(one, whose(one, actor), now) for one in ended),
+        ],
+        styles=[
+            "dim" if view.state != "active" else styles.get(whose(view, actor), "")
+            for view in views
+        ]
+        + ["dim"] * len(ended),
+        otherwise="no leases",
+    )
+
+
+def _row(view: LeaseView, ours: str, now: datetime) -> tuple[str, ...]:
+    in_words = sentences.glance(abs(view.expires_in))
+    left = f"in {in_words}" if view.expires_in > 0 else f"{in_words} ago"
+    left += f", {sentences.lapsing(view, now)}" if view.is_lapsing(now) else ""
+    place = " ".join(w for w in (view.host, f"({view.branch})" if view.branch else "") if w)
+    scope = "" if view.scope == WHOLE else view.scope
+    session, reason = view.session or "", view.reason or ""
+    paths = " ".join(view.paths)
+    covered = f"{view.resource} ({paths})" if paths else view.resource
+    state: str = "parked" if view.parked else "" if view.state == "active" else view.state
+    if not state and view.session is not None:
+        from gitlease.runs.records import is_process_alive
+
+        state = "process ended" if is_process_alive(view) is False else ""
+    return (ours, covered, scope, view.holder, session, state, left, place, reason)
+
+
+def _ended_row(one: EndedLease, ours: str, now: datetime) -> tuple[str, ...]:
+    ago = f"{sentences.glance(max(0, int(now.timestamp()) - one.ended_at // 1_000))} ago"
+    scope = "" if one.scope == WHOLE else one.scope
+    head = (ours, one.resource, scope, one.holder, one.session or "")
+    return (*head, one.state.value, ago, "", one.reason or "")
+
+
+@verb(
+    "log",
+    """Show the audit trail, newest first: who claimed, took over, released, revoked, and why.""",
+    examples=(
+        "gitlease log",
+        "gitlease log F001",
+        "gitlease log --since 2d",
+        "gitlease log -n 20 --json",
+    ),
+    exits=READING_EXITS,
+    done="answered",
+    reads=True,
+)
+def log_verb(
+    door: Door,
+    resource: Of = None,
+    *,
+    limit: Limit = 50,
+    since: Since = None,
+    cached: Cached = False,
+) -> Result:
+    reading = read_log(door.ledger, resource=resource, limit=limit, since=since, cached=cached)
+
+    def lines() -> Iterable[Table]:
+        rows = [_event_row(event, door.now()) for event in reading.events]
+        nothing = "nothing has happened yet"
+        return [Table(headings=EVENT_HEADINGS.split(), rows=rows, otherwise=nothing)]
+
+    return Result(
+        body={"events": [wire.event(event) for event in reading.events]},
+        lines=lines,
+        value=reading.events,
+        warnings=reading.warnings,
+    )
+
+
+def _event_row(event: Event, now: datetime) -> tuple[str, ...]:
+    token = "" if event.token is None else str(event.token)
+    scope = "" if event.scope in (None, WHOLE) else str(event.scope)
+    kind, resource, session = event.kind, event.resource or "", event.session or ""
+    by, why = event.by, event.reason or event.detail or ""
+    if kind in TAKEOVER and event.detail:  # two events: the claim, and what it followed
+        claims = kind == TAKEOVER[0]
+        kind = "claimed" if claims else LAPSED
+        by = by if claims else event.holder or ""
+        why = ": ".join(filter(None, (event.detail, event.reason))) if claims else ""
+    elif kind == TAKEOVER[1]:
+        why = ": ".join(filter(None, (f"from {event.holder}", event.reason)))
+    local = sentences.date_time(event.at, now)
+    return (local, kind, resource, scope, by, session, token, why)
+
+
+Active = tuple[str, str | None, int, datetime]
+"""A holder, one of their sessions, its number of leases and its last activity."""
+
+
+@verb(
+    "status",
+    """Show the ledger at a glance: where it is, how many leases are live, and which sessions are
+active.""",
+    examples=("gitlease status", "gitlease status --json", "gitlease status --cached"),
+    exits=READING_EXITS,
+    done="answered",
+    reads=True,
+)
+def status_verb(door: DoorOfClone, *, cached: Cached = False) -> Result:
+    reading, now, actor = read_leases(door.ledger, cached=cached), door.now(), door.ledger.actor
+    views = [view for view in reading.leases if view.is_current(now)]
+    active, ledger = _active(views), _ledger(door, reading)
+    warnings, commands = _unknown_main(door, cached=cached)
+    return Result(
+        body={
+            "leases": [wire.lease(view) for view in views],
+            "holder": actor.holder,
+            "session": actor.session,
+            "ledger": ledger,
+            "active": [
+                {
+                    "holder": holder,
+                    "session": session,
+                    "leases": count,
+                    "last_activity": wire.seconds(last),
+                }
+                for holder, session, count, last in active
+            ],
+        },
+        lines=lambda: [Details(rows=_status_rows(ledger, reading, views, active, actor, now))],
+        leases=views,
+        value=reading,
+        warnings=(*reading.warnings, *warnings),
+        commands=commands,
+    )
+
+
+def _unknown_main(door: DoorOfClone, *, cached: bool) -> tuple[list[str], list[str]]:
+    """Return a warning, and what to type, if it is not known which branch work lands on."""
+    if door.workspace.settings.landing_release == "never":
+        return [], []
+    if not cached:
+        door.workspace.learn_main_branch()
+    if (remote := door.workspace.place.headless_remote()) is None:
+        return [], []
+    text = f"the default branch of {remote} is not known here: landed work is not noticed"
+    return [text], [f"git remote set-head {remote} -a"]
+
+
+def _active(views: Sequence[LeaseView]) -> list[Active]:
+    grouped: dict[tuple[str, str | None], list[LeaseView]] = {}
+    for view in views:
+        grouped.setdefault((view.holder, view.session), []).append(view)
+    found = [(*who, len(some), max(v.renewed_at for v in some)) for who, some in grouped.items()]
+    return sorted(found, key=lambda active: active[3], reverse=True)
+
+
+def _ledger(door: DoorOfClone, reading: Reading) -> wire.Document:
+    from gitlease.wiring.workspace import without_secrets
+
+    ledger, ways = door.ledger, door.workspace.location.ways
+    elsewhere = ways is not None and (len(ways.writes) > 1 or ledger.store.moved)
+    return {
+        "place": ledger.store.place,
+        "written_to": without_secrets(ways.reads if elsewhere else ways.writes[0])
+        if ways
+        else None,
+        "fetched_from": without_secrets(ways.reads) if ways else None,
+        "layer": ledger.layer,
+        "id": reading.ledger_id,
+        "revision": reading.revision,
+    }
+
+
+def _status_rows(
+    ledger: wire.Document,
+    reading: Reading,
+    views: Sequence[LeaseView],
+    active: Sequence[Active],
+    actor: Actor,
+    now: datetime,
+) -> list[tuple[str, str]]:
+    known = f"id {ledger['id']}, revision {ledger['revision']}" if ledger["id"] else "none yet"
+    reads, writes = ledger["fetched_from"], ledger["written_to"]
+    others = f"gitlease reads and writes {writes}; others fetch from {reads}"
+    holder = actor.holder or NOBODY
+    rows = [
+        ("ledger", f"{ledger['layer']} on {ledger['place']}, {known}"),
+        ("URLs", "" if reads == writes else others),
+        ("you", f"{holder}, session {actor.session}" if actor.session else holder),
+        ("leases", _counted(views, sum(_ran_out(view, now) for view in reading.leases), actor)),
+    ]
+    lapsing = [view for view in views if view.is_lapsing(now)]
+    for view in lapsing[: sentences.LISTED]:
+        until = sentences.until(view, now)
+        rows.append(("expired", f"{view.resource} of {sentences.whose(view)}, {until}"))
+    for holder, session, count, last in active:
+        ago = humanize_duration(int((now - last).total_seconds()))
+        who = holder if session is None else f"{holder}, session {session}"
+        leases = "1 lease" if count == 1 else f"{count} leases"
+        rows.append(("active", f"{who}, {leases}, last seen {ago} ago"))
+    return rows
+
+
+def _ran_out(view: LeaseView, now: datetime) -> bool:
+    # expired, but not free for anyone: within the margin, or still assigned
+    return view.state == "expired" and (view.assigned or view.is_current(now))
+
+
+def _counted(views: Sequence[LeaseView], expired: int, actor: Actor) -> str:
+    live = sum(view.state == "active" for view in views)
+    yours = [view for view in views if same_person(view.holder, actor.holder)]
+    here = sum(view.mine for view in yours)
+    words = f"{live} live" + (f", {expired} expired" if expired else "") + f", {len(yours)} yours"
+    return words + (f" ({here} in this session)" if here != len(yours) else "")
+
+
+@verb(
+    "whoami",
+    """Show your holder and session in the ledger, and the source of each.
+
+The holder is git's user.email, never an argument. A session distinguishes your runs. It comes from
+--session, GITLEASE_SESSION, git config lease.session, a coding agent's own id, or the linked
+worktree.""",
+    examples=("gitlease whoami", "gitlease whoami --session build-7", "gitlease whoami --json"),
+    exits=(2, 7, 128),
+    done="answered",
+    reads=True,
+)
+def whoami_verb(door: DoorOfClone) -> Result:
+    identity = door.workspace.identity
+    actor, absent = identity.actor, identity.no_holder
+    known = {"holder": actor.holder, "session": actor.session}
+    sources = {"holder": identity.holder_source, "session": identity.session_source}
+    rows = [(name, f"{word} ({sources[name]})" if word else "none") for name, word in known.items()]
+    return Result(
+        body={**known, "sources": sources},
+        lines=lambda: [Details(rows=rows)],
+        value=identity,
+        warnings=[absent.message] if absent else (),
+        commands=absent.hints if absent else (),
+    )
