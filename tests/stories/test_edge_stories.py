@@ -123,25 +123,6 @@ def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_men
     assert story.assigned(story.two) == (), "w1's assignment ended with the takeover"
 
 
-def test_edges_of_different_tasks_merge(story: Story) -> None:
-    other = TASK.replace("F001", "F002").replace("src/api", "src/web")
-    commit_file(story.one, "tasks/F002.md", other, "another")
-    git(story.one, "push", "-q", "origin", "HEAD:main")
-    git(story.two, "pull", "-q", "origin", "main")
-    LeaseService(story.at(story.one).ledger).claim([F001])
-    LeaseService(story.at(story.two).ledger).claim([parse_resource("F002")])
-    story.send(story.one, "take F001")
-    story.send(story.two, "take F002")
-    assigned = {t.file: t.assigned for t in story.at(story.two).ledger.edges.files.read().tasks}
-    assert assigned == {"tasks/F001.md": (ONE,), "tasks/F002.md": (TWO,)}
-
-
-def test_a_task_covers_the_paths_of_its_file(story: Story) -> None:
-    LeaseService(story.at(story.one).ledger).claim([F001])
-    with pytest.raises(LeaseHeld):
-        LeaseService(story.at(story.two).ledger).claim([parse_resource("src/api/login.py")])
-
-
 def test_a_lapsed_lease_leaves_the_name_assigned_and_the_paths_free(story: Story) -> None:
     LeaseService(story.at(story.one).ledger).claim([F001], ClaimOptions(ttl=20))
     two = LeaseService(story.at(story.two).ledger)
@@ -177,13 +158,6 @@ def test_the_commit_of_an_edge_leaves_what_is_staged_and_unstaged(story: Story) 
     assert changed == "2\t2\ttasks/F001.md"
     done = TASK.replace("[]", f"[{ONE}]").replace("status: todo", "status: in_progress")
     assert file.read_text(encoding="utf-8") == done + "more text\n"
-
-
-def test_claim_then_release_gives_back_every_byte(story: Story) -> None:
-    LeaseService(story.at(story.one).ledger).claim([F001])
-    assert git(story.one, "status", "--porcelain") == " M tasks/F001.md"
-    LeaseService(story.at(story.one).ledger).release([F001])
-    assert git(story.one, "status", "--porcelain") == ""
 
 
 def test_a_ref_is_read_without_a_checkout(story: Story) -> None:

@@ -16,12 +16,7 @@ from support.faults import (
     FaultProxy,
     answer,
     cut_after,
-    delay,
-    duplicate,
-    lose_answer,
-    replay,
     stall,
-    swallow_down,
 )
 from support.fences import clean_env
 from support.remotes import Remote, Servers, open_remote
@@ -39,20 +34,11 @@ from support.repos import (
 pytestmark = pytest.mark.sampled(3)
 
 Clones = Callable[..., list[Path]]
-LARGE = 3_000_000
 
 
 def tip(remote: Remote, ref: str = "refs/heads/main") -> str:
     """What a ref of the bare repository is now; empty when it does not exist."""
     return run_git(remote.bare, "rev-parse", "--verify", "-q", ref).stdout.strip()
-
-
-def commit_large(clone: Path) -> str:
-    """A commit whose pack is larger than LARGE bytes, since it does not compress."""
-    (clone / "large").write_bytes(os.urandom(LARGE))
-    git(clone, "add", "large")
-    git(clone, "commit", "-q", "-m", "large")
-    return git(clone, "rev-parse", "HEAD")
 
 
 @contextmanager
@@ -119,18 +105,6 @@ def test_refused_and_leased_pushes_count_as_one_each(remote: Remote, clones: Clo
     assert tip(remote, "refs/x/y") == git(one, "rev-parse", "HEAD")
 
 
-def test_large_packs_go_through(remote: Remote, clones: Clones) -> None:
-    one, two = clones(2)
-    commit = commit_large(one)
-    before = remote.connections()
-    git(one, "push", "-q", "origin", "main", env=remote.env)
-    assert (remote.connections() - before, remote.pushes()) == (1, 1)
-    git(two, "pull", "-q", env=remote.env)
-    assert git(two, "rev-parse", "HEAD") == commit
-    if remote.kind == "http":
-        assert any(request.chunked for request in remote.requests())
-
-
 @pytest.mark.parametrize("kind", ["path", "http", "ssh"])
 def test_remotes_of_one_server_count_apart(kind: str, tmp_path: Path, servers: Servers) -> None:
     with (
@@ -139,28 +113,6 @@ def test_remotes_of_one_server_count_apart(kind: str, tmp_path: Path, servers: S
     ):
         real_clone(first.url, tmp_path / "clone", "w1@example.com", name="Worker 1", env=first.env)
         assert (first.connections(), second.connections()) == (1, 0)
-
-
-def test_a_remote_can_bring_its_own_servers(tmp_path: Path) -> None:
-    with open_remote("http", tmp_path) as remote:
-        assert "refs/heads/main" in git(tmp_path, "ls-remote", remote.url)
-        assert remote.connections() == 1
-    assert run_git(tmp_path, "ls-remote", remote.url).returncode == 128
-
-
-@pytest.mark.one_in(4)
-def test_concurrent_clients_are_all_counted(remote: Remote, clones: Clones) -> None:
-    workers = clones(6)
-    before = remote.connections()
-    threads = [
-        threading.Thread(target=git, args=(worker, "fetch", "-q"), kwargs={"env": remote.env})
-        for worker in workers
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert remote.connections() - before == 6
 
 
 def test_protocol_version_two_is_spoken(remote: Remote, tmp_path: Path) -> None:
@@ -213,68 +165,6 @@ def test_answer_strikes_once(status: int, http_remote: Remote, clones: Clones) -
     assert fault.fired == 1
 
 
-def test_answer_can_strike_the_push_itself(http_remote: Remote, clones: Clones) -> None:
-    [one] = clones(1)
-    before = tip(http_remote)
-    commit_file(one, "a.txt", "a\n")
-    fault = http_remote.arm(answer(503, stage="request", service="receive-pack"))
-    git(one, "fetch", "-q")
-    with pytest.raises(GitFailed, match="503"):
-        git(one, "push", "-q", "origin", "main")
-    assert (fault.fired, tip(http_remote)) == (1, before)
-
-
-def test_delay_ends_when_disarmed(http_remote: Remote, clones: Clones) -> None:
-    [one] = clones(1)
-    fault = http_remote.arm(delay(60))
-    with started(one, http_remote, "fetch", "-q") as process:
-        eventually(lambda: fault.fired == 1)
-        assert process.poll() is None
-        http_remote.disarm()
-        assert process.wait(20) == 0
-
-
-def pushes_posted(remote: Remote) -> list[int]:
-    """The statuses of the pushes that were posted; 0 for one without an answer."""
-    return [
-        request.status
-        for request in remote.requests()
-        if (request.stage, request.service) == ("request", "receive-pack") and not request.probe
-    ]
-
-
-def test_duplicate_applies_the_push_and_curl_sends_it_again(
-    http_remote: Remote, clones: Clones
-) -> None:
-    [one] = clones(1)
-    commit = commit_file(one, "a.txt", "a\n")
-    fault = http_remote.arm(duplicate())
-    done = run_git(one, "push", "--porcelain", "origin", "HEAD:refs/x/y")
-    assert done.returncode == 1
-    assert "refs/x/y" in done.stdout
-    assert pushes_posted(http_remote) == [0, 200]
-    assert (fault.fired, http_remote.pushes()) == (1, 1)
-    assert tip(http_remote, "refs/x/y") == commit
-
-
-def test_lose_answer_applies_the_push_and_git_fails(http_remote: Remote, clones: Clones) -> None:
-    [one] = clones(1)
-    commit = commit_file(one, "a.txt", "a\n")
-    fault = http_remote.arm(lose_answer())
-    assert run_git(one, "push", "-q", "origin", "main").returncode != 0
-    assert pushes_posted(http_remote) == [0]
-    assert (fault.fired, tip(http_remote)) == (1, commit)
-
-
-def test_replay_gives_the_second_answer(http_remote: Remote, clones: Clones) -> None:
-    [one] = clones(1)
-    commit = commit_file(one, "a.txt", "a\n")
-    fault = http_remote.arm(replay())
-    assert run_git(one, "push", "-q", "origin", "HEAD:refs/x/y").returncode == 1
-    assert pushes_posted(http_remote) == [200]
-    assert (fault.fired, tip(http_remote, "refs/x/y")) == (1, commit)
-
-
 # TCP faults
 
 
@@ -282,66 +172,6 @@ def test_replay_gives_the_second_answer(http_remote: Remote, clones: Clones) -> 
 def http_proxy(http_remote: Remote) -> Iterator[FaultProxy]:
     with FaultProxy("127.0.0.1", http_remote.port) as proxy:
         yield proxy
-
-
-@pytest.fixture
-def ssh_proxy(ssh_remote: Remote) -> Iterator[FaultProxy]:
-    with FaultProxy("127.0.0.1", ssh_remote.port) as proxy:
-        yield proxy
-
-
-def test_proxy_forwards_faithfully(
-    http_remote: Remote,
-    http_proxy: FaultProxy,
-    ssh_remote: Remote,
-    ssh_proxy: FaultProxy,
-    clones: Clones,
-) -> None:
-    for remote, proxy in ((http_remote, http_proxy), (ssh_remote, ssh_proxy)):
-        one, two = clones(2, remote.through(proxy.port))
-        commit = commit_large(one)
-        git(one, "push", "-q", "origin", "main", env=remote.env)
-        git(two, "pull", "-q", env=remote.env)
-        assert git(two, "rev-parse", "HEAD") == commit == tip(remote)
-        assert proxy.connections >= 4
-        assert proxy.links[2].up > LARGE
-        assert proxy.links[3].down > LARGE
-        assert (remote.connections(), remote.pushes()) == (4, 1)
-
-
-def test_cut_down_after_the_http_push_is_applied(
-    http_remote: Remote, http_proxy: FaultProxy, clones: Clones
-) -> None:
-    [one] = clones(1, http_remote.through(http_proxy.port))
-    commit = commit_file(one, "a.txt", "a\n")
-    fault = http_proxy.arm(cut_after("down", bytes=80, since=b"POST "))
-    assert run_git(one, "push", "-q", "origin", "main").returncode != 0
-    assert tip(http_remote) == commit
-    assert (fault.fired, pushes_posted(http_remote)) == (1, [200])
-    http_proxy.disarm()
-    assert "up-to-date" in run_git(one, "push", "origin", "main").stderr
-
-
-def test_cut_down_before_the_first_byte_makes_curl_send_the_push_again(
-    http_remote: Remote, http_proxy: FaultProxy, clones: Clones
-) -> None:
-    [one] = clones(1, http_remote.through(http_proxy.port))
-    commit = commit_file(one, "a.txt", "a\n")
-    fault = http_proxy.arm(cut_after("down", bytes=0, since=b"POST ", times=1))
-    assert run_git(one, "push", "-q", "origin", "HEAD:refs/x/y").returncode != 0
-    assert (fault.fired, pushes_posted(http_remote)) == (1, [200, 200])
-    assert tip(http_remote, "refs/x/y") == commit
-
-
-def test_cut_up_before_the_http_push_is_whole(
-    http_remote: Remote, http_proxy: FaultProxy, clones: Clones
-) -> None:
-    [one] = clones(1, http_remote.through(http_proxy.port))
-    before = tip(http_remote)
-    commit_file(one, "a.txt", "a\n")
-    fault = http_proxy.arm(cut_after("up", bytes=300, since=b"POST "))
-    assert run_git(one, "push", "-q", "origin", "main").returncode != 0
-    assert (fault.fired >= 1, tip(http_remote)) == (True, before)
 
 
 @pytest.mark.parametrize("size", [0, 1, 100])
@@ -354,33 +184,6 @@ def test_cut_counts_bytes_exactly(
     assert http_proxy.links[0].closed.wait(10)
     assert (fault.fired, http_proxy.links[0].down) == (1, size)
     git(tmp_path, "ls-remote", url)
-
-
-def test_cut_up_in_the_middle_of_an_ssh_push(
-    ssh_remote: Remote, ssh_proxy: FaultProxy, clones: Clones
-) -> None:
-    [one] = clones(1, ssh_remote.through(ssh_proxy.port))
-    before = tip(ssh_remote)
-    commit = commit_large(one)
-    fault = ssh_proxy.arm(cut_after("up", bytes=LARGE // 2))
-    assert run_git(one, "push", "-q", "origin", "main", env=ssh_remote.env).returncode != 0
-    assert (fault.fired, tip(ssh_remote), ssh_remote.pushes()) == (1, before, 1)
-    assert ssh_proxy.links[-1].closed.wait(10)
-    assert ssh_proxy.links[-1].up == LARGE // 2
-    ssh_proxy.disarm()
-    git(one, "push", "-q", "origin", "main", env=ssh_remote.env)
-    assert tip(ssh_remote) == commit
-
-
-def test_swallow_down_lets_the_push_happen_unseen(
-    http_remote: Remote, http_proxy: FaultProxy, clones: Clones
-) -> None:
-    [one] = clones(1, http_remote.through(http_proxy.port))
-    commit = commit_file(one, "a.txt", "a\n")
-    fault = http_proxy.arm(swallow_down(since=b"POST ", quiet=0.2))
-    assert run_git(one, "push", "-q", "origin", "main").returncode != 0
-    assert fault.fired >= 1
-    assert tip(http_remote) == commit
 
 
 def test_stalled_push_lands_late_after_its_client_died(
@@ -396,22 +199,6 @@ def test_stalled_push_lands_late_after_its_client_died(
     assert tip(http_remote) == before
     http_proxy.release()
     eventually(lambda: tip(http_remote) == commit)
-
-
-def test_stall_keeps_the_link_open_until_disarmed(
-    ssh_remote: Remote, ssh_proxy: FaultProxy, clones: Clones
-) -> None:
-    [one] = clones(1, ssh_remote.through(ssh_proxy.port))
-    before = tip(ssh_remote)
-    commit_large(one)
-    fault = ssh_proxy.arm(stall("up", LARGE // 2))
-    with started(one, ssh_remote, "push", "-q", "origin", "main") as process:
-        eventually(lambda: fault.fired == 1)
-        assert process.poll() is None
-        assert not ssh_proxy.links[-1].closed.is_set()
-        ssh_proxy.disarm()
-        assert process.wait(20) != 0
-    assert tip(ssh_remote) == before
 
 
 # Pictures of repositories
