@@ -130,7 +130,6 @@ class Settings:
     stale_after: int
     stale_grace: int | None
     stale_release: bool
-    stale_exempt: str
     landing_release: str
     check_trailer: bool
     found: Mapping[str, Found] = field(repr=False)

@@ -96,14 +96,13 @@ SETTINGS_IN = ("HEAD", "refs/remotes/origin/HEAD")  # commits that may have the 
 LONGEST_QUESTION = 10.0  # seconds
 
 
-def has_ledger(directory: str, *, environ: Mapping[str, str] | None = None) -> bool:
+def has_ledger(directory: str) -> bool:
     """Whether gitlease is used in a clone, by its traces, tracked settings, or the remote's refs.
 
     A remote that has no ledger is noted, so that it is not asked again soon.
     """
     from gitlease.install.agents import is_used
 
-    environ = os.environ if environ is None else environ
     repository = discover(directory)
     if is_used(repository):
         return True
@@ -112,7 +111,7 @@ def has_ledger(directory: str, *, environ: Mapping[str, str] | None = None) -> b
     answered = shown = False
     url: str | None = None
     with contextlib.suppress(Invalid, UsageError):
-        place = open_place(repository, environ)
+        place = open_place(repository, os.environ)
         url, prefix = place.location.url, place.settings.ref_prefix
         if url is not None:
             words = ("ls-remote", "--quiet", "--end-of-options", url, f"{prefix}/*")
@@ -139,19 +138,15 @@ def projects() -> list[str]:
     return [folder for name in PROJECTS if (folder := os.environ.get(name, ""))]
 
 
-def open_for_tools(
-    directory: str | None, *, thread: str = "", environ: Mapping[str, str] | None = None
-) -> Workspace:
+def open_for_tools(directory: str | None, *, thread: str = "") -> Workspace:
     """Open the repository for one call of a tool. Asks no remote, and no ``user.email`` to read.
 
     ``thread`` is the calling Codex thread, if known: it speaks as commands typed in its terminal.
     Raises what ``open_workspace`` raises.
     """
-    environ = os.environ if environ is None else environ
-    if thread:
-        environ = {**environ, dict(AGENTS)["codex"]: _plain(thread)}
-    folder = directory or environ.get(PROJECT) or "."
-    return open_workspace(folder, environ=environ, anonymous=True)
+    codex = {dict(AGENTS)["codex"]: _plain(thread)} if thread else {}
+    folder = directory or os.environ.get(PROJECT) or "."
+    return open_workspace(folder, environ={**os.environ, **codex}, anonymous=True)
 
 
 def begin_conversation(
@@ -330,27 +325,23 @@ def session_of_thread(thread: str) -> str | None:
     return agent_session("codex", number) if number else None
 
 
-def passed_on(names: Iterable[str], *, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def passed_on(names: Iterable[str]) -> dict[str, str]:
     """Those of some variables that are set, as a host passes them on to what it starts."""
-    environ = os.environ if environ is None else environ
-    return {name: environ[name] for name in names if name in environ}
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def is_ended_by_hook(
-    workspace: Workspace, *, thread: str = "", environ: Mapping[str, str] | None = None
-) -> bool:
+def is_ended_by_hook(workspace: Workspace, *, thread: str = "") -> bool:
     """Whether the agent that calls tools has our hook for the end of its sessions."""
     from gitlease.install.agents import HOSTS, place_of, status
 
-    environ = os.environ if environ is None else environ
-    named = [host for host, variable in AGENTS if environ.get(variable)]
+    named = [host for host, variable in AGENTS if os.environ.get(variable)]
     host = HOSTS.get("codex" if thread else next(iter(named), ""))
     if host is None:
         return False
     ends = {hook.event for hook in host.hooks if hook.word == "session-end"}
     for user in (True, *([False] if workspace.repository.toplevel else [])):
         with contextlib.suppress(Invalid):  # an unreadable file counts as one without hooks
-            place = place_of(host, workspace.repository, user=user, environ=environ)
+            place = place_of(host, workspace.repository, user=user, environ=os.environ)
             if ends & {*status(host, place).events}:
                 return True
     return False

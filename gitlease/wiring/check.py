@@ -140,9 +140,7 @@ def _remote_of_work(
     return word if word in names else None
 
 
-def open_staleness(
-    workspace: Workspace, *, environ: Mapping[str, str] | None = None
-) -> StaleService:
+def open_staleness(workspace: Workspace) -> StaleService:
     """The stale claims of an opened repository. Asks no remote.
 
     What is leased in ``global`` counts for every layer.
@@ -157,7 +155,7 @@ def open_staleness(
             settings.tasks,
             ref_prefix=settings.ref_prefix,
             remotes=remotes_of_work(workspace.location, repository),
-            in_ci=is_ci(environ),
+            in_ci=is_ci(),
         ),
         StaleRules(
             after=max(settings.stale_after, grace),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
@@ -22,21 +22,15 @@ from gitlease.wiring.workspace import edge_rules
 ROOM = 64 * 1024  # bytes that must be free: more than a step writes
 
 
-def open_gateway(
-    directory: str = ".",
-    *,
-    environ: Mapping[str, str] | None = None,
-    clock: Clock | None = None,
-    layer: str = "",
-) -> Gateway:
+def open_gateway(directory: str = ".", *, clock: Clock | None = None) -> Gateway:
     """The gateway to the ledger of the clone around ``directory``. Asks no remote.
 
     Raises NotARepository, and Invalid for bad settings or a missing ``user.email``.
     """
-    environ, clock = os.environ if environ is None else environ, clock or SystemClock()
-    place = open_place(repository := discover(directory), environ, {"layer": layer})
+    clock = clock or SystemClock()
+    place = open_place(repository := discover(directory), os.environ)
     settings = place.settings
-    identity = resolve_identity(repository, environ=environ, session_flag=None, no_session=True)
+    identity = resolve_identity(repository, environ=os.environ, session_flag=None, no_session=True)
     made = Gateway(
         place.store(clock, time_limit=TIME_LIMIT),
         clock=clock,

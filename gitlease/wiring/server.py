@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import NotARepository
-from gitlease.engine.ports import Clock
 from gitlease.git.repository import Repository, discover
 from gitlease.git.system_clock import SystemClock
 
@@ -15,16 +13,14 @@ if TYPE_CHECKING:
     from gitlease.server.receive import PushVerdict, Refusal
 
 
-def judge_push(
-    data: bytes, *, environ: Mapping[str, str] | None = None, clock: Clock | None = None
-) -> PushVerdict:
+def judge_push(data: bytes) -> PushVerdict:
     """Judge a push as git's pre-receive hook, by its input and its environment.
 
     Raises GitleaseError if the repository or its settings cannot be used.
     """
     from gitlease.server.receive import receive
 
-    return receive(data, environ=environ, clock=clock or SystemClock())
+    return receive(data, clock=SystemClock())
 
 
 def find_bare(directory: str) -> Repository:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gitlease.core.errors import Invalid, NotFound, UsageError
 from gitlease.core.frozen import dataclass, replace
-from gitlease.engine.ports import Clock
 from gitlease.git.history import commit_ids
 from gitlease.git.repository import Repository, discover, without_secrets
 from gitlease.git.system_clock import SystemClock
@@ -52,9 +51,6 @@ def open_version(
     local: bool = False,
     remote: str | None = None,
     cached: bool = False,
-    environ: Mapping[str, str] | None = None,
-    clock: Clock | None = None,
-    time_limit: float = TIME_LIMIT,
 ) -> LedgerVersion:
     """The version of a ledger to check: that at ``ref``, else the configured one as it is now.
 
@@ -63,16 +59,15 @@ def open_version(
     """
     if ref is not None and (layer or local or remote or cached):
         raise UsageError("REF excludes the options that choose a ledger: it is of this repository")
-    environ = os.environ if environ is None else environ
     flags = {"remote": remote, "layer": layer}
-    place = open_place(discover(directory), environ, flags, local=local)
+    place = open_place(discover(directory), os.environ, flags, local=local)
     if ref is not None:
         for where in (place.repository, *(_private(place, x) for x in PRIVATE_STORES)):
             if os.path.isdir(where.git_dir) and (oid := commit_ids(where, [ref])[0]) is not None:
                 return LedgerVersion(where, oid, ref)
         raise NotFound(f"{ref[:80]!r} is not a commit of this repository or its ledger")
     name = place.layer
-    store = place.store(clock or SystemClock(), time_limit=time_limit)
+    store = place.store(SystemClock(), time_limit=TIME_LIMIT)
     head = store.known(name) if cached else store.fetch(name)
     if not cached:
         store.deepen(name)

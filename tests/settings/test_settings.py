@@ -83,7 +83,7 @@ def test_built_in(repo: Path) -> None:
     assert (found.guard_mode, found.guard_max_age, found.guard_timeout) == ("block", 60, 5)
     assert found.guard_offline == "warn"
     assert (found.stale_after, found.stale_release) == (7 * 86_400, False)
-    assert found.stale_exempt == "no-stale"
+    assert found.tasks.exempt == "no-stale"
     assert found.landing_release == "done"
 
 
@@ -414,7 +414,7 @@ def test_the_whole_schema(repo: Path) -> None:
     assert (found.guard_mode, found.guard_max_age, found.guard_timeout) == ("off", 90, 90)
     assert found.guard_offline == "block"
     assert (found.stale_after, found.stale_release) == (14 * 86_400, True)
-    assert found.stale_exempt == "017"
+    assert found.tasks.exempt == "017"
     assert found.landing_release == "never"
     sources = {entry.key: entry.source for entry in found.table()}
     assert sources["lease.ttl"] == f"{FILE}:2"
