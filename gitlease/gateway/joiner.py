@@ -46,9 +46,7 @@ EVENTS = 4_000  # of history, read at first
 KEPT = 20_000  # keys
 KEY = 20  # characters of an id that are its key; a random id has as many
 CLAIMED = frozenset({"claimed", "taken_over"})
-RENEWED, EXTENDED = frozenset({"renewed"}), frozenset({"extended"})
-RELEASED, COMPLETED = frozenset({"released"}), frozenset({"completed"})
-OUTCOMES = CLAIMED | RENEWED | EXTENDED | RELEASED | COMPLETED
+OUTCOMES = CLAIMED | {"renewed", "extended", "parked", "released", "completed", "noted", "revoked"}
 
 
 def keyed(operations: Sequence[Operation], key: str) -> list[Operation]:

@@ -6,13 +6,17 @@ The cases are generated from the table, so that a new verb or parameter is tried
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from faces.fake import make_desks
 from support.tasks import task
 
+import gitlease
 from gitlease.core import Resource, UsageError, parse_resource
+from gitlease.faces.http import ROUTES, ApiRequest, ApiRoute
 from gitlease.faces.mcp import TOOLS, LeaseTool
 from gitlease.verbs import COMMAND, TABLE, Door, Parameter, find_verb, read_values
 
@@ -117,3 +121,50 @@ def test_a_parameter_arrives_from_a_tool(
     if "resource" in verb.values:
         [expected["resource"]] = expected.pop("resources")
     assert {x: verb.values[x] for x in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("route", "name"),
+    [
+        pytest.param(route, name, id=f"{route.name}-{name}")
+        for route in ROUTES
+        if route.writes
+        for name in route.fields.keys() - {"session"}
+    ],
+)
+def test_a_parameter_arrives_over_http(
+    route: ApiRoute, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caught = list[tuple[str, dict[str, Any]]]()
+
+    def carried_out(_request: Any, _door: Any, verb: Any, values: dict[str, Any]) -> Any:
+        caught.append((verb.name, values))
+        return 200, {}, {}
+
+    monkeypatch.setattr("gitlease.faces.http.leases.carry_out", carried_out)
+    expected, data = dict[str, Any](), dict[str, Any]()
+    chosen = {"any": "done"} if route.name == "release" else {}
+    for other, one in route.fields.items():
+        if other in (name, chosen.get(name)) or one.required:
+            _, data[other], expected[other] = SAMPLES[one.kind.python]
+            if one.kind.switch and route.in_query:
+                data[other] = "true"
+    gateway = SimpleNamespace(session=lambda *_who, **_how: None)
+    caller = SimpleNamespace(email="jo@example.com")
+    route.respond(ApiRequest(gateway, caller, "F007", data, {}, None, lambda: None))  # type: ignore[arg-type]
+    [(verb, values)] = caught
+    if "extend" in expected:
+        expected["duration"] = expected.pop("extend")
+    if expected.pop("done", False):
+        assert verb == "done"
+    assert values == expected
+    assert values.keys() <= find_verb(verb).parameters.keys()
+
+
+def test_the_page_of_the_gateway_lists_the_fields_of_every_request() -> None:
+    page = Path(gitlease.__file__).with_name("docs").joinpath("gateway.md").read_text()
+    rows = [
+        f"| `{route.method} {route.path}` | {', '.join(f'`{x}`' for x in route.fields) or '-'} |"
+        for route in ROUTES
+    ]
+    assert [row for row in rows if row not in page.splitlines()] == []

@@ -35,8 +35,13 @@ from gitlease.engine.edges import Planned, find_task
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.reading import is_in_ledger
-from gitlease.faces.http.fields import own_words
-from gitlease.faces.http.request_handler import MAX_SESSION, Failure, RequestHandler, body_of
+from gitlease.faces.http.request_handler import (
+    MAX_SESSION,
+    Failure,
+    RequestHandler,
+    body_of,
+    own_words,
+)
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import Token
 from gitlease.verbs import wire

@@ -51,8 +51,7 @@ from gitlease.faces.http.compat import (
     compat_routes,
     warnings_in,
 )
-from gitlease.faces.http.fields import IGNORED, own_words
-from gitlease.faces.http.request_handler import Failure, Refused, RequestHandler
+from gitlease.faces.http.request_handler import IGNORED, Failure, Refused, RequestHandler, own_words
 from gitlease.gateway.follower import LAPSED
 from gitlease.verbs.table import http_of
 

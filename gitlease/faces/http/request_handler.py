@@ -10,10 +10,12 @@ import hashlib
 import json
 import logging
 import math
+import os
+import re
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any
@@ -28,7 +30,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.lease import State
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import parse_resource
-from gitlease.faces.http.fields import RequestField, own_hints, own_words, read_fields
+from gitlease.faces.library.refusals import with_arguments
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.joiner import SAME
 from gitlease.gateway.tokens import READ, WRITE, Token
@@ -218,24 +220,20 @@ REMEMBERED_FOR = 30.0  # seconds: what was granted may be over after that
 PROBLEM = "application/problem+json"
 MAX_SESSION = 128  # characters
 SESSION_HEADER = "gitlease-session"
+IGNORED = frozenset({"by", "holder", "agent_id"})  # of a body: the token determines the holder
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """A request as the verbs see it; ``check`` raises once it may no longer be carried out."""
+    """A request, with its body or query; ``check`` raises once it may not be carried out."""
 
     gateway: Gateway
     caller: Token
     resource: str
-    values: Mapping[str, Any]
+    data: Any
     headers: Mapping[str, str]
     key: str | None
     check: Callable[[], None]
-
-    @property
-    def session(self) -> str | None:
-        """The caller's session, from the body or the header."""
-        return session_in(self.headers, self.values.get("session"))
 
     @property
     def token(self) -> int | None:
@@ -375,23 +373,17 @@ class RequestHandler:
         return respond
 
     def verb(
-        self, name: str, verb: Verb, fields: Mapping[str, RequestField], *, writes: bool | str
+        self, name: str, verb: Verb, fields: Collection[str], *, writes: bool | str
     ) -> Callable[[Request], Awaitable[Response]]:
         """The endpoint of a verb; ``writes`` if it needs write access, or the flag that does."""
 
         async def answer(request: Request) -> Response:
-            status, body, headers = await self._answer(request, verb, fields, writes)
+            status, body, headers = await self._answer(request, verb, writes)
             return JSONResponse(body, status, headers=headers)
 
         return self.endpoint(name, answer, lambda error: failed(error, fields))
 
-    async def _answer(
-        self,
-        request: Request,
-        verb: Verb,
-        fields: Mapping[str, RequestField],
-        writes: bool | str,
-    ) -> ApiAnswer:
+    async def _answer(self, request: Request, verb: Verb, writes: bool | str) -> ApiAnswer:
         scopes = (READ, WRITE) if isinstance(writes, str) else (WRITE,) if writes else (READ,)
         caller, gateway = self.access.admit(request.headers, *scopes), self.gateway.since_now()
         query = request.method in ("GET", "HEAD", "DELETE")
@@ -400,7 +392,6 @@ class RequestHandler:
             raise UsageError(
                 "a DELETE takes its fields in the query, not in a body", hints=("?session=RUN",)
             )
-        what = "the query" if query else "the body"
         if isinstance(writes, str):
             writes = isinstance(data, dict) and bool(data.get(writes))
             check_scope(caller, WRITE if writes else READ)
@@ -410,7 +401,7 @@ class RequestHandler:
         try:
             json.dumps(data, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise UsageError(f"{what} has a lone surrogate") from None
+            raise UsageError(f"the {'query' if query else 'body'} has a lone surrogate") from None
         conditions = [request.headers.get(x) for x in (SESSION_HEADER, "if-match", "if-none-match")]
         identity = json.dumps(
             [request.method, request.scope["path"], data, conditions], sort_keys=True
@@ -427,8 +418,7 @@ class RequestHandler:
             self.access.check_still_valid(request.headers)
 
         def act() -> ApiAnswer:
-            values = read_fields(data, fields, what=what)
-            return verb(ApiRequest(gateway, caller, resource, values, request.headers, key, check))
+            return verb(ApiRequest(gateway, caller, resource, data, request.headers, key, check))
 
         with contextlib.ExitStack() as stack:
             if waits:
@@ -522,3 +512,32 @@ def _problem(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -
         **body,
     }
     return JSONResponse(problem, status, headers=dict(headers), media_type=PROBLEM)
+
+
+# --- words of a request ------------------------------------------------------------------------
+
+# Where things lie on the gateway's machine is nobody's business.
+_LOCAL_PATH = r"(?<![^\s'\"(=])(?:file://)?/([^\s'\"(),;:/]+)/[^\s'\"(),;]*[^\s'\"(),;:.]"
+
+
+def own_words(text: str) -> str:
+    """A message with fields instead of the command line's options, and without local paths."""
+    return without_paths(with_arguments(text, on='"{}": true'))
+
+
+def without_paths(text: str) -> str:
+    """A message without local paths."""
+    return re.sub(_LOCAL_PATH, _hidden, text)
+
+
+def _hidden(path: re.Match[str]) -> str:
+    return "(a local path)" if os.path.lexists(f"/{path[1]}") else path[0]
+
+
+def own_hints(hints: Iterable[str], known: Collection[str]) -> list[str]:
+    """The hints that a request can follow, in fields: those with an unknown one are left out."""
+    return [
+        own_words(hint)
+        for hint in hints
+        if all(x.replace("-", "_") in known for x in re.findall(r"(?<![\w-])--([a-z-]+)", hint))
+    ]

@@ -42,8 +42,15 @@ from gitlease.faces.http.compat import (
     telling_sessions,
     warnings_in,
 )
-from gitlease.faces.http.fields import MOST_NAMES, own_hints, own_words
-from gitlease.faces.http.request_handler import MAX_SESSION, Failure, Refused, RequestHandler
+from gitlease.faces.http.request_handler import (
+    MAX_SESSION,
+    Failure,
+    Refused,
+    RequestHandler,
+    own_hints,
+    own_words,
+)
+from gitlease.verbs.parameters import MOST_NAMES
 from gitlease.verbs.statuses import read_status
 from gitlease.verbs.table import http_of
 

@@ -33,7 +33,6 @@ from starlette.types import Message, Receive, Scope, Send
 from gitlease.core.errors import Denied, GitleaseError, Unavailable
 from gitlease.engine.sessions import end_session
 from gitlease.faces.http.events import LOOK, OpenStreams
-from gitlease.faces.http.fields import without_paths
 from gitlease.faces.http.request_handler import (
     MOST_BYTES,
     SESSION_HEADER,
@@ -41,6 +40,7 @@ from gitlease.faces.http.request_handler import (
     RequestHandler,
     failed,
     session_in,
+    without_paths,
 )
 from gitlease.faces.mcp.callers import GatewayCaller, thread_of
 from gitlease.faces.mcp.server import LeaseServer

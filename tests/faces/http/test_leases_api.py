@@ -117,6 +117,34 @@ def test_several_are_claimed_and_renewed_all_or_none(jo: httpx.Client, kim: http
     refused(jo.post("/v1/leases:renew", json={"resources": ["a", "b"]}), 412, "not_holder")
 
 
+def test_verbs_without_a_shape_of_their_own_have_a_route(
+    jo: httpx.Client, kim: httpx.Client, clone: Path
+) -> None:
+    jo.post("/v1/leases:claim", json={"resources": ["a", "b", "c"]})
+    parked = jo.post("/v1/leases:park", json={"resources": ["a"], "duration": "2h"}).json()
+    assert (parked["command"], parked["status"]) == ("park", "parked")
+    assert parked["lease"]["parked"] is True
+    noted = kim.post("/v1/leases:note", json={"resource": "b", "text": "tests red"}).json()
+    assert [x["text"] for x in noted["notes"]] == ["tests red"]
+    admin = door(clone)
+    admin.config("admins", f"{admin.holder} kim@example.com", ledger=True)
+    revoked = kim.post("/v1/leases:revoke", json={"resource": "b", "reason": "stuck"}).json()
+    assert (revoked["status"], revoked["lease"]["holder"]) == ("revoked", "jo@example.com")
+    released = jo.post("/v1/leases:release", json={"resources": ["a", "c"]}).json()
+    assert [x["resource"] for x in released["leases"]] == ["a", "c"]
+    refused(jo.post("/v1/leases:release", json={}), 400, "usage")
+    refused(jo.post("/v1/leases:note", json={"resource": "b"}), 400, "usage")
+
+
+def test_a_field_of_another_verb_is_refused(jo: httpx.Client) -> None:
+    jo.put("/v1/leases/a")
+    refused(jo.patch("/v1/leases/a", json={"extend": "1h", "ttl": "5m"}), 400, "usage")
+    refused(jo.delete("/v1/leases/a", params={"done": "true", "note": "x"}), 400, "usage")
+    refused(jo.delete("/v1/leases/a", params={"any": "true"}), 400, "usage")
+    done = jo.delete("/v1/leases/a", params={"done": "true", "any": "true"})
+    assert (done.status_code, done.json()["status"]) == (200, "completed")
+
+
 def test_a_claim_may_wait(gate: Served, jo: httpx.Client) -> None:
     jo.put("/v1/leases/F001")
     with ThreadPoolExecutor(1) as pool:

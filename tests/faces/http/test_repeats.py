@@ -146,6 +146,35 @@ def test_an_end_that_is_asked_for_again_ends_nothing_newer(
     assert tip(path_remote.bare) == before
 
 
+def test_a_repeated_note_or_revocation_does_nothing_more(two: tuple[Served, Served]) -> None:
+    one, other = two
+    one.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
+    admins = "w1@example.com kim@example.com"
+    Desk(one.folder).document("config", "--ledger", "admins", admins)
+    for path, body in (
+        (":note", {"resource": "a", "text": "red"}),
+        (":revoke", {"resource": "a", "reason": "stuck"}),
+    ):
+        key = {"Idempotency-Key": path}
+        first = one.ask("kim", "POST", f"/v1/leases{path}", headers=key, json=body)
+        one.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
+        again = other.ask("kim", "POST", f"/v1/leases{path}", headers=key, json=body)
+        assert said(again) == said(first)
+    shown = other.ask("jo", "GET", "/v1/leases/a").json()
+    assert (len(shown["leases"]), len(shown["notes"])) == (1, 1)
+
+
+def test_a_repeated_claim_of_the_next_task_is_the_same(two: tuple[Served, Served]) -> None:
+    for gate in two:
+        commit_file(gate.folder, "tasks/T1.md", "---\nid: T1\nstatus: todo\n---\n")
+        commit_file(gate.folder, "tasks/T2.md", "---\nid: T2\nstatus: todo\n---\n")
+    first, again = (
+        gate.ask("jo", "POST", "/v1/tasks:next", headers=KEY, json={"claim": True}) for gate in two
+    )
+    assert said(again) == said(first) == (201, "claimed")
+    assert again.json()["task"]["resource"] == first.json()["task"]["resource"] == "T1"
+
+
 def test_a_ledger_that_was_replaced_is_the_one_that_counts(
     two: tuple[Served, Served], path_remote: Remote
 ) -> None:

@@ -15,7 +15,7 @@ from support.gateway import Served, serving
 from support.remotes import Servers, open_remote
 from support.repos import make_clone
 
-from gitlease.faces.http import OPERATIONS, ApiOperation
+from gitlease.faces.http import ROUTES, ApiRoute
 
 pytestmark = [pytest.mark.slow]
 schemathesis = pytest.importorskip("schemathesis")  # of the extra `dev`
@@ -42,8 +42,8 @@ def gate(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator
             yield served
 
 
-@pytest.mark.parametrize("shown", OPERATIONS, ids=lambda x: x.name)
-def test_an_endpoint_is_as_it_is_documented(shown: ApiOperation, gate: Served) -> None:
+@pytest.mark.parametrize("shown", ROUTES, ids=lambda x: x.name)
+def test_an_endpoint_is_as_it_is_documented(shown: ApiRoute, gate: Served) -> None:
     secret = gate.secret("jo")
     api = schemathesis.openapi.from_dict(gate.ask("jo", "GET", "/openapi.json").json())
     cases = api[shown.path][shown.method].as_strategy()
