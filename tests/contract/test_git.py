@@ -86,6 +86,7 @@ class TestHttp(LedgerStoreContract):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly(2)
 class TestFile(LedgerStoreContract):
     @pytest.fixture
     def place(
@@ -96,6 +97,7 @@ class TestFile(LedgerStoreContract):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly(2)
 class TestSsh(LedgerStoreContract):
     @pytest.fixture
     def place(self, ssh_remote: Remote, place_of: Callable[[Remote], GitPlace]) -> GitPlace:

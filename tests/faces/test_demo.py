@@ -93,16 +93,6 @@ def unwrapped(text: str) -> str:
 
 
 @pytest.mark.slow
-def test_it_plays_to_the_end_in_plain_lines_and_cleans_up(tmp_path: Path) -> None:
-    done = played(tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert [said for said in SAID if said not in done.stdout] == []
-    assert "\x1b" not in done.stdout
-    assert " | " not in done.stdout
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
 def test_it_keeps_its_folder_on_request_and_speaks_json(tmp_path: Path) -> None:
     done = played(tmp_path, "--keep", "--json")
     document = json.loads(done.stdout)
@@ -119,7 +109,8 @@ def test_it_keeps_its_folder_on_request_and_speaks_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_its_hooks_find_a_gitlease_that_has_no_program(tmp_path: Path) -> None:
+def test_it_plays_to_the_end_without_a_program_and_cleans_up(tmp_path: Path) -> None:
+    """Its hooks find the gitlease that plays; the user's settings are not seen."""
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
     python.symlink_to(os.path.realpath(sys.executable))
@@ -131,6 +122,7 @@ def test_its_hooks_find_a_gitlease_that_has_no_program(tmp_path: Path) -> None:
     )
     packages = os.pathsep.join([ROOT, *filter(None, sys.path)])
     env = {"PYTHONPATH": packages, "PATH": path, "TMPDIR": str(tmp_path / "of the play")}
+    env |= {"GITLEASE_LAYER": "elsewhere", "GITLEASE_TTL": "rubbish"}
     done = subprocess.run(
         [str(python), "-m", "gitlease", "demo"],
         env=clean_env(env),
@@ -140,10 +132,14 @@ def test_its_hooks_find_a_gitlease_that_has_no_program(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert [said for said in SAID if said not in done.stdout] == []
+    assert "\x1b" not in done.stdout
+    assert " | " not in done.stdout
+    assert list((tmp_path / "of the play").iterdir()) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("width", [40, pytest.param(80, marks=pytest.mark.nightly), 200])
 def test_it_fits_the_terminal_and_loses_nothing(tmp_path: Path, width: int) -> None:
     shown = played_on_terminal(tmp_path, width)
     assert {"\x1b[1;36m", "\x1b[1;35m"} <= set(SEQUENCE.findall(shown)), "a colour for each"

@@ -71,7 +71,7 @@ def seen(cwd: Path, words: list[str], columns: int) -> str:
 
 
 @pytest.mark.one_in(3)  # each starts many real processes
-@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("columns", [40, 80, pytest.param(200, marks=pytest.mark.nightly)])
 def test_no_verb_writes_wider_than_the_terminal(clones: Clones, columns: int) -> None:
     (one,) = clones(1)
     commit_file(one, "tasks/T7.md", TASK)

@@ -348,7 +348,7 @@ def test_shells_complete_what_stands_after_a_verb(
         # fish lists by the alphabet, with what each is for
         return sorted(word.partition("\t")[0] for word in completing(shell, script))
 
-    for line, expected in (
+    cases = (
         ("gitlease un", ["unclaim", "uninstall", "unlock"]),
         ("gitlease lo", ["lock", "log"]),
         ("gitlease fin", ["finish"]),
@@ -374,7 +374,9 @@ def test_shells_complete_what_stands_after_a_verb(
         ("gitlease list --layer t", ["team"]),
         ("gitlease set T7 in", ["in_progress"]),
         ("gitlease check --format s", ["sarif"]),
-    ):
+    )
+    # What is completed is the same for each: the others show that they are told.
+    for line, expected in cases if shell == "bash" else cases[::5]:
         assert completed(line) == expected, line
 
 

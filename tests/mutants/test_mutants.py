@@ -14,7 +14,7 @@ from mutants.run import judged, selected
 from mutants.workshop import Workshop
 
 PROMISES = {*(f"S{n}" for n in range(1, 11)), *(f"L{n}" for n in range(1, 4))}
-SAMPLE, SEED = 8, 13  # tests/mutants/run.py tries them all
+SAMPLE, SEED = 5, 13  # tests/mutants/run.py tries them all
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

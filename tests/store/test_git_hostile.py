@@ -238,6 +238,7 @@ def listed(leases: Leases) -> set[str]:
 
 
 @pytest.mark.one_in(12)
+@pytest.mark.nightly(2)
 @pytest.mark.parametrize("name", BAD_RECORDS)
 def test_a_bad_record_takes_only_its_own_resource(
     name: str, bare: Path, leases: Leases, parsed: list[int], memory: Callable[[], int]
@@ -777,6 +778,7 @@ HOSTILE_LINES: dict[str, bytes] = {
 }
 
 
+@pytest.mark.nightly(2)
 @pytest.mark.parametrize("name", HOSTILE_LINES)
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
 def test_the_audit_trail_survives_hostile_lines(

@@ -264,7 +264,7 @@ def test_http_fault_that_lasts(name: str, early: bool, http: Stage) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.nightly(3)
+@pytest.mark.nightly(6)
 @pytest.mark.parametrize("direction", ["up", "down"])
 @pytest.mark.parametrize("after", range(0, 1300, 65))
 def test_http_cut_at_every_place(direction: str, after: int, http: Stage) -> None:
@@ -514,7 +514,7 @@ def test_ssh_cut(direction: str, share: float, ssh: Stage) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.nightly(3)
+@pytest.mark.nightly(6)
 @pytest.mark.parametrize("direction", ["up", "down"])
 @pytest.mark.parametrize("share", _ssh_points(16))
 def test_ssh_cut_at_every_place(direction: str, share: float, ssh: Stage) -> None:

@@ -21,7 +21,10 @@ VERBS = {"claim", "dispatch", "done", "next", "release", "renew", "show", "wait"
 
 
 @pytest.mark.slow
-def test_every_hint_of_a_story_is_accepted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "which", [(), pytest.param(("--every-story",), marks=pytest.mark.nightly)], ids=["some", "all"]
+)
+def test_every_hint_of_a_story_is_accepted(tmp_path: Path, which: tuple[str, ...]) -> None:
     file = tmp_path / "hints"
     stories = [f"tests/stories/test_{name}.py" for name in STORIES]
     words = [
@@ -31,7 +34,7 @@ def test_every_hint_of_a_story_is_accepted(tmp_path: Path) -> None:
         "-n0",
         "-p",
         "support.hints",
-        "--every-story",
+        *which,
         *stories,
     ]
     path = os.pathsep.join((str(ROOT), str(ROOT / "tests")))

@@ -60,8 +60,8 @@ def judge(workers: Workers, made: list[Path], expected: int) -> list[str]:
 @pytest.mark.parametrize(
     "kind",
     [
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("path", "http")),
-        *(pytest.param(kind, marks=NIGHTLY) for kind in ("file", "ssh")),
+        pytest.param("path", marks=pytest.mark.slow),
+        *(pytest.param(kind, marks=NIGHTLY) for kind in ("http", "file", "ssh")),
     ],
 )
 def test_twenty_workers_get_twenty_tasks(

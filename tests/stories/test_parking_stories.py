@@ -89,18 +89,6 @@ def test_what_is_parked_in_the_evening_is_resumed_elsewhere_in_the_morning(
     assert morning.renew("F002").session == "tuesday"
 
 
-def test_what_nobody_resumes_lapses(path_remote: Remote, clones: Clones) -> None:
-    clock, (one, two) = ManualClock(), clones(2)
-    door(one, clock=clock, session="a").claim("src/")
-    door(one, clock=clock, session="a").park("src/", "2h")
-    door(two, clock=clock).list()  # a first sighting is no change: it lapses by the clock
-    clock.advance(2 * HOUR + 61)
-    assert door(two, clock=clock).claim("src/api/").holder == "w2@example.com"
-    told = door(one, clock=clock, session="a")
-    told.list()
-    check_words(" ".join(told.warnings))
-
-
 def test_a_run_that_ran_out_is_not_revived_by_parking_it(
     path_remote: Remote, clones: Clones
 ) -> None:
@@ -116,18 +104,6 @@ def test_a_run_that_ran_out_is_not_revived_by_parking_it(
         assert (ended.exit, ended.document["leases"]) == (0, [])
         check_words(git(path_remote.bare, "log", "-1", "--format=%s", REF))
         assert workers.one(0, "release", "deploy").document["lease"]["token"] == run.token
-
-
-def test_the_policy_is_the_ledgers(path_remote: Remote, clones: Clones) -> None:
-    one, two = clones(2)
-    with Workers([(["-C", str(c)], path_remote.env) for c in (one, two)]) as workers:
-        assert workers.one(0, "config", "--ledger", "park_max", "2h").exit == 0
-        assert workers.one(1, "claim", "deploy").exit == 0
-        parked = workers.one(1, "park", "deploy")
-        assert parked.document["lease"]["expires_in"] in (2 * HOUR - 1, 2 * HOUR)
-        assert workers.one(0, "config", "--ledger", "park_max", "0").exit == 0
-        assert workers.one(1, "park", "deploy").code == "policy"
-        assert workers.one(1, "claim", "deploy").document["lease"]["parked"] is False
 
 
 # --- hooks ----------------------------------------------------------------------------------------
@@ -241,9 +217,8 @@ def test_the_end_of_a_session_may_park_by_the_library(path_remote: Remote, clone
 @pytest.mark.parametrize(
     ("sessions", "racers"),
     [
-        (True, 8),
-        pytest.param(True, RACERS, marks=pytest.mark.slow),
-        pytest.param(False, RACERS, marks=pytest.mark.slow),
+        *((True, 8), (False, 8)),
+        *(pytest.param(x, RACERS, marks=pytest.mark.nightly) for x in (True, False)),
     ],
 )
 def test_of_many_runs_of_its_owner_exactly_one_resumes_it(

@@ -16,7 +16,6 @@ from support.workers import Answer, Workers
 Clones = Callable[..., list[Path]]
 NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
 ROUNDS = {"path": 12, "file": 3, "http": 3, "ssh": 2}
-MORE = {"path": 40, "http": 12}
 MANY = {"path": 150, "file": 50, "http": 40, "ssh": 12}
 
 
@@ -84,12 +83,6 @@ def test_eight_people_claim_the_same(eight: Workers, remote: Remote) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("remote", MORE, indirect=True)
-def test_eight_people_claim_the_same_more_often(eight: Workers, remote: Remote) -> None:
-    race(eight, remote, MORE[remote.kind])
-
-
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_eight_people_claim_the_same_many_times(eight: Workers, remote: Remote) -> None:
     race(eight, remote, MANY[remote.kind])
@@ -111,11 +104,11 @@ def all_get_theirs(workers: Workers, remote: Remote) -> None:
 @pytest.mark.parametrize(
     ("kind", "number"),
     [
-        *(("path", 8), ("path", 16), ("http", 16)),
-        *(pytest.param(k, 16, marks=NIGHTLY) for k in ("file", "ssh")),
+        *(("path", 8), ("http", 8)),
+        *(pytest.param(k, 16, marks=NIGHTLY) for k in ("path", "file", "http", "ssh")),
     ],
 )
-def test_sixteen_people_claim_sixteen_things(
+def test_many_people_claim_as_many_things(
     kind: str, number: int, clones: Clones, tmp_path: Path, servers: Servers
 ) -> None:
     """Every one of them succeeds: an unrelated change is never reported as held."""
@@ -141,17 +134,11 @@ def test_eight_sessions_of_one_clone(path_remote: Remote, clones: Clones) -> Non
             judge(answers, path_remote.bare, names)
 
 
-def all_sessions_get_theirs(workers: Workers, verb: str, turn: int) -> None:
-    answers = workers.at_once([[verb, f"H{turn}-{n}"] for n in range(len(workers))])
+def all_sessions_get_theirs(workers: Workers, verb: str) -> None:
+    answers = workers.at_once([[verb, f"H{n}"] for n in range(len(workers))])
     assert [a.exit for a in answers] == [0] * len(workers), [
         a.document["error"] for a in answers if a.exit
     ]
-
-
-@pytest.mark.slow
-def test_ten_sessions_of_one_clone_claim_ten_things(path_remote: Remote, clones: Clones) -> None:
-    with sessions(clones(1)[0], path_remote, 10) as workers:
-        all_sessions_get_theirs(workers, "claim", 0)
 
 
 @pytest.mark.slow
@@ -159,16 +146,15 @@ def test_sixteen_sessions_of_one_clone_keep_sixteen_things(
     path_remote: Remote, clones: Clones
 ) -> None:
     with sessions(clones(1)[0], path_remote, 16) as workers:
-        for turn in range(3):
-            for verb in ("claim", "renew", "renew", "release"):
-                all_sessions_get_theirs(workers, verb, turn)
+        for verb in ("claim", "renew", "renew", "release"):
+            all_sessions_get_theirs(workers, verb)
 
 
 @pytest.mark.slow
 def test_readers_and_writers_of_one_clone(path_remote: Remote, clones: Clones) -> None:
     """Who only looks is not told of a rollback because a neighbour wrote in the meantime."""
     with sessions(clones(1)[0], path_remote, 8) as workers:
-        for turn in range(6):
+        for turn in range(3):
             lines = [["list"] if n % 2 else ["claim", f"K{turn}-{n}"] for n in range(8)]
             answers = workers.at_once(lines)
             assert [a.exit for a in answers] == [0] * 8, [
@@ -207,7 +193,7 @@ def test_overlapping_paths(path_remote: Remote, clones: Clones) -> None:
         "src/[a-c]uth/log?n.*",
     ]
     with people(clones(8), path_remote) as workers:
-        for turn in range(5):
+        for turn in range(3):
             order = random.Random(turn).sample(wanted, 8)
             answers = workers.at_once([["claim", word] for word in order])
             exits = [answer.exit for answer in answers]
@@ -226,7 +212,7 @@ def test_all_or_none_of_several(path_remote: Remote, clones: Clones) -> None:
     """Overlapping sets in different orders: whoever wins has all of its own, the others none."""
     sets = [["A", "B"], ["B", "C"], ["C", "D"], ["D", "A"], ["B", "A", "D"], ["D", "C", "B"]]
     with people(clones(6), path_remote) as workers:
-        for _ in range(5):
+        for _ in range(3):
             answers = workers.at_once([["claim", *names] for names in sets])
             taken: dict[str, str] = {}
             for answer, names in zip(answers, sets, strict=True):

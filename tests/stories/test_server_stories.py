@@ -133,7 +133,7 @@ def refused_for(host: Host, name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.one_in(35)
-@pytest.mark.nightly(5)  # the hook judges as above, whatever brings the push
+@pytest.mark.nightly(10)  # the hook judges as above, whatever brings the push
 @pytest.mark.parametrize("name", list(ILLEGAL))
 def test_a_push_of_it_over_http_is_refused(
     name: str, hosts: dict[str, Host], tmp_path: Path

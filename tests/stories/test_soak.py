@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 MINUTES = 0.75  # of each; tests/soak.py plays as long as is wanted
 
 
-@pytest.mark.parametrize("transport", ["path", "http"])
+@pytest.mark.parametrize("transport", ["path", pytest.param("http", marks=pytest.mark.nightly)])
 def test_real_faults_on_real_git_leave_a_ledger_that_agrees_with_all_answers(
     transport: Transport, tmp_path: Path
 ) -> None:

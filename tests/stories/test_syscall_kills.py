@@ -220,6 +220,7 @@ def stage(
         yield made
 
 
+@pytest.mark.nightly(3)
 @pytest.mark.parametrize("whom", ["caller", "all"])
 def test_a_kill_at_any_system_call_leaves_nothing_to_repair(
     stage: Stage, whom: str, capsys: pytest.CaptureFixture[str]
