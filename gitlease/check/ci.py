@@ -96,7 +96,20 @@ def _github(environ: Mapping[str, str]) -> CiContext:
     )
     tip = _id(environ.get("GITHUB_SHA", ""))
     if kind in _PULLS or isinstance(_at(event, "pull_request"), dict):
-        return _pull(event, environ, kind, here)
+        number = _number(event, "pull_request.number") or _number(event, "number")
+        sent = kind in _PULLS and _text(event, "action") in ("", *_ADDS_COMMITS)
+        base = _text(event, "pull_request.base.ref") or environ.get("GITHUB_BASE_REF", "")
+        sender = _text(event, "sender.login") if sent else ""
+        return replace(
+            here,
+            base=_id(_text(event, "pull_request.base.sha")),
+            head=_id(_text(event, "pull_request.head.sha")),
+            base_branch=_branch(base),
+            head_ref=f"refs/pull/{number}/head" if number else "",
+            shown=f"pull request #{number}" if number else "the pull request",
+            request=True,
+            logins=_some(_text(event, "pull_request.user.login"), sender),
+        )
     if kind == "merge_group":
         return replace(
             here,
@@ -119,23 +132,6 @@ def _github(environ: Mapping[str, str]) -> CiContext:
         shown=f"the push to {_short(_ref(ref)) or 'a ref'}",
         emails=_some(_text(event, "pusher.email")),
         logins=_some(login, _text(event, "pusher.name")),
-    )
-
-
-def _pull(event: object, environ: Mapping[str, str], kind: str, here: CiContext) -> CiContext:
-    number = _number(event, "pull_request.number") or _number(event, "number")
-    sent = kind in _PULLS and _text(event, "action") in ("", *_ADDS_COMMITS)
-    base = _text(event, "pull_request.base.ref") or environ.get("GITHUB_BASE_REF", "")
-    sender = _text(event, "sender.login") if sent else ""
-    return replace(
-        here,
-        base=_id(_text(event, "pull_request.base.sha")),
-        head=_id(_text(event, "pull_request.head.sha")),
-        base_branch=_branch(base),
-        head_ref=f"refs/pull/{number}/head" if number else "",
-        shown=f"pull request #{number}" if number else "the pull request",
-        request=True,
-        logins=_some(_text(event, "pull_request.user.login"), sender),
     )
 
 

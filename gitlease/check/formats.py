@@ -106,19 +106,17 @@ def one_line(text: str) -> str:
 
 def as_text(report: Report) -> str:
     """The whole report; its last line has the result."""
-    lines = [line for found in worst_first(report.findings) for line in _text_of(report, found)]
+    lines = []
+    for found in worst_first(report.findings):
+        lines.append(f"{found.level.value}: {one_line(found.message)} ({found.rule.id})")
+        if place := report.place(found):
+            at = f":{found.line}" if found.line is not None else ""
+            lines.append(f"  at {one_line(place)}{at}")
+        lines += [f"  {text}" for text in details(found)]
     lines += [f"fixed: {one_line(found.message)} ({found.rule.id})" for found in report.fixed]
     lines += [f"not checked: {one_line(text)}" for text in report.unread]
     lines.append(f"{report.checked}: {report.result}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _text_of(report: Report, found: Finding) -> list[str]:
-    lines = [f"{found.level.value}: {one_line(found.message)} ({found.rule.id})"]
-    if place := report.place(found):
-        at = f":{found.line}" if found.line is not None else ""
-        lines.append(f"  at {one_line(place)}{at}")
-    return [*lines, *(f"  {text}" for text in details(found))]
 
 
 # --- GitHub's annotations -------------------------------------------------------------------------
@@ -159,8 +157,10 @@ def _annotation(report: Report, found: Finding) -> str:
     about = {"file": one_line(report.place(found)), "title": f"gitlease: {found.rule.id}"}
     if found.line is not None and found.file is not None:
         about["line"] = str(found.line)
-    order = ("file", "line", "title")
-    words = ",".join(f"{key}={_property(about[key])}" for key in order if about.get(key))
+    # A colon or a comma would end the value of a property.
+    inside = str.maketrans({":": "%3A", ",": "%2C"})
+    each = ((key, _data(about.get(key, "")).translate(inside)) for key in ("file", "line", "title"))
+    words = ",".join(f"{key}={value}" for key, value in each if value)
     text = "\n".join((one_line(found.message), *details(found)))
     text = text if len(text) <= LONGEST_ANNOTATION else text[: LONGEST_ANNOTATION - 1] + "…"
     return f"::{found.level.value} {words}::{_data(text)}"
@@ -169,11 +169,6 @@ def _annotation(report: Report, found: Finding) -> str:
 def _data(text: str) -> str:
     text = text.replace("##[", "## [")
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    # A colon or a comma would end the value of a property.
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 # --- the summary of a job -------------------------------------------------------------------------
@@ -192,10 +187,19 @@ def as_summary(report: Report) -> str:
         rows = [_row(report, one) for one in shown]
         lines += ["| | claim | what | where |", "| --- | --- | --- | --- |", *rows, ""]
         lines += ["<details><summary>Evidence, and what to do</summary>", ""]
-        lines += [*map(_detail, shown), "", "</details>", ""]
+        for one in shown:
+            lines.append(f"- {_plain(one.message)}")
+            lines += [f"  - {_plain(text)}" for text in one.evidence]
+            lines += [f"  - <code>{_plain(step)}</code>" for step in one.next_steps]
+        lines += ["", "</details>", ""]
     if left:
         lines += [f"{left} more are not shown here: `gitlease check --format text` lists them.", ""]
-    return "\n".join([*lines, *_ending(report)])
+    if report.fixed:
+        lines += ["Fixed:", "", *(f"- {_plain(x.message)}" for x in report.fixed[:50]), ""]
+    for sign, texts in (("CAUTION", report.unread), ("NOTE", report.warnings)):
+        if texts:
+            lines += [f"> [!{sign}]", *(f"> - {_plain(text)}" for text in texts[:50]), ""]
+    return "\n".join([*lines, ""])
 
 
 def summary_failure(message: str, hints: tuple[str, ...] = ()) -> str:
@@ -204,29 +208,12 @@ def summary_failure(message: str, hints: tuple[str, ...] = ()) -> str:
     return "\n".join([*lines, *(f"- {_plain(hint)}" for hint in hints), "", ""])
 
 
-def _ending(report: Report) -> list[str]:
-    lines = []
-    if report.fixed:
-        lines += ["Fixed:", "", *(f"- {_plain(x.message)}" for x in report.fixed[:50]), ""]
-    for sign, texts in (("CAUTION", report.unread), ("NOTE", report.warnings)):
-        if texts:
-            lines += [f"> [!{sign}]", *(f"> - {_plain(text)}" for text in texts[:50]), ""]
-    return [*lines, ""]
-
-
 def _row(report: Report, found: Finding) -> str:
     at = f":{found.line}" if found.line is not None else ""
     where = f"<code>{_plain(report.place(found))}{at}</code>" if found.file is not None else ""
     claim = f"<code>{_plain(found.resource)}</code>" if found.resource else ""
     sign = f"{_SIGNS[found.level]} {found.rule.id}"
     return f"| {sign} | {claim} | {_plain(found.message)} | {where} |"
-
-
-def _detail(found: Finding) -> str:
-    lines = [f"- {_plain(found.message)}"]
-    lines += [f"  - {_plain(text)}" for text in found.evidence]
-    lines += [f"  - <code>{_plain(step)}</code>" for step in found.next_steps]
-    return "\n".join(lines)
 
 
 def _plain(text: str) -> str:
@@ -292,11 +279,14 @@ def as_sarif(report: Report, *, version: str) -> str:
         "semanticVersion": version,
         "rules": [_rule(rule) for rule in RULES],
     }
+    notes = [{"level": "note", "message": {"text": one_line(x)}} for x in report.warnings]
+    notes += [{"level": "error", "message": {"text": one_line(x)}} for x in report.unread]
+    done = {"executionSuccessful": not report.unread, "toolExecutionNotifications": notes}
     run: Json = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {ROOT: {"description": {"text": "the root of the repository"}}},
-        "invocations": [_invocation(report)],
+        "invocations": [done],
         "results": [_result(report, found, order[found.rule.id]) for found in report.findings],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
@@ -312,20 +302,17 @@ def _rule(rule: CheckRule) -> Json:
     }
 
 
-def _invocation(report: Report) -> Json:
-    told = [{"level": "note", "message": {"text": one_line(x)}} for x in report.warnings]
-    told += [{"level": "error", "message": {"text": one_line(x)}} for x in report.unread]
-    return {"executionSuccessful": not report.unread, "toolExecutionNotifications": told}
-
-
 def _result(report: Report, found: Finding, number: int) -> Json:
     text = "\n".join((one_line(found.message), *details(found)))
+    # The same for the same finding in every run, whatever its wording and its line.
+    parts = (found.rule.id, found.resource, found.scope, found.layer, found.holder, found.commit)
+    same = "\0".join(part or "" for part in parts).encode("utf-8", "surrogatepass")
     result: Json = {
         "ruleId": found.rule.id,
         "ruleIndex": number,
         "level": found.level.value,
         "message": {"text": text},
-        "partialFingerprints": {"gitlease/v1": _fingerprint(found)},
+        "partialFingerprints": {"gitlease/v1": sha256(same).hexdigest()[:32]},
         "properties": _properties(found),
     }
     if place := report.place(found):
@@ -346,13 +333,6 @@ def _properties(found: Finding) -> Json:
         "commit": found.commit,
     }
     return {key: one_line(value) for key, value in values.items() if value is not None}
-
-
-def _fingerprint(found: Finding) -> str:
-    # The same for the same finding in every run, whatever its wording and its line.
-    parts = (found.rule.id, found.resource, found.scope, found.layer, found.holder, found.commit)
-    text = "\0".join(part or "" for part in parts)
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _uri(path: str) -> str:

@@ -290,29 +290,27 @@ class StaleService:
         listed = session.edges.read()
         holders = dict.fromkeys((*(x.lease.holder for x in records), *(x.by for x in events)))
         names = [name for task in listed.tasks for name in task.assigned]
+        people = session.edges.rules.people
+        asked = [*people.names, *holders, *(x for name in names for x in people.holders_of(name))]
+        persons = Persons(people)
+        if asked or names:
+            authors = self._history.authors()
+            others = [email for email in dict.fromkeys(asked) if email not in authors]
+            mailmap = {**self._history.usual(others), **authors} if others else authors
+            known = dict.fromkeys((*authors, *authors.values(), *holders))
+            persons = Persons(people, mailmap, known)
         facts = Facts(
             listed,
             records,
             events,
-            people=session.edges.rules.people,
-            persons=self._persons(list(holders), names),
+            people=people,
+            persons=persons,
             rules=self._rules,
             required=session.edges.requires_tasks(listed),
             caller=session.actor.holder,
             now=session.clock.now().wall_ms,
         )
         return facts, heads, warnings
-
-    def _persons(self, holders: Sequence[str], names: Sequence[str]) -> Persons:
-        people = self._session.edges.rules.people
-        asked = [*people.names, *holders]
-        asked += [email for name in names for email in people.holders_of(name)]
-        if not asked and not names:
-            return Persons(people)
-        authors = self._history.authors()
-        others = [email for email in dict.fromkeys(asked) if email not in authors]
-        mailmap = {**self._history.usual(others), **authors} if others else authors
-        return Persons(people, mailmap, dict.fromkeys((*authors, *authors.values(), *holders)))
 
 
 # --- facts ---------------------------------------------------------------------------------------

@@ -198,21 +198,18 @@ class TaskHistory:
         """
         if self._repository.shallow():
             return SHALLOW
-        asked = (
-            self._lack_of_branches(remote, cached=cached)
-            for remote in self._remotes
-            if branches and self._commits and (self._in_ci or self._may_lack_branches(remote))
-        )
-        return next((lack for lack in asked if lack is not None), None)
+        for remote in self._remotes if branches and self._commits else ():
+            specs = self._repository.config.get_all(f"remote.{remote}.fetch")
+            every = f"{HEADS}*:refs/remotes/{remote}/*" in [x.removeprefix("+") for x in specs]
+            if every and not self._in_ci and not any(spec.startswith("^") for spec in specs):
+                continue
+            if (lack := self._lack_of_branches(remote, cached=cached)) is not None:
+                return lack
+        return None
 
     def partial(self) -> Lack | None:
         """Why contents of old versions may be missing; None if all are here."""
         return lack_of_contents(self._repository)
-
-    def _may_lack_branches(self, remote: str) -> bool:
-        specs = self._repository.config.get_all(f"remote.{remote}.fetch")
-        every = f"{HEADS}*:refs/remotes/{remote}/*" in [spec.removeprefix("+") for spec in specs]
-        return not every or any(spec.startswith("^") for spec in specs)
 
     def _lack_of_branches(self, remote: str, *, cached: bool) -> Lack | None:
         spec = quote(f"+{HEADS}*:refs/remotes/{remote}/*")

@@ -380,11 +380,15 @@ class Hooks:
                 for f in decision.report.findings
                 if f.severity is Severity.WARN and f.lease.same_holder(service.actor)
             }
-            mine = [
-                x.resource
-                for x in started
-                if not _is_handed_over(x, service) and x.resource.key not in warned
-            ]
+            people, holder = service.edges.rules.people, service.actor.holder
+            mine = []
+            for one in started:
+                # A commit that hands the work to somebody else leaves the claim to them. A task
+                # that was theirs before is claimed all the same, and refused: the edge protects it.
+                before = {person_key(name) for name in one.before}
+                new = {person_key(x.name) for x in people.others(one.after, holder)}
+                if one.resource.key not in warned and (not new or new & before):
+                    mine.append(one.resource)
             if not mine:
                 return decision
             answer = claim.claim(service, mine, ClaimOptions(any_name=True, commit=False))
@@ -412,12 +416,3 @@ class Hooks:
             out = [x for x in people.others(one.before, holder) if person_key(x.name) not in kept]
             if out and one.resource.key not in held:
                 raise assigned_error(one.resource, WHOLE, tuple(out))
-
-
-def _is_handed_over(started: Started, service: LedgerSession) -> bool:
-    # The commit hands the work to somebody else: that is their claim to make. A task that was
-    # theirs before is claimed all the same, and refused: the edge protects it.
-    people, holder = service.edges.rules.people, service.actor.holder
-    others = people.others(started.after, holder)
-    before = {person_key(name) for name in started.before}
-    return bool(others) and not any(person_key(x.name) in before for x in others)

@@ -229,7 +229,9 @@ def write_idle_marker(folder: str, idle: IdleMarker, origin: Origin, *, now: int
     if not idle.held_until:
         until = {ACTIVITY: now + LONGEST_MARKER, MESSAGE: now + LONGEST_MARKER}
     places = idle.below if idle.tasks else ()
-    known = not idle.tasks or (0 < len(places) <= MOST_PLACES and all(map(_is_plain, places)))
+    # Git takes a plain place for what it is, and a line holds it.
+    plain = all(x.isprintable() and not {"", ".", ".."} & set(x.split("/")) for x in places)
+    known = not idle.tasks or (0 < len(places) <= MOST_PLACES and plain)
     if idle.clear_until > now and known:
         until[COMMIT] = idle.clear_until
     # What changed since the settings were read is newer than this, and ends the marker.
@@ -249,12 +251,6 @@ def write_idle_marker(folder: str, idle: IdleMarker, origin: Origin, *, now: int
     except OSError:
         pass
     drop_idle_marker(folder)  # it cannot be kept, or another process read its settings later
-
-
-def _is_plain(place: str) -> bool:
-    """Whether git takes a place for what it is, and a line holds it."""
-    parts = place.split("/")
-    return place.isprintable() and not any(part in ("", ".", "..") for part in parts)
 
 
 def drop_idle_marker(folder: str) -> None:
@@ -295,14 +291,11 @@ class InboxFolder:
                 make_folders(folder)
                 data = text[:LONGEST].encode("utf-8", "replace")
                 replace_file(os.path.join(folder, name), data)
-        if texts:
-            drop_idle_marker(self._private)
-            self._drop_old()
-
-    def _drop_old(self) -> None:
-        """What was left for runs that never came back."""
+        if not texts:
+            return
+        drop_idle_marker(self._private)
         with contextlib.suppress(OSError), os.scandir(self._every) as runs:
-            for run in runs:
+            for run in runs:  # and what was left for runs that never came back
                 drop_leftovers(run.path)
                 if time.time() - run.stat(follow_symlinks=False).st_mtime > A_DAY:
                     with contextlib.suppress(OSError):  # there is something in it

@@ -194,12 +194,14 @@ def others(
     The caller's are the note of ``key`` and those with one of the names in ``own``. A name that a
     linked work tree gives tells nothing where several work in it. ``host`` is this machine.
     """
-    notes = [one for one in _notes(git_dir) if one[0] != _note(git_dir, key)]
-    noted = [(x, now - seen) for _, x, seen in notes if x is not None]
-    live = [x for x, age in noted if _is_live(x, host, age)]
-    named = Counter(name for _, x, _ in _notes(git_dir) if x is not None for name in x.names)
+    notes = [(file, x, now - seen) for file, x, seen in _notes(git_dir) if x is not None]
+    named = Counter(name for _, x, _ in notes for name in x.names)
     sure = {name for name in own if named[name] < 2 or not name.startswith(BY_PLACE)}
-    live = [x for x in live if sure.isdisjoint(x.names)]
+    live = [
+        x
+        for file, x, age in notes
+        if file != _note(git_dir, key) and _is_live(x, host, age) and sure.isdisjoint(x.names)
+    ]
     return sorted(live, key=lambda x: (x.since, x.session))
 
 
@@ -265,17 +267,15 @@ def note_agent(
     git_dir: str, key: str, actor: Actor, names: Collection[str], *, by: str, now: float
 ) -> None:
     """Note that an agent's session works in the work tree of this git directory. Never fails."""
-    pid, started = working_parent()
-    present = _present(actor, by, now, names, pid, started)
-    arrive(git_dir, key, present, now=now)
+    arrive(git_dir, key, _present(actor, by, now, names, working_parent()), now=now)
     note_clone(key, common_dir_of(git_dir))
 
 
 def note_run(repository: Repository, number: str, actor: Actor, *, now: float) -> None:
     """Note that this process runs something in a work tree until it ends. It never fails."""
-    pid = os.getpid()
+    process = os.getpid(), started_at(os.getpid())
     names = [actor.session] if actor.session else []
-    present = _present(actor, RUN, now, names, pid, started_at(pid), proven=True)
+    present = _present(actor, RUN, now, names, process)
     arrive(repository.git_dir, f"{RUN} {number}", present, now=now)
 
 
@@ -285,14 +285,7 @@ def forget_run(repository: Repository, number: str) -> None:
 
 
 def _present(
-    actor: Actor,
-    by: str,
-    now: float,
-    names: Collection[str],
-    pid: int,
-    started: str,
-    *,
-    proven: bool = False,
+    actor: Actor, by: str, now: float, names: Collection[str], process: tuple[int, str]
 ) -> Present:
     from gitlease.settings.identity import here
 
@@ -303,9 +296,9 @@ def _present(
         since=int(now),
         by=by,
         names=tuple(sorted(names)),
-        pid=pid,
-        started=started,
-        proven=proven,
+        pid=process[0],
+        started=process[1],
+        proven=by == RUN,
     )
 
 
@@ -367,9 +360,8 @@ def note_clone(key: str, common_dir: str) -> None:
         return
     folder = os.path.dirname(file)
     with contextlib.suppress(OSError, ValueError):
-        above = os.path.dirname(folder)
-        os.makedirs(os.path.dirname(above), 0o700, exist_ok=True)
-        for path in (above, folder):
+        os.makedirs(os.path.dirname(os.path.dirname(folder)), 0o700, exist_ok=True)
+        for path in (os.path.dirname(folder), folder):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(path, 0o700)
         known = [x for x in clones_of(key) if x != common_dir]

@@ -85,8 +85,7 @@ class GuardService:
         """Fetch every layer in use once; nothing is judged."""
         freshness = Freshness()
         for layer in self._in_use:
-            cached = self._state(layer, freshness, fresh=True)
-            if cached is not None:
+            if (cached := self._state(layer, freshness, fresh=True)) is not None:
                 freshness.add_ledger(cached, self._age_ms(cached) // MS)
         self.refresh()
         return self._report(freshness)
@@ -186,7 +185,16 @@ class GuardService:
             for lease in cached.leases.of_person(self._actor.holder)
             if lease.expires_at > now
             and not lease.parked
-            and self._renews(lease, sessions, carried)
+            and (
+                lease.answers_to(self._actor)
+                if sessions is None
+                else lease.same_holder(self._actor)
+                and (
+                    lease.lease_id in carried
+                    if lease.session is None
+                    else lease.session in sessions
+                )
+            )
         ]
 
     def due(self, renewable: Iterable[tuple[str, Lease]] | None = None) -> tuple[str, ...]:
@@ -307,14 +315,6 @@ class GuardService:
     def _view(self, cached: CachedLedger) -> Viewpoint:
         moment = Moment(now=self._clock.now(), seen=cached.seen)
         return Viewpoint(self._actor, cached.policy, moment)
-
-    def _renews(
-        self, lease: Lease, sessions: Collection[str] | None, carried: Collection[str]
-    ) -> bool:
-        if sessions is None:
-            return lease.answers_to(self._actor)
-        own = lease.lease_id in carried if lease.session is None else lease.session in sessions
-        return own and lease.same_holder(self._actor)
 
     # --- losses -----------------------------------------------------------------------------------
 

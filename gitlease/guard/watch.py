@@ -134,8 +134,10 @@ class WatchFolder:
         now = self._clock.now().wall_ms // MS
         write_idle_marker(self._folder, idle, self._origin, now=now)
         # Whoever moved a head meanwhile took the marker of before it away, and this one came after.
-        if any(self._version(layer) != version for layer, version in versions.items()):
-            drop_idle_marker(self._folder)
+        for layer, version in versions.items():
+            known = StateFolder(self._state(layer)).load()
+            if (known.version if known else "") != version:
+                drop_idle_marker(self._folder)
 
     def unreachable(self) -> Unreachable | None:
         data = load_json(self._failure, MAX_FAILURE)
@@ -157,7 +159,3 @@ class WatchFolder:
     @property
     def _failure(self) -> str:
         return os.path.join(self._state(""), FAILURE)
-
-    def _version(self, layer: str) -> str:
-        known = StateFolder(self._state(layer)).load()
-        return known.version if known else ""
