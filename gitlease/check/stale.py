@@ -39,10 +39,10 @@ from gitlease.core.errors import GitleaseError
 from gitlease.core.finding import CheckRule, Finding
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import MS, humanize_duration, rfc3339
-from gitlease.core.lease import Lease, Moment, Standing, State, same_person, standing
+from gitlease.core.lease import MAX_REASON, Lease, Moment, Standing, State, same_person, standing
 from gitlease.core.moves.claiming import finishing
 from gitlease.core.moves.holding import RETIRED
-from gitlease.core.moves.operations import MAX_REASON, Event, Retirement, grant_of
+from gitlease.core.moves.operations import Event, Retirement, grant_of
 from gitlease.core.policy import Policy
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE

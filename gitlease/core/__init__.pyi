@@ -118,15 +118,12 @@ from gitlease.core.moves.operations import SetPolicy as SetPolicy
 from gitlease.core.moves.operations import TakeTicket as TakeTicket
 from gitlease.core.moves.operations import Unbind as Unbind
 from gitlease.core.moves.operations import grant_of as grant_of
-from gitlease.core.moves.step_record import BadStep as BadStep
 from gitlease.core.moves.step_record import Decided as Decided
 from gitlease.core.moves.step_record import Illegal as Illegal
 from gitlease.core.moves.step_record import Pusher as Pusher
 from gitlease.core.moves.step_record import StepRecord as StepRecord
 from gitlease.core.moves.step_record import decide as decide
 from gitlease.core.moves.step_record import judge as judge
-from gitlease.core.moves.step_record import read_step as read_step
-from gitlease.core.moves.step_record import write_step as write_step
 from gitlease.core.moves.tickets import LONGEST_TICKET as LONGEST_TICKET
 from gitlease.core.moves.tickets import SKEW as SKEW
 from gitlease.core.moves.tickets import WINDOW as WINDOW
@@ -170,6 +167,7 @@ from gitlease.core.resources.resource import path_resource as path_resource
 from gitlease.core.resources.resource import scopes_overlap as scopes_overlap
 from gitlease.core.resources.resource import word_anywhere as word_anywhere
 from gitlease.core.resources.resource import word_in as word_in
+from gitlease.core.shape import JSON as JSON
 from gitlease.core.trailers import Authorship as Authorship
 from gitlease.core.trailers import Named as Named
 from gitlease.core.trailers import read_trailer as read_trailer

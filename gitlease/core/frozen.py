@@ -55,7 +55,7 @@ def non_defaults(value: Any) -> dict[str, Any]:
 
 
 class _Field:
-    __slots__ = ("compare", "default", "factory", "kw_only", "repr")
+    __slots__ = ("compare", "default", "factory", "hint", "kw_only", "module", "repr")
 
     def __init__(
         self,
@@ -67,6 +67,11 @@ class _Field:
     ) -> None:
         self.default, self.factory = default, default_factory
         self.compare, self.repr, self.kw_only = compare, repr, False
+        self.hint, self.module = "", ""  # the text of its annotation, and where that was written
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not _MISSING
 
 
 class _Standard:
@@ -92,17 +97,14 @@ class _Signature:
     # The signature that ``inspect`` and ``help`` show, made on first use.
 
     def __get__(self, _: Any, cls: Any) -> Any:
-        from inspect import Parameter, Signature, get_annotations
+        from inspect import Parameter, Signature
 
-        kinds: dict[str, str] = {}
-        for base in reversed(cls.__mro__[:-1]):
-            kinds |= get_annotations(base)
         found = []
         for name, one in cls.__frozen_fields__.items():
             kind = Parameter.KEYWORD_ONLY if one.kw_only else Parameter.POSITIONAL_OR_KEYWORD
             default = ... if one.factory is not _MISSING else one.default
             default = Parameter.empty if default is _MISSING else default
-            found.append(Parameter(name, kind, default=default, annotation=kinds[name]))
+            found.append(Parameter(name, kind, default=default, annotation=one.hint))
         return Signature(found)
 
 
@@ -117,7 +119,7 @@ def _fields_of(cls: Any, kw_only: bool) -> dict[str, _Field]:
         one = given if isinstance(given, _Field) else _Field(default=given)
         if isinstance(one.default, list | dict | set):
             raise TypeError(f"{cls.__name__}.{name}: its default is shared; use default_factory")
-        one.kw_only = kw_only
+        one.kw_only, one.hint, one.module = kw_only, kind, cls.__module__
         found[name] = one
         if one.default is not _MISSING:
             setattr(cls, name, one.default)

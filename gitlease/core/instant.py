@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
 
 MS = 1_000
+Time = Annotated[int, "time"]  # wall-clock milliseconds
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = 253_402_300_799_000  # the last second of the year 9999: what a time can be written as
 

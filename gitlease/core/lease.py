@@ -14,13 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from gitlease.core.frozen import dataclass
-from gitlease.core.instant import MS, Instant
+from gitlease.core.instant import LONGEST, MS, Instant, Time
 from gitlease.core.policy import Margins, Policy, Rule, person_key
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources.resource import Resource, Scope
+from gitlease.core.shape import LARGEST, RARE
+
+MAX_REASON, MAX_NOTE = 500, 2_000
+Session = Annotated[str, 128]
 
 
 class State(Enum):
@@ -60,26 +64,26 @@ class Lease:
     """
 
     resource: Resource
-    scope: str
+    scope: Scope
     holder: str
-    session: str | None
-    lease_id: str
-    token: int
-    ttl: int
-    claimed_at: int
-    renewed_at: int
-    expires_at: int
+    session: Session | None
+    state: Annotated[State, (State.ACTIVE, State.COMPLETED)]
+    token: Annotated[int, range(1, LARGEST + 1)]
+    ttl: Annotated[int, range(1, LONGEST + 1)]
+    claimed_at: Time
+    renewed_at: Time
+    expires_at: Time
     renewals: int
-    paths: tuple[str, ...]
-    reason: str | None
+    paths: Annotated[tuple[str, ...], "patterns"]
+    reason: Annotated[str, MAX_REASON] | None
     host: str | None
     branch: str | None
-    state: State
     edge: bool
+    lease_id: str
     operation: str
     margins: Margins
-    parked: bool = False
-    picked: bool = False
+    parked: Annotated[bool, RARE] = False
+    picked: Annotated[bool, RARE] = False
 
     @property
     def edge_stays(self) -> bool:

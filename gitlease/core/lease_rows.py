@@ -11,13 +11,13 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.errors import Invalid
 from gitlease.core.lease import Lease, LeaseKey, State
 from gitlease.core.policy import Margins, Rule, person_key
 from gitlease.core.resources import pattern
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
+from gitlease.core.shape import JSON
 
 FIELDS: tuple[str, ...] = tuple(Lease.__annotations__)
 """The fields of a lease in the order of a line."""
@@ -50,7 +50,7 @@ def row_of(lease: Lease, file: str = "") -> str:
         parts[3] = _BETWEEN.join(heads) if all(x.isprintable() for x in heads) else ROOT
     if not parts[1].isprintable():
         parts[1] = ""
-    values = to_json(lease)
+    values = JSON.dump(lease)
     return "\t".join((*parts, json.dumps([values[name] for name in FIELDS], separators=(",", ":"))))
 
 
@@ -146,11 +146,10 @@ class LeaseRows:
         if number not in self._built:
             file, *_, told = self._parts[number]
             try:
-                values = dict(zip(FIELDS, json.loads(told), strict=True))
-                lease = from_json(Lease, values)
-                self._files[lease.key, lease.lease_id] = file
-            except (*DAMAGE, RecursionError):
+                lease = JSON.load(Lease, dict(zip(FIELDS, json.loads(told), strict=True)))
+            except (ValueError, TypeError, RecursionError):
                 raise _damaged() from None
+            self._files[lease.key, lease.lease_id] = file
             self._built[number] = lease
         return self._built[number]
 

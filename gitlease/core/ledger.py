@@ -10,13 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.lease import Lease, LeaseKey, State, lease_key, same_person
+from gitlease.core.instant import Time
+from gitlease.core.lease import (
+    MAX_REASON,
+    Lease,
+    LeaseKey,
+    Session,
+    State,
+    lease_key,
+    same_person,
+)
 from gitlease.core.policy import Issues, Policy, issue_resource, person_key
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources.resource import Resource, Scope
 
 if TYPE_CHECKING:
     from gitlease.core.lease_rows import LeaseRows, Reach
@@ -69,11 +78,11 @@ class Header:
 
     ledger_id: str
     revision: int
-    epoch: int
-    sequence: int
+    epoch: Annotated[int, range(10**5 + 1)]
+    sequence: Annotated[int, range(EPOCH_SIZE)]
     policy: Policy
+    digest: Annotated[str, 64] | None = None
     ring: tuple[RingEntry, ...] = ()
-    digest: str | None = None
     format: int = FORMAT
 
     @property
@@ -122,8 +131,8 @@ class Note:
     id: str
     resource: Resource
     author: str
-    at: int
-    text: str
+    at: Time
+    text: Annotated[str, "lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +146,13 @@ class Notice:
 
     id: str
     to: str
-    session: str | None
-    what: str
-    resource: str
-    scope: str
+    what: Annotated[str, ENDS_TOLD]
+    resource: Annotated[str, 600]
+    scope: Scope
+    session: Session | None
     by: str
-    at: int
-    reason: str | None
+    at: Time
+    reason: Annotated[str, MAX_REASON] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +163,13 @@ class Ticket:
     ticket for each. See ``core.moves.tickets``.
     """
 
-    id: str
+    id: Annotated[str, 64]
     resource: Resource
-    scope: str
+    scope: Scope
     holder: str
-    session: str | None
-    since: int
-    until: int
+    session: Session | None
+    since: Time
+    until: Time
 
 
 @dataclass(frozen=True, slots=True)

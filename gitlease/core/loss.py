@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from typing import Any
 
 from gitlease.core.errors import LeaseLost
 from gitlease.core.frozen import dataclass
@@ -66,9 +67,9 @@ class Lost:
     def error(self) -> LeaseLost:
         """The refusal to raise wherever the grant is relied on."""
         grant = self.hold.grant
+        why = reason_text(self.loss, self.by) + (f" ({self.detail})" if self.detail else "")
         return LeaseLost(
-            f"{grant.resource} was lost: {reason_text(self.loss, self.by)}"
-            + (f" ({self.detail})" if self.detail else ""),
+            f"{grant.resource} was lost: {why}",
             resource=grant.resource.text,
             scope=grant.scope,
             loss=self.loss,
@@ -95,15 +96,18 @@ def still_held(ledger: Ledger, grant: Grant, holder: str, moment: Moment) -> Lea
     if loss is None and found is not None:
         return found
     loss = loss or Loss.RELEASED_ELSEWHERE
-    raise LeaseLost(
-        f"you no longer hold {grant.resource}: {reason_text(loss, by)}",
-        resource=grant.resource.text,
-        scope=grant.scope,
-        conflicts=() if found is None else (found,),
-        holder=by,
-        loss=loss,
-        lease_id=grant.lease_id,
-    )
+    stands = () if found is None else (found,)
+    error = _no_longer(grant.resource.text, grant.scope, loss, by, conflicts=stands)
+    error.lease_id = grant.lease_id
+    raise error
+
+
+def _no_longer(
+    resource: str | None, scope: str | None, loss: Loss, by: str | None, how: str = "", **about: Any
+) -> LeaseLost:
+    why = how or reason_text(loss, by)
+    message = f"you no longer hold {resource}: {why}"
+    return LeaseLost(message, resource=resource, scope=scope, holder=by, loss=loss, **about)
 
 
 def lost_by(notice: Notice) -> LeaseLost:
@@ -114,13 +118,7 @@ def lost_by(notice: Notice) -> LeaseLost:
     if loss is Loss.TAKEN_OVER and why:  # no takeover is without a reason
         what = "took it over"
     how = reason_text(loss, notice.by) if what is None else f"{notice.by} {what}"
-    return LeaseLost(
-        f"you no longer hold {notice.resource}: {how}{why}",
-        resource=notice.resource,
-        scope=notice.scope,
-        holder=notice.by,
-        loss=loss,
-    )
+    return _no_longer(notice.resource, notice.scope, loss, notice.by, how + why)
 
 
 def explained(error: LeaseLost, notices: Sequence[Notice]) -> LeaseLost:
@@ -177,14 +175,7 @@ def _judged(
 
 def lost_in(event: Event) -> LeaseLost:
     """The error for a lease that others ended by this event."""
-    loss = ENDINGS[event.kind]
-    return LeaseLost(
-        f"you no longer hold {event.resource}: {reason_text(loss, event.by)}",
-        resource=event.resource,
-        scope=event.scope,
-        holder=event.by,
-        loss=loss,
-    )
+    return _no_longer(event.resource, event.scope, ENDINGS[event.kind], event.by)
 
 
 def ending(events: Iterable[Event], token: int) -> tuple[Loss, str] | None:

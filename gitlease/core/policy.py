@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
+from typing import Annotated
 
 from gitlease.core.errors import MAX_WORD, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import LONGEST, format_duration, parse_duration
 from gitlease.core.resources.resource import Resource, name_resource
+from gitlease.core.shape import LATER, RARE
 
 # What GitHub writes where somebody keeps their address private: the login is in it.
 _NO_REPLY = r"(?:[0-9]+\+)?([^+@\s]+)@users\.noreply\.github\.com"  # compiled where it is used
@@ -88,9 +90,9 @@ class Margins:
     ``skew`` and ``grace`` in seconds, ``drift`` in parts per million.
     """
 
-    skew: int = 60
-    drift: int = 10_000
-    grace: int = 5
+    skew: Annotated[int, range(86_400 + 1)] = 60
+    drift: Annotated[int, range(500_000 + 1)] = 10_000
+    grace: Annotated[int, range(3_600 + 1)] = 5
     rule: Rule = Rule.WALL
 
     def widest(self, other: Margins) -> Margins:
@@ -118,9 +120,9 @@ class Policy:
     admins: tuple[str, ...] = ()
     history: History = History.REPLACE
     keep_completed: int = 30 * 86_400
-    park_max: int = 86_400  # 0: nothing may be parked
-    abandoned_after: int = 7 * 86_400  # 0: never
-    issues: Issues = Issues.NONE
+    park_max: Annotated[int, LATER] = 86_400  # 0: nothing may be parked
+    abandoned_after: Annotated[int, RARE] = 7 * 86_400  # 0: never
+    issues: Annotated[Issues, RARE] = Issues.NONE
 
     @property
     def abandons_early(self) -> bool:
@@ -138,16 +140,9 @@ class Policy:
         """What makes this policy unusable, in words; None when it is sound."""
         if not 1 <= self.ttl_min <= self.ttl_max <= LONGEST:
             return "ttl_min and ttl_max must satisfy 1s ≤ ttl_min ≤ ttl_max ≤ ten years"
-        if not 0 <= self.skew <= 86_400:
-            return "skew must be between 0s and 1d"
-        if not 0 <= self.drift <= 500_000:
-            return "drift must be between 0% and 50%"
-        if not 0 <= self.grace <= 3_600:
-            return "grace must be between 0s and 1h"
-        if not 0 <= self.keep_completed <= LONGEST:
-            return "keep_completed must be at most ten years"
-        if not 0 <= self.park_max <= LONGEST:
-            return "park_max must be at most ten years"
+        for key, most, words in _BOUNDS:
+            if not 0 <= getattr(self, key) <= most:
+                return f"{key} must be {words}"
         # A day has always been enough, whatever the TTLs.
         least = min(DAY, max(SOONEST_ABANDONED, self.ttl_max))
         if self.abandoned_after and not least <= self.abandoned_after <= LONGEST:
@@ -158,6 +153,15 @@ class Policy:
         if len(self.admins) > MAX_ADMINS:
             return f"at most {MAX_ADMINS} admins"
         return None
+
+
+_BOUNDS = (
+    ("skew", 86_400, "between 0s and 1d"),
+    ("drift", 500_000, "between 0% and 50%"),
+    ("grace", 3_600, "between 0s and 1h"),
+    ("keep_completed", LONGEST, "at most ten years"),
+    ("park_max", LONGEST, "at most ten years"),
+)
 
 
 @lru_cache(maxsize=16)

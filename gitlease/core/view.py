@@ -85,6 +85,9 @@ LeaseView.__name__ = LeaseView.__qualname__ = "Lease"
 Lease = LeaseView
 
 
+_SAME = ["scope", "holder", "session", "lease_id", "token", "renewals", "paths", "reason", "branch"]
+
+
 def view_lease(
     lease: LeaseRecord, *, layer: str, actor: Actor, policy: Policy, moment: Moment
 ) -> LeaseView:
@@ -92,14 +95,11 @@ def view_lease(
     mine = lease.answers_to(actor)
     active = lease.state is State.ACTIVE
     lapses_at = moment_of(free_at(lease, policy, moment)) if active else None
+    same = {name: getattr(lease, name) for name in _SAME}
     return LeaseView(
+        **same,
         resource=lease.resource.text,
-        scope=lease.scope,
         layer=layer,
-        holder=lease.holder,
-        session=lease.session,
-        lease_id=lease.lease_id,
-        token=lease.token,
         state=state_of(lease, policy, moment, mine=mine).value,
         ttl_seconds=lease.ttl,
         claimed_at=moment_of(lease.claimed_at),
@@ -108,13 +108,9 @@ def view_lease(
         expires_in=(lease.expires_at - moment.now.wall_ms) // MS,
         free_at=None if lease.edge_stays else lapses_at,
         lapses_at=lapses_at,
-        renewals=lease.renewals,
-        paths=lease.paths,
-        reason=lease.reason,
         host=lease.place.host,
         pid=lease.place.pid,
         worktree=lease.place.worktree,
-        branch=lease.branch,
         mine=mine,
         assigned=active and lease.edge,
         skewed=active and not mine and clock_skewed(lease, policy, moment),

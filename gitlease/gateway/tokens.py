@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
-from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.errors import Invalid, NotFound, UsageError, shown
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import MS
 from gitlease.core.policy import is_holder
+from gitlease.core.shape import JSON
 from gitlease.git.files import (
     cannot_keep,
     drop_leftovers,
@@ -188,7 +188,7 @@ class Tokens:
             raise self._unreadable(f"larger than {LARGEST:,} bytes")
         try:
             return _tokens_of(json.loads(data)), _changes(there)
-        except (*DAMAGE, RecursionError):
+        except (LookupError, TypeError, ValueError, RecursionError):
             raise self._unreadable("damaged") from None
 
     def _unreadable(self, why: str) -> Invalid:
@@ -217,7 +217,7 @@ class Tokens:
             self._write(kept)
 
     def _write(self, kept: _TokensByHash) -> None:
-        value = {"version": VERSION, "tokens": [to_json(token) for token in kept.values()]}
+        value = {"version": VERSION, "tokens": [JSON.dump(token) for token in kept.values()]}
         data = json.dumps(value, indent=1, ensure_ascii=False)
         if len(kept) > MOST or len(data.encode()) > LARGEST:
             raise Invalid(
@@ -269,8 +269,8 @@ def _changes(there: os.stat_result) -> tuple[int, ...]:
 
 
 def _tokens_of(data: Any) -> _TokensByHash:
-    # Raises one of DAMAGE for anything that was not written here.
-    tokens = [from_json(Token, one) for one in data["tokens"]]
+    # Raises LookupError, TypeError or ValueError for anything that was not written here.
+    tokens = [JSON.load(Token, one) for one in data["tokens"]]
     for several in ({x.sha256 for x in tokens}, {x.id for x in tokens}, {x.name for x in tokens}):
         if len(several) != len(tokens):
             raise ValueError

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from gitlease.core.frozen import dataclass
+from gitlease.core.shape import JSON, Damaged
 from gitlease.git.files import (
     STAMP,
     WORD,
@@ -128,14 +129,12 @@ def keep(folder: str, name: str, data: object, *, at: float | None = None) -> No
 
 def kept(folder: str, kind: type[T]) -> Iterator[tuple[str, T | None, float]]:
     """Each note with its file and its date; None for one that cannot be read."""
-    from gitlease.core.as_json import DAMAGE, from_json
-
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if not entry.name.endswith(".tmp"):
                 note = None
-                with contextlib.suppress(*DAMAGE):
-                    note = from_json(kind, load_json(entry.path, LARGEST_NOTE))
+                with contextlib.suppress(Damaged):
+                    note = JSON.load(kind, load_json(entry.path, LARGEST_NOTE))
                 yield entry.path, note, entry.stat(follow_symlinks=False).st_mtime
 
 

@@ -28,6 +28,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
+from gitlease.core.shape import JSON
 from gitlease.git.files import (
     load_json,
     read_small,
@@ -79,12 +80,10 @@ class Present:
 
 def arrive(git_dir: str, key: str, present: Present, *, now: float) -> None:
     """Note that a session works in the work tree of this git directory. It never fails."""
-    from gitlease.core.as_json import to_json
-
     for file, other, seen in _notes(git_dir):
         if other is None or not _is_live(other, present.host, now - seen):
             drop(file)
-    keep(os.path.join(git_dir, FOLDER), _name(key), to_json(present), at=now)
+    keep(os.path.join(git_dir, FOLDER), _name(key), JSON.dump(present), at=now)
 
 
 def touch(git_dir: str, key: str, *, now: float) -> bool:
@@ -327,11 +326,9 @@ class ToolServer:
 
 def note_server(common_dir: str, server: ToolServer) -> None:
     """Note what a server holds; nothing of one that holds nothing. Never fails."""
-    from gitlease.core.as_json import to_json
-
     folder, name = os.path.join(common_dir, SERVERS), f"{server.pid}.json"
     if server.leases:
-        keep(folder, name, to_json(server))
+        keep(folder, name, JSON.dump(server))
     else:
         drop(os.path.join(folder, name))
 

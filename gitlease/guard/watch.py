@@ -9,7 +9,6 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping
 
-from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
@@ -17,6 +16,7 @@ from gitlease.core.lease import Lease, Sighting
 from gitlease.core.lease_rows import SHAPE, LeaseRows
 from gitlease.core.ledger import Notice
 from gitlease.core.policy import Policy
+from gitlease.core.shape import JSON, Damaged
 from gitlease.engine.ports import Clock
 from gitlease.git.files import load_json, load_text, make_folders, store_json, store_text
 from gitlease.guard.notes import Origin, drop_idle_marker, write_idle_marker
@@ -62,11 +62,13 @@ class WatchFolder:
     def load(self, layer: str) -> CachedLedger | None:
         data = load_json(os.path.join(self._state(layer), FILE), MAX_BYTES)
         known = StateFolder(self._state(layer)).load()
-        try:
-            kept = from_json(_KeptWatch, data["watched"]) if data["format"] == FORMAT else None
-        except DAMAGE:
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
             return None
-        if kept is None or (kept.layer, kept.version) != (layer, known.version if known else ""):
+        try:
+            kept = JSON.load(_KeptWatch, data.get("watched"))
+        except Damaged:
+            return None
+        if (kept.layer, kept.version) != (layer, known.version if known else ""):
             return None
         now = self._clock.now()
         # A sighting of before a reboot, or a clock that was set back, counts anew.
@@ -110,7 +112,7 @@ class WatchFolder:
                 check,
                 watched.doubt,
             )
-            store_json(os.path.join(folder, FILE), {"format": FORMAT, "watched": to_json(kept)})
+            store_json(os.path.join(folder, FILE), {"format": FORMAT, "watched": JSON.dump(kept)})
 
     def _rows_of(self, layer: str, version: str, check: str) -> LeaseRows | None:
         """The leases of a version, which are read once; None where they are not there."""
@@ -142,8 +144,8 @@ class WatchFolder:
     def unreachable(self) -> Unreachable | None:
         data = load_json(self._failure, MAX_FAILURE)
         try:
-            return from_json(Unreachable, data)
-        except DAMAGE:
+            return JSON.load(Unreachable, data)
+        except Damaged:
             return None
 
     def set_unreachable(self, failure: Unreachable | None) -> None:
@@ -154,7 +156,7 @@ class WatchFolder:
         with contextlib.suppress(OSError):
             make_folders(self._state(""))
             short = replace(failure, message=failure.message[:LONGEST_MESSAGE])
-            store_json(self._failure, to_json(short))
+            store_json(self._failure, JSON.dump(short))
 
     @property
     def _failure(self) -> str:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NoReturn
 from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, rfc3339
-from gitlease.core.lease import Lease, State, same_person
+from gitlease.core.lease import MAX_NOTE, Lease, State, same_person
 from gitlease.core.loss import Hold, Loss, Lost, early_ms
-from gitlease.core.moves.operations import MAX_NOTE, Grant, grant_of
+from gitlease.core.moves.operations import Grant, grant_of
 from gitlease.core.resources.resource import Resource, word_anywhere
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer, ClaimOptions

@@ -9,17 +9,17 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.errors import Invalid, LeaseHeld, NotFound, Unavailable
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor, same_person
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
+from gitlease.core.shape import JSON, Damaged
 from gitlease.engine.answers import Answer
 from gitlease.engine.ports import DeadRun
 from gitlease.git.files import (
@@ -51,14 +51,6 @@ PATIENCE = 10.0
 STEP, FOLLOWED = 0.05, 0.2
 RECORD, LOG, BRIEF = ".json", ".log", ".md"
 FORMAT = 1
-ADDED: Mapping[str, object] = {
-    "finished": None,
-    "pid_started": "",
-    "namespace": "",
-    "granted": [],
-    "joined": [],
-}
-"""Fields that older records do not have."""
 RUNNING, KILLED = "running", "killed"
 
 
@@ -138,7 +130,7 @@ class RunsFolder:
         """Write a record atomically. Raises OSError."""
         before = os.umask(0o077)
         try:
-            store_json(self.file_of(record.id, RECORD), {"format": FORMAT, **to_json(record)})
+            store_json(self.file_of(record.id, RECORD), {"format": FORMAT, **JSON.dump(record)})
         finally:
             os.umask(before)
 
@@ -299,10 +291,10 @@ class RunsFolder:
         number = name.removesuffix(RECORD)
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             return None
-        given = {**ADDED, **found}
-        with contextlib.suppress(*DAMAGE):
-            return from_json(RunRecord, {**given, "id": number, "log": self.file_of(number)})
-        return None
+        try:
+            return JSON.load(RunRecord, found, id=number, log=self.file_of(number))
+        except Damaged:
+            return None
 
 
 def runs_of(place: RunPlace, folder: str = FOLDER) -> RunsFolder:

@@ -15,12 +15,10 @@ from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.moves.step_record import (
     NEWER,
-    BadStep,
     Illegal,
     Pusher,
     StepRecord,
     judge,
-    read_step,
     refused,
 )
 from gitlease.core.moves.transitions import Applied
@@ -40,11 +38,13 @@ from gitlease.git.objects import (
 from gitlease.server.refs import RefMove
 from gitlease.store.history import (
     MAX_COMMIT,
+    BadStep,
     LedgerCommit,
     commit_bytes,
     is_renewal,
     operations_line,
     read_commit,
+    read_step,
     walk,
 )
 from gitlease.store.records import HEADER_FILE

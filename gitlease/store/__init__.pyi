@@ -2,9 +2,12 @@ from gitlease.store.git_ledger import Move as Move
 from gitlease.store.git_ledger import RefLedgerStore as RefLedgerStore
 from gitlease.store.git_ledger import git_ledger_store as git_ledger_store
 from gitlease.store.heads import Heads as Heads
+from gitlease.store.history import BadStep as BadStep
 from gitlease.store.history import commit_bytes as commit_bytes
 from gitlease.store.history import operations_line as operations_line
 from gitlease.store.history import read_commit as read_commit
+from gitlease.store.history import read_step as read_step
+from gitlease.store.history import step_line as step_line
 from gitlease.store.history import write_message as write_message
 from gitlease.store.history_reader import HistoryStep as HistoryStep
 from gitlease.store.history_reader import LedgerHistory as LedgerHistory

@@ -13,12 +13,24 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import Invalid, UsageError, check_text
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
-from gitlease.core.moves.operations import MAX_NOTE, TAKEOVER, Claim, Event, mark_claims_after_lapse
-from gitlease.core.moves.step_record import BadStep, StepRecord, read_step, write_step
-from gitlease.core.moves.transitions import Applied
+from gitlease.core.lease import MAX_NOTE
+from gitlease.core.ledger import MAX_STEP
+from gitlease.core.moves.operations import (
+    MAX_PATHS_LENGTH,
+    TAKEOVER,
+    Claim,
+    Event,
+    Operation,
+    Pick,
+    mark_claims_after_lapse,
+)
+from gitlease.core.moves.step_record import StepRecord
+from gitlease.core.moves.transitions import MOVES, Applied
+from gitlease.core.resources.resource import Resource, parse_resource
+from gitlease.core.shape import Codec, Spelling
 from gitlease.git.files import Unreadable
 from gitlease.git.objects import COMMIT, GitObjects
 from gitlease.store.private_store import CacheDamaged
@@ -185,7 +197,7 @@ def write_message(events: Sequence[Event], record: StepRecord, *, renewal: bool)
     more = f" and {len(events) - 1} more" if len(events) > 1 else ""
     lines = [json.dumps(_fields(e), ensure_ascii=False) for e in events[:MAX_EVENTS]]
     step = RENEWAL if renewal else DECISION
-    return "\n".join([first + more, "", *lines, "", OPERATIONS + write_step(record), step, ""])
+    return "\n".join([first + more, "", *lines, "", OPERATIONS + step_line(record), step, ""])
 
 
 def operations_line(message: str) -> str | None:
@@ -237,3 +249,70 @@ def _event_or_none(line: str) -> Event | None:
         ):
             return None
     return Event(**known) if known["at"] < 2 * 10**14 else None
+
+
+# --- the operations of a step, as one line of JSON ------------------------------------------------
+# It follows from the classes of the operations alone, fields with their default left out, and is
+# read back strictly: each step has one spelling.
+
+# A search is named by what it found.
+_KINDS = {kind.__name__: kind for kind in MOVES if kind is not Pick}
+_OPERATION_ID = re.compile(r"[!-~]{1,64}")  # one word of a line of the ring
+
+
+class BadStep(Invalid):
+    """A line that no step record reads as; the message says what is wrong with it."""
+
+
+def _read_text(key: str, data: Any) -> str:
+    return check_text(data, what=key, limit=MAX_PATHS_LENGTH, lines=True, blank=True)
+
+
+STEP = Codec(
+    BadStep,
+    {
+        str: Spelling(_read_text),
+        Resource: Spelling(lambda key, data: parse_resource(_read_text(key, data)), str),
+    },
+    sparse=True,
+)
+"""Values that may come from anybody, each written in one way."""
+
+
+def step_line(record: StepRecord) -> str:
+    """The line of a step. The actor that all its operations share stands in it once."""
+    facts = STEP.dump(record, "operations")
+    first = record.operations[0].actor
+    done = [
+        {"op": type(x).__name__, **STEP.dump(x, *(("actor",) if x.actor == first else ()))}
+        for x in record.operations
+    ]
+    line = {"at": facts.pop("at"), "actor": STEP.dump(first), "do": done, **facts}
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+
+
+def read_step(line: str) -> StepRecord:
+    """The step of a line; BadStep for anything that ``step_line`` would not have written."""
+    try:
+        data = json.loads(line)
+        actor, listed = data.pop("actor"), data.pop("do")
+        if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_STEP:
+            raise BadStep(f"it does not have 1 to {MAX_STEP} operations")
+        operations = tuple(_read_operation(one, actor) for one in listed)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise BadStep("it is not the JSON of a step") from None
+    record = STEP.load(StepRecord, data, "a step", operations=operations)
+    if step_line(record) != line:
+        raise BadStep("it is not spelt as gitlease spells it")
+    return record
+
+
+def _read_operation(data: Any, actor: Any) -> Operation:
+    name = data.pop("op")
+    kind = _KINDS.get(name)
+    if kind is None:
+        raise BadStep(f"it has an operation {ascii(name)[:40]}, which is unknown here")
+    operation: Operation = STEP.load(kind, {"actor": actor, **data})
+    if not _OPERATION_ID.fullmatch(operation.id):
+        raise BadStep(f"{ascii(operation.id)[:40]} is not the id of an operation")
+    return operation

@@ -16,10 +16,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Sighting
+from gitlease.core.shape import JSON
 from gitlease.engine.ports import Pending, Prepared
 from gitlease.git.files import (
     cannot_keep,
@@ -168,7 +168,7 @@ class StateFolder:
 
     def add_pending(self, pending: Pending, *, abandoned: bool = False) -> None:
         """Remember a change; ``abandoned`` when this process will not find out any more."""
-        value = {"process": 0 if abandoned else os.getpid(), **to_json(pending)}
+        value = {"process": 0 if abandoned else os.getpid(), **JSON.dump(pending)}
         try:
             make_folders(os.path.join(self.path, "pending"))
             store_json(self._pending_file(pending), value)
@@ -205,10 +205,10 @@ class StateFolder:
             if not isinstance(data, dict):
                 continue
             try:
-                known = from_json(Pending, data)
+                known = JSON.load(Pending, data)
                 if living or not _alive(int(data["process"]), known.operations[0]):
                     found.append(known)
-            except DAMAGE:
+            except (LookupError, TypeError, ValueError, OverflowError):
                 _remove(os.path.join(folder, name))
         return found
 
@@ -258,7 +258,7 @@ def _dump(known: Known) -> dict[str, object]:
 def _parsed(text: bytes) -> Known | None:
     try:
         return _known(json.loads(text))
-    except (*DAMAGE, RecursionError):
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         return None
 
 

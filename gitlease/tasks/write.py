@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from gitlease.core.errors import GitleaseError, Invalid
-from gitlease.core.moves.step_record import plain, typed
 from gitlease.core.resources.pattern import fold
 from gitlease.engine.ports import Intent
 from gitlease.git.files import (
@@ -35,6 +34,7 @@ from gitlease.git.files import (
 )
 from gitlease.git.repository import TIMEOUT
 from gitlease.git.run import run_git
+from gitlease.store.history import STEP
 from gitlease.store.private_store import make_folder
 from gitlease.tasks.scan import MAX_BYTES, OWN, Stamp, printable, stamp_of
 
@@ -233,7 +233,7 @@ class EdgeJournal:
 
     def intend(self, intent: Intent) -> None:
         """Keep an intent until it is settled. Raises Invalid if it cannot be stored."""
-        written = {"format": FORMAT, **plain(intent)}
+        written = {"format": FORMAT, **STEP.dump(intent)}
         try:
             if not _ID.fullmatch(intent.id) or _read_intent(written) != intent:
                 raise ValueError
@@ -359,7 +359,7 @@ def _is_still_at(lock: int, path: str) -> bool:
 def _read_intent(data: Any) -> Intent:
     if data["format"] != FORMAT:
         raise ValueError
-    intent: Intent = typed(Intent, {name: data[name] for name in data if name != "format"})
+    intent = STEP.load(Intent, {name: data[name] for name in data if name != "format"})
     if intent.goal not in GOALS or (intent.root and not os.path.isabs(intent.root)):
         raise ValueError
     for change in intent.changes:

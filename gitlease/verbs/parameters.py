@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from gitlease.core.errors import UsageError, check_text
 from gitlease.core.instant import MS, parse_duration
-from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
+from gitlease.core.lease import MAX_NOTE, MAX_REASON
 from gitlease.core.resources.resource import Resource, parse_scope
 from gitlease.verbs.table import AT_A_CLONE, COMMAND, HTTP, LIBRARY, TOOL, Kind, Parameter
 

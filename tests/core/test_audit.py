@@ -34,7 +34,6 @@ from gitlease.core import (
     Actor,
     Applied,
     Assignee,
-    BadStep,
     Barrier,
     Bind,
     Claim,
@@ -70,10 +69,8 @@ from gitlease.core import (
     decide,
     judge,
     parse_resource,
-    read_step,
-    write_step,
 )
-from gitlease.store import changed_files
+from gitlease.store import BadStep, changed_files, read_step, step_line
 
 LIVE = 10
 BASE = holding(
@@ -283,7 +280,7 @@ class Eyes:
 
 def carried_out_again(before: Ledger | None, decided: Decided, off_ms: int) -> Applied:
     """What a judge makes of the line that a commit has of a step."""
-    line = write_step(decided.record)
+    line = step_line(decided.record)
     record = read_step(line)
     assert record == decided.record
     if any(isinstance(operation, Restore) for operation in record.operations):
@@ -545,11 +542,11 @@ def test_the_first_step_makes_the_ledger() -> None:
 # --- the line of a step ---------------------------------------------------------------------------
 
 
-LINE = write_step(step(BASE, claim(KIM, "F009", paths=("src/x",), reason="why \u00fc")))
+LINE = step_line(step(BASE, claim(KIM, "F009", paths=("src/x",), reason="why \u00fc")))
 
 
 def test_a_line_leaves_out_what_need_not_be_said() -> None:
-    line = write_step(step(BASE, claim(JO, "F009"), renew(JO)))
+    line = step_line(step(BASE, claim(JO, "F009"), renew(JO)))
     assert line.count("jo@example.com") == 1
     assert len(line) < 300
     assert "scope" not in line

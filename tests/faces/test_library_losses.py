@@ -172,7 +172,7 @@ def test_a_hold_and_a_session_say_it(ledger: Ledger, way: str) -> None:
 
 @pytest.mark.parametrize("what", sorted(ENDS_TOLD))
 def test_every_word_that_is_left_of_a_loss_explains_it(what: str) -> None:
-    word = Notice("1", ADA, "s1", what, "F001", "*", BOB, 0, "idle")
+    word = Notice("1", ADA, what, "F001", "*", "s1", BOB, 0, "idle")
     bare = gitlease.LeaseLost("you do not hold f001", resource="f001")
     assert bare.loss is Loss.RELEASED_ELSEWHERE
     told = explained(bare, [word])

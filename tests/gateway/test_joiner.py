@@ -29,13 +29,12 @@ from gitlease.core import (
     create,
     decide,
     parse_resource,
-    read_step,
     replace,
-    write_step,
 )
 from gitlease.engine import EdgeRules, LedgerSession, Step, WaitQueue, fresh_id, release
 from gitlease.engine.claim import claim
 from gitlease.gateway import MOST, AppliedBefore, Gateway, JoinedSteps, Joiner, SharedStore, keyed
+from gitlease.store import read_step, step_line
 
 GATE = Actor("gate@example.com")
 MINUTES, KEY = 20, "5" * 20
@@ -365,7 +364,7 @@ def test_a_step_of_several_names_the_gateway_and_one_of_one_does_not(gate: Gate)
     for operations, writer in ((alone, jo.holder), ([*alone, *claims(kim, "c")], GATE.holder)):
         record = decide(ledger, operations, moment, together=False).record.brought_by(GATE.holder)
         assert record.writer == writer
-        assert read_step(write_step(record)) == record
+        assert read_step(step_line(record)) == record
 
 
 # --- renewals -----------------------------------------------------------------------------------

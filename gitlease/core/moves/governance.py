@@ -6,7 +6,7 @@ and the table takes no other spelling: no two clients can hold one issue under t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 from gitlease.core.errors import Invalid, NotFound, PolicyRefused, UsageError
@@ -189,15 +189,19 @@ _SHOWN = 5
 
 def spelt(operation: Operation, policy: Policy) -> Operation:
     """The operation with the host's spelling of each issue that it names."""
-    changed: Operation = _spelt(operation, policy.issues)
+    changed: Operation = _named(operation, lambda name: issue_resource(name, policy.issues))
     return changed
 
 
 def check_spelling(operation: Operation, policy: Policy) -> None:
     """UsageError for an operation that names an issue in another spelling than the ledger's."""
-    for named in _named(operation):
-        if (right := issue_resource(named, policy.issues)) != named:
-            raise UsageError(f"{named} is the issue {right} in this ledger", resource=named.text)
+
+    def check(name: Resource) -> Resource:
+        if (right := issue_resource(name, policy.issues)) != name:
+            raise UsageError(f"{name} is the issue {right} in this ledger", resource=name.text)
+        return name
+
+    _named(operation, check)
 
 
 def check_spelt(ledger: Ledger, was: Issues, host: Issues) -> None:
@@ -217,23 +221,13 @@ def check_spelt(ledger: Ledger, was: Issues, host: Issues) -> None:
         )
 
 
-def _spelt(value: Any, host: Issues) -> Any:
+def _named(value: Any, name: Callable[[Resource], Resource]) -> Any:
+    # The same with every resource that it names as ``name`` has it.
     if isinstance(value, Resource):
-        return issue_resource(value, host)
+        return name(value)
     if isinstance(value, tuple):
-        return tuple(_spelt(part, host) for part in value)
+        return tuple(_named(part, name) for part in value)
     if isinstance(value, Operation | Retirement | Grant):
         fields = non_defaults(value).items()
-        return replace(value, **{name: _spelt(part, host) for name, part in fields})
+        return replace(value, **{field: _named(part, name) for field, part in fields})
     return value
-
-
-def _named(value: Any) -> Iterator[Resource]:
-    if isinstance(value, Resource):
-        yield value
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from _named(part)
-    elif isinstance(value, Operation | Retirement | Grant):
-        for part in non_defaults(value).values():
-            yield from _named(part)

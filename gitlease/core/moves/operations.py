@@ -16,8 +16,6 @@ from gitlease.core.lease import Actor, Lease, LeaseKey
 from gitlease.core.policy import Policy
 from gitlease.core.resources.resource import WHOLE, Resource
 
-MAX_REASON = 500
-MAX_NOTE = 2_000
 MAX_PATHS = 64
 MAX_PATHS_LENGTH = 8_192
 

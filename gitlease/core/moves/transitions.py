@@ -179,23 +179,7 @@ def _check_reported(applied: Applied) -> None:
 class _Nothing:
     """The records of a ledger that does not exist yet."""
 
-    def of(self, resource: object) -> tuple[()]:
-        return ()
-
-    def with_paths(self) -> tuple[()]:
-        return ()
-
-    def every(self) -> Any:
+    def every(self, *_: object) -> Any:
         return iter(())
 
-    def notes(self, resource: object) -> tuple[()]:
-        return ()
-
-    def notices(self, holder: object) -> tuple[()]:
-        return ()
-
-    def tickets(self, resource: object) -> tuple[()]:
-        return ()
-
-    def every_ticket(self) -> tuple[()]:
-        return ()
+    of = with_paths = notes = notices = tickets = every_ticket = lambda *_: ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from typing import Annotated
 
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass, field
@@ -16,6 +17,7 @@ from gitlease.core.resources import pattern
 
 LOCAL_LAYER = "local"
 GLOBAL_LAYER = "global"  # the usual one
+Scope = Annotated[str, "scope"]
 WHOLE = "*"  # the scope that overlaps every other
 PATH_PREFIX = "path:"
 

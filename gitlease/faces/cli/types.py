@@ -55,7 +55,7 @@ def scope(text: str) -> str:
 def note(text: str) -> str:
     """Read a note. UsageError if it is too long or not printable."""
     from gitlease.core.errors import check_text
-    from gitlease.core.moves.operations import MAX_NOTE
+    from gitlease.core.lease import MAX_NOTE
 
     return check_text(text, what="note", limit=MAX_NOTE, lines=True)
 
@@ -63,7 +63,7 @@ def note(text: str) -> str:
 def reason(text: str) -> str:
     """Read a reason. UsageError if it is too long or not printable."""
     from gitlease.core.errors import check_text
-    from gitlease.core.moves.operations import MAX_REASON
+    from gitlease.core.lease import MAX_REASON
 
     return check_text(text, what="reason", limit=MAX_REASON)
 

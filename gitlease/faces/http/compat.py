@@ -26,8 +26,7 @@ from gitlease.core.errors import (
     check_text,
 )
 from gitlease.core.frozen import replace
-from gitlease.core.lease import Actor, Lease, Moment, State, holder_has, same_person
-from gitlease.core.moves.operations import MAX_REASON
+from gitlease.core.lease import MAX_REASON, Actor, Lease, Moment, State, holder_has, same_person
 from gitlease.core.resources.resource import Resource
 from gitlease.engine import claim
 from gitlease.engine.answers import Answer, ClaimOptions

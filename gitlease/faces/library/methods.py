@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from gitlease.core.errors import UsageError, check_text
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import parse_duration
-from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
+from gitlease.core.lease import MAX_NOTE, MAX_REASON
 from gitlease.core.resources.resource import (
     WHOLE,
     Resource,
