@@ -389,3 +389,16 @@ Since = Annotated[
         about="Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).",
     ),
 ]
+OverlapScope = Annotated[str | None, _SCOPE.but("Only leases that overlap this scope.")]
+MyTasks = Annotated[
+    bool,
+    Parameter(kind=SWITCH, about="List your tasks and leases.", doors=frozenset({COMMAND, HTTP})),
+]
+AllTasks = Annotated[
+    bool,
+    Parameter(
+        kind=SWITCH,
+        about="Include tasks that you may not claim, with the reason.",
+        doors=frozenset({COMMAND}),
+    ),
+]

@@ -48,6 +48,9 @@ TABLE = {
     "log": "reading",
     "status": "reading",
     "whoami": "reading",
+    "queue": "queue",
+    "brief": "queue",
+    "show": "queue",
 }
 LEASE_EXITS = (1, 2, 4, 5, 6, 7, 128)
 OWN_EXITS = (2, 3, 4, 5, 6, 7, 128)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gitlease.core.edge import printable
+from gitlease.core.hint import Hint
 from gitlease.core.instant import humanize_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer, QueueReading, Taken
     from gitlease.engine.queue import Carry, Entry
+    from gitlease.verbs.table import Door
 
 LONGEST_TITLE = 100  # of a title within a sentence
 NAMED = 3  # files
@@ -222,3 +224,17 @@ def one_line(text: str) -> str:
 def path(file: str) -> str:
     """Return a path, escaped if it is not printable."""
     return file if file.isprintable() else ascii(file)
+
+
+def ask(door: Door, resource: str, holder: str, *, scope: str | None = None) -> str | Hint:
+    """Return the hint for a task of which nothing but an assignment to another is left.
+
+    People are shown the deliberate takeover. Agents run what they read: they are not.
+    """
+    if door.for_agent:
+        return Hint("next", {}, f"ask {holder}, or take another task")
+    if not door.ledger.actor.holder:
+        return f"ask {holder} to release it"
+    part: dict[str, object] = {} if scope in (None, WHOLE) else {"scope": scope}
+    terms = {"resources": [resource], "takeover": True, "reason": "TEXT"} | part
+    return Hint("claim", terms, f"ask {holder} to release it, or take it over")

@@ -430,7 +430,8 @@ def test_show_of_a_task_that_has_no_lease(ada: Desk) -> None:
         return ada.ok("show", *argv).out.splitlines()[-1]
 
     check_words(ada.ok("show", "f002").out)
-    check_words(ada.ok("show", "F004").out.splitlines()[-2:])
+    ran = ada.ok("show", "F004")
+    check_words([*ran.out.splitlines()[-1:], *ran.err.splitlines()])
     check_words(last("F005"))
     check_words(last("F006"))
     check_words(last("F007"))

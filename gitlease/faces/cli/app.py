@@ -43,16 +43,16 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
         "The task queue",
         (
-            ("queue", "task_verbs", "list claimable tasks, best first"),
+            ("queue", "", "list claimable tasks, best first"),
             ("next", "", "show or claim the next task"),
-            ("brief", "task_verbs", "one page to start with: your work, losses, notes, next"),
+            ("brief", "", "one page to start with: your work, losses, notes, next"),
             ("set", "", "set the status of a task; in progress claims it"),
         ),
     ),
     (
         "See what is going on",
         (
-            ("show", "task_verbs", "show one resource: holder, time left, notes"),
+            ("show", "", "show one resource: holder, time left, notes"),
             ("list", "", "list all leases, yours and theirs"),
             ("status", "", "show the ledger at a glance"),
             ("log", "", "show the audit trail"),

@@ -26,7 +26,6 @@ from gitlease.verbs.table import Fault, exit_of
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError
     from gitlease.core.view import LeaseView
-    from gitlease.engine.answers import QueueReading
     from gitlease.faces.cli.call import Call
 
 
@@ -116,32 +115,6 @@ def after_dispatch(call: Call, resource: str) -> Steps:
     }
 
 
-def after_brief(call: Call, reading: QueueReading) -> Steps:
-    """Return the commands for the caller's own work, and for the next task."""
-    from gitlease.engine.queue import Carried
-
-    steps: Steps = {}
-    if not call.may_claim:
-        return steps
-    carried = [
-        (c, None if c.lease is None else reading.views[c.lease.lease_id]) for c in reading.carried
-    ]
-    if any(c.state is Carried.LIVE and view and view.mine for c, view in carried):
-        steps[call.typed("renew", options=["--all"])] = "keep what you hold"
-    free = {e.task.resource.key for e in reading.entries if e.claimable}
-    for carry, view in carried:
-        lost = carry.state in (Carried.LAPSED, Carried.NONE)
-        lost = lost and carry.task is not None and carry.task.resource.key in free
-        if lost or carry.state is Carried.PARKED:
-            scope, layer = (view.scope, view.layer) if view else (None, None)
-            again = claiming(call, carry.resource, scope, layer=layer)
-            steps[again] = "resume it"
-            break
-    if reading.next_up:
-        steps[call.typed("next", options=["--claim"])] = "claim the next task"
-    return steps
-
-
 def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     """Return commands that are safe to run as printed."""
     code, resource, layer = error.code, error.resource, error.layer
@@ -228,27 +201,13 @@ def advice(call: Call, error: GitleaseError) -> Sequence[str]:
         return ()
     lapsed = error.by_edge and all(view.state != "active" for view in error.views)
     if lapsed and error.resource is not None:
+        from gitlease.verbs.task_text import ask
+
         asked = error.to_ask or holder
-        return assigned(call, error.resource, asked, scope=error.scope)
+        return (call.worded(ask(call, error.resource, asked, scope=error.scope)),)
     # An edge is in the way, or will be once an expired lease has lapsed.
     stays = error.by_edge or _is_assigned(call, error)
     return (f"ask {holder} to release it",) if stays else ()
-
-
-def assigned(
-    call: Call, resource: str, holder: str, *, scope: str | None = None
-) -> tuple[str, ...]:
-    """Return hints for a task of which nothing but an assignment to another is left.
-
-    People are shown the deliberate takeover. Agents run what they read: they are not.
-    """
-    if call.for_agent:
-        return (f"ask {holder}, or take another task: {call.typed('next')}",)
-    if not call.may_claim:
-        return (f"ask {holder} to release it",)
-    options = ["--takeover", "--reason", "TEXT", *scoped(scope)]
-    taking = call.typed("claim", resource, options=options)
-    return (f"ask {holder} to release it, or take it over: {taking}",)
 
 
 def _own(call: Call, view: LeaseView) -> str:

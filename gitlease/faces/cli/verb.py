@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gitlease.core.errors import UsageError
+from gitlease.core.frozen import replace
 from gitlease.verbs.table import (
     CODES,
     COMMAND,
@@ -31,7 +32,7 @@ CONTEXT: dict[str, Any] = {"help_option_names": [], "max_content_width": 100}
 DONE = "done"
 # Verbs without the progress line: they report themselves, or share the terminal with a command.
 SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", "serve", "board"})
-READING = frozenset({"board", "watch", "verify"})  # besides those of the table
+READING = frozenset({"board", "wait", "watch", "verify"})  # besides those of the table
 HELD = ("held", "wait_timeout")
 
 
@@ -73,11 +74,6 @@ resources_argument = click.argument(
 )
 optional_resources_argument = click.argument(
     "words", metavar="[RESOURCE]...", shell_complete=completed("known_names"), nargs=-1
-)
-ref_option = option(
-    "--ref",
-    metavar="REF",
-    help="Read the task files of this branch, tag or commit (default: the work tree).",
 )
 
 
@@ -363,7 +359,7 @@ def _carry_out(declared: DeclaredVerb, call: Call, **given: Any) -> int:
             gc.enable()  # the call may last long
     result: Result = declared.function(call, **values)
     if name in COMPLETED:
-        result = COMPLETED[name](call, result)
+        result = COMPLETED[name](call, values, result)
     if not (declared.reads or result.refused):
         call.note_carried(result.leases)
     return call.respond(result)
@@ -408,12 +404,36 @@ PREPARED: Mapping[str, Callable[[Call, Mapping[str, Any]], None]] = {
 }
 
 
-def _check_layer(call: Call, result: Result) -> Result:
+def _check_layer(call: Call, _values: Mapping[str, Any], result: Result) -> Result:
     call.check_layer(call.ledger.known_look)  # which was read just now
     return result
 
 
-COMPLETED: Mapping[str, Callable[[Call, Result], Result]] = {
+def _complete_brief(call: Call, _values: Mapping[str, Any], result: Result) -> Result:
+    call.warnings += call.dead_hooks()
+    call.note_carried(result.leases)
+    return result
+
+
+def _complete_queue(call: Call, values: Mapping[str, Any], result: Result) -> Result:
+    """Add what helps if there are no tasks: init, if it has a proposal, and a warning."""
+    if values.get("mine") or result.value.entries:
+        return result
+    from gitlease.core.hint import Hint
+    from gitlease.verbs import task_text
+    from gitlease.wiring.workspace import proposed_settings
+
+    proposed = proposed_settings(call.workspace, [])
+    if proposed is None:
+        return result
+    init = Hint("init", {}, "see settings that fit the files here")
+    warnings = (*result.warnings, *task_text.headed(proposed.headed))
+    return replace(result, warnings=warnings, then=(init,) if proposed.fits else ())
+
+
+COMPLETED: Mapping[str, Callable[[Call, Mapping[str, Any], Result], Result]] = {
     "list": _check_layer,
     "status": _check_layer,
+    "brief": _complete_brief,
+    "queue": _complete_queue,
 }

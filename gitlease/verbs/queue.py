@@ -1,0 +1,347 @@
+"""The verbs that show tasks with their leases: ``queue``, ``brief``, and ``show`` for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from gitlease.core.hint import Hint
+from gitlease.core.resources.resource import WHOLE, scopes_overlap
+from gitlease.engine.queue import Carried, WhyNot
+from gitlease.engine.reading import read_leases
+from gitlease.verbs import sentences, task_text, wire
+from gitlease.verbs.parameters import AllTasks, Cached, MyTasks, Named, OverlapScope, Ref
+from gitlease.verbs.reading import NOBODY, whose
+from gitlease.verbs.table import READING_EXITS, Details, Door, Result, Table, verb
+
+if TYPE_CHECKING:
+    from gitlease.core.edge import Task
+    from gitlease.core.lease import Actor
+    from gitlease.core.ledger import Ticket
+    from gitlease.core.resources.resource import Resource
+    from gitlease.core.view import LeaseView
+    from gitlease.engine.answers import FoundTask, QueueReading
+    from gitlease.engine.queue import Carry, Entry
+
+HEADINGS = ("TASK", "PRIORITY", "STATUS", "ASSIGNED", "TITLE", "WAITS FOR", "WHY NOT")
+OWN_HEADINGS = ("TASK", "LEASE", "PRIORITY", "STATUS", "TITLE", "WAITS FOR")
+STYLES = {WhyNot.YOURS: "green", WhyNot.HELD: "yellow", WhyNot.ASSIGNED: "yellow", None: ""}
+OWN_STYLES = {Carried.LIVE: "green", Carried.PARKED: "cyan", Carried.TAKEN_OVER: "yellow"}
+
+
+@verb(
+    "queue",
+    """List the tasks that you may claim, best first: your parked ones, then by priority, then those
+whose dependencies are done, then the oldest.
+
+--all includes the others, each with the reason why you may not claim it. --mine lists what you
+carry instead, in any state (--all adds nothing): the tasks assigned to you and your leases, each
+with the state of its lease: live, parked, lapsed, taken over, theirs (held by someone who is also
+assigned, or came after you), or none. Parked ones come first, leases in other layers last.""",
+    examples=(
+        "gitlease queue",
+        "gitlease queue --all                  # include held, assigned and done tasks",
+        "gitlease queue --mine                 # your tasks and leases",
+        "gitlease queue --ref origin/main      # the task files of that branch",
+    ),
+    exits=READING_EXITS,
+    done="listed, even if there is nothing to claim",
+    reads=True,
+)
+def queue_verb(
+    door: Door,
+    *,
+    mine: MyTasks = False,
+    all: AllTasks = False,
+    ref: Ref = None,
+    cached: Cached = False,
+) -> Result:
+    if mine:
+        carrying = door.queue.mine(ref=ref, cached=cached)
+        return Result(
+            body={"tasks": wire.carried(carrying)},
+            lines=lambda: [_carried_table(door, carrying)],
+            value=carrying,
+            warnings=carrying.warnings,
+        )
+    reading = door.queue.queue(ref=ref, cached=cached)
+    shown = [e for e in reading.entries if all or e.claimable]
+    away = "" if all else task_text.not_here(reading.entries)
+    part: dict[str, object] = {} if ref is None else {"ref": ref}
+    return Result(
+        body={"tasks": [wire.entry(e, reading.views) for e in shown]},
+        lines=lambda: [
+            Table(
+                headings=HEADINGS,
+                rows=[_row(e, reading, door.now()) for e in shown],
+                styles=[STYLES.get(e.why_not, "dim") for e in shown],
+                otherwise="there are no tasks" if all else "nothing to claim",
+            )
+        ],
+        value=reading,
+        warnings=(*reading.warnings, *([away] if away else [])),
+        then=(Hint("queue", {"all": True} | part, "show where they are"),) if away else (),
+    )
+
+
+def _lease_of(found: Entry | Carry, reading: QueueReading) -> LeaseView | None:
+    return None if found.lease is None else reading.views[found.lease.lease_id]
+
+
+def _row(entry: Entry, reading: QueueReading, now: datetime) -> tuple[str, ...]:
+    status, priority, assigned, waits_for, title = _columns(entry.task, entry.waits_for)
+    in_words = task_text.why_not(entry, _lease_of(entry, reading), now)
+    name = entry.task.resource.text
+    return (name, priority, status, assigned, title, waits_for, in_words)
+
+
+def _carried_table(door: Door, reading: QueueReading) -> Table:
+    waits = {e.task.resource.key: e.waits_for for e in reading.entries}
+    return Table(
+        headings=OWN_HEADINGS,
+        rows=[_own_row(door, carry, reading, waits) for carry in reading.carried],
+        styles=[OWN_STYLES.get(carry.state, "") for carry in reading.carried],
+        otherwise="you carry nothing",
+    )
+
+
+def _own_row(
+    door: Door, carry: Carry, reading: QueueReading, waits: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    waits_for = waits.get(carry.task.resource.key, ()) if carry.task else ()
+    status, priority, _, still_open, title = _columns(carry.task, waits_for)
+    how = _how(door, carry, _lease_of(carry, reading))
+    return (carry.resource, how, priority, status, title, still_open)
+
+
+def _how(door: Door, carry: Carry, view: LeaseView | None) -> str:
+    """Return the state of a carried task's lease, with its layer if that is another one."""
+    text = task_text.how(carry, view, door.now())
+    other = view is not None and view.layer != door.ledger.layer
+    return f"{text}, in layer {view.layer}" if view is not None and other else text
+
+
+def _columns(task: Task | None, waits_for: Sequence[str]) -> tuple[str, ...]:
+    if task is None:
+        return ("",) * 5
+    return (
+        task_text.one_line(task.status),
+        task_text.one_line(task.priority),
+        task_text.listed(task.everyone),
+        task_text.listed(waits_for),
+        task_text.one_line(task.title),
+    )
+
+
+NEXT = 5  # tasks that may come next
+CARRIED, TAKEN, NOTES, HELD = 12, 6, 6, 4  # lines of a section; the rest are counted
+LONGEST_NOTE = 300
+
+
+@verb(
+    "brief",
+    """Show one page to start a session with: who you are, your tasks and leases, recent losses and
+the reasons, notes for you, leases of others in the layers that this clone uses, and the next tasks.
+
+Your leases on tasks that are done on the remote's main branch are completed first (see
+landing.release in the settings), except with --cached.
+
+Both people and agents should run this first.""",
+    examples=("gitlease brief", "gitlease brief --json", "gitlease brief --ref origin/main"),
+    exits=READING_EXITS,
+    done="shown, even if there is nothing to report",
+    reads=True,
+)
+def brief_verb(door: Door, *, ref: Ref = None, cached: Cached = False) -> Result:
+    reading, actor = door.queue.brief(ref=ref, cached=cached), door.ledger.actor
+    live = (_lease_of(c, reading) for c in reading.carried if c.state is Carried.LIVE)
+    return Result(
+        body={
+            "holder": actor.holder,
+            "session": actor.session,
+            "carrying": wire.carried(reading),
+            "taken": [wire.taken(t) for t in reading.taken],
+            "notes": [wire.note(n) for n in reading.notes],
+            "next_tasks": [wire.entry(e, reading.views) for e in reading.next_up[:NEXT]],
+            "others": [wire.lease(view) for view in reading.others],
+        },
+        lines=lambda: _page(door, reading),
+        leases=[view for view in live if view is not None],
+        value=reading,
+        warnings=reading.warnings,
+        then=[*_after_brief(door, reading)] if actor.holder else (),
+    )
+
+
+def _after_brief(door: Door, reading: QueueReading) -> Iterable[Hint]:
+    """Yield the calls for the caller's own work, and for the next task."""
+    carried = [(carry, _lease_of(carry, reading)) for carry in reading.carried]
+    if any(c.state is Carried.LIVE and view and view.mine for c, view in carried):
+        yield Hint("renew", {"all": True}, "keep what you hold")
+    free = {e.task.resource.key for e in reading.entries if e.claimable}
+    for carry, view in carried:
+        lost = carry.state in (Carried.LAPSED, Carried.NONE)
+        lost = lost and carry.task is not None and carry.task.resource.key in free
+        if lost or carry.state is Carried.PARKED:
+            again: dict[str, object] = {"resources": [carry.resource]}
+            again |= {"scope": view.scope} if view and view.scope != WHOLE else {}
+            again |= {"any": True} if door.needs_any(carry.resource) else {}
+            again |= {"layer": view.layer} if view else {}
+            yield Hint("claim", again, "resume it")
+            break
+    if reading.next_up:
+        yield Hint("next", {"claim": True}, "claim the next task")
+
+
+def _page(door: Door, reading: QueueReading) -> Iterable[str]:
+    now, actor, layer = door.now(), door.ledger.actor, door.ledger.layer
+    run = f"session {actor.session}" if actor.session else "no session"
+    yield f"you are {actor.holder or NOBODY}, {run}"
+    own, elsewhere = task_text.by_session(reading, [actor.session] if actor.session else [])
+    carrying = [
+        (c.resource, _how(door, c, _lease_of(c, reading)), task_text.titled(c.task)) for c in own
+    ]
+    yield from _section("you carry", _aligned(carrying), CARRIED, otherwise="you carry nothing")
+    others = [
+        f"{sentences.named_in(x, layer)}: {task_text.held_elsewhere(x, now)}" for x in elsewhere
+    ]
+    yield from _section("your other sessions", others, CARRIED)
+    taken = [task_text.was_taken(t, now) for t in reading.taken]
+    yield from _section("taken from you", taken, TAKEN)
+    notes = list[str]()
+    for note in reading.notes:
+        text = task_text.one_line(sentences.noted(note, now))
+        short = f"{text[:LONGEST_NOTE]}… (in full: show {note.resource})"
+        notes.append(text if len(text) <= LONGEST_NOTE else short)
+    yield from _section("notes", notes, NOTES)
+    away = task_text.not_here(reading.entries)
+    nothing = f"nothing to claim: {away}" if away else "nothing to claim"
+    yield from _section("next", _aligned(map(_next, reading.next_up)), NEXT, otherwise=nothing)
+    held = [
+        f"{sentences.named_in(x, layer)}: {sentences.whose(x)}, {sentences.until(x, now)}"
+        for x in reading.others
+    ]
+    yield from _section("held by others", held, HELD)
+
+
+def _section(title: str, lines: Sequence[str], limit: int, *, otherwise: str = "") -> Iterable[str]:
+    if not lines and not otherwise:
+        return
+    yield ""
+    yield f"{title}:" if lines else otherwise
+    yield from (f"  {text}" for text in lines[:limit])
+    if len(lines) > limit:
+        yield f"  and {len(lines) - limit} more"
+
+
+def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Align the first column; leave empty words out."""
+    listed = list(rows)
+    width = max((len(row[0]) for row in listed[:CARRIED]), default=0)
+    return ["  ".join((row[0].ljust(width), *filter(None, row[1:]))) for row in listed]
+
+
+def _next(entry: Entry) -> tuple[str, ...]:
+    task, waiting = entry.task, task_text.waiting(entry.waits_for)
+    title = task_text.titled(task), f"({waiting})" if waiting else ""
+    return (task.resource.text, task_text.one_line(task.priority), *title)
+
+
+ENDED_SHOWN = 3  # lines for people; JSON has all of them
+
+
+@verb(
+    "show",
+    """Show one resource: its holder, where, until when and why, its notes, who waits for it, and
+which of its leases were released or revoked lately.
+
+For a task, this includes the title, status and assignees from its task file. It also succeeds if
+the resource is free: read the output, or the state in the JSON.""",
+    examples=(
+        "gitlease show F001",
+        "gitlease show F001 --ref main         # the task file on main",
+        "gitlease show src/auth/ --json",
+    ),
+    exits=READING_EXITS,
+    done="shown, even if it is free",
+    reads=True,
+)
+def show_verb(
+    door: Door,
+    resource: Named,
+    *,
+    ref: Ref = None,
+    scope: OverlapScope = None,
+    cached: Cached = False,
+) -> Result:
+    part = WHOLE if scope is None else scope
+    reading = read_leases(door.ledger, resource=resource, ended=True, cached=cached)
+    found = door.queue.find(resource, ref=ref)
+    views = [view for view in reading.leases if scopes_overlap(view.scope, part)]
+    tickets = [ticket for ticket in reading.waiting if scopes_overlap(ticket.scope, part)]
+    ended = [one for one in reading.ended if scopes_overlap(one.scope, part)]
+    entry = found.entry
+    alone = entry is not None and entry.why_not is WhyNot.ASSIGNED  # nothing but the edge is left
+    who = entry.who if entry is not None and alone else None
+
+    def lines() -> Iterable[str | Details]:
+        now, actor = door.now(), door.ledger.actor
+        task = task_text.facts(entry.task, entry.waits_for) if entry else []
+        first, *others = [_facts(view, actor, now) for view in views] or [[]]
+        yield Details(rows=[*task, *first])
+        yield from (Details(rows=block) for block in others)
+        if not views:
+            yield _unleased(resource, part, found, tickets, now)
+            known = entry is not None or reading.leases or reading.notes
+            if not known and door.needs_any(resource.text):
+                yield "no task file and no record has this name"
+        yield from (sentences.noted(note, now) for note in reading.notes)
+        for place, ticket in enumerate(tickets, start=1):
+            yield sentences.in_line(place, ticket, now)
+        yield from (sentences.ended(one, now) for one in ended[:ENDED_SHOWN])
+
+    return Result(
+        body={
+            "leases": [wire.lease(view) for view in views],
+            "task": wire.task(entry.task, waits_for=entry.waits_for) if entry else None,
+            "notes": [wire.note(note) for note in reading.notes],
+            "waiting": wire.waiting(tickets),
+            "ended": [wire.ended_lease(one) for one in ended],
+        },
+        lines=lines,
+        leases=views,
+        warnings=(*reading.warnings, *found.warnings),
+        hints=(task_text.ask(door, resource.text, who, scope=scope),) if who is not None else (),
+    )
+
+
+def _unleased(
+    resource: Resource, scope: str, found: FoundTask, tickets: Sequence[Ticket], now: datetime
+) -> str:
+    entry, view = found.entry, found.view
+    name = entry.task.resource if entry else resource
+    elsewhere = view and view.resource == str(name) and not scopes_overlap(view.scope, scope)
+    if entry is None or elsewhere or entry.why_not is None:
+        return sentences.unleased(str(name), tickets)
+    return f"{name} has no lease: {task_text.why_not(entry, view, now)}"
+
+
+def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str]]:
+    return [
+        ("resource", view.resource),
+        ("scope", view.scope),
+        ("state", view.state),
+        ("holder", view.holder),
+        ("whose", whose(view, actor)),
+        ("session", view.session or ""),
+        ("host", view.host or ""),
+        ("branch", view.branch or ""),
+        ("work tree", view.worktree or ""),
+        ("reason", view.reason or ""),
+        ("paths", " ".join(view.paths)),
+        ("token", str(view.token)),
+        ("lease_id", view.lease_id),
+        ("claimed_at", wire.seconds(view.claimed_at)),
+        ("time", sentences.until(view, now) + sentences.afterwards(view, now)),
+    ]
