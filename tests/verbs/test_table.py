@@ -142,6 +142,7 @@ def test_a_parameter_arrives_over_http(
         return 200, {}, {}
 
     monkeypatch.setattr("gitlease.faces.http.leases.carry_out", carried_out)
+    monkeypatch.setattr("gitlease.faces.http.routes.MOST", {})  # this door's own bounds
     expected, data = dict[str, Any](), dict[str, Any]()
     chosen = {"any": "done"} if route.name == "release" else {}
     for other, one in route.fields.items():

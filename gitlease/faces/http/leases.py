@@ -8,7 +8,6 @@ from typing import Any
 
 from gitlease.core.errors import LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.core.frozen import replace
-from gitlease.core.instant import format_duration
 from gitlease.core.lease import State
 from gitlease.core.resources.pattern import any_overlap, fold
 from gitlease.core.resources.resource import Resource, parse_resource, word_anywhere
@@ -17,7 +16,7 @@ from gitlease.engine import acts
 from gitlease.engine.answers import Answer, EndedLease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue import TaskQueue
-from gitlease.engine.reading import read_leases, read_log
+from gitlease.engine.reading import read_leases
 from gitlease.faces.http.request_handler import (
     ANOTHER_REQUEST,
     ApiAnswer,
@@ -31,7 +30,6 @@ from gitlease.verbs import wire
 from gitlease.verbs.parameters import read_text
 from gitlease.verbs.table import Act, DeclaredVerb, Door
 
-LONGEST_WAIT = 60  # seconds a claim may wait: proxies time out after that
 PAGE = 200
 ENDED = (State.RELEASED.value, State.REVOKED.value)  # listed for a while, from the audit trail
 STATES = (*(x.value for x in State), "all")
@@ -182,11 +180,6 @@ def carry_out(
 ) -> ApiAnswer:
     """Carry out a verb of the table, on the resource in the path if there is one."""
     known = verb.parameters
-    if values.get("wait", 0) > LONGEST_WAIT:
-        raise UsageError(
-            f"wait is at most {format_duration(LONGEST_WAIT)} here",
-            hints=("repeat the request, or listen at /v1/events",),
-        )
     if "new" in known and request.headers.get("if-none-match") == "*":
         values["new"] = True
     if request.resource:
@@ -277,14 +270,6 @@ def list_tasks(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) -
     entries = [wire.entry(x, reading.views) for x in reading.entries]
     body = {"tasks": wire.carried(reading) if mine else entries}
     return 200, wire.success("queue", body=body, warnings=reading.warnings), {}
-
-
-def history(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) -> ApiAnswer:
-    """The audit trail of one resource, newest first."""
-    resource = parse_resource(request.resource)
-    reading = read_log(door.ledger, resource=resource, limit=values.get("limit", 100))
-    body = {"events": [wire.event(x) for x in reading.events]}
-    return 200, wire.success("log", body=body, warnings=reading.warnings), {}
 
 
 def _etag(views: Sequence[LeaseView]) -> dict[str, str]:

@@ -13,12 +13,13 @@ from typing import Any
 from gitlease import __version__
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import format_duration
 from gitlease.faces.http import leases
 from gitlease.faces.http.request_handler import IGNORED, ApiAnswer, ApiRequest
-from gitlease.verbs.parameters import PATHS, SWITCH, TEXT, name_of_type
+from gitlease.verbs.parameters import DURATION, NUMBER, PATHS, SWITCH, TEXT, name_of_type
 from gitlease.verbs.table import HTTP, TABLE, Kind, Parameter, find_verb, read_values
 
-LONGEST_PAGE = 1_000
+MOST = {"wait": 60, "limit": 1_000}  # seconds, since proxies time out after that; entries
 LEASE, LEASES = "/v1/leases/{key}", "/v1/leases"
 
 Answer = Callable[[ApiRequest, leases.GatewayDoor, dict[str, Any]], ApiAnswer]
@@ -60,19 +61,12 @@ class ApiRoute:
         door = leases.GatewayDoor(request, given)
         values = read_values(self.fields, door, given, what=what)
         values.pop("session", None)
+        for name, most in MOST.items():
+            if values.get(name, 0) > most:
+                shown = format_duration(most) if self.fields[name].kind is DURATION else most
+                hints = ("repeat the request, or listen at /v1/events",) if name == "wait" else ()
+                raise UsageError(f"{name} is at most {shown} here", hints=hints)
         return self.answer(request, door, values)
-
-
-def _number(_door: Any, data: Any, name: str) -> int:
-    digits = data.isascii() and data.isdigit() and len(data) <= len(str(LONGEST_PAGE))
-    if not digits or not 1 <= int(data) <= LONGEST_PAGE:
-        raise UsageError(f"{name} must be a number from 1 to {LONGEST_PAGE}")
-    return int(data)
-
-
-_COUNT = replace(
-    TEXT, read=_number, schema={"type": "integer", "minimum": 1, "maximum": LONGEST_PAGE}
-)
 
 
 def _field(kind: Kind, about: str, *, required: bool = False) -> Parameter:
@@ -168,7 +162,7 @@ _LIST = {
     ),
     "path": _field(TEXT, "Only leases that cover this path."),
     "cursor": _field(TEXT, "The next_cursor of the page before."),
-    "limit": _field(_COUNT, "The most to return (default: 200)."),
+    "limit": _field(NUMBER, "The most to return: 1 to 1000 (default: 200)."),
 }
 _ROUTES = [
     _of_verb("PUT", LEASE, "claim"),
@@ -199,10 +193,7 @@ ROUTES: tuple[ApiRoute, ...] = (
         {"mine": _field(SWITCH, "What the caller carries instead, with the state of each lease.")}
         | _SESSION,
     ),
-    _of_door(
-        *("GET", "/v1/history/{key}", "history", leases.history),
-        {"limit": _field(_COUNT, "The most events to return (default: 100).")},
-    ),
+    _of_verb("GET", "/v1/history/{key}", "log", "history", writes=False),
 )
 
 # --- the OpenAPI document ---------------------------------------------------------------------
