@@ -68,16 +68,17 @@ def exactly(damage: type[Exception], kind: type[Any]) -> Spelling:
     return Spelling(read)
 
 
-def items(damage: type[Exception], each: list[Spelling], *, many: bool) -> Spelling:
-    """Tuples as lists: of as many values as spellings, or of any number of one spelling."""
+def items(damage: type[Exception], each: list[Spelling], kind: Any, *, many: bool) -> Spelling:
+    """Tuples or sets as lists: of as many values as spellings, or of any number of one spelling."""
 
-    def read(key: str, data: Any) -> tuple[Any, ...]:
+    def read(key: str, data: Any) -> Any:
         if type(data) is not list or not (many or len(data) == len(each)):
             raise damage(f"{key} is not such a list")
-        return tuple([one.read(key, x) for one, x in zip(cycle(each), data, strict=False)])
+        return kind([one.read(key, x) for one, x in zip(cycle(each), data, strict=False)])
 
-    def write(value: tuple[Any, ...]) -> list[Any]:
-        return [one.write(x) for one, x in zip(cycle(each), value, strict=False)]
+    def write(value: Any) -> list[Any]:
+        found = sorted(value) if kind is frozenset else value
+        return [one.write(x) for one, x in zip(cycle(each), found, strict=False)]
 
     return Spelling(read, write)
 
@@ -138,9 +139,10 @@ class Codec:
                 lambda key, data: None if data is None else one.read(key, data),
                 lambda value: None if value is None else one.write(value),
             )
-        if origin is tuple:
+        if origin in (tuple, frozenset):
             each = [self._of(x) for x in inner if x is not ...]
-            return items(self._damage, each, many=inner[-1] is ...)
+            many = inner[-1] is ... or origin is frozenset
+            return items(self._damage, each, origin, many=many)
         if origin is Mapping:
             one, whole = self._of(inner[1]), exactly(self._damage, dict)
             return Spelling(

@@ -552,6 +552,15 @@ def test_a_line_leaves_out_what_need_not_be_said() -> None:
     assert "scope" not in line
 
 
+def test_a_search_is_written_in_one_order_and_never_read() -> None:
+    keys = frozenset({("f2", "*"), ("f1", "b"), ("f1", "a")})
+    pick = Pick(id="x", actor=KIM, claims=(), tasks=frozenset("cab"), parked=keys)
+    line = step_line(StepRecord(at=1, operations=(pick,)))
+    assert '"tasks":["a","b","c"],"parked":[["f1","a"],["f1","b"],["f2","*"]]' in line
+    with pytest.raises(BadStep):
+        read_step(line)
+
+
 @pytest.mark.parametrize(
     "line",
     [
