@@ -436,31 +436,6 @@ class Call:
         if own and self.actor.session is not None:
             self.workspace.carried.add(own)
 
-    def answer_verb(
-        self,
-        answer: Answer,
-        body: dict[str, Any],
-        *,
-        next_steps: Sequence[str] | Mapping[str, str] = (),
-        show: Callable[[], None],
-    ) -> int:
-        """Answer for a verb that changes leases, and return the exit status.
-
-        If a part was refused, both are printed, and the refusal decides the status.
-        """
-        if answer.refused:
-            from gitlease.faces.cli import refusals
-
-            self.warnings += answer.warnings
-            if not self.json:
-                show()
-            return refusals.tell_partly(self, answer.refused, body)
-        self.note_carried(answer.leases)
-        self.answer(
-            body, warnings=answer.warnings, views=answer.leases, next_steps=next_steps, show=show
-        )
-        return 0
-
     def fail(self, error: GitleaseError, body: dict[str, Any], *, show: Callable[[], None]) -> int:
         """Print an answer that amounts to a failure, and return the exit status."""
         from gitlease.faces.cli import refusals

@@ -88,8 +88,6 @@ def report_fault(call: Call, error: Exception, *, traceback: bool) -> int:
 WAITS = (1, 2, 5, 15)  # minutes of a wait that a refusal suggests: the first that is enough
 MINUTE = timedelta(minutes=1)
 AGENT_WAIT = 120  # seconds that agents' shell tools give a command by default
-Steps = dict[str, str]
-"""Commands with their purposes."""
 
 
 def scoped(scope: str | None) -> list[str]:
@@ -105,14 +103,6 @@ def claiming(call: Call, resource: str, scope: str | None, *, layer: str | None 
 
 def _any_option(call: Call, names: Iterable[str]) -> list[str]:
     return ["--any"] if any(map(call.needs_any, names)) else []
-
-
-def after_dispatch(call: Call, resource: str) -> Steps:
-    """Return the commands for a background run."""
-    return {
-        call.typed("dispatch", options=["--logs", resource]): "show its output",
-        call.typed("dispatch", options=["--stop", resource]): "stop it",
-    }
 
 
 def after_refusal(call: Call, error: GitleaseError) -> list[str]:

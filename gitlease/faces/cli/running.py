@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, UsageError
 from gitlease.core.frozen import replace
+from gitlease.core.hint import Hint
 from gitlease.core.instant import moment_of
 from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
 from gitlease.engine.keeping import holds_of
@@ -34,7 +35,7 @@ from gitlease.runs.records import RunRecord, runs_of
 from gitlease.runs.supervisor import SHARE, grace_ms
 from gitlease.verbs import run_text, sentences, wire
 from gitlease.verbs.claiming import claim_options, claimed_lines
-from gitlease.verbs.table import LEASE_EXITS
+from gitlease.verbs.table import LEASE_EXITS, Result
 
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
@@ -381,16 +382,24 @@ def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) 
         raise
     call.warnings += run.remarks(answer)
 
-    def show() -> None:
-        output.lines(claimed_lines(call, answer))
-        output.line(f"dispatched as process {record.runner}, session {record.session}")
-        output.line(f"log: {record.log}")
-
-    call.answer_verb(
-        answer,
-        wire.claimed(answer) | {"status": "dispatched", "run": wire.background(record, "running")},
-        next_steps=refusals.after_dispatch(call, record.resources[0]),
-        show=show,
+    name = record.resources[0]
+    call.note_carried(answer.leases)
+    call.respond(
+        Result(
+            body=wire.claimed(answer)
+            | {"status": "dispatched", "run": wire.background(record, "running")},
+            lines=lambda: [
+                *claimed_lines(call, answer),
+                f"dispatched as process {record.runner}, session {record.session}",
+                f"log: {record.log}",
+            ],
+            leases=answer.leases,
+            warnings=answer.warnings,
+            then=[
+                Hint("dispatch", {"logs": name}, "show its output"),
+                Hint("dispatch", {"stop": name}, "stop it"),
+            ],
+        )
     )
 
 

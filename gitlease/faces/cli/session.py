@@ -15,7 +15,7 @@ from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import flag, option, taking, verb
 from gitlease.verbs import sentences, task_text, wire
 from gitlease.verbs.sessions import claims_again, parked_at_most, parked_lines
-from gitlease.verbs.table import LEASE_EXITS
+from gitlease.verbs.table import LEASE_EXITS, Result
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -149,17 +149,19 @@ def _end_all(call: Call, options: EndOptions) -> int:
 
 
 def _answer(call: Call, answer: Answer, body: wire.Document, lines: Sequence[str]) -> int:
-    body |= wire.ended(answer)
-    steps: list[str] = []
-    if answer.status == "parked":
-        body |= parked_at_most(answer)
-        steps = [call.command_of(hint) for hint in claims_again(call, answer)]
-
-    def show() -> None:
-        _show_leases(call, answer)
-        output.lines(lines)
-
-    return call.answer_verb(answer, body, next_steps=steps, show=show)
+    parked = answer.status == "parked"
+    if not answer.refused:
+        call.note_carried(answer.leases)
+    return call.respond(
+        Result(
+            body=body | wire.ended(answer) | (parked_at_most(answer) if parked else {}),
+            lines=lambda: [*_lines(call, answer), *lines],
+            leases=answer.leases,
+            refused=answer.refused,
+            warnings=answer.warnings,
+            then=claims_again(call, answer) if parked else (),
+        )
+    )
 
 
 def _period(park: str | None) -> int | None:
@@ -172,16 +174,15 @@ def _period(park: str | None) -> int | None:
         raise
 
 
-def _show_leases(call: Call, answer: Answer) -> None:
+def _lines(call: Call, answer: Answer) -> list[str]:
     if answer.status == "parked":
-        output.lines(parked_lines(call, answer))
-        return
-    for view in answer.leases:
-        if view.state == "released":
-            output.line(f"released {call.named(view)}")
-        else:
-            output.line(f"ended {call.named(view)}, which stays assigned to you")
-    output.lines(task_text.edited(answer))
+        return parked_lines(call, answer)
+    return [
+        f"released {call.named(view)}"
+        if view.state == "released"
+        else f"ended {call.named(view)}, which stays assigned to you"
+        for view in answer.leases
+    ] + task_text.edited(answer)
 
 
 # --- list -----------------------------------------------------------------------------------------

@@ -23,56 +23,12 @@ def duration(what: str) -> Callable[[str], int]:
     return read
 
 
-def since(text: str) -> int:
-    """Read a time or an age as wall-clock milliseconds. UsageError for anything else."""
-    import time
-    from datetime import UTC, datetime
-
-    from gitlease.core.errors import UsageError
-    from gitlease.core.instant import MS, parse_duration
-
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        pass
-    else:
-        known = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-        return round(known.timestamp() * MS)
-    try:
-        return time.time_ns() // 1_000_000 - parse_duration(text, what="since") * MS
-    except UsageError:
-        expected = "a time (2026-01-31, 2026-01-31T10:00Z) or a duration (2d)"
-        raise UsageError(f"invalid since {text[:40]!r}: expected {expected}") from None
-
-
-def scope(text: str) -> str:
-    """Read a scope of a resource. UsageError if it is invalid."""
-    from gitlease.core.resources.resource import parse_scope
-
-    return parse_scope(text)
-
-
 def note(text: str) -> str:
     """Read a note. UsageError if it is too long or not printable."""
     from gitlease.core.errors import check_text
     from gitlease.core.lease import MAX_NOTE
 
     return check_text(text, what="note", limit=MAX_NOTE, lines=True)
-
-
-def reason(text: str) -> str:
-    """Read a reason. UsageError if it is too long or not printable."""
-    from gitlease.core.errors import check_text
-    from gitlease.core.lease import MAX_REASON
-
-    return check_text(text, what="reason", limit=MAX_REASON)
-
-
-def holder(text: str) -> str:
-    """Read a holder's name in the ledger. UsageError if it cannot be one."""
-    from gitlease.core.errors import check_text
-
-    return check_text(text, what="a holder")
 
 
 ON_OWN = ("release", "renew", "extend", "done", "park")
