@@ -98,40 +98,31 @@ def _samples(repository: Repository, root: str) -> tuple[list[_Sample], list[str
     paths = [os.fsdecode(x) for x in sorted(set(said.out.split(b"\0"))) if x]
     found, headed = list[_Sample](), list[str]()
     for path in [x for x in paths if _named_folder(x)][:MAX_FILES]:
-        if posixpath.basename(path).startswith(OWN) or not OTHERS.isdisjoint(path.split("/")):
+        name = posixpath.basename(path)
+        if name.startswith(OWN) or not OTHERS.isdisjoint(path.split("/")):
             continue
-        if (fields := _fields(root, path)) is None:
-            if not is_yaml(path) and _has_heading_alone(root, path):
+        try:
+            data = read_regular(os.path.join(root, path), MAX_BYTES) or b""
+            front = find_front(data, path)
+        except (Invalid, OSError):
+            continue
+        fields = None if front is None else _fields(front.text)
+        if fields is None:
+            heading_alone = front is None and data.startswith(b"# ") and not is_yaml(path)
+            if heading_alone and not fold(name).startswith("readme"):
                 headed.append(printable(path))
         elif sum(any(letters(k) in ROLES[r] for k in fields) for r in MARKS) > int(is_yaml(path)):
             found.append(_Sample(path, fields))
     return found, headed
 
 
-def _has_heading_alone(root: str, path: str) -> bool:
-    if fold(posixpath.basename(path)).startswith("readme"):
-        return False
+def _fields(front: str) -> dict[str, list[str]] | None:
     try:
-        data = read_regular(os.path.join(root, path), MAX_BYTES)
-        return data is not None and find_front(data, path) is None and data.startswith(b"# ")
-    except (Invalid, OSError):
-        return False
-
-
-def _fields(root: str, path: str) -> dict[str, list[str]] | None:
-    try:
-        data = read_regular(os.path.join(root, path), MAX_BYTES)
-        front = None if data is None else find_front(data, path)
-    except (Invalid, OSError):
-        return None
-    if front is None:
-        return None
-    try:
-        return {name: field.texts for name, field in read_plain_fields(front.text).items()}
+        return {name: field.texts for name, field in read_plain_fields(front).items()}
     except NeedsParser:
         pass
     try:
-        top, _ = read_yaml(front.text, max_depth=MAX_DEPTH + 1)
+        top, _ = read_yaml(front, max_depth=MAX_DEPTH + 1)
     except BadYaml:
         return None
     if top is None or top.shape is not Shape.MAP:
@@ -161,19 +152,13 @@ def _values(samples: Sequence[_Sample]) -> dict[str, Any]:
 
 
 def _patterns(samples: Sequence[_Sample]) -> list[str]:
-    endings: dict[str, set[str]] = {}
+    endings: dict[str, list[str]] = {}
     for path, _ in samples:
-        folder = _named_folder(path) or posixpath.dirname(path)
-        endings.setdefault(folder, set()).add(posixpath.splitext(path)[1].lower())
-    kept = [x for x in endings if not any(x.startswith(f"{other}/") for other in endings)]
-    for folder in endings:
-        outer = next(x for x in kept if f"{folder}/".startswith(f"{x}/"))
-        endings[outer] |= endings[folder]
-    kept.sort(key=lambda x: (-sum(path.startswith(f"{x}/") for path, _ in samples), x))
+        ending = posixpath.splitext(path)[1].lower()
+        endings.setdefault(_named_folder(path) or "", []).append(ending)
+    most = sorted(endings, key=lambda folder: (-len(endings[folder]), folder))[:MAX_ROOTS]
     return [
-        f"{escape(folder)}/**/*{ending}"
-        for folder in kept[:MAX_ROOTS]
-        for ending in sorted(endings[folder])
+        f"{escape(folder)}/**/*{ending}" for folder in most for ending in sorted({*endings[folder]})
     ]
 
 
