@@ -25,8 +25,7 @@ from typing import Any, Self
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import moment_of, utc_text
 from gitlease.faces.library.leases import Leases, OnLost, Session
-from gitlease.faces.library.methods import StrPath, check_listener, to_folder
-from gitlease.faces.library.refusals import refusing_class
+from gitlease.faces.library.refusals import StrPath, check_listener, refusing_class, to_folder
 from gitlease.wiring.memory import MemoryStore, MovableClock, memory_workspace
 from gitlease.wiring.workspace import Workspace
 
@@ -109,8 +108,8 @@ class MemoryLedger:
         def opened(
             directory: str = ".",
             *,
-            remote: object,
-            local: object,
+            remote: object = None,
+            local: object = False,
             anonymous: bool = False,
             **given: Any,
         ) -> Any:

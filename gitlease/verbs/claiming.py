@@ -120,10 +120,15 @@ def claim_options(
     """Return the engine's options for the parameters of a claim."""
     return ClaimOptions(
         scope=WHOLE if scope is None else scope,
-        paths=tuple(path.pattern for path in paths if path.pattern is not None),
+        paths=patterns_of(paths),
         any_name=any,
         **given,
     )
+
+
+def patterns_of(paths: Sequence[Resource]) -> tuple[str, ...]:
+    """Return the patterns of paths, as a lease has them."""
+    return tuple(path.pattern for path in paths if path.pattern is not None)
 
 
 def claimed(

@@ -10,13 +10,9 @@ from gitlease.core.edge import Progress, printable
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.pattern import fold
-from gitlease.engine import acts, claim
 
 if TYPE_CHECKING:
-    from gitlease.core.resources.resource import Resource
-    from gitlease.engine.answers import Answer
     from gitlease.engine.edges import Edges
-    from gitlease.engine.ledger_session import LedgerSession
 
 SHOWN = 20  # known words listed in a message
 _BETWEEN = re.compile(r"[\s_-]+")
@@ -56,21 +52,6 @@ def read_status(text: str, edges: Edges) -> Status:
         if word is None:
             raise _unknown(text, [*configured, *used])
     return Status(word, rules.progress(word))
-
-
-def set_status(
-    service: LedgerSession, resource: Resource, text: str, *, commit: bool | None
-) -> Answer:
-    """Set a task's status; in progress claims the task, and done completes it."""
-    from gitlease.engine.answers import ClaimOptions
-
-    status = read_status(text, service.edges)
-    if status.progress is Progress.IN_PROGRESS:
-        return claim.start(service, resource, ClaimOptions(commit=commit), status=status.to_claim)
-    if status.progress is Progress.DONE:
-        service.edges.task(resource)
-        return acts.complete(service, resource, commit=commit, status=status.word)
-    return acts.set_status(service, resource, status.word, commit=commit)
 
 
 def _exactly(text: str, words: Iterable[str]) -> str | None:

@@ -10,17 +10,27 @@ from pathlib import Path
 import pytest
 
 import gitlease
-from gitlease.faces.library import OF_A_CLONE, OF_A_GATEWAY, Method
+from gitlease.faces.library import OF_A_CLONE, OF_A_GATEWAY, TERMS, Method
 
 STUB = Path(gitlease.__file__).parent / "faces" / "library" / "made.pyi"
 HEAD = """# Written by: pytest --record tests/faces/test_library_stub.py
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from gitlease.core.edge import Task
 from gitlease.core.view import Lease
-from gitlease.faces.library.methods import Duration, ResourceLike, StrPath
+from gitlease.faces.library.refusals import Duration, OpenOptions, ResourceLike, StrPath
+"""
+TAIL = """
+class HoldOptions(ClaimTerms, OpenOptions, total=False): ...
+
+class RunOptions(ClaimTerms, OpenOptions, total=False):
+    next: bool
+    note: str | None
+    done: bool
+    grace: Duration | None
+    cwd: StrPath | None
 """
 CLASSES = {"LeaseVerbs": OF_A_CLONE, "GatewayVerbs": OF_A_GATEWAY}
 
@@ -44,12 +54,16 @@ def class_of(name: str, methods: Sequence[Method], *, awaited: bool = False) -> 
     return f"\nclass {name}(Protocol):\n{textwrap.indent(body, '    ')}"
 
 
+def terms() -> str:
+    known = list(TERMS.signature.parameters.values())[1:]
+    lines = "".join(f"    {x.name}: {x.annotation}\n" for x in known)
+    return f"\nclass ClaimTerms(TypedDict, total=False):\n{lines}{TAIL}"
+
+
 def test_the_stub_is_current(request: pytest.FixtureRequest) -> None:
-    parts = [class_of(name, methods) for name, methods in CLASSES.items()]
-    parts += [
-        class_of(f"Awaited{name}", methods, awaited=True) for name, methods in CLASSES.items()
-    ]
-    text = HEAD + "".join(parts)
+    text = HEAD + terms()
+    for name, methods in CLASSES.items():
+        text += class_of(name, methods) + class_of(f"Awaited{name}", methods, awaited=True)
     if request.config.getoption("--record"):
         STUB.write_text(text, encoding="utf-8")
     assert STUB.read_text(encoding="utf-8") == text

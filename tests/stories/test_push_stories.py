@@ -92,7 +92,7 @@ class Person:
         leases = Leases(opened)
         return open_push(opened, seconds=seconds).push(
             wish,
-            require=[leases._resource(word) for word in require],
+            require=[leases._door.resource(word) for word in require],
             dry_run=dry_run,
             tell=self.told.append,
         )

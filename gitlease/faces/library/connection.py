@@ -42,15 +42,18 @@ from gitlease.core.resources.resource import Resource, parse_resource, path_reso
 from gitlease.core.view import Lease
 from gitlease.faces.library.made import AwaitedGatewayVerbs, GatewayVerbs
 from gitlease.faces.library.methods import (
+    KINDS,
     LEASE,
     AwaitedVerb,
     Method,
+)
+from gitlease.faces.library.refusals import (
     ResourceLike,
     StrPath,
+    refusing_class,
     to_folder,
     to_list,
 )
-from gitlease.faces.library.refusals import refusing_class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,19 +103,10 @@ def lease_of(data: Mapping[str, Any]) -> Lease:
     return Lease(**{"free_at": None, **known, **times, "paths": tuple(data["paths"] or ())})
 
 
-_KINDS: dict[str, type[GitleaseError]] = {
-    kind.code: kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type)
-    and issubclass(kind, GitleaseError)
-    and kind.__name__ not in ("GitleaseError", "HeadGone", "TooMuch", "AnotherLedger")
-}
-
-
 def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -> GitleaseError:
     """The refusal that an answer is, as the library raises it."""
     code = str(data.get("code", ""))
-    kind = _KINDS.get(code)
+    kind = KINDS.get(code)
     if kind is None:
         kind = errors.Denied if status in (401, 403, 421) else Unavailable
         kind = errors.UsageError if status in (405, 413) else kind

@@ -6,36 +6,42 @@ import asyncio
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Self
+from typing import Self, Unpack
 from weakref import WeakKeyDictionary
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.loss import Loss, Lost
 from gitlease.core.moves.operations import Grant
-from gitlease.core.resources.resource import WHOLE, Resource
+from gitlease.core.resources.resource import Resource
 from gitlease.core.view import Lease
 from gitlease.engine import acts, claim
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.sessions import unbind
+from gitlease.faces.library.made import HoldOptions
 from gitlease.faces.library.methods import (
-    Duration,
+    TERMS,
+)
+from gitlease.faces.library.refusals import (
     ResourceLike,
     StrPath,
     check_listener,
-    to_claim,
+    refusing,
+    refusing_class,
+    split_place,
+    taking,
     to_folder,
+    to_list,
     to_note,
-    to_paths,
-    to_seconds,
-    to_terms,
+    to_resources,
 )
-from gitlease.faces.library.refusals import refusing, refusing_class
 from gitlease.runs.heartbeat import at_the_end, heartbeat_of, in_a_run, waking_clock
 from gitlease.runs.records import forget, remember
+from gitlease.verbs.claiming import claim_options, patterns_of
+from gitlease.verbs.doors import CloneDoor
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 # The leases that each task (or thread without one) holds: waiting for one of these would be a
@@ -44,25 +50,14 @@ _held_by: WeakKeyDictionary[object, frozenset[str]] = WeakKeyDictionary()
 
 
 @refusing
+@taking(HoldOptions)
 def hold(
     *resources: ResourceLike,
-    scope: str = WHOLE,
-    ttl: Duration | None = None,
-    wait: Duration | None = None,
     session: str | None = None,
-    paths: Iterable[StrPath] = (),
-    reason: str | None = None,
     note: str | None = None,
-    any: bool = False,
-    takeover: bool = False,
-    reopen: bool = False,
-    commit: bool | None = None,
     on_lost: Callable[[Holding], object] | None = None,
     directory: StrPath = ".",
-    layer: str | None = None,
-    local: bool = False,
-    remote: str | None = None,
-    environ: Mapping[str, str] | None = None,
+    **options: Unpack[HoldOptions],
 ) -> Holding:
     """Hold leases while a ``with`` block runs, renewed in the background; ``async with`` too.
 
@@ -81,26 +76,21 @@ def hold(
     Raises what ``Leases.claim`` raises, and LeaseLost at the end of a block that lost its lease.
     """
     check_listener(on_lost)
+    place, given = split_place(options)
     # All arguments are checked before anything is opened, except paths, which need the repository.
-    terms = to_terms(None, scope, ttl, (), reason, takeover, reopen, any, commit)
+    paths = to_list(given.pop("paths", ()), "paths")
+    terms = TERMS.values(None, given)
+    wait = terms.pop("wait", None)
 
     def opener() -> Workspace:
-        workspace = open_workspace(
-            to_folder(directory),
-            session=session,
-            layer=layer,
-            local=local,
-            remote=remote,
-            environ=environ,
-        )
-        return in_a_run(workspace, "hold")
+        return in_a_run(open_workspace(to_folder(directory), session=session, **place), "hold")
 
     return Holding(
         opener,
         resources,
-        terms,
+        claim_options(**terms),
         paths=paths,
-        wait=to_seconds(wait, "wait"),
+        wait=wait,
         note=to_note(note),
         on_lost=on_lost,
     )
@@ -246,8 +236,10 @@ class Holding:
         workspace = self._open()
         self._session = workspace.identity.actor.session
         waited = workspace.again(clock=waking_clock(workspace, self._cancelled))
-        terms = replace(self._terms, paths=to_paths(workspace, self._paths), bind=True)
-        wanted, warnings = to_claim(workspace, self._words, terms)
+        door = CloneDoor(workspace)
+        wanted, covered = to_resources(door, self._words), door.paths(self._paths)
+        terms = replace(self._terms, paths=patterns_of(covered), bind=True)
+        warnings = door.check_claim(wanted, covered, any_name=terms.any_name)
         answer = claim.claim(
             waited.ledger,
             wanted,
@@ -255,7 +247,8 @@ class Holding:
             wait=self._wait,
             on_wait=lambda held: _refuse_deadlock(held, self._held_before),
         )
-        self.warnings, self._views = (*warnings, *answer.warnings), answer.leases
+        self.warnings = (*warnings, *door.granted(answer), *answer.warnings)
+        self._views = answer.leases
         self._kept = HeldLeases(workspace, self.lost, self._lose, sharp=True)
         self._kept.learn(answer)
 

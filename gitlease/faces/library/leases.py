@@ -5,37 +5,37 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import LeaseLost, Unavailable, UsageError
 from gitlease.core.instant import MS, moment_of
 from gitlease.core.loss import Lost
 from gitlease.core.policy import check_change, policy_words
-from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
+from gitlease.core.resources.resource import WHOLE, parse_scope
 from gitlease.core.view import Lease
 from gitlease.engine import acts, claim, sessions
-from gitlease.engine.answers import Answer
+from gitlease.engine.answers import Answer, Reading
+from gitlease.engine.answers import QueueReading as AnyQueue
 from gitlease.engine.reading import read_leases, read_log
-from gitlease.engine.sessions import OwnSession
+from gitlease.engine.sessions import OwnSession, SessionsReading
 from gitlease.engine.watch import Watcher, WatchEvent
 from gitlease.faces.library import running, watching
 from gitlease.faces.library.holding import HeldLeases, call_in_thread
 from gitlease.faces.library.made import LeaseVerbs
 from gitlease.faces.library.methods import (
-    Duration,
     Method,
+)
+from gitlease.faces.library.refusals import (
+    Duration,
     ResourceLike,
-    WithWarnings,
-    layers_of,
+    refusing_class,
+    refusing_events,
     to_list,
     to_note,
-    to_resource,
     to_resources,
-    to_scope,
     to_seconds,
 )
-from gitlease.faces.library.refusals import refusing_class, refusing_events
 from gitlease.faces.library.values import (
     CheckResult,
     Entry,
@@ -63,6 +63,7 @@ from gitlease.wiring.workspace import (
     write_setting,
 )
 
+WithWarnings = TypeVar("WithWarnings", Answer, Reading, AnyQueue, SessionsReading, Result)
 OnLost = Callable[["Session", LeaseLost], object]
 
 
@@ -127,7 +128,7 @@ class Leases(LeaseVerbs):
         ended leases. Raises UsageError without a session, Invalid if a task file cannot be edited.
         """
         seconds = None if isinstance(park, bool) else to_seconds(park, "park")
-        layers, parks, text = layers_of(self._workspace), park is not False, to_note(note)
+        layers, parks, text = self._door.every_ledger(), park is not False, to_note(note)
         answer = sessions.end_session(
             layers, id, release=release, park=parks, seconds=seconds, note=text, commit=commit
         )
@@ -157,7 +158,7 @@ class Leases(LeaseVerbs):
         self._ledger.check_holder()
         chosen = {"force": force, "tags": tags, "delete": delete, "push_option": tuple(options)}
         request = push_request(remote, refspecs, chosen, upstream=upstream, hooks=hooks)
-        required = [self._resource(word) for word in to_list(require, "require")]
+        required = [self._door.resource(word) for word in to_list(require, "require")]
         with self._door.explaining("push"):
             answer = open_push(self._workspace).push(request, require=required, dry_run=dry_run)
         self.warnings = tuple(answer.warnings)
@@ -167,7 +168,7 @@ class Leases(LeaseVerbs):
         """The live lease if it has this token now, before an irreversible step; else LeaseLost."""
         if isinstance(token, bool) or not isinstance(token, int) or token < 1:
             raise UsageError("a token is a positive whole number", resource=str(resource))
-        wanted, part = self._resource(resource), to_scope(scope)
+        wanted, part = self._door.resource(resource), scope and parse_scope(scope)
         with self._door.explaining("fence"):
             view, self.warnings = open_push(self._workspace).fence(wanted, token, scope=part)
         return view
@@ -177,7 +178,7 @@ class Leases(LeaseVerbs):
     ) -> None:
         """Return once all of these could be claimed. Raises WaitTimeout after ``timeout``, if
         given, and PolicyRefused for completed work."""
-        wanted, seconds = to_resources(self._workspace, resources), to_seconds(timeout, "timeout")
+        wanted, seconds = to_resources(self._door, resources), to_seconds(timeout, "timeout")
         self._noted(claim.wait(self._ledger, wanted, scope=parse_scope(scope), seconds=seconds))
 
     def watch(
@@ -188,7 +189,7 @@ class Leases(LeaseVerbs):
         The first ``next`` reads the remote, and raises what that raises; later an unreachable
         remote is waited for.
         """
-        parts = [(self._resource(word), parse_scope(scope)) for word in resources]
+        parts = [(self._door.resource(word), parse_scope(scope)) for word in resources]
         seconds = to_seconds(timeout, "timeout")
         return refusing_events(Watcher(self._ledger, parts).events(seconds=seconds))
 
@@ -202,7 +203,7 @@ class Leases(LeaseVerbs):
 
     def task(self, resource: ResourceLike) -> Task:
         """A task as in its file. Raises NotFound, and Invalid for a broken file."""
-        return self._ledger.edges.task(self._resource(resource))
+        return self._ledger.edges.task(self._door.resource(resource))
 
     def list(
         self, *, mine: bool = False, all: bool = False, cached: bool = False
@@ -217,12 +218,12 @@ class Leases(LeaseVerbs):
 
     def show(self, resource: ResourceLike, *, cached: bool = False) -> tuple[Lease, ...]:
         """The leases of one resource; empty when it is free."""
-        reading = read_leases(self._ledger, resource=self._resource(resource), cached=cached)
+        reading = read_leases(self._ledger, resource=self._door.resource(resource), cached=cached)
         return self._noted(reading).leases
 
     def sessions(self, *, cached: bool = False) -> tuple[OwnSession, ...]:
         """Your own sessions with live leases, and these, in every layer in use."""
-        return self._noted(sessions.sessions(layers_of(self._workspace), cached=cached)).sessions
+        return self._noted(sessions.sessions(self._door.every_ledger(), cached=cached)).sessions
 
     def log(
         self,
@@ -240,7 +241,7 @@ class Leases(LeaseVerbs):
             raise UsageError(f"limit {limit!r} is not a positive number")
         reading = read_log(
             self._ledger,
-            resource=None if resource is None else self._resource(resource),
+            resource=None if resource is None else self._door.resource(resource),
             limit=limit,
             since=_since(since, self._ledger.clock.now().wall_ms),
             cached=cached,
@@ -402,9 +403,6 @@ class Leases(LeaseVerbs):
         if result.refused:
             raise result.refused[0]
         return method.answer_of(result.leases, result.value)
-
-    def _resource(self, word: ResourceLike) -> Resource:
-        return to_resource(self._workspace, word)
 
     def _noted(self, answer: WithWarnings) -> WithWarnings:
         self.warnings = tuple(answer.warnings)

@@ -1,14 +1,15 @@
 """The methods of the library that are made of the table: ``made.pyi`` has their signatures."""
 
 from collections.abc import Iterable as Iterable
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from gitlease.core.edge import Task as Task
 from gitlease.core.view import Lease as Lease
-from gitlease.faces.library.methods import OF_A_CLONE, OF_A_GATEWAY, make_methods
-from gitlease.faces.library.methods import Duration as Duration
-from gitlease.faces.library.methods import ResourceLike as ResourceLike
-from gitlease.faces.library.methods import StrPath as StrPath
+from gitlease.faces.library.methods import OF_A_CLONE, OF_A_GATEWAY, TERMS, make_methods
+from gitlease.faces.library.refusals import Duration as Duration
+from gitlease.faces.library.refusals import OpenOptions
+from gitlease.faces.library.refusals import ResourceLike as ResourceLike
+from gitlease.faces.library.refusals import StrPath as StrPath
 
 
 class LeaseVerbs(Protocol):
@@ -29,3 +30,9 @@ class AwaitedGatewayVerbs(Protocol):
 
 make_methods(OF_A_CLONE, LeaseVerbs, AwaitedLeaseVerbs)
 make_methods(OF_A_GATEWAY, GatewayVerbs, AwaitedGatewayVerbs)
+_TERMS = {x.name: x.annotation for x in TERMS.signature.parameters.values() if x.name != "self"}
+_OF_RUN = {"next": "bool", "note": "str | None", "done": "bool"}
+_OF_RUN |= {"grace": "Duration | None", "cwd": "StrPath | None"}
+ClaimTerms = TypedDict("ClaimTerms", _TERMS, total=False)
+HoldOptions = TypedDict("HoldOptions", _TERMS | OpenOptions.__annotations__, total=False)
+RunOptions = TypedDict("RunOptions", _TERMS | _OF_RUN | OpenOptions.__annotations__, total=False)

@@ -1,11 +1,33 @@
 # Written by: pytest --record tests/faces/test_library_stub.py
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from gitlease.core.edge import Task
 from gitlease.core.view import Lease
-from gitlease.faces.library.methods import Duration, ResourceLike, StrPath
+from gitlease.faces.library.refusals import Duration, OpenOptions, ResourceLike, StrPath
+
+class ClaimTerms(TypedDict, total=False):
+    paths: Iterable[StrPath]
+    scope: str | None
+    ttl: Duration | None
+    wait: Duration | None
+    reason: str | None
+    takeover: bool
+    expect_holder: str | None
+    reopen: bool
+    any: bool
+    new: bool
+    commit: bool | None
+
+class HoldOptions(ClaimTerms, OpenOptions, total=False): ...
+
+class RunOptions(ClaimTerms, OpenOptions, total=False):
+    next: bool
+    note: str | None
+    done: bool
+    grace: Duration | None
+    cwd: StrPath | None
 
 class LeaseVerbs(Protocol):
     def claim(
@@ -24,12 +46,7 @@ class LeaseVerbs(Protocol):
         new: bool = False,
         commit: bool | None = None,
     ) -> Lease:
-        """Take a lease, or renew your own; ``wait`` blocks for at most that long.
-
-        The assignee of a task is written to its file. Raises LeaseHeld with the holder and when
-        it is free, WaitTimeout, PolicyRefused for a TTL outside the limits or completed work,
-        NotFound for a name that is not a task, Invalid for a task file that cannot be edited,
-        Unavailable, Denied or UnknownOutcome.
+        """Take a lease on each ``resource``: on all of them, or on none.
 
         paths: Cover this path, too.
         scope: Claim only this part of the work (default: all of it).
@@ -43,6 +60,9 @@ class LeaseVerbs(Protocol):
         new: Refuse a lease you already hold instead of renewing it.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     def claim_all(
@@ -61,7 +81,7 @@ class LeaseVerbs(Protocol):
         new: bool = False,
         commit: bool | None = None,
     ) -> tuple[Lease, ...]:
-        """Take several leases, all or none.
+        """Take a lease on each ``resource``: on all of them, or on none.
 
         paths: Cover this path, too.
         scope: Claim only this part of the work (default: all of it).
@@ -75,6 +95,9 @@ class LeaseVerbs(Protocol):
         new: Refuse a lease you already hold instead of renewing it.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     def renew(
@@ -84,10 +107,13 @@ class LeaseVerbs(Protocol):
         ttl: Duration | None = None,
         scope: str | None = None,
     ) -> Lease:
-        """The heartbeat: expiry becomes now + TTL. Raises LeaseLost or NotHolder.
+        """The heartbeat: each lease lasts for its full TTL again, counted from now.
 
         ttl: The TTL from now on (default: as before).
         scope: Only this scope (default: all scopes you hold).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     def renew_all(
@@ -96,10 +122,12 @@ class LeaseVerbs(Protocol):
         ttl: Duration | None = None,
     ) -> tuple[Lease, ...]:
         """Renew everything of this session in every layer that this clone uses, a push for each.
-
-        Raises LeaseLost if any was lost; the rest is renewed first.
+        If any was lost, the rest is renewed first.
 
         ttl: The TTL from now on (default: as before).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     def extend(
@@ -109,9 +137,12 @@ class LeaseVerbs(Protocol):
         *,
         scope: str | None = None,
     ) -> Lease:
-        """Stretch to at least now + ``duration``; ``capped`` if the policy's maximum is less.
+        """Make a lease last at least ``duration`` from now, for a gap without renewals.
 
         scope: Only this scope (default: all scopes you hold).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     def park(
@@ -123,16 +154,15 @@ class LeaseVerbs(Protocol):
         note: str | None = None,
         scope: str | None = None,
     ) -> Lease:
-        """Keep a lease for a later session of its holder: others are refused for ``duration``.
-
-        The policy's ``park_max`` is the maximum and the default. Nothing renews it; a ``claim``
-        by any session of the person resumes it, under a new token. Raises LeaseLost, NotHolder,
-        and PolicyRefused if the policy forbids it.
+        """Stop with the work unfinished, and keep others out for a while.
 
         duration: How long to keep others out (3h, 1d).
         reason: Why; shown to anyone who is refused.
         note: Leave a note for the next session.
         scope: Only this scope (default: all scopes you hold).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     def release(
@@ -144,13 +174,16 @@ class LeaseVerbs(Protocol):
         commit: bool | None = None,
         scope: str | None = None,
     ) -> None:
-        """Drop your lease and edge, if any. Raises LeaseHeld for someone else's.
+        """Give leases back, so that others need not wait for them to expire.
 
         note: Leave a note for the next holder.
         keep_status: Leave the status in the task file as it is.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
         scope: Only this scope (default: all scopes you hold).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     def done(
@@ -161,15 +194,15 @@ class LeaseVerbs(Protocol):
         commit: bool | None = None,
         scope: str | None = None,
     ) -> None:
-        """Finish: the lease ends completed, the task's status is done, and claims need ``reopen``.
-
-        Raises NotFound for a name in no task file and no record, unless ``any``, LeaseLost if
-        others ended your lease and one of them has it, and LeaseHeld for another's.
+        """Finish the work: your lease is completed, and its notes are cleared.
 
         any: Accept names that are not tasks.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
         scope: Only this scope (default: all scopes you hold).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     def revoke(
@@ -181,12 +214,15 @@ class LeaseVerbs(Protocol):
         record: str | None = None,
         scope: str | None = None,
     ) -> tuple[Lease, ...]:
-        """End someone else's lease, as an admin of the ledger. Returns the ended leases.
+        """End someone else's lease. Only the ledger's admins may; the holder is notified.
 
         reason: Why; shown to the holder.
         expect_holder: Only if H holds it.
         record: Remove this damaged record instead.
         scope: Only this scope (default: all).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     def note(
@@ -194,7 +230,11 @@ class LeaseVerbs(Protocol):
         resource: ResourceLike,
         text: str,
     ) -> None:
-        """Leave a note for the next holder."""
+        """Leave a note for the next holder of ``resource``. Anyone may, with or without a lease.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
+        NotFound, Rollback.
+        """
 
     def next_task(
         self,
@@ -202,10 +242,14 @@ class LeaseVerbs(Protocol):
         ref: str | None = None,
         cached: bool = False,
     ) -> Task:
-        """The next task of the queue, without claiming it. Raises NothingLeft.
+        """Show the next task: a parked one of yours, or else the first that you may claim and that
+        waits for no other task.
 
         ref: Read the task files of this branch, tag or commit (default: the work tree).
         cached: Answer from what this clone knows, without asking the remote.
+
+        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
         """
 
     def claim_next(
@@ -215,12 +259,15 @@ class LeaseVerbs(Protocol):
         reason: str | None = None,
         commit: bool | None = None,
     ) -> Lease:
-        """Claim the next task atomically: two callers never get the same. Raises NothingLeft.
+        """Claim the next task of the queue: two callers never get the same.
 
         ttl: How long the lease lasts unless renewed (15m, 1h).
         reason: Why; shown to anyone who is refused.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
+
+        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
         """
 
     def start(
@@ -237,7 +284,7 @@ class LeaseVerbs(Protocol):
         scope: str | None = None,
         paths: Iterable[StrPath] = (),
     ) -> Lease:
-        """Claim a task and set its status to in progress. Raises what ``claim`` does.
+        """Claim a task and set its status to in progress.
 
         ttl: How long the lease lasts unless renewed (15m, 1h).
         wait: Wait at most this long until it is free.
@@ -249,6 +296,9 @@ class LeaseVerbs(Protocol):
           (default: edges.commit).
         scope: Claim or finish only this part of the work.
         paths: Cover these paths, too.
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     def set_status(
@@ -266,11 +316,7 @@ class LeaseVerbs(Protocol):
         scope: str | None = None,
         paths: Iterable[StrPath] = (),
     ) -> tuple[Lease, ...]:
-        """Set a task's status: ``todo``, ``in_progress``, ``done``, or a word of the project.
-
-        An in-progress status claims it, a done status finishes it; the leases concerned are
-        returned. Raises UsageError for an unknown status, LeaseHeld for another's task, and
-        LeaseLost if a task is to be finished whose lease others ended.
+        """Set the status of a task in its task file.
 
         ttl: How long the lease lasts unless renewed (15m, 1h).
         wait: Wait at most this long until it is free.
@@ -282,130 +328,9 @@ class LeaseVerbs(Protocol):
           (default: edges.commit).
         scope: Claim or finish only this part of the work.
         paths: Cover these paths, too.
-        """
 
-class GatewayVerbs(Protocol):
-    def claim(
-        self,
-        resource: ResourceLike,
-        *,
-        paths: Iterable[StrPath] = (),
-        scope: str | None = None,
-        ttl: Duration | None = None,
-        wait: Duration | None = None,
-        reason: str | None = None,
-        takeover: bool = False,
-        expect_holder: str | None = None,
-        reopen: bool = False,
-        any: bool = False,
-        new: bool = False,
-    ) -> Lease:
-        """Take a lease, or renew your own; ``wait`` blocks for at most that long, a minute at
-        most.
-
-        Raises LeaseHeld with the holder and when it is free, WaitTimeout, PolicyRefused,
-        NotFound, Unavailable or UnknownOutcome.
-
-        paths: Cover this path, too.
-        scope: Claim only this part of the work (default: all of it).
-        ttl: How long the lease lasts unless renewed (15m, 1h).
-        wait: Wait at most this long until it is free.
-        reason: Why; shown to anyone who is refused.
-        takeover: Replace someone else's assignment; needs a reason.
-        expect_holder: With a takeover: only if it is assigned to H.
-        reopen: Claim completed work again.
-        any: Accept names that are not tasks.
-        new: Refuse a lease you already hold instead of renewing it.
-        """
-
-    def claim_all(
-        self,
-        resources: Iterable[ResourceLike],
-        *,
-        paths: Iterable[StrPath] = (),
-        scope: str | None = None,
-        ttl: Duration | None = None,
-        wait: Duration | None = None,
-        reason: str | None = None,
-        takeover: bool = False,
-        expect_holder: str | None = None,
-        reopen: bool = False,
-        any: bool = False,
-        new: bool = False,
-    ) -> tuple[Lease, ...]:
-        """Take several leases, all or none.
-
-        paths: Cover this path, too.
-        scope: Claim only this part of the work (default: all of it).
-        ttl: How long the lease lasts unless renewed (15m, 1h).
-        wait: Wait at most this long until it is free.
-        reason: Why; shown to anyone who is refused.
-        takeover: Replace someone else's assignment; needs a reason.
-        expect_holder: With a takeover: only if it is assigned to H.
-        reopen: Claim completed work again.
-        any: Accept names that are not tasks.
-        new: Refuse a lease you already hold instead of renewing it.
-        """
-
-    def renew(
-        self,
-        resource: ResourceLike,
-        *,
-        ttl: Duration | None = None,
-        scope: str | None = None,
-    ) -> Lease:
-        """The heartbeat; while two thirds of its time are left, the lease is returned unchanged.
-
-        Raises LeaseLost or NotHolder.
-
-        ttl: The TTL from now on (default: as before).
-        scope: Only this scope (default: all scopes you hold).
-        """
-
-    def extend(
-        self,
-        resource: ResourceLike,
-        duration: Duration,
-        *,
-        scope: str | None = None,
-    ) -> Lease:
-        """Stretch to at least now + ``duration``; ``capped`` if the policy's maximum is less.
-
-        scope: Only this scope (default: all scopes you hold).
-        """
-
-    def release(
-        self,
-        resource: ResourceLike,
-        *,
-        note: str | None = None,
-        scope: str | None = None,
-    ) -> None:
-        """Drop your lease, if any. Raises LeaseHeld for someone else's.
-
-        note: Leave a note for the next holder.
-        scope: Only this scope (default: all scopes you hold).
-        """
-
-    def done(
-        self,
-        resource: ResourceLike,
-        *,
-        scope: str | None = None,
-    ) -> None:
-        """Finish: the lease ends completed.
-
-        scope: Only this scope (default: all scopes you hold).
-        """
-
-    def claim_next(
-        self,
-        *,
-        ttl: Duration | None = None,
-    ) -> Lease:
-        """Claim the next task of the queue. Raises NothingLeft.
-
-        ttl: How long the lease lasts unless renewed (15m, 1h).
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
 class AwaitedLeaseVerbs(Protocol):
@@ -425,12 +350,7 @@ class AwaitedLeaseVerbs(Protocol):
         new: bool = False,
         commit: bool | None = None,
     ) -> Lease:
-        """Take a lease, or renew your own; ``wait`` blocks for at most that long.
-
-        The assignee of a task is written to its file. Raises LeaseHeld with the holder and when
-        it is free, WaitTimeout, PolicyRefused for a TTL outside the limits or completed work,
-        NotFound for a name that is not a task, Invalid for a task file that cannot be edited,
-        Unavailable, Denied or UnknownOutcome.
+        """Take a lease on each ``resource``: on all of them, or on none.
 
         paths: Cover this path, too.
         scope: Claim only this part of the work (default: all of it).
@@ -444,6 +364,9 @@ class AwaitedLeaseVerbs(Protocol):
         new: Refuse a lease you already hold instead of renewing it.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def claim_all(
@@ -462,7 +385,7 @@ class AwaitedLeaseVerbs(Protocol):
         new: bool = False,
         commit: bool | None = None,
     ) -> tuple[Lease, ...]:
-        """Take several leases, all or none.
+        """Take a lease on each ``resource``: on all of them, or on none.
 
         paths: Cover this path, too.
         scope: Claim only this part of the work (default: all of it).
@@ -476,6 +399,9 @@ class AwaitedLeaseVerbs(Protocol):
         new: Refuse a lease you already hold instead of renewing it.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def renew(
@@ -485,10 +411,13 @@ class AwaitedLeaseVerbs(Protocol):
         ttl: Duration | None = None,
         scope: str | None = None,
     ) -> Lease:
-        """The heartbeat: expiry becomes now + TTL. Raises LeaseLost or NotHolder.
+        """The heartbeat: each lease lasts for its full TTL again, counted from now.
 
         ttl: The TTL from now on (default: as before).
         scope: Only this scope (default: all scopes you hold).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def renew_all(
@@ -497,10 +426,12 @@ class AwaitedLeaseVerbs(Protocol):
         ttl: Duration | None = None,
     ) -> tuple[Lease, ...]:
         """Renew everything of this session in every layer that this clone uses, a push for each.
-
-        Raises LeaseLost if any was lost; the rest is renewed first.
+        If any was lost, the rest is renewed first.
 
         ttl: The TTL from now on (default: as before).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def extend(
@@ -510,9 +441,12 @@ class AwaitedLeaseVerbs(Protocol):
         *,
         scope: str | None = None,
     ) -> Lease:
-        """Stretch to at least now + ``duration``; ``capped`` if the policy's maximum is less.
+        """Make a lease last at least ``duration`` from now, for a gap without renewals.
 
         scope: Only this scope (default: all scopes you hold).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def park(
@@ -524,16 +458,15 @@ class AwaitedLeaseVerbs(Protocol):
         note: str | None = None,
         scope: str | None = None,
     ) -> Lease:
-        """Keep a lease for a later session of its holder: others are refused for ``duration``.
-
-        The policy's ``park_max`` is the maximum and the default. Nothing renews it; a ``claim``
-        by any session of the person resumes it, under a new token. Raises LeaseLost, NotHolder,
-        and PolicyRefused if the policy forbids it.
+        """Stop with the work unfinished, and keep others out for a while.
 
         duration: How long to keep others out (3h, 1d).
         reason: Why; shown to anyone who is refused.
         note: Leave a note for the next session.
         scope: Only this scope (default: all scopes you hold).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def release(
@@ -545,13 +478,16 @@ class AwaitedLeaseVerbs(Protocol):
         commit: bool | None = None,
         scope: str | None = None,
     ) -> None:
-        """Drop your lease and edge, if any. Raises LeaseHeld for someone else's.
+        """Give leases back, so that others need not wait for them to expire.
 
         note: Leave a note for the next holder.
         keep_status: Leave the status in the task file as it is.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
         scope: Only this scope (default: all scopes you hold).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def done(
@@ -562,15 +498,15 @@ class AwaitedLeaseVerbs(Protocol):
         commit: bool | None = None,
         scope: str | None = None,
     ) -> None:
-        """Finish: the lease ends completed, the task's status is done, and claims need ``reopen``.
-
-        Raises NotFound for a name in no task file and no record, unless ``any``, LeaseLost if
-        others ended your lease and one of them has it, and LeaseHeld for another's.
+        """Finish the work: your lease is completed, and its notes are cleared.
 
         any: Accept names that are not tasks.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
         scope: Only this scope (default: all scopes you hold).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def revoke(
@@ -582,12 +518,15 @@ class AwaitedLeaseVerbs(Protocol):
         record: str | None = None,
         scope: str | None = None,
     ) -> tuple[Lease, ...]:
-        """End someone else's lease, as an admin of the ledger. Returns the ended leases.
+        """End someone else's lease. Only the ledger's admins may; the holder is notified.
 
         reason: Why; shown to the holder.
         expect_holder: Only if H holds it.
         record: Remove this damaged record instead.
         scope: Only this scope (default: all).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def note(
@@ -595,7 +534,11 @@ class AwaitedLeaseVerbs(Protocol):
         resource: ResourceLike,
         text: str,
     ) -> None:
-        """Leave a note for the next holder."""
+        """Leave a note for the next holder of ``resource``. Anyone may, with or without a lease.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
+        NotFound, Rollback.
+        """
 
     async def next_task(
         self,
@@ -603,10 +546,14 @@ class AwaitedLeaseVerbs(Protocol):
         ref: str | None = None,
         cached: bool = False,
     ) -> Task:
-        """The next task of the queue, without claiming it. Raises NothingLeft.
+        """Show the next task: a parked one of yours, or else the first that you may claim and that
+        waits for no other task.
 
         ref: Read the task files of this branch, tag or commit (default: the work tree).
         cached: Answer from what this clone knows, without asking the remote.
+
+        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
         """
 
     async def claim_next(
@@ -616,12 +563,15 @@ class AwaitedLeaseVerbs(Protocol):
         reason: str | None = None,
         commit: bool | None = None,
     ) -> Lease:
-        """Claim the next task atomically: two callers never get the same. Raises NothingLeft.
+        """Claim the next task of the queue: two callers never get the same.
 
         ttl: How long the lease lasts unless renewed (15m, 1h).
         reason: Why; shown to anyone who is refused.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
+
+        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
         """
 
     async def start(
@@ -638,7 +588,7 @@ class AwaitedLeaseVerbs(Protocol):
         scope: str | None = None,
         paths: Iterable[StrPath] = (),
     ) -> Lease:
-        """Claim a task and set its status to in progress. Raises what ``claim`` does.
+        """Claim a task and set its status to in progress.
 
         ttl: How long the lease lasts unless renewed (15m, 1h).
         wait: Wait at most this long until it is free.
@@ -650,6 +600,9 @@ class AwaitedLeaseVerbs(Protocol):
           (default: edges.commit).
         scope: Claim or finish only this part of the work.
         paths: Cover these paths, too.
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def set_status(
@@ -667,11 +620,7 @@ class AwaitedLeaseVerbs(Protocol):
         scope: str | None = None,
         paths: Iterable[StrPath] = (),
     ) -> tuple[Lease, ...]:
-        """Set a task's status: ``todo``, ``in_progress``, ``done``, or a word of the project.
-
-        An in-progress status claims it, a done status finishes it; the leases concerned are
-        returned. Raises UsageError for an unknown status, LeaseHeld for another's task, and
-        LeaseLost if a task is to be finished whose lease others ended.
+        """Set the status of a task in its task file.
 
         ttl: How long the lease lasts unless renewed (15m, 1h).
         wait: Wait at most this long until it is free.
@@ -683,6 +632,150 @@ class AwaitedLeaseVerbs(Protocol):
           (default: edges.commit).
         scope: Claim or finish only this part of the work.
         paths: Cover these paths, too.
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+class GatewayVerbs(Protocol):
+    def claim(
+        self,
+        resource: ResourceLike,
+        *,
+        paths: Iterable[StrPath] = (),
+        scope: str | None = None,
+        ttl: Duration | None = None,
+        wait: Duration | None = None,
+        reason: str | None = None,
+        takeover: bool = False,
+        expect_holder: str | None = None,
+        reopen: bool = False,
+        any: bool = False,
+        new: bool = False,
+    ) -> Lease:
+        """Take a lease on each ``resource``: on all of them, or on none.
+
+        paths: Cover this path, too.
+        scope: Claim only this part of the work (default: all of it).
+        ttl: How long the lease lasts unless renewed (15m, 1h).
+        wait: Wait at most this long until it is free.
+        reason: Why; shown to anyone who is refused.
+        takeover: Replace someone else's assignment; needs a reason.
+        expect_holder: With a takeover: only if it is assigned to H.
+        reopen: Claim completed work again.
+        any: Accept names that are not tasks.
+        new: Refuse a lease you already hold instead of renewing it.
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    def claim_all(
+        self,
+        resources: Iterable[ResourceLike],
+        *,
+        paths: Iterable[StrPath] = (),
+        scope: str | None = None,
+        ttl: Duration | None = None,
+        wait: Duration | None = None,
+        reason: str | None = None,
+        takeover: bool = False,
+        expect_holder: str | None = None,
+        reopen: bool = False,
+        any: bool = False,
+        new: bool = False,
+    ) -> tuple[Lease, ...]:
+        """Take a lease on each ``resource``: on all of them, or on none.
+
+        paths: Cover this path, too.
+        scope: Claim only this part of the work (default: all of it).
+        ttl: How long the lease lasts unless renewed (15m, 1h).
+        wait: Wait at most this long until it is free.
+        reason: Why; shown to anyone who is refused.
+        takeover: Replace someone else's assignment; needs a reason.
+        expect_holder: With a takeover: only if it is assigned to H.
+        reopen: Claim completed work again.
+        any: Accept names that are not tasks.
+        new: Refuse a lease you already hold instead of renewing it.
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    def renew(
+        self,
+        resource: ResourceLike,
+        *,
+        ttl: Duration | None = None,
+        scope: str | None = None,
+    ) -> Lease:
+        """The heartbeat: each lease lasts for its full TTL again, counted from now.
+
+        ttl: The TTL from now on (default: as before).
+        scope: Only this scope (default: all scopes you hold).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    def extend(
+        self,
+        resource: ResourceLike,
+        duration: Duration,
+        *,
+        scope: str | None = None,
+    ) -> Lease:
+        """Make a lease last at least ``duration`` from now, for a gap without renewals.
+
+        scope: Only this scope (default: all scopes you hold).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    def release(
+        self,
+        resource: ResourceLike,
+        *,
+        note: str | None = None,
+        scope: str | None = None,
+    ) -> None:
+        """Give leases back, so that others need not wait for them to expire.
+
+        note: Leave a note for the next holder.
+        scope: Only this scope (default: all scopes you hold).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    def done(
+        self,
+        resource: ResourceLike,
+        *,
+        scope: str | None = None,
+    ) -> None:
+        """Finish the work: your lease is completed, and its notes are cleared.
+
+        scope: Only this scope (default: all scopes you hold).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    def claim_next(
+        self,
+        *,
+        ttl: Duration | None = None,
+        reason: str | None = None,
+    ) -> Lease:
+        """Claim the next task of the queue: two callers never get the same.
+
+        ttl: How long the lease lasts unless renewed (15m, 1h).
+        reason: Why; shown to anyone who is refused.
+
+        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
         """
 
 class AwaitedGatewayVerbs(Protocol):
@@ -701,11 +794,7 @@ class AwaitedGatewayVerbs(Protocol):
         any: bool = False,
         new: bool = False,
     ) -> Lease:
-        """Take a lease, or renew your own; ``wait`` blocks for at most that long, a minute at
-        most.
-
-        Raises LeaseHeld with the holder and when it is free, WaitTimeout, PolicyRefused,
-        NotFound, Unavailable or UnknownOutcome.
+        """Take a lease on each ``resource``: on all of them, or on none.
 
         paths: Cover this path, too.
         scope: Claim only this part of the work (default: all of it).
@@ -717,6 +806,9 @@ class AwaitedGatewayVerbs(Protocol):
         reopen: Claim completed work again.
         any: Accept names that are not tasks.
         new: Refuse a lease you already hold instead of renewing it.
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def claim_all(
@@ -734,7 +826,7 @@ class AwaitedGatewayVerbs(Protocol):
         any: bool = False,
         new: bool = False,
     ) -> tuple[Lease, ...]:
-        """Take several leases, all or none.
+        """Take a lease on each ``resource``: on all of them, or on none.
 
         paths: Cover this path, too.
         scope: Claim only this part of the work (default: all of it).
@@ -746,6 +838,9 @@ class AwaitedGatewayVerbs(Protocol):
         reopen: Claim completed work again.
         any: Accept names that are not tasks.
         new: Refuse a lease you already hold instead of renewing it.
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def renew(
@@ -755,12 +850,13 @@ class AwaitedGatewayVerbs(Protocol):
         ttl: Duration | None = None,
         scope: str | None = None,
     ) -> Lease:
-        """The heartbeat; while two thirds of its time are left, the lease is returned unchanged.
-
-        Raises LeaseLost or NotHolder.
+        """The heartbeat: each lease lasts for its full TTL again, counted from now.
 
         ttl: The TTL from now on (default: as before).
         scope: Only this scope (default: all scopes you hold).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def extend(
@@ -770,9 +866,12 @@ class AwaitedGatewayVerbs(Protocol):
         *,
         scope: str | None = None,
     ) -> Lease:
-        """Stretch to at least now + ``duration``; ``capped`` if the policy's maximum is less.
+        """Make a lease last at least ``duration`` from now, for a gap without renewals.
 
         scope: Only this scope (default: all scopes you hold).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def release(
@@ -782,10 +881,13 @@ class AwaitedGatewayVerbs(Protocol):
         note: str | None = None,
         scope: str | None = None,
     ) -> None:
-        """Drop your lease, if any. Raises LeaseHeld for someone else's.
+        """Give leases back, so that others need not wait for them to expire.
 
         note: Leave a note for the next holder.
         scope: Only this scope (default: all scopes you hold).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def done(
@@ -794,17 +896,25 @@ class AwaitedGatewayVerbs(Protocol):
         *,
         scope: str | None = None,
     ) -> None:
-        """Finish: the lease ends completed.
+        """Finish the work: your lease is completed, and its notes are cleared.
 
         scope: Only this scope (default: all scopes you hold).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
     async def claim_next(
         self,
         *,
         ttl: Duration | None = None,
+        reason: str | None = None,
     ) -> Lease:
-        """Claim the next task of the queue. Raises NothingLeft.
+        """Claim the next task of the queue: two callers never get the same.
 
         ttl: How long the lease lasts unless renewed (15m, 1h).
+        reason: Why; shown to anyone who is refused.
+
+        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
         """

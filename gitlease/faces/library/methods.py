@@ -4,57 +4,39 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
+import re
 import textwrap
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from datetime import timedelta
-from inspect import iscoroutinefunction
 from types import MappingProxyType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from gitlease.core.errors import UsageError, check_text
+from gitlease.core import errors
+from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
-from gitlease.core.instant import parse_duration
-from gitlease.core.lease import MAX_NOTE, MAX_REASON
-from gitlease.core.resources.resource import (
-    WHOLE,
-    Resource,
-    parse_scope,
-    path_resource,
-)
 from gitlease.core.view import Lease
-from gitlease.engine.answers import Answer, ClaimOptions, QueueReading, Reading
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.sessions import SessionsReading
-from gitlease.faces.library.refusals import in_python, refusing
+from gitlease.faces.library.refusals import KEYWORD, POSITIONAL, in_python, refusing, to_list
 from gitlease.verbs.table import (
+    CODES,
     HTTP,
     LIBRARY,
     DeclaredVerb,
     Parameter,
-    Result,
     find_verb,
     read_values,
 )
-from gitlease.wiring.words import check_claim, dead_hooks, path_here, resource_here
-from gitlease.wiring.workspace import Workspace
 
 LEASE, LEASES, NONE = "Lease", "tuple[Lease, ...]", "None"
+WIDTH = 88  # of help
 P = ParamSpec("P")
 T = TypeVar("T")
-POSITIONAL, KEYWORD = (
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    inspect.Parameter.KEYWORD_ONLY,
-)
-WithWarnings = TypeVar("WithWarnings", Answer, Reading, QueueReading, SessionsReading, Result)
 
-Duration = str | int | timedelta
-"""``"15m"``, a number of seconds, or a timedelta."""
-
-StrPath = str | os.PathLike[str]
-
-ResourceLike = StrPath | Resource
-"""A name or a path as on the command line; a ``Path`` is always a path."""
+KINDS: Mapping[str, type[GitleaseError]] = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type)
+    and issubclass(kind, GitleaseError)
+    and kind.__name__ not in ("GitleaseError", "HeadGone", "TooMuch", "AnotherLedger")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +46,20 @@ class Method:
     ``answer`` is the type of what it returns. ``one``: it takes one resource where the verb takes
     several. ``given`` are parameters of the verb that it decides, ``without`` those that it lacks;
     ``positional`` are those that it takes by position besides the verb's. ``grants``: the leases it
-    returns are released if an awaited call is cancelled. ``route`` is its request at a gateway.
+    returns are released if an awaited call is cancelled. ``about`` is its help if that of the verb
+    does not fit, ``route`` its request at a gateway.
     """
 
     name: str
     verb: str
-    answer: str
-    about: str
+    answer: str = LEASES
     door: str = LIBRARY
     one: bool = False
+    grants: bool = False
     given: Mapping[str, Any] = MappingProxyType({})
     without: Sequence[str] = ()
     positional: Sequence[str] = ()
-    grants: bool = False
+    about: str = ""
     route: str = ""
 
     @property
@@ -112,22 +95,31 @@ class Method:
 
     @property
     def doc(self) -> str:
-        """Its text of help, with that of its parameters."""
-        about = "\n\n".join(textwrap.fill(x, 88) for x in self.about.split("\n\n"))
-        told = [f"{x}: {in_python(one.about)}" for x, one in self.parameters.items() if one.about]
-        lines = "\n".join(textwrap.fill(x, 88, subsequent_indent="  ") for x in told)
-        return f"{about}\n\n{lines}" if told else about
+        """Its text of help, with its parameters and refusals."""
+        verb = self.declared
+        exits = {*verb.exits} - {1, 128}
+        raised = [
+            KINDS[code].__name__
+            for code, one in CODES.items()
+            if code in KINDS and (one.exit in exits or (1 in verb.exits and code in verb.no))
+        ]
+        about = self.about or in_python(verb.help.partition("\n\n")[0].replace("\n", " "))
+        about = re.sub(r"\b[A-Z]{4,}\b", lambda word: f"``{word[0].lower()}``", about)
+        known = [f"{x}: {in_python(one.about)}" for x, one in self.parameters.items() if one.about]
+        shown = [textwrap.fill(text, WIDTH, subsequent_indent="  ") for text in known]
+        parts = [textwrap.fill(about, WIDTH), "\n".join(shown)]
+        parts.append(textwrap.fill(f"Raises {', '.join(raised)}.", WIDTH))
+        return "\n\n".join(x for x in parts if x)
 
     def values(self, door: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         """The verb's values for the arguments of a call. Raises UsageError."""
-        known, read = self.declared.at(self.door), dict[str, Any](self.given)
+        known = {x: y for x, y in self.declared.at(self.door).items() if x not in self.without}
+        read = dict[str, Any](self.given)
         for name, value in given.items():
             if name == "resource" and self.one:
                 read["resources"] = [value]
-            elif known[name].kind.many:
-                read[name] = tuple(to_list(value, name))
             else:
-                read[name] = value
+                read[name] = tuple(to_list(value, name)) if known[name].kind.many else value
         return read_values(known, door, read, what=f"{self.name}()")
 
     def answer_of(self, leases: Sequence[Lease], value: Any = None) -> Any:
@@ -137,19 +129,26 @@ class Method:
         return tuple(leases) if self.answer == LEASES else value
 
 
-def method(one: Method, home: str) -> Callable[..., Any]:
-    """The function of a method, which has the object carry the call out; ``home`` is its module."""
-    signature = one.signature
+def make_methods(methods: Iterable[Method], plain: type, awaited: type) -> None:
+    """Give these methods to a class, and to the one whose methods are awaited."""
+    for one in methods:
+        verb = _function(one, plain.__module__)
+        setattr(plain, one.name, verb)
+        setattr(awaited, one.name, AwaitedVerb(verb, grants=one.grants))
+
+
+def _function(method: Method, home: str) -> Callable[..., Any]:
+    signature = method.signature
 
     def call(self: Any, *args: Any, **options: Any) -> Any:
         given = signature.bind(self, *args, **options).arguments
         del given["self"]
-        return self._carry_out(one, given)
+        return self._carry_out(method, given)
 
-    call.__name__, call.__doc__, call.__module__ = one.name, one.doc, home
-    call.__qualname__ = f"{'Leases' if one.door == LIBRARY else 'Connection'}.{one.name}"
-    annotations = {x.name: x.annotation for x in signature.parameters.values() if x.name != "self"}
-    call.__annotations__ = annotations | {"return": one.answer}
+    call.__name__, call.__doc__, call.__module__ = method.name, method.doc, home
+    call.__qualname__ = f"{'Leases' if method.door == LIBRARY else 'Connection'}.{method.name}"
+    kinds = {x.name: x.annotation for x in signature.parameters.values() if x.name != "self"}
+    call.__annotations__ = kinds | {"return": method.answer}
     vars(call)["__signature__"] = signature
     return refusing(call)
 
@@ -170,314 +169,60 @@ class AwaitedVerb(Generic[P, T]):
         return functools.update_wrapper(call, self._verb)
 
 
-def make_methods(methods: Iterable[Method], plain: type, awaited: type) -> None:
-    """Give these methods to a class, and to the one whose methods are awaited."""
-    for one in methods:
-        verb = method(one, plain.__module__)
-        setattr(plain, one.name, verb)
-        setattr(awaited, one.name, AwaitedVerb(verb, grants=one.grants))
-
-
-# --- the arguments of the other methods ---------------------------------------------------------
-
-
-def to_folder(place: StrPath) -> str:
-    """A folder's path. UsageError for anything that is not a path."""
-    return _path_text(place, "a folder")
-
-
-def _path_text(place: StrPath, what: str) -> str:
-    found = os.fspath(place) if isinstance(place, str | os.PathLike) else None
-    if not isinstance(found, str):
-        raise UsageError(f"{what} must be a string or a path, not {type(place).__name__}")
-    return found
-
-
-def to_resource(workspace: Workspace, word: ResourceLike) -> Resource:
-    """The resource of a word in an opened repository. Raises UsageError."""
-    if isinstance(word, Resource):
-        return word
-    text = _path_text(word, "a resource")
-    if isinstance(word, os.PathLike):
-        return path_here(workspace.repository, text)
-    return resource_here(workspace, text)
-
-
-def to_list(words: Iterable[T], what: str) -> list[T]:
-    """The items of an iterable. UsageError for a single string or path, or no iterable."""
-    if isinstance(words, str | os.PathLike) or not isinstance(words, Iterable):
-        raise UsageError(f"{what} must be a list")
-    return [*words]
-
-
-def to_resources(workspace: Workspace, words: Iterable[ResourceLike]) -> tuple[Resource, ...]:
-    """Several resources, at least one."""
-    found = tuple(to_resource(workspace, word) for word in to_list(words, "resources"))
-    if not found:
-        raise UsageError("name at least one resource")
-    return found
-
-
-def to_claim(
-    workspace: Workspace, words: Iterable[ResourceLike], terms: ClaimOptions
-) -> tuple[tuple[Resource, ...], tuple[str, ...]]:
-    """The resources of a claim, and warnings.
-
-    Raises UsageError for a word that may be a file as well as a name.
-    """
-    wanted = to_resources(workspace, words)
-    covered = [path_resource(path) for path in terms.paths]
-    warnings = check_claim(workspace, wanted, covered, any_name=terms.any_name)
-    return wanted, (*warnings, *dead_hooks(workspace))
-
-
-def to_paths(workspace: Workspace, words: Iterable[StrPath]) -> tuple[str, ...]:
-    """Paths as patterns relative to the root."""
-    words = to_list(words, "paths")
-    found = (path_here(workspace.repository, _path_text(word, "a path")) for word in words)
-    return tuple(path.pattern for path in found if path.pattern is not None)
-
-
-def to_seconds(value: Duration | None, what: str) -> int | None:
-    """A duration in whole seconds; None stays None. Raises UsageError."""
-    if value is None:
-        return None
-    if isinstance(value, timedelta):
-        return parse_duration(f"{value.total_seconds():f}", what=what)
-    return parse_duration(str(value), what=what)
-
-
-def to_terms(
-    workspace: Workspace | None,
-    scope: str = WHOLE,
-    ttl: Duration | None = None,
-    paths: Iterable[StrPath] = (),
-    reason: str | None = None,
-    takeover: bool = False,
-    reopen: bool = False,
-    any: bool = False,
-    commit: bool | None = None,
-    *,
-    expect_holder: str | None = None,
-    new: bool = False,
-) -> ClaimOptions:
-    """The options of a claim; without a ``workspace`` its paths are left out. Raises UsageError."""
-    if expect_holder is not None:
-        check_text(expect_holder, what="a holder")
-    return ClaimOptions(
-        scope=parse_scope(scope),
-        ttl=to_seconds(ttl, "ttl"),
-        paths=to_paths(workspace, paths) if workspace else (),
-        reason=to_reason(reason),
-        takeover=takeover,
-        expect_holder=expect_holder,
-        new=new,
-        reopen=reopen,
-        any_name=any,
-        commit=commit,
-    )
-
-
-def layers_of(workspace: Workspace) -> list[LedgerSession]:
-    """Every layer that this clone uses."""
-    return [space.ledger for space in workspace.in_use]
-
-
-def to_scope(word: str | None) -> str | None:
-    """A scope; None stays None. Raises UsageError."""
-    return None if word is None else parse_scope(word)
-
-
-def check_listener(on_lost: object) -> None:
-    """UsageError for anything that cannot be called in a thread, such as a coroutine function."""
-    if on_lost is not None and (not callable(on_lost) or iscoroutinefunction(on_lost)):
-        raise UsageError("on_lost must be a plain function, not a coroutine function")
-
-
-def to_note(text: str | None) -> str | None:
-    """A note; None stays None. UsageError for one that cannot be stored or shown."""
-    return None if text is None else check_text(text, what="note", limit=MAX_NOTE, lines=True)
-
-
-def to_reason(text: str | None) -> str | None:
-    """A reason; None stays None. UsageError for one that cannot be stored or shown."""
-    return None if text is None else check_text(text, what="reason", limit=MAX_REASON)
-
-
+TERMS = Method("claim", "claim", without=("resources",))  # how to claim, for what runs under it
 OF_A_CLONE = (
-    Method(
-        "claim",
-        "claim",
-        LEASE,
-        """Take a lease, or renew your own; ``wait`` blocks for at most that long.
-
-The assignee of a task is written to its file. Raises LeaseHeld with the holder and when it is free,
-WaitTimeout, PolicyRefused for a TTL outside the limits or completed work, NotFound for a name that
-is not a task, Invalid for a task file that cannot be edited, Unavailable, Denied or
-UnknownOutcome.""",
-        one=True,
-        grants=True,
-    ),
-    Method("claim_all", "claim", LEASES, "Take several leases, all or none.", grants=True),
-    Method(
-        "renew",
-        "renew",
-        LEASE,
-        "The heartbeat: expiry becomes now + TTL. Raises LeaseLost or NotHolder.",
-        one=True,
-    ),
+    Method("claim", "claim", LEASE, one=True, grants=True),
+    Method("claim_all", "claim", grants=True),
+    Method("renew", "renew", LEASE, one=True),
     Method(
         "renew_all",
         "renew",
-        LEASES,
-        """Renew everything of this session in every layer that this clone uses, a push for each.
-
-Raises LeaseLost if any was lost; the rest is renewed first.""",
         given={"all": True},
         without=("resources", "scope"),
+        about="Renew everything of this session in every layer that this clone uses, a push for "
+        "each. If any was lost, the rest is renewed first.",
     ),
-    Method(
-        "extend",
-        "extend",
-        LEASE,
-        "Stretch to at least now + ``duration``; ``capped`` if the policy's maximum is less.",
-    ),
-    Method(
-        "park",
-        "park",
-        LEASE,
-        """Keep a lease for a later session of its holder: others are refused for ``duration``.
-
-The policy's ``park_max`` is the maximum and the default. Nothing renews it; a ``claim`` by any
-session of the person resumes it, under a new token. Raises LeaseLost, NotHolder, and PolicyRefused
-if the policy forbids it.""",
-        one=True,
-        positional=("duration",),
-    ),
-    Method(
-        "release",
-        "release",
-        NONE,
-        "Drop your lease and edge, if any. Raises LeaseHeld for someone else's.",
-        one=True,
-    ),
-    Method(
-        "done",
-        "done",
-        NONE,
-        """Finish: the lease ends completed, the task's status is done, and claims need ``reopen``.
-
-Raises NotFound for a name in no task file and no record, unless ``any``, LeaseLost if others ended
-your lease and one of them has it, and LeaseHeld for another's.""",
-    ),
-    Method(
-        "revoke",
-        "revoke",
-        LEASES,
-        "End someone else's lease, as an admin of the ledger. Returns the ended leases.",
-    ),
-    Method("note", "note", NONE, "Leave a note for the next holder."),
-    Method(
-        "next_task",
-        "next",
-        "Task",
-        "The next task of the queue, without claiming it. Raises NothingLeft.",
-        without=("claim", "ttl", "reason", "commit"),
-    ),
+    Method("extend", "extend", LEASE),
+    Method("park", "park", LEASE, one=True, positional=("duration",)),
+    Method("release", "release", NONE, one=True),
+    Method("done", "done", NONE),
+    Method("revoke", "revoke"),
+    Method("note", "note", NONE),
+    Method("next_task", "next", "Task", without=("claim", "ttl", "reason", "commit")),
     Method(
         "claim_next",
         "next",
         LEASE,
-        "Claim the next task atomically: two callers never get the same. Raises NothingLeft.",
+        grants=True,
         given={"claim": True},
         without=("ref", "cached"),
-        grants=True,
+        about="Claim the next task of the queue: two callers never get the same.",
     ),
     Method(
         "start",
         "set",
         LEASE,
-        "Claim a task and set its status to in progress. Raises what ``claim`` does.",
-        given={"status": "in_progress"},
         grants=True,
+        given={"status": "in_progress"},
+        about="Claim a task and set its status to in progress.",
     ),
-    Method(
-        "set_status",
-        "set",
-        LEASES,
-        """Set a task's status: ``todo``, ``in_progress``, ``done``, or a word of the project.
-
-An in-progress status claims it, a done status finishes it; the leases concerned are returned.
-Raises UsageError for an unknown status, LeaseHeld for another's task, and LeaseLost if a task is to
-be finished whose lease others ended.""",
-    ),
+    Method("set_status", "set"),
 )
+LEASE_ROUTE = "/v1/leases/{}"
 OF_A_GATEWAY = (
-    Method(
-        "claim",
-        "claim",
-        LEASE,
-        """Take a lease, or renew your own; ``wait`` blocks for at most that long, a minute at most.
-
-Raises LeaseHeld with the holder and when it is free, WaitTimeout, PolicyRefused, NotFound,
-Unavailable or UnknownOutcome.""",
-        HTTP,
-        one=True,
-        route="PUT /v1/leases/{}",
-    ),
-    Method(
-        "claim_all",
-        "claim",
-        LEASES,
-        "Take several leases, all or none.",
-        HTTP,
-        route="POST /v1/leases:claim",
-    ),
-    Method(
-        "renew",
-        "renew",
-        LEASE,
-        """The heartbeat; while two thirds of its time are left, the lease is returned unchanged.
-
-Raises LeaseLost or NotHolder.""",
-        HTTP,
-        one=True,
-        route="PATCH /v1/leases/{}",
-    ),
-    Method(
-        "extend",
-        "extend",
-        LEASE,
-        "Stretch to at least now + ``duration``; ``capped`` if the policy's maximum is less.",
-        HTTP,
-        route="PATCH /v1/leases/{}",
-    ),
-    Method(
-        "release",
-        "release",
-        NONE,
-        "Drop your lease, if any. Raises LeaseHeld for someone else's.",
-        HTTP,
-        one=True,
-        route="DELETE /v1/leases/{}?",
-    ),
-    Method(
-        "done",
-        "done",
-        NONE,
-        "Finish: the lease ends completed.",
-        HTTP,
-        without=("any",),
-        route="DELETE /v1/leases/{}?done=true&",
-    ),
+    Method("claim", "claim", LEASE, HTTP, one=True, route=f"PUT {LEASE_ROUTE}"),
+    Method("claim_all", "claim", LEASES, HTTP, route="POST /v1/leases:claim"),
+    Method("renew", "renew", LEASE, HTTP, one=True, route=f"PATCH {LEASE_ROUTE}"),
+    Method("extend", "extend", LEASE, HTTP, route=f"PATCH {LEASE_ROUTE}"),
+    Method("release", "release", NONE, HTTP, one=True, route=f"DELETE {LEASE_ROUTE}?"),
+    Method("done", "done", NONE, HTTP, without=("any",), route=f"DELETE {LEASE_ROUTE}?done=true&"),
     Method(
         "claim_next",
         "next",
         LEASE,
-        "Claim the next task of the queue. Raises NothingLeft.",
         HTTP,
         given={"claim": True},
-        without=("reason",),
+        about="Claim the next task of the queue: two callers never get the same.",
         route="POST /v1/tasks:next",
     ),
 )

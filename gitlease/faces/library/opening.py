@@ -7,10 +7,10 @@ import contextvars
 import os
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from gitlease.core.errors import GitleaseError, UnknownOutcome, UsageError
 from gitlease.core.instant import moment_of
@@ -19,16 +19,23 @@ from gitlease.core.view import Lease
 from gitlease.engine import acts
 from gitlease.engine.watch import WatchEvent
 from gitlease.faces.library.leases import Leases, OnLost, Session
-from gitlease.faces.library.made import AwaitedLeaseVerbs
+from gitlease.faces.library.made import AwaitedLeaseVerbs, RunOptions
 from gitlease.faces.library.methods import (
     AwaitedVerb,
+)
+from gitlease.faces.library.refusals import (
     Duration,
+    OpenOptions,
     ResourceLike,
     StrPath,
     check_listener,
+    refusal,
+    refusing,
+    refusing_class,
+    split_place,
+    taking,
     to_folder,
 )
-from gitlease.faces.library.refusals import refusal, refusing, refusing_class
 from gitlease.faces.library.values import RunResult
 from gitlease.runs.heartbeat import at_the_end, waking_clock
 from gitlease.wiring.workspace import open_workspace
@@ -200,54 +207,23 @@ def _release(
         warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
-class RunOptions(TypedDict, total=False):
-    """The options of ``Leases.run``."""
-
-    next: bool
-    scope: str
-    ttl: Duration | None
-    wait: Duration | None
-    paths: Iterable[StrPath]
-    reason: str | None
-    note: str | None
-    any: bool
-    takeover: bool
-    expect_holder: str | None
-    reopen: bool
-    commit: bool | None
-    done: bool
-    grace: Duration | None
-    cwd: StrPath | None
-
-
 @refusing
+@taking(OpenOptions)
 def open(
-    directory: StrPath = ".",
-    *,
-    session: str | None = None,
-    layer: str | None = None,
-    local: bool = False,
-    remote: str | None = None,
-    environ: Mapping[str, str] | None = None,
+    directory: StrPath = ".", *, session: str | None = None, **place: Unpack[OpenOptions]
 ) -> Leases:
     """Open the leases of the repository around ``directory``, without contacting the remote.
 
     Raises NotARepository, and Invalid for bad settings. Without a ``user.email`` it only reads.
     """
-    opener = partial(
-        open_workspace, layer=layer, local=local, remote=remote, environ=environ, anonymous=True
-    )
-    return Leases(opener(to_folder(directory), session=session), layer=layer, open_at=opener)
+    opener = partial(open_workspace, **place, anonymous=True)
+    opened = opener(to_folder(directory), session=session)
+    return Leases(opened, layer=place.get("layer"), open_at=opener)
 
 
+@taking(OpenOptions)
 def open_async(
-    directory: StrPath = ".",
-    *,
-    session: str | None = None,
-    layer: str | None = None,
-    local: bool = False,
-    remote: str | None = None,
-    environ: Mapping[str, str] | None = None,
+    directory: StrPath = ".", *, session: str | None = None, **place: Unpack[OpenOptions]
 ) -> AsyncLeases:
     """The same for programs with an event loop: every verb is awaited.
 
@@ -258,20 +234,17 @@ def open_async(
 
     It is opened, and raises what ``open`` raises, when the ``async with`` block is entered.
     """
-    place = partial(open, layer=layer, local=local, remote=remote, environ=environ)
-    return AsyncLeases(partial(place, directory, session=session))
+    return AsyncLeases(partial(open, directory, session=session, **place))
 
 
 @refusing
+@taking(OpenOptions)
 def session(
     name: str | None = None,
     *,
     directory: StrPath = ".",
-    layer: str | None = None,
-    local: bool = False,
-    remote: str | None = None,
     on_lost: OnLost | None = None,
-    environ: Mapping[str, str] | None = None,
+    **place: Unpack[OpenOptions],
 ) -> Session:
     """A named session whose leases are renewed until its ``with`` block ends.
 
@@ -284,21 +257,18 @@ def session(
     called in a thread of its own for each lost lease.
     """
     check_listener(on_lost)
-    opener = partial(open_workspace, layer=layer, local=local, remote=remote, environ=environ)
+    opener = partial(open_workspace, **place)
     opened = opener(to_folder(directory), session=name)
-    return Session(opened, on_lost=on_lost, layer=layer, open_at=opener)
+    return Session(opened, on_lost=on_lost, layer=place.get("layer"), open_at=opener)
 
 
 @refusing
+@taking(RunOptions)
 def run(
     command: Sequence[str],
     *resources: ResourceLike,
     directory: StrPath = ".",
     session: str | None = None,
-    layer: str | None = None,
-    local: bool = False,
-    remote: str | None = None,
-    environ: Mapping[str, str] | None = None,
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """Run a command under leases; the other options are those of ``Leases.run``.
@@ -306,7 +276,5 @@ def run(
     result = gitlease.run(["make", "deploy"], "deploy-prod", any=True, wait="15m")
     sys.exit(result.status)
     """
-    opened = open(
-        directory, session=session, layer=layer, local=local, remote=remote, environ=environ
-    )
-    return opened.run(command, *resources, **options)
+    place, given = split_place(options)
+    return open(directory, session=session, **place).run(command, *resources, **given)

@@ -1,19 +1,33 @@
-"""How public verbs are called: refusals at the caller's line with hints in Python, or awaited."""
+"""How public functions are called: their arguments, and refusals at the caller's line."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import moment_of
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, word_anywhere
+from gitlease.core.resources.resource import WHOLE, Resource, word_anywhere
 from gitlease.verbs import sentences
+from gitlease.verbs.doors import path_text
+from gitlease.verbs.parameters import DURATION
+from gitlease.verbs.table import find_verb
 
+Duration = str | int | timedelta
+"""``"15m"``, a number of seconds, or a timedelta."""
+
+StrPath = str | os.PathLike[str]
+
+ResourceLike = StrPath | Resource
+"""A name or a path as on the command line; a ``Path`` is always a path."""
+
+POSITIONAL, KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
 _STRINGS = ("str", "str | None")
@@ -97,10 +111,7 @@ def _suggested_calls(error: GitleaseError) -> tuple[str, ...]:
 def _check_strings(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
     """Raise UsageError for anything but a string where the annotation says str."""
     signature = inspect.signature(function)
-    try:
-        given = signature.bind(*args, **options).arguments
-    except TypeError:
-        return  # the call itself raises it
+    given = signature.bind(*args, **options).arguments
     for name, value in given.items():
         parameter = signature.parameters[name]
         values = value if parameter.kind is parameter.VAR_POSITIONAL else (value,)
@@ -149,3 +160,76 @@ def refusing_events(events: Iterator[T]) -> Iterator[T]:
         yield from events
     except GitleaseError as error:
         raise refusal(error) from None
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+class OpenOptions(TypedDict, total=False):
+    """Where the leases are that a function opens."""
+
+    layer: str | None
+    local: bool
+    remote: str | None
+    environ: Mapping[str, str] | None
+
+
+def taking(options: Any) -> Callable[[F], F]:
+    """Decorate a function so that its signature lists its ``**options``, which are of this type."""
+
+    def parameter(name: str, kind: Any) -> inspect.Parameter:
+        text = getattr(kind, "__forward_arg__", kind)
+        default = () if text.startswith("Iterable") else False if text == "bool" else None
+        return inspect.Parameter(name, KEYWORD, default=default, annotation=text)
+
+    def decorate(function: F) -> F:
+        plain = inspect.signature(function)
+        kept = [x for x in plain.parameters.values() if x.kind is not x.VAR_KEYWORD]
+        known = [parameter(*one) for one in options.__annotations__.items()]
+        vars(function)["__signature__"] = plain.replace(parameters=[*kept, *known])
+        return function
+
+    return decorate
+
+
+def split_place(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tell the options of a place from the others."""
+    place = {name: value for name, value in options.items() if name in OpenOptions.__annotations__}
+    return place, {name: value for name, value in options.items() if name not in place}
+
+
+def to_folder(place: StrPath) -> str:
+    """A folder's path. UsageError for anything that is not a path."""
+    return path_text(place, "a folder")
+
+
+def to_list(words: Iterable[T], what: str) -> list[T]:
+    """The items of an iterable. UsageError for a single string or path, or no iterable."""
+    if isinstance(words, str | os.PathLike) or not isinstance(words, Iterable):
+        raise UsageError(f"{what} must be a list")
+    return [*words]
+
+
+def to_resources(door: Any, words: Sequence[ResourceLike]) -> list[Resource]:
+    """Several resources, at least one."""
+    if not words:
+        raise UsageError("name at least one resource")
+    found: list[Resource] = door.resources(words)
+    return found
+
+
+def to_seconds(value: Duration | None, what: str) -> int | None:
+    """A duration in whole seconds; None stays None. Raises UsageError."""
+    return None if value is None else DURATION.read(None, value, what)
+
+
+def to_note(text: str | None) -> str | None:
+    """A note; None stays None. UsageError for one that cannot be stored or shown."""
+    kind = find_verb("note").parameters["text"].kind
+    return None if text is None else kind.read(None, text, "note")
+
+
+def check_listener(on_lost: object) -> None:
+    """UsageError for anything that cannot be called in a thread, such as a coroutine function."""
+    if on_lost is not None and (not callable(on_lost) or inspect.iscoroutinefunction(on_lost)):
+        raise UsageError("on_lost must be a plain function, not a coroutine function")

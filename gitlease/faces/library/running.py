@@ -6,21 +6,25 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Unpack
 
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
 from gitlease.engine.answers import Answer
+from gitlease.faces.library.made import ClaimTerms
 from gitlease.faces.library.methods import (
+    TERMS,
+)
+from gitlease.faces.library.refusals import (
     Duration,
     ResourceLike,
     StrPath,
-    to_claim,
+    taking,
     to_folder,
     to_note,
+    to_resources,
     to_seconds,
-    to_terms,
 )
 from gitlease.faces.library.values import RunResult, WorkEvent, WorkResult
 from gitlease.runs.child import CannotExecute as CannotExecute
@@ -30,33 +34,28 @@ from gitlease.runs.leased_command import RunRequest, claim_to_run, run_claimed
 from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits, PoolRequest
 from gitlease.runs.pool import work as work_on_queue
 from gitlease.verbs import run_text, sentences
+from gitlease.verbs.claiming import claim_options
+from gitlease.verbs.doors import CloneDoor
 from gitlease.wiring.workspace import Workspace
 
 if TYPE_CHECKING:
     from gitlease.faces.library.leases import Leases
 
 MOMENT = 2.0  # seconds
+NOT_NEXT = {"paths", "wait", "any", "takeover", "reopen"}
 
 
+@taking(ClaimTerms)
 def run(
     self: Leases,
     command: Sequence[str],
     *resources: ResourceLike,
     next: bool = False,
-    scope: str = WHOLE,
-    ttl: Duration | None = None,
-    wait: Duration | None = None,
-    paths: Iterable[StrPath] = (),
-    reason: str | None = None,
     note: str | None = None,
-    any: bool = False,
-    takeover: bool = False,
-    expect_holder: str | None = None,
-    reopen: bool = False,
-    commit: bool | None = None,
     done: bool = False,
     grace: Duration | None = None,
     cwd: StrPath | None = None,
+    **terms: Unpack[ClaimTerms],
 ) -> RunResult:
     """Run a command under leases: claim all or none, renew, release at its end.
 
@@ -79,34 +78,35 @@ def run(
         entry = workspace.queue.find(parse_resource(word_anywhere(answer.leases[0].resource))).entry
         return run_text.brief(answer, entry.task if entry else None, prog="gitlease", done=done)
 
-    if next and (resources or paths or wait is not None or any or takeover or reopen):
-        raise UsageError("next claims the first task: it excludes resources and options of a claim")
     workspace = self._workspace if self._is_run else in_a_run(self._workspace, "run")
+    door = CloneDoor(workspace)
+    values = TERMS.values(door, terms)
+    if next and (resources or NOT_NEXT & values.keys()):
+        raise UsageError("next claims the first task: it excludes resources and options of a claim")
+    wait, covered = values.pop("wait", None), values.get("paths", ())
+    options, warnings = claim_options(**values), list[str]()
+    wanted = [] if next else to_resources(door, resources)
+    warnings += door.check_claim(wanted, covered, any_name=options.any_name)
     request = RunRequest(
         words=_words(command),
         directory=os.path.abspath(to_folder(cwd or ".")),
-        scope=scope,
+        scope=options.scope,
         grace=to_seconds(grace, "grace"),
         note=to_note(note),
-        commit=commit,
+        commit=options.commit,
         layer=self._layer,
         done=done,
     )
-    terms = to_terms(
-        *(workspace, scope, ttl, paths, reason, takeover, reopen, any, commit),
-        expect_holder=expect_holder,
-    )
-    wanted, warnings = ((), ()) if next else to_claim(workspace, resources, terms)
-    seconds = to_seconds(wait, "wait")
     ran = run_claimed(
         workspace,
         request,
-        lambda: claim_to_run(workspace, request, wanted, terms, wait=seconds),
+        lambda: claim_to_run(workspace, request, wanted, options, wait=wait),
         on_claim=lambda _answer: None,
         on_stop=lambda _why: None,
         brief=brief if next or done else None,
     )
-    self.warnings = tuple(dict.fromkeys((*warnings, *ran.answer.warnings, *ran.warnings)))
+    warnings += [*door.granted(ran.answer), *ran.answer.warnings, *ran.warnings]
+    self.warnings = tuple(dict.fromkeys(warnings))
     if ran.ended.lost:
         raise ran.ended.lost[0].error
     if ran.ended.status is None or ran.ended.failure is not None:
@@ -161,7 +161,8 @@ def work(
         raise UsageError("on_event must be a function")
     if base is not None and not worktrees:
         raise UsageError("base needs worktrees=True")
-    terms = to_terms(self._workspace, ttl=ttl, reason=reason, commit=commit)
+    given = {"ttl": ttl, "reason": reason, "commit": commit}
+    terms = claim_options(**TERMS.values(self._door, given))
     request = PoolRequest(
         run=RunRequest(
             words=_words(command),

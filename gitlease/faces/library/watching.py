@@ -11,7 +11,7 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.resources.resource import WHOLE, parse_scope
 from gitlease.engine.watch import Part, Watcher
 from gitlease.engine.watch import WatchEvent as WatchEvent
-from gitlease.faces.library.methods import ResourceLike, to_resources
+from gitlease.faces.library.refusals import ResourceLike, to_resources
 from gitlease.runs.heartbeat import waking_clock
 from gitlease.wiring.workspace import Workspace
 
@@ -32,7 +32,7 @@ def on_available(
     to ``threading.excepthook`` and do not end the watch. The decorated function can still be
     called, and has ``stop()``: see ``Subscription``.
     """
-    wanted = to_resources(self._workspace, resources)
+    wanted = to_resources(self._door, resources)
     parts, opened = [(x, parse_scope(scope)) for x in wanted], _opener(self._workspace)
     return lambda function: Subscription(function, opened, parts)
 
