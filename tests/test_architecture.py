@@ -10,6 +10,7 @@ import ast
 import graphlib
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -384,6 +385,64 @@ def test_what_may_only_shrink_has_not_grown() -> None:
         for name, number in counts.items()
         if number > most[name]
     )
+
+
+# Refusals and hints of rooms below the verbs that name an option or a command, by their module:
+# a server's administrator and whoever reads a check in CI have no other door.
+COMMANDS = {"gitlease.check.commits": 1, "gitlease.install.server": 1}
+_COMMAND = re.compile(
+    r"(?<![\w-])--[a-z]|\bgitlease (?:agent|brief|check|claim|config|done|hooks|init|list|next|park"
+    r"|queue|release|renew|run|server|session|show|status)\b"
+)
+_OF_GIT = re.compile(r"\b(?:git|pip) [^;]*")
+CHANGED = {"args", "assignees", "by_edge", "free_at_ms", "hints", "loss", "message", "views"}
+
+
+def error_names() -> set[str]:
+    """The names of all classes of refusals."""
+    kinds, found = [*classes()], {"GitleaseError"}
+    for _ in range(4):  # generations
+        found |= {node.name for _, node in kinds if found & {*map(_name, node.bases)}}
+    return found
+
+
+def test_refusal_below_the_doors_names_no_command() -> None:
+    """A hint is a value (``Hint``), and a message names parameters: each door has its own words."""
+    errors, found = error_names(), Counter[str]()
+    for module in MODULES:
+        if package_of(module) in {"faces", "verbs", "door", "testing"}:
+            continue
+        for node in ast.walk(tree_of(module)):
+            if isinstance(node, ast.Call) and _name(node.func) in errors:
+                texts = [x.value for x in ast.walk(node) if isinstance(x, ast.Constant)]
+                plain = (_OF_GIT.sub("", x) for x in texts if isinstance(x, str))
+                found[module] += sum(bool(_COMMAND.search(x)) for x in plain)
+    assert {module: count for module, count in found.items() if count} == COMMANDS
+
+
+def test_no_error_is_changed_after_it_was_made() -> None:
+    """What a layer adds makes a copy: ``error.with_(…)``."""
+    errors = error_names()
+    for module in MODULES.keys() - {"gitlease.core.errors"}:  # whose with_() makes the copy
+        tree = tree_of(module)
+        made = {
+            target.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+            if _name(node.value.func) in errors
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        caught = {x.name for x in ast.walk(tree) if isinstance(x, ast.ExceptHandler) and x.name}
+        told(
+            f"{module}:{node.lineno} sets {ast.unparse(node)}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and isinstance(node.value, ast.Name)
+            and (node.value.id in made | caught or node.attr in CHANGED)
+            and node.value.id != "self"
+        )
 
 
 def test_modules_do_not_import_each_other_in_a_circle() -> None:

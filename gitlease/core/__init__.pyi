@@ -10,6 +10,7 @@ from gitlease.core.errors import MAX_WORD as MAX_WORD
 from gitlease.core.errors import AnotherLedger as AnotherLedger
 from gitlease.core.errors import Denied as Denied
 from gitlease.core.errors import GitleaseError as GitleaseError
+from gitlease.core.errors import Hint as Hint
 from gitlease.core.errors import Invalid as Invalid
 from gitlease.core.errors import LeaseHeld as LeaseHeld
 from gitlease.core.errors import LeaseLost as LeaseLost
@@ -166,7 +167,6 @@ from gitlease.core.resources.resource import parse_scope as parse_scope
 from gitlease.core.resources.resource import path_resource as path_resource
 from gitlease.core.resources.resource import scopes_overlap as scopes_overlap
 from gitlease.core.resources.resource import word_anywhere as word_anywhere
-from gitlease.core.resources.resource import word_in as word_in
 from gitlease.core.shape import JSON as JSON
 from gitlease.core.trailers import Authorship as Authorship
 from gitlease.core.trailers import Named as Named

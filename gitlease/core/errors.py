@@ -1,33 +1,16 @@
-"""Every refusal that gitlease knows, each carrying its subject.
-
-    GitleaseError
-    ├── LeaseHeld            held               another holds it, or holds what it covers
-    ├── WaitTimeout          wait_timeout       it was still held when the wait ran out
-    ├── NothingLeft          nothing_left       the queue has no task to hand out
-    ├── UsageError           usage              bad arguments
-    ├── NotHolder            not_holder         the caller does not hold it
-    ├── LeaseLost            lost               the caller no longer holds it
-    ├── Denied               denied             the remote refused
-    ├── Unavailable          unavailable        the remote cannot be reached
-    │   ├── UnknownOutcome   unknown_outcome    whether the change landed cannot be known
-    │   └── HeadGone         unavailable        the state that was read is no more: read the new one
-    ├── PolicyRefused        policy             the ledger's policy says no
-    ├── Invalid              invalid            a damaged record, setting or repository
-    │   ├── TooMuch          invalid            more than can be judged
-    │   └── Rollback         rollback           the ledger is older than what is known here
-    │       └── AnotherLedger  rollback         it is not the one that is known here
-    ├── NotFound             not_found          no such thing
-    └── NotARepository       not_a_repository   no git repository here
+"""Refusals, each with its subject, and hints.
 
 A code is what programs read (``error.code``); its exit status belongs to the faces. ``hints`` are
-sentences for a person; commands that depend on a face are added there, never here.
+sentences for a person, or calls, which each face prints in its own words.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+import shlex
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from gitlease.core.lease import Lease as LeaseRecord
@@ -35,12 +18,74 @@ if TYPE_CHECKING:
     from gitlease.core.view import Lease
 
 MAX_WORD = 254
+# Parameters that a command takes without their names.
+_FIRST = "resource resources duration text token status key value range id"
+
+
+class Hint(str):
+    """A call that helps, as a value: each door has its own words for it, else it is a command.
+
+    ``arguments`` have the names of the verb's parameters: True is a switch; None and False are left
+    out. Without a ``verb`` they are to be added to the call that was refused. ``why`` is the
+    purpose, or a sentence with ``{}`` in place of the call.
+    """
+
+    verb: str
+    arguments: Mapping[str, object]
+    why: str
+
+    def __new__(cls, verb: str, arguments: Mapping[str, object], why: str = "") -> Self:
+        words = command_words(f"gitlease {verb}" if verb else "", arguments)
+        made = super().__new__(cls, around(why, shlex.join(words)))
+        made.verb, made.arguments, made.why = verb, arguments, why
+        return made
+
+
+def around(why: str, call: str) -> str:
+    """Return a hint with this call: the sentence around it, or the call with its purpose."""
+    return why.replace("{}", call, 1) if "{}" in why else f"{call}  # {why}" if why else call
+
+
+def command_words(verb: str, arguments: Mapping[str, object]) -> list[str]:
+    """Return the words of a command: the verb, and the arguments in their order."""
+    names, options, words = list[str](), list[str](), list[str]()
+    for name, value in arguments.items():
+        for one in value if isinstance(value, list | tuple) else (value,):
+            if one is None or one is False:
+                continue
+            flag = [] if name in _FIRST.split() else ["--" + name.replace("_", "-")]
+            words += (new := [*flag, *([] if one is True else [str(one)])])
+            (options if flag else names).extend(new)
+    dashed = any(name.startswith("-") for name in names)
+    return [*verb.split(), *([*options, "--", *names] if dashed else words)]
+
+
+def hint(why: str, verb: str = "", **arguments: object) -> Hint:
+    """Return a hint, with its arguments as keywords."""
+    return Hint(verb, arguments, why)
+
+
+ADMINS = {"ledger": True, "key": "admins"}
+CLAIM_ANY = hint("to claim a name that is not a task, add {}", any=True)
+USE_ANY = hint("to use a name that is not a task, add {}", any=True)
 
 
 class GitleaseError(Exception):
     """Base of all refusals: one line of fact in lower case, and the subject it is about."""
 
     code: ClassVar[str] = "invalid"
+    assignees: tuple[str, ...] = ()
+    """Everybody to whom a task is assigned, if no lease names a holder."""
+    layer: str | None = None
+    """The layer it is about, if a command used several."""
+    by_edge = False
+    """Whether an assignment without a live lease blocks."""
+    views: tuple[Lease, ...] = ()
+    """``conflicts`` as the caller sees them, where the ledger was read."""
+    warnings: tuple[str, ...] = ()
+    """Further warnings for a person."""
+    loss: Loss | None = None
+    """Why the caller no longer has it, where that is known."""
 
     def __init__(
         self,
@@ -52,7 +97,9 @@ class GitleaseError(Exception):
         free_at: int | None = None,
         hints: tuple[str, ...] = (),
         holder: str | None = None,
+        **further: Any,
     ) -> None:
+        """``further`` are other attributes of the class."""
         super().__init__(message)
         self.message = message
         self.resource = resource
@@ -62,18 +109,15 @@ class GitleaseError(Exception):
         self.hints = hints
         self.whose = holder
         """The assignee of a task, if no lease names a holder."""
-        self.assignees: tuple[str, ...] = ()
-        """Everybody to whom a task is assigned, if no lease names a holder."""
-        self.layer: str | None = None
-        """The layer it is about, if a command used several."""
-        self.by_edge = False
-        """Whether an assignment without a live lease blocks."""
-        self.views: tuple[Lease, ...] = ()
-        """``conflicts`` as the caller sees them, where the ledger was read."""
-        self.warnings: tuple[str, ...] = ()
-        """Further warnings for a person."""
-        self.loss: Loss | None = None
-        """Why the caller no longer has it, where that is known."""
+        self.__dict__.update(further)
+
+    def with_(self, *, text: str = "", **changes: Any) -> Self:
+        """Return a copy with other attributes; ``str()`` of it is ``text``, or its message."""
+        copy = type(self).__new__(type(self))
+        copy.__dict__.update(self.__dict__, **changes)
+        copy.__dict__.pop("__notes__", None)
+        copy.args = (text or copy.message,)
+        return copy
 
     @property
     def lease(self) -> Lease | None:
@@ -153,16 +197,12 @@ class LeaseLost(GitleaseError):
     def __init__(
         self, message: str, *, loss: Loss | None = None, lease_id: str | None = None, **subject: Any
     ) -> None:
+        from gitlease.core.loss import Loss
+
         super().__init__(message, **subject)
         self.guessed, self.lease_id = loss is None, lease_id
-        self.loss: Loss = loss or _loss_of(self.conflicts)
-
-
-def _loss_of(left: tuple[LeaseRecord, ...]) -> Loss:
-    from gitlease.core.loss import Loss
-
-    over = any(x.state.value == "active" and not x.parked for x in left)
-    return Loss.EXPIRED if over else Loss.RELEASED_ELSEWHERE
+        over = any(x.state.value == "active" and not x.parked for x in self.conflicts)
+        self.loss: Loss = loss or (Loss.EXPIRED if over else Loss.RELEASED_ELSEWHERE)
 
 
 class Denied(GitleaseError):

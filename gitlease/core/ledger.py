@@ -7,7 +7,7 @@ leases as with a hundred thousand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
@@ -381,16 +381,12 @@ class Ledger:
         return sorted(found, key=lambda lease: lease.key) if len(found) > 1 else found
 
 
-def live_of(every: Iterable[Lease | Damage]) -> tuple[LeaseRows, list[Damage]]:
+def live_of(every: Sequence[Lease | Damage]) -> tuple[LeaseRows, list[Damage]]:
     """The live leases of some records in the order of their resources, and the damaged ones."""
     from gitlease.core.lease_rows import LeaseRows
 
-    found, damaged = list[Lease](), list[Damage]()
-    for one in every:
-        if isinstance(one, Damage):
-            damaged.append(one)
-        elif one.state is State.ACTIVE:
-            found.append(one)
+    found = [x for x in every if isinstance(x, Lease) and x.state is State.ACTIVE]
+    damaged = [x for x in every if isinstance(x, Damage)]
     return LeaseRows.of(sorted(found, key=lambda lease: lease.key)), damaged
 
 

@@ -97,9 +97,8 @@ def still_held(ledger: Ledger, grant: Grant, holder: str, moment: Moment) -> Lea
         return found
     loss = loss or Loss.RELEASED_ELSEWHERE
     stands = () if found is None else (found,)
-    error = _no_longer(grant.resource.text, grant.scope, loss, by, conflicts=stands)
-    error.lease_id = grant.lease_id
-    raise error
+    name, of = grant.resource.text, grant.lease_id
+    raise _no_longer(name, grant.scope, loss, by, conflicts=stands, lease_id=of)
 
 
 def _no_longer(
@@ -127,9 +126,7 @@ def explained(error: LeaseLost, notices: Sequence[Notice]) -> LeaseLost:
         at_it = fold(notice.resource) == fold(error.resource or "")
         at_it = at_it and (error.scope is None or fold(notice.scope) == fold(error.scope))
         if error.guessed and at_it:
-            known = lost_by(notice)
-            known.views, known.warnings = error.views, error.warnings
-            return known
+            return lost_by(notice).with_(views=error.views, warnings=error.warnings)
     return error
 
 

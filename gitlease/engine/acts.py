@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gitlease.core.edge import Progress
 from gitlease.core.errors import (
+    USE_ANY,
     GitleaseError,
     Invalid,
     LeaseHeld,
@@ -91,8 +92,7 @@ def renew(
         return landed
     answer = change(session, "renew", operations, together=False)
     if answer.refused and not answer.leases:
-        answer.refused[0].warnings = landed.warnings + answer.warnings
-        raise answer.refused[0]
+        raise answer.refused[0].with_(warnings=landed.warnings + answer.warnings)
     return joined(landed, tell_longer(answer, ttl))
 
 
@@ -130,18 +130,15 @@ def _renew_all(session: LedgerSession, ttl: int | None) -> Answer:
         return answer
     # The table names one of them where nothing is left, and knows nothing of what others took.
     _, over = of_session(head.ledger, session.actor, session.moment(head))
-    lost = list(over)
-    for refused in lost:
-        refused.views = session.views_in(head, refused.conflicts)
+    lost = [x.with_(views=session.views_in(head, x.conflicts)) for x in over]
     back = {(view.resource, view.scope, view.session) for view in answer.leases}
     back |= {(resource, scope, None) for resource, scope, _ in back}
     notices = {n.id: n for n in (*before, *session.unread_notices())}.values()
     for notice in notices:
         if (notice.resource, notice.scope, notice.session) not in back:
-            lost.append(lost_by(notice))
             about = (notice.resource, notice.scope)
             there = [x for x in head.ledger.every_lease() if (x.resource.text, x.scope) == about]
-            lost[-1].views = session.views_in(head, there)
+            lost.append(lost_by(notice).with_(views=session.views_in(head, there)))
     others = [x for x in answer.refused if not isinstance(x, LeaseLost)]
     return replace(answer, refused=(*lost, *others))
 
@@ -372,9 +369,7 @@ def loss_of(session: LedgerSession, refusal: GitleaseError) -> LeaseLost | None:
     event = taken_from(session, parse_resource(refusal.resource))
     if event is None:
         return None
-    lost = lost_in(event)
-    lost.views, lost.warnings = refusal.views, refusal.warnings
-    return lost
+    return lost_in(event).with_(views=refusal.views, warnings=refusal.warnings)
 
 
 def _write_without_ledger(
@@ -437,7 +432,7 @@ def complete(
                 scope=scope,
                 hints=(
                     *(near.hints if near else ()),
-                    "to use a name that is not a task, add --any",
+                    USE_ANY,
                 ),
             )
         op = Complete(
@@ -521,9 +516,9 @@ def retire(session: LedgerSession, plans: Sequence[RetirePlan], *, commit: bool 
     planned, against = session.edges.writable(
         plans, lambda some: [x.planned for x in some if x.planned is not None], commit=commit
     )
-    for one, error in against:
-        error.resource = error.resource or one.item.resource.text
-    refused = tuple(error for _, error in against)
+    refused = tuple(
+        error.with_(resource=error.resource or one.item.resource.text) for one, error in against
+    )
     stuck = [one for one, _ in against]
     items = tuple(one.item for one in plans if one not in stuck)
     if not items:

@@ -147,9 +147,8 @@ def _claim_when_free(
                 if (further := asked.turn_after(held, turn)) is not None:
                     turn = further
                 elif not asked.again(held):
-                    held.warnings = said
-                    held.hints += landed_for_others(session, held.conflicts)
-                    raise
+                    hints = (*held.hints, *landed_for_others(session, held.conflicts))
+                    raise held.with_(warnings=said, hints=hints) from None
             else:
                 said += answer.warnings + _claimed_elsewhere(session, answer)
                 return replace(answer, warnings=said)

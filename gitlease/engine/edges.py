@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from gitlease.core.edge import Assignee, EdgeEdit, People, Progress, Task, same_name
-from gitlease.core.errors import Invalid, NotFound, PolicyRefused, shown
+from gitlease.core.errors import CLAIM_ANY, Invalid, NotFound, PolicyRefused, hint, shown
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.policy import reads_as_issue
 from gitlease.core.resources.pattern import fold
@@ -22,7 +22,10 @@ from gitlease.engine.ports import INDEX, TaskChange, TaskFiles, TaskList, TaskPr
 
 T = TypeVar("T", bound=Hashable)
 NEAR = 3  # suggestions for an unknown name
-BY_INIT = "gitlease init shows what to set in .gitlease.yaml, or writes that file if it is missing"
+REOPEN = hint("to claim a finished task again, use {}", reopen=True)
+BY_INIT = hint(
+    "{} shows what to set in .gitlease.yaml, or writes that file if it is missing", "init"
+)
 
 
 def _own_words() -> dict[Progress, tuple[str, ...]]:
@@ -399,7 +402,7 @@ class Edges:
                 raise PolicyRefused(
                     f"{task.resource} is done, says {task.file} in {place_of(ref)}",
                     resource=task.resource.text,
-                    hints=("to claim a finished task again, use --reopen",),
+                    hints=(REOPEN,),
                 )
 
     def _with_elsewhere(self, planned: Planned, away: Sequence[tuple[str, Task]]) -> Planned:
@@ -435,7 +438,7 @@ class Edges:
             raise PolicyRefused(
                 f"{task.resource} is done, says {task.file}",
                 resource=task.resource.text,
-                hints=("to claim a finished task again, use --reopen",),
+                hints=(REOPEN,),
             )
 
     def _ended(
@@ -614,6 +617,6 @@ class _Known:
             [f"did you mean {', '.join(ids[key].resource.text for key in near)}?"] if near else []
         )
         if any_name:
-            hints.append("to claim a name that is not a task, add --any")
+            hints.append(CLAIM_ANY)
         message = f"there is no task {resource}: no task file has this id"
         return NotFound(message, resource=resource.text, hints=tuple(hints))

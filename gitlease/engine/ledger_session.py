@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from gitlease.core.edge import Assignee, EdgeEdit, People, Task, printable
-from gitlease.core.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused
+from gitlease.core.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused, hint
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease, Moment, State, is_abandoned, same_person
@@ -605,7 +605,7 @@ class LedgerSession:
         if known is None:
             raise NotFound(
                 "this clone has no copy of the ledger yet",
-                hints=("run it once without --cached",),
+                hints=(hint("run it once without {}", cached=True),),
             )
         return known, ()
 
@@ -638,13 +638,13 @@ class LedgerSession:
                 batch, together=together, what=named(what, operations)
             )
         except GitleaseError as refusal:
+            message = refusal.message
             if isinstance(refusal, PolicyRefused) and refusal.by_setting and self._ttl_source:
-                refusal.message = f"{self._ttl_source}: {refusal.message}"
-                refusal.args = (refusal.message,)
+                message = f"{self._ttl_source}: {message}"
             known = self.store.known(self.layer)
             after = self.outcome_messages(settled, known) + self.news(known)
-            refusal.warnings = self.store.warnings + said + after
-            raise
+            warnings = self.store.warnings + said + after
+            raise refusal.with_(message=message, warnings=warnings) from None
         return step, said + self.outcome_messages(settled, step.head) + self.news(step.head)
 
     def may_land(self, operations: Sequence[str]) -> bool:

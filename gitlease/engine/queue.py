@@ -193,10 +193,11 @@ def nothing_left(entries: Iterable[Entry], warnings: tuple[str, ...]) -> Nothing
     entries = list(entries)
     counted = Counter(e.why_not for e in entries if e.why_not is not None)
     why = ", ".join(f"{counted[kind]} {words}" for kind, words in _WHY.items() if counted[kind])
-    refusal = NothingLeft(f"nothing is left to claim{': ' + why if why else ''}")
-    refusal.warnings = warnings
-    refusal.away = tuple(e.task.resource.text for e in entries if e.why_not is WhyNot.ELSEWHERE)
-    return refusal
+    return NothingLeft(
+        f"nothing is left to claim{': ' + why if why else ''}",
+        warnings=warnings,
+        away=tuple(e.task.resource.text for e in entries if e.why_not is WhyNot.ELSEWHERE),
+    )
 
 
 def carrying(tasks: Sequence[Task], context: QueueContext) -> list[Carry]:

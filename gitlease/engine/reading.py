@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from gitlease.core.errors import Invalid
+from gitlease.core.errors import USE_ANY, Invalid
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, Relation, State, relation, same_person
@@ -131,8 +131,8 @@ def check_known(session: LedgerSession, resources: Sequence[Resource]) -> None:
         if not is_in_ledger(session.known_look(), resource) and not is_in_ledger(
             session.look(), resource
         ):
-            refusal.hints = (*refusal.hints, "to use a name that is not a task, add --any")
-            raise session.edges.on_a_branch(resource) or refusal
+            away = session.edges.on_a_branch(resource)
+            raise away or refusal.with_(hints=(*refusal.hints, USE_ANY))
 
 
 def is_in_ledger(look: LedgerView | None, resource: Resource) -> bool:

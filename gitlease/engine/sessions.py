@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
-from gitlease.core.errors import MAX_WORD, GitleaseError, UsageError, check_text
+from gitlease.core.errors import MAX_WORD, GitleaseError, UsageError, check_text, hint
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Lease, State, holder_has
 from gitlease.core.moves.holding import PARKED, RELEASED, RUN_OUT
@@ -146,7 +146,7 @@ def end_session(
     if name is None:
         raise UsageError(
             "no session to end here",
-            hints=("name one; `gitlease session list` shows those of yours that hold anything",),
+            hints=(hint("name one; `{}` shows those of yours that hold anything", "session list"),),
         )
     status = _status(release=release, park=park)
     end: EndSession | RunOut = RunOut(id="", actor=actor, grants=(), note=note)
@@ -326,9 +326,7 @@ def _end(
         return change(session, "session end", [replace(end, grants=tuple(grants))])
     edges = session.edges
     planned, against = edges.writable([x.resource for x in grants], edges.plan_end, commit=commit)
-    for resource, error in against:
-        error.resource = error.resource or resource.text
-    refused = tuple(error for _, error in against)
+    refused = tuple(x.with_(resource=x.resource or resource.text) for resource, x in against)
     whole = {p.resource for p in planned}
     ended = tuple(x for x in grants if x.resource in whole)
     if not ended:

@@ -50,9 +50,8 @@ def in_every(
             if len(layers) == 1:
                 raise
             one = Answer(status=status, refused=(error,), changed=False, warnings=error.warnings)
-        for refused in one.refused:
-            refused.layer = session.layer
-        done = joined(done, one)
+        refused = tuple(x.with_(layer=session.layer) for x in one.refused)
+        done = joined(done, replace(one, refused=refused))
     return done
 
 
@@ -111,7 +110,8 @@ def change_with_edges(
                 return change_with_edges(
                     session, what, plan, goal=goal, commit=commit, checked=checked, again=True
                 )
-            refusal.hints += says_so(planned, refusal.resource)
+            hints = (*refusal.hints, *says_so(planned, refusal.resource))
+            raise refusal.with_(hints=hints) from None
         raise
     outcomes = {o.operation: o for o in step.applied.outcomes}
     final = [
@@ -189,8 +189,7 @@ def _answer(
     ledger = step.applied.ledger
     moment = session.moment(step.head)
     head = replace(step.head, ledger=ledger)
-    for refusal in refused:
-        refusal.views = session.views_in(head, refusal.conflicts, moment)
+    refused = [x.with_(views=session.views_in(head, x.conflicts, moment)) for x in refused]
     noted = list(notes_of)
     claims = {op.id for op in operations if isinstance(op, Claim | Pick)}
     noted += [x.resource for o in outcomes if o.operation in claims for x in o.leases]

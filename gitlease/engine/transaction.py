@@ -389,8 +389,7 @@ def with_views(
     refusal: GitleaseError, head: Snapshot, actor: Actor, moment: Moment
 ) -> GitleaseError:
     """The refusal with the leases in its way as the caller sees them."""
-    refusal.views = views_of(head, refusal.conflicts, actor, moment)
-    return refusal
+    return refusal.with_(views=views_of(head, refusal.conflicts, actor, moment))
 
 
 def views_of(

@@ -367,8 +367,7 @@ class Waiter:
             except HeadGone:
                 self._check_free(head := self._watcher.fetch())
         except GitleaseError as refusal:
-            refusal.warnings += said
-            raise
+            raise refusal.with_(warnings=refusal.warnings + said) from None
         return Answer(status="free", changed=False, warnings=head.warnings + said)
 
     def _check_free(self, head: Snapshot) -> None:
@@ -504,13 +503,13 @@ class Waiter:
         return then.elapsed_at_most(self._clock.now()) / MS
 
     def _timeout(self, held: LeaseHeld) -> WaitTimeout:
-        timeout = WaitTimeout(
+        return WaitTimeout(
             f"waited {format_duration(self._seconds)}: {held.message}",
             resource=held.resource,
             scope=held.scope,
             conflicts=held.conflicts,
             free_at=held.free_at_ms,
             holder=held.whose,
+            views=held.views,
+            warnings=tuple(dict.fromkeys(self._said)),
         )
-        timeout.views, timeout.warnings = held.views, tuple(dict.fromkeys(self._said))
-        return timeout

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gitlease.core.errors import Invalid
+from gitlease.core.errors import Invalid, hint
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import (
     PUBLIC,
@@ -247,7 +247,7 @@ def place_of(
 def inside(repository: Repository | None, name: str) -> AgentFile:
     """A file of a work tree. Raises Invalid without a work tree, and for a link that leads out."""
     if repository is None or repository.toplevel is None:
-        raise Invalid("not in a work tree", hints=("for all repositories: --user",))
+        raise Invalid("not in a work tree", hints=(hint("for all repositories: {}", user=True),))
     root = os.path.realpath(repository.toplevel)
     file = os.path.realpath(os.path.join(root, name))
     if not file.startswith(os.path.join(root, "")):

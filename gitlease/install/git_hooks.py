@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from gitlease.core.errors import Invalid, shown
+from gitlease.core.errors import Invalid, hint, shown
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import replace_file, rewrite_file, share
 from gitlease.git.repository import TIMEOUT, Repository
@@ -304,7 +304,7 @@ def _carry_out(changes: Sequence[HookChange]) -> None:
         except OSError as error:
             raise Invalid(
                 f"{change.file} cannot be written: {error.strerror}",
-                hints=("gitlease hooks uninstall undoes what was done before",),
+                hints=(hint("{} undoes what was done before", "hooks uninstall"),),
             ) from None
 
 

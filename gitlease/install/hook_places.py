@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 
-from gitlease.core.errors import Invalid
+from gitlease.core.errors import Invalid, hint
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import read_small
 from gitlease.git.repository import TIMEOUT, GitConfig, Repository
@@ -251,7 +251,7 @@ def find_place(repository: Repository) -> HookPlace:
     if top is None:
         raise Invalid(
             "not in a work tree: these hooks are for clones that people work in",
-            hints=("for the bare repository of a server: gitlease server install",),
+            hints=(hint("for the bare repository of a server: {}", "server install"),),
         )
     private = os.path.join(repository.common_dir, "gitlease")
     folder, git = hooks_folder(top), _git_version(top)

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Sequence
 from enum import Enum
 
-from gitlease.core.errors import Invalid, UsageError, check_text
+from gitlease.core.errors import Invalid, UsageError, check_text, hint
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import replace_file
 from gitlease.git.repository import TIMEOUT, GitConfig, Repository
@@ -191,7 +191,7 @@ def find_server_place(repository: Repository) -> ServerPlace:
     if repository.toplevel is not None:
         raise Invalid(
             f"{repository.toplevel} is a work tree: the server's hook is for a bare repository",
-            hints=("for a clone: gitlease hooks install",),
+            hints=(hint("for a clone: {}", "hooks install"),),
         )
     home = repository.common_dir
     custom = os.path.join(home, "custom_hooks")
@@ -238,14 +238,13 @@ def install_server(
     if gateways and not (variable or repository.config.get(IDENTITY_KEY)):
         raise UsageError(
             "gateways need an identity: this server does not know who pushes",
-            hints=("name the variable that has it: --identity VARIABLE",),
+            hints=(hint("name the variable that has it: {}", identity="VARIABLE"),),
         )
     for name in gateways or ():
         if check_text(name, what="the name of a gateway").startswith("-"):
             raise UsageError(f"invalid gateway {name}: git would take it for an option")
     place = find_server_place(repository)
-    changes: list[str] = []
-    notes: list[str] = []
+    changes, notes = list[str](), list[str]()
     _set(repository, MODE_KEY, [mode or repository.config.get(MODE_KEY) or BLOCK], changes)
     if variable is not None:
         _set(repository, IDENTITY_KEY, [variable], changes)
@@ -283,16 +282,17 @@ def check_identity(
     identity = given or server_settings(repository).identity
     if no_identity and identity:
         raise UsageError(
-            f"--no-identity, but {identity} names who pushes",
+            f"no identity is wanted, but {identity} names who pushes",
             hints=(f"to forget it, on the server: git config --unset {IDENTITY_KEY}",),
         )
     if not (identity or no_identity or gateways):
+        known = ", ".join(KNOWN_VARIABLES)
+        none = "on a host that has none: {} checks ledgers, but not commits"
         raise UsageError(
             "without an identity anyone may push over what another holds",
             hints=(
-                "name the variable that says who pushes, --identity VARIABLE: "
-                + ", ".join(KNOWN_VARIABLES),
-                "on a host that has none: --no-identity checks ledgers, but not commits",
+                hint(f"name the variable that says who pushes, {{}}: {known}", identity="VARIABLE"),
+                hint(none, no_identity=True),
             ),
         )
 
@@ -300,8 +300,7 @@ def check_identity(
 def uninstall_server(repository: Repository) -> ServerDone:
     """Remove the hook; the one from before is in its place again, to the byte."""
     place = find_server_place(repository)
-    changes: list[str] = []
-    notes: list[str] = []
+    changes, notes = list[str](), list[str]()
     data, aside = read_file(place.hook), aside_of(place.hook)
     try:
         if data is not None and find_shim(data) is not None:

@@ -97,7 +97,7 @@ class PushCase:
         for layer, head in heads.items():  # a lost grant is reported first
             self._renewal(head, layer)
         required = self._required(heads)
-        refusals: list[LeaseHeld] = []
+        refusals: list[GitleaseError] = []
         for layer, head in heads.items():
             moment, leases = self._session.moment(head), _leases(head)
             view = Viewpoint(self._actor, head.policy, moment)
@@ -126,8 +126,7 @@ class PushCase:
                     conflicts=held,
                     free_at=max(free_at(x, head.policy, moment) for x in held),
                 )
-                with_views(refusal, head, self._actor, moment)
-                refusals.append(refusal)
+                refusals.append(with_views(refusal, head, self._actor, moment))
         if refusals:
             raise refusals[0]
         self.warnings = tuple(dict.fromkeys(warnings))
@@ -273,8 +272,7 @@ class FencedPush:
             loss=loss,
             conflicts=tuple(x for x in leases if x.state in (State.ACTIVE, State.COMPLETED)),
         )
-        refusal.warnings = warnings
-        raise with_views(refusal, head, session.actor, moment)
+        raise with_views(refusal.with_(warnings=warnings), head, session.actor, moment)
 
     def push(
         self,
@@ -298,8 +296,8 @@ class FencedPush:
             plan = self._work.plan(request, tell)
             answer = self._pushed(plan, before, require, dry_run=dry_run, tell=tell)
         except GitleaseError as refusal:
-            refusal.warnings = (*settled.said, *refusal.warnings, *self._told_last(settled))
-            raise
+            warnings = (*settled.said, *refusal.warnings, *self._told_last(settled))
+            raise refusal.with_(warnings=warnings) from None
         landed = () if dry_run else settle_landed(self._session).warnings
         warnings = (*settled.said, *answer.warnings, *landed, *self._told_last(settled))
         return replace(answer, warnings=warnings)

@@ -16,6 +16,7 @@ from gitlease.core.errors import (
     Unavailable,
     UnknownOutcome,
     UsageError,
+    hint,
     shown,
 )
 from gitlease.core.frozen import dataclass, replace
@@ -246,14 +247,14 @@ def failure(result: GitResult, seconds: float) -> GitleaseError:
             "the remote cannot update several refs at once, so work and lease cannot move together",
             hints=(
                 "its receive.advertiseAtomic is off, or its git is too old",
-                "instead, renew the lease just before git push: gitlease renew --all && git push; "
+                hint("instead, renew the lease just before git push: {}", "renew", all=True),
                 "if the lease is lost in between, nothing stops that push",
             ),
         )
     wrong = re.search(_WRONG, result.err)
     if wrong is not None:
         reason = without_secrets(wrong[1])[:300].rstrip(".")
-        hints = ("name the remote and the branch, and say --set-upstream",)
+        hints = (hint("name the remote and the branch, and say {}", set_upstream=True),)
         return UsageError(
             reason[:1].lower() + reason[1:], hints=hints if "no upstream branch" in reason else ()
         )

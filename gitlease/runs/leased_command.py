@@ -415,8 +415,8 @@ def run_claimed(
         briefed = replace(request, brief=brief(answer) if brief else "")
         ended = LeasedCommand(place, answer, briefed).run(on_start=on_start, on_stop=on_stop)
     except GitleaseError as refusal:
-        refusal.warnings = (*refusal.warnings, *command.give_back())
-        raise
+        warnings = (*refusal.warnings, *command.give_back())
+        raise refusal.with_(warnings=warnings) from None
     except BaseException:
         if not started:  # a fault of ours: what never ran needs no lease
             command.give_back()
@@ -481,8 +481,7 @@ def stop(runs: RunsFolder, record: RunRecord) -> RunRecord:
 
 
 def _fail(command: LeasedCommand, why: GitleaseError) -> NoReturn:
-    why.warnings = (*why.warnings, *command.give_back())
-    raise why
+    raise why.with_(warnings=(*why.warnings, *command.give_back()))
 
 
 def _in_background(

@@ -533,7 +533,7 @@ def work(
     if request.worktrees and base is None:
         base = place.learn_main_branch()
         if base is None:
-            raise Invalid("no main branch of the remote is known here; name one with --base")
+            raise Invalid("no main branch of the remote is known here; name the base")
     left = 0
     with _StopRequests() as stops, _own_environment(request.worktrees):
         taker = PoolTaker(

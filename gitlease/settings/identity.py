@@ -127,7 +127,7 @@ def _session(
 ) -> tuple[str | None, str]:
     if no_session:
         if flag:
-            raise UsageError("--session and --no-session exclude each other")
+            raise UsageError("a session and no session exclude each other")
         return None, "flag --no-session"
     if flag:
         return read_session(flag, "--session"), _FLAG

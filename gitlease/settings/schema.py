@@ -160,7 +160,7 @@ def read_ledger_id(text: str, what: str) -> str:
     if not re.fullmatch(r"[0-9A-Za-z-]{1,64}", text):
         raise UsageError(
             f"{what} {shown(text)} is not the id of a ledger",
-            hints=("gitlease status shows it, and gitlease init writes it",),
+            hints=("the status shows it, and init writes it",),
         )
     return text
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from gitlease.core.errors import Invalid, UsageError, shown
+from gitlease.core.errors import Invalid, UsageError, hint, shown
 from gitlease.core.frozen import dataclass, field
 from gitlease.git.files import load_json, read_regular, store_json
 from gitlease.git.repository import TIMEOUT, ConfigEntry, Repository, Ways
@@ -311,7 +311,7 @@ def resolve_remote(settings: Settings, repository: Repository) -> Location:
                 raise Invalid(
                     f"cannot tell which remote has the ledger: none is called {DEFAULT_REMOTE} "
                     f"among {', '.join(map(shown, names))}",
-                    hints=("set it: gitlease config lease.remote NAME",),
+                    hints=(hint("set it: {}", "config", key="lease.remote", value="NAME"),),
                 )
             return Location(None, None, explicit=False)
     if word in names:

@@ -24,6 +24,7 @@ from gitlease.core.errors import (
     Invalid,
     Rollback,
     Unavailable,
+    hint,
     shown,
 )
 from gitlease.core.frozen import dataclass, replace
@@ -186,8 +187,9 @@ class RefLedgerStore:
                 try:
                     self._admission.check_chosen(remote_has)
                 except Invalid as doubt:
-                    error.recorded = self._admission.recorded() is not None
-                    error.refused, error.hints = True, (*doubt.hints, *error.hints)
+                    recorded = self._admission.recorded() is not None
+                    hints = (*doubt.hints, *error.hints)
+                    raise error.with_(recorded=recorded, refused=True, hints=hints) from None
             raise
 
     def _where_fetched(self, layer: str) -> Snapshot | None:
@@ -445,7 +447,7 @@ class RefLedgerStore:
                     self.forget_pending(prepared)  # nothing was sent that could land
                 if pushed.cause is not Cause.MOVED:
                     refused = f"the push was refused: {pushed.detail}"
-                    error.hints = (*pushed.hints, refused, *error.hints)
+                    raise error.with_(hints=(*pushed.hints, refused, *error.hints)) from None
                 raise
             fates.add(self._fate(pending_of(prepared, layer), heads[layer]))
         # The refs move together or not at all; what one of them knows holds for all.
@@ -772,7 +774,9 @@ class GitRefs:
         if any(move.expected for move in moves):  # others use the ledger that is there
             says_so = not pushed.said or any(re.match(_OF_NAMES, line) for line in pushed.said)
             return for_all if says_so else ()
-        in_this = "in this clone alone: gitlease config lease.ref_prefix refs/heads/gitlease"
+        in_this = hint(
+            "in this clone alone: {}", "config", key="lease.ref_prefix", value="refs/heads/gitlease"
+        )
         return (*for_all, in_this)
 
     def remote_refs(self, work: WorkPush) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ from gitlease.core.errors import (
     Rollback,
     Unavailable,
     UsageError,
+    hint,
 )
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
@@ -199,17 +200,17 @@ class Heads:
         if version == before.version:
             return
         if header.revision <= before.revision or not self._goes_on(before, ledger, version):
-            error = Rollback(
+            raise Rollback(
                 f"the ledger at {self.place} was rolled back: it is at revision "
                 f"{header.revision}, but this clone has seen a different history up to "
                 f"{before.revision}",
                 hints=(
                     "a stale mirror, a restored backup or a forced push can cause this",
-                    "people must decide which history counts: gitlease init --help",
+                    hint("people must decide which history counts: {}", "init", help=True),
                 ),
+                version=version,
+                token=header.token,
             )
-            error.version, error.token = version, header.token
-            raise error
 
     def _goes_on(self, before: Known, ledger: Ledger, version: str) -> bool:
         """Whether a head has in its past whatever this clone has seen and cannot be replaced.
@@ -464,8 +465,7 @@ class Admission:
         if (error := self._recorded_elsewhere(head)) is not None:
             right, found = self._right(self.recorded() or ""), self._ids_elsewhere(head)
             there = [_USE.format(quote(x)) for x in found if found[x] in right]
-            error.hints = (*there, *error.hints)
-            raise error
+            raise error.with_(hints=(*there, *error.hints))
 
     def check_chosen(self, head: Snapshot) -> None:
         """Raise Invalid if ``init`` would use another ledger than is recorded, or known to be used.
@@ -482,13 +482,13 @@ class Admission:
         if recorded is None or shown in self._right(recorded):
             return None
         there = f"has ledger {shown}" if shown else "has none"
-        prefix = "or name the refs where it lies: gitlease config lease.ref_prefix PREFIX"
+        prefix = hint("or name the refs where it lies: {}", "config", **_KEY, value="PREFIX")
         return Invalid(
             f".gitlease.yaml records the ledger {recorded}, but {self._place} {there}",
             hints=(
                 NAME_REMOTE,
                 *([] if shown else [prefix]),
-                "a fork or a copy that wants a ledger of its own: `gitlease init --new-ledger`",
+                hint("a fork or a copy that wants a ledger of its own: `{}`", "init", **_OWN),
             ),
         )
 
@@ -712,4 +712,5 @@ class NotProven(Exception):
 
 
 _USE = "use the ledger of {0}: git config lease.remote {0}"
-_CHOOSE = ("to use one of its own here all the same: `gitlease init --new-ledger`",)
+_KEY, _OWN = {"key": "lease.ref_prefix"}, {"new_ledger": True}
+_CHOOSE = (hint("to use one of its own here all the same: `{}`", "init", **_OWN),)

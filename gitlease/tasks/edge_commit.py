@@ -297,8 +297,7 @@ def _plan(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> _Plan:
                 )
             plan.in_index.update({file: (entry, after)} if made else {})
         except Invalid as error:
-            error.resource = its[0].resource.text
-            raise
+            raise error.with_(resource=its[0].resource.text) from None
     return plan
 
 

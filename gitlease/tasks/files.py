@@ -269,5 +269,4 @@ def _errors_name_task(change: TaskChange) -> Iterator[None]:
     try:
         yield
     except Invalid as error:
-        error.resource = error.resource or change.resource.text
-        raise
+        raise error.with_(resource=error.resource or change.resource.text) from None

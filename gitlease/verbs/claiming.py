@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gitlease.core.hint import Hint
+from gitlease.core.errors import Hint
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine import claim as engine
 from gitlease.engine.answers import Answer, ClaimOptions

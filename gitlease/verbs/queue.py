@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gitlease.core.hint import Hint
+from gitlease.core.errors import Hint
 from gitlease.core.resources.resource import WHOLE, scopes_overlap
 from gitlease.engine.queue import Carried, WhyNot
 from gitlease.engine.reading import read_leases

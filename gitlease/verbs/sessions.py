@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitlease.core.hint import Hint
+from gitlease.core.errors import Hint
 from gitlease.core.instant import format_duration
 from gitlease.core.resources.resource import WHOLE
 from gitlease.engine import sessions

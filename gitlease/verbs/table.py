@@ -17,8 +17,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import moment_of
 
 if TYPE_CHECKING:
-    from gitlease.core.errors import LeaseHeld
-    from gitlease.core.hint import Hint
+    from gitlease.core.errors import Hint, LeaseHeld
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer

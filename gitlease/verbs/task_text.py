@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gitlease.core.edge import printable
-from gitlease.core.hint import Hint
+from gitlease.core.errors import Hint
 from gitlease.core.instant import humanize_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gitlease.core.edge import Progress, Task, printable
-from gitlease.core.errors import UsageError
-from gitlease.core.hint import Hint
+from gitlease.core.errors import Hint, UsageError
 from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
 from gitlease.engine import acts
 from gitlease.engine import claim as engine

@@ -166,9 +166,7 @@ def open_staleness(workspace: Workspace) -> StaleService:
     )
 
 
-def hint_at_contents(repository: Repository, error: GitleaseError) -> None:
-    """Add a hint if git failed in a partial clone, where it may not fetch what is missing."""
-    if not error.hints and isinstance(error, GitFailed):
-        lack = lack_of_contents(repository)
-        if lack is not None:
-            error.hints = (f"{lack.what}: {lack.way}",)
+def hint_at_contents(repository: Repository, error: GitleaseError) -> GitleaseError:
+    """Return the error, with a hint if git lacks contents in a partial clone."""
+    lack = None if error.hints or not isinstance(error, GitFailed) else lack_of_contents(repository)
+    return error if lack is None else error.with_(hints=(f"{lack.what}: {lack.way}",))

@@ -54,7 +54,7 @@ def open_place(
     """The place of a repository's ledger, with arguments as for ``open_workspace``."""
     flags = flags or {}
     if local and (flags.get("layer") or flags.get("remote")):
-        raise UsageError("--local is a layer of its own: it goes with neither --layer nor --remote")
+        raise UsageError("local is a layer of its own: it goes with neither layer nor remote")
     settings = load_settings(repository, environ=environ, flags=flags, committed=committed)
     location = HERE if local else resolve_remote(settings, repository)
     layer = LOCAL_LAYER if local else settings.layer

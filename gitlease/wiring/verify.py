@@ -73,7 +73,7 @@ def open_version(
         store.deepen(name)
     if head is None or not head.version:
         if cached:
-            raise NotFound(f"this clone knows no ledger {name}: ask for it without --cached")
+            raise NotFound(f"this clone knows no ledger {name}: ask the remote for it")
         raise NotFound(f"there is no ledger {name} at {without_secrets(store.place)}")
     said = ("this is what the clone knows: nothing was fetched",) if cached else ()
     private = _private(place, PRIVATE_STORES[len(head.version) == 64])

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.errors import CLAIM_ANY, GitleaseError, UsageError
 from gitlease.core.lease import same_person
 from gitlease.core.policy import Issues, issue_resource, reads_as_issue
 from gitlease.core.resources.pattern import covers, fold, parse
@@ -47,8 +47,8 @@ def resource_here(workspace: Workspace, word: str) -> Resource:
     except UsageError as error:
         # A task may have such an id: then its file is what has to change.
         problems = () if checked.isascii() else workspace.ledger.edges.files.read().problems
-        error.hints = (*(p.message for p in problems if checked in p.message), *error.hints)
-        raise
+        why = (p.message for p in problems if checked in p.message)
+        raise error.with_(hints=(*why, *error.hints)) from None
     _refuse_submodule(repository, found)
     if not reads_as_issue(found.text):
         return found
@@ -89,7 +89,7 @@ def check_claim(
                 resource=resource.text,
                 hints=(
                     f"to claim the {found.kind}, type {found.word}",
-                    *(("to claim a name that is not a task, add --any",) if free else ()),
+                    *((CLAIM_ANY,) if free else ()),
                 ),
             )
     paths = [x for x in (*resources, *covered) if x.pattern is not None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import re
 import traceback
@@ -15,6 +14,7 @@ import pytest
 from support.snapshots import raises
 
 import gitlease
+from gitlease.core import Hint
 from gitlease.faces.library import in_python
 from gitlease.testing import MemoryLedger
 
@@ -126,40 +126,21 @@ def test_a_fault_of_ours_keeps_its_traceback(
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("hint", "expected"),
     [
-        ("to claim a name that is not a task, add --any", "add any=True"),
-        ("claimed again only with --reopen", "only with reopen=True"),
-        ("run it once without --cached", "without cached=True"),
-        ("it goes with neither --layer nor --remote", "neither layer nor remote"),
-        ("only with --undo-rollback, --expect-holder", "undo_rollback=True, expect_holder"),
-        ("say --set-upstream", "say upstream=True"),
-        ("name one; `gitlease session list` shows those", "`leases.sessions()` shows those"),
-        ("set it: gitlease config lease.remote NAME", 'leases.config("lease.remote", NAME)'),
-        ("git worktree add --anything x--any", "git worktree add --anything x--any"),
+        (Hint("", {"any": True}, "to claim it, add {}"), "to claim it, add any=True"),
+        (Hint("", {"set_upstream": True}, "say {}"), "say upstream=True"),
+        (Hint("", {"expect_holder": "a@b", "layer": "x"}, "{}"), "expect_holder='a@b', layer='x'"),
+        (Hint("session list", {}, "name one; `{}` lists"), "name one; `leases.sessions()` lists"),
+        (Hint("config", {"key": "a", "value": "B"}, "set: {}"), "set: leases.config('a', 'B')"),
+        (Hint("config", {"ledger": True, "key": "x"}, "{}"), "leases.config('x', ledger=True)"),
+        (Hint("init", {"help": True}, "read {}"), "read gitlease init --help"),
+        (Hint("hooks install", {}, "first: {}"), "first: gitlease hooks install"),
+        ("git worktree add --any x", "git worktree add --any x"),
     ],
 )
-def test_options_are_called_as_python_calls_them(typed: str, said: str) -> None:
-    assert in_python(typed).endswith(said)
-
-
-def test_no_hint_below_the_faces_is_left_in_words_of_the_command_line() -> None:
-    below = ("core", "engine", "push", "settings", "store", "tasks", "wiring")
-    hints = [
-        said.value
-        for package in below
-        for file in Path(OURS, package).rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.keyword) and node.arg == "hints"
-        for said in ast.walk(node.value)
-        if isinstance(said, ast.Constant) and isinstance(said.value, str)
-    ]
-    assert len(hints) > 40
-    typed = re.compile(r"(?<!\w)--\w|`(?:gitlease|config|session|init|hooks) |gitlease config")
-    left = [text for text in hints if typed.search(in_python(text))]
-    # Commands of a shell, by whoever asks.
-    shells = ("pip install", "init --help", "on the server:", "&& git push")
-    assert [x for x in left if not any(word in x for word in shells)] == []
+def test_hint_in_python_is_a_call_or_arguments(hint: str, expected: str) -> None:
+    assert in_python(hint) == expected
 
 
 def test_a_warning_points_at_the_block_that_ended(gitlease_ledger: MemoryLedger) -> None:

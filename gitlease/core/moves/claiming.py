@@ -12,6 +12,7 @@ from gitlease.core.errors import (
     NothingLeft,
     PolicyRefused,
     UsageError,
+    hint,
 )
 from gitlease.core.frozen import replace
 from gitlease.core.instant import LONGEST, MS, format_duration, rfc3339
@@ -178,14 +179,14 @@ def named_in_file(task: Relations, assigned: tuple[Assignee, ...]) -> tuple[Assi
 def assigned_error(resource: Resource, scope: str | None, named: tuple[Assignee, ...]) -> LeaseHeld:
     """The refusal for a task that is another's by its file, without any lease."""
     known = tuple(dict.fromkeys(a.known for a in named))
-    refusal = LeaseHeld(
+    return LeaseHeld(
         f"{resource} is assigned to {', '.join(known)}",
         resource=resource.text,
         scope=scope,
         holder=known[0],
+        by_edge=True,
+        assignees=known,
     )
-    refusal.by_edge, refusal.assignees = True, known
-    return refusal
 
 
 def yields(how: Relation, op: Claim) -> bool:
@@ -207,12 +208,11 @@ def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, momen
         what = _through_paths(op, first)
         if op.expect_holder is not None and not same_person(first.holder, op.expect_holder):
             what = f"expected {op.expect_holder}, but {what or op.resource}"
-        error = held_error(op.resource, op.scope, held, policy, moment, what=what)
         edges = [x for x, how in held if how in ASSIGNED]
-        error.hints = _until(edges, policy) if edges else ()
+        hints = _until(edges, policy) if edges else ()
         if op.takeover:
-            error.hints += ("a takeover replaces an assignment, never a live lease",)
-        raise error
+            hints += ("a takeover replaces an assignment, never a live lease",)
+        raise held_error(op.resource, op.scope, held, policy, moment, what=what, hints=hints)
     if blocking:
         done = blocking[0][0]
         raise PolicyRefused(
@@ -220,7 +220,7 @@ def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, momen
             resource=op.resource.text,
             scope=op.scope,
             conflicts=tuple(x for x, _ in blocking),
-            hints=("to claim a completed task again, use --reopen",),
+            hints=(hint("to claim a completed task again, use {}", reopen=True),),
         )
 
 
@@ -255,6 +255,7 @@ def held_error(
     *,
     error: type[GitleaseError] = LeaseHeld,
     what: str = "",
+    hints: tuple[str, ...] = (),
 ) -> GitleaseError:
     """The refusal that names the holder, the session, where, and when all of it is free.
 
@@ -265,7 +266,7 @@ def held_error(
     kept = (*ASSIGNED, Relation.THEIRS)  # by an edge, now or once the lease has lapsed
     verb = "is assigned to" if edges[0] else "is held by"
     leases = tuple(x for x, _ in held)
-    refusal = error(
+    return error(
         f"{what or resource} {verb} {leases[0].holder}",
         resource=resource.text,
         scope=scope,
@@ -273,9 +274,9 @@ def held_error(
         free_at=None
         if any(x.edge_stays and how in kept and x.resource == resource for x, how in held)
         else max(free_at(x, policy, moment) for x in leases),
+        hints=hints,
+        by_edge=any(edges),
     )
-    refusal.by_edge = any(edges)
-    return refusal
 
 
 ABANDONED = "it was abandoned"
@@ -384,9 +385,7 @@ def _check_expected(
         raise held_error(op.resource, op.scope, others, policy, moment, what=what)
     if strangers := tuple(a for a in named if not a.is_holder(expected)):
         refusal = assigned_error(op.resource, op.scope, strangers)
-        refusal.message = failed + refusal.message
-        refusal.args = (refusal.message,)
-        raise refusal
+        raise refusal.with_(message=failed + refusal.message)
 
 
 def _check_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -405,8 +404,7 @@ def granted_ttl(op: Claim, policy: Policy, resource: Resource | None) -> int:
     try:
         return fit_ttl(asked, op.default_ttl, policy, resource)
     except PolicyRefused as refusal:
-        refusal.by_setting = op.ttl is None
-        raise
+        raise refusal.with_(by_setting=op.ttl is None) from None
 
 
 def fit_ttl(asked: int | None, default: int, policy: Policy, resource: Resource | None) -> int:
@@ -418,7 +416,9 @@ def fit_ttl(asked: int | None, default: int, policy: Policy, resource: Resource 
             f"ttl {format_duration(asked)} is outside the ledger's limits, "
             f"{format_duration(policy.ttl_min)} to {format_duration(policy.ttl_max)}",
             resource=resource.text if resource else None,
-            hints=("the limits are the ledger's policy: `gitlease config --ledger` shows them",),
+            hints=(
+                hint("the limits are the ledger's policy: `{}` shows them", "config", ledger=True),
+            ),
         )
     return asked
 

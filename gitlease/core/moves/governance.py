@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gitlease.core.errors import Invalid, NotFound, PolicyRefused, UsageError
+from gitlease.core.errors import ADMINS, Invalid, NotFound, PolicyRefused, UsageError, hint
 from gitlease.core.frozen import non_defaults, replace
 from gitlease.core.instant import format_duration
 from gitlease.core.lease import Actor, Moment, State, same_person
@@ -146,8 +146,8 @@ def restore(ledger: Ledger, op: Restore, moment: Moment) -> tuple[Ledger, Outcom
 
 def restore_hints(policy: Policy, way: str = "undo") -> tuple[str, ...]:
     """Who may begin an epoch, and how."""
-    command = f"`gitlease init --{way}-rollback`"
-    return ("they are " + ", ".join(policy.admins), f"one of them can do it: {command}")
+    step = hint("one of them can do it: `{}`", "init", **{f"{way}_rollback": True})
+    return ("they are " + ", ".join(policy.admins), step)
 
 
 def drop_record(ledger: Ledger, op: DropRecord, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -171,7 +171,7 @@ def _need_admin(ledger: Ledger, actor: Actor, what: str) -> None:
             f"only the ledger's admins may {what}, and {actor.holder} is not one of them",
             hints=(
                 "they are " + ", ".join(policy.admins),
-                "one of them can add you: `gitlease config --ledger admins` takes the whole list",
+                hint("one of them can add you: `{}` takes the whole list", "config", **ADMINS),
             ),
         )
     limit = format_duration(policy.ttl_max)
@@ -179,7 +179,7 @@ def _need_admin(ledger: Ledger, actor: Actor, what: str) -> None:
         f"nobody may {what}: the ledger has no admins yet",
         hints=(
             f"a lease that is not renewed lapses by itself, after {limit} at most",
-            "until there are admins, anyone may set them: `gitlease config --ledger admins`",
+            hint("until there are admins, anyone may set them: `{}`", "config", **ADMINS),
         ),
     )
 
@@ -217,7 +217,11 @@ def check_spelt(ledger: Ledger, was: Issues, host: Issues) -> None:
         raise PolicyRefused(
             f"the ledger has records of {', '.join(names[:_SHOWN])}{more}, "
             "which would then name other resources",
-            hints=("release them first; claim a completed one with --reopen to release it",),
+            hints=(
+                hint(
+                    "release them first; claim a completed one with {} to release it", reopen=True
+                ),
+            ),
         )
 
 

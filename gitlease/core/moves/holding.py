@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gitlease.core.errors import (
+    USE_ANY,
     GitleaseError,
     Invalid,
     LeaseHeld,
@@ -161,7 +162,7 @@ def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outc
         raise NotFound(
             f"nothing to finish: {op.resource} is not a task and you do not hold it",
             resource=op.resource.text,
-            hints=("to use a name that is not a task, add --any",),
+            hints=(USE_ANY,),
         )
     state, records = ledger, mine
     if not mine:
@@ -219,9 +220,9 @@ def _pick(
     moment: Moment,
 ) -> list[Lease]:
     def may(lease: Lease, verdict: Verdict) -> bool:
-        if verdict is Verdict.WHILE_LIVE:
-            return holder_has(lease, moment)
-        return verdict is Verdict.YES
+        return verdict is Verdict.YES or (
+            verdict is Verdict.WHILE_LIVE and holder_has(lease, moment)
+        )
 
     return [x for x, how in stood if _in_scope(x, scope) and may(x, verb(TABLE[how]))]
 

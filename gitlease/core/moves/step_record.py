@@ -16,7 +16,7 @@ from itertools import islice
 from typing import ClassVar
 
 from gitlease.core.edge import printable
-from gitlease.core.errors import GitleaseError
+from gitlease.core.errors import GitleaseError, hint
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant, rfc3339
 from gitlease.core.lease import (
@@ -275,7 +275,7 @@ def _check_ids(record: StepRecord, pusher: Pusher) -> None:
         raise Illegal(
             "operation-id",
             f"it has the id of a gateway's request, and {pusher.known} is no gateway",
-            hints=("on the server: gitlease server install --gateway USER",),
+            hints=(hint("on the server: {}", "server install", gateway="USER"),),
         )
 
 

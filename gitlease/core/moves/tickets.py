@@ -21,20 +21,13 @@ from gitlease.core.resources.resource import Resource, scopes_overlap
 
 LONGEST_TICKET = 24 * 3_600_000  # milliseconds for which a place is kept without asking again
 WINDOW = 10.0  # seconds for which what is free is left to each who stands before
-LONGEST_COURTESY = (
-    60.0  # seconds after which a line that nobody comes forward from keeps nobody out
-)
+# Seconds after which a line that nobody comes forward from keeps nobody out.
+LONGEST_COURTESY = 60.0
 SKEW = 60_000  # milliseconds by which the clock of whoever waits may be ahead
 
 
 class NotYourTurn(LeaseHeld):
     """It could be claimed, but for others who have waited for longer: ``waiting`` has tickets."""
-
-    def __init__(
-        self, message: str, *, resource: str, scope: str, waiting: tuple[str, ...]
-    ) -> None:
-        super().__init__(message, resource=resource, scope=scope)
-        self.waiting = waiting
 
 
 @dataclass(frozen=True, slots=True)

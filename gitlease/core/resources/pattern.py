@@ -358,7 +358,8 @@ def _class(body: str, *, negated: bool) -> Token:
     spans: list[Span] = []
     for posix, low, high in re.findall(_MEMBER, body):
         if low:
-            if not (high or negated or _is_single(low[-1])):
+            char = low[-1]
+            if not (high or negated or (len(fold(char)) == 1 and not unicodedata.combining(char))):
                 return Jump.STAR
             spans.append(_span(low, high))
         elif posix in _POSIX:
@@ -388,10 +389,6 @@ def _complement(spans: list[Span]) -> list[Span]:
             gaps.append((start, low))
         start = max(start, high)
     return gaps
-
-
-def _is_single(char: str) -> bool:
-    return len(fold(char)) == 1 and not unicodedata.combining(char)
 
 
 @cache

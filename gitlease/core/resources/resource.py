@@ -11,7 +11,7 @@ import re
 import shlex
 from typing import Annotated
 
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import UsageError, hint
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.resources import pattern
 
@@ -115,11 +115,6 @@ def parse_resource(word: str, *, folder: str = "", root: str | None = None) -> R
     if reads_as_name(word):
         return name_resource(word)
     return path_resource(resolve_path(word, folder=folder, root=root))
-
-
-def word_in(text: str, folder: str, *, root: str | None = None) -> str:
-    """How to type a resource in a folder (``""`` at the root) so that it means the same there."""
-    return word_anywhere(text, root=root) if folder else text
 
 
 def word_anywhere(text: str, *, root: str | None = None) -> str:
@@ -244,7 +239,7 @@ def parse_layer(word: str) -> str:
     if word.lower() == LOCAL_LAYER:
         raise UsageError(
             f"the layer {LOCAL_LAYER} is reserved for the ledger that never leaves this clone",
-            hints=("use --local",),
+            hints=(hint("use {}", local=True),),
         )
     return word.lower()
 

@@ -10,12 +10,12 @@ from datetime import datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from gitlease.core.errors import Hint
 from gitlease.core.instant import moment_of
 from gitlease.faces.cli import output
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError, LeaseHeld
-    from gitlease.core.hint import Hint
     from gitlease.core.lease import Actor
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
@@ -380,7 +380,7 @@ class Call:
 
     def worded(self, hint: Hint | str) -> str:
         """Return a hint for people as one line."""
-        return hint if isinstance(hint, str) else f"{hint.why}: {self.command_of(hint)}"
+        return f"{hint.why}: {self.command_of(hint)}" if isinstance(hint, Hint) else hint
 
     def named(self, view: LeaseView) -> str:
         """Return a lease's name, with scope and layer unless they are the defaults here."""
@@ -391,12 +391,14 @@ class Call:
 
     def word(self, resource: Resource | str) -> str:
         """Return the word that means this resource in this folder."""
-        from gitlease.core.resources.resource import word_in
+        from gitlease.core.resources.resource import word_anywhere
 
         if self._opened is None:
             return str(resource)
         place = self._opened.repository
-        return word_in(str(resource), place.folder, root=place.toplevel)
+        if not place.folder:
+            return str(resource)
+        return word_anywhere(str(resource), root=place.toplevel)
 
     def answer(
         self,

@@ -134,10 +134,10 @@ def check_verb(
         check.run(words, stale=stale, fix=fix, yes=yes, cached=cached)
     except GitleaseError as error:
         if opened is not None:
-            hint_at_contents(opened.repository, error)
+            error = hint_at_contents(opened.repository, error)
         if console == "github":
             fail_github(ci.summary, error)
-        raise
+        raise error from None
     result = CheckOutput(call, check.report, check.body, fail_on=fail_on, undone=check.undone)
     if target is not None:
         write(os.path.join(call.directory, target), result.rendered(form or usual))
@@ -294,8 +294,8 @@ class CheckOutput:
         if self._error is None:
             self._call.answer(self._body, warnings=warnings, show=lambda: None)
             return None
-        self._error.warnings = warnings
-        return refusals.tell(self._call, self._error, body=self._body)
+        error = self._error.with_(warnings=warnings)
+        return refusals.tell(self._call, error, body=self._body)
 
 
 def write(path: str, content: str) -> None:
@@ -375,8 +375,8 @@ def verify_verb(call: Call, *, ref: str | None, tips: tuple[str, ...], cached: b
         call.answer(body, warnings=version.warnings, show=lambda: _show_verified(version, found))
         return None
     if call.json:
-        error = Violations(f"{version.shown}: {several(len(found.broken), 'violation')}")
-        error.warnings = version.warnings
+        message = f"{version.shown}: {several(len(found.broken), 'violation')}"
+        error = Violations(message, warnings=version.warnings)
         return refusals.tell(call, error, body=body)
     _show_verified(version, found)
     output.warn(version.warnings)

@@ -11,9 +11,13 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gitlease.core.errors import GitleaseError, LeaseHeld, UsageError
+from gitlease.core.errors import (
+    GitleaseError,
+    Hint,
+    LeaseHeld,
+    UsageError,
+)
 from gitlease.core.frozen import replace
-from gitlease.core.hint import Hint
 from gitlease.core.instant import moment_of
 from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
 from gitlease.engine.keeping import holds_of
@@ -378,8 +382,7 @@ def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) 
             on_stop=lambda why: log_line(sentences.stopping(why)),
         )
     except LeaseHeld as held:
-        held.hints = (*held.hints, *_logs_of_holder(call, held))
-        raise
+        raise held.with_(hints=(*held.hints, *_logs_of_holder(call, held))) from None
     call.warnings += run.remarks(answer)
 
     name = record.resources[0]

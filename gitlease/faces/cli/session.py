@@ -170,8 +170,8 @@ def _period(park: str | None) -> int | None:
     try:
         return parse_duration(park)
     except UsageError as error:
-        error.hints += ("name the session before --park: session end ID --park",)
-        raise
+        hint = "name the session before --park: session end ID --park"
+        raise error.with_(hints=(*error.hints, hint)) from None
 
 
 def _lines(call: Call, answer: Answer) -> list[str]:

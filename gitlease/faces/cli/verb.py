@@ -367,7 +367,7 @@ def _carry_out(declared: DeclaredVerb, call: Call, **given: Any) -> int:
 
 def again(call: Call, verb: str, values: Mapping[str, Any], **more: Any) -> str:
     """Return a call of a verb as a command, with more options before its own."""
-    from gitlease.core.hint import Hint
+    from gitlease.core.errors import Hint
 
     return call.command_of(Hint(verb, more | dict(values)))
 
@@ -419,7 +419,7 @@ def _complete_queue(call: Call, values: Mapping[str, Any], result: Result) -> Re
     """Add what helps if there are no tasks: init, if it has a proposal, and a warning."""
     if values.get("mine") or result.value.entries:
         return result
-    from gitlease.core.hint import Hint
+    from gitlease.core.errors import Hint
     from gitlease.verbs import task_text
     from gitlease.wiring.workspace import proposed_settings
 

@@ -39,7 +39,7 @@ from gitlease.faces.http.request_handler import (
     Failure,
     RequestHandler,
     body_of,
-    own_words,
+    without_paths,
 )
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import Token
@@ -136,8 +136,8 @@ def claim_named(
         if takeover or not held.by_edge or any(x.state == State.ACTIVE.value for x in held.views):
             raise
         if not assignee:
-            held.hints = (*held.hints, 'send {"takeover": true, "reason": TEXT} to take it over')
-            raise
+            way = 'send {"takeover": true, "reason": TEXT} to take it over'
+            raise held.with_(hints=(*held.hints, way)) from None
     return claim.claim(
         session,
         [resource],
@@ -160,7 +160,9 @@ def blocks_until(error: GitleaseError) -> str:
 
 def warnings_in(answer: Answer) -> dict[str, Any]:
     """The ``warnings`` of an end, such as files that still assign the task; empty without any."""
-    return {"warnings": [own_words(text) for text in answer.warnings]} if answer.warnings else {}
+    return (
+        {"warnings": [without_paths(text) for text in answer.warnings]} if answer.warnings else {}
+    )
 
 
 CompatAnswer = tuple[int, Mapping[str, Any]]  # status, body
@@ -178,7 +180,7 @@ def telling_sessions(verb: CompatVerb) -> CompatVerb:
             view = error.lease
             if view is not None and same_person(view.holder, asked.caller.email):
                 whose = f"your own session {view.session}" if view.session else "you"
-                error.message += f" ({whose})"
+                raise error.with_(message=f"{error.message} ({whose})") from None
             raise
 
     return told

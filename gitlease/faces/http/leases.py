@@ -157,7 +157,7 @@ class GatewayDoor(Door):
             yield
         except (LeaseHeld, LeaseLost, NotHolder) as refusal:
             if lost := acts.loss_of(self.ledger, refusal):
-                refusal.loss = lost.loss
+                raise refusal.with_(loss=lost.loss) from None
             raise
 
     def check_condition(

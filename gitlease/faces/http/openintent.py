@@ -51,7 +51,13 @@ from gitlease.faces.http.compat import (
     compat_routes,
     warnings_in,
 )
-from gitlease.faces.http.request_handler import IGNORED, Failure, Refused, RequestHandler, own_words
+from gitlease.faces.http.request_handler import (
+    IGNORED,
+    Failure,
+    Refused,
+    RequestHandler,
+    without_paths,
+)
 from gitlease.gateway.follower import LAPSED
 from gitlease.verbs.table import http_of
 
@@ -247,13 +253,15 @@ def _shape(
 
 def refused(error: Failure) -> Response:
     """A refusal as the SDK reads it: a 409 with the word lease is a conflict of leases."""
-    body: dict[str, Any] = {"error": error.code, "message": own_words(error.message)}
+    body: dict[str, Any] = {"error": error.code, "message": without_paths(error.message)}
     if isinstance(error, Refused):
         return JSONResponse(body, error.status, headers=error.headers)
     status = http_of(error.code)
     if isinstance(error, LeaseHeld | NotHolder | LeaseLost):
         status, view = 409, error.lease
-        body["message"] = f"the lease was refused: {own_words(error.message)}{blocks_until(error)}"
+        body["message"] = (
+            f"the lease was refused: {without_paths(error.message)}{blocks_until(error)}"
+        )
         if view is not None and view.state == State.ACTIVE.value:
             body["existing_lease"] = lease(view)
     elif isinstance(error, Rollback):

@@ -25,12 +25,11 @@ import anyio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from gitlease.core.errors import GitleaseError, Unavailable, UsageError, check_text
+from gitlease.core.errors import GitleaseError, Hint, Unavailable, UsageError, around, check_text
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import State
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import parse_resource
-from gitlease.faces.library.refusals import with_arguments
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.joiner import SAME
 from gitlease.gateway.tokens import READ, WRITE, Token
@@ -487,8 +486,8 @@ def failed(error: Failure, fields: Collection[str] = ()) -> Response:
     status, headers = http_of(error.code), dict[str, str]()
     body = wire.refusal(error, now=datetime.now(UTC))
     body |= {
-        "message": own_words(body["message"]),
-        "fact": own_words(error.message),  # without holder, place and time
+        "message": without_paths(body["message"]),
+        "fact": without_paths(error.message),  # without holder, place and time
         "hints": own_hints(error.hints, fields),
     }
     if error.loss is not None:
@@ -520,11 +519,6 @@ def _problem(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -
 _LOCAL_PATH = r"(?<![^\s'\"(=])(?:file://)?/([^\s'\"(),;:/]+)/[^\s'\"(),;]*[^\s'\"(),;:.]"
 
 
-def own_words(text: str) -> str:
-    """A message with fields instead of the command line's options, and without local paths."""
-    return without_paths(with_arguments(text, on='"{}": true'))
-
-
 def without_paths(text: str) -> str:
     """A message without local paths."""
     return re.sub(_LOCAL_PATH, _hidden, text)
@@ -536,8 +530,11 @@ def _hidden(path: re.Match[str]) -> str:
 
 def own_hints(hints: Iterable[str], known: Collection[str]) -> list[str]:
     """The hints that a request can follow, in fields: those with an unknown one are left out."""
-    return [
-        own_words(hint)
-        for hint in hints
-        if all(x.replace("-", "_") in known for x in re.findall(r"(?<![\w-])--([a-z-]+)", hint))
-    ]
+    found = []
+    for text in hints:
+        if isinstance(text, Hint):
+            if text.verb or not text.arguments.keys() <= {*known}:
+                continue
+            text = around(text.why, json.dumps(text.arguments)[1:-1])
+        found.append(without_paths(text))
+    return found

@@ -48,7 +48,7 @@ from gitlease.faces.http.request_handler import (
     Refused,
     RequestHandler,
     own_hints,
-    own_words,
+    without_paths,
 )
 from gitlease.verbs.parameters import MOST_NAMES
 from gitlease.verbs.statuses import read_status
@@ -437,8 +437,8 @@ def error_of(error: Failure) -> dict[str, Any]:
 def message_of(error: GitleaseError) -> str:
     view = error.lease
     if view is None or not isinstance(error, LeaseHeld | NotHolder) or view.state != "active":
-        return own_words(error.message) + blocks_until(error)
-    return f"{own_words(error.message)} until {rfc3339_ms(_ms(view.expires_at))}"
+        return without_paths(error.message) + blocks_until(error)
+    return f"{without_paths(error.message)} until {rfc3339_ms(_ms(view.expires_at))}"
 
 
 def _ms(at: datetime) -> int:

@@ -130,10 +130,11 @@ def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -
                 f"you no longer hold {subject['resource']}: {reason_text(loss, data.get('holder'))}"
             )
         error = LeaseLost(fact, loss=loss, **subject)
-    if data.get("free_at"):
-        error.free_at_ms = round(datetime.fromisoformat(data["free_at"]).timestamp() * 1_000)
-    error.views = tuple(lease_of(one) for one in data.get("conflicts", ()))
-    return error
+    at = data.get("free_at")
+    return error.with_(
+        free_at_ms=at and round(datetime.fromisoformat(at).timestamp() * 1_000),
+        views=tuple(lease_of(one) for one in data.get("conflicts", ())),
+    )
 
 
 def events_of(lines: Iterable[bytes]) -> Iterator[GatewayEvent]:

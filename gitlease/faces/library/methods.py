@@ -14,7 +14,7 @@ from gitlease.core import errors
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
 from gitlease.core.view import Lease
-from gitlease.faces.library.refusals import KEYWORD, POSITIONAL, in_python, refusing, to_list
+from gitlease.faces.library.refusals import KEYWORD, POSITIONAL, refusing, to_list
 from gitlease.verbs.table import (
     CODES,
     HTTP,
@@ -103,9 +103,9 @@ class Method:
             for code, one in CODES.items()
             if code in KINDS and (one.exit in exits or (1 in verb.exits and code in verb.no))
         ]
-        about = self.about or in_python(verb.help.partition("\n\n")[0].replace("\n", " "))
+        about = self.about or verb.help.partition("\n\n")[0].replace("\n", " ")
         about = re.sub(r"\b[A-Z]{4,}\b", lambda word: f"``{word[0].lower()}``", about)
-        known = [f"{x}: {in_python(one.about)}" for x, one in self.parameters.items() if one.about]
+        known = [f"{x}: {one.about}" for x, one in self.parameters.items() if one.about]
         shown = [textwrap.fill(text, WIDTH, subsequent_indent="  ") for text in known]
         parts = [textwrap.fill(about, WIDTH), "\n".join(shown)]
         parts.append(textwrap.fill(f"Raises {', '.join(raised)}.", WIDTH))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ParamSpec, TypedDict, TypeVar
 
-from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.errors import GitleaseError, Hint, UsageError, around
 from gitlease.core.instant import moment_of
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, word_anywhere
@@ -35,48 +34,29 @@ P = ParamSpec("P")
 T = TypeVar("T")
 ANOTHER_DAY = moment_of(0)  # as seen from it, times have their dates
 
-# Command-line options in messages and hints: switches, and options with a value.
-_SWITCHES = "any|reopen|cached|local|takeover|new|undo-rollback|accept-rollback"
-_VALUES = "layer|remote|session|reason|wait|ttl|scope|paths|expect-holder|base"
-_OPTION = re.compile(rf"(?<![\w-])--(?:(?P<on>{_SWITCHES})|(?P<value>{_VALUES}))(?![\w-])")
-_CALLS = {
-    "`gitlease session list`": "`leases.sessions()`",
-    "`gitlease config --ledger admins`": '`leases.config("admins", …, ledger=True)`',
-    "`gitlease config --ledger`": "`leases.config(ledger=True)`",
-    "`gitlease init --new-ledger`": "`leases.init(new_ledger=True)`",
-    "`gitlease init --undo-rollback`": "`leases.init(undo_rollback=True)`",
-    "`gitlease init --accept-rollback`": "`leases.init(accept_rollback=True)`",
-    "--set-upstream": "upstream=True",
-    "gitlease config lease.remote NAME": 'leases.config("lease.remote", NAME)',
-}
+# The methods of verbs that hints below the doors name.
+_METHODS = {"": "", "config": "leases.config", "init": "leases.init"}
+_METHODS["session list"] = "leases.sessions"
+_FIRST = ("key", "value")
 
 
 def in_python(text: str) -> str:
-    """A message or hint with the command line's options and commands as arguments and calls."""
-    for command, call in _CALLS.items():
-        text = text.replace(command, call)
-    return with_arguments(text, on="{}=True")
-
-
-def with_arguments(text: str, *, on: str) -> str:
-    """A text with arguments instead of options; ``on`` is the form of a switch."""
-
-    def argument(match: re.Match[str]) -> str:
-        switch, value = match["on"], match["value"]
-        return (on.format(switch) if switch else value).replace("-", "_")
-
-    return _OPTION.sub(argument, text)
+    """Return a hint with its call in Python, where the library has it."""
+    if not isinstance(text, Hint) or text.verb not in _METHODS or "help" in text.arguments:
+        return str(text)
+    first = [repr(x) for name, x in text.arguments.items() if name in _FIRST]
+    named = [f"{name}={x!r}" for name, x in text.arguments.items() if name not in _FIRST]
+    call = ", ".join([*first, *named]).replace("set_upstream", "upstream")
+    return around(text.why, f"{_METHODS[text.verb]}({call})" if text.verb else call)
 
 
 def refusal(error: GitleaseError) -> GitleaseError:
-    """The refusal as a caller gets it: in Python's terms, and without the traceback below."""
-    error.message = in_python(error.message)
-    error.args = (_text(error),)
-    error.hints = tuple(dict.fromkeys((*map(in_python, error.hints), *_suggested_calls(error))))
-    for hint in error.hints:
-        if (note := f"hint: {hint}") not in getattr(error, "__notes__", ()):
-            error.add_note(note)
-    return error.with_traceback(None)
+    """The refusal as a caller gets it: hints in Python, and without the traceback below."""
+    hints = tuple(dict.fromkeys((*map(in_python, error.hints), *_suggested_calls(error))))
+    shown = error.with_(text=_text(error), hints=hints)
+    for hint in hints:
+        shown.add_note(f"hint: {hint}")
+    return shown
 
 
 def _text(error: GitleaseError) -> str:

@@ -83,7 +83,7 @@ class LeaseResources:
             ) as caller:
                 found = TOOLS["status"].act(caller, **ABOUT[uri][1])
         except GitleaseError as error:
-            put_in_words(error, self._backend.words)
+            error = put_in_words(error, self._backend.words)
             refusal = wire.refusal(error, now=datetime.now(UTC))
             raise MCPError(types.INTERNAL_ERROR, refusal["message"], refusal) from None
         warnings = [*map(self._backend.words, found.warnings)]
@@ -262,8 +262,8 @@ class LeaseServer:
                 except LeaseLost as lost:
                     raise caller.explained(lost) from None
         except GitleaseError as error:
-            put_in_words(error, self._backend.words)
-            return refused(tool.name, error, datetime.now(UTC), arguments)
+            shown = put_in_words(error, self._backend.words)
+            return refused(tool.name, shown, datetime.now(UTC), arguments)
         except InterruptedError:
             ended = Unavailable("the wait was cancelled, or this server is being stopped")
             return refused(tool.name, ended, datetime.now(UTC), arguments)
@@ -273,9 +273,9 @@ class LeaseServer:
             raise MCPError(types.INTERNAL_ERROR, message) from None
 
     def _readable(self, result: Result) -> Result:
-        for error in result.refused:
-            put_in_words(error, self._backend.words)
-        return replace(result, warnings=[*map(self._backend.words, result.warnings)])
+        words = self._backend.words
+        refused = [put_in_words(error, words) for error in result.refused]
+        return replace(result, refused=refused, warnings=[*map(words, result.warnings)])
 
 
 def _check_encodes(arguments: Mapping[str, Any]) -> None:

@@ -10,16 +10,14 @@ from typing import Any
 
 from mcp import types
 
-from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.errors import GitleaseError, Hint, UsageError, around
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.hint import Hint
 from gitlease.core.instant import format_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, word_anywhere
 from gitlease.core.view import LeaseView
 from gitlease.engine import claim
 from gitlease.engine.reading import read_leases
-from gitlease.faces.library.refusals import with_arguments
 from gitlease.faces.mcp.callers import ToolCaller
 from gitlease.verbs import sentences, task_text, wire
 from gitlease.verbs.parameters import DURATION, SWITCH
@@ -292,8 +290,6 @@ def refused(
     body = dict(result.body) if result else {}
     if all_refused:
         body["refused"] = [wire.refusal(x, now=now) for x in all_refused]
-    error.message = _in_calls(error.message)
-    error.hints = tuple(map(_in_calls, error.hints))
     steps = _next_calls(error, arguments)
     document = wire.failure(tool, error, now=now, next_steps=steps, body=body)
     lines = [
@@ -307,11 +303,13 @@ def refused(
     return _result(lines, steps, document, is_error=True)
 
 
-def put_in_words(error: GitleaseError, words: Callable[[str], str]) -> None:
-    """Change the texts of a refusal as the clients of a server may read them."""
-    error.message = words(error.message)
-    error.hints = tuple(map(words, error.hints))
-    error.warnings = tuple(map(words, error.warnings))
+def put_in_words(error: GitleaseError, words: Callable[[str], str]) -> GitleaseError:
+    """Return a refusal with its texts as the clients of a server may read them."""
+    return error.with_(
+        message=words(error.message),
+        hints=tuple(words(_in_calls(hint)) for hint in error.hints),
+        warnings=tuple(map(words, error.warnings)),
+    )
 
 
 def _result(
@@ -327,7 +325,9 @@ def _warnings(warnings: Sequence[str]) -> list[str]:
 
 
 def _in_calls(text: str) -> str:
-    return with_arguments(text, on="{}: true")
+    if not isinstance(text, Hint) or text.verb:
+        return text
+    return around(text.why, ", ".join(f"{x}: {json.dumps(y)}" for x, y in text.arguments.items()))
 
 
 def _advice(error: GitleaseError) -> Sequence[str]:

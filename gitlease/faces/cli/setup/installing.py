@@ -104,8 +104,8 @@ def hooks_verb(call: Call, *, action: str, dry_run: bool, only: Sequence[str]) -
 
     if action == "install" and plan.lines and not plan.changes and not dry_run:
         hints = (call.typed("hooks", "status"),)
-        error = Violations("nothing was installed: add the lines shown yourself", hints=hints)
-        error.warnings = plan.notes
+        message = "nothing was installed: add the lines shown yourself"
+        error = Violations(message, hints=hints, warnings=plan.notes)
         return call.fail(error, body, show=show)
     steps = [call.typed("hooks", "status")] if action == "install" and plan.changes else []
     call.answer(body, warnings=plan.notes, next_steps=[] if dry_run else steps, show=show)
@@ -230,8 +230,8 @@ def agent_verb(
     if action == "status" and (not body["installed"] or setup.is_off):
         again = ["--user"] if user else []
         hints = () if setup.is_off else (call.typed("agent", host, "install", options=again),)
-        error = Violations(_not_live(state, off=setup.is_off), hints=(*setup.hints, *hints))
-        error.warnings = setup.warnings
+        message, hints = _not_live(state, off=setup.is_off), (*setup.hints, *hints)
+        error = Violations(message, hints=hints, warnings=setup.warnings)
         return call.fail(error, body, show=lambda: _show_agent(body))
     call.answer(body, warnings=setup.warnings, hints=setup.hints, show=lambda: _show_agent(body))
     return None
@@ -392,8 +392,7 @@ def _tools(setup: ServerSetup, server: Registered) -> tuple[str, ...]:
     try:
         return probe(server.command, setup.folder, passed_on(server.passed_on))
     except GitleaseError as error:
-        error.message = f"{setup.file}: {error.message}"
-        raise
+        raise error.with_(message=f"{setup.file}: {error.message}") from None
 
 
 def _show_mcp(body: dict[str, Any]) -> None:

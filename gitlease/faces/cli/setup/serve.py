@@ -273,8 +273,7 @@ def _revoke(call: Call, word: str) -> None:
     try:
         token = open_tokens(call.directory).revoke(word)
     except NotFound as unknown:
-        unknown.hints = (call.typed("serve", "token", "list"),)
-        raise
+        raise unknown.with_(hints=(call.typed("serve", "token", "list"),)) from None
     call.answer(
         {"action": "revoke", "tokens": [_document(token, _now())]},
         show=lambda: output.line(f"revoked {token.name}, which acted as {token.email}"),
