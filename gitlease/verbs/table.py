@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -296,6 +297,7 @@ def check_names(known: Mapping[str, Parameter], given: Mapping[str, Any], *, wha
         raise UsageError(f"{what} lacks {name}" + (f": {about}" if about else ""))
 
 
+@cache
 def _parameters_of(function: Callable[..., Result]) -> dict[str, Parameter]:
     code, plain = function.__code__, function.__defaults__ or ()
     names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
