@@ -65,7 +65,7 @@ def hint(why: str, verb: str = "", **arguments: object) -> Hint:
     return Hint(verb, arguments, why)
 
 
-ADMINS = {"ledger": True, "key": "admins"}
+ADMINS = {"ledger": True, "key": "admins", "value": "EMAIL"}
 CLAIM_ANY = hint("to claim a name that is not a task, add {}", any=True)
 USE_ANY = hint("to use a name that is not a task, add {}", any=True)
 

@@ -258,7 +258,7 @@ def _dump(known: Known) -> dict[str, object]:
 def _parsed(text: bytes) -> Known | None:
     try:
         return _known(json.loads(text))
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         return None
 
 

@@ -293,8 +293,7 @@ def check_names(known: Mapping[str, Parameter], given: Mapping[str, Any], *, wha
         raise UsageError(f"unknown field {odd[:60]!r} in {what}; known fields: {', '.join(known)}")
     missing = (x for x, one in known.items() if one.required and given.get(x) is None)
     if (name := next(missing, None)) is not None:
-        about = known[name].about
-        raise UsageError(f"{what} lacks {name}" + (f": {about}" if about else ""))
+        raise UsageError(f"{what} lacks {name}")
 
 
 @cache

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
+from typing import Any
 
 import pytest
 from faces.fake import Desk, make_desks
@@ -68,6 +70,13 @@ def test_the_next_task_is_claimed(desk: Desk, leases: Leases) -> None:
         leases.claim_next()
     with pytest.raises(gitlease.NothingLeft):
         leases.next_task()
+
+
+@pytest.mark.parametrize("ttl", [600, 600.0, Decimal(600), "10m", timedelta(minutes=10)])
+def test_a_computed_time_is_whole_seconds(leases: Leases, ttl: Any) -> None:
+    assert leases.claim("F002", ttl=ttl).ttl_seconds == 600
+    with pytest.raises(gitlease.UsageError):
+        leases.renew("F002", ttl=600.5)  # type: ignore[arg-type]
 
 
 def test_a_task_as_its_file_has_it(leases: Leases) -> None:

@@ -36,6 +36,16 @@ def ada(desks: tuple[Desk, Desk]) -> Desk:
     return desks[0]
 
 
+@pytest.mark.parametrize(("status", "waits"), [("todo", False), ("done", False), ("doing", True)])
+def test_a_wait_is_proposed_for_a_status_that_claims(
+    desks: tuple[Desk, Desk], status: str, waits: bool
+) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001")
+    ran = bob.run("set", "F001", status)
+    assert (ran.code, " wait " in ran.err) == (1, waits), ran.err
+
+
 def test_start_claims_and_sets_the_status(ada: Desk) -> None:
     ran = ada.ok("start", "F001", "--ttl", "30m")
     check_words(ran.out)

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -346,8 +347,6 @@ def _carry_out(declared: DeclaredVerb, call: Call, **given: Any) -> int:
     name, known = declared.name, declared.at(COMMAND)
     call.anonymous = declared.reads and not given.get("mine")
     values = read_values(known, call, given, what="the command")
-    if name in PREPARED:
-        PREPARED[name](call, values)
     call.anonymous |= name == "next" and not values.get("claim")
     if "cached" in known and not values.get("claim"):
         typed = {x: y if known[x].kind.at_door else given[x] for x, y in values.items()}
@@ -357,6 +356,8 @@ def _carry_out(declared: DeclaredVerb, call: Call, **given: Any) -> int:
         call.retry = partial(waiting, call, declared.name, values)
         if "wait" in values:
             gc.enable()  # the call may last long
+    if name in PREPARED:
+        PREPARED[name](call, values)
     result: Result = declared.function(call, **values)
     if name in COMPLETED:
         result = COMPLETED[name](call, values, result)
@@ -398,8 +399,18 @@ def _prepare_next(call: Call, values: Mapping[str, Any]) -> None:
     call.whole_queue = again(call, "queue", kept, all=True)
 
 
+def _prepare_set(call: Call, values: Mapping[str, Any]) -> None:
+    from gitlease.core.edge import Progress
+    from gitlease.verbs.statuses import read_status
+
+    with suppress(UsageError):  # which the verb raises as well
+        if read_status(values["status"], call.ledger.edges).progress is not Progress.IN_PROGRESS:
+            call.retry = None  # only what claims can wait
+
+
 PREPARED: Mapping[str, Callable[[Call, Mapping[str, Any]], None]] = {
     "done": _prepare_done,
+    "set": _prepare_set,
     "next": _prepare_next,
 }
 

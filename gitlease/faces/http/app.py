@@ -55,7 +55,9 @@ class GatewayApp:
         found: list[BaseRoute] = [
             Route(
                 x.path.replace("{key}", "{key:path}"),
-                self.handler.verb(x.name, x.respond, x.fields, writes=x.writes),
+                self.handler.verb(
+                    x.name, x.respond, x.fields, writes=x.writes, in_query=x.in_query
+                ),
                 methods=[x.method],
             )
             for x in ROUTES

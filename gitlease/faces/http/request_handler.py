@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlencode
 
 import anyio
 from starlette.requests import ClientDisconnect, Request
@@ -372,7 +372,13 @@ class RequestHandler:
         return respond
 
     def verb(
-        self, name: str, verb: Verb, fields: Collection[str], *, writes: bool | str
+        self,
+        name: str,
+        verb: Verb,
+        fields: Collection[str],
+        *,
+        writes: bool | str,
+        in_query: bool,
     ) -> Callable[[Request], Awaitable[Response]]:
         """The endpoint of a verb; ``writes`` if it needs write access, or the flag that does."""
 
@@ -380,7 +386,7 @@ class RequestHandler:
             status, body, headers = await self._answer(request, verb, writes)
             return JSONResponse(body, status, headers=headers)
 
-        return self.endpoint(name, answer, lambda error: failed(error, fields))
+        return self.endpoint(name, answer, lambda error: failed(error, fields, in_query=in_query))
 
     async def _answer(self, request: Request, verb: Verb, writes: bool | str) -> ApiAnswer:
         scopes = (READ, WRITE) if isinstance(writes, str) else (WRITE,) if writes else (READ,)
@@ -474,10 +480,10 @@ def operation_id(holder: str, key: str) -> str:
     return hashlib.sha256(f"{fold(holder)}\0{key}".encode()).hexdigest()[:20]
 
 
-def failed(error: Failure, fields: Collection[str] = ()) -> Response:
+def failed(error: Failure, fields: Collection[str] = (), *, in_query: bool = False) -> Response:
     """A refusal as ``application/problem+json``, with all fields of the contract's error.
 
-    ``fields`` are those of the request, in which its hints are worded.
+    ``fields`` are those of the request, in which its hints are worded, ``in_query`` where they are.
     """
     body: dict[str, Any]
     if isinstance(error, Refused):
@@ -488,7 +494,7 @@ def failed(error: Failure, fields: Collection[str] = ()) -> Response:
     body |= {
         "message": without_paths(body["message"]),
         "fact": without_paths(error.message),  # without holder, place and time
-        "hints": own_hints(error.hints, fields),
+        "hints": own_hints(error.hints, fields, in_query=in_query),
     }
     if error.loss is not None:
         body["loss"] = error.loss.value
@@ -528,13 +534,16 @@ def _hidden(path: re.Match[str]) -> str:
     return "(a local path)" if os.path.lexists(f"/{path[1]}") else path[0]
 
 
-def own_hints(hints: Iterable[str], known: Collection[str]) -> list[str]:
+def own_hints(hints: Iterable[str], known: Collection[str], *, in_query: bool = False) -> list[str]:
     """The hints that a request can follow, in fields: those with an unknown one are left out."""
     found = []
     for text in hints:
         if isinstance(text, Hint):
             if text.verb or not text.arguments.keys() <= {*known}:
                 continue
-            text = around(text.why, json.dumps(text.arguments)[1:-1])
+            words = json.dumps(text.arguments)[1:-1]
+            if in_query:
+                words = "?" + urlencode({x: json.dumps(y) for x, y in text.arguments.items()})
+            text = around(text.why, words)
         found.append(without_paths(text))
     return found

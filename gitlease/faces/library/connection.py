@@ -264,7 +264,8 @@ class Connection(GatewayVerbs):
             body["extend"] = body.pop("duration")
         in_query = verb == "DELETE"
         if in_query:
-            path += urlencode(body | _given(session=self._session))
+            words = {x: "true" if y is True else y for x, y in body.items()}
+            path += urlencode(words | _given(session=self._session))
         answer = self._change(verb, path.rstrip("?&"), None if in_query else body)
         leases = leases_of(answer)
         if method.answer == LEASE:

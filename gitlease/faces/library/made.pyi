@@ -753,10 +753,12 @@ class GatewayVerbs(Protocol):
         self,
         resource: ResourceLike,
         *,
+        any: bool = False,
         scope: str | None = None,
     ) -> None:
         """Finish the work: your lease is completed, and its notes are cleared.
 
+        any: Accept names that are not tasks.
         scope: Only this scope (default: all scopes you hold).
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
@@ -894,10 +896,12 @@ class AwaitedGatewayVerbs(Protocol):
         self,
         resource: ResourceLike,
         *,
+        any: bool = False,
         scope: str | None = None,
     ) -> None:
         """Finish the work: your lease is completed, and its notes are cleared.
 
+        any: Accept names that are not tasks.
         scope: Only this scope (default: all scopes you hold).
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 import textwrap
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -11,10 +12,12 @@ from types import MappingProxyType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from gitlease.core import errors
-from gitlease.core.errors import GitleaseError
+from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass
+from gitlease.core.resources.resource import Resource
 from gitlease.core.view import Lease
-from gitlease.faces.library.refusals import KEYWORD, POSITIONAL, refusing, to_list
+from gitlease.faces.library.refusals import KEYWORD, POSITIONAL, number_text, refusing, to_list
+from gitlease.verbs.parameters import DURATION
 from gitlease.verbs.table import (
     CODES,
     HTTP,
@@ -117,7 +120,12 @@ class Method:
         read = dict[str, Any](self.given)
         for name, value in given.items():
             if name == "resource" and self.one:
+                if not isinstance(value, str | os.PathLike | Resource):
+                    kind = type(value).__name__
+                    raise UsageError(f"a resource must be a string or a path, not {kind}")
                 read["resources"] = [value]
+            elif known[name].kind is DURATION:
+                read[name] = number_text(value)
             else:
                 read[name] = tuple(to_list(value, name)) if known[name].kind.many else value
         return read_values(known, door, read, what=f"{self.name}()")
@@ -141,7 +149,10 @@ def _function(method: Method, home: str) -> Callable[..., Any]:
     signature = method.signature
 
     def call(self: Any, *args: Any, **options: Any) -> Any:
-        given = signature.bind(self, *args, **options).arguments
+        try:
+            given = signature.bind(self, *args, **options).arguments
+        except TypeError as error:
+            raise TypeError(f"{call.__qualname__}() {error}") from None
         del given["self"]
         return self._carry_out(method, given)
 
@@ -215,7 +226,7 @@ OF_A_GATEWAY = (
     Method("renew", "renew", LEASE, HTTP, one=True, route=f"PATCH {LEASE_ROUTE}"),
     Method("extend", "extend", LEASE, HTTP, route=f"PATCH {LEASE_ROUTE}"),
     Method("release", "release", NONE, HTTP, one=True, route=f"DELETE {LEASE_ROUTE}?"),
-    Method("done", "done", NONE, HTTP, without=("any",), route=f"DELETE {LEASE_ROUTE}?done=true&"),
+    Method("done", "done", NONE, HTTP, route=f"DELETE {LEASE_ROUTE}?done=true&"),
     Method(
         "claim_next",
         "next",

@@ -200,7 +200,13 @@ def to_resources(door: Any, words: Sequence[ResourceLike]) -> list[Resource]:
 
 def to_seconds(value: Duration | None, what: str) -> int | None:
     """A duration in whole seconds; None stays None. Raises UsageError."""
-    return None if value is None else DURATION.read(None, value, what)
+    return None if value is None else DURATION.read(None, number_text(value), what)
+
+
+def number_text(value: Any) -> Any:
+    """A float or Decimal as text, for it may be whole seconds; any other value as it is."""
+    is_number = hasattr(value, "as_integer_ratio") and not isinstance(value, int)
+    return str(value) if is_number else value
 
 
 def to_note(text: str | None) -> str | None:

@@ -262,7 +262,7 @@ class LeaseServer:
                 except LeaseLost as lost:
                     raise caller.explained(lost) from None
         except GitleaseError as error:
-            shown = put_in_words(error, self._backend.words)
+            shown = put_in_words(error, self._backend.words, tool.takes)
             return refused(tool.name, shown, datetime.now(UTC), arguments)
         except InterruptedError:
             ended = Unavailable("the wait was cancelled, or this server is being stopped")

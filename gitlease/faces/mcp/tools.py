@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -80,7 +80,20 @@ def _claim(caller: ToolCaller, *, new: bool = False, **values: Any) -> Result:
 def _renew(caller: ToolCaller, **values: Any) -> Result:
     if "scope" in values and "resources" not in values:
         raise UsageError("scope needs resources")
-    return _of_verb("renew", caller, **values, all="resources" not in values)
+    return _with_tokens(_of_verb("renew", caller, **values, all="resources" not in values))
+
+
+def _with_tokens(result: Result) -> Result:
+    """The result, with the token of each live lease in its line: models may read lines only."""
+
+    def lines() -> list[str]:
+        said, views = _lines_of(result), result.leases
+        if len(said) != len(views):
+            return said
+        live = (f", token {x.token}" if x.state == "active" else "" for x in views)
+        return [f"{line}{token}" for line, token in zip(said, live, strict=True)]
+
+    return replace(result, lines=lines)
 
 
 def _one(verb: str, caller: ToolCaller, *, resources: Sequence[Any], **values: Any) -> Result:
@@ -91,11 +104,13 @@ def _one(verb: str, caller: ToolCaller, *, resources: Sequence[Any], **values: A
 
 
 def _extend(caller: ToolCaller, **values: Any) -> Result:
-    result = _one("extend", caller, **values)
-    if not result.leases[0].capped:
-        return result
-    capped = "capped to the maximum of the ledger's policy"
-    return replace(result, warnings=(*result.warnings, capped))
+    return _with_tokens(_one("extend", caller, **values))
+
+
+def _next(caller: ToolCaller, *, claim: bool = False, **values: Any) -> Result:
+    result = _of_verb("next", caller, claim=claim, **values)
+    # By the time of the call another may have the task, so the call chooses again.
+    return result if claim else replace(result, then=[Hint("next", {"claim": True})])
 
 
 def _release(caller: ToolCaller, *, done: bool = False, **values: Any) -> Result:
@@ -222,7 +237,7 @@ TOOLS: Mapping[str, LeaseTool] = {
             name="next",
             about="The next task of the queue; with claim it is claimed at once, for you alone.",
             takes=_takes("next", "claim", "ttl", "reason"),
-            act=partial(_of_verb, "next"),
+            act=_next,
         ),
         LeaseTool(
             name="status",
@@ -303,11 +318,21 @@ def refused(
     return _result(lines, steps, document, is_error=True)
 
 
-def put_in_words(error: GitleaseError, words: Callable[[str], str]) -> GitleaseError:
-    """Return a refusal with its texts as the clients of a server may read them."""
+def put_in_words(
+    error: GitleaseError, words: Callable[[str], str], takes: Collection[str] = ()
+) -> GitleaseError:
+    """Return a refusal with its texts as the clients of a server may read them.
+
+    A hint at an argument that is not one of those that the tool ``takes`` is left out.
+    """
+    fitting = [
+        hint
+        for hint in error.hints
+        if not isinstance(hint, Hint) or hint.verb or hint.arguments.keys() <= {*takes}
+    ]
     return error.with_(
         message=words(error.message),
-        hints=tuple(words(_in_calls(hint)) for hint in error.hints),
+        hints=tuple(words(_in_calls(hint)) for hint in fitting),
         warnings=tuple(map(words, error.warnings)),
     )
 

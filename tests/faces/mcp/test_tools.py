@@ -322,6 +322,18 @@ def test_what_was_lost_of_several_is_told(tools: ToolClient) -> None:
     check_words(rest[1])
 
 
+def test_no_hint_names_an_argument_that_the_tool_lacks(tools: ToolClient, jo: Path) -> None:
+    write_task(jo, "F001")
+    found = tools.document("release", resources="m1", done=True)
+    assert (found["error"]["code"], found["error"]["hints"]) == ("not_found", [])
+
+
+def test_a_lease_that_goes_on_is_shown_with_its_token(tools: ToolClient) -> None:
+    token = tools.document("claim", resources="a")["lease"]["token"]
+    for text in (tools.text("renew"), tools.text("extend", resources="a", duration="2h")):
+        assert f", token {token}" in text
+
+
 def test_a_renewal_that_names_nothing_is_of_all(tools: ToolClient, jo: Path) -> None:
     check_words(tools.text("renew"))
     tools.document("claim", resources=["a", "b"])
