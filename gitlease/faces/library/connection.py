@@ -75,6 +75,7 @@ class GatewayEvent:
     id: str | None = None
 
 
+FIELD = r'"(\w+)": true|\?(\w+)=true'  # in a gateway's hints: of a body, and of a query
 _TIMES = ("claimed_at", "renewed_at", "expires_at", "free_at", "lapses_at")
 
 
@@ -118,7 +119,7 @@ def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -
     subject: dict[str, Any] = {
         "resource": data.get("resource"),
         "scope": data.get("scope"),
-        "hints": tuple(re.sub(r'"(\w+)": true', r"\1=True", str(x)) for x in data.get("hints", ())),
+        "hints": tuple(re.sub(FIELD, r"\1\2=True", str(x)) for x in data.get("hints", ())),
         "holder": data.get("holder"),
     }
     loss = next((x for x in Loss if x == data.get("loss")), None)

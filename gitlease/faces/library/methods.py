@@ -149,10 +149,7 @@ def _function(method: Method, home: str) -> Callable[..., Any]:
     signature = method.signature
 
     def call(self: Any, *args: Any, **options: Any) -> Any:
-        try:
-            given = signature.bind(self, *args, **options).arguments
-        except TypeError as error:
-            raise TypeError(f"{call.__qualname__}() {error}") from None
+        given = signature.bind(self, *args, **options).arguments
         del given["self"]
         return self._carry_out(method, given)
 

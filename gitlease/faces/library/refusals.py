@@ -91,7 +91,10 @@ def _suggested_calls(error: GitleaseError) -> tuple[str, ...]:
 def _check_strings(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
     """Raise UsageError for anything but a string where the annotation says str."""
     signature = inspect.signature(function)
-    given = signature.bind(*args, **options).arguments
+    try:
+        given = signature.bind(*args, **options).arguments
+    except TypeError as error:
+        raise TypeError(f"{function.__qualname__}() {error}") from None
     for name, value in given.items():
         parameter = signature.parameters[name]
         values = value if parameter.kind is parameter.VAR_POSITIONAL else (value,)
