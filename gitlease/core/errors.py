@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_WORD = 254
 # Parameters that a command takes without their names.
-_FIRST = "resource resources duration text token status key value range id"
+POSITIONAL = "resource resources duration text token status key value range id"
 
 
 class Hint(str):
@@ -53,7 +53,7 @@ def command_words(verb: str, arguments: Mapping[str, object]) -> list[str]:
         for one in value if isinstance(value, list | tuple) else (value,):
             if one is None or one is False:
                 continue
-            flag = [] if name in _FIRST.split() else ["--" + name.replace("_", "-")]
+            flag = [] if name in POSITIONAL.split() else ["--" + name.replace("_", "-")]
             words += (new := [*flag, *([] if one is True else [str(one)])])
             (options if flag else names).extend(new)
     dashed = any(name.startswith("-") for name in names)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gitlease.core.errors import UsageError, check_text
+from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, parse_duration
 from gitlease.core.lease import MAX_NOTE, MAX_REASON
 from gitlease.core.resources.resource import Resource, parse_scope
@@ -152,36 +153,16 @@ RESOURCE = Kind(
     at_door=True,
     complete="known_names",
 )
-RESOURCES = Kind(
+RESOURCES = replace(
+    RESOURCE,
     read=_resources(claiming=False),
     schema=_TEXTS,
     tool_schema=_SHORT_TEXTS,
     python="Iterable[ResourceLike]",
-    metavar="RESOURCE",
     many=True,
-    at_door=True,
-    complete="known_names",
 )
-WANTED = Kind(
-    read=_resources(claiming=True),
-    schema=_TEXTS,
-    tool_schema=_SHORT_TEXTS,
-    python="Iterable[ResourceLike]",
-    metavar="RESOURCE",
-    many=True,
-    at_door=True,
-    complete="known_names",
-)
-PATHS = Kind(
-    read=_paths,
-    schema=_TEXTS,
-    tool_schema=_SHORT_TEXTS,
-    python="Iterable[StrPath]",
-    metavar="P",
-    many=True,
-    at_door=True,
-    complete="files",
-)
+WANTED = replace(RESOURCES, read=_resources(claiming=True))
+PATHS = replace(RESOURCES, read=_paths, python="Iterable[StrPath]", metavar="P", complete="files")
 DURATION = Kind(
     read=_duration,
     schema=_TIME,

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import moment_of
+from gitlease.core.resources.resource import Resource, parse_resource, path_resource
 
 if TYPE_CHECKING:
     from gitlease.core.errors import Hint, LeaseHeld
-    from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer
     from gitlease.engine.ledger_session import LedgerSession
@@ -74,9 +74,11 @@ class Door(Protocol):
 
     def resources(self, words: Iterable[Any], *, claiming: bool = False) -> list[Resource]:
         """The resources of words as they are meant here. Raises UsageError."""
+        return [parse_resource(word) for word in words]
 
     def paths(self, words: Iterable[Any]) -> list[Resource]:
-        """The paths of words as they are meant here. Raises UsageError."""
+        """The paths of words as they are meant here: from the root. Raises UsageError."""
+        return [path_resource(word) for word in words]
 
     def check_claim(
         self, wanted: Sequence[Resource], covered: Sequence[Resource], *, any_name: bool

@@ -5,7 +5,7 @@ The cases are generated from the table, so that a new verb or parameter is tried
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ from faces.fake import make_desks
 from support.tasks import task
 
 import gitlease
-from gitlease.core import Resource, UsageError, parse_resource
+from gitlease.core import UsageError, parse_resource
 from gitlease.faces.http import ROUTES, ApiRequest, ApiRoute
 from gitlease.faces.mcp import TOOLS, LeaseTool
 from gitlease.verbs import COMMAND, TABLE, Door, Parameter, find_verb, read_values
@@ -81,12 +81,6 @@ class RootDoor(Door):
         raise AssertionError("no verb is carried out here")
 
     queue = ledger
-
-    def resources(self, words: Iterable[Any], *, claiming: bool = False) -> list[Resource]:
-        return [parse_resource(word) for word in words]
-
-    def paths(self, words: Iterable[Any]) -> list[Resource]:
-        return [parse_resource(f"path:{word}") for word in words]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from datetime import datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from gitlease.core.errors import Hint
+from gitlease.core.errors import POSITIONAL, Hint
 from gitlease.core.instant import moment_of
 from gitlease.faces.cli import output
+from gitlease.verbs.table import Details, Door
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError, LeaseHeld
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from gitlease.engine.answers import Answer
     from gitlease.engine.ledger_session import LedgerSession, LedgerView
     from gitlease.engine.queue import TaskQueue
-    from gitlease.verbs.table import Act, Result
+    from gitlease.verbs.table import Result
     from gitlease.wiring.workspace import Workspace
 
 Opener = Callable[..., "Workspace"]
@@ -30,7 +31,6 @@ Opener = Callable[..., "Workspace"]
 # In the order in which a hint repeats them.
 REPEATED = (("directory", "-C"), ("layer", "--layer"), ("remote", "--remote"))
 HEARTBEAT_OF = ("claude:", "codex:", "cursor:")  # sessions kept alive by their host's hooks
-POSITIONAL = ("resource", "resources", "duration", "text", "status", "id")
 
 
 OPTIONS = {"paths": "--path"}  # where the option is not the parameter's name
@@ -53,7 +53,7 @@ def open_real(directory: str, **options: Any) -> Workspace:
     return open_workspace(directory, **options)
 
 
-class Call:
+class Call(Door):
     """The options before and after the verb, and the means to answer."""
 
     command: str | None = None
@@ -220,17 +220,6 @@ class Call:
     def every_ledger(self) -> list[LedgerSession]:
         return [space.ledger for space in self.workspace.in_use]
 
-    def act(
-        self,
-        verb: str,
-        resources: Sequence[Resource],
-        act: Act,
-        *,
-        scope: str | None = None,
-        ttl: int | None = None,
-    ) -> Answer:
-        return act(self.ledger, resources)
-
     def on_wait(self, held: LeaseHeld, seconds: int) -> None:
         """Print each new lease in the way once."""
         from gitlease.core.instant import format_duration
@@ -324,7 +313,9 @@ class Call:
         layer, call = arguments.pop("layer", None), self
         if "session" in arguments:  # meant for this one, or for any
             call = self.with_words(session=arguments.pop("session"), no_session=False)
-        names = [x for n in POSITIONAL if n in arguments for x in _words_of(arguments.pop(n))]
+        names = [
+            x for n in POSITIONAL.split() if n in arguments for x in _words_of(arguments.pop(n))
+        ]
         options = list[str]()
         for name, value in arguments.items():
             option = self.option(name)
@@ -343,7 +334,6 @@ class Call:
 
     def respond(self, result: Result) -> int:
         """Print the result of a verb, and return the exit status."""
-        from gitlease.verbs.table import Details
 
         def show() -> None:
             for part in result.lines():

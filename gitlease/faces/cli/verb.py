@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import Hint, UsageError
 from gitlease.core.frozen import replace
 from gitlease.verbs.table import (
     CODES,
@@ -368,8 +368,6 @@ def _carry_out(declared: DeclaredVerb, call: Call, **given: Any) -> int:
 
 def again(call: Call, verb: str, values: Mapping[str, Any], **more: Any) -> str:
     """Return a call of a verb as a command, with more options before its own."""
-    from gitlease.core.errors import Hint
-
     return call.command_of(Hint(verb, more | dict(values)))
 
 
@@ -430,7 +428,6 @@ def _complete_queue(call: Call, values: Mapping[str, Any], result: Result) -> Re
     """Add what helps if there are no tasks: init, if it has a proposal, and a warning."""
     if values.get("mine") or result.value.entries:
         return result
-    from gitlease.core.errors import Hint
     from gitlease.verbs import task_text
     from gitlease.wiring.workspace import proposed_settings
 

@@ -73,9 +73,6 @@ class GatewayDoor(Door):
     def queue(self) -> TaskQueue:
         return TaskQueue(self._ledger)
 
-    def resources(self, words: Iterable[Any], *, claiming: bool = False) -> list[Resource]:
-        return [parse_resource(word) for word in words]
-
     def paths(self, words: Iterable[Any]) -> list[Resource]:
         return [parse_resource(f"path:{read_text(self, word, 'paths')}") for word in words]
 

@@ -16,7 +16,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.lease import holder_has
 from gitlease.core.loss import explained
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource, parse_resource, path_resource
+from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import Answer, joined
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue import TaskQueue
@@ -232,12 +232,6 @@ class GatewayCaller(ToolCaller):
     @property
     def queue(self) -> TaskQueue:
         return TaskQueue(self._session)
-
-    def resources(self, words: Iterable[str], *, claiming: bool = False) -> list[Resource]:
-        return [parse_resource(word) for word in words]
-
-    def paths(self, words: Iterable[str]) -> list[Resource]:
-        return [path_resource(word) for word in words]
 
     def act(
         self,
