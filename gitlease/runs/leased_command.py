@@ -9,11 +9,12 @@ import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS, rfc3339
+from gitlease.core.instant import rfc3339
 from gitlease.core.lease import MAX_NOTE, Lease, State, same_person
 from gitlease.core.loss import Hold, Loss, Lost, early_ms
 from gitlease.core.moves.operations import Grant, grant_of
@@ -28,7 +29,7 @@ from gitlease.git.repository import TIMEOUT, without_secrets
 from gitlease.git.run import local_variables_cleared, run_git, started_at
 from gitlease.runs.child import check_executable, fork_into_background
 from gitlease.runs.guardian import GuardianFailed
-from gitlease.runs.heartbeat import CONTACTS, ENDING, at_the_end, new_heartbeat
+from gitlease.runs.heartbeat import at_the_end, new_heartbeat
 from gitlease.runs.records import (
     RunRecord,
     RunsFolder,
@@ -152,8 +153,9 @@ class LeasedCommand:
                     raise LeaseLost(
                         "its time was over before the command could be started", loss=Loss.EXPIRED
                     )
-                process.start(request.words, env, request.directory, until_ms=now.boot_ms + left)
-                remember(self.place, self.answer, pid=process.pid)
+                until, runner = now.boot_ms + left, os.getpid()
+                before = partial(remember, self.place, self.answer, runner=runner)
+                process.start(request.words, env, request.directory, before, until_ms=until)
                 on_start(process)
                 return Supervisor(
                     process, heartbeat, holds, clock=clock, grace=grace, on_stop=on_stop
@@ -425,7 +427,6 @@ def run_claimed(
     return Ran(answer=answer, ended=ended, finished=finished, warnings=warnings)
 
 
-MARGIN = 20.0  # seconds, beside grace and release, for a run to end
 LONGEST_COMMAND = 200  # words that are kept to be shown
 LONGEST_WORD = 1_000
 STARTED, FAILED = b"+", b"-"
@@ -473,11 +474,6 @@ def dispatch(
         "the run was killed as it began: its lease ends by itself",
         resource=record.resources[0] if len(record.resources) == 1 else None,
     )
-
-
-def stop(runs: RunsFolder, record: RunRecord) -> RunRecord:
-    """Stop a run and wait for its end; return its record then. Unavailable if it does not end."""
-    return runs.stop(record, record.grace_ms / MS + CONTACTS * ENDING + MARGIN)
 
 
 def _fail(command: LeasedCommand, why: GitleaseError) -> NoReturn:

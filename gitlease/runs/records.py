@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from gitlease.core.errors import Invalid, LeaseHeld, NotFound, Unavailable
 from gitlease.core.frozen import dataclass
+from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, same_person
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.pattern import fold
@@ -48,6 +49,7 @@ LONGEST_LOG = 16 * 1_048_576  # bytes that are kept of the log of an ended run: 
 CUT = b"[the beginning is gone: %d bytes]\n"
 AT_ONCE = 65_536  # bytes of a log
 PATIENCE = 10.0
+ENDING = 60.0  # seconds, beside its grace, for a run to end: its release may ask four times
 STEP, FOLLOWED = 0.05, 0.2
 RECORD, LOG, BRIEF = ".json", ".log", ".md"
 FORMAT = 1
@@ -171,8 +173,7 @@ class RunsFolder:
 
     def runs(self, record: RunRecord) -> bool:
         """Whether its runner still runs."""
-        same_boot = record.boot_id == self._boot_id
-        return same_boot and still_runs(record.runner, record.runner_started)
+        return record.boot_id == self._boot_id and still_runs(record.runner, record.runner_started)
 
     def is_dead(self, record: RunRecord) -> bool:
         """Whether its runner is known to be gone, and its command with it: since this boot only."""
@@ -191,20 +192,15 @@ class RunsFolder:
 
     def state_of(self, record: RunRecord) -> str:
         """The state of a run: ``running``, its outcome, or ``killed`` if its runner is gone."""
-        if record.outcome is not None:
-            return record.outcome
-        return RUNNING if self.runs(record) else KILLED
+        return record.outcome or (RUNNING if self.runs(record) else KILLED)
 
     def latest(self, resource: Resource, layer: str, *, running: bool = False) -> RunRecord:
         """The newest run of a resource; ``running``: preferably one that still runs.
 
         Raises NotFound if none is recorded.
         """
-        found = [
-            x
-            for x in self.every()
-            if x.layer == layer and resource in map(parse_resource, x.resources)
-        ]
+        of_layer = (x for x in self.every() if x.layer == layer)
+        found = [x for x in of_layer if resource in map(parse_resource, x.resources)]
         if not found:
             raise NotFound(f"no run of {resource} is known in this clone", resource=resource.text)
         live = (x for x in found if self.state_of(x) == RUNNING)
@@ -227,9 +223,9 @@ class RunsFolder:
         every = (record for record in self.every() if matches(record))
         return next((record for record in every if self.state_of(record) == RUNNING), None)
 
-    def stop(self, record: RunRecord, patience: float) -> RunRecord:
-        """Ask a run to end; return its record then. Unavailable if it needs more ``patience``."""
-        over = time.monotonic() + patience
+    def stop(self, record: RunRecord) -> RunRecord:
+        """Stop a run and wait for its end; return its record then. Unavailable if it goes on."""
+        over = time.monotonic() + record.grace_ms / MS + ENDING
         if self.runs(record):
             for signum in (signal.SIGTERM, signal.SIGCONT):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -289,12 +285,10 @@ class RunsFolder:
     def _load(self, name: str) -> RunRecord | None:
         found = load_json(os.path.join(self._folder, name), LARGEST)
         number = name.removesuffix(RECORD)
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
-            return None
-        try:
-            return JSON.load(RunRecord, found, id=number, log=self.file_of(number))
-        except Damaged:
-            return None
+        with contextlib.suppress(Damaged):
+            if isinstance(found, dict) and found.get("format") == FORMAT:
+                return JSON.load(RunRecord, found, id=number, log=self.file_of(number))
+        return None
 
 
 def runs_of(place: RunPlace, folder: str = FOLDER) -> RunsFolder:
@@ -319,8 +313,9 @@ def _shorten(log: str) -> None:
 
 
 def record_of(place: RunPlace, answer: Answer, *, number: str, **more: Any) -> RunRecord:
-    """A record of a run of this process under these leases, which begins now."""
-    now, own, leases = place.ledger.clock.now(), os.getpid(), answer.leases
+    """A record of a run under these leases, which begins now; this process is its runner."""
+    now, leases = place.ledger.clock.now(), answer.leases
+    runner = more.pop("runner", os.getpid())
     return RunRecord(
         id=number,
         holder=place.actor.holder,
@@ -332,8 +327,8 @@ def record_of(place: RunPlace, answer: Answer, *, number: str, **more: Any) -> R
         tokens=tuple(view.token for view in leases),
         began_at=now.wall_ms,
         boot_id=now.boot_id,
-        runner=own,
-        runner_started=started_at(own),
+        runner=runner,
+        runner_started=started_at(runner),
         **more,
     )
 
@@ -343,18 +338,19 @@ def alive_in(place: RunPlace) -> RunsFolder:
     return runs_of(place, LIVE_RUNS)
 
 
-def remember(place: RunPlace, answer: Answer, *, pid: int = 0, present: bool = True) -> None:
-    """Record that this process, and ``pid`` for it, runs under these leases. It never fails.
+def remember(place: RunPlace, answer: Answer, *, runner: int = 0, present: bool = True) -> None:
+    """Record that this process runs under these leases, as command of a runner. It never fails.
 
     ``present``: other sessions of the work tree see it, too.
     """
-    leases = answer.leases
+    leases, own = answer.leases, os.getpid()
     record = record_of(
         place,
         answer,
         number=_run_id(answer),
-        pid=pid,
-        pid_started=started_at(pid) if pid else "",
+        runner=runner or own,
+        pid=own if runner else 0,
+        pid_started=started_at(own) if runner else "",
         namespace=numbered_in(),
         granted=tuple(x.lease_id for x in leases if not x.renewals),
         joined=tuple(x.lease_id for x in leases if x.renewals and x.lease_id not in answer.bound),

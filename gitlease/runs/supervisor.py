@@ -306,9 +306,15 @@ class SupervisedProcess:
         return self._process.pid if self._process else 0
 
     def start(
-        self, words: tuple[str, ...], env: dict[str, str], cwd: str, *, until_ms: int
+        self,
+        words: tuple[str, ...],
+        env: dict[str, str],
+        cwd: str,
+        before: Callable[[], None] = lambda: None,
+        *,
+        until_ms: int,
     ) -> None:
-        """Start it, guarded from its first moment on.
+        """Start it, guarded from its first moment on; ``before`` is called in its process.
 
         Raises GuardianFailed, NoCommand and CannotExecute: then the command never ran.
         """
@@ -329,6 +335,7 @@ class SupervisedProcess:
                 ignored = handler is signal.SIG_IGN
                 signal.signal(signum, signal.SIG_IGN if ignored else signal.SIG_DFL)
             self._guardian.watch(group(os.getpid()), until_ms)
+            before()
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
         # Signals are blocked until nothing in the child is ours any more.

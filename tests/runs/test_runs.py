@@ -144,7 +144,7 @@ def test_a_run_of_before_a_reboot_runs_no_more(folder: RunsFolder) -> None:
     assert (folder.runs(old), folder.state_of(old)) == (False, "killed")
     gone = replace(record(1, folder), runner_started="0")
     assert folder.state_of(gone) == "killed"
-    assert folder.stop(gone, 0.0) == gone, "a process of the same number is left alone"
+    assert folder.stop(gone) == gone, "a process of the same number is left alone"
 
 
 def test_only_the_last_ended_runs_are_remembered(

@@ -121,10 +121,10 @@ def test_what_a_killed_run_had_is_let_go_by_the_next_command_of_its_clone(
     laptop, desk, _ = three
     if claimed:
         laptop.document("claim", "F001")
-    run = laptop.start("run", "F001", "--", *sleeper(tmp_path / "pid"))
+    at_once = 'echo $$ >"$0"; kill -9 $PPID; while :; do sleep 0.1; done'
+    run = laptop.start("run", "F001", "--", "sh", "-c", at_once, str(tmp_path / "pid"))
     child = number_in(tmp_path / "pid")
-    run.kill()
-    run.wait(LONG)
+    assert run.wait(LONG) == -signal.SIGKILL
     dead = session_of(desk)
     until(lambda: not os.path.exists(f"/proc/{child}"), "the end of the command")
     said = desk.ask("claim", "F001").stderr

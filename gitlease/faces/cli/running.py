@@ -34,7 +34,7 @@ from gitlease.faces.cli.verb import (
     waiting,
 )
 from gitlease.runs.heartbeat import in_a_run
-from gitlease.runs.leased_command import RunRequest, claim_to_run, dispatch, run_claimed, stop
+from gitlease.runs.leased_command import RunRequest, claim_to_run, dispatch, run_claimed
 from gitlease.runs.records import RunRecord, runs_of
 from gitlease.runs.supervisor import SHARE, grace_ms
 from gitlease.verbs import run_text, sentences, wire
@@ -465,7 +465,7 @@ def _stop(call: Call, word: str) -> None:
     runs = runs_of(call.workspace)
     record = runs.latest(call.resource(word), call.workspace.layer, running=True)
     was_running = runs.state_of(record) == "running"
-    record = stop(runs, record)
+    record = runs.stop(record)
     state = runs.state_of(record)
     said = f"the run of session {record.session} "
     said += f"has ended: {state}" if was_running else f"had ended before: {state}"
