@@ -110,7 +110,7 @@ LINES = {  # of each package, without those of comment
     "settings": 1_633,
     "store": 4_269,
     "tasks": 3_277,
-    "verbs": 3_974,
+    "verbs": 4_900,
     "verify": 323,
     "wiring": 2_234,
 }
