@@ -16,11 +16,13 @@ STUB = Path(gitlease.__file__).parent / "faces" / "library" / "made.pyi"
 HEAD = """# Written by: pytest --record tests/faces/test_library_stub.py
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Protocol, TypedDict
 
 from gitlease.core.edge import Task
 from gitlease.core.view import Lease
 from gitlease.faces.library.refusals import Duration, OpenOptions, ResourceLike, StrPath
+from gitlease.faces.library.values import Entry, LedgerStatus, LogEntry, QueueReading, WhoAmI
 """
 TAIL = """
 class HoldOptions(ClaimTerms, OpenOptions, total=False): ...

@@ -142,6 +142,9 @@ def test_a_repository_is_set_up(clone: Path, path_remote: Remote) -> None:
 def test_settings_are_read_and_set(clone: Path) -> None:
     leases = gitlease.open(clone)
     assert {x.key for x in leases.config()} >= {"lease.ttl", "tasks.files"}
+    with gitlease.open(clone, remote="origin", session="s1") as named:
+        assert named.config("lease.remote")[0].source == "remote"
+        assert named.whoami().session_source == "session"
     (said,) = leases.config("lease.ttl", "30m")
     assert said == gitlease.Setting("lease.ttl", "30m", "git config (local) lease.ttl")
     anew = gitlease.open(clone)

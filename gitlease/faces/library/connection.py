@@ -54,6 +54,7 @@ from gitlease.faces.library.refusals import (
     to_folder,
     to_list,
 )
+from gitlease.verbs.table import Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +272,7 @@ class Connection(GatewayVerbs):
         leases = leases_of(answer)
         if method.answer == LEASE:
             leases = (replace(lease_in(answer), capped=bool(answer.get("capped_to_max"))),)
-        return method.answer_of(leases)
+        return method.answer_of(Result(body=answer, lines=tuple, leases=leases))
 
     def _change(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
         return self._ask(method, path, body, key=os.urandom(16).hex())

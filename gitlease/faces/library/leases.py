@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import LeaseLost, Unavailable, UsageError
-from gitlease.core.instant import MS, moment_of
+from gitlease.core.frozen import replace
 from gitlease.core.loss import Lost
 from gitlease.core.policy import check_change, policy_words
 from gitlease.core.resources.resource import WHOLE, parse_scope
@@ -17,15 +16,13 @@ from gitlease.core.view import Lease
 from gitlease.engine import acts, claim, sessions
 from gitlease.engine.answers import Answer, Reading
 from gitlease.engine.answers import QueueReading as AnyQueue
-from gitlease.engine.reading import read_leases, read_log
+from gitlease.engine.reading import read_leases
 from gitlease.engine.sessions import OwnSession, SessionsReading
 from gitlease.engine.watch import Watcher, WatchEvent
 from gitlease.faces.library import running, watching
 from gitlease.faces.library.holding import HeldLeases, call_in_thread
 from gitlease.faces.library.made import LeaseVerbs
-from gitlease.faces.library.methods import (
-    Method,
-)
+from gitlease.faces.library.methods import Method
 from gitlease.faces.library.refusals import (
     Duration,
     ResourceLike,
@@ -36,17 +33,7 @@ from gitlease.faces.library.refusals import (
     to_resources,
     to_seconds,
 )
-from gitlease.faces.library.values import (
-    CheckResult,
-    Entry,
-    InitResult,
-    LedgerStatus,
-    LogEntry,
-    QueueReading,
-    WhoAmI,
-    briefing,
-    entries,
-)
+from gitlease.faces.library.values import CheckResult, InitResult, in_python
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.push.fenced_push import PushRefused as PushRefused
 from gitlease.runs.heartbeat import in_a_run
@@ -193,83 +180,13 @@ class Leases(LeaseVerbs):
         seconds = to_seconds(timeout, "timeout")
         return refusing_events(Watcher(self._ledger, parts).events(seconds=seconds))
 
-    def queue(self, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
-        """Every task, best first, and whether it may be claimed; ``ref``: of a branch or commit."""
-        return entries(self._noted(self._workspace.queue.queue(ref=ref, cached=cached)))
-
-    def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
-        """Your tasks and leases, those taken from you and why, notes, and the next tasks."""
-        return briefing(self._noted(self._workspace.queue.brief(ref=ref, cached=cached)))
-
     def task(self, resource: ResourceLike) -> Task:
         """A task as in its file. Raises NotFound, and Invalid for a broken file."""
         return self._ledger.edges.task(self._door.resource(resource))
 
-    def list(
-        self, *, mine: bool = False, all: bool = False, cached: bool = False
-    ) -> tuple[Lease, ...]:
-        """The live leases; ``all`` adds expired and completed ones, ``mine`` leaves out others'."""
-        if mine:
-            self._ledger.check_holder()
-        reading = self._noted(read_leases(self._ledger, cached=cached))
-        return tuple(
-            x for x in reading.leases if (all or x.state == "active") and (x.mine or not mine)
-        )
-
-    def show(self, resource: ResourceLike, *, cached: bool = False) -> tuple[Lease, ...]:
-        """The leases of one resource; empty when it is free."""
-        reading = read_leases(self._ledger, resource=self._door.resource(resource), cached=cached)
-        return self._noted(reading).leases
-
     def sessions(self, *, cached: bool = False) -> tuple[OwnSession, ...]:
         """Your own sessions with live leases, and these, in every layer in use."""
         return self._noted(sessions.sessions(self._door.every_ledger(), cached=cached)).sessions
-
-    def log(
-        self,
-        resource: ResourceLike | None = None,
-        *,
-        limit: int = 50,
-        since: Duration | datetime | None = None,
-        cached: bool = False,
-    ) -> tuple[LogEntry, ...]:
-        """The audit trail, newest first, ``since`` a time (UTC without a zone) or a duration ago.
-
-        Raises UsageError for a ``limit`` below 1.
-        """
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise UsageError(f"limit {limit!r} is not a positive number")
-        reading = read_log(
-            self._ledger,
-            resource=None if resource is None else self._door.resource(resource),
-            limit=limit,
-            since=_since(since, self._ledger.clock.now().wall_ms),
-            cached=cached,
-        )
-        events = [x._asdict() | {"at": moment_of(x.at)} for x in self._noted(reading).events]
-        return tuple(LogEntry(**{k: v for k, v in x.items() if k != "operation"}) for x in events)
-
-    def status(self, *, cached: bool = False) -> LedgerStatus:
-        """The ledger's location, and its leases."""
-        reading = self._noted(read_leases(self._ledger, cached=cached))
-        now = moment_of(self._ledger.clock.now().wall_ms)
-        return LedgerStatus(
-            place=self._ledger.store.place,
-            layer=self._ledger.layer,
-            id=reading.ledger_id,
-            revision=reading.revision,
-            leases=tuple(x for x in reading.leases if x.is_current(now)),
-        )
-
-    def whoami(self) -> WhoAmI:
-        """Your identity in the ledger, without contacting the remote."""
-        identity = self._workspace.identity
-        return WhoAmI(
-            holder=identity.actor.holder,
-            session=identity.actor.session,
-            holder_source=identity.holder_source,
-            session_source=identity.session_source,
-        )
 
     def init(
         self,
@@ -402,7 +319,7 @@ class Leases(LeaseVerbs):
         result = self._noted(method.declared.function(self._door, **values))
         if result.refused:
             raise result.refused[0]
-        return method.answer_of(result.leases, result.value)
+        return method.answer_of(result)
 
     def _noted(self, answer: WithWarnings) -> WithWarnings:
         self.warnings = tuple(answer.warnings)
@@ -443,19 +360,12 @@ def _with_base_settings(leases: Leases) -> Workspace:
 
 
 def _of_key(key: str | None, table: Sequence[Setting]) -> tuple[Setting, ...]:
-    shown = tuple(x for x in table if key is None or x.key.lower() == key.lower())
+    named = [x for x in table if key is None or x.key.lower() == key.lower()]
+    shown = tuple(replace(x, source=in_python(x.source)) for x in named)
     if not shown:
         known = ", ".join(x.key for x in table)
         raise UsageError(f"unknown setting {key!r:.60}", hints=(f"known settings: {known}",))
     return shown
-
-
-def _since(since: Duration | datetime | None, now: int) -> int | None:
-    if isinstance(since, datetime):
-        aware = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
-        return round(aware.timestamp() * MS)
-    seconds = to_seconds(since, "since")
-    return None if seconds is None else now - seconds * MS
 
 
 @refusing_class

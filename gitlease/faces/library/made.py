@@ -1,6 +1,7 @@
 """The methods of the library that are made of the table: ``made.pyi`` has their signatures."""
 
 from collections.abc import Iterable as Iterable
+from datetime import datetime as datetime
 from typing import Protocol, TypedDict
 
 from gitlease.core.edge import Task as Task

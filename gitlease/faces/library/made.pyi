@@ -1,11 +1,13 @@
 # Written by: pytest --record tests/faces/test_library_stub.py
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Protocol, TypedDict
 
 from gitlease.core.edge import Task
 from gitlease.core.view import Lease
 from gitlease.faces.library.refusals import Duration, OpenOptions, ResourceLike, StrPath
+from gitlease.faces.library.values import Entry, LedgerStatus, LogEntry, QueueReading, WhoAmI
 
 class ClaimTerms(TypedDict, total=False):
     paths: Iterable[StrPath]
@@ -333,6 +335,108 @@ class LeaseVerbs(Protocol):
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
+    def list(
+        self,
+        *,
+        mine: bool = False,
+        all: bool = False,
+        cached: bool = False,
+    ) -> tuple[Lease, ...]:
+        """List the leases of the ledger, and whose they are.
+
+        mine: Only leases of this session.
+        all: Include lapsed, completed, released and revoked leases.
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    def show(
+        self,
+        resource: ResourceLike,
+        *,
+        ref: str | None = None,
+        scope: str | None = None,
+        cached: bool = False,
+    ) -> tuple[Lease, ...]:
+        """Show one resource: its holder, where, until when and why, its notes, who waits for it,
+        and which of its leases were released or revoked lately.
+
+        ref: Read the task files of this branch, tag or commit (default: the work tree).
+        scope: Only leases that overlap this scope.
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    def log(
+        self,
+        resource: ResourceLike | None = None,
+        *,
+        limit: int = 50,
+        since: Duration | datetime | None = None,
+        cached: bool = False,
+    ) -> tuple[LogEntry, ...]:
+        """Show the audit trail, newest first: who claimed, took over, released, revoked, and why.
+
+        limit: Show at most N events (default: 50).
+        since: Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    def status(
+        self,
+        *,
+        cached: bool = False,
+    ) -> LedgerStatus:
+        """Show the ledger at a glance: where it is, how many leases are live, and which sessions
+        are active.
+
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    def whoami(
+        self,
+    ) -> WhoAmI:
+        """Show your holder and session in the ledger, and the source of each.
+
+        Raises UsageError, Invalid, NotFound, Rollback.
+        """
+
+    def queue(
+        self,
+        *,
+        ref: str | None = None,
+        cached: bool = False,
+    ) -> tuple[Entry, ...]:
+        """Every task, best first, and whether it may be claimed.
+
+        ref: Read the task files of this branch, tag or commit (default: the work tree).
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    def brief(
+        self,
+        *,
+        ref: str | None = None,
+        cached: bool = False,
+    ) -> QueueReading:
+        """Show one page to start a session with: who you are, your tasks and leases, recent losses
+        and the reasons, notes for you, leases of others in the layers that this clone uses, and
+        the next tasks.
+
+        ref: Read the task files of this branch, tag or commit (default: the work tree).
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
 class AwaitedLeaseVerbs(Protocol):
     async def claim(
         self,
@@ -635,6 +739,108 @@ class AwaitedLeaseVerbs(Protocol):
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    async def list(
+        self,
+        *,
+        mine: bool = False,
+        all: bool = False,
+        cached: bool = False,
+    ) -> tuple[Lease, ...]:
+        """List the leases of the ledger, and whose they are.
+
+        mine: Only leases of this session.
+        all: Include lapsed, completed, released and revoked leases.
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    async def show(
+        self,
+        resource: ResourceLike,
+        *,
+        ref: str | None = None,
+        scope: str | None = None,
+        cached: bool = False,
+    ) -> tuple[Lease, ...]:
+        """Show one resource: its holder, where, until when and why, its notes, who waits for it,
+        and which of its leases were released or revoked lately.
+
+        ref: Read the task files of this branch, tag or commit (default: the work tree).
+        scope: Only leases that overlap this scope.
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    async def log(
+        self,
+        resource: ResourceLike | None = None,
+        *,
+        limit: int = 50,
+        since: Duration | datetime | None = None,
+        cached: bool = False,
+    ) -> tuple[LogEntry, ...]:
+        """Show the audit trail, newest first: who claimed, took over, released, revoked, and why.
+
+        limit: Show at most N events (default: 50).
+        since: Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    async def status(
+        self,
+        *,
+        cached: bool = False,
+    ) -> LedgerStatus:
+        """Show the ledger at a glance: where it is, how many leases are live, and which sessions
+        are active.
+
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    async def whoami(
+        self,
+    ) -> WhoAmI:
+        """Show your holder and session in the ledger, and the source of each.
+
+        Raises UsageError, Invalid, NotFound, Rollback.
+        """
+
+    async def queue(
+        self,
+        *,
+        ref: str | None = None,
+        cached: bool = False,
+    ) -> tuple[Entry, ...]:
+        """Every task, best first, and whether it may be claimed.
+
+        ref: Read the task files of this branch, tag or commit (default: the work tree).
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    async def brief(
+        self,
+        *,
+        ref: str | None = None,
+        cached: bool = False,
+    ) -> QueueReading:
+        """Show one page to start a session with: who you are, your tasks and leases, recent losses
+        and the reasons, notes for you, leases of others in the layers that this clone uses, and
+        the next tasks.
+
+        ref: Read the task files of this branch, tag or commit (default: the work tree).
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
 
 class GatewayVerbs(Protocol):

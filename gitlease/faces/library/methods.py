@@ -15,15 +15,16 @@ from gitlease.core import errors
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.resource import Resource
-from gitlease.core.view import Lease
-from gitlease.faces.library.refusals import KEYWORD, POSITIONAL, number_text, refusing, to_list
-from gitlease.verbs.parameters import DURATION
+from gitlease.faces.library import values
+from gitlease.faces.library.refusals import KEYWORD, POSITIONAL, bind, number_text, refusal, to_list
+from gitlease.verbs.parameters import DURATION, NUMBER, SINCE
 from gitlease.verbs.table import (
     CODES,
     HTTP,
     LIBRARY,
     DeclaredVerb,
     Parameter,
+    Result,
     find_verb,
     read_values,
 )
@@ -46,11 +47,12 @@ KINDS: Mapping[str, type[GitleaseError]] = {
 class Method:
     """A method that is a verb of the table, of the library at ``door``.
 
-    ``answer`` is the type of what it returns. ``one``: it takes one resource where the verb takes
-    several. ``given`` are parameters of the verb that it decides, ``without`` those that it lacks;
-    ``positional`` are those that it takes by position besides the verb's. ``grants``: the leases it
-    returns are released if an awaited call is cancelled. ``about`` is its help if that of the verb
-    does not fit, ``route`` its request at a gateway.
+    ``answer`` is the type of what it returns, which ``made`` makes of the result if that is neither
+    its leases nor its value. ``one``: it takes one resource where the verb takes several. ``given``
+    are parameters of the verb that it decides, ``without`` those that it lacks; ``positional`` are
+    those that it takes by position besides the verb's. ``grants``: the leases it returns are
+    released if an awaited call is cancelled. ``about`` is its help if that of the verb does not
+    fit, ``route`` its request at a gateway.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Method:
     door: str = LIBRARY
     one: bool = False
     grants: bool = False
+    made: Callable[[Result], Any] | None = None
     given: Mapping[str, Any] = MappingProxyType({})
     without: Sequence[str] = ()
     positional: Sequence[str] = ()
@@ -116,25 +119,30 @@ class Method:
 
     def values(self, door: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         """The verb's values for the arguments of a call. Raises UsageError."""
-        known = {x: y for x, y in self.declared.at(self.door).items() if x not in self.without}
-        read = dict[str, Any](self.given)
+        decided = {*self.without, *self.given}
+        known = {x: y for x, y in self.declared.at(self.door).items() if x not in decided}
+        read = dict[str, Any]()
         for name, value in given.items():
             if name == "resource" and self.one:
                 if not isinstance(value, str | os.PathLike | Resource):
                     kind = type(value).__name__
                     raise UsageError(f"a resource must be a string or a path, not {kind}")
                 read["resources"] = [value]
-            elif known[name].kind is DURATION:
+            elif known[name].kind in (DURATION, SINCE):
                 read[name] = number_text(value)
+            elif known[name].kind is NUMBER and isinstance(value, str):  # as of a query, or typed
+                raise UsageError(f"{name} must be a number, not a string")
             else:
                 read[name] = tuple(to_list(value, name)) if known[name].kind.many else value
-        return read_values(known, door, read, what=f"{self.name}()")
+        return {**self.given, **read_values(known, door, read, what=f"{self.name}()")}
 
-    def answer_of(self, leases: Sequence[Lease], value: Any = None) -> Any:
-        """What it returns of a verb's leases, or its value."""
+    def answer_of(self, result: Result) -> Any:
+        """What it returns of a verb's result."""
         if self.answer in (LEASE, NONE):
-            return leases[0] if self.answer == LEASE else None
-        return tuple(leases) if self.answer == LEASES else value
+            return result.leases[0] if self.answer == LEASE else None
+        if self.answer == LEASES:
+            return tuple(result.leases)
+        return self.made(result) if self.made else result.value
 
 
 def make_methods(methods: Iterable[Method], plain: type, awaited: type) -> None:
@@ -149,16 +157,19 @@ def _function(method: Method, home: str) -> Callable[..., Any]:
     signature = method.signature
 
     def call(self: Any, *args: Any, **options: Any) -> Any:
-        given = signature.bind(self, *args, **options).arguments
+        given = bind(call, (self, *args), options)
         del given["self"]
-        return self._carry_out(method, given)
+        try:
+            return self._carry_out(method, given)
+        except GitleaseError as error:
+            raise refusal(error) from None
 
     call.__name__, call.__doc__, call.__module__ = method.name, method.doc, home
     call.__qualname__ = f"{'Leases' if method.door == LIBRARY else 'Connection'}.{method.name}"
     kinds = {x.name: x.annotation for x in signature.parameters.values() if x.name != "self"}
     call.__annotations__ = kinds | {"return": method.answer}
     vars(call)["__signature__"] = signature
-    return refusing(call)
+    return call
 
 
 class AwaitedVerb(Generic[P, T]):
@@ -215,6 +226,20 @@ OF_A_CLONE = (
         about="Claim a task and set its status to in progress.",
     ),
     Method("set_status", "set"),
+    Method("list", "list"),
+    Method("show", "show"),
+    Method("log", "log", "tuple[LogEntry, ...]", made=values.log_entries),
+    Method("status", "status", "LedgerStatus", made=values.ledger_status),
+    Method("whoami", "whoami", "WhoAmI", made=values.who_am_i),
+    Method(
+        "queue",
+        "queue",
+        "tuple[Entry, ...]",
+        made=lambda result: values.entries(result.value),
+        given={"all": True},
+        about="Every task, best first, and whether it may be claimed.",
+    ),
+    Method("brief", "brief", "QueueReading", made=lambda result: values.briefing(result.value)),
 )
 LEASE_ROUTE = "/v1/leases/{}"
 OF_A_GATEWAY = (

@@ -91,18 +91,11 @@ class AsyncLeases(AwaitedLeaseVerbs):
     push = AwaitedVerb(Leases.push)
     fence = AwaitedVerb(Leases.fence)
     wait = AwaitedVerb(Leases.wait)
-    list = AwaitedVerb(Leases.list)
-    show = AwaitedVerb(Leases.show)
     sessions = AwaitedVerb(Leases.sessions)
-    log = AwaitedVerb(Leases.log)
-    status = AwaitedVerb(Leases.status)
-    whoami = AwaitedVerb(Leases.whoami)
     init = AwaitedVerb(Leases.init)
     config = AwaitedVerb(Leases.config)
     check_commits = AwaitedVerb(Leases.check_commits)
     check_stale = AwaitedVerb(Leases.check_stale)
-    queue = AwaitedVerb(Leases.queue)
-    brief = AwaitedVerb(Leases.brief)
     task = AwaitedVerb(Leases.task)
 
     async def watch(

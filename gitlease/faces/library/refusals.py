@@ -88,15 +88,18 @@ def _suggested_calls(error: GitleaseError) -> tuple[str, ...]:
     return ()
 
 
-def _check_strings(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
-    """Raise UsageError for anything but a string where the annotation says str."""
-    signature = inspect.signature(function)
+def bind(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name. Raises TypeError, which names the function."""
     try:
-        given = signature.bind(*args, **options).arguments
+        return inspect.signature(function).bind(*args, **options).arguments
     except TypeError as error:
         raise TypeError(f"{function.__qualname__}() {error}") from None
-    for name, value in given.items():
-        parameter = signature.parameters[name]
+
+
+def _check_strings(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
+    """Raise UsageError for anything but a string where the annotation says str."""
+    for name, value in bind(function, args, options).items():
+        parameter = inspect.signature(function).parameters[name]
         values = value if parameter.kind is parameter.VAR_POSITIONAL else (value,)
         if parameter.annotation not in _STRINGS:
             continue

@@ -14,6 +14,7 @@ from gitlease.core.view import Lease
 from gitlease.engine import answers
 from gitlease.engine import queue as order
 from gitlease.engine.queue import Carried, WhyNot
+from gitlease.verbs.table import Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +243,29 @@ Taken = TakenLease
 QueueReading = Briefing
 for _name in ("Entry", "Carry", "Taken", "QueueReading"):
     globals()[_name].__name__ = globals()[_name].__qualname__ = _name
+
+
+def log_entries(result: Result) -> tuple[LogEntry, ...]:
+    """The events of an audit trail."""
+    events = (x._asdict() | {"at": moment_of(x.at)} for x in result.value)
+    return tuple(LogEntry(**{k: v for k, v in x.items() if k != "operation"}) for x in events)
+
+
+def ledger_status(result: Result) -> LedgerStatus:
+    """The ledger, and its leases that may block others."""
+    ledger = {x: result.body["ledger"][x] for x in ("place", "layer", "id", "revision")}
+    return LedgerStatus(**ledger, leases=tuple(result.leases))
+
+
+def who_am_i(result: Result) -> WhoAmI:
+    """The caller's identity, and its sources as Python has them."""
+    sources = {f"{x}_source": in_python(y) for x, y in result.body["sources"].items()}
+    return WhoAmI(holder=result.body["holder"], session=result.body["session"], **sources)
+
+
+def in_python(source: str) -> str:
+    """The source of a setting: a flag is an argument here."""
+    return source.removeprefix("flag --")
 
 
 def briefing(reading: answers.QueueReading) -> Briefing:
