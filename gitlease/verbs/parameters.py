@@ -224,6 +224,7 @@ Wait = Annotated[
     Parameter(
         kind=DURATION,
         about="Wait at most this long until it is free.",
+        waits=True,
         doors=frozenset({COMMAND, LIBRARY, HTTP}),
     ),
 ]
@@ -264,6 +265,7 @@ Takeover = Annotated[
         kind=SWITCH,
         about="Replace someone else's assignment; needs a reason.",
         tool="If the user says so: replace an assignment; needs reason.",
+        again=False,
     ),
 ]
 ExpectHolder = Annotated[
@@ -272,12 +274,18 @@ ExpectHolder = Annotated[
         kind=HOLDER,
         about="With a takeover: only if it is assigned to H.",
         tool="Take over only from this holder.",
+        again=False,
     ),
 ]
 ExpectedHolder = Annotated[str | None, Parameter(kind=HOLDER, about="Only if H holds it.")]
 Reopen = Annotated[
     bool,
-    Parameter(kind=SWITCH, about="Claim completed work again.", tool="Claim completed work."),
+    Parameter(
+        kind=SWITCH,
+        about="Claim completed work again.",
+        tool="Claim completed work.",
+        again=False,
+    ),
 ]
 New = Annotated[
     bool,

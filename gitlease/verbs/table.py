@@ -164,8 +164,9 @@ class Parameter:
     """A parameter: declared once, as metadata of the annotation in a verb's signature.
 
     ``about`` is its help, and ``tool`` the shorter one that models read. ``option`` is its form on
-    the command line, if that is not its name with dashes. Name, position and default are those of
-    the signature.
+    the command line, if that is not its name with dashes. ``again``: a hint that repeats the call
+    may repeat it. ``waits``: it is the longest time to wait. Name, position and default are those
+    of the signature.
     """
 
     kind: Kind
@@ -174,6 +175,8 @@ class Parameter:
     option: str = ""
     metavar: str = ""
     doors: frozenset[str] = ANY_DOOR
+    again: bool = True
+    waits: bool = False
     name: str = ""
     positional: bool = False
     required: bool = False

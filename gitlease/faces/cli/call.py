@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -228,6 +229,7 @@ class Call(Door):
         blocker = held.views[0].lease_id if held.views else held.message
         if blocker != self._blocker:
             self._blocker = blocker
+            gc.enable()  # the wait may last for hours
             limit = f" up to {format_duration(seconds)}" if seconds else ""
             output.aside(f"waiting{limit}: {sentences.refusal(held, self.now())}")
 

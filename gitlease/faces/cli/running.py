@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gitlease.core.errors import (
@@ -39,7 +38,7 @@ from gitlease.runs.records import RunRecord, runs_of
 from gitlease.runs.supervisor import SHARE, grace_ms
 from gitlease.verbs import run_text, sentences, wire
 from gitlease.verbs.claiming import claim_options, claimed_lines
-from gitlease.verbs.table import LEASE_EXITS, Result
+from gitlease.verbs.table import COMMAND, LEASE_EXITS, Result, find_verb
 
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
@@ -59,16 +58,14 @@ grace_option = option(
     type=types.duration("grace"),
     help="Time from TERM to KILL (default: 10s; at most a sixth of the TTL).",
 )
-CLAIMING = ("paths", "ttl", "wait", "reason", "takeover", "expect_holder", "reopen")
 RUN_OPTIONS = (
     optional_resources_argument,
     flag("--next", help="Take the first task of the queue."),
     flag("--done", help="Mark each task as done if COMMAND exits with 0."),
-    taking("claim", *CLAIMING, "any", "commit"),
+    taking("claim", but=("resources", "new", "verbose")),
     note_option,
     grace_option,
 )
-NOT_NEXT = ("paths", "wait", "takeover", "expect_holder", "reopen", "any", "scope")
 
 
 def log_line(text: str) -> None:
@@ -93,28 +90,28 @@ class RunCall:
         if not command:
             example = call.typed(verb, *(options["words"] or ["F8"]))
             raise UsageError(f"missing command: {example} -- make test")
-        options = dict(options)
-        words: Sequence[str] = options.pop("words")
-        self._from_queue: bool = options.pop("next")
-        if self._from_queue and (words or any(options[name] for name in NOT_NEXT)):
+        words: Sequence[str] = options["words"]
+        self._from_queue: bool = options["next"]
+        claiming = find_verb("claim")
+        of_next = find_verb("next").parameters if self._from_queue else claiming.parameters
+        beyond = [x for x in claiming.at(COMMAND) if options.get(x) and x not in of_next]
+        if self._from_queue and (words or beyond):
             raise UsageError(
                 "--next takes the first task: it only accepts --ttl, --reason, --done and --commit"
             )
         if not self._from_queue and not words:
             raise UsageError("missing resource: name one, or use --next")
-        note, self.grace = options.pop("note"), options.pop("grace")
-        self.done: bool = options.pop("done")
+        self.grace: int | None = options["grace"]
+        self.done: bool = options["done"]
         self.for_task = self._from_queue or self.done
-        self._paths: Sequence[str] = options.pop("paths")
         self.call, self.values = call, values_of("claim", call, options)
-        commit: bool | None = self.values.get("commit")
         self.request: RunRequest = RunRequest(
             words=tuple(command),
             directory=os.path.abspath(call.directory or "."),
             scope=self.values.get("scope", WHOLE),
             grace=self.grace,
-            note=note,
-            commit=commit,
+            note=options["note"],
+            commit=self.values.get("commit"),
             layer=call.layer,
             stops=verb != "run",
             done=self.done,
@@ -134,10 +131,12 @@ class RunCall:
                     f"{resource} is not a task, and only tasks are done: leave out --done",
                     resource=resource.text,
                 )
-        values["paths"] = call.covers = call.paths(self._paths)
+        call.covers = values.get("paths", ())
         call.check_claim(resources, call.covers, any_name=any_name)
-        again = partial(waiting, call, self._verb, {"resources": resources} | values)
-        call.retry = lambda time: f"{again(time)} -- {shlex.join(self.request.words)}"
+        claiming = find_verb("claim")
+        again = waiting(call, claiming, {"resources": resources} | values, self._verb)
+        if again is not None:
+            call.retry = lambda time: f"{again(time)} -- {shlex.join(self.request.words)}"
         wait: int | None = values.pop("wait", None)
         return claim_to_run(
             call.workspace,
@@ -235,7 +234,6 @@ line.""",
     done="the command ended with 0; any other status is passed on",
     with_command=True,
 )
-@taking("claim", "scope")
 @run_options
 @flag("--detach", help="Run in the background with a log, like `dispatch`.")
 def run_verb(
@@ -248,12 +246,8 @@ def run_verb(
         return None
 
     gc.enable()  # this may last for hours
-    return _under_leases(call, RunCall(call, "run", command, options))
-
-
-def _under_leases(call: Call, run: RunCall) -> int:
     call.open_as(lambda workspace: in_a_run(workspace, "run"))
-    said: list[str] = []
+    run, said = RunCall(call, "run", command, options), list[str]()
 
     def on_claim(answer: Answer) -> None:
         taken = [sentences.displaced(old) for old in answer.displaced]
@@ -330,7 +324,6 @@ logs.""",
 @option("--logs", metavar="R", help="Print the log of the newest run of R.")
 @flag("--follow", help="With --logs: continue until the run has ended.")
 @option("--stop", metavar="R", help="Stop the run of R.")
-@taking("claim", "scope")
 @run_options
 def dispatch_verb(
     call: Call,
@@ -368,10 +361,10 @@ def dispatch_verb(
 def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> None:
     """Claim, and start the command in a process of its own."""
     call.command = "dispatch"
-    run = RunCall(call, "dispatch", command, options)
     # A session from the environment is the caller's, who may dispatch several runs.
     own = call.session is None
     call.open_as(lambda workspace: in_a_run(workspace, "dispatch", always=own))
+    run = RunCall(call, "dispatch", command, options)
     try:
         answer = run.claim()
         record = dispatch(

@@ -69,7 +69,7 @@ are kept for your next session, like `gitlease park`.""",
     help="Park the leases for D, or as long as the ledger allows, instead of ending them.",
 )
 @option("--note", metavar="TEXT", type=types.note, help="Leave a note on each resource.")
-@taking("release", "commit")
+@taking("done", but=("resource", "any", "scope"))
 def session_verb(
     call: Call,
     *,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -284,8 +283,6 @@ def _call(ctx: click.Context) -> Call:
 
 # --- the verbs of the table -----------------------------------------------------------------------
 
-NEVER_AGAIN = ("takeover", "expect_holder", "reopen", "wait")  # what a hint does not repeat
-
 
 def command(name: str) -> Verb:
     """Return the command of a verb of the table."""
@@ -303,27 +300,23 @@ def command(name: str) -> Verb:
     )
 
 
-def parameters(verb: str, *names: str) -> list[click.Parameter]:
-    """Return some parameters of a verb, for a command of the command line alone."""
-    known = find_verb(verb).parameters
-    return [_parameter(known[name]) for name in names]
-
-
-def taking(verb: str, *names: str) -> Callable[[Decorated], Decorated]:
-    """Decorate a command's function with parameters that the table declares for a verb."""
+def taking(verb: str, *, but: Sequence[str]) -> Callable[[Decorated], Decorated]:
+    """Decorate a command's function with the parameters of a verb ``but`` some."""
 
     def decorate(function: Decorated) -> Decorated:
-        known: list[click.Parameter] = vars(function).setdefault("__click_params__", [])
-        known += reversed(parameters(verb, *names))  # as click's own decorators do
+        options: list[click.Parameter] = vars(function).setdefault("__click_params__", [])
+        known = find_verb(verb).at(COMMAND)
+        # backwards, as click's own decorators do
+        options += [_parameter(known[name]) for name in reversed(known) if name not in but]
         return function
 
     return decorate
 
 
-def values_of(verb: str, call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of what was typed for parameters of a verb. Raises UsageError."""
-    known = find_verb(verb).parameters
-    return read_values({x: known[x] for x in given}, call, given, what="the command")
+def values_of(verb: str, call: Call, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the options that are parameters of a verb. Raises UsageError."""
+    known = {x: one for x, one in find_verb(verb).parameters.items() if x in options}
+    return read_values(known, call, {x: options[x] for x in known}, what="the command")
 
 
 def _parameter(one: Parameter) -> click.Parameter:
@@ -351,11 +344,8 @@ def _carry_out(declared: DeclaredVerb, call: Call, **given: Any) -> int:
     if "cached" in known and not values.get("claim"):
         typed = {x: y if known[x].kind.at_door else given[x] for x, y in values.items()}
         call.cached = partial(again, call, name, typed, cached=True)
-    if "wait" in declared.parameters:
-        call.covers = values.get("paths", ())
-        call.retry = partial(waiting, call, declared.name, values)
-        if "wait" in values:
-            gc.enable()  # the call may last long
+    call.covers = values.get("paths", ())
+    call.retry = waiting(call, declared, values)
     if name in PREPARED:
         PREPARED[name](call, values)
     result: Result = declared.function(call, **values)
@@ -371,10 +361,19 @@ def again(call: Call, verb: str, values: Mapping[str, Any], **more: Any) -> str:
     return call.command_of(Hint(verb, more | dict(values)))
 
 
-def waiting(call: Call, verb: str, values: Mapping[str, Any], wait: str) -> str:
-    """Return the same call with ``--wait``, without what only this one should dare."""
-    kept = {name: value for name, value in values.items() if name not in NEVER_AGAIN}
-    return again(call, verb, kept, wait=wait)
+def waiting(
+    call: Call, declared: DeclaredVerb, values: Mapping[str, Any], verb: str = ""
+) -> Callable[[str], str] | None:
+    """Return a maker of the same call that waits, without what only this one should dare.
+
+    ``verb`` is the command that was called, if that is not the ``declared`` one.
+    """
+    known = declared.parameters
+    limit = next((name for name, one in known.items() if one.waits), None)
+    if limit is None:
+        return None
+    kept = {x: value for x, value in values.items() if known[x].again and x != limit}
+    return lambda time: again(call, verb or declared.name, kept, **{limit: time})
 
 
 def _prepare_done(call: Call, values: Mapping[str, Any]) -> None:

@@ -54,7 +54,7 @@ refusal, since the assignment stays. Completed work is never free.""",
 )
 @resources_argument
 @_timeout("Wait at most this long (default: forever).")
-@taking("claim", "any")
+@taking("note", but=("resource", "text"))
 def wait_verb(
     call: Call, *, words: tuple[str, ...], seconds: int | None, any: bool, scope: str | None
 ) -> None:
@@ -120,7 +120,7 @@ Each event is one line; with --json, one JSON document.""",
 )
 @optional_resources_argument
 @_timeout("Stop after this long (default: never).")
-@taking("claim", "any")
+@taking("note", but=("resource", "text"))
 @option("--exec", "command", metavar="CMD", help="Run CMD for each event, with its JSON on stdin.")
 def watch_verb(
     call: Call,

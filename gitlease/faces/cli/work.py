@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from gitlease.runs.pool import PoolRequest
 
 SOME_FAILED = 1
-CLAIMING = ("ttl", "reason", "commit")
 REFRESH = 0.5  # seconds between two drawings of the table
 
 
@@ -108,7 +107,7 @@ they finish. With --json each event is one line.""",
     type=types.duration("limit"),
     help="Stop a command that takes longer, as a failure.",
 )
-@taking("claim", *CLAIMING)
+@taking("next", but=("claim", "ref", "cached"))
 @grace_option
 def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int:
     """Take tasks and run the command for each."""
@@ -155,7 +154,7 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
     from gitlease.runs.pool import PoolRequest
 
     done, worktrees = options["done_on_success"], options["worktrees"]
-    terms = values_of("claim", call, {name: options[name] for name in CLAIMING})
+    terms = values_of("next", call, options)
     return PoolRequest(
         run=RunRequest(
             words=command,
