@@ -13,13 +13,7 @@ import click
 
 from gitlease.core.errors import Hint, UsageError
 from gitlease.core.frozen import replace
-from gitlease.verbs.table import (
-    CODES,
-    COMMAND,
-    Parameter,
-    find_verb,
-    read_values,
-)
+from gitlease.verbs.table import CODES, COMMAND, Parameter, find_verb, read_values
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
