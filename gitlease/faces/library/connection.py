@@ -37,6 +37,7 @@ from gitlease.core.errors import (
     check_text,
 )
 from gitlease.core.frozen import replace
+from gitlease.core.instant import moment_of
 from gitlease.core.loss import Loss, reason_text
 from gitlease.core.resources.resource import Resource, parse_resource, path_resource
 from gitlease.core.view import Lease
@@ -198,18 +199,15 @@ class Connection(GatewayVerbs):
     def __exit__(self, *raised: object) -> None:
         return None
 
-    def show(self, resource: ResourceLike) -> tuple[Lease, ...]:
-        """The leases of one resource; empty when it is free."""
-        return leases_of(self._ask("GET", _at(resource)))
-
     def list(
         self, *, holder: str | None = None, state: str | None = None, path: str | None = None
     ) -> tuple[Lease, ...]:
         """The leases of the ledger, sorted by resource; by default those that block others."""
         found, cursor = list[Lease](), None
         while True:
-            query = _given(holder=holder, state=state, path=path, cursor=cursor, limit="1000")
-            document = self._ask("GET", f"/v1/leases{_query(query)}")
+            known = {"holder": holder, "state": state, "path": path, "cursor": cursor}
+            query = {"limit": "1000"} | {x: y for x, y in known.items() if y is not None}
+            document = self._ask("GET", f"/v1/leases?{urlencode(query)}")
             found += leases_of(document)
             cursor = document.get("next_cursor")
             if not cursor:
@@ -219,7 +217,7 @@ class Connection(GatewayVerbs):
         """The paths that another holds, each with the conflicting lease."""
         wanted, held = _patterns(paths), dict[str, Lease]()
         for start in range(0, len(wanted), MOST_PATHS):
-            body = _given(paths=wanted[start : start + MOST_PATHS], session=self._session)
+            body = {"paths": wanted[start : start + MOST_PATHS]}
             found = self._ask("POST", "/v1/check", body).get("findings", ())
             held |= {x["path"]: lease_of(x["lease"]) for x in found if x["severity"] == "block"}
         return held
@@ -260,29 +258,26 @@ class Connection(GatewayVerbs):
         verb, _, path = method.route.partition(" ")
         body = method.values(_Words(), given)
         if "{}" in path:
-            names = [*body.pop("resources", ()), *(body.pop(x) for x in ("resource",) if x in body)]
-            path = path.format(quote(names[0], safe=""))
-        if "duration" in body:
+            name = body.pop("resource") if "resource" in body else body.pop("resources")[0]
+            path = path.format(quote(name, safe=""))
+        if method.verb == "extend":
             body["extend"] = body.pop("duration")
-        in_query = verb == "DELETE"
-        if in_query:
-            words = {x: "true" if y is True else y for x, y in body.items()}
-            path += urlencode(words | _given(session=self._session))
-        answer = self._change(verb, path.rstrip("?&"), None if in_query else body)
+        if "since" in body:
+            body["since"] = moment_of(body["since"]).isoformat()
+        if in_query := verb in ("GET", "DELETE"):
+            words = urlencode({x: "true" if y is True else y for x, y in body.items()})
+            path += words and ("&" if "?" in path else "?") + words
+        key = "" if verb == "GET" else os.urandom(16).hex()
+        answer = self._ask(verb, path, None if in_query else body, key=key)
         leases = leases_of(answer)
         if method.answer == LEASE:
             leases = (replace(lease_in(answer), capped=bool(answer.get("capped_to_max"))),)
         return method.answer_of(Result(body=answer, lines=tuple, leases=leases))
 
-    def _change(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
-        return self._ask(method, path, body, key=os.urandom(16).hex())
-
     def _ask(
         self, method: str, path: str, body: dict[str, Any] | None = None, *, key: str = ""
     ) -> dict[str, Any]:
         headers = {"Idempotency-Key": key} if key else {}
-        if self._session is not None and body is not None:
-            body = {**body, "session": self._session}
         in_doubt = False  # whether an earlier try may have landed
         for number in range(1, TRIES + 1):
             connection = self._open()
@@ -363,12 +358,11 @@ def _parse_url(url: str) -> SplitResult:
     return parts
 
 
-def _at(resource: ResourceLike) -> str:
-    return f"/v1/leases/{quote(_word(resource), safe='')}"
-
-
 class _Words:
     """Reads words as a gateway does: names, and paths from the repository's root."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
 
     def resources(self, words: Iterable[ResourceLike], *, claiming: bool = False) -> list[str]:
         return [_word(word) for word in words]
@@ -387,14 +381,6 @@ def _word(word: ResourceLike) -> str:
 
 def _patterns(paths: Iterable[StrPath]) -> list[str]:
     return [path_resource(to_folder(path)).pattern or "" for path in to_list(paths, "paths")]
-
-
-def _query(values: Mapping[str, Any]) -> str:
-    return f"?{urlencode(values)}" if values else ""
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _read(answer: http.client.HTTPResponse) -> dict[str, Any] | None:
@@ -430,7 +416,6 @@ class AsyncConnection(AwaitedGatewayVerbs):
         """Nothing is released: a lease ends by ``release``, ``done`` or time."""
         self.threads.shutdown(wait=False)
 
-    show = AwaitedVerb(Connection.show)
     list = AwaitedVerb(Connection.list)
     held_paths = AwaitedVerb(Connection.held_paths)
 

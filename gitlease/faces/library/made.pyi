@@ -939,6 +939,26 @@ class GatewayVerbs(Protocol):
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
+    def park(
+        self,
+        resource: ResourceLike,
+        duration: Duration | None = None,
+        *,
+        reason: str | None = None,
+        note: str | None = None,
+        scope: str | None = None,
+    ) -> Lease:
+        """Stop with the work unfinished, and keep others out for a while.
+
+        duration: How long to keep others out (3h, 1d).
+        reason: Why; shown to anyone who is refused.
+        note: Leave a note for the next session.
+        scope: Only this scope (default: all scopes you hold).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
     def release(
         self,
         resource: ResourceLike,
@@ -969,6 +989,70 @@ class GatewayVerbs(Protocol):
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    def revoke(
+        self,
+        resource: ResourceLike,
+        *,
+        reason: str,
+        expect_holder: str | None = None,
+        scope: str | None = None,
+    ) -> tuple[Lease, ...]:
+        """End someone else's lease. Only the ledger's admins may; the holder is notified.
+
+        reason: Why; shown to the holder.
+        expect_holder: Only if H holds it.
+        scope: Only this scope (default: all).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    def note(
+        self,
+        resource: ResourceLike,
+        text: str,
+    ) -> None:
+        """Leave a note for the next holder of ``resource``. Anyone may, with or without a lease.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
+        NotFound, Rollback.
+        """
+
+    def show(
+        self,
+        resource: ResourceLike,
+    ) -> tuple[Lease, ...]:
+        """Show one resource: its holder, where, until when and why, its notes, who waits for it,
+        and which of its leases were released or revoked lately.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    def log(
+        self,
+        resource: ResourceLike,
+        *,
+        limit: int = 50,
+        since: Duration | datetime | None = None,
+    ) -> tuple[LogEntry, ...]:
+        """Show the audit trail, newest first: who claimed, took over, released, revoked, and why.
+
+        limit: Show at most N events (default: 50).
+        since: Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    def next_task(
+        self,
+    ) -> Task:
+        """Show the next task: a parked one of yours, or else the first that you may claim and that
+        waits for no other task.
+
+        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
         """
 
     def claim_next(
@@ -1082,6 +1166,26 @@ class AwaitedGatewayVerbs(Protocol):
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
+    async def park(
+        self,
+        resource: ResourceLike,
+        duration: Duration | None = None,
+        *,
+        reason: str | None = None,
+        note: str | None = None,
+        scope: str | None = None,
+    ) -> Lease:
+        """Stop with the work unfinished, and keep others out for a while.
+
+        duration: How long to keep others out (3h, 1d).
+        reason: Why; shown to anyone who is refused.
+        note: Leave a note for the next session.
+        scope: Only this scope (default: all scopes you hold).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
     async def release(
         self,
         resource: ResourceLike,
@@ -1112,6 +1216,70 @@ class AwaitedGatewayVerbs(Protocol):
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    async def revoke(
+        self,
+        resource: ResourceLike,
+        *,
+        reason: str,
+        expect_holder: str | None = None,
+        scope: str | None = None,
+    ) -> tuple[Lease, ...]:
+        """End someone else's lease. Only the ledger's admins may; the holder is notified.
+
+        reason: Why; shown to the holder.
+        expect_holder: Only if H holds it.
+        scope: Only this scope (default: all).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    async def note(
+        self,
+        resource: ResourceLike,
+        text: str,
+    ) -> None:
+        """Leave a note for the next holder of ``resource``. Anyone may, with or without a lease.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
+        NotFound, Rollback.
+        """
+
+    async def show(
+        self,
+        resource: ResourceLike,
+    ) -> tuple[Lease, ...]:
+        """Show one resource: its holder, where, until when and why, its notes, who waits for it,
+        and which of its leases were released or revoked lately.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    async def log(
+        self,
+        resource: ResourceLike,
+        *,
+        limit: int = 50,
+        since: Duration | datetime | None = None,
+    ) -> tuple[LogEntry, ...]:
+        """Show the audit trail, newest first: who claimed, took over, released, revoked, and why.
+
+        limit: Show at most N events (default: 50).
+        since: Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    async def next_task(
+        self,
+    ) -> Task:
+        """Show the next task: a parked one of yours, or else the first that you may claim and that
+        waits for no other task.
+
+        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
         """
 
     async def claim_next(

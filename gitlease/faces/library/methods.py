@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from gitlease.core import errors
 from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.resources.resource import Resource
 from gitlease.faces.library import values
 from gitlease.faces.library.refusals import KEYWORD, POSITIONAL, bind, number_text, refusal, to_list
@@ -77,6 +77,8 @@ class Method:
         """The verb's parameters that it takes."""
         left_out = {*self.without, *self.given, *(("all",) if self.one else ())}
         offered = self.declared.at(self.door)
+        if self.door == HTTP and "resource" in offered:  # which is part of a gateway's routes
+            offered["resource"] = replace(offered["resource"], required=True)
         return {name: x for name, x in offered.items() if name not in left_out}
 
     @property
@@ -207,7 +209,11 @@ OF_A_CLONE = (
     Method("done", "done", NONE),
     Method("revoke", "revoke"),
     Method("note", "note", NONE),
-    Method("next_task", "next", "Task", without=("claim", "ttl", "reason", "commit")),
+    Method(
+        *("next_task", "next", "Task"),
+        made=values.next_task,
+        without=("claim", "ttl", "reason", "commit"),
+    ),
     Method(
         "claim_next",
         "next",
@@ -247,8 +253,28 @@ OF_A_GATEWAY = (
     Method("claim_all", "claim", LEASES, HTTP, route="POST /v1/leases:claim"),
     Method("renew", "renew", LEASE, HTTP, one=True, route=f"PATCH {LEASE_ROUTE}"),
     Method("extend", "extend", LEASE, HTTP, route=f"PATCH {LEASE_ROUTE}"),
-    Method("release", "release", NONE, HTTP, one=True, route=f"DELETE {LEASE_ROUTE}?"),
-    Method("done", "done", NONE, HTTP, route=f"DELETE {LEASE_ROUTE}?done=true&"),
+    Method(
+        *("park", "park", LEASE, HTTP),
+        one=True,
+        positional=("duration",),
+        route="POST /v1/leases:park",
+    ),
+    Method("release", "release", NONE, HTTP, one=True, route=f"DELETE {LEASE_ROUTE}"),
+    Method("done", "done", NONE, HTTP, route=f"DELETE {LEASE_ROUTE}?done=true"),
+    Method("revoke", "revoke", LEASES, HTTP, route="POST /v1/leases:revoke"),
+    Method("note", "note", NONE, HTTP, route="POST /v1/leases:note"),
+    Method("show", "show", LEASES, HTTP, without=("scope",), route=f"GET {LEASE_ROUTE}"),
+    Method(
+        *("log", "log", "tuple[LogEntry, ...]", HTTP),
+        made=values.log_entries,
+        route="GET /v1/history/{}",
+    ),
+    Method(
+        *("next_task", "next", "Task", HTTP),
+        made=values.next_task,
+        without=("claim", "ttl", "reason"),
+        route="POST /v1/tasks:next",
+    ),
     Method(
         "claim_next",
         "next",

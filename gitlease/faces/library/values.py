@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal, cast
 
-from gitlease.core.edge import Task
+from gitlease.core.edge import Progress, Task
 from gitlease.core.finding import Finding, Level
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import moment_of
+from gitlease.core.resources.resource import parse_resource, word_anywhere
 from gitlease.core.view import Lease
 from gitlease.engine import answers
 from gitlease.engine import queue as order
@@ -246,9 +247,31 @@ for _name in ("Entry", "Carry", "Taken", "QueueReading"):
 
 
 def log_entries(result: Result) -> tuple[LogEntry, ...]:
-    """The events of an audit trail."""
-    events = (x._asdict() | {"at": moment_of(x.at)} for x in result.value)
-    return tuple(LogEntry(**{k: v for k, v in x.items() if k != "operation"}) for x in events)
+    """The events of an audit trail, which a gateway's answer has as JSON."""
+    if result.value is None:
+        events = [x | {"at": datetime.fromisoformat(x["at"])} for x in result.body["events"]]
+    else:
+        events = [x._asdict() | {"at": moment_of(x.at)} for x in result.value]
+    return tuple(LogEntry(**{k: x.get(k) for k in LogEntry.__annotations__}) for x in events)
+
+
+def next_task(result: Result) -> Task:
+    """The task of an answer, which a gateway's has as JSON."""
+    if result.value is not None:
+        return cast(Task, result.value)
+    data = result.body["task"]
+    texts: dict[str, Any] = {
+        x: data[x] or "" for x in ("file", "title", "status", "priority", "created")
+    }
+    return Task(
+        **texts,
+        resource=parse_resource(word_anywhere(data["resource"])),
+        progress=Progress(data["progress"]),
+        assigned=tuple(x for x, y in data["assigned_in"].items() if y != "record"),
+        records=tuple(x for x, y in data["assigned_in"].items() if y != "file"),
+        depends_on=tuple(data["depends_on"]),
+        paths=tuple(data["paths"]),
+    )
 
 
 def ledger_status(result: Result) -> LedgerStatus:

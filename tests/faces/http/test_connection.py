@@ -51,6 +51,33 @@ def test_the_verbs_answer_with_the_librarys_types(gate: Served) -> None:
         kim.claim_next()
 
 
+def test_a_lease_is_parked_noted_and_read_by_the_log(gate: Served) -> None:
+    jo, kim = connected(gate, "jo", "build é"), connected(gate, "kim")
+    token = jo.claim("F001", ttl="10m", reason="rate limits").token
+    kim.note("F001", "the fixture is flaky")
+    parked = jo.park("F001", "90m", reason="lunch")
+    assert (parked.parked, parked.token, parked.session) == (True, token, None)
+    with pytest.raises(gitlease.PolicyRefused, match="admin"):
+        kim.revoke("F001", reason="gone")
+    kinds = ["parked", "noted", "claimed"]
+    for found in (kim.log("F001"), kim.log("F001", since="1h"), kim.log("F001", limit=3)):
+        assert [x.kind for x in found] == kinds
+        assert all(isinstance(x, gitlease.LogEntry) for x in found)
+    assert (found[2].by, found[2].session, found[2].token) == ("jo@example.com", "build é", token)
+    assert found[2].at <= found[0].at
+    assert kim.log("F001", limit=1) == found[:1]
+    assert kim.show("F002") == ()
+    with pytest.raises(TypeError, match=r"Connection.log\(\) missing"):
+        kim.log()  # type: ignore[call-arg]
+
+
+def test_the_next_task_is_shown_before_it_is_claimed(project: Served) -> None:
+    jo = connected(project, "jo")
+    task = jo.next_task()
+    assert isinstance(task, gitlease.Task)
+    assert jo.claim_next().resource == task.resource.text
+
+
 def gitlease_but_mine(lease: gitlease.Lease, held: gitlease.LeaseHeld) -> Any:
     """The same lease as another sees it."""
     from gitlease.core import replace
