@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
+from gitlease.core.lease import Actor
 from gitlease.core.loss import explained
 from gitlease.core.resources.resource import Resource, parse_resource, word_anywhere
 from gitlease.engine import acts
@@ -33,6 +34,10 @@ class CloneDoor(Door):
     @property
     def queue(self) -> TaskQueue:
         return self.workspace.queue
+
+    def who(self) -> tuple[Actor, str, str, GitleaseError | None]:
+        known = self.workspace.identity
+        return known.actor, known.holder_source, known.session_source, known.no_holder
 
     def resource(self, word: Any) -> Resource:
         """The resource of a word; a ``PathLike`` is always a path. Raises UsageError."""

@@ -14,6 +14,7 @@ from gitlease.engine.reading import read_leases, read_log
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.parameters import Cached, EndedToo, Limit, Mine, Of, Since
 from gitlease.verbs.table import (
+    AT_A_CLONE,
     READING_EXITS,
     Details,
     Door,
@@ -184,6 +185,7 @@ active.""",
     exits=READING_EXITS,
     done="answered",
     reads=True,
+    doors=AT_A_CLONE,
 )
 def status_verb(door: DoorOfClone, *, cached: Cached = False) -> Result:
     reading, now, actor = read_leases(door.ledger, cached=cached), door.now(), door.ledger.actor
@@ -306,16 +308,14 @@ worktree.""",
     done="answered",
     reads=True,
 )
-def whoami_verb(door: DoorOfClone) -> Result:
-    identity = door.workspace.identity
-    actor, absent = identity.actor, identity.no_holder
+def whoami_verb(door: Door) -> Result:
+    actor, holder_source, session_source, absent = door.who()
     known = {"holder": actor.holder, "session": actor.session}
-    sources = {"holder": identity.holder_source, "session": identity.session_source}
+    sources = {"holder": holder_source, "session": session_source}
     rows = [(name, f"{word} ({sources[name]})" if word else "none") for name, word in known.items()]
     return Result(
         body={**known, "sources": sources},
         lines=lambda: [Details(rows=rows)],
-        value=identity,
         warnings=[absent.message] if absent else (),
         commands=absent.hints if absent else (),
     )

@@ -20,6 +20,7 @@ from gitlease.core.resources.resource import Resource, parse_resource, path_reso
 
 if TYPE_CHECKING:
     from gitlease.core.errors import Hint, LeaseHeld
+    from gitlease.core.lease import Actor
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer
     from gitlease.engine.ledger_session import LedgerSession
@@ -85,6 +86,11 @@ class Door(Protocol):
     ) -> Sequence[str]:
         """Warnings for a claim. Raises UsageError for a name that may be meant as a file."""
         return ()
+
+    def who(self) -> tuple[Actor, str, str, GitleaseError | None]:
+        """The caller, where holder and session come from, and why there is no holder, if so."""
+        actor = self.ledger.actor
+        return actor, "the token", "the request" if actor.session else "none", None
 
     def every_ledger(self) -> Sequence[LedgerSession]:
         """The ledgers of all layers that are in use here, or of the layer that was chosen."""
@@ -237,7 +243,7 @@ class DeclaredVerb:
 
     ``no`` are the error codes behind exit status 1, ``done`` the meaning of 0. ``tool`` is the help
     that models read. ``reads``: it only reads, which needs no identity unless it is about what is
-    ``mine``.
+    ``mine``. ``doors`` are those that offer it.
     """
 
     name: str
@@ -249,6 +255,7 @@ class DeclaredVerb:
     no: Sequence[str] = ("held", "wait_timeout")
     advice: Sequence[str] = ()
     reads: bool = False
+    doors: frozenset[str] = ANY_DOOR
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:

@@ -32,7 +32,7 @@ from gitlease.verbs.parameters import (
     Wait,
 )
 from gitlease.verbs.statuses import Status, read_status
-from gitlease.verbs.table import LEASE_EXITS, Details, Door, Result, verb
+from gitlease.verbs.table import AT_A_CLONE, LEASE_EXITS, Details, Door, Result, verb
 
 
 @verb(
@@ -132,6 +132,7 @@ only the status, and is refused if the task is someone else's.""",
     ),
     exits=LEASE_EXITS,
     done="the task has that status",
+    doors=AT_A_CLONE,
 )
 def set_verb(
     door: Door,

@@ -135,7 +135,7 @@ def test_a_parameter_arrives_over_http(
         caught.append((verb.name, values))
         return 200, {}, {}
 
-    monkeypatch.setattr("gitlease.faces.http.leases.carry_out", carried_out)
+    monkeypatch.setattr("gitlease.faces.http.routes.carry_out", carried_out)
     monkeypatch.setattr("gitlease.faces.http.routes.MOST", {})  # this door's own bounds
     expected, data = dict[str, Any](), dict[str, Any]()
     chosen = {"any": "done"} if route.name == "release" else {}

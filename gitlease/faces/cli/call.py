@@ -127,6 +127,10 @@ class Call(Door):
     def queue(self) -> TaskQueue:
         return self.workspace.queue
 
+    def who(self) -> tuple[Actor, str, str, GitleaseError | None]:
+        known = self.workspace.identity
+        return known.actor, known.holder_source, known.session_source, known.no_holder
+
     @property
     def actor(self) -> Actor:
         return self.workspace.identity.actor

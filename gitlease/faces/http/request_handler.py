@@ -397,6 +397,11 @@ class RequestHandler:
             raise UsageError(
                 "a DELETE takes its fields in the query, not in a body", hints=("?session=RUN",)
             )
+        if not query and (odd := next(iter(request.query_params), None)) is not None:
+            raise UsageError(
+                f"a {request.method} takes its fields in the body, not {odd[:60]!r} in the query",
+                hints=('{"session": "RUN"}',),
+            )
         if isinstance(writes, str):
             writes = isinstance(data, dict) and bool(data.get(writes))
             check_scope(caller, WRITE if writes else READ)

@@ -1,28 +1,296 @@
-"""The routes of the gateway's own API, how requests' fields are read, and the OpenAPI document.
+"""The gateway's own API: its door to the verbs, its routes, and its OpenAPI document.
 
-A verb of the table that changes leases has a route of its own, or ``POST /v1/leases:VERB``.
+A verb of the table has a route of its own, ``POST /v1/leases:VERB`` if it changes leases, or
+``GET /v1/VERB`` if it reads. Lists in pages, and ``check``, are of this door alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 from gitlease import __version__
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration
-from gitlease.faces.http import leases
-from gitlease.faces.http.request_handler import IGNORED, ApiAnswer, ApiRequest
-from gitlease.verbs.parameters import DURATION, NUMBER, PATHS, SWITCH, TEXT, name_of_type
-from gitlease.verbs.table import HTTP, TABLE, Kind, Parameter, find_verb, read_values
+from gitlease.core.lease import State
+from gitlease.core.resources.pattern import any_overlap, fold
+from gitlease.core.resources.resource import Resource, parse_resource, word_anywhere
+from gitlease.core.view import LeaseView
+from gitlease.engine import acts
+from gitlease.engine.answers import Answer, EndedLease
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.queue import TaskQueue
+from gitlease.engine.reading import read_leases
+from gitlease.faces.http.request_handler import (
+    ANOTHER_REQUEST,
+    IGNORED,
+    ApiAnswer,
+    ApiRequest,
+    session_in,
+)
+from gitlease.gateway.gateway import Gateway
+from gitlease.gateway.joiner import CLAIMED, AppliedBefore, events_under
+from gitlease.gateway.tokens import Token
+from gitlease.guard.rules import Severity, Touched, Viewpoint
+from gitlease.verbs import wire
+from gitlease.verbs.parameters import (
+    DURATION,
+    NUMBER,
+    PATHS,
+    SWITCH,
+    TEXT,
+    name_of_type,
+    read_text,
+)
+from gitlease.verbs.table import (
+    HTTP,
+    TABLE,
+    Act,
+    DeclaredVerb,
+    Door,
+    Kind,
+    Parameter,
+    find_verb,
+    read_values,
+)
+
+PAGE = 200
+ENDED = (State.RELEASED.value, State.REVOKED.value)  # listed for a while, from the audit trail
+STATES = (*(x.value for x in State), "all")
+OUTCOMES = {  # of each verb, in the ledger's record of a request
+    "claim": CLAIMED | {"renewed"},
+    "next": CLAIMED | {"renewed"},
+    "renew": {"renewed"},
+    "extend": {"extended"},
+    "park": {"parked"},
+    "release": {"released", "noted"},  # without a lease to end, only the note
+    "done": {"completed"},
+    "note": {"noted"},
+    "revoke": {"revoked"},
+}
+KEEPING = ("renew", "extend", "park", "done")  # refused without a lease: if it was lost, why
+EDGES = ("claim", "next", "release", "done")  # may change an assignment
+
+
+class GatewayDoor(Door):
+    """The holder of a token: paths start at the root, and no task file is written."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        caller: Token,
+        session: str | None = None,
+        *,
+        key: str | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``key`` makes a repeated request known; ``check`` raises once it may not go on."""
+        self.gateway, self._key = gateway, key or ""
+        self._ledger = gateway.session(caller.email, session, key=key, check=check)
+
+    @property
+    def ledger(self) -> LedgerSession:
+        return self._ledger
+
+    @property
+    def queue(self) -> TaskQueue:
+        return TaskQueue(self._ledger)
+
+    def paths(self, words: Iterable[Any]) -> list[Resource]:
+        return [parse_resource(f"path:{read_text(self, word, 'paths')}") for word in words]
+
+    def act(
+        self,
+        verb: str,
+        resources: Sequence[Resource],
+        act: Act,
+        *,
+        scope: str | None = None,
+        ttl: int | None = None,
+    ) -> Answer:
+        """Carry out a change; if the ledger has the request's already, answer from the record."""
+        before = False
+        if verb in ("release", "done"):
+            self.ledger.look()  # a gateway that has just begun knows nothing of the ledger
+            before = bool(self._places(resources))
+        try:
+            with self.explained() if verb in KEEPING else contextlib.nullcontext():
+                if verb == "renew":  # most renewals are answered from the record
+                    answer = self.gateway.renew(self.ledger, resources, scope=scope, ttl=ttl)
+                else:
+                    answer = act(self.ledger, resources)
+        except AppliedBefore as applied:
+            answer = self._from_record(verb, resources, applied.outcome, scope)
+        if verb not in EDGES:
+            return answer
+        places = self._places(resources or [parse_resource(x.resource) for x in answer.leases])
+        edge = "kept" if places else "removed" if before else "none"
+        if places and answer.status in CLAIMED and answer.changed:
+            edge = "added"
+        return replace(answer, edge=edge, edge_in=places)
+
+    def _places(self, resources: Sequence[Resource]) -> tuple[str, ...]:
+        """Where the first of some resources that is assigned to the caller is so."""
+        names = (x for x in resources if not x.is_path)
+        return next(filter(None, (self.gateway.assigned_in(self.ledger, x) for x in names)), ())
+
+    def _from_record(
+        self, verb: str, resources: Sequence[Resource], outcome: str, scope: str | None
+    ) -> Answer:
+        """Return the answer of a change that the ledger has already.
+
+        A verb without resources chose its own. Raises LeaseLost if its lease has ended since, and
+        UsageError if the outcome is not one of the verb: then the key belongs to another request.
+        """
+        ledger = self.ledger
+        head = ledger.store.fetch(ledger.layer)
+        events = events_under(self._key, ledger.actor.holder, ledger.store, ledger.layer)
+        names = [x.resource for x in events if x.resource is not None]
+        wanted = [head.ledger.spelt(x) if head.ledger else x for x in resources]
+        wanted = wanted or [parse_resource(x) for x in dict.fromkeys(names)]
+        others = {fold(x.text) for x in wanted} - {fold(x) for x in names}
+        if outcome not in OUTCOMES[verb] or (events and others):
+            raise UsageError(ANOTHER_REQUEST, hints=("use a new key for each request",))
+        if verb in ("release", "done", "note", "revoke"):
+            return Answer(status="released" if verb == "release" else outcome, changed=False)
+        own = [self.gateway.own(ledger, x, scope) for x in wanted]
+        leases = [lease for some in own for lease in some]
+        granted = {x.token for x in events if x.kind in CLAIMED}
+        if outcome in CLAIMED and not any(x.token in granted for x in leases):
+            leases = []
+        if not leases or not all(own):
+            message = f"this request was carried out before ({outcome}), and its lease has ended"
+            raise LeaseLost(message, resource=wanted[0].text if wanted else None)
+        head = ledger.store.fetch(ledger.layer)
+        return Answer(
+            status=outcome,
+            leases=ledger.views_in(head, leases),
+            changed=False,
+            max_ttl_seconds=head.policy.ttl_max,
+            max_park_seconds=head.policy.park_max,
+        )
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Have a refusal of the block say if and why the caller has lost its lease."""
+        try:
+            yield
+        except (LeaseHeld, LeaseLost, NotHolder) as refusal:
+            if lost := acts.loss_of(self.ledger, refusal):
+                raise refusal.with_(loss=lost.loss) from None
+            raise
+
+    def check_condition(
+        self, resource: Resource, token: int | None, scope: str | None, *, held: bool
+    ) -> None:
+        """Raise LeaseLost unless the caller's lease has the token of ``If-Match``, if there is one.
+
+        ``held``: nor without a lease; else the verb itself says so.
+        """
+        if token is None:
+            return
+        with self.explained():
+            if held and not self.gateway.held(self.ledger.actor.holder, resource, scope):
+                raise LeaseLost(f"you do not hold {resource}", resource=resource.text)
+            self.gateway.check_token(self.ledger, resource, token, scope)
+
+
+def carry_out(
+    request: ApiRequest, door: GatewayDoor, verb: DeclaredVerb, values: dict[str, Any]
+) -> ApiAnswer:
+    """Carry out a verb of the table, on the resource in the path if there is one."""
+    known = verb.parameters
+    if "new" in known and request.headers.get("if-none-match") == "*":
+        values["new"] = True
+    if request.resource:
+        resource = parse_resource(request.resource)
+        name = "resource" if "resource" in known else "resources"
+        values[name] = resource if name == "resource" else [resource]
+        held = verb.name in ("claim", "show")
+        door.check_condition(resource, request.token, values.get("scope"), held=held)
+    result = verb.function(door, **values)
+    status = 201 if result.body.get("status") in CLAIMED else 200
+    document = wire.success(verb.name, body=result.body, warnings=result.warnings)
+    if len(result.leases) != 1 or (verb.reads and not request.resource):
+        return status, document, {}
+    only = {"lease": document["leases"][0]}
+    return status, document | only, {"ETag": f'"{result.leases[0].token}"'}
+
+
+def list_leases(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) -> ApiAnswer:
+    """List leases by resource, a page at a time."""
+    state, limit, after = values.get("state"), values.get("limit", PAGE), values.get("cursor", "")
+    if state not in (None, *STATES):
+        raise UsageError(f"state must be one of {', '.join(STATES)}")
+    if after and "\t" not in after:
+        raise UsageError("invalid cursor: pass the next_cursor of the page before, unchanged")
+    reading, now = read_leases(door.ledger, ended=state in ("all", *ENDED)), door.now()
+    views = [
+        x
+        for x in reading.leases
+        if (x.is_current(now) if state is None else state in ("all", x.state))
+    ]
+    ended = [x for x in reading.ended if state in ("all", x.state.value)]
+    if path := values.get("path"):
+        about = parse_resource(f"path:{path}")
+        covering = {x.lease_id for x in read_leases(door.ledger, resource=about).leases}
+        views = [x for x in views if x.lease_id in covering]
+        ended = [x for x in ended if _overlaps(x, about)]
+    found = {_place(x): wire.lease(x) for x in views}
+    found |= {_place(x): wire.ended_lease(x) for x in ended}
+    if holder := values.get("holder"):
+        found = {x: y for x, y in found.items() if fold(y["holder"]) == fold(holder)}
+    places = sorted(x for x in found if x > after)
+    body = {
+        "leases": [found[x] for x in places[:limit]],
+        "next_cursor": places[limit - 1] if len(places) > limit else None,
+    }
+    return 200, wire.success("list", body=body, warnings=reading.warnings), {}
+
+
+def check_paths(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) -> ApiAnswer:
+    """Check who holds paths that are about to be changed; blocking leases come first."""
+    look = door.ledger.look()
+    view = Viewpoint(door.ledger.actor, look.policy, look.moment)
+    touched = [Touched(x.pattern) for x in values["paths"] if x.pattern is not None]
+    live = [x for x in look.leases if x.state is State.ACTIVE]
+    found = view.judge(touched, live)
+    seen = {x.lease_id: v for x, v in zip(live, door.ledger.views(look, live), strict=True)}
+    body = {
+        "free": not any(x.severity is Severity.BLOCK for x in found),
+        "findings": [
+            {
+                "path": x.path,
+                "severity": x.severity.value,
+                "lease": wire.lease(seen[x.lease.lease_id]),
+            }
+            for x in found
+        ],
+    }
+    return 200, wire.success("check", body=body, warnings=look.warnings), {}
+
+
+def _place(lease: LeaseView | EndedLease) -> str:
+    return f"{lease.resource}\t{lease.scope}\t{lease.token}"
+
+
+def _overlaps(ended: EndedLease, about: Resource) -> bool:
+    # The audit trail has no further paths of a lease.
+    pattern = parse_resource(word_anywhere(ended.resource)).pattern
+    return pattern is not None and any_overlap([pattern], [about.pattern or ""])
+
+
+# --- the routes -------------------------------------------------------------------------------
 
 MOST = {"wait": 60, "limit": 1_000}  # seconds, since proxies time out after that; entries
 LEASE, LEASES = "/v1/leases/{key}", "/v1/leases"
 
-Answer = Callable[[ApiRequest, leases.GatewayDoor, dict[str, Any]], ApiAnswer]
+Respond = Callable[[ApiRequest, GatewayDoor, dict[str, Any]], ApiAnswer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +306,7 @@ class ApiRoute:
     name: str
     summary: str
     fields: Mapping[str, Parameter]
-    answer: Answer
+    answer: Respond
     grants: bool = False
     writes: bool | str = False
 
@@ -58,7 +326,16 @@ class ApiRoute:
                 if given[name] not in ("true", "false"):
                     raise UsageError(f"{name} must be true or false")
                 given[name] = given[name] == "true"
-        door = leases.GatewayDoor(request, given)
+        session = given.get("session")
+        if session is not None:
+            read_text(None, session, "session")
+        door = GatewayDoor(
+            request.gateway,
+            request.caller,
+            session_in(request.headers, session),
+            key=request.key,
+            check=request.check,
+        )
         values = read_values(self.fields, door, given, what=what)
         values.pop("session", None)
         for name, most in MOST.items():
@@ -78,59 +355,80 @@ _SESSION = {"session": _field(TEXT, "The session of the token's holder; also as 
 
 
 def _parameters(verb: str, path: str) -> dict[str, Parameter]:
-    """Return the parameters of a verb; a resource is in the path, or required."""
-    found = find_verb(verb).at(HTTP)
+    """Return the parameters of a verb; a resource is in the path, or required of a change."""
+    declared = find_verb(verb)
+    found = declared.at(HTTP)
     for name in found.keys() & {"resource", "resources"}:
         one = found.pop(name)
         if "{key}" not in path:
-            found = {name: replace(one, required=True)} | found
+            found = {name: replace(one, required=one.required or not declared.reads)} | found
     return found
 
 
 def _of_verb(
-    method: str, path: str, verb: str, name: str = "", *, writes: bool | str = True
+    method: str,
+    path: str,
+    verb: str,
+    name: str = "",
+    *,
+    writes: bool | str = True,
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> ApiRoute:
-    """Return the route of a verb of the table."""
+    """Return the route of a verb of the table; ``given`` are what it decides."""
     declared = find_verb(verb)
     return ApiRoute(
         method=method,
         path=path,
         name=name or verb,
-        summary=declared.help.partition("\n")[0],
+        summary=declared.help.partition("\n\n")[0].replace("\n", " "),
         fields=_parameters(verb, path) | _SESSION,
-        answer=lambda request, door, values: leases.carry_out(request, door, declared, values),
+        answer=lambda request, door, values: carry_out(
+            request, door, declared, {**given, **values}
+        ),
         grants=verb in ("claim", "next"),
-        writes=writes,
+        writes=not declared.reads and writes,
     )
 
 
 def _of_two(
-    method: str, verb: str, other: str, chosen_by: str, field: Parameter, renamed: str = ""
+    method: str,
+    verb: str,
+    other: str,
+    chosen_by: str,
+    field: Parameter,
+    *,
+    why: str,
+    renamed: str = "",
 ) -> ApiRoute:
     """Return the route of a verb of one lease, and of another one that a field chooses instead.
 
-    ``renamed`` is the other's parameter that the field is, if it is one.
+    ``why`` that field excludes one of the first verb. ``renamed`` is the other's parameter that the
+    field is, if it is one.
     """
     first, second = _of_verb(method, LEASE, verb), find_verb(other)
     more = {name: one for name, one in _parameters(other, LEASE).items() if name != renamed}
-    known = (set(first.fields) - set(_SESSION), set(more))
 
-    def answer(request: ApiRequest, door: leases.GatewayDoor, values: dict[str, Any]) -> ApiAnswer:
+    def answer(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) -> ApiAnswer:
         chosen = values.pop(chosen_by, None)
-        if odd := next((x for x in values if x not in known[bool(chosen)]), None):
-            way = f"and {chosen_by} exclude each other" if chosen else f"needs {chosen_by}"
+        known = more if chosen else first.fields
+        if odd := next((x for x in values if x not in known), None):
+            way = f"and {chosen_by} exclude each other: {why}" if chosen else f"needs {chosen_by}"
             raise UsageError(f"{odd} {way}")
         if not chosen:
             return first.answer(request, door, values)
         values |= {renamed: chosen} if renamed else {}
-        return leases.carry_out(request, door, second, values)
+        return carry_out(request, door, second, values)
 
     fields = {**first.fields, **more, chosen_by: replace(field, name=chosen_by, required=False)}
     return replace(first, fields=fields, answer=answer)
 
 
 def _of_door(
-    method: str, path: str, name: str, answer: Answer, fields: Mapping[str, Parameter] | None = None
+    method: str,
+    path: str,
+    name: str,
+    answer: Respond,
+    fields: Mapping[str, Parameter] | None = None,
 ) -> ApiRoute:
     """Return the route of what only this door has."""
     summary = (answer.__doc__ or "").partition("\n")[0].rstrip(".")
@@ -139,15 +437,18 @@ def _of_door(
     )
 
 
-def _others(routed: Iterable[str]) -> list[ApiRoute]:
-    """Return routes for the verbs that change leases and have none, or only one for one lease."""
+def _others(routed: Collection[str]) -> list[ApiRoute]:
+    """Return routes for the verbs of this door that have none, or only one for one lease."""
     found = []
     for verb in TABLE:
         declared = find_verb(verb)
-        offered = declared.at(HTTP)
-        missing = any(x.required and n not in offered for n, x in declared.parameters.items())
-        several = "resources" in offered
-        if not declared.reads and not missing and (several or verb not in routed):
+        if HTTP not in declared.doors or (
+            verb in routed and "resources" not in declared.parameters
+        ):
+            continue
+        if declared.reads:
+            found.append(_of_verb("GET", f"/v1/{verb}", verb))
+        else:
             name = f"{verb}_several" if verb in routed else verb
             found.append(_of_verb("POST", f"{LEASES}:{verb}", verb, name))
     return found
@@ -164,36 +465,31 @@ _LIST = {
     "cursor": _field(TEXT, "The next_cursor of the page before."),
     "limit": _field(NUMBER, "The most to return: 1 to 1000 (default: 200)."),
 }
-_ROUTES = [
+ROUTES: tuple[ApiRoute, ...] = (
     _of_verb("PUT", LEASE, "claim"),
     _of_two(
         *("PATCH", "renew", "extend", "extend"),
         find_verb("extend")
         .parameters["duration"]
         .but("Stretch it to at least this long from now, instead of renewing it."),
+        why="ttl is for a renewal",
         renamed="duration",
     ),
     _of_two(
         *("DELETE", "release", "done", "done"),
         _field(SWITCH, "The work is finished, and the lease ends completed."),
+        why="a note is for the next holder",
     ),
     _of_verb("POST", "/v1/tasks:next", "next", writes="claim"),
-]
-ROUTES: tuple[ApiRoute, ...] = (
-    *_ROUTES,
-    *_others(("claim", "renew", "extend", "release", "done", "next")),
-    _of_door("GET", LEASE, "show", leases.get_lease),
-    _of_door("GET", LEASES, "list", leases.list_leases, _LIST),
+    *_others(("claim", "renew", "extend", "release", "done", "next", "list", "show", "queue")),
+    _of_verb("GET", LEASE, "show"),
+    _of_door("GET", LEASES, "list", list_leases, _LIST),
     _of_door(
-        *("POST", "/v1/check", "check", leases.check_paths),
+        *("POST", "/v1/check", "check", check_paths),
         {"paths": _field(PATHS, "Paths about to be changed.", required=True)} | _SESSION,
     ),
-    _of_door(
-        *("GET", "/v1/tasks", "tasks", leases.list_tasks),
-        {"mine": _field(SWITCH, "What the caller carries instead, with the state of each lease.")}
-        | _SESSION,
-    ),
-    _of_verb("GET", "/v1/history/{key}", "log", "history", writes=False),
+    _of_verb("GET", "/v1/tasks", "queue", "tasks", given={"all": True}),
+    _of_verb("GET", "/v1/history/{key}", "log", "history"),
 )
 
 # --- the OpenAPI document ---------------------------------------------------------------------

@@ -17,6 +17,7 @@ from support.gateway import LONG, Served, serving
 from support.ledgers import door
 from support.remotes import Remote
 from support.running import Desk, until
+from support.snapshots import check_words
 
 import gitlease
 from gitlease.faces.http import MOST_BYTES, PROBLEM
@@ -138,8 +139,10 @@ def test_verbs_without_a_shape_of_their_own_have_a_route(
 
 def test_a_field_of_another_verb_is_refused(jo: httpx.Client) -> None:
     jo.put("/v1/leases/a")
-    refused(jo.patch("/v1/leases/a", json={"extend": "1h", "ttl": "5m"}), 400, "usage")
-    refused(jo.delete("/v1/leases/a", params={"done": "true", "note": "x"}), 400, "usage")
+    two = refused(jo.patch("/v1/leases/a", json={"extend": "1h", "ttl": "5m"}), 400, "usage")
+    check_words(two["message"])
+    two = refused(jo.delete("/v1/leases/a", params={"done": "true", "note": "x"}), 400, "usage")
+    check_words(two["message"])
     refused(jo.delete("/v1/leases/a", params={"any": "true"}), 400, "usage")
     done = jo.delete("/v1/leases/a", params={"done": "true", "any": "true"})
     assert (done.status_code, done.json()["status"]) == (200, "completed")
@@ -240,6 +243,26 @@ def test_tasks_are_listed_and_picked_once(gate: Served, clone: Path, jo: httpx.C
     text = (folder / "T0.md").read_text()
     assert "assigned" not in text, "the gateway writes no files: the record has the assignment"
     assert jo.get("/v1/leases/T0").json()["lease"]["assigned"] is True
+
+
+def test_verbs_that_read_have_a_route(clone: Path, jo: httpx.Client, kim: httpx.Client) -> None:
+    (clone / "tasks").mkdir()
+    (clone / "tasks/T1.md").write_text("---\nid: T1\ntitle: Task 1\nstatus: todo\n---\n")
+    jo.put("/v1/leases/T1", headers={"Gitlease-Session": "build-7"})
+    kim.post("/v1/leases:note", json={"resource": "T1", "text": "tests red"})
+    known = jo.get("/v1/whoami", params={"session": "build-7"}).json()
+    assert (known["holder"], known["session"]) == ("jo@example.com", "build-7")
+    assert known["sources"] == {"holder": "the token", "session": "the request"}
+    assert kim.get("/v1/whoami").json()["sources"]["session"] == "none"
+    brief = jo.get("/v1/brief").json()
+    assert [(x["resource"], x["state"]) for x in brief["carrying"]] == [("T1", "live")]
+    [note] = brief["notes"]
+    assert note["text"] == "tests red"
+    assert [x["resource"] for x in kim.get("/v1/brief").json()["others"]] == ["T1"]
+    shown = kim.get("/v1/leases/T1").json()
+    assert (shown["task"]["title"], shown["lease"]["session"]) == ("Task 1", "build-7")
+    assert [x["kind"] for x in kim.get("/v1/log?limit=1").json()["events"]] == ["noted"]
+    assert len(kim.get("/v1/log", params={"resource": "T1"}).json()["events"]) == 2
 
 
 # --- sent again -------------------------------------------------------------------------------
@@ -392,6 +415,8 @@ def test_a_body_that_is_too_large_or_too_slow_is_refused(
         ("GET", "/v1/leases?state=odd", 400),
         ("GET", "/v1/leases?unheard=1", 400),
         ("DELETE", "/v1/leases/a?done=maybe", 400),
+        ("PUT", "/v1/leases/a?ttl=5m", 400),
+        ("POST", "/v1/leases:claim?resources=a", 400),
         ("GET", "/v1/history/a?limit=99999999999", 400),
         ("POST", "/v1/leases:claim", 400),
         ("POST", "/v1/check", 400),
