@@ -90,11 +90,6 @@ class Intents:
         self._files.intend(intent)
         return intent
 
-    def forget(self, intent: Intent | None) -> None:
-        """Drop an intent whose step the ledger refused."""
-        if intent is not None:
-            self._files.settled(intent)
-
     def fulfil(
         self, intent: Intent | None, planned: Iterable[Planned], *, commit: bool
     ) -> tuple[tuple[Written, ...], tuple[str, ...]]:
@@ -114,15 +109,6 @@ class Intents:
         self._files.leave(intent)
         said = "the ledger has the change, but the task file could not be updated"
         return written, tuple(f"{said}: {problem}" for problem in problems)
-
-    def left_behind(self) -> Sequence[Intent]:
-        """The intents of killed commands, and those that could not be written so far."""
-        return self._files.left_behind()
-
-    def leave(self, intent: Intent | None) -> None:
-        """Leave it to a later command, while the outcome of its step is unknown."""
-        if intent is not None:
-            self._files.leave(intent)
 
     def repair(self, intent: Intent, ledger: Ledger | None) -> tuple[str, ...]:
         """Finish the edits of a killed command if the ledger has its step; returns warnings."""
@@ -441,7 +427,7 @@ class LedgerSession:
         dice: random.Random | None = None,
         landed: LandedWork | None = None,
         carry: CarryOut | None = None,
-        runs: Runs | None = None,
+        runs: Callable[[], Runs | None] = lambda: None,
         run_tokens: frozenset[int] = frozenset(),
         no_holder: GitleaseError | None = None,
     ) -> None:
@@ -498,18 +484,23 @@ class LedgerSession:
 
         return _read_with_retry(read)
 
+    def known_ledger(self) -> Ledger | None:
+        """The ledger in this clone's copy, without a connection; None where there is none."""
+        head = self.store.known(self.layer)
+        return None if head is None else head.ledger
+
     def in_session(self, name: str | None, *, but: Collection[str] = ()) -> list[Lease]:
         """The caller's unparked leases in a session, by this clone's copy; ``but`` these ids."""
-        head = self.store.known(self.layer)
-        own = head.ledger.live()[0].of_person(self.actor.holder) if head and head.ledger else []
+        ledger = self.known_ledger()
+        own = ledger.live()[0].of_person(self.actor.holder) if ledger else []
         return [x for x in own if x.session == name and not x.parked and x.lease_id not in but]
 
     def known_records(self, resource: Resource) -> list[Lease]:
         """The records of a resource in this clone's copy. Raises Invalid for a damaged one."""
 
         def read() -> list[Lease]:
-            head = self.store.known(self.layer)
-            return list(head.ledger.leases_of(resource)) if head and head.ledger else []
+            ledger = self.known_ledger()
+            return list(ledger.leases_of(resource)) if ledger else []
 
         return _read_with_retry(read)
 
@@ -528,11 +519,8 @@ class LedgerSession:
     def known_policy(self) -> Policy | None:
         """The policy in this clone's copy, without a connection; None before the first contact."""
 
-        def read() -> Policy | None:
-            head = self.store.known(self.layer)
-            return head.policy if head and head.ledger else None
-
-        return _read_with_retry(read)
+        ledger = _read_with_retry(self.known_ledger)
+        return ledger.header.policy if ledger else None
 
     def views(self, look: LedgerView, leases: Sequence[Lease]) -> tuple[LeaseView, ...]:
         """Leases as this actor sees them at that moment."""
@@ -556,7 +544,8 @@ class LedgerSession:
 
     def of_live_runs(self, leases: Iterable[Lease]) -> list[Lease]:
         """Those of some leases that a live run has, which alone ends them unless they are named."""
-        live = self._runs.live() if self._runs is not None else frozenset()
+        runs = self._runs()
+        live = frozenset[str]() if runs is None else runs.live(self.layer)
         return [x for x in leases if x.lease_id in live or self.is_of_run_above(x)]
 
     @property
@@ -571,8 +560,8 @@ class LedgerSession:
 
     def unread_notices(self) -> tuple[Notice, ...]:
         """This run's losses in this clone's copy that no answer of a step has reported."""
-        head = self.store.known(self.layer)
-        notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
+        ledger = self.known_ledger()
+        notices = ledger.notices(self.actor.holder) if ledger else ()
         return tuple(n for n in notices if is_to(n, self.actor))
 
     def warnings_of(self, head: Snapshot, *, cached: bool = False) -> tuple[str, ...]:
@@ -685,9 +674,10 @@ class LedgerSession:
                 self.landed.watch(self._holds_tasks)
 
     def _holds_tasks(self) -> bool:
-        head = self.store.known(self.layer)
-        live = head.ledger.live()[0] if head and head.ledger else None
-        return live is not None and any(x.edge for x in live.of_person(self.actor.holder))
+        ledger = self.known_ledger()
+        return ledger is not None and any(
+            x.edge for x in ledger.live()[0].of_person(self.actor.holder)
+        )
 
     def settled(self) -> Settled:
         """The outcomes of changes that earlier commands left open."""
@@ -698,8 +688,8 @@ class LedgerSession:
 
     def _end_dead_runs(self) -> tuple[str, ...]:
         """Let go of what dead runs of this clone were granted or have bound."""
-        messages: list[str] = []
-        for dead in self._runs.dead(self.actor) if self._runs is not None else ():
+        messages, runs = list[str](), self._runs()
+        for dead in () if runs is None else runs.dead(self.layer, self.actor):
             actor, step = replace(self.actor, session=dead.session), None
             ends: list[Operation] = []
             known = {grant.lease_id for grant in (*dead.granted, *dead.bound)}
@@ -727,7 +717,7 @@ class LedgerSession:
         return () if head is None else told_by(self.store, head, settled.open)
 
     def _repair_edges(self, head: Snapshot | None = None) -> tuple[str, ...]:
-        left = self.intents.left_behind()
+        left = self.edges.files.left_behind()
         if not left:
             return ()
         said: list[str] = []
@@ -735,7 +725,7 @@ class LedgerSession:
         open_still = {op for p in self.store.pending(self.layer) for op in p.operations}
         for intent in left:
             if open_still.intersection(intent.operations):
-                self.intents.leave(intent)
+                self.edges.files.leave(intent)
             else:
                 said += self.intents.repair(intent, head.ledger)
         return tuple(said)

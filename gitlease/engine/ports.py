@@ -474,10 +474,10 @@ class DeadRun:
 
 
 class Runs(Protocol):
-    """The runs of this clone under leases of one layer."""
+    """The runs of this clone."""
 
-    def live(self) -> frozenset[str]:
-        """The ids of the leases that live runs have."""
+    def live(self, layer: str) -> frozenset[str]:
+        """The ids of the leases of a layer that live runs have."""
 
-    def dead(self, actor: Actor) -> Sequence[DeadRun]:
-        """The dead runs of this person."""
+    def dead(self, layer: str, actor: Actor) -> Sequence[DeadRun]:
+        """The dead runs of this person under leases of a layer."""

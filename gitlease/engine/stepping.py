@@ -99,10 +99,8 @@ def change_with_edges(
     try:
         step, said = session.step(what, operations)
     except GitleaseError as refusal:
-        if session.may_land(ids):
-            intents.leave(intent)
-        else:
-            intents.forget(intent)
+        if intent is not None:
+            (edges.files.leave if session.may_land(ids) else edges.files.settled)(intent)
         if isinstance(refusal, LeaseHeld) and refusal.whose and not refusal.conflicts:
             # The plan may be older than what the ledger decided about an assignee since.
             session.decisions.deepen()

@@ -11,7 +11,6 @@ reached for a while is waited for.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Literal
@@ -347,12 +346,10 @@ class Watcher:
         parts: Sequence[Part] = (),
         *,
         assignments: bool = False,
-        dice: random.Random | None = None,
         on_trouble: Callable[[GitleaseError], None] = lambda _error: None,
         on_begin: Callable[[Snapshot], None] = lambda _head: None,
     ) -> None:
         self._session, self._parts, self._clock = session, tuple(parts), session.clock
-        self._dice = dice or random.SystemRandom()
         self._on_trouble, self._on_begin = on_trouble, on_begin
         self._assignments = assignments
         self._watcher = HeadWatcher(session)
@@ -393,7 +390,7 @@ class Watcher:
 
     def _nap(self, scene: LedgerAt, left: float) -> bool:
         """Sleep until the next look, a lapse, or the end; True when another process knows more."""
-        look = self._look * self._dice.uniform(0.7, 1.0) - self._seconds_since(self._looked)
+        look = self._look * self._session.dice.uniform(0.7, 1.0) - self._seconds_since(self._looked)
         wait = min(left, look, self._until_lapse(scene))
         return self._watcher.nap(max(0.05, wait))
 

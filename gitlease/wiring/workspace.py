@@ -16,7 +16,7 @@ from gitlease.core.lease import Actor, Lease
 from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Clock, DeadRun, Inbox, LedgerStore, TaskList
+from gitlease.engine.ports import Clock, Inbox, LedgerStore, TaskList
 from gitlease.engine.transaction import PATIENCE
 from gitlease.git.repository import LIVE_RUNS, Repository, without_secrets
 from gitlease.git.repository import discover as find_repository
@@ -98,7 +98,7 @@ class Workspace:
             ttl_source=settings.found["lease.ttl"].source,
             patience=self.patience,
             landed=LandingLater(self, watched),
-            runs=_Runs(place.repository, self.layer, self.clock),
+            runs=lambda: _recorded_runs(place.private, self.clock),
             run_tokens=self.identity.run_tokens,
             no_holder=self.identity.no_holder,
         )
@@ -265,26 +265,14 @@ class LandingLater:
         return "_landing" in vars(self) and self._landing.is_to_judge()
 
 
-class _Runs:
-    """The runs of a clone; their modules are loaded once there is a record of one."""
+def _recorded_runs(private: str, clock: Clock) -> RunsFolder | None:
+    """The runs of a clone; their module is loaded once there is a record of one."""
+    with contextlib.suppress(OSError):
+        if os.listdir(os.path.join(private, LIVE_RUNS)):
+            from gitlease.runs.records import RunsFolder
 
-    def __init__(self, repository: Repository, layer: str, clock: Clock) -> None:
-        self._private = os.path.join(repository.common_dir, "gitlease")
-        self._layer, self._clock = layer, clock
-
-    def live(self) -> frozenset[str]:
-        return frozenset() if (runs := self._recorded()) is None else runs.live(self._layer)
-
-    def dead(self, actor: Actor) -> Sequence[DeadRun]:
-        return () if (runs := self._recorded()) is None else runs.dead(self._layer, actor)
-
-    def _recorded(self) -> RunsFolder | None:
-        with contextlib.suppress(OSError):
-            if os.listdir(os.path.join(self._private, LIVE_RUNS)):
-                from gitlease.runs.records import RunsFolder
-
-                return RunsFolder(self._private, self._clock.now().boot_id, LIVE_RUNS)
-        return None
+            return RunsFolder(private, clock.now().boot_id, LIVE_RUNS)
+    return None
 
 
 def edge_rules(settings: Settings) -> EdgeRules:

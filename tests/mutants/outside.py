@@ -255,8 +255,8 @@ OUTSIDE = (
     Mutant(
         "intents left behind not repaired",
         "engine/ledger_session.py",
-        "return self._files.left_behind()",
-        "return ()",
+        "left = self.edges.files.left_behind()",
+        "left = ()",
         "S8",
         "tests/engine/test_edges_service.py::test_a_kill_is_repaired_by_the_next_command",
     ),
