@@ -26,10 +26,6 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         time.sleep(max(0.0, seconds))
 
-    def woken(self, woken: threading.Event) -> WokenClock:
-        """The same clocks, for a wait that ends once ``woken`` is set."""
-        return WokenClock(woken)
-
 
 class WokenClock(SystemClock):
     """The same clocks, for a wait that another thread may end: ``sleep`` raises InterruptedError.

@@ -19,10 +19,8 @@ from gitlease.core.instant import MS
 from gitlease.core.loss import Hold, Lost, early_ms
 from gitlease.engine.keeping import Keeper, LossDetector, RenewalResult
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Clock
 from gitlease.engine.transaction import fresh_id
 from gitlease.git.run import log
-from gitlease.git.system_clock import WokenClock
 
 if TYPE_CHECKING:
     from gitlease.runs.records import RunPlace
@@ -271,12 +269,6 @@ def new_heartbeat(
     if (drive := getattr(clock, "drive", None)) is not None:  # it is moved by hand
         drive(made)
     return made
-
-
-def waking_clock(place: RunPlace, woken: threading.Event) -> Clock:
-    """The clock of a place; its ``sleep`` raises InterruptedError once ``woken`` is set."""
-    make: Callable[[threading.Event], Clock] = getattr(place.ledger.clock, "woken", WokenClock)
-    return make(woken)
 
 
 def at_the_end(place: RunPlace, lease_ids: Collection[str]) -> LedgerSession:

@@ -1,11 +1,11 @@
-"""The door of a program with a clone: the library's, and the tool server's on a clone."""
+"""The doors of programs with a clone: the library's, and what the tool server's has of it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.core.lease import Actor
@@ -21,11 +21,10 @@ from gitlease.wiring import words
 from gitlease.wiring.workspace import Workspace
 
 
-class CloneDoor(Door):
-    """A program with a clone: paths are those of its work tree, and claims edit its task files."""
+class WorkTreeDoor(Door, Protocol):
+    """A caller with a clone: paths are those of its work tree, and claims edit its task files."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
+    workspace: Workspace
 
     @property
     def ledger(self) -> LedgerSession:
@@ -63,18 +62,6 @@ class CloneDoor(Door):
     def every_ledger(self) -> Sequence[LedgerSession]:
         return [space.ledger for space in self.workspace.in_use]
 
-    def act(
-        self,
-        verb: str,
-        resources: Sequence[Resource],
-        act: Act,
-        *,
-        scope: str | None = None,
-        ttl: int | None = None,
-    ) -> Answer:
-        with self.explaining(verb):
-            return act(self.ledger, resources)
-
     @contextlib.contextmanager
     def explaining(self, verb: str) -> Iterator[None]:
         """Have a refusal of the block say if and why the caller has lost its lease."""
@@ -93,6 +80,25 @@ class CloneDoor(Door):
 
     def needs_any(self, name: str) -> bool:
         return needs_any(self.workspace, name)
+
+
+class CloneDoor(WorkTreeDoor):
+    """A program with a clone, in one session."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+
+    def act(
+        self,
+        verb: str,
+        resources: Sequence[Resource],
+        act: Act,
+        *,
+        scope: str | None = None,
+        ttl: int | None = None,
+    ) -> Answer:
+        with self.explaining(verb):
+            return act(self.ledger, resources)
 
 
 def path_text(place: Any, what: str) -> str:

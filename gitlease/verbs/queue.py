@@ -278,7 +278,7 @@ def show_verb(
     part = WHOLE if scope is None else scope
     reading = read_leases(door.ledger, resource=resource, ended=True, cached=cached)
     found = door.queue.find(resource, ref=ref)
-    views = [view for view in reading.leases if scopes_overlap(view.scope, part)]
+    views = [door.own(view) for view in reading.leases if scopes_overlap(view.scope, part)]
     tickets = [ticket for ticket in reading.waiting if scopes_overlap(ticket.scope, part)]
     ended = [one for one in reading.ended if scopes_overlap(one.scope, part)]
     entry = found.entry

@@ -65,7 +65,7 @@ def list_verb(
     if mine:
         door.ledger.check_holder()
     reading, now = read_leases(door.ledger, ended=all, cached=cached), door.now()
-    shown = [view for view in reading.leases if all or view.is_current(now)]
+    shown = [door.own(view) for view in reading.leases if all or view.is_current(now)]
     views = [view for view in shown if view.mine or not mine]
     ended = [one for one in reading.ended if one.mine or not mine]
     body: wire.Document = {"leases": [wire.lease(view) for view in views]}

@@ -120,6 +120,10 @@ class Door(Protocol):
         """Take note of claimed leases, and return warnings."""
         return ()
 
+    def own(self, view: LeaseView) -> LeaseView:
+        """The lease as the caller's, if it is; a door may speak for more than one session."""
+        return view
+
     def check_names(self, resources: Sequence[Resource]) -> None:
         """Raise NotFound for a name that was probably mistyped; programs do not mistype."""
         return

@@ -394,11 +394,3 @@ def _session(repository: Repository, environ: Mapping[str, str]) -> str | None:
 def _plain(number: str) -> str:
     """The characters of a host's number that a session may have."""
     return "".join(c for c in number[:200] if c.isprintable() and not c.isspace())
-
-
-__all__ = [
-    "AgentContext",
-    "Workspace",
-    "open_for_agent",
-    "open_workspace",
-]

@@ -20,7 +20,7 @@ from gitlease.engine.ports import Clock, Inbox, LedgerStore, TaskList
 from gitlease.engine.transaction import PATIENCE
 from gitlease.git.repository import LIVE_RUNS, Repository, without_secrets
 from gitlease.git.repository import discover as find_repository
-from gitlease.git.system_clock import SystemClock
+from gitlease.git.system_clock import SystemClock, WokenClock
 from gitlease.guard.notes import CarriedFolder
 from gitlease.settings.identity import Identity, here, resolve_identity
 from gitlease.settings.schema import FILE, LEDGER, PREFIX, Found
@@ -37,6 +37,8 @@ from gitlease.store.transport import TIME_LIMIT, Watched
 from gitlease.wiring.ledger import LedgerPlace, open_place
 
 if TYPE_CHECKING:
+    import threading
+
     from gitlease.engine.queue import TaskQueue
     from gitlease.guard.service import GuardService
     from gitlease.runs.records import RunsFolder
@@ -130,6 +132,11 @@ class Workspace:
     def guard(self) -> GuardService:
         """What others hold, for hooks and for edits."""
         return self.place.guard(self.actor, self.clock)
+
+    def waking_clock(self, woken: threading.Event) -> Clock:
+        """The same clock; its ``sleep`` raises InterruptedError once ``woken`` is set."""
+        make: Callable[[threading.Event], Clock] = getattr(self.clock, "woken", WokenClock)
+        return make(woken)
 
     def again(
         self,

@@ -17,7 +17,7 @@ ENTERED = {  # files of gitlease whose functions are called; each may only fall
     "list": 61,
     "hook pre-commit": 31,
     "HTTP claim": 53,
-    "MCP claim": 58,
+    "MCP claim": 57,
 }
 
 MOST = {  # modules of gitlease, and gits that it starts, the one that pushes or fetches among them

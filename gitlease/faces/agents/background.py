@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from gitlease.core.errors import GitleaseError
+from gitlease.engine.sessions import end_session
+from gitlease.faces.agents.handling import END_LATER, LOOK, RENEW
+from gitlease.wiring.agents import (
+    has_ledger,
+    is_pending,
+    left_to_servers,
+    wait_for_successor,
+)
+from gitlease.wiring.workspace import Workspace, open_workspace
 
-if TYPE_CHECKING:
-    from gitlease.wiring.agents import Workspace
-
-Opener = Callable[..., "Workspace"]
+Opener = Callable[..., Workspace]
 
 MOST_SESSIONS = 50
 PATIENCE = 10.0  # seconds for the tool server of a conversation to end with it
@@ -19,9 +24,6 @@ PATIENCE = 10.0  # seconds for the tool server of a conversation to end with it
 
 def in_background(command: str, sessions: Sequence[str]) -> int:
     """Renew or end the leases of these sessions, or fetch the ledgers. Always 0."""
-    from gitlease.faces.agents.handling import END_LATER, LOOK, RENEW
-    from gitlease.wiring.agents import open_workspace, wait_for_successor
-
     # Nobody reads errors here; the next hook or command reports them.
     with contextlib.suppress(GitleaseError):
         if command == LOOK:
@@ -36,8 +38,6 @@ def in_background(command: str, sessions: Sequence[str]) -> int:
 
 def look(opener: Opener, directory: str = ".") -> None:
     """Fetch the ledgers in use. A clone without a trace of gitlease only asks for one first."""
-    from gitlease.wiring.agents import has_ledger
-
     if has_ledger(directory):
         for space in opener(directory).in_use:
             with contextlib.suppress(GitleaseError):  # the other layers may answer
@@ -56,8 +56,6 @@ def renew(sessions: Sequence[str], opener: Opener) -> None:
 
 def release_pending(words: Sequence[str], opener: Opener) -> None:
     """End the session of a conversation that no other has continued; ``words``: it, and its own."""
-    from gitlease.wiring.agents import is_pending
-
     session, number = words
     if is_pending(opener(".", session=session), session, number):
         release([session], opener, goes_on=True)
@@ -68,9 +66,6 @@ def release(sessions: Sequence[str], opener: Opener, *, goes_on: bool = False) -
 
     What a tool server goes on with stays. ``goes_on`` is as in ``left_to_servers``.
     """
-    from gitlease.engine.sessions import end_session
-    from gitlease.wiring.agents import left_to_servers
-
     for session in sessions[:MOST_SESSIONS]:
         workspace = opener(".", session=session)
         ledgers = [space.ledger for space in workspace.in_use]

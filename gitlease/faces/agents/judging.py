@@ -12,7 +12,8 @@ from gitlease.guard.rules import GuardFinding, Severity, Touched
 
 if TYPE_CHECKING:
     from gitlease.guard.rules import GuardReport
-    from gitlease.wiring.agents import AgentContext, Workspace
+    from gitlease.wiring.agents import AgentContext
+    from gitlease.wiring.workspace import Workspace
 
 
 def touched(workspace: Workspace, cwd: str, paths: Iterable[str]) -> list[Touched]:

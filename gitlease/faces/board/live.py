@@ -34,7 +34,6 @@ from gitlease.faces.board.text import (
     said_in,
 )
 from gitlease.runs.child import stop_like
-from gitlease.runs.heartbeat import waking_clock
 from gitlease.verbs.board import (
     BoardRow,
     BoardView,
@@ -86,7 +85,7 @@ class RemoteWatch:
 
     def _run(self) -> None:
         try:
-            clock = waking_clock(self._workspace, self._stopped)
+            clock = self._workspace.waking_clock(self._stopped)
             ledger = self._workspace.again(clock=clock).ledger
             while True:
                 self._watcher = Watcher(ledger, on_begin=self._begin)

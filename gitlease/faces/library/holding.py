@@ -38,7 +38,7 @@ from gitlease.faces.library.refusals import (
     to_note,
     to_resources,
 )
-from gitlease.runs.heartbeat import at_the_end, heartbeat_of, in_a_run, waking_clock
+from gitlease.runs.heartbeat import at_the_end, heartbeat_of, in_a_run
 from gitlease.runs.records import forget, remember
 from gitlease.verbs.claiming import claim_options, patterns_of
 from gitlease.verbs.doors import CloneDoor
@@ -235,7 +235,7 @@ class Holding:
     def _claim(self) -> None:
         workspace = self._open()
         self._session = workspace.identity.actor.session
-        waited = workspace.again(clock=waking_clock(workspace, self._cancelled))
+        waited = workspace.again(clock=workspace.waking_clock(self._cancelled))
         door = CloneDoor(workspace)
         wanted, covered = to_resources(door, self._words), door.paths(self._paths)
         terms = replace(self._terms, paths=patterns_of(covered), bind=True)

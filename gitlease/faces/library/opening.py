@@ -37,7 +37,7 @@ from gitlease.faces.library.refusals import (
     to_folder,
 )
 from gitlease.faces.library.values import RunResult
-from gitlease.runs.heartbeat import at_the_end, waking_clock
+from gitlease.runs.heartbeat import at_the_end
 from gitlease.wiring.workspace import open_workspace
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ class AsyncLeases(AwaitedLeaseVerbs):
     def _copy(self, ended: threading.Event | None = None) -> Leases:
         # For a thread of its own, whose waits end once ``ended`` is set.
         opened = self._opened
-        clock = None if ended is None else waking_clock(opened._workspace, ended)
+        clock = None if ended is None else opened._workspace.waking_clock(ended)
         return Leases(
             opened._workspace.again(clock=clock), layer=opened._layer, open_at=opened._open_at
         )

@@ -12,7 +12,6 @@ from gitlease.core.resources.resource import WHOLE, parse_scope
 from gitlease.engine.watch import Part, Watcher
 from gitlease.engine.watch import WatchEvent as WatchEvent
 from gitlease.faces.library.refusals import ResourceLike, to_resources
-from gitlease.runs.heartbeat import waking_clock
 from gitlease.wiring.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def on_assignment(
 def _opener(workspace: Workspace) -> Opener:
     actor = workspace.identity.actor
     session = actor.session if actor.session_explicit else None
-    return lambda stopped: workspace.again(session=session, clock=waking_clock(workspace, stopped))
+    return lambda stopped: workspace.again(session=session, clock=workspace.waking_clock(stopped))
 
 
 class Subscription(Generic[Callback]):

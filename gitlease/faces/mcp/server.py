@@ -7,8 +7,9 @@ import json
 import logging
 import threading
 from collections.abc import Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 from mcp import types
@@ -18,13 +19,13 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 
 from gitlease import __version__
-from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable, UsageError
+from gitlease.core.errors import GitleaseError, Unavailable, UsageError
 from gitlease.core.frozen import replace
-from gitlease.faces.mcp.callers import Backend
 from gitlease.faces.mcp.tools import (
     LONGEST_WAIT,
     TOOLS,
     LeaseTool,
+    ToolCaller,
     answered,
     put_in_words,
     refused,
@@ -39,7 +40,44 @@ ABOUT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 LISTENERS = 128  # streams of notifications, each with a thread that follows the ledger
 
+TURN = "x-codex-turn-metadata"  # sent by Codex with each call
+
 Asked = ServerRequestContext[Any, Any]
+
+
+class Backend(Protocol):
+    """The leases that a server serves: those of a clone, or those behind a gateway."""
+
+    def caller(
+        self, meta: Mapping[str, Any], request: Any, woken: threading.Event, *, writes: bool
+    ) -> AbstractContextManager[ToolCaller]:
+        """The caller of a request, for the duration of the call; ``woken`` ends its waits.
+
+        Raises Denied without the access needed, and what opening a clone may raise.
+        """
+
+    def words(self, text: str) -> str:
+        """A message as the clients of this server may read it."""
+
+    def sender(self, request: Any) -> Hashable:
+        """Identifies the client of a request, as far as possible."""
+
+    def waiting(self, request: Any) -> AbstractContextManager[None]:
+        """Count the block as a wait. Raises Unavailable if there are too many."""
+
+    def listening(self, request: Any) -> AbstractContextManager[None]:
+        """Count the block as a listener. Raises Unavailable if there are too many."""
+
+
+def thread_of(meta: Mapping[str, Any]) -> str:
+    """The id of the calling Codex thread, else an empty string."""
+    data = meta.get(TURN)
+    try:
+        turn = json.loads(data) if isinstance(data, str) else data
+    except (ValueError, RecursionError):
+        return ""
+    thread = turn.get("thread_id") if isinstance(turn, Mapping) else None
+    return thread if isinstance(thread, str) else ""
 
 
 class LeaseResources:
@@ -255,12 +293,9 @@ class LeaseServer:
             only_looks = tool.name == "next" and not arguments.get("claim")
             writes = tool.writes and not only_looks
             with self._backend.caller(meta, asked.request, woken, writes=writes) as caller:
-                try:
-                    values = read_values(tool.takes, caller, arguments, what=tool.name)
-                    done = tool.act(caller, **values)
-                    return answered(tool.name, self._readable(done), datetime.now(UTC))
-                except LeaseLost as lost:
-                    raise caller.explained(lost) from None
+                values = read_values(tool.takes, caller, arguments, what=tool.name)
+                done = tool.act(caller, **values)
+                return answered(tool.name, self._readable(done), datetime.now(UTC))
         except GitleaseError as error:
             shown = put_in_words(error, self._backend.words, tool.takes)
             return refused(tool.name, shown, datetime.now(UTC), arguments)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import anyio
@@ -22,30 +23,139 @@ from mcp.client.stdio import stdio_client
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
-from gitlease.core.errors import Unavailable, clean
+from gitlease.core.errors import GitleaseError, LeaseHeld, Unavailable, clean
+from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, Instant, format_duration
+from gitlease.core.lease import holder_has
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
+from gitlease.engine.answers import Answer, joined
+from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.sessions import run_out
+from gitlease.engine.stepping import in_every
 from gitlease.engine.transaction import fresh_id
-from gitlease.faces.mcp.callers import CloneCaller, held_by, thread_of
-from gitlease.faces.mcp.server import LeaseServer
+from gitlease.engine.watch import Watcher
+from gitlease.faces.mcp.server import LeaseServer, thread_of
+from gitlease.faces.mcp.tools import ToolCaller
 from gitlease.guard.rules import renew_at
 from gitlease.guard.service import renew_known, retry_interval
-from gitlease.runs.heartbeat import at_the_end, waking_clock
+from gitlease.runs.heartbeat import at_the_end
+from gitlease.verbs.doors import WorkTreeDoor
+from gitlease.verbs.table import Act
 from gitlease.wiring.agents import (
     ToolSession,
-    Workspace,
     in_session_of_host,
     is_left_to_hooks,
     note_tool_server,
     open_for_tools,
 )
+from gitlease.wiring.workspace import Workspace
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TEND_EVERY = 3.0  # seconds between two looks at the leases
 PATIENCE = 10.0  # seconds to wait at the end for calls under way
 
 Opener = Callable[..., Workspace]
+
+
+def held_by(workspace: Workspace, grants: Mapping[str, LeaseView]) -> dict[str, str]:
+    """The sessions of those of some leases that are live, as far as this clone knows, by id."""
+    look = None
+    with contextlib.suppress(GitleaseError):  # damaged: whatever needs it fetches it again
+        look = workspace.ledger.known_look() if grants else None
+    if look is None:
+        return {}
+    known = {x.lease_id: x.session for x in look.leases if holder_has(x, look.moment)}
+    named = {x: one.session for x, one in dict(grants).items() if one.session is not None}
+    return {x: session for x, session in named.items() if session == known.get(x)}
+
+
+class CloneCaller(ToolCaller, WorkTreeDoor):
+    """A person with a clone, in one session.
+
+    ``grants`` collects the leases claimed here, by id, in their latest state, and ``renewed`` the
+    ids of other leases that were renewed here. What was claimed before the host went on to another
+    conversation stays the caller's, in the session that has it.
+    """
+
+    alone = True
+
+    def __init__(
+        self, workspace: Workspace, grants: dict[str, LeaseView], renewed: set[str]
+    ) -> None:
+        self.workspace, self._grants, self._renewed = workspace, grants, renewed
+        held = held_by(workspace, grants)
+        self._earlier = {x: name for x, name in held.items() if name != workspace.actor.session}
+
+    def every_ledger(self) -> Sequence[LedgerSession]:
+        spaces = [self._in(x) for x in (None, *sorted({*self._earlier.values()}))]
+        return [x.ledger for space in spaces for x in space.in_use]
+
+    def act(
+        self,
+        verb: str,
+        resources: Sequence[Resource],
+        act: Act,
+        *,
+        scope: str | None = None,
+        ttl: int | None = None,
+    ) -> Answer:
+        with self.explaining(verb):
+            if verb == "claim":
+                return self._claim(resources, act)
+            parts = self._by_ledger(resources)
+            if len(parts) <= 1:
+                answer = act(parts[0][0] if parts else self.ledger, resources)
+            elif verb == "renew":
+                named = {id(ledger): some for ledger, some in parts}
+                ledgers = [ledger for ledger, _ in parts]
+                answer = in_every(ledgers, "renewed", lambda one: act(one, named[id(one)]))
+            else:
+                answer = reduce(joined, (act(ledger, some) for ledger, some in parts))
+        if verb in ("renew", "extend"):
+            self._note_granted(answer)
+        return answer
+
+    def _by_ledger(
+        self, resources: Sequence[Resource]
+    ) -> Sequence[tuple[LedgerSession, list[Resource]]]:
+        names = {fold(self._grants[x].resource): name for x, name in self._earlier.items()}
+        parts: dict[str | None, list[Resource]] = {}
+        for resource in resources:
+            parts.setdefault(names.get(fold(resource.text)), []).append(resource)
+        return [(self._in(name).ledger, some) for name, some in parts.items()]
+
+    def _in(self, session: str | None) -> Workspace:
+        """The workspace in an earlier session; None: the present one."""
+        return self.workspace if session is None else self.workspace.again(run=session)
+
+    def own(self, view: LeaseView) -> LeaseView:
+        return replace(view, mine=True) if view.lease_id in self._earlier else view
+
+    def _claim(self, resources: Sequence[Resource], act: Act) -> Answer:
+        try:
+            return act(self.ledger, resources)
+        except LeaseHeld as held:
+            sessions = {self._earlier.get(view.lease_id) for view in held.views}
+            if len(sessions) != 1 or (session := sessions.pop()) is None:
+                raise
+        return act(self._in(session).ledger, resources)
+
+    def granted(self, answer: Answer) -> Sequence[str]:
+        self._note_granted(answer)
+        return super().granted(answer)
+
+    def _note_granted(self, answer: Answer) -> None:
+        for view in answer.leases:
+            if not view.renewals or view.lease_id in self._grants:
+                self._grants[view.lease_id] = view
+            elif view.session is not None:
+                self._renewed.add(view.lease_id)
+
+    def follow(self, tell: Callable[[], None]) -> None:
+        for _ in Watcher(self.ledger, on_begin=lambda _head: tell()).events():
+            tell()
 
 
 class CloneBackend:
@@ -76,7 +186,7 @@ class CloneBackend:
             thread = thread_of(meta)
             opened = self._open(thread)
             self._last_call = opened.workspace.ledger.clock.now()
-            clock = waking_clock(opened.workspace, woken)
+            clock = opened.workspace.waking_clock(woken)
             workspace = opened.workspace.again(clock=clock)
             grants = self._grants.setdefault(thread, {})
             try:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from mcp import types
 
@@ -15,16 +15,27 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, word_anywhere
-from gitlease.core.view import LeaseView
 from gitlease.engine import claim
-from gitlease.engine.reading import read_leases
-from gitlease.faces.mcp.callers import ToolCaller
-from gitlease.verbs import sentences, task_text, wire
+from gitlease.verbs import sentences, wire
 from gitlease.verbs.parameters import DURATION, SWITCH
-from gitlease.verbs.table import Parameter, Result, find_verb
+from gitlease.verbs.table import TOOL, Details, Door, Parameter, Result, find_verb
 
 LONGEST_WAIT = 50  # seconds: hosts give a call a minute
 Parameters = dict[str, Parameter]
+
+
+class ToolCaller(Door, Protocol):
+    """A person, in one session, as the tools see them."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody else may call as the same person and session."""
+
+    def follow(self, tell: Callable[[], None]) -> None:
+        """Call ``tell`` once it has begun, and then at every change of leases.
+
+        Raises InterruptedError at its end, and what reading the ledger raises.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +81,14 @@ def call_in(hint: Hint) -> str | None:
 
 
 def _of_verb(verb: str, caller: ToolCaller, **values: Any) -> Result:
-    return find_verb(verb).function(caller, **values)
+    """Carry out a verb; one that takes one resource is given the only one of the call."""
+    declared = find_verb(verb)
+    if "resource" in declared.parameters:
+        resources = values.pop("resources", None)
+        if resources is not None and len(resources) != 1:
+            raise UsageError("this takes one resource at a time", hints=("call it for each",))
+        values |= {"resource": resources[0]} if resources else {}
+    return declared.function(caller, **values)
 
 
 def _claim(caller: ToolCaller, *, new: bool = False, **values: Any) -> Result:
@@ -96,15 +114,8 @@ def _with_tokens(result: Result) -> Result:
     return replace(result, lines=lines)
 
 
-def _one(verb: str, caller: ToolCaller, *, resources: Sequence[Any], **values: Any) -> Result:
-    """Carry out a verb that takes one resource."""
-    if len(resources) != 1:
-        raise UsageError("this takes one resource at a time", hints=("call it for each",))
-    return _of_verb(verb, caller, resource=resources[0], **values)
-
-
 def _extend(caller: ToolCaller, **values: Any) -> Result:
-    return _with_tokens(_one("extend", caller, **values))
+    return _with_tokens(_of_verb("extend", caller, **values))
 
 
 def _next(caller: ToolCaller, *, claim: bool = False, **values: Any) -> Result:
@@ -120,46 +131,35 @@ def _release(caller: ToolCaller, *, done: bool = False, **values: Any) -> Result
         raise UsageError("note and done exclude each other: a note is for the next holder")
     if len(values["resources"]) != 1:
         raise UsageError("done finishes one resource at a time", hints=("call release for each",))
-    return _one("done", caller, **values)
+    return _of_verb("done", caller, **values)
 
 
-def _status(
-    caller: ToolCaller, *, resources: Sequence[Any] = (None,), mine: bool = False
-) -> Result:
-    now, found, lines = caller.now(), dict[str, LeaseView](), list[str]()
-    if mine:
-        caller.ledger.check_holder()
-    body: wire.Document = {"leases": []}
-    warnings: list[str] = []
-    for resource in resources:
-        reading = read_leases(caller.ledger, resource=resource)
-        leases = map(caller.own, reading.leases)
-        live = [x for x in leases if x.is_current(now) or resource is not None]
-        found |= {x.lease_id: x for x in live if x.mine or not mine}
-        warnings += reading.warnings
-        if resource is not None:
-            body["notes"] = [*body.get("notes", ()), *map(wire.note, reading.notes)]
-            body["waiting"] = [*body.get("waiting", ()), *wire.waiting(reading.waiting)]
-            kept = (x.is_current(now) or (x.state == "expired" and x.assigned) for x in live)
-            lines += [] if any(kept) else [sentences.unleased(str(resource), reading.waiting)]
-            lines += [sentences.noted(note, now) for note in reading.notes]
-    body["leases"] = [wire.lease(view) for view in found.values()]
-    lines = [_described(view, now) for view in found.values()] + lines
-    if mine and None in resources:
-        known = caller.queue.mine(cached=True)  # what was read just now
-        body["carrying"] = wire.carried(known)
-        for one in known.carried:
-            view = None if one.lease is None else known.views[one.lease.lease_id]
-            if view is None or view.lease_id not in found:
-                lines.append(f"you carry {one.resource}: {task_text.how(one, view, now)}")
-    lines = lines or ["you hold nothing" if mine else "nothing is leased"]
-    return Result(body=body, lines=lambda: lines, warnings=tuple(dict.fromkeys(warnings)))
+def _status(caller: ToolCaller, *, resources: Sequence[Any] = (), mine: bool = False) -> Result:
+    if mine and resources:
+        raise UsageError("mine and resources exclude each other")
+    if resources:
+        return _joined([_of_verb("show", caller, resources=[x]) for x in resources])
+    found = _of_verb("list", caller, mine=mine)
+    if not mine:
+        return found
+    known = _of_verb("queue", caller, mine=True, cached=True)  # what was read just now
+    return _joined([found, replace(known, body={"carrying": known.body["tasks"]})])
 
 
-def _described(view: LeaseView, now: datetime) -> str:
-    yours = "yours, " if view.mine else ""
-    left = f"{sentences.until(view, now)}{sentences.quoted(view.reason)}"
-    return f"{sentences.named(view)}: {yours}{sentences.whose(view)}, {left}"
+def _joined(results: Sequence[Result]) -> Result:
+    """Several answers as one: lists go on, and what is there once for each is left out."""
+    if len(results) == 1:
+        return results[0]
+    body: dict[str, Any] = {}
+    for result in results:
+        for name, value in result.body.items():
+            if isinstance(value, list):
+                body[name] = [*body.get(name, ()), *value]
+    return Result(
+        body=body,
+        lines=lambda: [line for result in results for line in _lines_of(result)],
+        warnings=tuple(dict.fromkeys(x for result in results for x in result.warnings)),
+    )
 
 
 def _wait(
@@ -184,13 +184,20 @@ def _wait(
 # --- the tools --------------------------------------------------------------------------------
 
 
-def _takes(verb: str, *names: str, **own: Parameter) -> Parameters:
-    known = find_verb(verb).parameters
-    return {name: own[name] if name in own else known[name] for name in (*names, *own)}
-
-
 MANY = replace(find_verb("release").parameters["resources"], required=True)
 SOME = replace(MANY, required=False)
+
+
+def _takes(verb: str, **own: Parameter) -> Parameters:
+    """The parameters of a verb, but that all tools name resources alike."""
+    known = find_verb(verb).at(TOOL)
+    named = {
+        "resources" if name == "resource" else name: MANY if name == "resource" else one
+        for name, one in known.items()
+        if name != "all"
+    }
+    return named | own
+
 
 TOOLS: Mapping[str, LeaseTool] = {
     tool.name: tool
@@ -200,11 +207,7 @@ TOOLS: Mapping[str, LeaseTool] = {
             about="Lease resources before you edit, all or none: task ids (F001), names "
             "(deploy-prod) or paths (src/auth/). Others are refused until it ends. "
             "Claiming your own renews it.",
-            takes=_takes(
-                "claim",
-                *("resources", "paths", "scope", "ttl", "reason"),
-                *("takeover", "expect_holder", "reopen", "any", "new"),
-            ),
+            takes=_takes("claim"),
             act=_claim,
             destroys=True,
             again=True,
@@ -212,23 +215,25 @@ TOOLS: Mapping[str, LeaseTool] = {
         LeaseTool(
             name="renew",
             about="Keep leases while you work: these, or all of yours. Lost: stop that work.",
-            takes=_takes("renew", "resources", "scope", "ttl"),
+            takes=_takes("renew"),
             act=_renew,
             again=True,
         ),
         LeaseTool(
             name="extend",
             about="Stretch a lease to at least this long from now, for a known pause.",
-            takes={"resources": MANY} | _takes("extend", "duration", "scope"),
+            takes=_takes("extend"),
             act=_extend,
             again=True,
         ),
         LeaseTool(
             name="release",
             about="Give leases back when you stop; with done, finish one task.",
-            takes={"resources": MANY}
-            | _takes("release", "scope", "note")
-            | {"done": Parameter(kind=SWITCH, tool="The work is finished.", default=False)},
+            takes=_takes(
+                "release",
+                resources=MANY,
+                done=Parameter(kind=SWITCH, tool="The work is finished.", default=False),
+            ),
             act=_release,
             destroys=True,
             again=True,
@@ -236,12 +241,12 @@ TOOLS: Mapping[str, LeaseTool] = {
         LeaseTool(
             name="next",
             about="The next task of the queue; with claim it is claimed at once, for you alone.",
-            takes=_takes("next", "claim", "ttl", "reason"),
+            takes=_takes("next"),
             act=_next,
         ),
         LeaseTool(
             name="status",
-            about="Who holds what, until when; of these resources or of all.",
+            about="Who holds what, until when; of these resources, with their notes, or of all.",
             takes={
                 "resources": SOME,
                 "mine": Parameter(
@@ -254,17 +259,26 @@ TOOLS: Mapping[str, LeaseTool] = {
         LeaseTool(
             name="wait",
             about=f"Wait until resources are free, {LONGEST_WAIT}s at most; claims nothing.",
-            takes={"resources": MANY}
-            | _takes("release", "scope")
-            | {"timeout": Parameter(kind=DURATION)},
+            takes={
+                "resources": MANY,
+                "scope": find_verb("release").parameters["scope"],
+                "timeout": Parameter(kind=DURATION),
+            },
             act=_wait,
             again=True,
         ),
         LeaseTool(
             name="note",
             about="Leave a note for the next holder of a resource.",
-            takes={"resources": MANY} | _takes("note", "text"),
-            act=partial(_one, "note"),
+            takes=_takes("note"),
+            act=partial(_of_verb, "note"),
+        ),
+        LeaseTool(
+            name="log",
+            about="Who claimed, took over, released or revoked, and why; newest first.",
+            takes=_takes("log", resources=SOME),
+            act=partial(_of_verb, "log"),
+            writes=False,
         ),
     )
 }
@@ -284,8 +298,13 @@ def _lines_of(result: Result) -> list[str]:
     for part in result.lines():
         if isinstance(part, str):
             lines.append(part)
-        else:  # names with their values, or rows of a table
-            lines += [": ".join(filter(None, row)) for row in part.rows if row[-1]]
+        elif isinstance(part, Details):
+            lines += [f"{name}: {value}" for name, value in part.rows if value]
+        else:
+            names = [heading.lower() for heading in part.headings]
+            rows = (zip(names, row, strict=True) for row in part.rows)
+            lines += [", ".join(f"{name} {cell}" for name, cell in row if cell) for row in rows]
+            lines += [part.otherwise] if part.otherwise and not part.rows else []
     return lines
 
 

@@ -61,14 +61,14 @@ def test_the_list_of_tools_is_short_and_says_what_each_does(jo: Path, era: Era) 
         listed = client.portal.call(client.client.list_tools).tools
     shown = [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed]
     assert len(json.dumps(shown, separators=(",", ":"))) / 4 <= MOST_TOKENS
-    names = ["claim", "renew", "extend", "release", "next", "status", "wait", "note"]
+    names = ["claim", "renew", "extend", "release", "next", "status", "wait", "note", "log"]
     assert [tool.name for tool in listed] == names
     for tool in listed:
         assert tool.description
         assert tool.input_schema["additionalProperties"] is False
         assert not {"holder", "session", "by"} & {*tool.input_schema["properties"]}
         assert tool.annotations is not None
-        assert tool.annotations.read_only_hint == (tool.name == "status")
+        assert tool.annotations.read_only_hint == (tool.name in ("status", "log"))
 
 
 def test_a_refusal_says_who_until_when_and_what_to_do(
