@@ -12,7 +12,8 @@ from gitlease.core.lease import Lease as LeaseRecord
 from gitlease.core.policy import Policy
 from gitlease.core.resources.resource import WHOLE
 
-LeaseState = Literal["active", "expired", "released", "completed", "revoked"]
+# A dry run's lease is planned: its token is 0 and its id empty, unless it would renew one.
+LeaseState = Literal["active", "expired", "released", "completed", "revoked", "planned"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

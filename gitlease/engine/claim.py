@@ -178,7 +178,8 @@ def _may_pass(session: LedgerSession, resource: str, waiting: Sequence[str]) -> 
     known = [int(at) for key, _, at in before if key == name and at.isdigit()]
     since = min((at for at in known if 0 <= now - at <= most), default=None)
     if since is None:
-        session.store.shown(session.layer, [f"{name} {now}"])
+        if not session.is_dry:
+            session.store.shown(session.layer, [f"{name} {now}"])
         return 0
     return may_pass((now - since) / MS)
 

@@ -13,6 +13,7 @@ a newer commit assigns them.
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -456,8 +457,15 @@ class LedgerSession:
             carry=carry,
         )
         self.completes_landed = False  # whether that is under way, so that it does not begin again
+        self.is_dry = False  # whether its steps are only rehearsed
         self._settled: Settled | None = None
         self.decisions = Decisions(self)
+
+    def for_dry_run(self) -> LedgerSession:
+        """The same session for a dry run: its steps are decided, and written nowhere."""
+        other = copy.copy(self)
+        other.is_dry = True
+        return other
 
     # --- read -----------------------------------------------------------------------------------
 
@@ -538,6 +546,8 @@ class LedgerSession:
 
     def news(self, head: Snapshot | None) -> tuple[str, ...]:
         """Notices about this holder's lost leases, shown once in this clone."""
+        if self.is_dry:
+            return ()
         notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
         unread = unread_notices(self.store, self.layer, notices, self.actor)
         return (*(told(notice) for notice in unread), *self.inbox.take())
@@ -621,11 +631,15 @@ class LedgerSession:
         settled, self._settled = self._settled or Settled(), None
         known = self.store.known(self.layer)
         said = settled.said + self.news(known)
-        batch = [*operations, *self._acknowledged()][: max(MAX_STEP, len(operations))]
+        ids = tuple(n.id for n in self.unread_notices())
+        read = [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)] if ids else []
+        batch = [*operations, *read][: max(MAX_STEP, len(operations))]
+        carry_out, rehearse = self.transaction.carry_out, self.transaction.rehearse
         try:
-            step = self.transaction.carry_out(
-                batch, together=together, what=named(what, operations)
-            )
+            if self.is_dry:
+                step = _read_with_retry(lambda: rehearse(batch, together=together))
+            else:
+                step = carry_out(batch, together=together, what=named(what, operations))
         except GitleaseError as refusal:
             message = refusal.message
             if isinstance(refusal, PolicyRefused) and refusal.by_setting and self._ttl_source:
@@ -636,18 +650,6 @@ class LedgerSession:
             raise refusal.with_(message=message, warnings=warnings) from None
         return step, said + self.outcome_messages(settled, step.head) + self.news(step.head)
 
-    def may_land(self, operations: Sequence[str]) -> bool:
-        """Whether a step that failed may be found in the ledger later."""
-        return any(
-            set(operations) & set(pending.operations) for pending in self.store.pending(self.layer)
-        )
-
-    def _acknowledged(self) -> list[Operation]:
-        ids = tuple(n.id for n in self.unread_notices())
-        if not ids:
-            return []
-        return [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)]
-
     # --- settle ---------------------------------------------------------------------------------
 
     def settle(self) -> None:
@@ -655,7 +657,7 @@ class LedgerSession:
 
         Done once for each step, whose answer carries the messages.
         """
-        if self._settled is None:
+        if self._settled is None and not self.is_dry:
             self._watch_main_branch()
             settled = self.settled()
             said = settled.said + self._repair_edges()
@@ -664,7 +666,7 @@ class LedgerSession:
 
     def is_landing_to_judge(self) -> bool:
         """Whether the last contact may have shown that work of this holder has landed."""
-        if self.landed is None or self.completes_landed:
+        if self.landed is None or self.completes_landed or self.is_dry:
             return False
         return self.landed.is_to_judge()
 

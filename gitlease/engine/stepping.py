@@ -15,7 +15,7 @@ from gitlease.core.moves.operations import Bind, Claim, Complete, Operation, Out
 from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE, Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import MAX_RESOURCES, Answer, joined, overall
-from gitlease.engine.edges import Planned, says_so
+from gitlease.engine.edges import Planned, changes_of, says_so
 from gitlease.engine.ledger_session import (
     HELD,
     LedgerSession,
@@ -24,7 +24,7 @@ from gitlease.engine.ledger_session import (
     left_to_others,
     matched,
 )
-from gitlease.engine.ports import Snapshot
+from gitlease.engine.ports import Snapshot, Written
 from gitlease.engine.transaction import Step, fresh_id
 
 Planning = Callable[[], tuple[Sequence[Operation], Sequence[Planned]]]
@@ -95,12 +95,16 @@ def change_with_edges(
     if not checked:
         edges.check(planned, commit=commit)
     ids = [op.id for op in operations]
-    intent = intents.begin(planned, goal=goal, operations=ids, commit=record)
+    intent = None
+    if not session.is_dry:
+        intent = intents.begin(planned, goal=goal, operations=ids, commit=record)
     try:
         step, said = session.step(what, operations)
     except GitleaseError as refusal:
         if intent is not None:
-            (edges.files.leave if session.may_land(ids) else edges.files.settled)(intent)
+            # What may still land, a later command finds in the ledger or not.
+            pending = {op for x in session.store.pending(session.layer) for op in x.operations}
+            (edges.files.settled if pending.isdisjoint(ids) else edges.files.leave)(intent)
         if isinstance(refusal, LeaseHeld) and refusal.whose and not refusal.conflicts:
             # The plan may be older than what the ledger decided about an assignee since.
             session.decisions.deepen()
@@ -117,6 +121,9 @@ def change_with_edges(
         for op, one in matched(operations, planned, outcomes)
     ]
     written, unwritten = intents.fulfil(intent, final, commit=record)
+    if session.is_dry:
+        edited = [x for x in final if x.edit.remove or x.edit.status or not x.mine]
+        written = tuple(Written(x, changed=True) for x in changes_of(edited))
     if goal == HELD and any(o.status in ("claimed", "taken_over") for o in outcomes.values()):
         unwritten += edges.unwritten(final)
     answer = _answer(session, step, operations, said + unwritten)

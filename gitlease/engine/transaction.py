@@ -122,6 +122,14 @@ class Transaction:
                 raise result
         return step
 
+    def rehearse(self, operations: Sequence[Operation], *, together: bool = True) -> Step:
+        """Decide a batch on the newest state and write nothing; raises the refusal it gives."""
+        head = self._store.fetch(self._layer)
+        step = self.decided(head, operations, together=together)
+        # Whether the remote would take the change, only a push can tell.
+        self._store.admit(head, grants=grants(step.applied))
+        return Step(step.applied, head, step.moment)
+
     def carry_out_on(
         self,
         layers: Sequence[str],
@@ -280,7 +288,9 @@ class Transaction:
             limit = {Cause.REFUSED: refusals, Cause.BUSY: BUSY_AGAIN}.get(swapped.cause, SAME_AGAIN)
             if again > limit or self._late(began):
                 return self._give_up(prepared, swapped, what, in_doubt=in_doubt)
-            self._clock.sleep(self._jitter(again))
+            # Full jitter below a doubling ceiling: whoever lost last must not lose always.
+            ceiling = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(again, 10))
+            self._clock.sleep(self._dice.uniform(0.0, ceiling))
 
     def _give_up(
         self, prepared: Prepared, swapped: Swapped, what: str, *, in_doubt: bool
@@ -347,11 +357,6 @@ class Transaction:
             if pause:
                 self._clock.sleep(pause)
         return pause > 0
-
-    def _jitter(self, tries: int) -> float:
-        """Full jitter below a doubling ceiling: whoever lost last must not lose always."""
-        ceiling = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(tries, 10))
-        return self._dice.uniform(0.0, ceiling)
 
     def _late(self, began: Instant) -> bool:
         return began.elapsed_at_most(self._clock.now()) > self._patience * 1_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gitlease.core.errors import Hint
+from gitlease.core.errors import Hint, UsageError
+from gitlease.core.frozen import replace
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine import claim as engine
 from gitlease.engine.answers import Answer, ClaimOptions
@@ -14,6 +15,7 @@ from gitlease.verbs.parameters import (
     AnyName,
     ClaimScope,
     Commit,
+    DryRun,
     ExpectHolder,
     New,
     Paths,
@@ -31,6 +33,7 @@ LENGTHS = (
     "quick fix 5-10m, standard 15-30m, feature 1h, refactor 2h",
     "Prefer short leases and renew while you work: a forgotten lease ends by itself.",
 )
+WOULD = {"claimed": "would_claim", "renewed": "would_renew", "taken_over": "would_take_over"}
 MANY = 5  # names: more are no help in a hint
 
 
@@ -80,8 +83,12 @@ def claim_verb(
     any: AnyName = False,
     new: New = False,
     commit: Commit = None,
+    dry_run: DryRun = False,
     verbose: Verbose = False,
 ) -> Result:
+    if dry_run and (wait is not None or verbose):
+        other = door.option("wait") if wait is not None else "-v"
+        raise UsageError(f"{other} and {door.option('dry_run')} exclude each other")
     options = claim_options(
         scope=scope,
         ttl=ttl,
@@ -95,6 +102,10 @@ def claim_verb(
         commit=commit,
     )
     warnings = door.check_claim(resources, paths, any_name=any)
+    if dry_run:
+        rehearsed = engine.claim(door.ledger.for_dry_run(), resources, options)
+        commits = door.ledger.edges.recorded(commit)
+        return would_claim(door, rehearsed, warnings=warnings, commits=commits)
     answer = door.act(
         "claim",
         resources,
@@ -177,6 +188,38 @@ def claimed_lines(
         said += [f"taken over from {name}" for name in task_text.unassigned(answer, people)]
         said += task_text.edited(answer)
     return [*said, *also, *(sentences.noted(note, now) for note in answer.notes)]
+
+
+def would_claim(door: Door, answer: Answer, *, warnings: Sequence[str], commits: bool) -> Result:
+    """Answer a dry run: the leases as they would be, which nobody has, so none is in ``leases``."""
+    planned = tuple(
+        replace(x, state="planned")
+        if x.renewals
+        else replace(x, state="planned", lease_id="", token=0)
+        for x in answer.leases
+    )
+    alone = ", and commit that alone" if commits else ""
+
+    def lines() -> list[str]:
+        now = door.now()
+        return [
+            *(
+                f"would {'renew your own' if x.renewals else 'claim'} {sentences.named(x)} "
+                f"{sentences.until(x, now)}, holder {x.holder}"
+                for x in planned
+            ),
+            *(f"would be {sentences.displaced(old)}" for old in answer.displaced),
+            *(f"would edit {written.change.file}{alone}" for written in answer.written),
+            *(sentences.noted(note, now) for note in answer.notes),
+        ]
+
+    body = wire.claimed(replace(answer, leases=planned, status=WOULD[answer.status]))
+    return Result(
+        body=body | {"dry_run": True},
+        lines=lines,
+        value=planned,
+        warnings=(*warnings, *answer.warnings),
+    )
 
 
 def _next_calls(answer: Answer, scope: str | None) -> Sequence[Hint]:

@@ -307,6 +307,15 @@ KnownName = Annotated[
     bool,
     Parameter(kind=SWITCH, about="Accept names that are not tasks.", doors=frozenset({COMMAND})),
 ]
+DryRun = Annotated[
+    bool,
+    Parameter(
+        kind=SWITCH,
+        about="Say what the claim would do, and write nothing.",
+        doors=frozenset({COMMAND, LIBRARY, HTTP}),  # a model asks `status`, at fewer tokens a turn
+        again=False,
+    ),
+]
 Commit = Annotated[
     bool | None,
     Parameter(

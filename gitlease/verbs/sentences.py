@@ -188,7 +188,7 @@ def held(path: str, view: LeaseView, now: datetime) -> str:
 
 
 def _runs(view: LeaseView) -> bool:
-    return view.state == "active" and view.expires_in > 0
+    return view.state in ("active", "planned") and view.expires_in > 0
 
 
 def others_in_the_way(error: GitleaseError, now: datetime) -> list[str]:

@@ -174,12 +174,16 @@ def refusal(error: GitleaseError, *, now: datetime, next_steps: Sequence[str] = 
 
 
 def lease(view: LeaseView) -> Document:
-    """Return one lease; expiry is rounded down and ``free_at`` up, to be on the safe side."""
+    """Return one lease; expiry is rounded down and ``free_at`` up, to be on the safe side.
+
+    A planned one has neither token nor id, unless it would renew one that has them.
+    """
     later = {
         name: None if at is None else seconds(at, round_up=True)
         for name, at in (("free_at", view.free_at), ("lapses_at", view.lapses_at))
     }
-    return _picked(view, LEASE) | later
+    grant = {"lease_id": view.lease_id or None, "token": view.token or None}
+    return _picked(view, LEASE) | grant | later
 
 
 def ended_lease(one: EndedLease) -> Document:

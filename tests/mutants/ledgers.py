@@ -139,7 +139,7 @@ LEDGERS = (
     Mutant(
         "an undecided change decided anew",
         "engine/transaction.py",
-        "            self._clock.sleep(self._jitter(again))",
+        "            self._clock.sleep(self._dice.uniform(0.0, ceiling))",
         "            return Swapped(fate=Fate.LOST, heads=swapped.heads)",
         "S6",
         "tests/engine/test_service.py::test_a_push_that_never_lands_is_fenced_off_by_a_barrier",

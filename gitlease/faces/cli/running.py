@@ -62,7 +62,7 @@ RUN_OPTIONS = (
     optional_resources_argument,
     flag("--next", help="Take the first task of the queue."),
     flag("--done", help="Mark each task as done if COMMAND exits with 0."),
-    taking("claim", but=("resources", "new", "verbose")),
+    taking("claim", but=("resources", "new", "dry_run", "verbose")),
     note_option,
     grace_option,
 )

@@ -78,6 +78,7 @@ class GatewayEvent:
 
 
 FIELD = r'"(\w+)": true|\?(\w+)=true'  # in a gateway's hints: of a body, and of a query
+_LACKING = {"lease_id": "", "token": 0, "ttl_seconds": 0, "renewals": 0}  # if ended, or planned
 _TIMES = ("claimed_at", "renewed_at", "expires_at", "free_at", "lapses_at")
 
 
@@ -101,8 +102,9 @@ def lease_of(data: Mapping[str, Any]) -> Lease:
         at = datetime.fromisoformat(ended)
         times = dict.fromkeys(("claimed_at", "renewed_at", "expires_at"), at) | times
         seconds = min(0, int((at - datetime.now(UTC)).total_seconds()))  # by two clocks
-        data = {**data, "lease_id": "", "ttl_seconds": 0, "renewals": 0, "expires_in": seconds}
+        data = {**data, "expires_in": seconds}
     known = {x: y for x, y in data.items() if x in Lease.__annotations__}
+    known |= {x: y for x, y in _LACKING.items() if known.get(x) is None}
     return Lease(**{"free_at": None, **known, **times, "paths": tuple(data["paths"] or ())})
 
 

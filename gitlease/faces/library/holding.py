@@ -22,9 +22,7 @@ from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.sessions import unbind
 from gitlease.faces.library.made import HoldOptions
-from gitlease.faces.library.methods import (
-    TERMS,
-)
+from gitlease.faces.library.methods import TERMS
 from gitlease.faces.library.refusals import (
     ResourceLike,
     StrPath,

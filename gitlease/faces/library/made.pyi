@@ -47,6 +47,7 @@ class LeaseVerbs(Protocol):
         any: bool = False,
         new: bool = False,
         commit: bool | None = None,
+        dry_run: bool = False,
     ) -> Lease:
         """Take a lease on each ``resource``: on all of them, or on none.
 
@@ -62,6 +63,7 @@ class LeaseVerbs(Protocol):
         new: Refuse a lease you already hold instead of renewing it.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
+        dry_run: Say what the claim would do, and write nothing.
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
@@ -82,6 +84,7 @@ class LeaseVerbs(Protocol):
         any: bool = False,
         new: bool = False,
         commit: bool | None = None,
+        dry_run: bool = False,
     ) -> tuple[Lease, ...]:
         """Take a lease on each ``resource``: on all of them, or on none.
 
@@ -97,6 +100,7 @@ class LeaseVerbs(Protocol):
         new: Refuse a lease you already hold instead of renewing it.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
+        dry_run: Say what the claim would do, and write nothing.
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
@@ -453,6 +457,7 @@ class AwaitedLeaseVerbs(Protocol):
         any: bool = False,
         new: bool = False,
         commit: bool | None = None,
+        dry_run: bool = False,
     ) -> Lease:
         """Take a lease on each ``resource``: on all of them, or on none.
 
@@ -468,6 +473,7 @@ class AwaitedLeaseVerbs(Protocol):
         new: Refuse a lease you already hold instead of renewing it.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
+        dry_run: Say what the claim would do, and write nothing.
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
@@ -488,6 +494,7 @@ class AwaitedLeaseVerbs(Protocol):
         any: bool = False,
         new: bool = False,
         commit: bool | None = None,
+        dry_run: bool = False,
     ) -> tuple[Lease, ...]:
         """Take a lease on each ``resource``: on all of them, or on none.
 
@@ -503,6 +510,7 @@ class AwaitedLeaseVerbs(Protocol):
         new: Refuse a lease you already hold instead of renewing it.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
+        dry_run: Say what the claim would do, and write nothing.
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
@@ -858,6 +866,7 @@ class GatewayVerbs(Protocol):
         reopen: bool = False,
         any: bool = False,
         new: bool = False,
+        dry_run: bool = False,
     ) -> Lease:
         """Take a lease on each ``resource``: on all of them, or on none.
 
@@ -871,6 +880,7 @@ class GatewayVerbs(Protocol):
         reopen: Claim completed work again.
         any: Accept names that are not tasks.
         new: Refuse a lease you already hold instead of renewing it.
+        dry_run: Say what the claim would do, and write nothing.
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
@@ -890,6 +900,7 @@ class GatewayVerbs(Protocol):
         reopen: bool = False,
         any: bool = False,
         new: bool = False,
+        dry_run: bool = False,
     ) -> tuple[Lease, ...]:
         """Take a lease on each ``resource``: on all of them, or on none.
 
@@ -903,6 +914,7 @@ class GatewayVerbs(Protocol):
         reopen: Claim completed work again.
         any: Accept names that are not tasks.
         new: Refuse a lease you already hold instead of renewing it.
+        dry_run: Say what the claim would do, and write nothing.
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
@@ -1085,6 +1097,7 @@ class AwaitedGatewayVerbs(Protocol):
         reopen: bool = False,
         any: bool = False,
         new: bool = False,
+        dry_run: bool = False,
     ) -> Lease:
         """Take a lease on each ``resource``: on all of them, or on none.
 
@@ -1098,6 +1111,7 @@ class AwaitedGatewayVerbs(Protocol):
         reopen: Claim completed work again.
         any: Accept names that are not tasks.
         new: Refuse a lease you already hold instead of renewing it.
+        dry_run: Say what the claim would do, and write nothing.
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
@@ -1117,6 +1131,7 @@ class AwaitedGatewayVerbs(Protocol):
         reopen: bool = False,
         any: bool = False,
         new: bool = False,
+        dry_run: bool = False,
     ) -> tuple[Lease, ...]:
         """Take a lease on each ``resource``: on all of them, or on none.
 
@@ -1130,6 +1145,7 @@ class AwaitedGatewayVerbs(Protocol):
         reopen: Claim completed work again.
         any: Accept names that are not tasks.
         new: Refuse a lease you already hold instead of renewing it.
+        dry_run: Say what the claim would do, and write nothing.
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.

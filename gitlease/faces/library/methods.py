@@ -140,10 +140,12 @@ class Method:
 
     def answer_of(self, result: Result) -> Any:
         """What it returns of a verb's result."""
-        if self.answer in (LEASE, NONE):
-            return result.leases[0] if self.answer == LEASE else None
-        if self.answer == LEASES:
-            return tuple(result.leases)
+        planned = "dry_run" in result.body and result.value  # nobody has them
+        if self.answer in (LEASE, LEASES):
+            leases = tuple(result.leases or planned or ())
+            return leases[0] if self.answer == LEASE else leases
+        if self.answer == NONE:
+            return None
         return self.made(result) if self.made else result.value
 
 
@@ -190,7 +192,8 @@ class AwaitedVerb(Generic[P, T]):
         return functools.update_wrapper(call, self._verb)
 
 
-TERMS = Method("claim", "claim", without=("resources",))  # how to claim, for what runs under it
+# How to claim, for what runs under it.
+TERMS = Method("claim", "claim", without=("resources", "dry_run"))
 OF_A_CLONE = (
     Method("claim", "claim", LEASE, one=True, grants=True),
     Method("claim_all", "claim", grants=True),

@@ -13,9 +13,7 @@ from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
 from gitlease.engine.answers import Answer
 from gitlease.faces.library.made import ClaimTerms
-from gitlease.faces.library.methods import (
-    TERMS,
-)
+from gitlease.faces.library.methods import TERMS
 from gitlease.faces.library.refusals import (
     Duration,
     ResourceLike,
