@@ -27,7 +27,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.core.work_push import Became, WorkRef
-from gitlease.engine.answers import Settled, of_damage, told_by
+from gitlease.engine.answers import Answer, Settled, of_damage, told_by
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Prepared, Snapshot, Swapped
 from gitlease.engine.stepping import settle_landed
@@ -215,8 +215,49 @@ class PushAnswer:
         return bool(self.leases)
 
 
+def fence(
+    session: LedgerSession, resource: Resource, token: int, *, scope: str | None = None
+) -> Answer:
+    """Return the live lease of a resource that has exactly this token.
+
+    Always asks the remote. Raises LeaseLost if there is no such lease, Invalid for a damaged
+    record.
+    """
+    head = session.store.fetch(session.layer)
+    warnings, moment = told_by(session.store, head), session.moment(head)
+    leases = head.ledger.leases_of(resource) if head.ledger else []
+    leases = [x for x in leases if scope is None or fold(x.scope) == fold(scope)]
+    live = [x for x in leases if _is_live(x, moment)]
+    found = next((x for x in leases if x.token == token), None)
+    if found is not None and _is_live(found, moment):
+        views = session.views_in(head, [found], moment)
+        return Answer(status="held", leases=views, changed=False, warnings=warnings)
+    loss: Loss | None = None  # only a notice in the ledger could tell
+    if found is not None:
+        state = f"it is {found.state.value}"
+        if found.state is State.ACTIVE:
+            state = "it is parked" if found.parked else "it expired"
+        else:
+            loss = Loss.RELEASED_ELSEWHERE
+    elif live:
+        state = f"{live[0].holder} has it with token {live[0].token}"
+        own = live[0].same_holder(session.actor)
+        loss = Loss.RELEASED_ELSEWHERE if own else Loss.TAKEN_OVER
+    else:
+        state = "nobody holds it"
+    held = "is not held" if found is None else "is no longer held"
+    refusal = LeaseLost(
+        f"{resource} {held} with token {token}: {state}",
+        resource=resource.text,
+        scope=scope,
+        loss=loss,
+        conflicts=tuple(x for x in leases if x.state in (State.ACTIVE, State.COMPLETED)),
+    )
+    raise with_views(refusal.with_(warnings=warnings), head, session.actor, moment)
+
+
 class FencedPush:
-    """Fenced pushes, and the check of a token, for one actor.
+    """Fenced pushes of one actor.
 
     ``layers`` are checked besides the session's own. ``quiet`` keeps the heartbeats of this clone
     from changing the ledger meanwhile.
@@ -232,47 +273,6 @@ class FencedPush:
     ) -> None:
         self._session, self._work, self._quiet = session, work, quiet
         self._layers = tuple(dict.fromkeys([session.layer, *layers]))
-
-    def fence(
-        self, resource: Resource, token: int, *, scope: str | None = None
-    ) -> tuple[LeaseView, tuple[str, ...]]:
-        """Return the live lease of a resource that has exactly this token, and warnings.
-
-        Always asks the remote. Raises LeaseLost if there is no such lease, Invalid for a damaged
-        record.
-        """
-        session = self._session
-        head = session.store.fetch(session.layer)
-        warnings = told_by(session.store, head)
-        moment = session.moment(head)
-        leases = head.ledger.leases_of(resource) if head.ledger else []
-        leases = [x for x in leases if scope is None or fold(x.scope) == fold(scope)]
-        live = [x for x in leases if _is_live(x, moment)]
-        found = next((x for x in leases if x.token == token), None)
-        if found is not None and _is_live(found, moment):
-            return session.views_in(head, [found], moment)[0], warnings
-        loss: Loss | None = None  # only a notice in the ledger could tell
-        if found is not None:
-            state = f"it is {found.state.value}"
-            if found.state is State.ACTIVE:
-                state = "it is parked" if found.parked else "it expired"
-            else:
-                loss = Loss.RELEASED_ELSEWHERE
-        elif live:
-            state = f"{live[0].holder} has it with token {live[0].token}"
-            own = live[0].same_holder(session.actor)
-            loss = Loss.RELEASED_ELSEWHERE if own else Loss.TAKEN_OVER
-        else:
-            state = "nobody holds it"
-        held = "is not held" if found is None else "is no longer held"
-        refusal = LeaseLost(
-            f"{resource} {held} with token {token}: {state}",
-            resource=resource.text,
-            scope=scope,
-            loss=loss,
-            conflicts=tuple(x for x in leases if x.state in (State.ACTIVE, State.COMPLETED)),
-        )
-        raise with_views(refusal.with_(warnings=warnings), head, session.actor, moment)
 
     def push(
         self,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from gitlease.core.errors import UsageError, check_text
+from gitlease.core.errors import MAX_WORD, UsageError, check_text
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, parse_duration
 from gitlease.core.lease import MAX_NOTE, MAX_REASON
@@ -99,6 +99,13 @@ def _positive(_door: Any, data: Any, name: str) -> int:
     if isinstance(data, bool) or not (word.isascii() and word.isdigit() and int(word[:9])):
         raise UsageError(f"{name} {word!r} is not a positive number")
     return int(word[:9])
+
+
+def _token(_door: Any, data: Any, name: str) -> int:
+    text = "" if isinstance(data, bool) else str(data)
+    if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text)):
+        raise UsageError(f"invalid {name} {str(data)[:40]!r}: expected a positive whole number")
+    return int(text)
 
 
 def _switch(_door: Any, data: Any, name: str) -> bool:
@@ -191,6 +198,7 @@ NUMBER = Kind(
     python="int",
     metavar="N",
 )
+TOKEN = replace(NUMBER, read=_token)
 SCOPE = Kind(read=_scope, schema=_TEXT, tool_schema=_TEXT, python="str", metavar="S")
 TEXT = Kind(read=read_text, schema=_TEXT, tool_schema=_TEXT, python="str", metavar="TEXT")
 HOLDER = Kind(read=_holder, schema=_TEXT, tool_schema=_TEXT, python="str", metavar="H")
@@ -233,6 +241,12 @@ ParkFor = Annotated[
     int | None,
     Parameter(kind=DURATION, about="How long to keep others out (3h, 1d).", option="--for"),
 ]
+
+_TIMEOUT = Parameter(kind=DURATION)
+WaitAtMost = Annotated[
+    int | None, _TIMEOUT.but("Wait at most this long (default: forever).", waits=True)
+]
+StopAfter = Annotated[int | None, _TIMEOUT.but("Stop after this long (default: never).")]
 
 # --- texts ----------------------------------------------------------------------------------------
 
@@ -364,7 +378,7 @@ STATUS = Kind(
 )
 NewStatus = Annotated[str, Parameter(kind=STATUS, doors=AT_A_CLONE)]
 PartScope = Annotated[str | None, _SCOPE.but("Claim or finish only this part of the work.")]
-Claiming = Annotated[bool, Parameter(kind=SWITCH, about="Claim the task.")]
+Claiming = Annotated[bool, Parameter(kind=SWITCH, about="Claim the task.", changes=True)]
 Ref = Annotated[
     str | None,
     Parameter(
@@ -383,10 +397,36 @@ Cached = Annotated[
     ),
 ]
 
+# --- sessions -------------------------------------------------------------------------------------
+
+
+def _park(door: Any, data: Any, name: str) -> int | bool:
+    if data is True or data == "":
+        return True
+    try:
+        return _duration(door, data, name)
+    except UsageError as error:
+        raise error.with_(hints=(f"name the session before {door.option(name)}",)) from None
+
+
+SessionId = Annotated[
+    str | None, Parameter(kind=replace(_text("the session", MAX_WORD), metavar="ID"))
+]
+EndAll = Annotated[bool, _ALL.but("End all your sessions.")]
+ReleaseToo = Annotated[bool, Parameter(kind=SWITCH, about="Also unassign yourself from the tasks.")]
+ParkInstead = Annotated[
+    int | bool,
+    Parameter(
+        kind=replace(DURATION, read=_park, python="bool | Duration", metavar="[D]", bare=""),
+        about="Park the leases for D, or as long as the ledger allows, instead of ending them.",
+    ),
+]
+EachNote = Annotated[str | None, _NOTE.but("Leave a note on each resource.")]
+
 # --- what is read ---------------------------------------------------------------------------------
 
 Of = Annotated[Resource | None, Parameter(kind=RESOURCE)]
-Mine = Annotated[bool, Parameter(kind=SWITCH, about="Only leases of this session.")]
+Mine = Annotated[bool, Parameter(kind=SWITCH, about="Only leases of this session.", own=True)]
 EndedToo = Annotated[
     bool,
     Parameter(kind=SWITCH, about="Include lapsed, completed, released and revoked leases."),
@@ -395,6 +435,17 @@ Limit = Annotated[
     int,
     Parameter(kind=NUMBER, about="Show at most N events (default: 50).", option="-n --limit"),
 ]
+Token = Annotated[int, Parameter(kind=TOKEN, metavar="TOKEN")]
+Exec = Annotated[
+    str | None,
+    Parameter(
+        kind=TEXT,
+        about="Run CMD for each event, with its JSON on stdin.",
+        option="--exec",
+        metavar="CMD",
+        doors=frozenset({COMMAND}),
+    ),
+]
 Since = Annotated[
     int | None,
     Parameter(
@@ -402,10 +453,17 @@ Since = Annotated[
         about="Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).",
     ),
 ]
+WholeScope = Annotated[str | None, _SCOPE.but("Only this part of the work (default: all of it).")]
+TokenScope = Annotated[str | None, _SCOPE.but("Only this scope (default: the one with the token).")]
 OverlapScope = Annotated[str | None, _SCOPE.but("Only leases that overlap this scope.")]
 MyTasks = Annotated[
     bool,
-    Parameter(kind=SWITCH, about="List your tasks and leases.", doors=frozenset({COMMAND, HTTP})),
+    Parameter(
+        kind=SWITCH,
+        about="List your tasks and leases.",
+        doors=frozenset({COMMAND, HTTP}),
+        own=True,
+    ),
 ]
 AllTasks = Annotated[
     bool,

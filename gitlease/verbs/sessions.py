@@ -1,15 +1,42 @@
-"""``park``: a lease is kept for a later session."""
+"""The verbs about sessions: ``park``, for a later one, ``session list`` and ``session end``."""
 
 from __future__ import annotations
 
-from gitlease.core.errors import Hint
-from gitlease.core.instant import format_duration
+from typing import Any
+
+from gitlease.core.errors import Hint, UsageError
+from gitlease.core.instant import format_duration, humanize_duration
 from gitlease.core.resources.resource import WHOLE
 from gitlease.engine import sessions
 from gitlease.engine.answers import Answer
-from gitlease.verbs import sentences, wire
-from gitlease.verbs.parameters import OwnScope, ParkFor, ParkNote, Reason, Resources
-from gitlease.verbs.table import OWN_EXITS, Door, Result, verb
+from gitlease.engine.sessions import OwnSession
+from gitlease.verbs import sentences, task_text, wire
+from gitlease.verbs.parameters import (
+    Cached,
+    Commit,
+    EachNote,
+    EndAll,
+    OwnScope,
+    ParkFor,
+    ParkInstead,
+    ParkNote,
+    Reason,
+    ReleaseToo,
+    Resources,
+    SessionId,
+)
+from gitlease.verbs.table import (
+    AT_A_CLONE,
+    LEASE_EXITS,
+    OWN_EXITS,
+    READING_EXITS,
+    Door,
+    Result,
+    Table,
+    verb,
+)
+
+SHOWN = 5  # resources of a session in a table
 
 
 @verb(
@@ -51,29 +78,29 @@ def park_verb(
         scope=scope,
     )
     return Result(
-        body=wire.changed(answer) | parked_at_most(answer),
-        lines=lambda: parked_lines(door, answer),
+        body=wire.changed(answer) | _parked_at_most(answer),
+        lines=lambda: _parked_lines(door, answer),
         leases=answer.leases,
         answer=answer,
         refused=answer.refused,
         warnings=answer.warnings,
-        then=claims_again(door, answer),
+        then=_claims_again(door, answer),
     )
 
 
-def parked_at_most(answer: Answer) -> wire.Document:
+def _parked_at_most(answer: Answer) -> wire.Document:
     """Return the keys that report a capped parking time."""
     return {"capped_to_max": answer.capped_to_max, "max_park_seconds": answer.max_park_seconds}
 
 
-def parked_lines(door: Door, answer: Answer) -> list[str]:
+def _parked_lines(door: Door, answer: Answer) -> list[str]:
     """Return a line for each parked lease."""
     now, most = door.now(), format_duration(answer.max_park_seconds)
     less = f", capped to the ledger's maximum of {most}" if answer.capped_to_max else ""
     return [f"{sentences.named(x)} is {sentences.until(x, now)}{less}" for x in answer.leases]
 
 
-def claims_again(door: Door, answer: Answer) -> tuple[Hint, ...]:
+def _claims_again(door: Door, answer: Answer) -> tuple[Hint, ...]:
     """Return the claims that resume parked leases: one of each scope and layer."""
     parts: dict[tuple[str, str], list[str]] = {}
     for view in answer.leases:
@@ -89,3 +116,138 @@ def claims_again(door: Door, answer: Answer) -> tuple[Hint, ...]:
         )
         for (scope, layer), names in parts.items()
     )
+
+
+@verb(
+    "session list",
+    """List your sessions that hold leases.""",
+    examples=("gitlease session list",),
+    exits=READING_EXITS,
+    done="listed",
+    reads=True,
+    doors=AT_A_CLONE,
+)
+def session_list_verb(door: Door, *, cached: Cached = False) -> Result:
+    reading, now = sessions.sessions(door.every_ledger(), cached=cached), door.now()
+
+    def age(one: OwnSession) -> int:
+        return max(0, int((now - one.since).total_seconds()))
+
+    def row(one: OwnSession) -> tuple[str, ...]:
+        names = [sentences.named_in(view, door.ledger.layer) for view in one.leases]
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        head = (one.session, "current" if one.current else "", str(len(names)))
+        since, until = humanize_duration(age(one)), sentences.clock_time(one.expires_at, now)
+        return (*head, since, until, ", ".join(names[:SHOWN]) + more)
+
+    def lines() -> list[Table]:
+        return [
+            Table(
+                headings=("SESSION", "CURRENT", "LEASES", "FOR", "UNTIL", "RESOURCES"),
+                rows=[row(one) for one in reading.sessions],
+                styles=["green" if one.current else "" for one in reading.sessions],
+                otherwise="none of your sessions holds a lease",
+            )
+        ]
+
+    found = [
+        {
+            "session": one.session,
+            "current": one.current,
+            "leases": len(one.leases),
+            "resources": [view.resource for view in one.leases],
+            "since": wire.seconds(one.since),
+            "age": age(one),
+            "expires_at": wire.seconds(one.expires_at),
+        }
+        for one in reading.sessions
+    ]
+    return Result(
+        body={"sessions": found},
+        lines=lines,
+        value=reading.sessions,
+        warnings=reading.warnings,
+    )
+
+
+@verb(
+    "session end",
+    """List your sessions that hold leases (list), or end a session (end).
+
+A session is one worker of yours: an agent, a terminal, a job. `end` expires the leases of session
+ID, or of your current session (see `gitlease whoami`), in every layer that this clone uses, or only
+in --layer. Your tasks stay assigned to you, and any of your sessions can resume them. Leases on
+anything else are released. Ending a session that holds nothing succeeds. Leases without a session,
+and those of other people, are not touched.
+
+`end --all` ends every session that `list` shows, in other clones and on other machines, too.
+Whatever runs there stops, as with a lost lease.
+
+With --release your tasks are given back as well, like `gitlease release`. With --park live leases
+are kept for your next session, like `gitlease park`.""",
+    examples=(
+        "gitlease session list",
+        "gitlease session end",
+        "gitlease session end build-7 --release --note 'the tests are red'",
+        "gitlease session end --park 3h        # keep everything for three hours",
+        "gitlease session end --all            # all your sessions",
+    ),
+    exits=LEASE_EXITS,
+    no=("held",),
+    done="listed; for end: the session holds nothing",
+    doors=AT_A_CLONE,
+)
+def session_end_verb(
+    door: Door,
+    id: SessionId = None,
+    *,
+    all: EndAll = False,
+    release: ReleaseToo = False,
+    park: ParkInstead = False,
+    note: EachNote = None,
+    commit: Commit = None,
+) -> Result:
+    if commit is not None and not release:
+        raise UsageError(
+            f"{door.option('commit')} needs {door.option('release')}: without it no task file "
+            "changes"
+        )
+    if all and id is not None:
+        raise UsageError(f"ID cannot be combined with {door.option('all')}")
+    terms: dict[str, Any] = {
+        "release": release,
+        "park": park is not False,
+        "seconds": None if isinstance(park, bool) else park,
+        "note": note,
+        "commit": commit,
+    }
+    layers, session = door.every_ledger(), door.ledger.actor.session if id is None else id
+    if all:
+        answer, counts = sessions.end_every_session(layers, **terms)
+        body: wire.Document = {"sessions": [{"session": x, "leases": y} for x, y in counts]}
+        lines = [f"session {x}: ended {y} lease{'' if y == 1 else 's'}" for x, y in counts]
+        if not counts and not answer.refused:
+            lines.append("none of your sessions holds a lease")
+    else:
+        answer, body = sessions.end_session(layers, session, **terms), {"session": session}
+        lines = [f"session {session} holds nothing"] if answer.found_nothing else []
+    parked = answer.status == "parked"
+    return Result(
+        body=body | wire.ended(answer) | (_parked_at_most(answer) if parked else {}),
+        lines=lambda: [*(_parked_lines if parked else _ended_lines)(door, answer), *lines],
+        leases=answer.leases,
+        answer=answer,
+        refused=answer.refused,
+        warnings=answer.warnings,
+        then=_claims_again(door, answer) if parked else (),
+    )
+
+
+def _ended_lines(door: Door, answer: Answer) -> list[str]:
+    layer = door.ledger.layer
+    return [
+        f"released {sentences.named_in(view, layer)}"
+        if view.state == "released"
+        else f"ended {sentences.named_in(view, layer)}, which stays assigned to you"
+        for view in answer.leases
+    ] + task_text.edited(answer)

@@ -43,6 +43,11 @@ TABLE = {
     "note": "leases",
     "revoke": "leases",
     "park": "sessions",
+    "session list": "sessions",
+    "session end": "sessions",
+    "fence": "waiting",
+    "wait": "waiting",
+    "watch": "waiting",
     "next": "tasks",
     "set": "tasks",
     "list": "reading",
@@ -116,6 +121,14 @@ class Door(Protocol):
         """Take note that a claim waits, for at most so many seconds, because of this refusal."""
         return
 
+    def on_watch(self, names: Sequence[str], warnings: Sequence[str]) -> None:
+        """Take note that a watch has begun, of these names or of all: nothing is missed now."""
+        return
+
+    def on_trouble(self, error: GitleaseError) -> None:
+        """Take note that a watch goes on, although the remote does not answer."""
+        return
+
     def granted(self, answer: Answer) -> Sequence[str]:
         """Take note of claimed leases, and return warnings."""
         return ()
@@ -155,7 +168,8 @@ class Kind:
 
     ``read`` takes the door, what was given and the parameter's name, and raises UsageError.
     ``tool_schema`` is the short form that models read. ``at_door``: its meaning depends on where
-    the caller is. ``complete`` names what shells complete.
+    the caller is. ``complete`` names what shells complete. ``bare`` is the value of an option that
+    is typed without one, if it may be.
     """
 
     read: Callable[[Any, Any, str], Any]
@@ -167,6 +181,7 @@ class Kind:
     switch: bool = False
     at_door: bool = False
     complete: str = ""
+    bare: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +190,9 @@ class Parameter:
 
     ``about`` is its help, and ``tool`` the shorter one that models read. ``option`` is its form on
     the command line, if that is not its name with dashes. ``again``: a hint that repeats the call
-    may repeat it. ``waits``: it is the longest time to wait. Name, position and default are those
-    of the signature.
+    may repeat it. ``waits``: it is the longest time to wait. ``changes``: with it, a verb that
+    reads changes leases. ``own``: the verb is then about the caller, who must be known. Name,
+    position and default are those of the signature.
     """
 
     kind: Kind
@@ -187,6 +203,8 @@ class Parameter:
     doors: frozenset[str] = ANY_DOOR
     again: bool = True
     waits: bool = False
+    changes: bool = False
+    own: bool = False
     name: str = ""
     positional: bool = False
     required: bool = False
@@ -246,8 +264,8 @@ class DeclaredVerb:
     """A verb: its function, its help, and its exit statuses besides 0.
 
     ``no`` are the error codes behind exit status 1, ``done`` the meaning of 0. ``tool`` is the help
-    that models read. ``reads``: it only reads, which needs no identity unless it is about what is
-    ``mine``. ``doors`` are those that offer it.
+    that models read. ``reads``: it changes no lease, unless a parameter ``changes`` that. ``doors``
+    are those that offer it.
     """
 
     name: str
@@ -268,7 +286,16 @@ class DeclaredVerb:
 
     def at(self, door: str) -> dict[str, Parameter]:
         """The parameters that a door offers."""
-        return {name: one for name, one in self.parameters.items() if door in one.doors}
+        known = self.parameters if door in self.doors else {}
+        return {name: one for name, one in known.items() if door in one.doors}
+
+    def only_reads(self, given: Mapping[str, Any]) -> bool:
+        """Whether a call with these parameters changes no lease."""
+        return self.reads and not any(self.parameters[x].changes for x in given if given[x])
+
+    def is_for_anyone(self, given: Mapping[str, Any]) -> bool:
+        """Whether a call with these parameters needs no identity."""
+        return self.only_reads(given) and not any(self.parameters[x].own for x in given if given[x])
 
 
 def verb(name: str, help: str, **traits: Any) -> Callable[[Callable[..., Result]], DeclaredVerb]:
@@ -283,7 +310,7 @@ def verb(name: str, help: str, **traits: Any) -> Callable[[Callable[..., Result]
 def find_verb(name: str) -> DeclaredVerb:
     """Return a verb of the table; only its module is imported."""
     module = import_module(f"gitlease.verbs.{TABLE[name]}")
-    found: DeclaredVerb = getattr(module, f"{name}_verb")
+    found: DeclaredVerb = getattr(module, f"{name.replace(' ', '_')}_verb")
     return found
 
 

@@ -51,6 +51,7 @@ resumed by only one of your sessions.""",
     exits=LEASE_EXITS,
     no=("nothing_left",),
     done="there is a task; with --claim, you hold it",
+    reads=True,
 )
 def next_verb(
     door: Door,

@@ -40,6 +40,9 @@ from gitlease.push import (
     PushRefused,
     PushRequest,
 )
+from gitlease.push import (
+    fence as fenced_token,
+)
 
 MAIN = "refs/heads/main"
 API, DOCS = parse_resource("src/api/"), parse_resource("docs/")
@@ -526,7 +529,7 @@ def test_a_dry_run_judges_and_moves_nothing(world: World) -> None:
 
 
 def fence(world: World, who: Actor, token: int, *, scope: str | None = None) -> int:
-    return world.fencing(who, world.work()).fence(API, token, scope=scope)[0].token
+    return fenced_token(world.of(who).session, API, token, scope=scope).leases[0].token
 
 
 def test_a_token_that_is_live_passes_for_anyone(world: World) -> None:
@@ -556,7 +559,7 @@ def test_a_token_of_what_ended_is_lost(world: World) -> None:
     with raises(LeaseLost):
         fence(world, JO, 1)
     with raises(LeaseLost):
-        world.fencing(JO, world.work()).fence(F001, 1)
+        fenced_token(world.of(JO).session, F001, 1)
 
 
 def test_what_is_parked_is_nobody_s_token(world: World) -> None:
@@ -570,11 +573,11 @@ def test_what_is_parked_is_nobody_s_token(world: World) -> None:
 
 def test_a_scope_is_looked_at_alone(world: World) -> None:
     world.of(JO).claim([F001], ClaimOptions(scope="parser"))
-    check = world.fencing(JO, world.work())
-    assert check.fence(F001, 2)[0].scope == "parser"
-    assert check.fence(F001, 2, scope="PARSER")[0].token == 2
+    session = world.of(JO).session
+    assert fenced_token(session, F001, 2).leases[0].scope == "parser"
+    assert fenced_token(session, F001, 2, scope="PARSER").leases[0].token == 2
     with pytest.raises(LeaseLost):
-        check.fence(F001, 2, scope="lexer")
+        fenced_token(session, F001, 2, scope="lexer")
 
 
 def test_no_answer_is_no_yes(world: World) -> None:

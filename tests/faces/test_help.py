@@ -29,7 +29,7 @@ HEAVY = (
 
 def find(name: str) -> Verb:
     """The command of a verb."""
-    if name in TABLE:
+    if not MODULES[name]:
         return command(name)
     verb = getattr(import_module(f"gitlease.faces.cli.{MODULES[name]}"), f"{name}_verb")
     assert isinstance(verb, Verb)

@@ -318,7 +318,7 @@ def test_parked_with_its_session_says_until_when(ada: Desk) -> None:
         (("session", "end", "--park", "build-7"), "invalid duration 'build-7'"),
         (("session", "end", "a", "--park", "--commit"), "--commit needs --release"),
         (("session", "end", "a", "--release", "--park"), "release and park exclude each other"),
-        (("session", "end", "a", "--cached"), "cannot be combined with --cached"),
+        (("session", "end", "a", "--cached"), "--cached cannot be combined with end"),
         (("session", "end", "a", "--note", ""), "note must not be empty"),
         (("session", "end", "a", "--all"), "ID cannot be combined with --all"),
         (("session", "end", "--all", "--release", "--park"), "release and park exclude each other"),

@@ -1,13 +1,17 @@
-"""``board``: tasks and leases at a glance, on a terminal, as a document or in a browser."""
+"""``board``: tasks and leases at a glance, live or as a document; and the stream of ``watch``."""
 
 from __future__ import annotations
 
 import gc
+import json
 import os
+import shlex
 import signal
+import sys
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,8 +20,8 @@ from gitlease.core.frozen import replace
 from gitlease.faces.cli import output
 from gitlease.faces.cli.setup.serve import HOST, PORT, read_host, read_port
 from gitlease.faces.cli.verb import flag, option, verb
-from gitlease.verbs import wire
-from gitlease.verbs.table import READING_EXITS
+from gitlease.verbs import sentences, wire
+from gitlease.verbs.table import READING_EXITS, Result
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -205,3 +209,41 @@ def _check(call: Call, host: str, port: int, link: str, *, where: str) -> None:
                 "for another gateway: --host H, --port P",
             ),
         )
+
+
+# --- watch ----------------------------------------------------------------------------------------
+
+
+def print_events(call: Call, result: Result, *, command: str | None = None, **_values: Any) -> None:
+    """Print each event of a watch when it happens, and run ``command`` for it."""
+    handler = None if command is None else _handler(command)
+    output.warn([*call.warnings, *result.warnings])
+    gc.enable()  # this may last for days
+    for event in result.value:
+        text = json.dumps(wire.watched(event))
+        if call.json:
+            print(text, flush=True)
+        else:
+            output.line(sentences.happened(event, call.now()))
+            sys.stdout.flush()
+        if handler is not None:
+            handler(text + "\n")
+
+
+def _handler(command: str) -> Callable[[str], None]:
+    from gitlease.core.errors import Invalid, NotFound
+    from gitlease.runs.child import check_executable, run_with_input
+
+    try:
+        words = tuple(shlex.split(command))
+        check_executable(words[0] if words else "")
+    except (ValueError, Invalid, NotFound) as error:
+        raise UsageError(f"--exec {command!r} cannot be run: {error}") from None
+
+    def run(text: str) -> None:
+        sys.stdout.flush()
+        status = run_with_input(words, text)
+        if status:
+            output.aside(f"warning: {words[0]} ended with {status}")
+
+    return run

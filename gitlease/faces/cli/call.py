@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from gitlease.core.errors import POSITIONAL, Hint
+from gitlease.core.errors import POSITIONAL, Hint, around
 from gitlease.core.instant import moment_of
 from gitlease.faces.cli import output
 from gitlease.verbs.table import Details, Door
@@ -237,6 +237,15 @@ class Call(Door):
             limit = f" up to {format_duration(seconds)}" if seconds else ""
             output.aside(f"waiting{limit}: {sentences.refusal(held, self.now())}")
 
+    def on_watch(self, names: Sequence[str], warnings: Sequence[str]) -> None:
+        output.warn(warnings)
+        if output.on_terminal() and not self.json:
+            watched, ledger = ", ".join(names) or "all leases", self.ledger
+            output.aside(f"watching {watched} in layer {ledger.layer} on {ledger.store.place}")
+
+    def on_trouble(self, error: GitleaseError) -> None:
+        output.aside(f"{error.message}; still trying")
+
     def granted(self, answer: Answer) -> Sequence[str]:
         """Warn of leases that end before the next heartbeat, and of hooks that do not run."""
         return (*self._short_ttl(answer), *self.dead_hooks())
@@ -292,7 +301,7 @@ class Call(Door):
         ``then`` are literal words after the resources; ``layer`` is the layer of the command if an
         answer covers several.
         """
-        words = [*self.prog.split(), verb]
+        words = [*self.prog.split(), *verb.split()]
         names = [*(self.word(r) for r in resources), *then]
         dashed = ["--"] if any(name.startswith("-") for name in names) else []
         chosen = [w for name, flag in REPEATED if (v := getattr(self, name)) for w in (flag, v)]
@@ -376,7 +385,10 @@ class Call(Door):
 
     def worded(self, hint: Hint | str) -> str:
         """Return a hint for people as one line."""
-        return f"{hint.why}: {self.command_of(hint)}" if isinstance(hint, Hint) else hint
+        if not isinstance(hint, Hint) or not hint.verb:
+            return hint
+        call = self.command_of(hint)
+        return around(hint.why, call) if "{}" in hint.why else f"{hint.why}: {call}"
 
     def named(self, view: LeaseView) -> str:
         """Return a lease's name, with scope and layer unless they are the defaults here."""

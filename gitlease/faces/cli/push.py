@@ -1,4 +1,4 @@
-"""``push`` and ``fence``: stop the work of a holder that lost its lease."""
+"""``push``: work and its leases in one atomic push."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output, refusals
-from gitlease.faces.cli.verb import flag, option, resource_argument, verb
+from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.push_options import REFUSED, push_request
 from gitlease.verbs.table import LEASE_EXITS
@@ -16,7 +16,7 @@ from gitlease.verbs.table import LEASE_EXITS
 if TYPE_CHECKING:
     from gitlease.core.work_push import WorkRef
     from gitlease.faces.cli.call import Call
-    from gitlease.push.fenced_push import FencedPush, PushAnswer
+    from gitlease.push.fenced_push import PushAnswer
 
 EXITS = (1, 2, 3, *(x for x in LEASE_EXITS if x > 3))
 SHORT = 9  # digits of an id, as people read it
@@ -105,10 +105,12 @@ def push_verb(
     verbose: bool,
     **options: Any,
 ) -> int:
+    from gitlease.wiring.push import open_push
+
     options["all"] = options.pop("all_")
     remote = words[0] if words else None
     request = push_request(remote, words[1:], options, upstream=set_upstream, hooks=not no_verify)
-    fenced, required = _fenced_push(call), call.resources(require)
+    fenced, required = open_push(call.workspace), call.resources(require)
     try:
         answer = fenced.push(request, require=required, dry_run=dry_run, tell=output.aside)
     except GitleaseError as refusal:
@@ -123,12 +125,6 @@ def push_verb(
         show=lambda: None if quiet else _show(answer, call, verbose=verbose),
     )
     return 0
-
-
-def _fenced_push(call: Call) -> FencedPush:
-    from gitlease.wiring.push import open_push
-
-    return open_push(call.workspace)
 
 
 def _show(answer: PushAnswer, call: Call, *, verbose: bool) -> None:
@@ -152,41 +148,3 @@ def _line(one: WorkRef, remote: str, *, would: bool) -> str:
     ends = f"{one.old[:SHORT]}..{one.new[:SHORT]}" if one.old and one.new else one.new[:SHORT]
     kind = f" ({became})" if became != "updated" else ""
     return f"{'would push' if would else 'pushed'} {name} to {remote}: {ends}{kind}"
-
-
-def read_token(text: str) -> int:
-    """Read a fencing token. UsageError if it cannot be one."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text)):
-        raise UsageError(f"invalid token {text[:40]!r}: expected a positive whole number")
-    return int(text)
-
-
-@verb(
-    "fence",
-    """Check whether the live lease of RESOURCE still has this TOKEN: exit 0 if so, else 3.
-
-Use this in a script as the last check before a step that cannot be undone. It always asks the
-remote. An expired lease counts as lost, whether it was taken over or not. A greater token was
-granted later. A system that remembers the greatest token it has seen and refuses smaller ones is
-safer than any check beforehand.""",
-    examples=(
-        "gitlease fence deploy-prod 42 && ./deploy.sh",
-        'gitlease fence "$GITLEASE_RESOURCE" "$GITLEASE_TOKEN"      # within gitlease run',
-    ),
-    exits=(2, 3, 4, 5, 7, 128),
-    done="the lease is live and has this token",
-    scope="Only this scope (default: the one with the token).",
-)
-@resource_argument
-@click.argument("token", metavar="TOKEN", type=read_token)
-def fence_verb(call: Call, *, word: str, token: int, scope: str | None) -> None:
-    view, warnings = _fenced_push(call).fence(call.resource(word), token, scope=scope)
-    now = call.now()
-    call.answer(
-        {"status": "held", "leases": [wire.lease(view)], "lease": wire.lease(view)},
-        warnings=warnings,
-        views=[view],
-        show=lambda: output.line(
-            f"{sentences.named(view)} is held with token {token} {sentences.until(view, now)}"
-        ),
-    )

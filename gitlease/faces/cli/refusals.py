@@ -43,6 +43,7 @@ def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None
 
 def _tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None, status: int) -> int:
     steps, now = after_refusal(call, error), call.now()
+    error = error.with_(hints=tuple(map(call.worded, error.hints)))
     warnings = tuple(
         dict.fromkeys((*call.warnings, *error.warnings, *sentences.skew_warnings(error.views)))
     )

@@ -13,7 +13,7 @@ import click
 
 from gitlease.core.errors import Hint, UsageError
 from gitlease.core.frozen import replace
-from gitlease.verbs.table import CODES, COMMAND, Parameter, find_verb, read_values
+from gitlease.verbs.table import CODES, COMMAND, TABLE, Parameter, find_verb, read_values
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -26,7 +26,7 @@ CONTEXT: dict[str, Any] = {"help_option_names": [], "max_content_width": 100}
 DONE = "done"
 # Verbs without the progress line: they report themselves, or share the terminal with a command.
 SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", "serve", "board"})
-READING = frozenset({"board", "wait", "watch", "verify"})  # besides those of the table
+READING = frozenset({"board", "verify"})  # besides those of the table
 HELD = ("held", "wait_timeout")
 
 
@@ -279,19 +279,51 @@ def _call(ctx: click.Context) -> Call:
 
 
 def command(name: str) -> Verb:
-    """Return the command of a verb of the table."""
-    declared = find_verb(name)
+    """Return the command of a verb of the table, or of those that begin with this word.
+
+    Of several, the last one has the page of help for all.
+    """
+    actions = [x.removeprefix(f"{name} ") for x in TABLE if x.startswith(f"{name} ")]
+    verbs = [find_verb(f"{name} {x}") for x in actions] or [find_verb(name)]
+    page, known = verbs[-1], dict[str, Parameter]()
+    for one in reversed(verbs):
+        known |= one.at(COMMAND)
+    params = [_parameter(x) for x in known.values()]
+    carry_out: Callable[..., Any] = partial(_carry_out, page)
+    if actions:
+        from gitlease.faces.cli.types import one_of
+
+        params.insert(
+            0,
+            click.Argument(["action"], metavar="|".join(actions), shell_complete=one_of(*actions)),
+        )
+        carry_out = partial(_carry_out_action, dict(zip(actions, verbs, strict=True)))
     return Verb(
         name,
-        help=declared.help,
-        examples=declared.examples,
-        exits=declared.exits,
-        done=declared.done,
-        no=declared.no,
-        advice=declared.advice,
-        params=[_parameter(one) for one in declared.at(COMMAND).values()],
-        callback=click.pass_obj(partial(_carry_out, declared)),
+        help=page.help,
+        examples=page.examples,
+        exits=page.exits,
+        done=page.done,
+        no=page.no,
+        advice=page.advice,
+        params=params,
+        callback=click.pass_obj(carry_out),
     )
+
+
+def _carry_out_action(
+    verbs: Mapping[str, DeclaredVerb], call: Call, *, action: str, **given: Any
+) -> int:
+    if action not in verbs:
+        raise UsageError(f"{action[:60]!r} is not one of {', '.join(verbs)}")
+    known = verbs[action].at(COMMAND)
+    for verb in verbs.values():
+        for name, one in verb.at(COMMAND).items():
+            if name not in known and given[name] not in (None, (), one.default):
+                word = one.metavar or one.kind.metavar
+                word = word if one.positional else one.words.partition("/")[0].split()[0]
+                raise UsageError(f"{word} cannot be combined with {action}")
+    return _carry_out(verbs[action], call, **{x: given[x] for x in known})
 
 
 def taking(verb: str, *, but: Sequence[str]) -> Callable[[Decorated], Decorated]:
@@ -324,6 +356,8 @@ def _parameter(one: Parameter) -> click.Parameter:
             settings |= {"is_flag": True, "default": one.default}
         else:
             settings |= {"multiple": kind.many, "required": one.required}
+            if kind.bare is not None:
+                settings |= {"is_flag": False, "flag_value": kind.bare}
         return Option([*one.words.split(), one.name], help=one.about, **settings)
     metavar = settings["metavar"] if one.required else f"[{settings['metavar']}]"
     settings |= {"metavar": f"{metavar}...", "nargs": -1} if kind.many else {"metavar": metavar}
@@ -332,10 +366,9 @@ def _parameter(one: Parameter) -> click.Parameter:
 
 def _carry_out(declared: DeclaredVerb, call: Call, **given: Any) -> int:
     name, known = declared.name, declared.at(COMMAND)
-    call.anonymous = declared.reads and not given.get("mine")
-    values = read_values(known, call, given, what="the command")
-    call.anonymous |= name == "next" and not values.get("claim")
-    if "cached" in known and not values.get("claim"):
+    call.anonymous = declared.is_for_anyone(given)
+    values, reads = read_values(known, call, given, what="the command"), declared.only_reads(given)
+    if "cached" in known and reads:
         typed = {x: y if known[x].kind.at_door else given[x] for x, y in values.items()}
         call.cached = partial(again, call, name, typed, cached=True)
     call.covers = values.get("paths", ())
@@ -343,9 +376,14 @@ def _carry_out(declared: DeclaredVerb, call: Call, **given: Any) -> int:
     if name in PREPARED:
         PREPARED[name](call, values)
     result: Result = declared.function(call, **values)
+    if name == "watch":
+        from gitlease.faces.cli.board import print_events
+
+        print_events(call, result, **values)
+        return 0
     if name in COMPLETED:
         result = COMPLETED[name](call, values, result)
-    if not (declared.reads or result.refused):
+    if not (reads or result.refused):
         call.note_carried(result.leases)
     return call.respond(result)
 

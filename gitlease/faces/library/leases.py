@@ -36,6 +36,7 @@ from gitlease.faces.library.refusals import (
 from gitlease.faces.library.values import CheckResult, InitResult, in_python
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.push.fenced_push import PushRefused as PushRefused
+from gitlease.push.fenced_push import fence
 from gitlease.runs.heartbeat import in_a_run
 from gitlease.verbs.doors import CloneDoor
 from gitlease.verbs.push_options import push_request
@@ -157,8 +158,8 @@ class Leases(LeaseVerbs):
             raise UsageError("a token is a positive whole number", resource=str(resource))
         wanted, part = self._door.resource(resource), scope and parse_scope(scope)
         with self._door.explaining("fence"):
-            view, self.warnings = open_push(self._workspace).fence(wanted, token, scope=part)
-        return view
+            answer = fence(self._ledger, wanted, token, scope=part)
+        return self._noted(answer).leases[0]
 
     def wait(
         self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None

@@ -1,0 +1,176 @@
+"""The verbs that wait for others, watch them, and check a token: ``wait``, ``watch``, ``fence``."""
+
+from __future__ import annotations
+
+from gitlease.core.errors import Hint, UsageError
+from gitlease.core.instant import format_duration
+from gitlease.core.resources.resource import WHOLE
+from gitlease.engine import claim as engine
+from gitlease.verbs import sentences, wire
+from gitlease.verbs.parameters import (
+    Exec,
+    KnownName,
+    Named,
+    OverlapScope,
+    Resources,
+    StopAfter,
+    Token,
+    TokenScope,
+    WaitAtMost,
+    WholeScope,
+)
+from gitlease.verbs.table import AT_A_CLONE, LEASE_EXITS, READING_EXITS, TOOL, Door, Result, verb
+
+
+@verb(
+    "wait",
+    """Wait until all RESOURCEs are free at the same time, so that you could claim them.
+
+This claims nothing and takes no place in the queue of waiters. To wait and claim in one step, in
+order of arrival, use `claim --wait`. A release is noticed within 10 seconds during the first
+minute, and more slowly later. An expiry is noticed at once. A resource counts as free if nobody
+else holds it, or if its lease has lapsed. A lapsed lease of an assigned task ends the wait with a
+refusal, since the assignment stays. Completed work is never free.""",
+    examples=(
+        "gitlease wait F001",
+        "gitlease wait F001 --timeout 15m",
+        "gitlease wait deploy-prod db-migrations --timeout 1h && ./deploy",
+    ),
+    exits=LEASE_EXITS,
+    no=("wait_timeout",),
+    done="all of them are free",
+    reads=True,
+    doors=AT_A_CLONE | {TOOL},  # over HTTP a claim waits
+)
+def wait_verb(
+    door: Door,
+    resources: Resources,
+    *,
+    timeout: WaitAtMost = None,
+    any: KnownName = False,
+    scope: WholeScope = None,
+) -> Result:
+    if not any:
+        door.check_names(resources)
+    part, began = WHOLE if scope is None else scope, door.now()
+    answer = engine.wait(
+        door.ledger,
+        resources,
+        scope=part,
+        seconds=timeout,
+        on_wait=lambda held: door.on_wait(held, timeout or 0),
+    )
+    waited = max(0, int((door.now() - began).total_seconds()))
+    names = [resource.text for resource in resources]
+    by_any = any or [name for name in names if door.needs_any(name)]
+    claim_them = Hint(
+        "claim",
+        {"resources": names}
+        | ({} if scope is None else {"scope": scope})
+        | ({"any": True} if by_any else {}),
+    )
+
+    def lines() -> list[str]:
+        after = f" after {format_duration(waited)}" if waited else ""
+        of = "" if part == WHOLE else f" (scope {part})"
+        return [f"{name}{of} is free{after}" for name in names]
+
+    return Result(
+        body={
+            "status": answer.status,
+            "resources": names,
+            "scope": part,
+            "waited_seconds": waited,
+        },
+        lines=lines,
+        warnings=answer.warnings,
+        then=(claim_them,) if door.ledger.actor.holder else (),
+    )
+
+
+@verb(
+    "watch",
+    """Print the events of leases, of each RESOURCE or of all, from now until interrupted.
+
+The events are claimed, renewed, parked, released, completed, taken_over, revoked, lapsed, and
+available when anyone can claim the resource. A lapse is reported on time even if nobody writes to
+the ledger. The remote is polled every few seconds, but events between two polls are not lost: they
+are printed in order, with their times. Ctrl-C stops it with exit status 130.
+
+--exec runs a command, not a shell line, for each event, one at a time, with the event's JSON on
+standard input. A failing command is reported, and watch continues.
+
+Each event is one line; with --json, one JSON document.""",
+    examples=(
+        "gitlease watch",
+        "gitlease watch F001 src/auth/",
+        "gitlease watch --json | jq 'select(.event == \"available\").resource'",
+        "gitlease watch F001 --scope parser --timeout 1h",
+        "gitlease watch --exec ./notify.py",
+    ),
+    exits=READING_EXITS,
+    done="the timeout has passed",
+    reads=True,
+    doors=AT_A_CLONE,
+)
+def watch_verb(
+    door: Door,
+    resources: Resources = (),
+    *,
+    timeout: StopAfter = None,
+    any: KnownName = False,
+    command: Exec = None,
+    scope: OverlapScope = None,
+) -> Result:
+    """Answer with the events as ``value``, an iterator; what they run is up to the door."""
+    from gitlease.engine.answers import told_by
+    from gitlease.engine.watch import Watcher
+
+    if scope is not None and not resources:
+        raise UsageError(f"{door.option('scope')} needs a resource")
+    if not any:
+        door.check_names(resources)
+    names, store = [resource.text for resource in resources], door.ledger.store
+    watcher = Watcher(
+        door.ledger,
+        [(resource, WHOLE if scope is None else scope) for resource in resources],
+        on_trouble=door.on_trouble,
+        on_begin=lambda head: door.on_watch(names, told_by(store, head)),
+    )
+    events = watcher.events(seconds=timeout)
+    return Result(body={}, lines=tuple, value=events, warnings=store.warnings)
+
+
+@verb(
+    "fence",
+    """Check whether the live lease of RESOURCE still has this TOKEN: exit 0 if so, else 3.
+
+Use this in a script as the last check before a step that cannot be undone. It always asks the
+remote. An expired lease counts as lost, whether it was taken over or not. A greater token was
+granted later. A system that remembers the greatest token it has seen and refuses smaller ones is
+safer than any check beforehand.""",
+    examples=(
+        "gitlease fence deploy-prod 42 && ./deploy.sh",
+        'gitlease fence "$GITLEASE_RESOURCE" "$GITLEASE_TOKEN"      # within gitlease run',
+    ),
+    exits=(2, 3, 4, 5, 7, 128),
+    done="the lease is live and has this token",
+    reads=True,
+)
+def fence_verb(door: Door, resource: Named, token: Token, *, scope: TokenScope = None) -> Result:
+    from gitlease.push.fenced_push import fence
+
+    answer = door.act(
+        "fence", [resource], lambda ledger, some: fence(ledger, some[0], token, scope=scope)
+    )
+    body = wire.changed(answer)
+    del body["edge"]
+
+    def lines() -> list[str]:
+        now = door.now()
+        return [
+            f"{sentences.named(view)} is held with token {token} {sentences.until(view, now)}"
+            for view in answer.leases
+        ]
+
+    return Result(body=body, lines=lines, leases=answer.leases, warnings=answer.warnings)
