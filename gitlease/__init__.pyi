@@ -27,7 +27,10 @@ from gitlease.core.resources.resource import Resource as Resource
 from gitlease.core.view import Lease as Lease
 from gitlease.core.work_push import Became as Became
 from gitlease.core.work_push import WorkRef as WorkRef
+from gitlease.engine.answers import Taken as Taken
 from gitlease.engine.queue import Carried as Carried
+from gitlease.engine.queue import Carry as Carry
+from gitlease.engine.queue import Entry as Entry
 from gitlease.engine.queue import WhyNot as WhyNot
 from gitlease.engine.sessions import OwnSession as OwnSession
 from gitlease.faces.library.connection import AsyncConnection as AsyncConnection
@@ -48,16 +51,13 @@ from gitlease.faces.library.opening import run as run
 from gitlease.faces.library.opening import session as session
 from gitlease.faces.library.running import CannotExecute as CannotExecute
 from gitlease.faces.library.running import NoCommand as NoCommand
-from gitlease.faces.library.values import Carry as Carry
 from gitlease.faces.library.values import CheckResult as CheckResult
-from gitlease.faces.library.values import Entry as Entry
 from gitlease.faces.library.values import InitResult as InitResult
 from gitlease.faces.library.values import LedgerStatus as LedgerStatus
 from gitlease.faces.library.values import LeftNote as LeftNote
 from gitlease.faces.library.values import LogEntry as LogEntry
 from gitlease.faces.library.values import QueueReading as QueueReading
 from gitlease.faces.library.values import RunResult as RunResult
-from gitlease.faces.library.values import Taken as Taken
 from gitlease.faces.library.values import WhoAmI as WhoAmI
 from gitlease.faces.library.values import WorkEvent as WorkEvent
 from gitlease.faces.library.values import WorkResult as WorkResult

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor, Lease, State, same_person
 from gitlease.core.ledger import MAX_STEP, Damage, Fate, Ledger, Note, Notice, Ticket
@@ -135,36 +136,31 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A lease that others took from a holder; ``at`` in ms.
+    """A lease taken from a holder. ``what``: ``taken_over``, ``revoked``, or ``retired``.
 
-    ``what`` is ``taken_over``, ``revoked``, or ``retired`` after a lapse. ``lapsed``: what was
-    taken over was not assigned any more.
+    ``lapsed``: it had run out, and was not assigned any more.
     """
 
     resource: str
     scope: str
     what: str
     by: str
-    at: int
+    at: datetime
     reason: str | None
     lapsed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTask:
-    """A task in the queue, if there is one, and its relevant lease.
-
-    ``warnings`` are about unusable task files.
-    """
+    """A task in the queue, if there is one. ``warnings`` are about unusable task files."""
 
     entry: Entry | None = None
-    view: LeaseView | None = None
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueReading:
-    """The tasks as one actor finds them. ``views`` has the leases of all parts by lease id.
+    """The tasks as one actor finds them.
 
     ``entries`` are in the order of the queue, ``next_up`` what is handed out, best first;
     ``others`` has what others hold, in every layer in use.
@@ -176,7 +172,6 @@ class QueueReading:
     taken: tuple[Taken, ...] = ()
     notes: tuple[Note, ...] = ()
     others: tuple[LeaseView, ...] = ()
-    views: Mapping[str, LeaseView] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from gitlease.core.edge import People, Progress, Task
 from gitlease.core.errors import GitleaseError, Invalid, NothingLeft, shown
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS
+from gitlease.core.instant import MS, moment_of
 from gitlease.core.lease import (
     Actor,
     Lease,
@@ -28,8 +28,8 @@ from gitlease.core.moves.operations import Claim, Event
 from gitlease.core.policy import DEFAULT_POLICY, Issues, Policy
 from gitlease.core.resources import pattern
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource
-from gitlease.core.view import LeaseView
+from gitlease.core.resources.resource import GLOBAL_LAYER, Resource, parse_resource, word_anywhere
+from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.answers import Answer, ClaimOptions, FoundTask, QueueReading, Taken
 from gitlease.engine.claim import left_to, pick
 from gitlease.engine.edges import BY_INIT, Planned, find_task, without_numbers
@@ -68,17 +68,18 @@ class WhyNot(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A task in the queue. ``why_not`` None: the caller may claim it.
+    """A task in the queue. ``why_not`` is None if the caller may claim it.
 
-    ``who`` is the holder or assignee in the way, and ``lease`` the record in the way, or the
-    caller's own. ``waits_for`` has its open dependencies, as written. ``parked``: the caller parked
-    it, and resumes it by claiming the scope of ``lease``. ``abandoned``: it is handed out last.
+    ``who`` is the holder or assignee in the way, ``lease`` the conflicting lease or the caller's
+    own. ``waits_for`` has its open dependencies, as written, ``depth`` their longest chain.
+    ``parked``: the caller parked it, and resumes it by a claim of the scope of ``lease``.
+    ``abandoned``: it is offered last.
     """
 
     task: Task
     why_not: WhyNot | None = None
     who: str | None = None
-    lease: Lease | None = None
+    lease: LeaseView | None = None
     waits_for: tuple[str, ...] = ()
     depth: int = 0
     parked: bool = False
@@ -86,6 +87,7 @@ class Entry:
 
     @property
     def claimable(self) -> bool:
+        """Whether the caller may claim it now."""
         return self.why_not is None
 
 
@@ -102,16 +104,16 @@ class Carried(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """A resource that a person carries by an edge, by a lease, or both.
+    """A resource that a person has: by the task's file, by a lease, or both.
 
-    ``by`` is another holder of the lease: it was taken over, or is that of another assignee, or of
-    somebody who claimed it after a release that the file here lacks.
+    ``by`` is another holder of the lease: who took it over, is assigned as well, or claimed it
+    after a release that the file here does not show yet.
     """
 
     resource: str
     state: Carried
     task: Task | None = None
-    lease: Lease | None = None
+    lease: LeaseView | None = None
     by: str | None = None
 
 
@@ -130,6 +132,14 @@ class QueueContext:
     moment: Moment
     was_taken: Callable[[str], bool] = lambda _key: False
     left_to: Callable[[Task], str | None] = lambda _task: None
+    layer: str = GLOBAL_LAYER
+
+    def view(self, lease: Lease | None) -> LeaseView | None:
+        """The lease as the actor sees it."""
+        if lease is None:
+            return None
+        actor, policy, moment = self.actor, self.policy, self.moment
+        return view_lease(lease, layer=self.layer, actor=actor, policy=policy, moment=moment)
 
     def relation(self, lease: Lease) -> Relation:
         return relation(lease, self.actor, self.policy, self.moment)
@@ -223,7 +233,8 @@ def carrying(tasks: Sequence[Task], context: QueueContext) -> list[Carry]:
         if own and lease.resource.key not in found:
             state = _own_state(lease, context)
             task_of = by_key.get(lease.resource.key)
-            found[lease.resource.key] = Carry(lease.resource.text, state, task_of, lease)
+            view = context.view(lease)
+            found[lease.resource.key] = Carry(lease.resource.text, state, task_of, view)
     first = Carried.PARKED
     return sorted(found.values(), key=lambda c: (c.state is not first, natural(c.resource)))
 
@@ -248,7 +259,7 @@ def _entry(
     parked, abandoned = how is Relation.PARKED, how is Relation.THEIRS_ABANDONED
     waits = () if task.is_done else tuple(d for d in task.depends_on if fold(d) not in done)
     depth = depths.get(task.resource.key, 0)
-    return Entry(task, why, who, lease, waits, depth, parked, abandoned)
+    return Entry(task, why, who, context.view(lease), waits, depth, parked, abandoned)
 
 
 def _finished(leases: Sequence[Lease], context: QueueContext) -> Lease | None:
@@ -301,12 +312,12 @@ def _carry(task: Task, leases: Sequence[Lease], context: QueueContext) -> Carry:
     own = [x for x in active if x.same_holder(context.actor)]
     if own:
         best = min(own, key=lambda x: _STATES.index(_own_state(x, context)))
-        return Carry(name, _own_state(best, context), task, best)
+        return Carry(name, _own_state(best, context), task, context.view(best))
     for lease in active:
         if context.relation(lease) in _IN_THE_WAY:
             taken = context.was_taken(task.resource.key)
             state = Carried.TAKEN_OVER if taken else Carried.THEIRS
-            return Carry(name, state, task, lease, lease.holder)
+            return Carry(name, state, task, context.view(lease), lease.holder)
     return Carry(name, Carried.NONE, task)
 
 
@@ -449,10 +460,7 @@ class TaskQueue:
             return FoundTask()
         look = self._session.known_look()
         (task,) = self._with_records([task], look)
-        entry = entry_of(task, found.tasks, self._context(look))
-        if look is None or entry.lease is None:
-            return FoundTask(entry)
-        return FoundTask(entry, self._session.views(look, [entry.lease])[0])
+        return FoundTask(entry_of(task, found.tasks, self._context(look)))
 
     def claim_next(
         self, options: ClaimOptions, *, skip: Collection[str] = ()
@@ -571,23 +579,20 @@ class TaskQueue:
         said: tuple[str, ...],
     ) -> QueueReading:
         # A live lease in another layer replaces the entry of an edge without one.
-        carried, views, said = list(reading.carried), dict(reading.views), reading.warnings + said
+        carried, said = list(reading.carried), reading.warnings + said
         tasks = {c.task.resource.key: c.task for c in carried if c.task is not None}
         for session, look in others:
-            found = carrying((), self._context(look))
-            kept = {x.lease.resource.key for x in found if x.lease and x.state is Carried.LIVE}
+            found = carrying((), replace(self._context(look), layer=session.layer))
+            kept = {_resource(x).key for x in found if x.state is Carried.LIVE}
             carried = [
                 c
                 for c in carried
                 if c.state is Carried.LIVE or c.task is None or c.task.resource.key not in kept
             ]
-            carried += [replace(c, task=tasks.get(c.lease.resource.key)) for c in found if c.lease]
-            leases = [c.lease for c in found if c.lease]
-            seen = session.views(look, leases)
-            views |= {x.lease_id: v for x, v in zip(leases, seen, strict=True)}
+            carried += [replace(c, task=tasks.get(_resource(c).key)) for c in found]
             said += look.warnings
         said = tuple(dict.fromkeys(said))
-        return replace(reading, carried=tuple(carried), views=views, warnings=said)
+        return replace(reading, carried=tuple(carried), warnings=said)
 
     def _writable(
         self, tasks: Sequence[Task], options: ClaimOptions
@@ -608,6 +613,7 @@ class TaskQueue:
             moment=look.moment if look else Moment(now=self._session.clock.now()),
             was_taken=lambda key: any(taken == key for taken, _ in losses()),
             left_to=waiters(self._session, look),
+            layer=self._session.layer,
         )
 
     def _with_records(self, tasks: Sequence[Task], look: LedgerView | None) -> list[Task]:
@@ -642,18 +648,12 @@ class TaskQueue:
         context = self._context(look)
         shown = self._with_records(found.tasks, look)
         entries = survey(shown, context)
-        carried = carrying(shown, context)
-        leases = {
-            x.lease_id: x for part in (entries, carried) for e in part if (x := e.lease) is not None
-        }
-        views = self._session.views(look, list(leases.values()))
         next_up = tuple(hand_out(entries))
         said = look.warnings + _problems(found)
         return QueueReading(
             entries=tuple(entries),
             next_up=next_up,
-            carried=tuple(carried),
-            views=dict(zip(leases, views, strict=True)),
+            carried=tuple(carrying(shown, context)),
             warnings=said if next_up else said + unknown_statuses(found.tasks, f"; {BY_INIT}"),
         )
 
@@ -666,7 +666,7 @@ class TaskQueue:
                 scope=event.scope or "",
                 what=TAKEN[event.kind],
                 by=event.by,
-                at=event.at,
+                at=moment_of(event.at),
                 reason=event.reason,
                 lapsed=event.kind == "displaced" and event.detail is not None,
             )
@@ -713,12 +713,15 @@ TAKEN = {"displaced": "taken_over", "revoked": "revoked", "retired": "retired"}
 ABOUT = frozenset({*TAKEN, "claimed", "released", "completed"})
 
 
+def _resource(carry: Carry) -> Resource:
+    return carry.task.resource if carry.task else parse_resource(word_anywhere(carry.resource))
+
+
 def _notes(look: LedgerView, reading: QueueReading) -> tuple[Note, ...]:
     ledger = look.head.ledger
     if ledger is None:
         return ()
-    owned = [c.task or c.lease for c in reading.carried]
-    wanted = [own.resource for own in owned if own is not None]
+    wanted = [_resource(carry) for carry in reading.carried]
     wanted += [e.task.resource for e in reading.next_up[:1]]
     notes: list[Note] = []
     for resource in dict.fromkeys(wanted):

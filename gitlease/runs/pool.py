@@ -439,8 +439,7 @@ class PoolTaker:
             reading = self._place.queue.queue(ref=self._base)
         left = 0
         for entry in reading.entries:
-            name, lease = entry.task.resource.text, entry.lease
-            view = reading.views.get(lease.lease_id) if lease is not None else None
+            name, view = entry.task.resource.text, entry.lease
             if name in self.stranded or entry.why_not in (WhyNot.DONE, WhyNot.STATUS):
                 continue
             if entry.claimable and name not in self._taken:  # a warning has said why

@@ -381,7 +381,8 @@ class _Rows:
             held = replace(row, section=Section.HELD, waiting=waiting)
             return replace(held, holder=", ".join(self._assignees(task)))
         if why is WhyNot.HELD and entry.lease is not None:
-            lease = entry.lease
+            known = ((x, view) for x, view in self._leases if view.lease_id == entry.lease.lease_id)
+            lease = next(x for x, _ in known)
             return replace(
                 row,
                 section=Section.BLOCKED,

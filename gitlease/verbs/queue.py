@@ -70,11 +70,11 @@ def queue_verb(
     away = "" if all else task_text.not_here(reading.entries)
     part: dict[str, object] = {} if ref is None else {"ref": ref}
     return Result(
-        body={"tasks": [wire.entry(e, reading.views) for e in shown]},
+        body={"tasks": [wire.entry(e) for e in shown]},
         lines=lambda: [
             Table(
                 headings=HEADINGS,
-                rows=[_row(e, reading, door.now()) for e in shown],
+                rows=[_row(e, door.now()) for e in shown],
                 styles=[STYLES.get(e.why_not, "dim") for e in shown],
                 otherwise="there are no tasks" if all else "nothing to claim",
             )
@@ -85,13 +85,9 @@ def queue_verb(
     )
 
 
-def _lease_of(found: Entry | Carry, reading: QueueReading) -> LeaseView | None:
-    return None if found.lease is None else reading.views[found.lease.lease_id]
-
-
-def _row(entry: Entry, reading: QueueReading, now: datetime) -> tuple[str, ...]:
+def _row(entry: Entry, now: datetime) -> tuple[str, ...]:
     status, priority, assigned, waits_for, title = _columns(entry.task, entry.waits_for)
-    in_words = task_text.why_not(entry, _lease_of(entry, reading), now)
+    in_words = task_text.why_not(entry, now)
     name = entry.task.resource.text
     return (name, priority, status, assigned, title, waits_for, in_words)
 
@@ -100,24 +96,22 @@ def _carried_table(door: Door, reading: QueueReading) -> Table:
     waits = {e.task.resource.key: e.waits_for for e in reading.entries}
     return Table(
         headings=OWN_HEADINGS,
-        rows=[_own_row(door, carry, reading, waits) for carry in reading.carried],
+        rows=[_own_row(door, carry, waits) for carry in reading.carried],
         styles=[OWN_STYLES.get(carry.state, "") for carry in reading.carried],
         otherwise="you carry nothing",
     )
 
 
-def _own_row(
-    door: Door, carry: Carry, reading: QueueReading, waits: Mapping[str, Sequence[str]]
-) -> tuple[str, ...]:
+def _own_row(door: Door, carry: Carry, waits: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     waits_for = waits.get(carry.task.resource.key, ()) if carry.task else ()
     status, priority, _, still_open, title = _columns(carry.task, waits_for)
-    how = _how(door, carry, _lease_of(carry, reading))
+    how = _how(door, carry)
     return (carry.resource, how, priority, status, title, still_open)
 
 
-def _how(door: Door, carry: Carry, view: LeaseView | None) -> str:
+def _how(door: Door, carry: Carry) -> str:
     """Return the state of a carried task's lease, with its layer if that is another one."""
-    text = task_text.how(carry, view, door.now())
+    text, view = task_text.how(carry, door.now()), carry.lease
     other = view is not None and view.layer != door.ledger.layer
     return f"{text}, in layer {view.layer}" if view is not None and other else text
 
@@ -155,7 +149,7 @@ Both people and agents should run this first.""",
 )
 def brief_verb(door: Door, *, ref: Ref = None, cached: Cached = False) -> Result:
     reading, actor = door.queue.brief(ref=ref, cached=cached), door.ledger.actor
-    live = (_lease_of(c, reading) for c in reading.carried if c.state is Carried.LIVE)
+    live = (carry.lease for carry in reading.carried if carry.state is Carried.LIVE)
     return Result(
         body={
             "holder": actor.holder,
@@ -163,7 +157,7 @@ def brief_verb(door: Door, *, ref: Ref = None, cached: Cached = False) -> Result
             "carrying": wire.carried(reading),
             "taken": [wire.taken(t) for t in reading.taken],
             "notes": [wire.note(n) for n in reading.notes],
-            "next_tasks": [wire.entry(e, reading.views) for e in reading.next_up[:NEXT]],
+            "next_tasks": [wire.entry(e) for e in reading.next_up[:NEXT]],
             "others": [wire.lease(view) for view in reading.others],
         },
         lines=lambda: _page(door, reading),
@@ -176,12 +170,11 @@ def brief_verb(door: Door, *, ref: Ref = None, cached: Cached = False) -> Result
 
 def _after_brief(door: Door, reading: QueueReading) -> Iterable[Hint]:
     """Yield the calls for the caller's own work, and for the next task."""
-    carried = [(carry, _lease_of(carry, reading)) for carry in reading.carried]
-    if any(c.state is Carried.LIVE and view and view.mine for c, view in carried):
+    if any(c.state is Carried.LIVE and c.lease and c.lease.mine for c in reading.carried):
         yield Hint("renew", {"all": True}, "keep what you hold")
     free = {e.task.resource.key for e in reading.entries if e.claimable}
-    for carry, view in carried:
-        lost = carry.state in (Carried.LAPSED, Carried.NONE)
+    for carry in reading.carried:
+        view, lost = carry.lease, carry.state in (Carried.LAPSED, Carried.NONE)
         lost = lost and carry.task is not None and carry.task.resource.key in free
         if lost or carry.state is Carried.PARKED:
             again: dict[str, object] = {"resources": [carry.resource]}
@@ -199,9 +192,7 @@ def _page(door: Door, reading: QueueReading) -> Iterable[str]:
     run = f"session {actor.session}" if actor.session else "no session"
     yield f"you are {actor.holder or NOBODY}, {run}"
     own, elsewhere = task_text.by_session(reading, [actor.session] if actor.session else [])
-    carrying = [
-        (c.resource, _how(door, c, _lease_of(c, reading)), task_text.titled(c.task)) for c in own
-    ]
+    carrying = [(c.resource, _how(door, c), task_text.titled(c.task)) for c in own]
     yield from _section("you carry", _aligned(carrying), CARRIED, otherwise="you carry nothing")
     others = [
         f"{sentences.named_in(x, layer)}: {task_text.held_elsewhere(x, now)}" for x in elsewhere
@@ -319,12 +310,13 @@ def show_verb(
 def _unleased(
     resource: Resource, scope: str, found: FoundTask, tickets: Sequence[Ticket], now: datetime
 ) -> str:
-    entry, view = found.entry, found.view
+    entry = found.entry
+    view = entry.lease if entry else None
     name = entry.task.resource if entry else resource
     elsewhere = view and view.resource == str(name) and not scopes_overlap(view.scope, scope)
     if entry is None or elsewhere or entry.why_not is None:
         return sentences.unleased(str(name), tickets)
-    return f"{name} has no lease: {task_text.why_not(entry, view, now)}"
+    return f"{name} has no lease: {task_text.why_not(entry, now)}"
 
 
 def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.edge import printable
 from gitlease.core.errors import Hint
-from gitlease.core.instant import humanize_duration
+from gitlease.core.instant import MS, humanize_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE
 from gitlease.verbs import sentences
@@ -73,12 +73,12 @@ def unassigned(answer: Answer, people: People) -> list[str]:
 # --- the queue ----------------------------------------------------------------------------------
 
 
-def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
-    """Return why a task cannot be claimed, or that it is parked. ``view`` is its lease."""
+def why_not(entry: Entry, now: datetime) -> str:
+    """Return why a task cannot be claimed, or that it is parked."""
     from gitlease.engine.edges import place_of
     from gitlease.engine.queue import WhyNot
 
-    task = entry.task
+    task, view = entry.task, entry.lease
     if entry.why_not is None:
         if view is None or not entry.parked:
             return ""
@@ -108,11 +108,11 @@ def not_here(entries: Iterable[Entry]) -> str:
     return f"{many} not in this checkout" if count else ""
 
 
-def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
-    """Return the state of a carried task's lease, ``view``."""
+def how(carry: Carry, now: datetime) -> str:
+    """Return the state of a carried task's lease."""
     from gitlease.engine.queue import Carried
 
-    if view is None:
+    if (view := carry.lease) is None:
         return "assigned, no lease"
     part = sentences.where(view, short=True)
     if carry.state in (Carried.TAKEN_OVER, Carried.THEIRS):
@@ -141,7 +141,7 @@ def by_session(
     for carry in reading.carried:
         if carry.by is not None and fold(carry.resource) in taken:
             continue
-        view = None if carry.lease is None else reading.views[carry.lease.lease_id]
+        view = carry.lease
         another = view is not None and view.session is not None and view.session not in sessions
         another = another and carry.by is None
         if view is not None and another and (carry.state is Carried.LIVE or is_process_alive(view)):
@@ -167,10 +167,8 @@ def was_taken(taken: Taken, now: datetime | None = None) -> str:
     """Return a loss: resource, new holder, time and reason."""
     done = "claimed, after yours lapsed," if taken.lapsed else taken.what.replace("_", " ")
     scope = "" if taken.scope in ("", WHOLE) else f" (scope {taken.scope})"
-    why = sentences.quoted(taken.reason)
-    return (
-        f"{taken.resource}{scope} {done} by {taken.by} at {sentences.date_time(taken.at, now)}{why}"
-    )
+    why, at = sentences.quoted(taken.reason), round(taken.at.timestamp() * MS)
+    return f"{taken.resource}{scope} {done} by {taken.by} at {sentences.date_time(at, now)}{why}"
 
 
 # --- one task -----------------------------------------------------------------------------------

@@ -76,15 +76,15 @@ def next_verb(
             raise UsageError(f"{door.option(name)} needs {door.option('claim')}")
     reading = door.queue.next_task(ref=ref, cached=cached)
     entry = reading.next_up[0]
-    task, view = entry.task, None if entry.lease is None else reading.views[entry.lease.lease_id]
+    task, view = entry.task, entry.lease
     name, part = task.resource.text, dict[str, object]()
     facts = task_text.facts(task, entry.waits_for)
     if entry.parked and view is not None:
-        facts.append(("lease", task_text.why_not(entry, view, door.now())))
+        facts.append(("lease", task_text.why_not(entry, door.now())))
         part = {} if view.scope == WHOLE else {"scope": view.scope}
     claim_it = Hint("claim", {"resources": [name]} | part)
     return Result(
-        body={"task": wire.entry(entry, reading.views)},
+        body={"task": wire.entry(entry)},
         lines=lambda: [Details(rows=[("task", name), *facts])],
         value=task,
         warnings=reading.warnings,

@@ -214,24 +214,22 @@ def task(found: Task | None, *, resource: str = "", waits_for: Sequence[str] = (
     return body | {"waits_for": list(waits_for)}
 
 
-def entry(found: Entry, views: Mapping[str, LeaseView]) -> Document:
+def entry(found: Entry) -> Document:
     """Return a task of the queue, with the reason, person and lease that block it."""
     return task(found.task, waits_for=found.waits_for) | {
         "claimable": found.claimable,
         "why_not": found.why_not.value if found.why_not else None,
         "who": found.who,
-        "lease": lease(views[found.lease.lease_id]) if found.lease else None,
+        "lease": lease(found.lease) if found.lease else None,
     }
 
 
-def carry(
-    found: Carry, views: Mapping[str, LeaseView], *, waits_for: Sequence[str] = ()
-) -> Document:
+def carry(found: Carry, *, waits_for: Sequence[str] = ()) -> Document:
     """Return a carried task or lease, with the state of the lease."""
     return task(found.task, resource=found.resource, waits_for=waits_for) | {
         "state": found.state.value,
         "taken_over_by": found.by,
-        "lease": lease(views[found.lease.lease_id]) if found.lease else None,
+        "lease": lease(found.lease) if found.lease else None,
     }
 
 
@@ -239,14 +237,14 @@ def carried(reading: QueueReading) -> list[Document]:
     """Return what a person carries, in its order."""
     waits = {e.task.resource.key: e.waits_for for e in reading.entries}
     return [
-        carry(x, reading.views, waits_for=waits.get(x.task.resource.key, ()) if x.task else ())
+        carry(x, waits_for=waits.get(x.task.resource.key, ()) if x.task else ())
         for x in reading.carried
     ]
 
 
 def taken(found: Taken) -> Document:
     """Return a loss; ``what`` is ``taken_over`` or ``revoked``."""
-    return _picked(found, "resource scope what by at reason") | {"at": rfc3339(found.at)}
+    return _picked(found, "resource scope what by at reason")
 
 
 def note(left: Note) -> Document:

@@ -519,7 +519,8 @@ def test_the_queue_and_what_one_carries(world: World) -> None:
         ("F002", None),
     ]
     assert [(c.resource, c.state) for c in reading.carried] == [("F001", Carried.LIVE)]
-    assert reading.views[reading.carried[0].lease.lease_id].mine  # type: ignore[union-attr]
+    assert reading.carried[0].lease is not None
+    assert reading.carried[0].lease.mine
 
 
 def test_a_briefing_tells_what_was_taken_and_why_and_the_notes(world: World) -> None:

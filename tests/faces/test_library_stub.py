@@ -21,8 +21,9 @@ from typing import Protocol, TypedDict
 
 from gitlease.core.edge import Task
 from gitlease.core.view import Lease
+from gitlease.engine.queue import Entry
 from gitlease.faces.library.refusals import Duration, OpenOptions, ResourceLike, StrPath
-from gitlease.faces.library.values import Entry, LedgerStatus, LogEntry, QueueReading, WhoAmI
+from gitlease.faces.library.values import LedgerStatus, LogEntry, QueueReading, WhoAmI
 """
 TAIL = """
 class HoldOptions(ClaimTerms, OpenOptions, total=False): ...

@@ -117,7 +117,7 @@ def introduction(
         *(one_line(f"warning: {text}") for text in warnings[:WARNED]),
     ]
     own, elsewhere = task_text.by_session(reading, context.family)
-    head += [_carried_line(c, reading, context, now) for c in own[:HELD]] or ["you carry nothing"]
+    head += [_carried_line(c, context, now) for c in own[:HELD]] or ["you carry nothing"]
     for view in elsewhere[:HELD]:
         layer = _layer(view, workspace.layer)
         head.append(one_line(f"{view.resource}{layer}: {task_text.held_elsewhere(view, now)}"))
@@ -157,11 +157,10 @@ def introduction(
     return "\n".join([*head, heading, *lines, *tail])[:LONGEST_CONTEXT]
 
 
-def _carried_line(carry: Carry, reading: QueueReading, context: AgentContext, now: datetime) -> str:
-    view = None if carry.lease is None else reading.views[carry.lease.lease_id]
-    layer = "" if view is None else _layer(view, context.workspace.layer)
+def _carried_line(carry: Carry, context: AgentContext, now: datetime) -> str:
+    layer = "" if carry.lease is None else _layer(carry.lease, context.workspace.layer)
     title = task_text.titled(carry.task)
-    how = task_text.how(carry, view, now)
+    how = task_text.how(carry, now)
     return one_line(f"you carry {carry.resource}{layer}: {how}{f' ({title})' if title else ''}")
 
 

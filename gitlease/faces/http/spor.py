@@ -334,12 +334,7 @@ def get_queue(asked: CompatRequest) -> CompatAnswer:
                 or (x.lease is not None and is_theirs(x.lease.holder))
             )
         ]
-    views = reading.views
-    items = [
-        _item(resource, title, views.get(x.lease_id) if x else None)
-        for resource, title, x in found
-        if is_node(resource)
-    ]
+    items = [_item(resource, title, x) for resource, title, x in found if is_node(resource)]
     start, limit = asked.number("offset", 0), asked.number("limit", PAGE)
     page = items[start : start + min(limit, LONGEST_PAGE)]
     more = start + len(page) < len(items)

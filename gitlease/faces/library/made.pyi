@@ -6,8 +6,9 @@ from typing import Protocol, TypedDict
 
 from gitlease.core.edge import Task
 from gitlease.core.view import Lease
+from gitlease.engine.queue import Entry
 from gitlease.faces.library.refusals import Duration, OpenOptions, ResourceLike, StrPath
-from gitlease.faces.library.values import Entry, LedgerStatus, LogEntry, QueueReading, WhoAmI
+from gitlease.faces.library.values import LedgerStatus, LogEntry, QueueReading, WhoAmI
 
 class ClaimTerms(TypedDict, total=False):
     paths: Iterable[StrPath]

@@ -244,11 +244,11 @@ OF_A_CLONE = (
         "queue",
         "queue",
         "tuple[Entry, ...]",
-        made=lambda result: values.entries(result.value),
+        made=lambda result: result.value.entries,
         given={"all": True},
         about="Every task, best first, and whether it may be claimed.",
     ),
-    Method("brief", "brief", "QueueReading", made=lambda result: values.briefing(result.value)),
+    Method("brief", "brief", "QueueReading", made=values.briefing),
 )
 LEASE_ROUTE = "/v1/leases/{}"
 OF_A_GATEWAY = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, cast
 
@@ -13,61 +12,9 @@ from gitlease.core.instant import moment_of
 from gitlease.core.resources.resource import parse_resource, word_anywhere
 from gitlease.core.view import Lease
 from gitlease.engine import answers
-from gitlease.engine import queue as order
-from gitlease.engine.queue import Carried, WhyNot
+from gitlease.engine.answers import Taken
+from gitlease.engine.queue import Carry, Entry
 from gitlease.verbs.table import Result
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueEntry:
-    """A task in the queue. ``why_not`` is None if the caller may claim it.
-
-    ``who`` is the holder or assignee in the way, ``lease`` the conflicting lease or the caller's
-    own. ``waits_for`` has its open dependencies, as written, ``depth`` their longest chain.
-    ``parked``: the caller parked it, and resumes it by a claim of the scope of ``lease``.
-    ``abandoned``: it is offered last.
-    """
-
-    task: Task
-    why_not: WhyNot | None
-    who: str | None
-    lease: Lease | None
-    waits_for: tuple[str, ...]
-    depth: int
-    parked: bool
-    abandoned: bool
-
-    @property
-    def claimable(self) -> bool:
-        """Whether the caller may claim it now."""
-        return self.why_not is None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CarriedTask:
-    """A task that a person has: by the task's file, by a lease, or both.
-
-    ``by`` is another holder of the lease: who took it over, is assigned as well, or claimed it
-    after a release that the file here does not show yet.
-    """
-
-    resource: str
-    state: Carried
-    task: Task | None
-    lease: Lease | None
-    by: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakenLease:
-    """A lease taken from the caller. ``what``: ``taken_over``, ``revoked``, or ``retired``."""
-
-    resource: str
-    scope: str
-    what: str
-    by: str
-    at: datetime
-    reason: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,15 +35,18 @@ class Briefing:
     use; ``notes`` those of the carried and next tasks.
     """
 
-    entries: tuple[QueueEntry, ...]
-    next_up: tuple[QueueEntry, ...]
-    carried: tuple[CarriedTask, ...]
-    taken: tuple[TakenLease, ...]
+    entries: tuple[Entry, ...]
+    next_up: tuple[Entry, ...]
+    carried: tuple[Carry, ...]
+    taken: tuple[Taken, ...]
     notes: tuple[LeftNote, ...]
     others: tuple[Lease, ...]
     warnings: tuple[str, ...]
 
 
+# The engine has a class of this name; programs see it, in help and reprs too.
+QueueReading = Briefing
+QueueReading.__name__ = QueueReading.__qualname__ = "QueueReading"
 WorkEventKind = Literal["started", "ended", "left_alone", "idle", "trouble", "warning"]
 WorkOutcome = Literal["done", "given_back", "failed", "lost", "stopped"]
 
@@ -237,15 +187,6 @@ class WorkResult:
     stranded: tuple[str, ...] = ()
 
 
-# The engine has classes of these names; programs see these, in help and reprs too.
-Entry = QueueEntry
-Carry = CarriedTask
-Taken = TakenLease
-QueueReading = Briefing
-for _name in ("Entry", "Carry", "Taken", "QueueReading"):
-    globals()[_name].__name__ = globals()[_name].__qualname__ = _name
-
-
 def log_entries(result: Result) -> tuple[LogEntry, ...]:
     """The events of an audit trail, which a gateway's answer has as JSON."""
     if result.value is None:
@@ -291,42 +232,11 @@ def in_python(source: str) -> str:
     return source.removeprefix("flag --")
 
 
-def briefing(reading: answers.QueueReading) -> Briefing:
-    """All of a reading, for programs."""
-    return Briefing(
-        entries=entries(reading),
-        next_up=tuple(_entry(x, reading.views) for x in reading.next_up),
-        carried=tuple(
-            CarriedTask(**vars(x) | {"lease": _lease_of(x, reading.views)}) for x in reading.carried
-        ),
-        taken=tuple(
-            TakenLease(
-                resource=x.resource,
-                scope=x.scope,
-                what=x.what,
-                by=x.by,
-                at=moment_of(x.at),
-                reason=x.reason,
-            )
-            for x in reading.taken
-        ),
-        notes=tuple(
-            LeftNote(resource=x.resource.text, author=x.author, at=moment_of(x.at), text=x.text)
-            for x in reading.notes
-        ),
-        others=reading.others,
-        warnings=reading.warnings,
+def briefing(result: Result) -> QueueReading:
+    """All that a briefing read."""
+    reading: answers.QueueReading = result.value
+    notes = tuple(
+        LeftNote(resource=x.resource.text, author=x.author, at=moment_of(x.at), text=x.text)
+        for x in reading.notes
     )
-
-
-def entries(reading: answers.QueueReading) -> tuple[QueueEntry, ...]:
-    """Its tasks, in their order."""
-    return tuple(_entry(x, reading.views) for x in reading.entries)
-
-
-def _entry(entry: order.Entry, views: Mapping[str, Lease]) -> QueueEntry:
-    return QueueEntry(**vars(entry) | {"lease": _lease_of(entry, views)})
-
-
-def _lease_of(one: order.Entry | order.Carry, views: Mapping[str, Lease]) -> Lease | None:
-    return None if one.lease is None else views[one.lease.lease_id]
+    return QueueReading(**vars(reading) | {"notes": notes})
