@@ -40,7 +40,7 @@ from gitlease.core.finding import CheckRule, Finding
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import MS, humanize_duration, rfc3339
 from gitlease.core.lease import MAX_REASON, Lease, Moment, Standing, State, same_person, standing
-from gitlease.core.moves.claiming import finishing
+from gitlease.core.moves.claiming import completed_records
 from gitlease.core.moves.holding import RETIRED
 from gitlease.core.moves.operations import Event, Retirement, grant_of
 from gitlease.core.policy import Policy
@@ -362,7 +362,7 @@ class Facts:
     def is_done(self, task: Task) -> bool:
         """Whether a task is done, by its file or by the ledger."""
         records = self._by_key.get(task.resource.key, ())
-        whole = {x.lease_id for x in finishing([record.lease for record in records])}
+        whole = {x.lease_id for x in completed_records([record.lease for record in records])}
         return task.is_done or any(x.done and x.lease.lease_id in whole for x in records)
 
     def doubtful_edges(self) -> Iterator[Edge]:

@@ -254,10 +254,7 @@ class Ledger:
     def lease(self, resource: Resource, scope: str) -> Lease | None:
         """The record of one scope of a resource; None where there is none."""
         resource = self.spelt(resource)
-        key = lease_key(resource, scope)
-        if key in self.changes.leases:
-            return self.changes.leases[key][1]
-        return next((x for x in self.records.of(resource) if x.key == key), None)
+        return self._record(resource, lease_key(resource, scope), 1)
 
     def leases_with_paths(self, near: Iterable[str] = ()) -> list[Lease]:
         """The records that cover paths; at least those that share a file with patterns ``near``."""
@@ -364,14 +361,15 @@ class Ledger:
         return replace(self, changes=replace(self.changes, dropped=dropped))
 
     def _set(self, lease: Lease, value: Lease | None) -> Ledger:
-        before = self._before(lease)
+        before = self._record(lease.resource, lease.key, 0)
         leases = {**self.changes.leases, lease.key: (before, value)}
         return replace(self, changes=replace(self.changes, leases=leases))
 
-    def _before(self, lease: Lease) -> Lease | None:
-        if lease.key in self.changes.leases:
-            return self.changes.leases[lease.key][0]
-        return next((x for x in self.records.of(lease.resource) if x.key == lease.key), None)
+    def _record(self, resource: Resource, key: LeaseKey, now: int) -> Lease | None:
+        # Before the changes, or ``now``.
+        if key in self.changes.leases:
+            return self.changes.leases[key][now]
+        return next((x for x in self.records.of(resource) if x.key == key), None)
 
     def _as_changed(self, read: Iterable[Lease], wanted: Callable[[Lease], bool]) -> list[Lease]:
         found, changes = list(read), self.changes.leases

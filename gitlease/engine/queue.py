@@ -23,7 +23,7 @@ from gitlease.core.lease import (
     same_person,
 )
 from gitlease.core.ledger import Note
-from gitlease.core.moves.claiming import ParkedMeanwhile, finishing
+from gitlease.core.moves.claiming import ParkedMeanwhile, completed_records
 from gitlease.core.moves.operations import Claim, Event
 from gitlease.core.policy import DEFAULT_POLICY, Issues, Policy
 from gitlease.core.resources import pattern
@@ -263,7 +263,7 @@ def _entry(
 
 
 def _finished(leases: Sequence[Lease], context: QueueContext) -> Lease | None:
-    done = (x for x in finishing(leases) if context.relation(x) is Relation.COMPLETED)
+    done = (x for x in completed_records(leases) if context.relation(x) is Relation.COMPLETED)
     return next(done, None)
 
 

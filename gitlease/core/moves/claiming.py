@@ -14,7 +14,7 @@ from gitlease.core.errors import (
     UsageError,
     hint,
 )
-from gitlease.core.frozen import replace
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import LONGEST, MS, format_duration, rfc3339
 from gitlease.core.lease import (
     TABLE,
@@ -41,6 +41,7 @@ from gitlease.core.moves.operations import (
     Operation,
     Outcome,
     Pick,
+    Revoke,
     mark_claims_after_lapse,
 )
 from gitlease.core.moves.tickets import give_way, served
@@ -49,6 +50,7 @@ from gitlease.core.resources import pattern
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
 
+Relations = Sequence[tuple[Lease, Relation]]
 ASSIGNED = (Relation.THEIRS_ASSIGNED, Relation.THEIRS_ABANDONED)
 """The lease has lapsed, but an edge still blocks."""
 
@@ -63,7 +65,7 @@ def rivals_of(
     part that is completed not of the whole, of which other parts are still to be done.
     """
     records = ledger.leases_of(resource)
-    done = {x.lease_id for x in finishing(records)}
+    done = {x.lease_id for x in completed_records(records)}
     named = [x for x in records if x.lease_id in done or shares(x, scope)]
     own = resource.pattern
     wanted = paths if own is None else (own, *paths)
@@ -74,9 +76,7 @@ def rivals_of(
     return named + [x for x in pathy if x.state is State.ACTIVE and overlaps(resource, wanted, x)]
 
 
-def in_the_way(
-    ledger: Ledger, op: Claim, rivals: Sequence[Lease], moment: Moment
-) -> list[tuple[Lease, Relation]]:
+def in_the_way(ledger: Ledger, op: Claim, rivals: Sequence[Lease], moment: Moment) -> Relations:
     """Those of the rivals that a claim must displace or give way to.
 
     An edge protects the name of its task alone: once the lease has lapsed, its paths are free, and
@@ -92,7 +92,7 @@ def only_edge(lease: Lease, how: Relation) -> bool:
     return lease.edge and how in (*ASSIGNED, Relation.MINE_LAPSED)
 
 
-def finishing(records: Sequence[Lease]) -> list[Lease]:
+def completed_records(records: Sequence[Lease]) -> list[Lease]:
     """The completed records of one resource by which all of it is done; none where it is not.
 
     That is one of the whole; or those of several parts, where nobody is on any other.
@@ -112,9 +112,7 @@ def overlaps(resource: Resource, wanted: tuple[str, ...], lease: Lease) -> tuple
     return next((pair for pair in pairs if pattern.any_overlap(pair[:1], pair[1:])), None)
 
 
-def relations(
-    ledger: Ledger, resource: Resource, actor: Actor, moment: Moment
-) -> list[tuple[Lease, Relation]]:
+def relations(ledger: Ledger, resource: Resource, actor: Actor, moment: Moment) -> Relations:
     """Every record of a resource, and how it stands to somebody."""
     policy = ledger.header.policy
     return [(x, relation(x, actor, policy, moment)) for x in ledger.leases_of(resource)]
@@ -148,10 +146,7 @@ def fits_session(ledger: Ledger, lease: Lease, actor: Actor, moment: Moment) -> 
     )
 
 
-Relations = Sequence[tuple[Lease, Relation]]
-
-
-def assignees(task: Relations, op: Claim, rivals: list[Lease]) -> list[tuple[Lease, Relation]]:
+def assignees(task: Relations, op: Claim, rivals: list[Lease]) -> Relations:
     """Who else the whole task is assigned to, by a lapsed lease on another scope of it.
 
     Where scopes divide a task every holder of a scope is an assignee: one with a live lease on
@@ -189,7 +184,7 @@ def assigned_error(resource: Resource, scope: str | None, named: tuple[Assignee,
     )
 
 
-def yields(how: Relation, op: Claim) -> bool:
+def gives_way_to(op: Claim, how: Relation) -> bool:
     verdict = TABLE[how].claim
     return (
         verdict is Verdict.TAKE
@@ -199,10 +194,10 @@ def yields(how: Relation, op: Claim) -> bool:
     )
 
 
-def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, moment: Moment) -> None:
-    in_the_way = [(x, how) for x, how in stood if TABLE[how].claim is not Verdict.YES]
-    blocking = [(x, how) for x, how in in_the_way if not yields(how, op)]
-    held = [(x, how) for x, how in blocking if how is not Relation.COMPLETED]
+def _refuse_unless_free(op: Claim, blocking: Relations, policy: Policy, moment: Moment) -> None:
+    stays = [(x, y) for x, y in blocking if TABLE[y].claim is not Verdict.YES]
+    stays = [(x, y) for x, y in stays if not gives_way_to(op, y)]
+    held = [(x, y) for x, y in stays if y is not Relation.COMPLETED]
     if held:
         first = held[0][0]
         what = _through_paths(op, first)
@@ -213,13 +208,13 @@ def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, momen
         if op.takeover:
             hints += ("a takeover replaces an assignment, never a live lease",)
         raise held_error(op.resource, op.scope, held, policy, moment, what=what, hints=hints)
-    if blocking:
-        done = blocking[0][0]
+    if stays:
+        done = stays[0][0]
         raise PolicyRefused(
             f"{op.resource} is completed, by {done.holder}",
             resource=op.resource.text,
             scope=op.scope,
-            conflicts=tuple(x for x, _ in blocking),
+            conflicts=tuple(x for x, _ in stays),
             hints=(hint("to claim a completed task again, use {}", reopen=True),),
         )
 
@@ -282,74 +277,103 @@ def held_error(
 ABANDONED = "it was abandoned"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decision:
+    """A claim that nothing stands against, and what it displaces.
+
+    ``own`` is the caller's record of the same part, and ``how`` it stands. Of those whom the task
+    file names, the ``unassigned`` lose their edge, and the ``assigned`` keep it.
+    """
+
+    ttl: int
+    paths: tuple[str, ...]
+    own: Lease | None
+    how: Relation | None
+    displaced: list[Lease]
+    unassigned: tuple[Assignee, ...]
+    assigned: tuple[Assignee, ...]
+
+
 def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     """Grant, renew the caller's own, or refuse with every lease that stands in the way."""
-    policy = ledger.header.policy
-    if op.takeover and not (op.reason or "").strip():
-        raise UsageError("a takeover needs a reason", resource=op.resource.text)
-    if op.expect_holder is not None and not op.takeover:
-        raise UsageError("an expected holder needs a takeover", resource=op.resource.text)
-    ttl = granted_ttl(op, policy, op.resource)
-    mine = ledger.lease(op.resource, op.scope)
-    own = None if mine is None else relation(mine, op.actor, policy, moment)
-    kept = mine if own in (Relation.MINE, Relation.PARKED) else None
-    paths = _check_paths(op.paths)
-    if kept is not None:
-        paths = _check_paths(tuple(dict.fromkeys((*kept.paths, *paths))))
-        ttl = min(kept.ttl, policy.ttl_max) if op.ttl is None else ttl
-    task = relations(ledger, op.resource, op.actor, moment)
-    rivals = rivals_of(ledger, op.resource, op.scope, paths)
-    stood = [*in_the_way(ledger, op, rivals, moment), *assignees(task, op, rivals)]
-    if op.new and mine is not None and own is Relation.MINE:
-        raise held_error(op.resource, op.scope, [(mine, own)], policy, moment)
-    refuse(op, stood, policy, moment)
-    # A task file may name people who hold no lease. They block like holders, unless the records
-    # say that they abandoned the task, or the caller already owns an edge of it.
-    named = named_in_file(task, op.assigned)
-    has_edge = any(x.edge and how in (Relation.MINE, Relation.PARKED) for x, how in task)
-    replaces_edges = op.takeover or not has_edge
-    _check_expected(op, stood, named, policy, moment)
-    assigned = tuple(a for a in named if not (op.abandoned and _has_abandoned(a, task)))
-    if assigned and replaces_edges and not op.takeover:
-        raise assigned_error(op.resource, op.scope, assigned)
-    if kept is None:
-        give_way(ledger, op, moment)
-    # Of finished work that is opened again, what was done in other parts stays done.
-    apart_done = {
-        x.lease_id
-        for x in rivals
-        if x.state is State.COMPLETED and op.scope != WHOLE and not shares(x, op.scope)
-    }
-    displaced = [x for x, how in stood if yields(how, op) and x.lease_id not in apart_done]
-    taken = named if replaces_edges else ()
-    if kept is not None and own is Relation.MINE:
-        status, state, asked = "renewed", ledger, op
-        lease = _renewed(ledger, op, kept, moment, ttl=ttl, paths=paths)
+    decision, asked = _decide(ledger, op, moment), op
+    own = decision.own
+    if own is not None and decision.how is Relation.MINE:
+        status, state, lease = "renewed", ledger, _renewed(ledger, op, own, decision, moment)
     else:
-        # What its person claimed by name stays theirs, whoever of them takes it from the queue.
-        chosen = own is Relation.MINE_LAPSED and mine is not None and mine.edge_stays
-        status, asked = "claimed", replace(op, picked=op.picked and not chosen)
-        if kept is not None:
+        if own is not None and decision.how is Relation.PARKED:
             # A new promise, by a new grant: whoever still works under the parked one is fenced off.
-            displaced.insert(0, kept)
-            reason, edge = op.reason or kept.reason, op.edge or kept.edge
+            reason, edge = op.reason or own.reason, op.edge or own.edge
             asked = replace(op, reason=reason, edge=edge, picked=False)
-        state, lease = _granted(ledger, asked, displaced, moment, ttl=ttl, paths=paths)
-    state, others, events = _displace(state, displaced, taken, asked, moment)
-    status = "taken_over" if others or taken else status
+        elif own is not None and decision.how is Relation.MINE_LAPSED and own.edge_stays:
+            # What its person claimed by name stays theirs, whoever of them takes it from the queue.
+            asked = replace(op, picked=False)
+        status = "claimed"
+        state, lease = _granted(ledger, asked, decision, moment)
+    state, others, events = _displace(state, asked, decision, moment)
+    status = "taken_over" if others or decision.unassigned else status
     first = event(status, op.id, moment.now.wall_ms, op.actor.holder, lease)
+    # What others may come to rely on must not be forgotten with the next heartbeat.
+    only_renews = status == "renewed" and not decision.displaced
     done = Outcome(
         operation=op.id,
         status=status,
         leases=(lease,),
         events=mark_claims_after_lapse((first, *events), [op.id] if op.replaces_edges else ()),
         displaced=others,
-        unassigned=tuple(a.name for a in taken),
-        assigned=() if replaces_edges else tuple(a.name for a in named),
-        # What others may come to rely on must not be forgotten with the next heartbeat.
-        is_renewal=status == "renewed" and not displaced and _relied_on(mine) == _relied_on(lease),
+        unassigned=tuple(a.name for a in decision.unassigned),
+        assigned=tuple(a.name for a in decision.assigned),
+        is_renewal=only_renews and _relied_on(own) == _relied_on(lease),
     )
     return served(state.put(lease), op, moment), done
+
+
+def _decide(ledger: Ledger, op: Claim, moment: Moment) -> _Decision:
+    policy = ledger.header.policy
+    if op.takeover and not (op.reason or "").strip():
+        raise UsageError("a takeover needs a reason", resource=op.resource.text)
+    if op.expect_holder is not None and not op.takeover:
+        raise UsageError("an expected holder needs a takeover", resource=op.resource.text)
+    ttl, paths = granted_ttl(op, policy, op.resource), _check_paths(op.paths)
+    own = ledger.lease(op.resource, op.scope)
+    how = None if own is None else relation(own, op.actor, policy, moment)
+    goes_on = how in (Relation.MINE, Relation.PARKED)
+    if own is not None and goes_on:
+        paths = _check_paths(tuple(dict.fromkeys((*own.paths, *paths))))
+        ttl = min(own.ttl, policy.ttl_max) if op.ttl is None else ttl
+    task = relations(ledger, op.resource, op.actor, moment)
+    rivals = rivals_of(ledger, op.resource, op.scope, paths)
+    blocking = [*in_the_way(ledger, op, rivals, moment), *assignees(task, op, rivals)]
+    if op.new and own is not None and how is Relation.MINE:
+        raise held_error(op.resource, op.scope, [(own, how)], policy, moment)
+    _refuse_unless_free(op, blocking, policy, moment)
+    # A task file may name people who hold no lease. They block like holders, unless the records
+    # say that they abandoned the task, or the caller already owns an edge of it.
+    named = named_in_file(task, op.assigned)
+    has_edge = any(x.edge and y in (Relation.MINE, Relation.PARKED) for x, y in task)
+    _check_expected(op, blocking, named, policy, moment)
+    present = tuple(a for a in named if not (op.abandoned and _has_abandoned(a, task)))
+    if present and not has_edge and not op.takeover:
+        raise assigned_error(op.resource, op.scope, present)
+    if not goes_on:
+        give_way(ledger, op, moment)
+    displaced = [x for x, y in blocking if gives_way_to(op, y) and not _stays_completed(x, op)]
+    replaces_edges = op.takeover or not has_edge
+    return _Decision(
+        ttl=ttl,
+        paths=paths,
+        own=own,
+        how=how,
+        displaced=[own, *displaced] if own is not None and how is Relation.PARKED else displaced,
+        unassigned=named if replaces_edges else (),
+        assigned=() if replaces_edges else named,
+    )
+
+
+def _stays_completed(lease: Lease, op: Claim) -> bool:
+    # Of finished work that is opened again, what was done in other parts stays done.
+    done = lease.state is State.COMPLETED and op.scope != WHOLE
+    return done and not shares(lease, op.scope)
 
 
 def _relied_on(lease: Lease | None) -> tuple[object, ...]:
@@ -362,30 +386,26 @@ def _has_abandoned(assignee: Assignee, task: Relations) -> bool:
     return own == {Relation.THEIRS_ABANDONED}
 
 
+def refuse_unexpected(op: Claim | Revoke, held: Relations, policy: Policy, moment: Moment) -> None:
+    """Raise LeaseHeld where any of these is not of the holder whom the caller expects."""
+    expected = op.expect_holder
+    others = [(x, how) for x, how in held if expected and not same_person(x.holder, expected)]
+    if others:
+        what = f"expected {expected}, but {op.resource}"
+        raise held_error(op.resource, op.scope, others, policy, moment, what=what)
+
+
 def _check_expected(
-    op: Claim,
-    stood: list[tuple[Lease, Relation]],
-    named: tuple[Assignee, ...],
-    policy: Policy,
-    moment: Moment,
+    op: Claim, blocking: Relations, named: tuple[Assignee, ...], policy: Policy, moment: Moment
 ) -> None:
     if (expected := op.expect_holder) is None:
         return
-    others = [
-        (x, how)
-        for x, how in stood
-        if yields(how, op)
-        and x.state is State.ACTIVE
-        and not x.same_holder(op.actor)
-        and not same_person(x.holder, expected)
-    ]
-    failed = f"expected {expected}, but "
-    if others:
-        what = f"{failed}{op.resource}"
-        raise held_error(op.resource, op.scope, others, policy, moment, what=what)
+    taken = [(x, how) for x, how in blocking if gives_way_to(op, how) and x.state is State.ACTIVE]
+    others = [(x, how) for x, how in taken if not x.same_holder(op.actor)]
+    refuse_unexpected(op, others, policy, moment)
     if strangers := tuple(a for a in named if not a.is_holder(expected)):
         refusal = assigned_error(op.resource, op.scope, strangers)
-        raise refusal.with_(message=failed + refusal.message)
+        raise refusal.with_(message=f"expected {expected}, but {refusal.message}")
 
 
 def _check_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -423,15 +443,13 @@ def fit_ttl(asked: int | None, default: int, policy: Policy, resource: Resource 
     return asked
 
 
-def _renewed(
-    ledger: Ledger, op: Claim, mine: Lease, moment: Moment, *, ttl: int, paths: tuple[str, ...]
-) -> Lease:
+def _renewed(ledger: Ledger, op: Claim, mine: Lease, decision: _Decision, moment: Moment) -> Lease:
     binds = may_bind(ledger, mine, op.actor, moment)
     return replace(
-        prolonged(mine, op.id, ledger, moment, seconds=ttl),
+        prolonged(mine, op.id, ledger, moment, seconds=decision.ttl),
         session=op.actor.session if binds else mine.session,
-        ttl=ttl,
-        paths=paths,
+        ttl=decision.ttl,
+        paths=decision.paths,
         reason=op.reason or mine.reason,
         # Where it was claimed first tells who else may work under it: until a session has it alone.
         host=(binds and op.actor.host) or mine.host or op.actor.host,
@@ -470,11 +488,11 @@ def prolonged(
 
 
 def _displace(
-    ledger: Ledger, displaced: list[Lease], named: tuple[Assignee, ...], op: Claim, moment: Moment
+    ledger: Ledger, op: Claim, decision: _Decision, moment: Moment
 ) -> tuple[Ledger, tuple[Lease, ...], tuple[Event, ...]]:
-    # ``named`` lose their edge in the task file, and are notified even if they hold no lease. The
-    # caller's own displaced leases have expired, except a parked one, which the new grant resumes.
-    state, by, now = ledger, op.actor, moment.now.wall_ms
+    # The unassigned are notified even if they hold no lease. The caller's own displaced leases have
+    # expired, except a parked one, which the new grant resumes.
+    state, by, now, displaced = ledger, op.actor, moment.now.wall_ms, decision.displaced
     why = ABANDONED if op.abandoned and not op.takeover else op.reason
     for old in displaced:
         state = state.remove(old)
@@ -483,9 +501,9 @@ def _displace(
         state = give_notice(state, old, op.id, "taken_over", by.holder, now, why)
     events = [event("displaced", op.id, now, by.holder, x, reason=why) for x in taken]
     about = Event("displaced", op.id, now, by.holder, op.resource.text, op.scope, reason=why)
-    left = without(named, taken)
+    unheld = without(decision.unassigned, taken)
     state, told = tell_assignees(
-        state, left, about, what="taken_over", word=f"{op.id}-", first=len(taken)
+        state, unheld, about, what="taken_over", word=f"{op.id}-", first=len(taken)
     )
     events += told
     for old in displaced:
@@ -497,22 +515,17 @@ def _displace(
 
 
 def _granted(
-    ledger: Ledger,
-    op: Claim,
-    displaced: list[Lease],
-    moment: Moment,
-    *,
-    ttl: int,
-    paths: tuple[str, ...],
+    ledger: Ledger, op: Claim, decision: _Decision, moment: Moment
 ) -> tuple[Ledger, Lease]:
-    ledger, lease = new_lease(ledger, op, moment.now.wall_ms, scope=op.scope, ttl=ttl)
+    ledger, lease = new_lease(ledger, op, moment.now.wall_ms, scope=op.scope, ttl=decision.ttl)
     if op.picked:
         ledger = ledger.with_header(replace(ledger.header, format=NEWEST_FORMAT))
-    if lease.token <= max((x.token for x in displaced), default=0):
+    if lease.token <= max((x.token for x in decision.displaced), default=0):
         raise Invalid(
             f"the ledger's sequence is behind the token of {op.resource}: it was tampered with"
         )
-    return ledger, replace(lease, paths=paths, reason=op.reason, edge=op.edge, picked=op.picked)
+    paths, picked = decision.paths, op.picked
+    return ledger, replace(lease, paths=paths, reason=op.reason, edge=op.edge, picked=picked)
 
 
 def new_lease(
@@ -690,8 +703,8 @@ def _parked(ledger: Ledger, op: Pick, moment: Moment) -> list[Lease]:
 
 def _is_at_it(ledger: Ledger, wanted: Claim, moment: Moment) -> bool:
     try:
-        stood = relations(ledger, wanted.resource, wanted.actor, moment)
+        task = relations(ledger, wanted.resource, wanted.actor, moment)
     except Invalid:
         return True
-    mine = [x for x, how in stood if how is Relation.MINE]
+    mine = [x for x, how in task if how is Relation.MINE]
     return any(scopes_overlap(x.scope, wanted.scope) for x in mine)

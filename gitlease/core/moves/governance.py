@@ -14,8 +14,8 @@ from gitlease.core.frozen import non_defaults, replace
 from gitlease.core.instant import format_duration
 from gitlease.core.lease import Actor, Moment, State, same_person
 from gitlease.core.ledger import EPOCH_SIZE, NEWEST_FORMAT, NOTICES_KEPT, Ledger
-from gitlease.core.moves.claiming import give_notice, held_error, outcome, relations
-from gitlease.core.moves.holding import note_event, noted
+from gitlease.core.moves.claiming import give_notice, outcome, refuse_unexpected, relations
+from gitlease.core.moves.holding import noted
 from gitlease.core.moves.operations import (
     Acknowledge,
     AddNote,
@@ -48,17 +48,14 @@ def revoke(ledger: Ledger, op: Revoke, moment: Moment) -> tuple[Ledger, Outcome]
     _need_admin(ledger, op.actor, "revoke a lease")
     if not op.reason.strip():
         raise UsageError("a revocation needs a reason", resource=op.resource.text)
-    now, expected = moment.now.wall_ms, op.expect_holder
-    stood = [
+    now = moment.now.wall_ms
+    held = [
         (x, how)
         for x, how in relations(ledger, op.resource, op.actor, moment)
         if x.state is State.ACTIVE and (op.scope is None or fold(x.scope) == fold(op.scope))
     ]
-    others = [(x, how) for x, how in stood if expected and not same_person(x.holder, expected)]
-    if others:
-        what = f"expected {expected}, but {op.resource}"
-        raise held_error(op.resource, op.scope, others, ledger.header.policy, moment, what=what)
-    found = [x for x, _ in stood]
+    refuse_unexpected(op, held, ledger.header.policy, moment)
+    found = [x for x, _ in held]
     state = ledger
     for lease in found:
         state = state.remove(lease)
@@ -72,8 +69,7 @@ def revoke(ledger: Ledger, op: Revoke, moment: Moment) -> tuple[Ledger, Outcome]
 def add_note(ledger: Ledger, op: AddNote, moment: Moment) -> tuple[Ledger, Outcome]:
     """Leave a note for the next holder: anyone may."""
     now = moment.now.wall_ms
-    state = noted(ledger, op.resource, op.id, op.actor, now, op.text)
-    noting = note_event(op.id, op.resource, op.actor, now, op.text)
+    state, noting = noted(ledger, op, op.resource, now, op.text)
     return state, Outcome(operation=op.id, status="noted", events=(noting,))
 
 

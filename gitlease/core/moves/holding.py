@@ -51,9 +51,10 @@ from gitlease.core.lease import (
 from gitlease.core.ledger import Ledger, Note
 from gitlease.core.loss import still_held
 from gitlease.core.moves.claiming import (
+    Relations,
     assigned_error,
+    completed_records,
     event,
-    finishing,
     fit_ttl,
     fits_session,
     give_notice,
@@ -75,6 +76,7 @@ from gitlease.core.moves.operations import (
     Event,
     Extend,
     Grant,
+    Operation,
     Outcome,
     Park,
     Release,
@@ -87,6 +89,9 @@ from gitlease.core.moves.operations import (
 from gitlease.core.policy import Policy
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
+
+Verb = Callable[[Verdicts], Verdict]
+"""The column of the table that a verb reads."""
 
 
 def renew(ledger: Ledger, op: Renew, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -142,9 +147,8 @@ def release(ledger: Ledger, op: Release, moment: Moment) -> tuple[Ledger, Outcom
         ended.append(replace(lease, state=State.RELEASED))
     done = outcome(op, "released", ended, moment, reason=op.note)
     if op.note is not None:
-        state = noted(state, op.resource, op.id, op.actor, now, op.note)
+        state, noting = noted(state, op, op.resource, now, op.note)
         if not ended:
-            noting = note_event(op.id, op.resource, op.actor, now, op.note)
             done = replace(done, events=(noting,), changed=True)
     return state, done
 
@@ -189,36 +193,23 @@ def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outc
 
 
 def noted(
-    ledger: Ledger, resource: Resource, op_id: str, actor: Actor, at: int, text: str
-) -> Ledger:
-    """With one more note for the next holder."""
-    note = Note(op_id, resource, actor.holder, at, text)
-    return ledger.with_notes(resource, (*ledger.notes(resource), note))
+    ledger: Ledger, op: Operation, resource: Resource, at: int, text: str, *, part: str = ""
+) -> tuple[Ledger, Event]:
+    """With one more note for the next holder, and the audit line of it.
 
-
-def note_event(op_id: str, resource: Resource, actor: Actor, at: int, text: str) -> Event:
-    """The audit line of a note."""
-    return Event(
-        kind="noted",
-        operation=op_id,
-        at=at,
-        by=actor.holder,
-        resource=resource.text,
-        session=actor.session,
-        detail=text,
-    )
+    ``part`` tells apart the notes of one operation.
+    """
+    by, session = op.actor.holder, op.actor.session
+    note = Note(op.id + part, resource, by, at, text)
+    noting = Event("noted", op.id, at, by, resource.text, session=session, detail=text)
+    return ledger.with_notes(resource, (*ledger.notes(resource), note)), noting
 
 
 def _in_scope(lease: Lease, scope: str | None) -> bool:
     return scope is None or fold(lease.scope) == fold(scope)
 
 
-def _pick(
-    stood: list[tuple[Lease, Relation]],
-    scope: str | None,
-    verb: Callable[[Verdicts], Verdict],
-    moment: Moment,
-) -> list[Lease]:
+def _pick(stood: Relations, scope: str | None, verb: Verb, moment: Moment) -> list[Lease]:
     def may(lease: Lease, verdict: Verdict) -> bool:
         return verdict is Verdict.YES or (
             verdict is Verdict.WHILE_LIVE and holder_has(lease, moment)
@@ -227,12 +218,7 @@ def _pick(
     return [x for x, how in stood if _in_scope(x, scope) and may(x, verb(TABLE[how]))]
 
 
-def _blockers(
-    stood: list[tuple[Lease, Relation]],
-    scope: str | None,
-    verb: Callable[[Verdicts], Verdict],
-    verdict: Verdict,
-) -> list[tuple[Lease, Relation]]:
+def _blockers(stood: Relations, scope: str | None, verb: Verb, verdict: Verdict) -> Relations:
     return [
         (x, how)
         for x, how in stood
@@ -246,7 +232,7 @@ def held_for(
     scope: str | None,
     actor: Actor,
     moment: Moment,
-    verb: Callable[[Verdicts], Verdict] = lambda row: row.renew,
+    verb: Verb = lambda row: row.renew,
 ) -> list[Lease]:
     """The caller's live leases of a resource that a verb may change.
 
@@ -364,7 +350,7 @@ def park(ledger: Ledger, op: Park, moment: Moment) -> tuple[Ledger, Outcome]:
         kept.append(replace(parked, reason=op.reason or lease.reason))
         state = tell_session(state.put(kept[-1]), lease, op, PARKED, now, why)
     if op.note is not None:
-        state = noted(state, op.resource, op.id, op.actor, now, op.note)
+        state, _ = noted(state, op, op.resource, now, op.note)
     done = outcome(op, PARKED, kept, moment, before=mine, reason=why)
     return state, replace(done, capped_to_max=op.seconds is not None and op.seconds > most)
 
@@ -395,7 +381,7 @@ def end_session(ledger: Ledger, op: EndSession | RunOut, moment: Moment) -> tupl
         ended.append(last)
         events.append(event(how, op.id, now, by, lease, reason=op.note))
         if op.note is not None:
-            state = noted(state, lease.resource, f"{op.id}-{number}", op.actor, now, op.note)
+            state, _ = noted(state, op, lease.resource, now, op.note, part=f"-{number}")
     return state, Outcome(
         operation=op.id,
         status=RUN_OUT if isinstance(op, RunOut) else PARKED if parks else RELEASED,
@@ -550,7 +536,7 @@ def retire(ledger: Ledger, op: Retire, moment: Moment) -> tuple[Ledger, Outcome]
         state, said = tell_assignees(state, left, about, what=RETIRED, word=f"{word}.")
         events += said
         if item.note is not None:
-            state = noted(state, item.resource, word, op.actor, now, item.note)
+            state, _ = noted(state, op, item.resource, now, item.note, part=f"-{number}")
     return state, Outcome(
         operation=op.id,
         status=RETIRED,
@@ -576,7 +562,7 @@ def _lapsed(ledger: Ledger, item: Retirement, op: Retire, moment: Moment) -> lis
         and (x, how) not in kept
         and any(a.is_holder(x.holder) for a in item.unassigned)
     ]
-    whole = {x.lease_id for x in finishing([x for x, _ in stood])}
+    whole = {x.lease_id for x in completed_records([x for x, _ in stood])}
     finished = next(
         (x for x, how in stood if how is Relation.COMPLETED and x.lease_id in whole), None
     )
