@@ -25,11 +25,12 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import Moment
 from gitlease.core.resources.pattern import fold
 from gitlease.engine.answers import told_by, unread_records
-from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles, doing
+from gitlease.engine.ports import Clock, Snapshot, TaskFiles, doing
 from gitlease.git.history import commit_ids, in_range
 from gitlease.git.repository import Repository, ask, ask_line, denies, detail_of, is_id
 from gitlease.guard.commits import CommitFacts, CommitReader
-from gitlease.store.history_reader import HistoryReader, LedgerHistory
+from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.store.history_reader import LedgerHistory, read_history
 from gitlease.store.private_store import PrivateStore
 from gitlease.store.transport import Remote, fetch_into
 
@@ -326,9 +327,8 @@ class CheckService:
     """
 
     chosen: Chosen
-    store: LedgerStore
+    store: RefLedgerStore
     reader: CommitReader
-    histories: HistoryReader
     tasks: TaskFiles
     clock: Clock
     layers: Sequence[str]
@@ -419,12 +419,12 @@ class CheckService:
     def _history(
         self, head: Snapshot, commits: Sequence[CommitFacts], *, older: bool
     ) -> LedgerHistory:
-        if not commits:
+        if not commits or not head.version:
             return LedgerHistory(layer=head.layer)
         named = [x for commit in commits for x in (*commit.named, *commit.mentioned)]
         token = min((x.token for x in named if x.layer == head.layer), default=None)
         since = oldest(commits, self.clock.now().wall_ms)
-        return self.histories.read(head.layer, head.version, since=since, token=token, older=older)
+        return read_history(self.store, head, since=since, token=token, older=older)
 
     def _judgement(
         self,

@@ -383,14 +383,17 @@ def rev_range(
     if not begin:
         return []
     ends = [f"^{x}" for x in sorted(set(kept)) if is_id(x)]
-    words = [*_FORM, f"--max-count={most}", *([] if strict else ["--ignore-missing"])]
+    words = [f"--max-count={most}", *([] if strict else ["--ignore-missing"])]
     words += ["--not", *others, "--not"] if others else []
     if len(begin) + len(ends) <= IDS_AT_ONCE:
-        said = ask(repository, "rev-list", *words, *begin, *ends, "--")
-    else:
-        with lines_as_input((*begin, *ends)) as source:
-            said = ask(repository, "rev-list", *words, "--stdin", source=source)
-    listed = answered(said, "what is to be pushed cannot be read").decode("utf-8", "replace")
+        return _listed(repository, *words, *begin, *ends, "--")
+    with lines_as_input((*begin, *ends)) as source:
+        return _listed(repository, *words, "--stdin", source=source)
+
+
+def _listed(repository: Repository, *words: str, source: str | None = None) -> list[RangeCommit]:
+    said = ask(repository, "rev-list", *_FORM, *words, source=source)
+    listed = answered(said, "the commits of a range cannot be read").decode("utf-8", "replace")
     # Not splitlines: an address may have what ends a line elsewhere.
     found = (line.split("\0") for line in listed.split("\n"))
     return [
@@ -420,27 +423,16 @@ def in_range(
     In a shallow clone an old commit may look new, since the path from a base to it is missing. It
     is sure if no commit on either side is at the boundary, and all are younger than it.
     """
-    rows = _rows(repository, "--topo-order", f"--max-count={most}", head, "--not", *bases)
-    commits = tuple(commit for _, commit in reversed(rows))
+    rows = _listed(repository, "--topo-order", f"--max-count={most}", head, "--not", *bases, "--")
+    commits = tuple(x.id for x in reversed(rows))
     edge = repository.shallow()
     if not edge:
         return commits, True
-    others = _rows(repository, *bases, "--not", head) if bases else []
-    cut = edge & {commit for _, commit in (*rows, *others)}
+    others = _listed(repository, *bases, "--not", head, "--") if bases else []
+    cut = edge & {x.id for x in (*rows, *others)}
     newest, ids = 0, sorted(edge)
     for start in range(0, len(ids), IDS_AT_ONCE):
         some = ids[start : start + IDS_AT_ONCE]
-        newest = max(
-            [newest, *(at for at, _ in _rows(repository, "--no-walk", "--ignore-missing", *some))]
-        )
-    return commits, not cut and all(at > newest for at, _ in rows)
-
-
-def _rows(repository: Repository, *words: str) -> list[tuple[int, str]]:
-    said = ask(repository, "rev-list", "--timestamp", *words, "--")
-    found = []
-    listed = answered(said, "the commits of the range cannot be listed")
-    for line in os.fsdecode(listed).splitlines():
-        at, _, commit = line.partition(" ")
-        found.append((int(at[:18]) if at[:18].isdigit() else 0, commit.strip()))
-    return found
+        boundary = _listed(repository, "--no-walk", "--ignore-missing", *some, "--")
+        newest = max([newest, *(x.recorded for x in boundary)])
+    return commits, not cut and all(x.recorded > newest for x in rows)

@@ -48,13 +48,6 @@ class OtherKind(Unreadable):
         super().__init__(f"is not a {_KINDS[kind]}")
 
 
-class Malformed(Unreadable):
-    """The bytes of an object are not such as git writes."""
-
-    def __init__(self) -> None:
-        super().__init__("is malformed")
-
-
 class GitObjects(Protocol):
     """Reads objects by their full ids."""
 
@@ -179,12 +172,12 @@ def read_tree(objects: GitObjects, id: str, limit: int) -> list[TreeEntry]:
     data, found, at = objects.read(id, TREE, limit), [], 0
     for entry in re.finditer(_ENTRIES % (len(id) // 2), data):
         if entry.start() != at:
-            raise Malformed
+            raise Unreadable("is malformed")
         mode, name, oid = entry.groups()
         found.append(TreeEntry(os.fsdecode(name), _usual(int(mode, 8)), oid.hex()))
         at = entry.end()
     if at != len(data):
-        raise Malformed
+        raise Unreadable("is malformed")
     return found
 
 

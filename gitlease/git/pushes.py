@@ -391,13 +391,9 @@ def _by_framework(
 
 
 def _commit(repository: Repository, name: str) -> str:
-    words = ("rev-parse", "-q", "--verify", "--end-of-options", f"{name}^{{commit}}")
-    said = ask(repository, *words)
-    # Before git 2.30 the option was printed as well.
-    found = os.fsdecode(said.out).split()[-1:] if said.code == 0 else []
-    if not found or not is_id(found[0]):
-        raise Invalid(f"there is no commit {shown(name)} to push")
-    return found[0]
+    if found := commit_of(repository, name):
+        return found
+    raise Invalid(f"there is no commit {shown(name)} to push")
 
 
 def _refs_of(repository: Repository, remote: str) -> list[str]:

@@ -214,7 +214,7 @@ def _collect(
     out, err = process.stdout, process.stderr
     if out is None or err is None:
         raise ValueError("the process has no pipes")
-    chunks, errors = list[bytes](), _HeadAndTail()
+    chunks, errors = list[bytes](), bytearray()
     timed_out = False
     with selectors.DefaultSelector() as ready, out, err:
         for pipe in (out, err):
@@ -231,7 +231,10 @@ def _collect(
                 if not data:
                     ready.unregister(key.fileobj)
                 if key.fileobj is err:
-                    errors.more(data)
+                    errors += data
+                    if len(errors) > 3 * SAID:  # of a flood the first and the last whole lines
+                        first, _, _ = errors[:SAID].rpartition(b"\n")
+                        errors = first + b"\n" + errors[-SAID:].partition(b"\n")[2]
                     if on_err is not None:
                         on_err(data)
                 elif on_out is None:
@@ -247,29 +250,7 @@ def _collect(
             timed_out = True
             _kill(process)
     process.wait()
-    return b"".join(chunks), errors.kept(), timed_out
-
-
-class _HeadAndTail:
-    """Keeps the first and the last lines of an unbounded text."""
-
-    def __init__(self) -> None:
-        self._first, self._last, self._dropped = bytearray(), bytearray(), False
-
-    def more(self, data: bytes) -> None:
-        room = SAID - len(self._first)
-        self._first += data[:room]
-        self._last += data[room:]
-        if len(self._last) > 2 * SAID:
-            del self._last[:-SAID]
-            self._dropped = True
-
-    def kept(self) -> bytes:
-        if not self._dropped:
-            return bytes(self._first + self._last)
-        first, _, _ = self._first.rpartition(b"\n")
-        _, _, last = self._last.partition(b"\n")
-        return bytes(first + b"\n" + last)
+    return b"".join(chunks), bytes(errors), timed_out
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -470,22 +451,22 @@ def commit_words(pid: int | None = None) -> CommitWords | None:
 
     None where it does not show, as in an alias. Never raises.
     """
-    words = _words_after(b"commit", pid)
-    return None if words is None else _read(words)
+    found, words = _git_above(b"commit", pid)
+    return _read(words) if found else None
 
 
-def is_mirror_push(pid: int | None = None) -> bool:
+def is_mirror_push() -> bool:
     """Whether the nearest git above this process was told to push a mirror. Never raises.
 
     What such a push deletes is not among the lines that its hook gets.
     """
-    words = _words_after(b"push", pid) or ()
+    _, words = _git_above(b"push")
     return any(word.startswith(b"--mi") and b"--mirror".startswith(word) for word in words)
 
 
-def is_forced_push(pid: int | None = None) -> bool:
+def is_forced_push() -> bool:
     """Whether the nearest git above this process was told to push by force. Never raises."""
-    for word in _words_after(b"push", pid) or ():
+    for word in _git_above(b"push")[1]:
         short = word[:1] == b"-" != word[1:2]
         if word[:1] == b"+" or word.startswith(b"--force") or (short and b"f" in word):
             return True
@@ -494,7 +475,7 @@ def is_forced_push(pid: int | None = None) -> bool:
 
 def pushing_git() -> tuple[int, str]:
     """The nearest ``git push`` above this process, with when it started; 0 where none shows."""
-    pid, _ = _git_above(b"push", None)
+    pid, _ = _git_above(b"push")
     return (pid, started_at(pid)) if pid else (0, "")
 
 
@@ -506,13 +487,8 @@ def wait_for_end(pid: int, started: str, *, seconds: float) -> None:
         pause = min(0.5, pause * 1.5)
 
 
-def _words_after(command: bytes, pid: int | None) -> Sequence[bytes] | None:
-    """What stands after this command of the nearest git above, None where none has it."""
-    found, words = _git_above(command, pid)
-    return words if found else None
-
-
-def _git_above(command: bytes, pid: int | None) -> tuple[int, Sequence[bytes]]:
+def _git_above(command: bytes, pid: int | None = None) -> tuple[int, Sequence[bytes]]:
+    """The nearest git above with this command, and what follows that; 0 and nothing if none has."""
     pid = os.getppid() if pid is None else pid
     for _ in range(GENERATIONS):
         parent, words = parent_and_words(pid)

@@ -1,7 +1,5 @@
-from gitlease.store.git_ledger import Move as Move
 from gitlease.store.git_ledger import RefLedgerStore as RefLedgerStore
 from gitlease.store.git_ledger import git_ledger_store as git_ledger_store
-from gitlease.store.heads import Heads as Heads
 from gitlease.store.history import BadStep as BadStep
 from gitlease.store.history import commit_bytes as commit_bytes
 from gitlease.store.history import operations_line as operations_line
@@ -34,10 +32,12 @@ from gitlease.store.records import write_header as write_header
 from gitlease.store.records import write_lease as write_lease
 from gitlease.store.state import Known as Known
 from gitlease.store.state import StateFolder as StateFolder
+from gitlease.store.transport import Move as Move
 from gitlease.store.transport import Pushed as Pushed
 from gitlease.store.transport import helper_of as helper_of
 from gitlease.store.tree import FORM as FORM
 from gitlease.store.tree import GitRecords as GitRecords
+from gitlease.store.tree import StoreObjects as StoreObjects
 from gitlease.store.tree import changed_files as changed_files
 from gitlease.store.tree import file_of_rows as file_of_rows
 from gitlease.store.tree import read_ledger as read_ledger

@@ -1,21 +1,24 @@
-"""What every ledger store on compare-and-swap refs has in common, wherever its refs lie.
+"""The ledgers of one place as one process of one clone knows them, wherever they lie.
 
-1. The happy path is one push: objects are built on the last known head, and the push says what it
+1. The happy path is one swap: a step is written on the last known head, and the swap says what it
    expects there. An expected ``""`` means "must not exist", never "do not care".
-2. Only a clean success counts as applied. After anything else the ref is read back, and the
+2. Only a clean success counts as applied. After anything else the ledger is read back, and the
    operation ids in it say what happened.
 3. A change is noted beside the store before it is sent, so that a killed command leaves word.
-4. What is damaged of this clone's copy is made anew, and whatever was asked is tried again.
+4. What is damaged of this clone's copy is deleted and fetched again, and whatever was asked is
+   tried again.
+5. A head with a lower revision than this clone has seen, or another one of the same revision, is a
+   rollback or a stale replica; another ledger in the place of the known one is no better. Neither
+   is ever used as truth.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
+from weakref import proxy
 
 from gitlease.core.errors import (
     AnotherLedger,
@@ -24,15 +27,17 @@ from gitlease.core.errors import (
     Invalid,
     Rollback,
     Unavailable,
+    UsageError,
     hint,
-    shown,
 )
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import State
+from gitlease.core.frozen import replace
+from gitlease.core.instant import Instant
+from gitlease.core.lease import Lease, Sighting, State
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.moves.operations import Event
 from gitlease.core.policy import History
-from gitlease.core.resources.resource import GLOBAL_LAYER
+from gitlease.core.resources.resource import GLOBAL_LAYER, parse_resource
+from gitlease.core.work_push import WorkPush
 from gitlease.engine.ports import (
     Cause,
     Change,
@@ -44,92 +49,64 @@ from gitlease.engine.ports import (
     Swapped,
     note_sent,
 )
-from gitlease.git.files import CannotKeep, Unreadable, cannot_keep
-from gitlease.store import history
-from gitlease.store.heads import Admission, Heads, NotProven, Objects, RemoteFacts, known_ref
-from gitlease.store.private_store import (
-    GONE,
-    SHA1,
-    CacheDamaged,
-    LooseObjects,
-    PrivateStores,
-    is_private,
-)
-from gitlease.store.state import StateFolder, pending_of
-from gitlease.store.transport import (
-    TIME_LIMIT,
-    OtherFormat,
-    Pushed,
-    Remote,
-    Watched,
-    fetch_ref,
-    is_far,
-    peek_refs,
-    push_refs,
-)
-from gitlease.store.tree import changed_records, lets_go_of, read_ledger
-
-if TYPE_CHECKING:
-    from gitlease.core.work_push import WorkPush
+from gitlease.store.admission import Admission, NotProven, RemoteFacts
+from gitlease.store.history import Past, PastStep, decision, first_after, operations_since
+from gitlease.store.private_store import GONE, SHA1, CacheDamaged, PrivateStores
+from gitlease.store.records import lease_file
+from gitlease.store.state import Known, StateFolder, pending_of
+from gitlease.store.transport import TIME_LIMIT, GitRefs, Move, Pushed, Remote, Watched
 
 UNREACHABLE = "the remote cannot be reached: "
 REPAIRS = 8
 PAUSE = 0.05  # seconds, times the number of tries: others of this clone may be at it as well
+LEDGERS_KEPT = 3
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One ref of a push: what it must be now (``""``: absent), and what it shall be."""
+class Storage(Protocol):
+    """Where ledgers lie, one for each layer, with every state that they had: git, or memory.
 
-    layer: str
-    expected: str
-    new: str
+    A version names a state. CacheDamaged is raised for one that was here and is lost.
+    """
 
+    def fetch(self, layer: str, known: str = "") -> str | None:
+        """The version now, readable from now on; None if there is none.
 
-class Refs(Objects, Protocol):
-    """Where the refs and their objects lie: git, or memory."""
-
-    def fetch(self, layer: str, *, first: bool = False) -> str | None:
-        """The version at the ref, readable from now on; None when there is no such ref.
-
-        ``first``: the oldest history may be left out.
+        Without a ``known`` version the oldest history may be left out.
         """
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
-        """The versions at the refs, without their objects, by layer; of the refs that are there."""
+        """The versions now by layer, not to be read yet, of the ledgers that are there."""
 
-    def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
-        """Move refs, all or none, if each is what is expected; with the refs of ``work``."""
+    def read(self, version: str) -> Ledger:
+        """The ledger at a version. Raises Invalid if it is none."""
 
-    def remote_refs(self, work: WorkPush) -> Mapping[str, str]:
-        """What the refs of some work are now, ``""`` for those that are not there."""
+    def lent(self, ledger: Ledger, version: str, kept: str) -> Ledger:
+        """The same for those who decide by it; what is kept of it lies in the folder ``kept``."""
 
-    def commit(self, change: Change, *, replace_tip: bool) -> str:
-        """Write a step on top of its base, or in the place of its base; returns its version."""
-
-    def events(self, version: str, limit: int) -> tuple[Event, ...]:
-        """The audit trail of a version, newest first."""
-
-    def steps(
-        self, earlier: str, version: str, limit: int
-    ) -> tuple[tuple[str, tuple[Event, ...]], ...]:
-        """The versions after an earlier one up to a later one, oldest first, and what each tells.
-
-        Nothing where there are more, or the earlier one is not on the way.
-        """
-
-    def operations(self, earlier: str, version: str) -> frozenset[str] | None:
-        """The ids of the operations that history has after an earlier version, up to another.
-
-        None where it does not lead from one to the other, or does not tell them all.
-        """
+    def past(self, version: str) -> Iterator[PastStep]:
+        """The states up to a version, the newest first, as far back as they are here."""
 
     def deepen(self, layer: str) -> bool:
         """Fetch what a first contact left out of history; whether there may be any."""
 
+    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
+        """The record files that differ, and whether each was there before; None if it ended.
+
+        Without those that only let go of a lease. Without an old ledger all may have been there.
+        """
+
+    def write(self, change: Change, *, replace_tip: bool) -> str:
+        """Write a step on top of its base, or in the place of its base; returns its version."""
+
+    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
+        """Move ledgers, all or none, if each is what is expected; with the refs of ``work``."""
+
+    def work_refs(self, work: WorkPush) -> Mapping[str, str]:
+        """The refs of some work now, ``""`` for those that are not there."""
+
     def keep(self, layer: str, version: str) -> None:
-        """Keep the objects of a known head."""
+        """Keep what can be read of a known head."""
 
     def announce(self, layer: str) -> None:
         """Have other clones on this machine look: a lease has ended."""
@@ -137,40 +114,86 @@ class Refs(Objects, Protocol):
     def nearby(self, layer: str) -> str:
         """A word that differs after each announcement; ``""`` where there can be none."""
 
-    def mend(self, *, anew: bool) -> None:
-        """Use what another process has made anew since; with ``anew`` make the kept objects so."""
+    def mend(self) -> None:
+        """Delete what is kept, unless another process has fetched it anew since."""
+
+
+def git_ledger_store(
+    remote: Remote,
+    *,
+    stores: str,
+    id_bytes: int = SHA1,
+    state: Callable[[str], str],
+    clock: Clock,
+    place: str,
+    prefix: str = "refs/gitlease",
+    warnings: tuple[str, ...] = (),
+    time_limit: float = TIME_LIMIT,
+    on_move: Callable[[], None] = lambda: None,
+    facts: RemoteFacts | None = None,
+    watched: Watched | None = None,
+) -> RefLedgerStore:
+    """Ledgers on the refs ``<prefix>/<layer>`` of one remote, as one clone knows them.
+
+    ``stores`` is the folder of the private bare repositories, of which that for objects with ids of
+    ``id_bytes`` is used until the remote turns out to have others. ``state`` gives the folder of a
+    layer's state, and ``place`` says to people where the ledger is, without secrets. ``time_limit``
+    is that of each call of git, in seconds, and ``on_move`` is called when a known head has become
+    another one. ``facts`` are what a grant there depends on; without them nothing is proven.
+    """
+    watched = watched or Watched()
+    refs = GitRefs(remote, PrivateStores(stores, id_bytes), state, prefix, time_limit, watched)
+
+    def folder(layer: str) -> StateFolder:
+        return StateFolder(state(layer), on_move=on_move)
+
+    return RefLedgerStore(
+        refs, folder, clock, place, warnings=warnings, facts=facts, watched=watched
+    )
 
 
 class RefLedgerStore:
-    """Ledgers on one ref a layer, as one process of one clone knows them."""
+    """Ledgers of one place, with a state folder for each layer."""
 
     def __init__(
         self,
-        refs: Refs,
-        heads: Heads,
+        refs: Storage,
+        state: Callable[[str], StateFolder],
+        clock: Clock,
+        place: str,
         *,
         warnings: tuple[str, ...] = (),
-        admission: Admission | None = None,
+        facts: RemoteFacts | None = None,
         watched: Watched | None = None,
     ) -> None:
-        self._refs, self._heads = refs, heads
-        self._admission = admission or Admission(RemoteFacts(), cast("GitRefs", refs), heads)
+        self._refs, self._new_state, self.clock, self.place = refs, state, clock, place
+        self._past: Past = refs.past
+        self._admission = Admission(facts or RemoteFacts(), cast(GitRefs, refs), proxy(self))
         self._watched = watched or Watched()
         self._sent: set[str] = set()  # operations that may land, whatever a later try says
+        self._states: dict[str, StateFolder] = {}
+        self._kept: dict[str, Ledger] = {}
+        self._keeping = threading.Lock()
+        self._mended = False  # whether the clone's copy was found damaged, and deleted
         self.warnings = warnings
-
-    @property
-    def place(self) -> str:
-        return self._heads.place
 
     @property
     def moved(self) -> bool:
         return self._admission.moved
 
+    def state(self, layer: str) -> StateFolder:
+        if layer not in self._states:
+            self._states[layer] = self._new_state(layer)
+        return self._states[layer]
+
+    def load(self, layer: str) -> Known | None:
+        """What is known of a layer; None before the first contact."""
+        return self.state(layer).load()
+
     # --- reading --------------------------------------------------------------------------------
 
     def known(self, layer: str) -> Snapshot | None:
-        return self._with_repairs(lambda: self._heads.known(layer))
+        return self._with_repairs(lambda: self._known(layer))
 
     def fetch(self, layer: str, there: str = "") -> Snapshot:
         try:
@@ -182,7 +205,7 @@ class RefLedgerStore:
             if isinstance(error, AnotherLedger) and layer == GLOBAL_LAYER:
                 remote_has = self._there(layer)
                 if self._admission.recorded() and self._admission.doubt(remote_has) is None:
-                    self._heads.state(layer).forget()  # it was read at a fork, or before a move
+                    self.state(layer).forget()  # it was read at a fork, or before a move
                     return self._with_repairs(lambda: self._fetched(layer))
                 try:
                     self._admission.check_chosen(remote_has)
@@ -198,13 +221,13 @@ class RefLedgerStore:
         )
 
     def _fetched(self, layer: str, there: str = "") -> Snapshot:
-        before = self._heads.load(layer)
+        before = self.load(layer)
         if before is not None and self._watched.ref and not self._watched.tip:
             there = there or self._refs.peek([layer]).get(layer, "")  # a fetch tells of no other
         version = there or None
-        if before is None or before.version != there or self._heads.mended:
-            version = self._refs.fetch(layer, first=before is None)
-        head = self._heads.learn(layer, version, before=before)
+        if before is None or before.version != there or self._mended:
+            version = self._refs.fetch(layer, before.version if before else "")
+        head = self.learn(layer, version, before=before)
         self._refs.keep(layer, head.version)
         return head
 
@@ -214,11 +237,11 @@ class RefLedgerStore:
     def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
         stack = ExitStack()
         for layer in sorted(layers):  # in one order, or two could wait for each other
-            stack.enter_context(self._heads.state(layer).turn(seconds / len(layers)))
+            stack.enter_context(self.state(layer).turn(seconds / len(layers)))
         return stack
 
     def mark(self, layer: str) -> str:
-        return self._heads.state(layer).mark()
+        return self.state(layer).mark()
 
     def nearby(self, layer: str) -> str:
         return self._refs.nearby(layer)
@@ -230,7 +253,7 @@ class RefLedgerStore:
             if not (rolled_back or isinstance(error, AnotherLedger)):
                 raise
             self._check_recorded(self._there(layer), another=another)
-            self._heads.state(layer).forget()
+            self.state(layer).forget()
             return self.fetch(layer)
         self._check_recorded(head, another=another)
         return head
@@ -250,9 +273,11 @@ class RefLedgerStore:
 
     def _there(self, layer: str) -> Snapshot:
         """The remote's ledger, whatever this clone knows of it."""
-        version = self._with_repairs(lambda: self._refs.fetch(layer))
-        ledger = self._with_repairs(lambda: self._heads.read(version)) if version else None
-        return Snapshot(layer, version or "", ledger, self._heads.clock.now())
+        known = self.load(layer)
+        there = known.version if known else ""
+        version = self._with_repairs(lambda: self._refs.fetch(layer, there))
+        ledger = self._with_repairs(lambda: self.read(version)) if version else None
+        return Snapshot(layer, version or "", ledger, self.clock.now())
 
     def accept(self, head: Snapshot, *, another: bool) -> None:
         self._admission.accept(head, another=another)
@@ -273,22 +298,49 @@ class RefLedgerStore:
         return True
 
     def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
-        known = self._heads.load(layer)
-        if known is None:
+        if (known := self.load(layer)) is None:
             return ()
-        found = self._refs.events(known.version, limit)
+        found = self._events(known.version, limit)
         if older and len(found) < limit and self.deepen(layer):
-            found = self._refs.events(known.version, limit)
+            found = self._events(known.version, limit)
         return found
+
+    def _events(self, version: str, limit: int) -> tuple[Event, ...]:
+        found = list[Event]()
+        for step in self._past(version):
+            found += reversed(step.events)
+            if len(found) >= limit:
+                break
+        return tuple(found[:limit])
 
     def deepen(self, layer: str) -> bool:
         return self._with_repairs(lambda: self._refs.deepen(layer))
 
+    def read_kept(self, layer: str, read: Callable[[GitRefs], T]) -> T:
+        """Read what git has of a ledger; if that is damaged, once more after a fetch."""
+
+        def act() -> T:
+            if self._mended:
+                self._fetched(layer)
+            return read(cast(GitRefs, self._refs))
+
+        return self._with_repairs(act)
+
     def steps(self, before: Snapshot, after: Snapshot, limit: int) -> Sequence[LedgerStep]:
-        if not after.version:
-            return ()
-        steps = self._with_repairs(lambda: self._refs.steps(before.version, after.version, limit))
-        return [LedgerStep(self._heads.read(version), events) for version, events in steps]
+        def read() -> list[PastStep]:
+            # A renewal that was replaced since counts from the decision before it.
+            earlier, found = before.version, list[PastStep]()
+            ends = {earlier, decision(self._past, earlier)} if earlier else set[str]()
+            for step in self._past(after.version) if after.version else ():
+                if step.id in ends:
+                    return found
+                if len(found) == limit:
+                    break
+                found.append(step)
+            return [] if earlier else found
+
+        steps = reversed(self._with_repairs(read))
+        return [LedgerStep(self.read(step.id), step.events) for step in steps]
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -303,7 +355,7 @@ class RefLedgerStore:
         if work is not None and self.moved:
             self._admission.check_ends(next(iter(prepared.changes.values())).base)
         for layer in prepared.changes:
-            self._heads.state(layer).add_pending(pending_of(prepared, layer))
+            self.state(layer).add_pending(pending_of(prepared, layer))
         swapped = self._swap(prepared, work)
         if swapped.fate is not Fate.APPLIED:
             from gitlease.git.run import log
@@ -318,24 +370,24 @@ class RefLedgerStore:
     # --- what is pending --------------------------------------------------------------------------
 
     def pending(self, layer: str) -> Iterable[Pending]:
-        return self._heads.state(layer).pending()
+        return self.state(layer).pending()
 
     def keep_pending(self, prepared: Prepared) -> None:
         for layer in prepared.changes:
-            self._heads.state(layer).add_pending(pending_of(prepared, layer), abandoned=True)
+            self.state(layer).add_pending(pending_of(prepared, layer), abandoned=True)
 
     def forget_pending(self, prepared: Prepared) -> None:
         for layer in prepared.changes:
-            self._heads.state(layer).remove_pending(pending_of(prepared, layer))
+            self.state(layer).remove_pending(pending_of(prepared, layer))
 
     def settle(self, pending: Pending, head: Snapshot) -> Fate:
         fate = self._fate(pending, head)
         if fate is not Fate.UNDECIDED:
-            self._heads.state(pending.layer).remove_pending(pending)
+            self.state(pending.layer).remove_pending(pending)
         return fate
 
     def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
-        return self._heads.state(layer).shown(notices)
+        return self.state(layer).shown(notices)
 
     # --- repair -----------------------------------------------------------------------------------
 
@@ -349,11 +401,10 @@ class RefLedgerStore:
         raise Invalid(said)
 
     def _rebuild(self, again: int) -> None:
-        # Another process may have made the store anew, and be filling it: then a fetch is enough.
-        self._refs.mend(anew=self._heads.mended)
-        self._heads.forget_objects()
-        self._heads.mended = True
-        self._heads.clock.sleep(PAUSE * again)
+        self._refs.mend()
+        self._kept.clear()
+        self._mended = True
+        self.clock.sleep(PAUSE * again)
 
     # --- how ------------------------------------------------------------------------------------
 
@@ -362,16 +413,16 @@ class RefLedgerStore:
             return False
         if change.ledger.header.policy.history is not History.REPLACE:
             return False
-        known = self._heads.load(change.base.layer)
+        known = self.load(change.base.layer)
         if known is not None and known.append_only:
             return False
         base = change.base.version
-        return self._refs.decision(base) not in ("", base)
+        return decision(self._past, base) not in ("", base)
 
     def _prepared(self, changes: dict[str, Change], replacing: frozenset[str]) -> Prepared:
         try:
             versions = {
-                layer: self._refs.commit(change, replace_tip=layer in replacing)
+                layer: self._refs.write(change, replace_tip=layer in replacing)
                 for layer, change in changes.items()
             }
         except CacheDamaged:
@@ -386,7 +437,7 @@ class RefLedgerStore:
         ]
         note_sent("a change of the ledger")
         try:
-            pushed = self._refs.push(moves, work)
+            pushed = self._refs.swap(moves, work)
         except (Invalid, CacheDamaged) as error:
             self.forget_pending(prepared)  # nothing was sent that could land
             if isinstance(error, Invalid):
@@ -410,7 +461,8 @@ class RefLedgerStore:
         fate = head.ledger.header.fate(pending.operations, pending.base_revision)
         if fate is not Fate.UNKNOWN:
             return fate
-        told = self._with_repairs(lambda: self._refs.operations(pending.expected, head.version))
+        base, past = pending.expected, self._past
+        told = self._with_repairs(lambda: operations_since(past, base, head.version))
         if told is not None and told.intersection(pending.operations):
             return Fate.APPLIED
         # A renewal that is not in history any more may have been there.
@@ -420,7 +472,7 @@ class RefLedgerStore:
         heads = {}
         for layer, change in prepared.changes.items():
             version, appended = prepared.versions[layer], layer in prepared.appended
-            heads[layer] = self._heads.adopt(change, version, append_only=appended)
+            heads[layer] = self.adopt(change, version, append_only=appended)
             self._refs.keep(layer, version)
             if _ends_a_live_lease(change):
                 self._refs.announce(layer)
@@ -432,8 +484,8 @@ class RefLedgerStore:
         sent = pushed.sent or bool(_operations(prepared) & self._sent)
         for layer, change in prepared.changes.items():
             try:
-                heads[layer] = self._heads.credit(change, self.fetch(layer))
-                there = self._refs.remote_refs(work) if work is not None and pushed.sent else {}
+                heads[layer] = self.credit(change, self.fetch(layer))
+                there = self._refs.work_refs(work) if work is not None and pushed.sent else {}
             except (Unavailable, Denied) as error:
                 # "Stale" is no news, and false of a portal's page, which has no refs to compare.
                 said = [] if pushed.cause is Cause.MOVED else [pushed.detail]
@@ -466,6 +518,244 @@ class RefLedgerStore:
             hints=pushed.hints,
         )
 
+    # --- heads --------------------------------------------------------------------------------
+
+    def _known(self, layer: str) -> Snapshot | None:
+        """The last known head; None before the first contact, and when its objects were mended.
+
+        CacheDamaged when they are lost.
+        """
+        known = self.load(layer)
+        if known is None:
+            return None
+        try:
+            ledger = self.read(known.version)
+        except (Invalid, CacheDamaged) as error:
+            if self._mended:
+                return None  # a cache, to be filled by the next fetch
+            # It could be read when it became known.
+            raise CacheDamaged(f"this clone's copy of the ledger is damaged: {error}") from None
+        return self._snapshot(layer, known.at(self.clock.now()), ledger)
+
+    def read(self, version: str) -> Ledger:
+        """The ledger at a version. The last few are kept."""
+        ledger = self._kept.get(version)
+        if ledger is None:
+            ledger = self._refs.read(version)
+            with self._keeping:  # threads of a gateway share this
+                while len(self._kept) >= LEDGERS_KEPT:
+                    del self._kept[next(iter(self._kept))]
+                self._kept[version] = ledger
+        return ledger
+
+    def learn(self, layer: str, version: str | None, *, before: Known | None) -> Snapshot:
+        """Take a fetched head as the known one, if it is not behind what was known ``before``.
+
+        Another process of this clone may have gone further while the fetch was under way: then
+        what it saw is the newer head. Raises Rollback and Invalid.
+        """
+        received = self.clock.now()
+        if version is None:
+            if before is not None:
+                raise AnotherLedger(
+                    f"this clone knows a ledger, but there is none at {self.place}",
+                    hints=("it was deleted, or the remote or lease.ref_prefix has changed",),
+                )
+            return Snapshot(layer=layer, version="", ledger=None, received=received)
+        ledger = self._read_there(version)
+        if before is not None:
+            self._check(layer, before, ledger, version)
+        present = self.load(layer) or before
+        if present is not None and present.ledger_id == ledger.header.ledger_id:
+            if present.revision > ledger.header.revision:
+                return self._known(layer) or self._snapshot(layer, present, ledger)
+            if before is not None and present.version != before.version:
+                self._check(layer, present, ledger, version)  # of another past than that one saw
+            before = present
+        known = replace(
+            self._with_changes_sighted_now(layer, before, ledger, version), received=received
+        )
+        self.state(layer).save(known)
+        return self._snapshot(layer, known, ledger)
+
+    def adopt(self, change: Change, version: str, *, append_only: bool = False) -> Snapshot:
+        """Take one's own applied change as the known head, without asking anybody.
+
+        Its records count as seen from the instant of the decision, since they count from there.
+        Raises Rollback where it landed beside what another process of this clone has seen since.
+        """
+        layer = change.base.layer
+        try:
+            ledger = self.read(version)
+        except (Invalid, CacheDamaged):
+            ledger = change.ledger  # applied all the same: what was lost is fetched another time
+        before = self.load(layer)
+        if before is not None and before.version == change.base.version:
+            known = self._moved(before.at(change.at), ledger, version, {})
+        else:
+            if before is not None and before.revision == ledger.header.revision:
+                self._check(layer, before, ledger, version)
+            known = self._with_changes_sighted_now(layer, before, ledger, version)
+        known = _credited(replace(known, received=change.at), change, None)
+        known = replace(known, append_only=known.append_only or append_only)
+        self.state(layer).save(known)
+        return self._snapshot(layer, known, ledger)
+
+    def credit(self, change: Change, head: Snapshot) -> Snapshot:
+        """Count one's own records from their decision, also when they were only read back."""
+        known = self.load(head.layer)
+        if head.ledger is None or known is None or known.version != head.version:
+            return head
+        known = _credited(known, change, head.ledger)
+        self.state(head.layer).save(known)
+        return self._snapshot(head.layer, known, head.ledger)
+
+    def _read_there(self, version: str) -> Ledger:
+        try:
+            return self.read(version)
+        except Invalid as error:
+            raise Invalid(f"{error.message}, at {self.place}", hints=error.hints) from None
+
+    def _check(self, layer: str, before: Known, ledger: Ledger, version: str) -> None:
+        header = ledger.header
+        if header.ledger_id != before.ledger_id:
+            raise AnotherLedger(
+                f"the ledger at {self.place} is not the one that this clone knows",
+                hints=("the remote was renamed, added or replaced",),
+            )
+        if version == before.version:
+            return
+        if header.revision <= before.revision or not self._goes_on(before, ledger, version):
+            raise Rollback(
+                f"the ledger at {self.place} was rolled back: it is at revision "
+                f"{header.revision}, but this clone has seen a different history up to "
+                f"{before.revision}",
+                hints=(
+                    "a stale mirror, a restored backup or a forced push can cause this",
+                    hint("people must decide which history counts: {}", "init", help=True),
+                ),
+                version=version,
+                token=header.token,
+            )
+
+    def _goes_on(self, before: Known, ledger: Ledger, version: str) -> bool:
+        """Whether a head has in its past whatever this clone has seen and cannot be replaced.
+
+        That is the last decision, and on top of it the renewals: they may be replaced, but only by
+        renewals that have them as well. However many steps lie between makes no difference (S10).
+        """
+        if not before.decision:
+            return True
+        first: str | None = version
+        if before.digest is None or before.digest != ledger.header.digest:
+            first = first_after(self._past, before.decision, version)
+        if first is None or before.version in (before.decision, first):
+            return first is not None
+        if first != version and decision(self._past, first) == first:
+            return False  # it was decided on a state before the renewal that was seen
+        there = self._read_there(first)
+        if there.header.revision <= before.revision:
+            return False  # what takes the place of a renewal comes after it
+        return all(
+            any(x.lease_id == nonce and x.renewals >= most for x in _leases_of(there, text))
+            for nonce, (text, most) in before.renewed.items()
+        )
+
+    def _with_changes_sighted_now(
+        self, layer: str, before: Known | None, ledger: Ledger, version: str
+    ) -> Known:
+        now, header = self.clock.now(), ledger.header
+        if before is None or before.ledger_id != header.ledger_id:
+            first = Known(header.ledger_id, version, header.revision, now, now)
+            return self._moved(first, ledger, version, self._decided(layer, ledger, now))
+        before = before.at(now)
+        if version == before.version:
+            return before
+        kept, seen = dict(before.sighted), {}
+        try:
+            old: Ledger | None = self.read(before.version)
+        except (Invalid, CacheDamaged):
+            old = None
+        for file, there in self._refs.differences(old, ledger):
+            kept.pop(file, None)
+            if there is not None:
+                seen[file] = Sighting(at=now, changed=there)
+        for file, sighting in self._decided(layer, ledger, now).items():
+            if file in seen:
+                seen[file] = replace(sighting, changed=seen[file].changed)
+        return self._moved(replace(before, sighted=kept), ledger, version, seen)
+
+    def _moved(
+        self, before: Known, ledger: Ledger, version: str, seen: dict[str, Sighting]
+    ) -> Known:
+        decided = decision(self._past, version)
+        return replace(
+            before,
+            version=version,
+            revision=ledger.header.revision,
+            digest=ledger.header.digest,
+            decision=decided,
+            renewed=before.renewed if decided == before.decision else {},
+            sighted={**before.sighted, **seen},
+        )
+
+    def _decided(self, layer: str, ledger: Ledger, now: Instant) -> dict[str, Sighting]:
+        """Records that this clone wrote itself, by a command whose outcome is only now found.
+
+        A holder's time runs from the decision, whoever reads the record first and when: another
+        process of the clone, while the first one still waits, or a later one after it gave up.
+        """
+        found = {}
+        for pending in self.state(layer).unsettled():
+            if pending.at is None or not pending.at.same_boot(now):
+                continue
+            for text in pending.resources:
+                for lease in _leases_of(ledger, text):
+                    if lease.operation in pending.operations:
+                        found[lease_file(lease)] = Sighting(at=pending.at, changed=True)
+        return found
+
+    def _snapshot(self, layer: str, known: Known, ledger: Ledger) -> Snapshot:
+        def seen(lease: Lease) -> Sighting:
+            return known.sighting(lease_file(lease))
+
+        ledger = self._refs.lent(ledger, known.version, self.state(layer).path)
+        return Snapshot(layer, known.version, ledger, known.received, seen=seen)
+
+
+def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:
+    """With the records that a change wrote seen since its decision, if they still are as written.
+
+    No ``ledger`` to look into means that the change itself is the head.
+    """
+    kept, own, renewed = dict(known.sighted), {}, dict[str, tuple[str, int]]()
+    for before, after in change.ledger.changes.leases.values():
+        if before is not None and after is not None and after.lets_go_of(before):
+            continue
+        if before is not None and ledger is None:
+            kept.pop(lease_file(before), None)
+        if after is not None and (
+            ledger is None
+            or any(
+                x.key == after.key and x.operation == after.operation
+                for x in _leases_of(ledger, after.resource.text)
+            )
+        ):
+            own[lease_file(after)] = Sighting(at=change.at, changed=before is not None)
+            renewed[after.lease_id] = after.resource.text, after.renewals
+    return replace(
+        known,
+        sighted={**kept, **own},
+        renewed={**known.renewed, **renewed} if change.renewal else known.renewed,
+    )
+
+
+def _leases_of(ledger: Ledger, resource: str) -> list[Lease]:
+    try:
+        return ledger.leases_of(parse_resource(resource))
+    except (UsageError, Invalid):
+        return []
+
 
 def _ends_a_live_lease(change: Change) -> bool:
     ended = change.ledger.changes.leases.values()
@@ -474,315 +764,3 @@ def _ends_a_live_lease(change: Change) -> bool:
 
 def _operations(prepared: Prepared) -> set[str]:
     return {op for change in prepared.changes.values() for op in change.operations}
-
-
-# --- the refs in git: objects in a private store, moved by git's own compare-and-swap ---------
-
-FIRST_STEPS = 3_000  # that a first contact brings: below 2 MB; what is older on demand
-WHOLE = "--depth=2147483647"  # git's word for no end
-_OF_NAMES = r"(?i)(?!gitlease:).*(\bbranch|\btags?\b|refs/(?:heads|tags)/)"  # a server's hook says
-OTHER_FORMAT = "other-format"  # in the folder of a place: its objects are not like the clone's
-
-
-def git_ledger_store(
-    remote: Remote,
-    *,
-    stores: str,
-    id_bytes: int = SHA1,
-    state: Callable[[str], str],
-    clock: Clock,
-    place: str,
-    prefix: str = "refs/gitlease",
-    warnings: tuple[str, ...] = (),
-    time_limit: float = TIME_LIMIT,
-    on_move: Callable[[], None] = lambda: None,
-    facts: RemoteFacts | None = None,
-    watched: Watched | None = None,
-) -> RefLedgerStore:
-    """Ledgers on the refs ``<prefix>/<layer>`` of one remote, as one clone knows them.
-
-    ``stores`` is the folder of the private bare repositories, of which that for objects with ids of
-    ``id_bytes`` is used until the remote turns out to have others. ``state`` gives the folder of a
-    layer's state, and ``place`` says to people where the ledger is, without secrets. ``time_limit``
-    is that of each call of git, in seconds, and ``on_move`` is called when a known head has become
-    another one. ``facts`` are what a grant there depends on; without them nothing is proven.
-    """
-    marker = os.path.join(os.path.dirname(state("global")), OTHER_FORMAT)
-    kept = PrivateStores(stores, id_bytes, marker=marker)
-    watched = watched or Watched()
-    refs = GitRefs(remote, kept, state, prefix, time_limit, watched)
-    heads = Heads(refs, lambda x: StateFolder(state(x), on_move=on_move), clock, place)
-    heads.lost = lambda version: kept.of(version).lost
-    admission = Admission(facts, refs, heads) if facts is not None else None
-    return RefLedgerStore(refs, heads, warnings=warnings, admission=admission, watched=watched)
-
-
-class GitRefs:
-    """The refs of one remote, and the private stores with their objects."""
-
-    def __init__(
-        self,
-        remote: Remote,
-        stores: PrivateStores,
-        state: Callable[[str], str],
-        prefix: str,
-        time_limit: float,
-        watched: Watched,
-    ) -> None:
-        self._remote, self._stores, self._state_path = remote, stores, state
-        self._prefix, self._limit = prefix, time_limit
-        self._markers: dict[str, str] = {}
-        self._watched = watched
-
-    # --- objects ----------------------------------------------------------------------------------
-
-    def read(self, version: str) -> Ledger:
-        with self._retried_if_replaced():
-            return read_ledger(self._objects(version), version)
-
-    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
-        return [x for x in changed_records(old, new) if not (old and lets_go_of(old, new, x[0]))]
-
-    def decision(self, version: str) -> str:
-        return history.decision(self._objects(version), version)
-
-    def first_after(self, decision: str, version: str) -> str | None:
-        return history.first_after(self._objects(version), decision, version)
-
-    def commit(self, change: Change, *, replace_tip: bool) -> str:
-        from gitlease.store.tree import write_step
-
-        tip = change.base.version
-        store = self._stores.of(tip)
-        objects = store.objects
-        try:
-            with store.in_use():
-                return write_step(objects, change.decided, tip, replace_tip=replace_tip)
-        except Unreadable as error:
-            raise CacheDamaged(f"the ledger's objects cannot be written: {error}") from None
-        except FileNotFoundError:  # another process has made the store anew
-            raise CacheDamaged("the ledger's store was replaced") from None
-        except OSError as error:
-            raise cannot_keep(store.path, error) from None
-
-    def events(self, version: str, limit: int) -> tuple[Event, ...]:
-        return history.read_events(self._objects(version), version, limit)
-
-    def steps(
-        self, earlier: str, version: str, limit: int
-    ) -> tuple[tuple[str, tuple[Event, ...]], ...]:
-        return history.read_steps(self._objects(version), earlier, version, limit)
-
-    def operations(self, earlier: str, version: str) -> frozenset[str] | None:
-        return history.read_operations(self._objects(version), earlier, version)
-
-    def keep(self, layer: str, version: str) -> None:
-        store = self._stores.of(version)
-        # In a store made anew since, a ref would vouch for objects that are not there.
-        if version and not store.replaced():
-            with contextlib.suppress(OSError):
-                store.set_ref(known_ref(self._state_path(layer)), version)
-        store.tidy()
-
-    def mend(self, *, anew: bool) -> None:
-        if anew:
-            self._stores.usual.rebuild()
-        for store in self._stores.replaced():
-            store.reopen()
-
-    def _objects(self, version: str) -> LooseObjects:
-        return self._stores.of(version).objects
-
-    @contextlib.contextmanager
-    def _retried_if_replaced(self) -> Iterator[None]:
-        try:
-            yield
-        except (Invalid, Unavailable) as error:
-            if not self._stores.replaced():
-                raise
-            raise CacheDamaged(f"the ledger's store was replaced: {error.message}") from None
-
-    # --- refs -------------------------------------------------------------------------------------
-
-    def fetch(self, layer: str, *, first: bool = False) -> str | None:
-        """The commit id at the ref, with its objects fetched; None when there is no ref."""
-        try:
-            version = self._fetched_in_its_format(layer, first=first)
-            if version is None and not first and self._answers_nothing():
-                raise Unavailable(
-                    "the remote cannot be reached: what answers at its URL shows no refs at all"
-                )
-            return version
-        except CannotKeep:
-            if not self._stores.move_aside():
-                raise
-        except CacheDamaged:
-            if self._stores.usual.unwritable() is None or not self._stores.move_aside():
-                raise
-        return self._fetched_in_its_format(layer, first=True)
-
-    def _answers_nothing(self) -> bool:
-        """Whether a portal's page may stand in the place of a server: it has no refs."""
-        url = self._remote.effective or self._remote.url
-        if not url.lower().startswith(("http://", "https://")):
-            return False
-        return not peek_refs(self._remote, self._stores.usual.path, (), timeout=self._limit)
-
-    def _fetched_in_its_format(self, layer: str, *, first: bool) -> str | None:
-        fetch = self._first_fetched if first else self._fetched
-        try:
-            return fetch(layer)
-        except OtherFormat:
-            self._stores.switch()
-        try:
-            return fetch(layer)
-        except OtherFormat:  # neither of them
-            self._stores.switch()
-            raise
-
-    def deepen(self, layer: str) -> bool:
-        store = self._stores.usual
-        if not store.is_cut():
-            return False
-        with store.cutting(self._limit):
-            self._fetched(layer, WHOLE)
-        return True
-
-    def _first_fetched(self, layer: str) -> str | None:
-        store = self._stores.usual
-        store.objects  # its folder is there by now  # noqa: B018
-        with store.cutting(self._limit):
-            came = store.ref(known_ref(self._state_path(layer)))  # by another, meanwhile
-            return self._fetched(layer, *([] if came else [f"--depth={FIRST_STEPS}"]))
-
-    def peek_at(self, remote: Remote, layer: str) -> str | None:
-        """The version of a layer's ref at another remote; None when there is none."""
-        store, ref = self._stores.usual, self._ref(layer)
-        store.ready()
-        return peek_refs(remote, store.path, [ref], timeout=self._limit).get(ref)
-
-    def use(self, remote: Remote) -> Remote:
-        """Read and write at another remote from now on; returns the former one."""
-        former, self._remote = self._remote, remote
-        return former
-
-    def fetch_from(self, remote: Remote, layer: str) -> str | None:
-        """The same, with its objects fetched."""
-        return self._fetched(layer, remote=remote)
-
-    def goes_on(self, earlier: str, later: str) -> bool:
-        """Whether a version has the last decision of another in its past."""
-        decided = self.decision(earlier)
-        return bool(decided) and self.first_after(decided, later) is not None
-
-    def _fetched(self, layer: str, *options: str, remote: Remote | None = None) -> str | None:
-        """Each fetch has a ref of its own: two at once in one clone must not disturb each other."""
-        store, to = self._stores.usual, f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
-        store.objects  # it is opened by now  # noqa: B018
-        try:
-            with self._retried_if_replaced(), store.in_use():
-                ref = self._ref(layer)
-                place = remote or self._remote
-                if not fetch_ref(place, store.path, ref, to, *options, timeout=self._limit):
-                    return None
-                if (version := store.ref(to)) is None:
-                    raise CacheDamaged("the fetched ledger cannot be read")
-                return version
-        finally:
-            with contextlib.suppress(OSError):
-                store.set_ref(to, None)
-
-    def announce(self, layer: str) -> None:
-        if (marker := self._shared_marker(layer)) is None:
-            return
-        folder = os.path.dirname(marker)
-        with contextlib.suppress(OSError):
-            if is_private(os.path.dirname(folder)):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(folder, 0o700)
-            if not is_private(os.path.dirname(folder), folder):
-                return
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            opened = os.open(marker, flags, 0o600)
-            try:
-                os.utime(opened)
-            finally:
-                os.close(opened)
-
-    def nearby(self, layer: str) -> str:
-        if (marker := self._shared_marker(layer)) is None:
-            return ""
-        folder = os.path.dirname(marker)
-        try:
-            private = is_private(os.path.dirname(folder), folder)
-            return str(os.lstat(marker).st_mtime_ns) if private else ""
-        except OSError:
-            return ""  # nobody has announced anything yet
-
-    def _shared_marker(self, layer: str) -> str | None:
-        shared = os.environ.get("XDG_RUNTIME_DIR", "")
-        if not os.path.isabs(shared) or not hasattr(os, "getuid"):
-            return None
-        if layer not in self._markers:  # who waits looks at it four times a second
-            from hashlib import sha256
-
-            url = self._remote.url
-            if not is_far(url):  # a path, however it is written
-                path = os.path.join(self._remote.folder, url.removeprefix("file://"))
-                url = os.path.realpath(path)
-            self._markers[layer] = sha256(f"{url}\0{self._ref(layer)}".encode()).hexdigest()
-        return os.path.join(shared, "gitlease", self._markers[layer])
-
-    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
-        store, refs = self._stores.usual, {self._ref(layer): layer for layer in layers}
-        store.ready()
-        with self._retried_if_replaced():
-            names = [*refs, *filter(None, [self._watched.ref])]
-            found = peek_refs(self._remote, store.path, names, timeout=self._limit)
-        self._watched.tip = found.pop(self._watched.ref, "")
-        return {refs[ref]: version for ref, version in found.items()}
-
-    def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
-        named = [(self._ref(move.layer), move.expected, move.new) for move in moves]
-        path = self._stores.of(moves[0].new).path
-        if work is None:
-            try:
-                pushed = push_refs(self._remote, path, named, self._watched, timeout=self._limit)
-                return replace(pushed, hints=pushed.hints or self._ref_hints(moves, pushed))
-            except OtherFormat as other:  # nothing was sent: it can be made anew in that format
-                self._stores.switch()
-                raise CacheDamaged(other.message) from None
-        from gitlease.store.transport import push_work
-
-        return push_work(work, named, objects=os.path.join(path, "objects"))
-
-    def _ref_hints(self, moves: Sequence[Move], pushed: Pushed) -> tuple[str, ...]:
-        """The way out where a remote refuses to make a ref of this name."""
-        if pushed.cause is not Cause.REFUSED:
-            return ()
-        if taken := re.search(r"'(refs/[^\s']+)' exists; cannot create", pushed.detail):
-            return (
-                f"{shown(taken[1])} on the remote leaves no room for {self._prefix}/…: rename it, "
-                "or set another lease.ref_prefix in .gitlease.yaml, such as refs/heads/leases",
-            )
-        if "[remote rejected]" not in pushed.detail or self._prefix.startswith("refs/heads/"):
-            return ()
-        for_all = (
-            "if this host accepts only branches and tags, set lease: {ref_prefix: "
-            "refs/heads/gitlease} in .gitlease.yaml, for everyone",
-        )
-        if any(move.expected for move in moves):  # others use the ledger that is there
-            says_so = not pushed.said or any(re.match(_OF_NAMES, line) for line in pushed.said)
-            return for_all if says_so else ()
-        in_this = hint(
-            "in this clone alone: {}", "config", key="lease.ref_prefix", value="refs/heads/gitlease"
-        )
-        return (*for_all, in_this)
-
-    def remote_refs(self, work: WorkPush) -> Mapping[str, str]:
-        from gitlease.store.transport import remote_refs
-
-        return remote_refs(work, timeout=self._limit)
-
-    def _ref(self, layer: str) -> str:
-        return f"{self._prefix}/{layer}"

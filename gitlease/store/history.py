@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 from gitlease.core.errors import Invalid, UsageError, check_text
 from gitlease.core.frozen import dataclass
@@ -69,6 +69,22 @@ class LedgerCommit:
         """Whether it only renews, and is not the first: the next renewal may replace it."""
         return len(self.parent_ids) == 1 and self.only_renews
 
+    @property
+    def before(self) -> str:
+        return self.parent_ids[0] if self.parent_ids else ""
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return tuple(events_in(self.message))
+
+    @property
+    def operations(self) -> frozenset[str] | None:
+        try:
+            step = read_step(operations_line(self.message) or "")
+        except BadStep:
+            return None
+        return frozenset(operation.id for operation in step.operations)
+
 
 def read_commit(objects: GitObjects, version: str) -> LedgerCommit | None:
     """A commit of a ledger; None where there is none, or none that can be read."""
@@ -90,67 +106,64 @@ def read_commit(objects: GitObjects, version: str) -> LedgerCommit | None:
     return LedgerCommit(version, tree[1].decode(), tuple(parents), int(committer[1]), text)
 
 
-def first_after(objects: GitObjects, earlier: str, version: str) -> str | None:
-    """The first commit after an earlier one on the way to ``version``; None if it is not on it.
+class PastStep(Protocol):
+    """A state of a ledger: its version, that ``before`` it (``""``: none), and its step's events.
+
+    ``operations`` has their ids, None if the step does not tell them. ``is_renewal``: the next
+    renewal may take its place.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def before(self) -> str: ...
+    @property
+    def is_renewal(self) -> bool: ...
+    @property
+    def events(self) -> tuple[Event, ...]: ...
+    @property
+    def operations(self) -> frozenset[str] | None: ...
+
+
+Past = Callable[[str], Iterator[PastStep]]  # the states up to a version, the newest first
+
+
+def decision(past: Past, version: str) -> str:
+    """The version that none may replace: this one, or the one before a renewal; ``""`` for none."""
+    step = next(past(version), None)
+    return "" if step is None else step.before if step.is_renewal else version
+
+
+def first_after(past: Past, earlier: str, version: str) -> str | None:
+    """The first version after an earlier one on the way to another; None if it is not on it.
 
     Raises CacheDamaged where the way cannot be read to its end: it may lie beyond.
     """
     after, whole = version, False
-    for commit in walk(objects, version):
-        if commit.id == earlier:
+    for step in past(version):
+        if step.id == earlier:
             return after
-        after, whole = commit.id, not commit.parent_ids
+        after, whole = step.id, not step.before
     if not whole:
         raise CacheDamaged(f"the ledger's history cannot be read beyond {after}")
     return None
 
 
-def read_events(objects: GitObjects, version: str, limit: int) -> tuple[Event, ...]:
-    """The audit trail from a commit backwards: newest first, at most ``limit`` events."""
-    found: list[Event] = []
-    for commit in walk(objects, version):
-        found += reversed(list(events_in(commit.message)))
-        if len(found) >= limit:
-            break
-    return tuple(found[:limit])
-
-
-def read_steps(
-    objects: GitObjects, earlier: str, version: str, limit: int
-) -> tuple[tuple[str, tuple[Event, ...]], ...]:
-    """The steps from an earlier commit to a later one, oldest first, with what each tells.
-
-    A renewal that was replaced since counts from the decision before it. Nothing where the way
-    cannot be found within ``limit`` steps; from no commit (``""``) the last of them.
-    """
-    ends = {earlier, decision(objects, earlier)} if earlier else set[str]()
-    found = list[tuple[str, tuple[Event, ...]]]()
-    for commit in walk(objects, version):
-        if commit.id in ends:
-            return tuple(reversed(found))
-        if len(found) == limit:
-            break
-        found.append((commit.id, tuple(events_in(commit.message))))
-    return () if earlier else tuple(reversed(found))
-
-
-def read_operations(objects: GitObjects, earlier: str, version: str) -> frozenset[str] | None:
-    """The ids of the operations after an earlier commit (``""``: of all), up to another.
+def operations_since(past: Past, earlier: str, version: str) -> frozenset[str] | None:
+    """The ids of the operations after an earlier version (``""``: of all), up to another.
 
     A renewal that was replaced since counts from the decision before it. None where the way from
     one to the other cannot be found, or a step does not tell its operations.
     """
-    ends, found = {earlier, decision(objects, earlier)} if earlier else set[str](), set[str]()
-    for commit in walk(objects, version):
-        if commit.id in ends:
+    ends, found = {earlier, decision(past, earlier) or earlier} if earlier else {""}, set[str]()
+    for step in past(version):
+        if step.id in ends:
             return frozenset(found)
-        try:
-            step = read_step(operations_line(commit.message) or "")
-        except BadStep:
+        if (ids := step.operations) is None:
             return None
-        found.update(operation.id for operation in step.operations)
-        if not commit.parent_ids:
-            return None if earlier else frozenset(found)
+        found |= ids
+        if step.before in ends:
+            return frozenset(found)
     return None
 
 
@@ -161,7 +174,7 @@ def walk(objects: GitObjects, version: str) -> Iterator[LedgerCommit]:
         if commit is None:
             return
         yield commit
-        commit = read_commit(objects, commit.parent_ids[0]) if commit.parent_ids else None
+        commit = read_commit(objects, commit.before) if commit.before else None
 
 
 def commit_bytes(applied: Applied, record: StepRecord, tree: str, parents: Sequence[str]) -> bytes:
@@ -181,14 +194,6 @@ def is_renewal(objects: GitObjects, version: str) -> bool:
     """Whether this is a commit of the ledger that only renews."""
     commit = read_commit(objects, version)
     return commit is not None and commit.is_renewal
-
-
-def decision(objects: GitObjects, version: str) -> str:
-    """The commit that none may replace: this one, or that before a renewal; ``""`` for none."""
-    commit = read_commit(objects, version)
-    if commit is None:
-        return ""
-    return commit.parent_ids[0] if commit.is_renewal else version
 
 
 def write_message(events: Sequence[Event], record: StepRecord, *, renewal: bool) -> str:

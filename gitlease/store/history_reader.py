@@ -5,26 +5,26 @@ Everything in it was written by whoever can push: what cannot be read is said, a
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import cast
 
-from gitlease.core.errors import HeadGone, Invalid
+from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
 from gitlease.core.ledger import Damage, Header, Ledger
 from gitlease.core.moves.operations import Event
-from gitlease.engine.ports import LedgerStore
+from gitlease.engine.ports import Snapshot
 from gitlease.git.objects import GitObjects
-from gitlease.store.history import LedgerCommit, events_in, walk
-from gitlease.store.private_store import GONE, CacheDamaged, PrivateStore
+from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.store.history import LedgerCommit, walk
+from gitlease.store.private_store import CacheDamaged
 from gitlease.store.records import BadRecord, lease_file
-from gitlease.store.tree import GitRecords, StoreObjects, changed_records, read_ledger
+from gitlease.store.transport import GitRefs
+from gitlease.store.tree import GitRecords, StoreObjects, changed_records
 
 GRANTS = frozenset({"claimed", "taken_over"})
-REPAIRS = 3
 MARGIN = 3_600 * MS  # by which the clocks of those who wrote may differ
 MAX_STEPS = 200_000
 OLDER = 20  # commits in a row that must be older than what is asked for
@@ -63,37 +63,23 @@ class LedgerHistory:
     damage: tuple[str, ...] = ()
 
 
-class HistoryReader:
-    """The histories in the private stores of a clone."""
+def read_history(
+    store: RefLedgerStore, head: Snapshot, *, since: int, token: int | None, older: bool
+) -> LedgerHistory:
+    """What happened up to a head, at least since a time in wall-clock milliseconds.
 
-    def __init__(self, store: Callable[[str], PrivateStore], ledgers: LedgerStore) -> None:
-        """``store`` is that of a version, ``ledgers`` fills it with the ledger of a layer."""
-        self._store, self._ledgers = store, ledgers
+    ``token``: and at least since this one was given. ``older``: what a first contact left out of it
+    is fetched, else nobody is asked.
+    """
 
-    def read(
-        self, layer: str, version: str, *, since: int, token: int | None, older: bool
-    ) -> LedgerHistory:
-        """What happened up to a version, at least since a time in wall-clock milliseconds.
+    layer, version = head.layer, head.version
 
-        ``token``: and at least since this one was given. ``older``: what a first contact left out
-        of it is fetched, else nobody is asked. Raises HeadGone.
-        """
-        if not version:
-            return LedgerHistory(layer=layer)
-        for _ in range(REPAIRS):
-            with contextlib.suppress(CacheDamaged):
-                store, until = self._store(version), since - MARGIN
-                if older and store.is_cut() and not _walk(store.objects, version, until, token)[3]:
-                    self._ledgers.deepen(layer)
-                return self._read(layer, version, since=since, token=token)
-            self._store(version).rebuild()
-            self._ledgers.fetch(layer)
-        raise HeadGone(GONE)
-
-    def _read(self, layer: str, version: str, *, since: int, token: int | None) -> LedgerHistory:
-        objects = self._store(version).objects
-        walked, events, to_root, _ = _walk(objects, version, since - MARGIN, token)
-        reader = _Records(objects, read_ledger(objects, walked[0].id).header)
+    def read(refs: GitRefs) -> LedgerHistory:
+        found = _walk(refs.objects(version), version, since - MARGIN, token)
+        if older and not found[3] and refs.deepen(layer):
+            found = _walk(refs.objects(version), version, since - MARGIN, token)
+        walked, events, to_root, _ = found
+        reader = _Records(refs.objects(version), refs.read(walked[0].id).header)
         begun = not walked[0].parent_ids and reader.header.revision <= 1
         first = reader.first(walked[0])
         steps = tuple(_steps(reader, walked))
@@ -107,6 +93,8 @@ class HistoryReader:
             tokens=0 if to_root and begun else oldest,
             damage=tuple(reader.damage[:DAMAGE_SHOWN]),
         )
+
+    return store.read_kept(layer, read)
 
 
 def _steps(reader: _Records, walked: list[LedgerCommit]) -> Iterator[HistoryStep]:
@@ -129,7 +117,7 @@ def _walk(
     events: list[Event] = []
     older, to_root, reached, enough = 0, False, token is None, False
     for commit in islice(walk(objects, version), MAX_STEPS):
-        said = list(events_in(commit.message))
+        said = commit.events
         events += reversed(said)
         reached = reached or any(granted <= (token or 0) for granted in _granted(said))
         if older < OLDER:

@@ -31,10 +31,11 @@ class MemoryStore:
     """Ledgers as values. ``failing`` is what everything that would ask a remote raises."""
 
     moved = False
+    place = "memory"
     in_memory = True  # no command can be started that would find it
 
-    def __init__(self, clock: Clock, place: str = "memory") -> None:
-        self.clock, self.place = clock, place
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.failing: GitleaseError | None = None
         self.warnings: tuple[str, ...] = ()
         self.heads: dict[str, tuple[str, Ledger]] = {}

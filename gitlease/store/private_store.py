@@ -119,7 +119,6 @@ _FORMATS = {
     SHA256: {"version": 1, "extensions": "[extensions]\n\tobjectFormat = sha256\n"},
 }
 REBUILD_PATIENCE = 5.0
-PROBE = 65_536  # bytes that are written to see whether any can be
 TIDY_AFTER = 86_400  # seconds after which unreachable objects leave
 TIDY_AGAIN = 3_600  # and after which a busy gateway's many files are packed
 MANY = 25_600  # objects in files of their own, each of which takes a block of the disk
@@ -202,12 +201,8 @@ class PrivateStore:
     @property
     def objects(self) -> LooseObjects:
         """The objects of the store, which is opened, or made, when they are first needed."""
+        self.ready()
         if self._objects is None:
-            make_folder(os.path.dirname(self.path))
-            self._open()
-            if not self._is_usable_by_git():
-                self.rebuild()
-                self._open()
             self._objects = LooseObjects(self.path, self._id_bytes, os.environ)
         return self._objects
 
@@ -239,11 +234,13 @@ class PrivateStore:
         replace_file(file, f"{id}\n".encode())
 
     def ready(self) -> None:
-        """See that there is a store, for git to run in; no object of it is opened."""
-        make_folder(os.path.dirname(self.path))
-        if os.path.lexists(self.path) and not _is_plain(self.path):
-            self.rebuild()
-        self._open()
+        """See that there is a store, for git to run in."""
+        if self._folder is None:
+            make_folder(os.path.dirname(self.path))
+            self._open()
+            if not self._is_usable_by_git():
+                self.delete()
+                self._open()
 
     @property
     def _lock(self) -> str:
@@ -279,27 +276,15 @@ class PrivateStore:
         self._objects = None
         self._close()
 
-    def drop(self) -> None:
-        """Remove the store, unless somebody is using it."""
-        with exclusive(self._lock, timeout=0.0) as alone:
-            if alone:
-                remove(self.path)
-        self.reopen()
-
-    def rebuild(self) -> None:
-        """Replace a damaged store by an empty one; the next contact fills it.
+    def delete(self) -> None:
+        """Delete a damaged store, as far as it was opened; the next contact fills another.
 
         Whoever comes second finds another one than the one that was damaged, and leaves it.
         """
-        try:
-            with exclusive(self._lock, timeout=REBUILD_PATIENCE):
-                if not self.replaced():
-                    remove(self.path)
-                make_bare(self.path, self._id_bytes)
-        except OSError as error:
-            raise cannot_keep(self.path, error) from None
-        finally:
-            self.reopen()
+        with exclusive(self._lock, timeout=REBUILD_PATIENCE):
+            if self._folder is not None and not self.replaced():
+                remove(self.path)
+        self.reopen()
 
     def lost(self, read: Callable[[], bytes]) -> bytes:
         """Read an object that is not there once more; where that is in vain, remove the store.
@@ -308,27 +293,13 @@ class PrivateStore:
         """
         try:
             with exclusive(self._lock, timeout=REBUILD_PATIENCE):
-                with contextlib.suppress(CacheDamaged):
+                with contextlib.suppress(Absent):
                     return read()
                 if not self.replaced():
                     remove(self.path)
         finally:
             self.reopen()
         raise CacheDamaged(GONE)
-
-    def unwritable(self) -> OSError | None:
-        """Why no object can be written into the store; None if one can."""
-        aside = os.path.join(self.path, "objects", f"tmp_obj_{os.urandom(8).hex()}")
-        try:
-            try:
-                with open(aside, "xb") as file:
-                    file.write(bytes(PROBE))
-            finally:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(aside)
-        except OSError as error:
-            return error
-        return None
 
     def _open(self) -> None:
         try:
@@ -385,17 +356,9 @@ class PrivateStore:
 class PrivateStores:
     """The private stores of a clone: one for each format of ids that its ledgers' remotes have."""
 
-    def __init__(self, folder: str, id_bytes: int = SHA1, *, marker: str | None = None) -> None:
-        """``id_bytes`` are those of the remote, or the others where there is a file ``marker``.
-
-        That is for a remote which turned out to have these.
-        """
-        self._temporary = ""
-        paths = [os.path.join(folder, name) for name in PRIVATE_STORES]
-        self._stores = {n: PrivateStore(x, n) for n, x in zip((SHA1, SHA256), paths, strict=True)}
-        self._marker, self._given = marker, id_bytes
-        other = marker is not None and os.path.lexists(marker)
-        self._id_bytes = SHA1 + SHA256 - id_bytes if other else id_bytes
+    def __init__(self, folder: str, id_bytes: int = SHA1) -> None:
+        """``id_bytes`` are those of the remote, as far as no version of it is known."""
+        self._temporary, self._stores, self._id_bytes = "", _stores_in(folder), id_bytes
 
     def move_aside(self) -> bool:
         """Read on in a temporary folder, where the clone's own cannot be written; once.
@@ -408,8 +371,7 @@ class PrivateStores:
             self._temporary = make_temporary()
         except OSError:
             return False
-        names = zip((SHA1, SHA256), PRIVATE_STORES, strict=True)
-        self._stores = {n: PrivateStore(os.path.join(self._temporary, x), n) for n, x in names}
+        self._stores = _stores_in(self._temporary)
         return True
 
     @property
@@ -418,25 +380,26 @@ class PrivateStores:
         return self._stores[self._id_bytes]
 
     def of(self, version: str) -> PrivateStore:
-        """The store that has a version; the usual one for ``""``."""
-        return self._stores.get(len(version) // 2, self.usual)
+        """The store that has a version, which is the usual one then; that for ``""``."""
+        if len(version) // 2 in self._stores:
+            self._id_bytes = len(version) // 2
+        return self.usual
 
     def switch(self) -> None:
-        """Take the other format, as the remote does, and remember that."""
+        """Take the other format, as the remote does."""
         wrong = self.usual
         self._id_bytes = SHA1 + SHA256 - self._id_bytes
-        with contextlib.suppress(OSError):  # or it is found out anew
-            if self._marker is not None and self._id_bytes != self._given:
-                make_folders(os.path.dirname(self._marker))
-                replace_file(self._marker, b"")
-            elif self._marker is not None:
-                os.unlink(self._marker)
         if not os.path.isdir(os.path.join(wrong.path, "refs", "known")):
-            wrong.drop()  # it was made only to find that out
+            wrong.delete()  # it was made only to find that out
 
     def replaced(self) -> list[PrivateStore]:
         """Those that another process has made anew since they were opened here."""
         return [store for store in self._stores.values() if store.replaced()]
+
+
+def _stores_in(folder: str) -> dict[int, PrivateStore]:
+    names = zip((SHA1, SHA256), PRIVATE_STORES, strict=True)
+    return {n: PrivateStore(os.path.join(folder, name), n) for n, name in names}
 
 
 def _is_plain(path: str, name: str = "") -> bool:

@@ -7,19 +7,24 @@ an unknown outcome.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from typing import cast
 
-from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, clean
+from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, clean, hint, shown
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.ledger import Ledger
 from gitlease.core.work_push import Became, WorkPush
-from gitlease.engine.ports import Cause, doing
+from gitlease.engine.ports import Cause, Change, doing
+from gitlease.git.files import CannotKeep, Unreadable, cannot_keep
 from gitlease.git.pushes import refs_in
 from gitlease.git.repository import as_entry, denies, detail_of, is_id, without_secrets
 from gitlease.git.run import ALLOWED_PROTOCOLS, GitResult, run_git
-from gitlease.store.private_store import CacheDamaged
+from gitlease.store.history import LedgerCommit, walk
+from gitlease.store.private_store import CacheDamaged, LooseObjects, PrivateStores, is_private
+from gitlease.store.tree import GitRecords, changed_records, lets_go_of, read_ledger, write_step
 
 TIME_LIMIT = 30.0  # seconds for one fetch or push
 MEMORY = 1024**3  # bytes that git may have for the few objects of a ledger
@@ -214,7 +219,7 @@ def push_refs(
     return replace(pushed, clean=False, sent=True) if helper else pushed
 
 
-@contextmanager
+@contextlib.contextmanager
 def _listed_refs(watched: Watched | None) -> Iterator[Mapping[str, str]]:
     """The environment in which a push notes what the remote lists; one ref is read from that.
 
@@ -488,3 +493,277 @@ def run_in(
         repository=True,
         on_err=on_err,
     )
+
+
+# --- the refs of one remote, with their objects in a private store -----------------------------
+
+FIRST_STEPS = 3_000  # that a first contact brings: below 2 MB; what is older on demand
+WHOLE = "--depth=2147483647"  # git's word for no end
+_OF_NAMES = r"(?i)(?!gitlease:).*(\bbranch|\btags?\b|refs/(?:heads|tags)/)"  # a server's hook says
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One ref of a push: what it must be now (``""``: absent), and what it shall be."""
+
+    layer: str
+    expected: str
+    new: str
+
+
+class GitRefs:
+    """The refs of one remote, and the private stores with their objects."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        stores: PrivateStores,
+        state: Callable[[str], str],
+        prefix: str,
+        time_limit: float,
+        watched: Watched,
+    ) -> None:
+        self._remote, self._stores, self._state_path = remote, stores, state
+        self._prefix, self._limit = prefix, time_limit
+        self._markers: dict[str, str] = {}
+        self._watched, self._damaged = watched, False
+
+    # --- objects ----------------------------------------------------------------------------------
+
+    def read(self, version: str) -> Ledger:
+        with self._retried_if_replaced():
+            return read_ledger(self.objects(version), version)
+
+    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
+        return [x for x in changed_records(old, new) if not (old and lets_go_of(old, new, x[0]))]
+
+    def lent(self, ledger: Ledger, version: str, kept: str) -> Ledger:
+        records = cast(GitRecords, ledger.records)
+        lost = self._stores.of(version).lost
+        return replace(ledger, records=records.handed_out(kept, lost))
+
+    def past(self, version: str) -> Iterator[LedgerCommit]:
+        return walk(self.objects(version), version)
+
+    def write(self, change: Change, *, replace_tip: bool) -> str:
+        tip = change.base.version
+        store = self._stores.of(tip)
+        store.ready()
+        try:
+            with store.in_use():
+                return write_step(store.objects, change.decided, tip, replace_tip=replace_tip)
+        except Unreadable as error:
+            raise CacheDamaged(f"the ledger's objects cannot be written: {error}") from None
+        except FileNotFoundError:  # another process has made the store anew
+            raise CacheDamaged("the ledger's store was replaced") from None
+        except OSError as error:
+            raise cannot_keep(store.path, error) from None
+
+    def keep(self, layer: str, version: str) -> None:
+        store = self._stores.of(version)
+        # In a store made anew since, a ref would vouch for objects that are not there.
+        if version and not store.replaced():
+            with contextlib.suppress(OSError):
+                store.set_ref(known_ref(self._state_path(layer)), version)
+        store.tidy()
+
+    def mend(self) -> None:
+        self._stores.usual.delete()
+        for store in self._stores.replaced():
+            store.reopen()
+
+    def objects(self, version: str) -> LooseObjects:
+        return self._stores.of(version).objects
+
+    @contextlib.contextmanager
+    def _retried_if_replaced(self) -> Iterator[None]:
+        try:
+            yield
+        except (Invalid, Unavailable) as error:
+            if not self._stores.replaced():
+                raise
+            raise CacheDamaged(f"the ledger's store was replaced: {error.message}") from None
+
+    # --- refs -------------------------------------------------------------------------------------
+
+    def fetch(self, layer: str, known: str = "") -> str | None:
+        """The commit id at the ref, with its objects fetched; None when there is no ref."""
+        self._stores.of(known)  # is the usual one from now on
+        try:
+            version = self._fetched_in_its_format(layer, first=not known)
+            if version is None and known and self._answers_nothing():
+                raise Unavailable(
+                    "the remote cannot be reached: what answers at its URL shows no refs at all"
+                )
+            self._damaged = False
+            return version
+        except (CannotKeep, CacheDamaged) as why:
+            # The copy is deleted and made anew once: then it is the disk that takes nothing.
+            again = self._damaged or isinstance(why, CannotKeep)
+            self._damaged = not self._stores.replaced()
+            if not again or not self._stores.move_aside():
+                raise
+        return self._fetched_in_its_format(layer, first=True)
+
+    def _answers_nothing(self) -> bool:
+        """Whether a portal's page may stand in the place of a server: it has no refs."""
+        url = self._remote.effective or self._remote.url
+        if not url.lower().startswith(("http://", "https://")):
+            return False
+        return not peek_refs(self._remote, self._stores.usual.path, (), timeout=self._limit)
+
+    def _fetched_in_its_format(self, layer: str, *, first: bool) -> str | None:
+        fetch = self._first_fetched if first else self._fetched
+        try:
+            return fetch(layer)
+        except OtherFormat:
+            self._stores.switch()
+        try:
+            return fetch(layer)
+        except OtherFormat:  # neither of them
+            self._stores.switch()
+            raise
+
+    def deepen(self, layer: str) -> bool:
+        store = self._stores.usual
+        if not store.is_cut():
+            return False
+        with store.cutting(self._limit):
+            self._fetched(layer, WHOLE)
+        return True
+
+    def _first_fetched(self, layer: str) -> str | None:
+        store = self._stores.usual
+        store.ready()
+        with store.cutting(self._limit):
+            came = store.ref(known_ref(self._state_path(layer)))  # by another, meanwhile
+            return self._fetched(layer, *([] if came else [f"--depth={FIRST_STEPS}"]))
+
+    def peek_at(self, remote: Remote, layer: str) -> str | None:
+        """The version of a layer's ref at another remote; None when there is none."""
+        store, ref = self._stores.usual, self._ref(layer)
+        store.ready()
+        return peek_refs(remote, store.path, [ref], timeout=self._limit).get(ref)
+
+    def use(self, remote: Remote) -> Remote:
+        """Read and write at another remote from now on; returns the former one."""
+        former, self._remote = self._remote, remote
+        return former
+
+    def fetch_from(self, remote: Remote, layer: str) -> str | None:
+        """The same, with its objects fetched."""
+        return self._fetched(layer, remote=remote)
+
+    def _fetched(self, layer: str, *options: str, remote: Remote | None = None) -> str | None:
+        """Each fetch has a ref of its own: two at once in one clone must not disturb each other."""
+        store, to = self._stores.usual, f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
+        store.ready()
+        try:
+            with self._retried_if_replaced(), store.in_use():
+                ref = self._ref(layer)
+                place = remote or self._remote
+                if not fetch_ref(place, store.path, ref, to, *options, timeout=self._limit):
+                    return None
+                if (version := store.ref(to)) is None:
+                    raise CacheDamaged("the fetched ledger cannot be read")
+                return version
+        finally:
+            with contextlib.suppress(OSError):
+                store.set_ref(to, None)
+
+    def announce(self, layer: str) -> None:
+        if (marker := self._shared_marker(layer)) is None:
+            return
+        folder = os.path.dirname(marker)
+        with contextlib.suppress(OSError):
+            if is_private(os.path.dirname(folder)):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, 0o700)
+            if not is_private(os.path.dirname(folder), folder):
+                return
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            opened = os.open(marker, flags, 0o600)
+            try:
+                os.utime(opened)
+            finally:
+                os.close(opened)
+
+    def nearby(self, layer: str) -> str:
+        if (marker := self._shared_marker(layer)) is None:
+            return ""
+        folder = os.path.dirname(marker)
+        try:
+            private = is_private(os.path.dirname(folder), folder)
+            return str(os.lstat(marker).st_mtime_ns) if private else ""
+        except OSError:
+            return ""  # nobody has announced anything yet
+
+    def _shared_marker(self, layer: str) -> str | None:
+        shared = os.environ.get("XDG_RUNTIME_DIR", "")
+        if not os.path.isabs(shared) or not hasattr(os, "getuid"):
+            return None
+        if layer not in self._markers:  # who waits looks at it four times a second
+            from hashlib import sha256
+
+            url = self._remote.url
+            if not is_far(url):  # a path, however it is written
+                path = os.path.join(self._remote.folder, url.removeprefix("file://"))
+                url = os.path.realpath(path)
+            self._markers[layer] = sha256(f"{url}\0{self._ref(layer)}".encode()).hexdigest()
+        return os.path.join(shared, "gitlease", self._markers[layer])
+
+    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
+        store, refs = self._stores.usual, {self._ref(layer): layer for layer in layers}
+        store.ready()
+        with self._retried_if_replaced():
+            names = [*refs, *filter(None, [self._watched.ref])]
+            found = peek_refs(self._remote, store.path, names, timeout=self._limit)
+        self._watched.tip = found.pop(self._watched.ref, "")
+        return {refs[ref]: version for ref, version in found.items()}
+
+    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
+        named = [(self._ref(move.layer), move.expected, move.new) for move in moves]
+        path = self._stores.of(moves[0].new).path
+        if work is None:
+            try:
+                pushed = push_refs(self._remote, path, named, self._watched, timeout=self._limit)
+                return replace(pushed, hints=pushed.hints or self._ref_hints(moves, pushed))
+            except OtherFormat as other:  # nothing was sent: it can be made anew in that format
+                self._stores.switch()
+                raise CacheDamaged(other.message) from None
+        return push_work(work, named, objects=os.path.join(path, "objects"))
+
+    def _ref_hints(self, moves: Sequence[Move], pushed: Pushed) -> tuple[str, ...]:
+        """The way out where a remote refuses to make a ref of this name."""
+        if pushed.cause is not Cause.REFUSED:
+            return ()
+        if taken := re.search(r"'(refs/[^\s']+)' exists; cannot create", pushed.detail):
+            return (
+                f"{shown(taken[1])} on the remote leaves no room for {self._prefix}/…: rename it, "
+                "or set another lease.ref_prefix in .gitlease.yaml, such as refs/heads/leases",
+            )
+        if "[remote rejected]" not in pushed.detail or self._prefix.startswith("refs/heads/"):
+            return ()
+        for_all = (
+            "if this host accepts only branches and tags, set lease: {ref_prefix: "
+            "refs/heads/gitlease} in .gitlease.yaml, for everyone",
+        )
+        if any(move.expected for move in moves):  # others use the ledger that is there
+            says_so = not pushed.said or any(re.match(_OF_NAMES, line) for line in pushed.said)
+            return for_all if says_so else ()
+        in_this = hint(
+            "in this clone alone: {}", "config", key="lease.ref_prefix", value="refs/heads/gitlease"
+        )
+        return (*for_all, in_this)
+
+    def work_refs(self, work: WorkPush) -> Mapping[str, str]:
+        return remote_refs(work, timeout=self._limit)
+
+    def _ref(self, layer: str) -> str:
+        return f"{self._prefix}/{layer}"
+
+
+def known_ref(state_path: str) -> str:
+    """The private ref that keeps a known head's objects and tells a fetch what is there."""
+    place, layer = os.path.split(state_path)
+    return f"refs/known/{os.path.basename(place)}/{layer}"

@@ -69,32 +69,25 @@ Lost = Callable[[Callable[[], bytes]], bytes]  # gets how to read an object, whi
 class StoreObjects:
     """The objects of a store, of which git has checked that they are complete.
 
-    Raises CacheDamaged for one that has been lost since.
+    Raises CacheDamaged for one that has been lost since, unless ``lost`` reads it after all.
     """
 
-    def __init__(self, objects: GitObjects) -> None:
-        self._objects = objects
+    def __init__(self, objects: GitObjects, lost: Lost | None = None) -> None:
+        self._objects, self._lost = objects, lost
+
+    def watched(self, lost: Lost) -> StoreObjects:
+        """The same, with what is done where one is lost."""
+        return StoreObjects(self._objects, lost)
 
     def read(self, id: str, kind: str, limit: int) -> bytes:
         try:
             return self._objects.read(id, kind, limit)
         except Absent:
+            if self._lost is not None:
+                return self._lost(lambda: self._objects.read(id, kind, limit))
             raise CacheDamaged(
                 f"this clone's copy of the ledger has lost an object: {id}"
             ) from None
-
-
-class WatchedObjects:
-    """The same, with what is done where one is lost."""
-
-    def __init__(self, objects: GitObjects, lost: Lost) -> None:
-        self._objects, self._lost = objects, lost
-
-    def read(self, id: str, kind: str, limit: int) -> bytes:
-        try:
-            return self._objects.read(id, kind, limit)
-        except CacheDamaged:
-            return self._lost(lambda: self._objects.read(id, kind, limit))
 
 
 def read_file(objects: GitObjects, entry: TreeEntry, limit: int) -> bytes:
@@ -122,7 +115,7 @@ def read_folder(objects: GitObjects, id: str, what: str) -> Entries:
 class GitRecords:
     """The records of one commit's tree: the store's side of a Ledger."""
 
-    def __init__(self, objects: GitObjects, root: str) -> None:
+    def __init__(self, objects: StoreObjects, root: str) -> None:
         self._objects, self._root, self._kept = objects, root, ""
         self._folders: dict[str, Entries] = {}
         self._parsed: dict[str, Lease | BadRecord] = {}
@@ -140,7 +133,7 @@ class GitRecords:
         ``kept`` is the folder of what the clone keeps of records.
         """
         other = copy.copy(self)
-        other._kept, other._objects = kept, WatchedObjects(self._objects, lost)
+        other._kept, other._objects = kept, self._objects.watched(lost)
         return other
 
     def of(self, resource: Resource) -> list[Lease]:

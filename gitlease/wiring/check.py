@@ -23,8 +23,6 @@ from gitlease.guard.commits import CommitReader
 from gitlease.settings.commit import committed_settings
 from gitlease.settings.schema import Found
 from gitlease.settings.sources import Settings, load_settings, remotes_of_work
-from gitlease.store.history_reader import HistoryReader
-from gitlease.store.private_store import PrivateStores
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.wiring.ledger import HERE, LedgerPlace, open_place
 
@@ -98,12 +96,10 @@ def open_check(
     def service(chosen: Chosen, committed: CommittedSettings | None) -> CheckService:
         place = open_place(repository, environ, flags, local=local, committed=committed)
         settings, where = place.settings, chosen.place or repository
-        store = place.store(clock, time_limit=time_limit)
         return CheckService(
             chosen=chosen,
-            store=store,
+            store=place.git_store(clock, time_limit=time_limit),
             reader=CommitReader(where, settings.tasks, base=chosen.base),
-            histories=HistoryReader(PrivateStores(place.private).of, store),
             tasks=place.task_files(),
             clock=clock,
             layers=place.shared_layers,

@@ -34,7 +34,8 @@ _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE 
 if TYPE_CHECKING:
     from gitlease.git.repository import Ways
     from gitlease.guard.service import GuardService
-    from gitlease.store.heads import RemoteFacts
+    from gitlease.store.admission import RemoteFacts
+    from gitlease.store.git_ledger import RefLedgerStore
     from gitlease.store.transport import Remote, Watched
     from gitlease.tasks.files import GitTaskFiles
 
@@ -207,8 +208,11 @@ class LedgerPlace:
 
         Contacts learn of the ref ``watched`` by the way.
         """
-        if self.given is not None:
-            return self.given
+        return self.given or self.git_store(clock, time_limit=time_limit, watched=watched)
+
+    def git_store(
+        self, clock: Clock, *, time_limit: float, watched: Watched | None = None
+    ) -> RefLedgerStore:
         from gitlease.git.repository import without_secrets
         from gitlease.store.git_ledger import git_ledger_store
         from gitlease.store.private_store import SHA1, SHA256, make_bare, make_folder
@@ -248,7 +252,7 @@ class LedgerPlace:
     def _facts(self) -> RemoteFacts:
         """What the settings say about the remote; git is asked only where something is granted."""
         from gitlease.git.repository import without_secrets
-        from gitlease.store.heads import NAME_REMOTE, RULES, RemoteFacts, use_the_fetched
+        from gitlease.store.admission import NAME_REMOTE, RULES, RemoteFacts, use_the_fetched
 
         location, repository, ways = self.location, self.repository, self.location.ways
 

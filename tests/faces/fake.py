@@ -29,7 +29,7 @@ NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
 class DeskStore(MemoryStore):
     """The ledgers of all desks, which counts how often the remote would be asked."""
 
-    asked = 0
+    asked, place = 0, "origin (memory)"
 
     def _ask(self) -> None:
         self.asked += 1
@@ -163,7 +163,7 @@ def make_desks(*tasks: Task, rules: EdgeRules | None = None) -> tuple[Desk, Desk
     Each has these task files in a clone of its own.
     """
     clock = ManualClock(wall_ms=NOON, make=Instant)
-    store = DeskStore(clock, place="origin (memory)")
+    store = DeskStore(clock)
 
     def files() -> DeskTasks:
         return DeskTasks({t.file: t for t in tasks}, rules=rules or EdgeRules())

@@ -235,7 +235,7 @@ def test_what_is_no_line_of_a_push_is_refused(clone: Path, monkeypatch: pytest.M
             outgoing(repository, [good, odd], remote="origin", environ={})
     assert outgoing(repository, ["\n"], remote="origin", environ={}) == []
     unknown = f"refs/heads/main {UNKNOWN} refs/heads/main {ZERO}\n"
-    with pytest.raises(Invalid, match="what is to be pushed cannot be read"):
+    with pytest.raises(Invalid, match="the commits of a range cannot be read"):
         outgoing(repository, [unknown], remote="origin", environ={})
     monkeypatch.setattr(pushes_module, "MAX_REFS", 3)
     with pytest.raises(Invalid, match="more than 3 refs"):

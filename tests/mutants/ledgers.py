@@ -204,9 +204,8 @@ LEDGERS = (
     Mutant(
         "no word before a push",
         "store/git_ledger.py",
-        "            self._heads.state(layer).add_pending(pending_of(prepared, layer))\n"
-        "        swapped",
-        "            self._heads.state(layer)\n        swapped",
+        "            self.state(layer).add_pending(pending_of(prepared, layer))\n        swapped",
+        "            self.state(layer)\n        swapped",
         "S8",
         "tests/contract/test_memory.py::TestMemoryStore::test_a_swap_onto_a"
         "_rolled_back_ref_is_never_called_lost",
@@ -231,7 +230,7 @@ LEDGERS = (
     Mutant(
         "a renewal in the place of a decision",
         "store/git_ledger.py",
-        'return self._refs.decision(base) not in ("", base)',
+        'return decision(self._past, base) not in ("", base)',
         "return True",
         "S1",
         "tests/contract/test_memory.py::TestMemoryStore::test_tickets_do_not_make_history_grow",
@@ -246,7 +245,7 @@ LEDGERS = (
     ),
     Mutant(
         "a change taken for a first sighting",
-        "store/heads.py",
+        "store/git_ledger.py",
         "seen[file] = Sighting(at=now, changed=there)",
         "seen[file] = Sighting(at=now, changed=False)",
         "S3",
@@ -262,7 +261,7 @@ LEDGERS = (
     ),
     Mutant(
         "a holder's time counted from the answer",
-        "store/heads.py",
+        "store/git_ledger.py",
         "known = _credited(replace(known, received=change.at), change, None)\n",
         "known = _credited(replace(known, received=change.at), change, None)\n"
         "        late = {k: replace(x, at=self.clock.now()) for k, x in "
@@ -274,7 +273,7 @@ LEDGERS = (
     ),
     Mutant(
         "a holder's time counted from the read-back",
-        "store/heads.py",
+        "store/git_ledger.py",
         "Sighting(at=change.at, changed=before is not None)",
         "Sighting(at=known.received, changed=before is not None)",
         "S3",
@@ -283,7 +282,7 @@ LEDGERS = (
     ),
     Mutant(
         "time of a killed command's change counted from its discovery",
-        "store/heads.py",
+        "store/git_ledger.py",
         "found[lease_file(lease)] = Sighting(at=pending.at, changed=True)",
         "found[lease_file(lease)] = Sighting(at=now, changed=True)",
         "S3",
@@ -291,7 +290,7 @@ LEDGERS = (
     ),
     Mutant(
         "a rollback believed once it was overtaken",
-        "store/heads.py",
+        "store/git_ledger.py",
         "header.revision <= before.revision or not self._goes_on(before, ledger, version)",
         "header.revision <= before.revision",
         "S1",
@@ -300,7 +299,7 @@ LEDGERS = (
     ),
     Mutant(
         "a renewal that was rolled back forgotten",
-        "store/heads.py",
+        "store/git_ledger.py",
         "any(x.lease_id == nonce and x.renewals >= most for x in _leases_of(there, text))",
         "True",
         "S1",
@@ -309,7 +308,7 @@ LEDGERS = (
     ),
     Mutant(
         "a digest taken for any other",
-        "store/heads.py",
+        "store/git_ledger.py",
         "if before.digest is None or before.digest != ledger.header.digest:",
         "if before.digest is None:",
         "S1",
@@ -318,7 +317,7 @@ LEDGERS = (
     ),
     Mutant(
         "another ledger believed",
-        "store/heads.py",
+        "store/git_ledger.py",
         "if header.ledger_id != before.ledger_id:",
         "if not header.ledger_id:",
         "S1",
@@ -327,7 +326,7 @@ LEDGERS = (
     ),
     Mutant(
         "a ledger that is gone made anew",
-        "store/heads.py",
+        "store/git_ledger.py",
         "            if before is not None:\n                raise AnotherLedger(",
         "            if before is not None and not before:\n                raise AnotherLedger(",
         "S1",

@@ -9,7 +9,7 @@ are counted, and the clock stands still between two answers.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 from unittest import mock
@@ -26,13 +26,13 @@ from simulation.shared_state import (
     Version,
     Versions,
 )
+from support.memory import MemoryStep
 from support.session import LeaseService, NoTaskFiles, ledger_session
 
 from gitlease.core import (
     Acknowledge,
     Actor,
     Barrier,
-    Event,
     Fate,
     GitleaseError,
     Instant,
@@ -46,7 +46,7 @@ from gitlease.core import (
     holder_has,
 )
 from gitlease.engine import Answer, Cause, Change, EdgeRules, Edges, Pending, transaction
-from gitlease.store import Heads, Move, Pushed, RefLedgerStore, lease_file
+from gitlease.store import Move, Pushed, RefLedgerStore, lease_file
 
 SETUP = COMMANDS - 1  # the number of the command that makes a ledger before a world begins
 SILENCE = "no answer"
@@ -117,7 +117,7 @@ class Remote:
     def deepen(self, layer: str) -> bool:
         return False
 
-    def fetch(self, layer: str, *, first: bool = False) -> str | None:
+    def fetch(self, layer: str, known: str = "") -> str | None:
         answer = self._process.ask(Request("fetch"))
         if answer == SILENCE:
             raise Unavailable("the remote cannot be reached")
@@ -133,7 +133,7 @@ class Remote:
             raise Unavailable("the remote cannot be reached")
         return answer
 
-    def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
+    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
         (move,) = moves
         request = Request("push", move.expected, move.new, self._process.bases[move.new])
         if work is not None:
@@ -154,10 +154,10 @@ class Remote:
         (one,) = work.refs
         self._process.ask(Request("land", work_old=one.old, work_new=one.new))
 
-    def remote_refs(self, work: WorkPush) -> Mapping[str, str]:
+    def work_refs(self, work: WorkPush) -> Mapping[str, str]:
         return {MAIN: self.look()}
 
-    def commit(self, change: Change, *, replace_tip: bool) -> str:
+    def write(self, change: Change, *, replace_tip: bool) -> str:
         version = self._versions.add(change, replace_tip=replace_tip)
         plain = frozenset(
             op.id
@@ -185,30 +185,17 @@ class Remote:
         ]
         return changed
 
-    def decision(self, version: str) -> str:
-        found = self._versions.by_name[version]
-        return found.parent.name if found.renewal and found.parent else version
+    def lent(self, ledger: Ledger, version: str, kept: str) -> Ledger:
+        return ledger
 
-    def first_after(self, decision: str, version: str) -> str | None:
+    def past(self, version: str) -> Iterator[MemoryStep]:
         at: Version | None = self._versions.by_name[version]
-        after = at
-        while at is not None and at.name != decision:
-            after, at = at, at.parent
-        return after.name if at and after else None
-
-    def remedy(self, layer: str, version: str, current: str) -> str:
-        return f"{layer} at {version}"
-
-    def steps(
-        self, earlier: str, version: str, limit: int
-    ) -> tuple[tuple[str, tuple[Event, ...]], ...]:
-        return ()  # nobody watches here
-
-    def events(self, version: str, limit: int) -> tuple[Event, ...]:
-        return ()
-
-    def operations(self, earlier: str, version: str) -> frozenset[str] | None:
-        return None  # the ring is long enough for all that is played
+        while at is not None:
+            before = at.parent.name if at.parent else ""
+            renewal = at.renewal and bool(before)
+            # Nobody watches here, and the ring is long enough for all that is played.
+            yield MemoryStep(at.name, before, renewal, (), None)
+            at = at.parent
 
     def announce(self, layer: str) -> None:
         """There is nobody nearby."""
@@ -219,7 +206,7 @@ class Remote:
     def keep(self, layer: str, version: str) -> None:
         """Nothing is ever lost here."""
 
-    def mend(self, *, anew: bool) -> None:
+    def mend(self) -> None:
         """Nothing is ever damaged here."""
 
 
@@ -279,8 +266,7 @@ def run(
 ) -> Waiting | Ended:
     """Carry out one command as far as its answers go."""
     remote = Remote(process)
-    heads = Heads(remote, lambda _layer: process.disk, process, "origin")
-    store = Store(remote, heads)
+    store = Store(remote, lambda _layer: process.disk, process, "origin")
     store.process = process
     actor = process.actor
     files = Files() if what in TASKS else NoTaskFiles()
@@ -346,8 +332,7 @@ def believed(process: Process) -> list[Lease]:
     if not own:
         return []
     remote = Remote(process)
-    heads = Heads(remote, lambda _layer: process.disk, process, "origin")
-    head = heads.known(LAYER)
+    head = Store(remote, lambda _layer: process.disk, process, "origin").known(LAYER)
     assert head is not None
     moment = Moment(now=process.now(), seen=head.seen)
     return [x for x in own if holder_has(x, moment)]

@@ -45,7 +45,7 @@ from gitlease.core import lease as lease_rules
 from gitlease.core.moves import claiming, holding
 from gitlease.engine import Change, Prepared, Snapshot, Swapped, Transaction, transaction
 from gitlease.push import PushCase
-from gitlease.store import Heads, RefLedgerStore
+from gitlease.store import RefLedgerStore
 
 Patch = pytest.MonkeyPatch
 
@@ -149,12 +149,12 @@ def write_no_word_before_a_push(patch: Patch) -> None:
 
 
 def count_from_the_receipt(patch: Patch) -> None:
-    def adopt(heads: Heads, change: Change, version: str, **_: object) -> Snapshot:
+    def adopt(store: RefLedgerStore, change: Change, version: str, **_: object) -> Snapshot:
         layer = change.base.layer
-        return heads.learn(layer, version, before=heads.load(layer))
+        return store.learn(layer, version, before=store.load(layer))
 
-    patch.setattr(Heads, "adopt", adopt)
-    patch.setattr(Heads, "_decided", lambda *_: {})
+    patch.setattr(RefLedgerStore, "adopt", adopt)
+    patch.setattr(RefLedgerStore, "_decided", lambda *_: {})
 
 
 def believe_what_comes_late(patch: Patch) -> None:
@@ -178,8 +178,8 @@ def push_work_under_a_lost_lease(patch: Patch) -> None:
 
 
 def take_what_is_read_back_for_new(patch: Patch) -> None:
-    patch.setattr(Heads, "_decided", lambda *_: {})
-    patch.setattr(Heads, "credit", lambda _heads, _change, head: head)
+    patch.setattr(RefLedgerStore, "_decided", lambda *_: {})
+    patch.setattr(RefLedgerStore, "credit", lambda _store, _change, head: head)
 
 
 def finish_what_others_hold(patch: Patch) -> None:

@@ -44,7 +44,7 @@ from gitlease.core import (
 )
 from gitlease.core import lease as lease_rules
 from gitlease.core.moves import claiming, holding
-from gitlease.store import Heads, Move, Pushed, RefLedgerStore
+from gitlease.store import Move, Pushed, RefLedgerStore
 
 FAIR = Weather(faults=0.1, kills=0.0, disturbed=0.0)
 FOUL = Weather(faults=0.4, kills=0.1, disturbed=0.1, lagging=0.1, rollbacks=0.003)
@@ -264,7 +264,7 @@ def test_a_change_that_is_pending_for_ever_is_noticed(monkeypatch: pytest.Monkey
 
     def forgets_to_settle(self: RefLedgerStore, pending: Any, head: Any) -> Any:
         fate = settle(self, pending, head)
-        self._heads.state(pending.layer).add_pending(pending, abandoned=True)
+        self.state(pending.layer).add_pending(pending, abandoned=True)
         return fate
 
     monkeypatch.setattr(RefLedgerStore, "settle", forgets_to_settle)
@@ -280,7 +280,7 @@ def test_a_kill_that_needs_repair_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_older_head_taken_for_the_newest_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Heads, "_check", lambda *_: None)
+    monkeypatch.setattr(RefLedgerStore, "_check", lambda *_: None)
     assert broken(Weather(rollbacks=0.02, disturbed=0.0)) == "rollback"
 
 

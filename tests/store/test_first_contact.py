@@ -18,13 +18,13 @@ from support.remotes import KINDS, Remote, Servers, open_remote
 from support.repos import commit_file, git, make_clone
 from support.running import LONG, Desk
 
-from gitlease.store import git_ledger, transport
+from gitlease.store import transport
 
 REF = "refs/gitlease/global"
 STEPS = 12  # that a first contact brings here
 AT_ONCE = 12  # first contacts of one clone
 LIMITED = (
-    f"import gitlease.store.git_ledger as g; g.FIRST_STEPS = {STEPS}; "
+    f"import gitlease.store.transport as g; g.FIRST_STEPS = {STEPS}; "
     "from gitlease.__main__ import main; main()"
 )
 
@@ -161,7 +161,7 @@ def test_a_store_that_was_lost_is_filled_again(path_remote: Remote, tmp_path: Pa
 def test_what_a_first_contact_moves_is_flat(
     path_remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(git_ledger, "FIRST_STEPS", STEPS)
+    monkeypatch.setattr(transport, "FIRST_STEPS", STEPS)
     moved = []
     for decisions in (200, 300):
         decide(path_remote, tmp_path / str(decisions), decisions)
@@ -185,7 +185,7 @@ def test_what_a_decision_costs(path_remote: Remote, tmp_path: Path) -> None:
     packs = (clone / "all.git" / "objects" / "pack").glob("*.pack")
     moved = sum(pack.stat().st_size for pack in packs)
     assert moved / decisions <= 620
-    assert git_ledger.FIRST_STEPS * moved / decisions < 2_000_000
+    assert transport.FIRST_STEPS * moved / decisions < 2_000_000
 
 
 def _bytes(store: Path) -> int:
@@ -212,7 +212,7 @@ def test_first_contacts_at_once_do_not_disturb_each_other(
         start.wait(60)
         return [x.resource for x in leases.list()]
 
-    monkeypatch.setattr(git_ledger, "fetch_ref", counted)
+    monkeypatch.setattr(transport, "fetch_ref", counted)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         assert list(pool.map(listed, range(AT_ONCE))) == [["kept"]] * AT_ONCE
     assert len(fetches) <= AT_ONCE, "none was in vain"

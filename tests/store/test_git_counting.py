@@ -773,7 +773,7 @@ def test_a_store_that_vanishes_right_at_the_push(
             DAMAGE[name](store)
         return pushed
 
-    monkeypatch.setattr("gitlease.store.git_ledger.push_refs", harmful)
+    monkeypatch.setattr("gitlease.store.transport.push_refs", harmful)
     leases = door(one, clock=clock)
     try:
         granted = leases.claim("F001").mine
@@ -906,15 +906,15 @@ def test_a_state_folder_that_cannot_be_written(path_remote: Remote, clones: Clon
 
 STEPS = [
     "gitlease.store.private_store:make_bare",
-    "gitlease.store.git_ledger:fetch_ref",
-    "gitlease.store.heads:Heads.learn",
+    "gitlease.store.transport:fetch_ref",
+    "gitlease.store.git_ledger:RefLedgerStore.learn",
     "gitlease.store.state:StateFolder.save",
-    "gitlease.store.git_ledger:GitRefs.keep",
+    "gitlease.store.transport:GitRefs.keep",
     "gitlease.store.tree:write_step",
     "gitlease.store.tree:commit_bytes",
     "gitlease.store.state:StateFolder.add_pending",
-    "gitlease.store.git_ledger:push_refs",
-    "gitlease.store.heads:Heads.adopt",
+    "gitlease.store.transport:push_refs",
+    "gitlease.store.git_ledger:RefLedgerStore.adopt",
     "gitlease.store.state:StateFolder.remove_pending",
     "gitlease.store.private_store:PrivateStore.tidy",
 ]
@@ -1000,7 +1000,7 @@ def test_a_kill_after_the_push_is_told_at_the_next_command(
     path_remote: Remote, clones: Clones
 ) -> None:
     clone = clones(1)[0]
-    assert child(clone, "gitlease.store.heads:Heads.adopt", "before", "0") == 9
+    assert child(clone, "gitlease.store.git_ledger:RefLedgerStore.adopt", "before", "0") == 9
     leases = door(clone, clock=ManualClock(wall_ms=int(time.time() * 1_000)))
     leases.note("F002", "next")
     assert any("claim of F001" in x and "had reached" in x for x in leases.warnings)

@@ -37,6 +37,7 @@ from gitlease.git import Absent, object_id
 from gitlease.guard import Touched
 from gitlease.store import (
     GitRecords,
+    StoreObjects,
     file_of_rows,
     lease_file,
     tree,
@@ -81,7 +82,7 @@ class Objects:
         return self.write("tree", b"".join(lines))
 
     def records(self, files: dict[str, bytes], modes: dict[str, str] | None = None) -> GitRecords:
-        return GitRecords(self, self.tree(files, modes or {}))
+        return GitRecords(StoreObjects(self), self.tree(files, modes or {}))
 
 
 def files_of(leases: Sequence[Lease]) -> dict[str, bytes]:

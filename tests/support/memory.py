@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from gitlease.core import (
     Damage,
@@ -40,7 +40,7 @@ from gitlease.core import (
 )
 from gitlease.engine import Cause, Change, Clock, Pending
 from gitlease.guard import CachedLedger, IdleMarker, Unreachable
-from gitlease.store import Heads, Known, Move, Pushed, RefLedgerStore, StateFolder, lease_file
+from gitlease.store import Known, Move, Pushed, RefLedgerStore, StateFolder, lease_file
 
 T = TypeVar("T")
 
@@ -370,6 +370,16 @@ class MemoryClone:
         return self._states[layer]
 
 
+class MemoryStep(NamedTuple):
+    """One version of a ledger, as the store sees it in the past of another."""
+
+    id: str
+    before: str
+    is_renewal: bool
+    events: tuple[Event, ...]
+    operations: frozenset[str] | None
+
+
 class MemoryRefs:
     """The refs of a MemoryRemote; its versions need no fetching to be read."""
 
@@ -391,17 +401,18 @@ class MemoryRefs:
                 changed.append((lease_file(lease), old is None or key in before))
         return changed
 
-    def decision(self, version: str) -> str:
-        step = self._remote.steps[version]
-        return step.parent if step.renewal and step.parent else version
+    def lent(self, ledger: Ledger, version: str, kept: str) -> Ledger:
+        return ledger
 
-    def first_after(self, decision: str, version: str) -> str | None:
-        after, at = version, version
-        while at and at != decision:
-            after, at = at, self._remote.steps[at].parent
-        return after if at else None
+    def past(self, version: str) -> Iterator[MemoryStep]:
+        while version:
+            step = self._remote.steps[version]
+            done = (x.operation for x in step.header.ring if x.revision == step.header.revision)
+            renewal = step.renewal and bool(step.parent)
+            yield MemoryStep(version, step.parent, renewal, tuple(step.events), frozenset(done))
+            version = step.parent
 
-    def fetch(self, layer: str, *, first: bool = False) -> str | None:
+    def fetch(self, layer: str, known: str = "") -> str | None:
         return self._remote.fetch(layer)
 
     def deepen(self, layer: str) -> bool:
@@ -410,45 +421,17 @@ class MemoryRefs:
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         return self._remote.peek(layers)
 
-    def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
+    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
         return self._remote.push(moves, () if work is None else work.refs)
 
-    def remote_refs(self, work: WorkPush) -> Mapping[str, str]:
+    def work_refs(self, work: WorkPush) -> Mapping[str, str]:
         return self._remote.work_at([x.ref for x in work.refs])
 
-    def commit(self, change: Change, *, replace_tip: bool) -> str:
+    def write(self, change: Change, *, replace_tip: bool) -> str:
         tip = change.base.version
         base = self._remote.steps[tip] if tip else Step(header=change.ledger.header)
         after = base.after(change, base.parent if replace_tip else tip)
         return self._remote.keep(after, base=tip)
-
-    def events(self, version: str, limit: int) -> tuple[Event, ...]:
-        found = list[Event]()
-        while version and len(found) < limit:
-            step = self._remote.steps[version]
-            found += reversed(step.events)
-            version = step.parent
-        return tuple(found[:limit])
-
-    def steps(
-        self, earlier: str, version: str, limit: int
-    ) -> tuple[tuple[str, tuple[Event, ...]], ...]:
-        ends = {earlier, self.decision(earlier)} if earlier else set[str]()
-        found = list[tuple[str, tuple[Event, ...]]]()
-        while version and version not in ends and len(found) < limit:
-            step = self._remote.steps[version]
-            found.append((version, tuple(step.events)))
-            version = step.parent
-        return tuple(reversed(found)) if version in ends or not earlier else ()
-
-    def operations(self, earlier: str, version: str) -> frozenset[str] | None:
-        ends, found = {earlier, self.decision(earlier) if earlier else ""}, set[str]()
-        while version and version not in ends:
-            step = self._remote.steps[version]
-            ring = step.header.ring
-            found |= {x.operation for x in ring if x.revision == step.header.revision}
-            version = step.parent
-        return frozenset(found) if version in ends else None
 
     def announce(self, layer: str) -> None:
         """There is nobody nearby."""
@@ -459,7 +442,7 @@ class MemoryRefs:
     def keep(self, layer: str, version: str) -> None:
         """Nothing is ever lost here."""
 
-    def mend(self, *, anew: bool) -> None:
+    def mend(self) -> None:
         """Nothing is ever damaged here."""
 
 
@@ -473,8 +456,8 @@ def memory_ledger_store(
 ) -> RefLedgerStore:
     """Ledgers on a MemoryRemote, as one process of a clone knows them."""
     refs = MemoryRefs(remote)
-    heads = Heads(refs, (clone or MemoryClone()).state, clock, place)
-    return RefLedgerStore(refs, heads, warnings=warnings)
+    state = (clone or MemoryClone()).state
+    return RefLedgerStore(refs, state, clock, place, warnings=warnings)
 
 
 class MemoryWatch:

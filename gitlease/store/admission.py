@@ -1,0 +1,390 @@
+"""The proof that what is written is what everybody reads.
+
+People reach one repository by different remotes and URLs, and each copy of it may have a ledger
+of its own: whoever writes to one that others do not read would be the second holder of a lease
+(invariants S2 and S3). So a grant is refused
+
+1. where git pushes to several places one by one, or where its settings leave the place open;
+2. on any ledger but the one whose id the repository's settings record;
+3. beside the ledger of another remote, unless the settings record or name one;
+4. where the URL for pushes is not the one that others fetch from, until a change that was
+   written to the one has been seen at the other.
+
+Leases that were granted before are renewed and released where they are: where git pushes to a
+repository without the ledger, that is the one that others fetch from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from gitlease.core.errors import GitleaseError, Invalid, Unavailable, hint
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import MS, Instant
+from gitlease.core.resources.resource import GLOBAL_LAYER
+from gitlease.engine.ports import Snapshot
+from gitlease.git.files import load_json, make_folders, store_json
+from gitlease.store.history import decision, first_after
+from gitlease.store.transport import GitRefs, Remote
+
+if TYPE_CHECKING:
+    from gitlease.store.git_ledger import RefLedgerStore
+
+PATIENCE = 10.0  # seconds in which a change has to be seen where others fetch
+PAUSE = 0.5
+YOUNG = 5_000  # milliseconds for which the recorded id is not read anew
+ALONE_FOR = 3_600_000  # after so many, other remotes are asked again if they have a ledger now
+MAX_BYTES = 4_096
+PROOF, OWN, BESIDE, ALONE = "proof.json", "own-ledger.json", "beside.json", "alone.json"
+RULES = "see what sends pushes elsewhere: git config --show-origin --get-regexp insteadof"
+NAME_REMOTE = "name the remote whose ledger everybody uses: git config lease.remote NAME-OR-URL"
+
+
+def use_the_fetched(fetched: str) -> tuple[str, ...]:
+    """The hints where git pushes elsewhere; the remote's own name would lead there again."""
+    return (
+        f"use the repository that others fetch from: git config lease.remote {quote(fetched)}",
+        "or that of another remote: git config lease.remote NAME",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFacts:
+    """What a clone's settings say about the remote of a ledger.
+
+    ``problem`` is why nothing may be granted there, and ``way_out`` has the hints. ``ends`` are the
+    effective URLs for fetches and pushes, without secrets, and ``fetch`` is the remote at the
+    former if they differ; ``fetched_at`` is what people call it. ``recorded`` reads the id of the
+    ledger in layer ``global`` from the repository's settings. ``others`` gives further remotes that
+    may have a ledger, by name; none where a flag names the remote.
+    """
+
+    problem: str = ""
+    way_out: tuple[str, ...] = (NAME_REMOTE,)
+    ends: tuple[str, str] = ("", "")
+    fetch: Remote | None = None
+    fetched_at: str = ""
+    recorded: Callable[[], str | None] = lambda: None
+    others: Callable[[], Sequence[tuple[str, Remote]]] = lambda: ()
+
+
+class Admission:
+    """Decides whether leases may be granted on the ledgers of one place."""
+
+    def __init__(self, facts: RemoteFacts, refs: GitRefs, ledgers: RefLedgerStore) -> None:
+        self._facts, self._refs, self._ledgers = facts, refs, ledgers
+        self.moved = False
+        """Whether the ledger is used where others fetch, in the place of where git pushes."""
+        self._recorded: tuple[Instant, str | None] | None = None
+        self._looked: dict[str, str] = {}  # by layer: the version that was read before a proof
+
+    @property
+    def _place(self) -> str:
+        return self._ledgers.place
+
+    def doubt(self, head: Snapshot) -> Invalid | None:
+        """Why this ledger is not to be relied on, as far as is known here."""
+        if self._facts.problem:
+            return Invalid(self._facts.problem, hints=self._facts.way_out)
+        unknown = head.layer != GLOBAL_LAYER and self._ledgers.load(GLOBAL_LAYER) is None
+        return None if unknown else self._recorded_elsewhere(head)
+
+    def go_where_fetched(self, layer: str, fetched: Callable[[], Snapshot]) -> Snapshot | None:
+        """Use the repository that others fetch from, if that has the ledger and the pushed one not.
+
+        ``fetched`` reads the ledger anew. None where it stays as it is: nothing is granted there.
+        """
+        other, known = self._facts.fetch, self._ledgers.load(layer)
+        if other is None or self.moved or (known and self._is_proven_for(layer, known.ledger_id)):
+            return None
+        former = self._refs.use(other)
+        place, self._ledgers.place = self._place, self._facts.fetched_at
+        try:
+            head = fetched()
+            if head.ledger is not None:
+                lacking = "another ledger" if known else "a ledger, and the former none"
+                why = self._elsewhere(f"which has {lacking}")
+                self._facts, self.moved = replace(self._facts, problem=why, fetch=None), True
+                return head
+        except GitleaseError:
+            pass
+        self._refs.use(former)
+        self._ledgers.place = place
+        return None
+
+    def check_ends(self, head: Snapshot) -> None:
+        """Raise Invalid if others are known to read another ledger than the one written to."""
+        if self._facts.problem:
+            raise Invalid(self._facts.problem, hints=self._facts.way_out)
+        if (other := self._facts.fetch) is not None and not self._is_proven(head):
+            self._compare(other, head)
+
+    def read_elsewhere(self, head: Snapshot) -> str:
+        """What others read in its place, where that was never proven; ``""`` if the same.
+
+        One contact, and none if it is proven.
+        """
+        if (other := self._facts.fetch) is None or self._is_proven(head):
+            return ""
+        try:
+            there = self._refs.peek_at(other, head.layer)
+            if (there or "") == head.version or self._related(other, head, there):
+                return ""
+        except GitleaseError:
+            return ""  # a claim says why
+        return self._unlike(head, there)
+
+    def check_recorded(self, head: Snapshot) -> None:
+        """Raise Invalid if the settings record another ledger than that of the global layer."""
+        if (error := self._recorded_elsewhere(head)) is not None:
+            right, found = self._right(self.recorded() or ""), self._ids_elsewhere(head)
+            there = [_USE.format(quote(x)) for x in found if found[x] in right]
+            raise error.with_(hints=(*there, *error.hints))
+
+    def check_chosen(self, head: Snapshot) -> None:
+        """Raise Invalid if ``init`` would use another ledger than is recorded, or known to be used.
+
+        A ledger at another remote counts as used where none is recorded.
+        """
+        if self.recorded() is None:
+            self._check_alone(head, chosen=True)
+        elif head.layer == GLOBAL_LAYER:
+            self.check_recorded(head)
+
+    def _recorded_elsewhere(self, head: Snapshot) -> Invalid | None:
+        recorded, shown = self.recorded(), self._shown(head)
+        if recorded is None or shown in self._right(recorded):
+            return None
+        there = f"has ledger {shown}" if shown else "has none"
+        prefix = hint("or name the refs where it lies: {}", "config", **_KEY, value="PREFIX")
+        return Invalid(
+            f".gitlease.yaml records the ledger {recorded}, but {self._place} {there}",
+            hints=(
+                NAME_REMOTE,
+                *([] if shown else [prefix]),
+                hint("a fork or a copy that wants a ledger of its own: `{}`", "init", **_OWN),
+            ),
+        )
+
+    def accept(self, head: Snapshot, *, another: bool) -> None:
+        """Let this clone use a ledger beside those of other remotes.
+
+        ``another``: also in the place of the recorded one.
+        """
+        recorded, shown = self.recorded(), self._shown(head)
+        if another and recorded is not None and shown not in (None, recorded):
+            self._keep(GLOBAL_LAYER, OWN, [recorded, shown])
+        if head.ledger is not None:
+            self._keep_alone(head, head.ledger.header.ledger_id)
+
+    def check(self, head: Snapshot, fetch: Callable[[str], Snapshot], *, grants: bool) -> str:
+        """Raise why nothing may be granted on a head; return what to tell of it, or ``""``.
+
+        Raises NotProven where a change without any lease has to be written first.
+        """
+        if not grants and head.ledger is not None:
+            return ""
+        if self._facts.problem:
+            raise Invalid(self._facts.problem, hints=self._facts.way_out)
+        told = ""
+        if (recorded := self.recorded()) is None:
+            told = self._check_alone(head)
+        elif head.layer == GLOBAL_LAYER:
+            self.check_recorded(head)
+        else:
+            self._check_beside(head, recorded, fetch)
+        if grants and self._facts.fetch is not None and not self._is_proven(head):
+            if head.layer not in self._looked:
+                fetch(head.layer)  # what was known may not be there
+            if self._facts.fetch is None:  # nor was it
+                raise Invalid(self._facts.problem, hints=self._facts.way_out)
+            self._prove(self._facts.fetch, head)
+        return told
+
+    def _check_beside(
+        self, head: Snapshot, recorded: str, fetch: Callable[[str], Snapshot]
+    ) -> None:
+        """Check another layer: the recorded ledger has to be at the same place. Asked once."""
+        known = head.ledger.header.ledger_id if head.ledger else None
+        here = [self._facts.ends[1], recorded, known]
+        if known is not None and self._kept(head.layer, BESIDE) == here:
+            return
+        self.check_recorded(fetch(GLOBAL_LAYER))
+        if known is not None:
+            with contextlib.suppress(OSError):
+                self._keep(head.layer, BESIDE, here)
+
+    def recorded(self) -> str | None:
+        """The id of the ledger that the repository's settings record."""
+        now = self._ledgers.clock.now()
+        if self._recorded is None or self._recorded[0].elapsed_at_most(now) > YOUNG:
+            self._recorded = now, self._facts.recorded()
+        return self._recorded[1]
+
+    def _shown(self, head: Snapshot) -> str | None:
+        if head.layer == GLOBAL_LAYER:
+            return head.ledger.header.ledger_id if head.ledger else None
+        known = self._ledgers.load(GLOBAL_LAYER)
+        return known.ledger_id if known else None
+
+    def _right(self, recorded: str) -> list[str]:
+        """The ids of the ledgers that may be used: the recorded one, and what replaces it here."""
+        kept = self._kept(GLOBAL_LAYER, OWN)
+        replaced = isinstance(kept, list) and len(kept) == 2 and kept[0] == recorded
+        return [recorded, str(kept[1])] if replaced else [recorded]
+
+    # --- a new ledger beside others ---------------------------------------------------------------
+
+    def _check_alone(self, head: Snapshot, *, chosen: bool = False) -> str:
+        """Refuse a ledger beside which another remote has one of its own; what to tell of it.
+
+        Asked once an hour, and no more once ``init --new-ledger`` has chosen this one. A first one
+        is made only where every other remote answers, or it was ``chosen``.
+        """
+        known = head.ledger.header.ledger_id if head.ledger else None
+        others, before = self._facts.others(), self._ledgers.load(head.layer)
+        first = known is None and not chosen
+        if not others or (first and self._ledgers.load(GLOBAL_LAYER) is not None):
+            return ""  # this place is in use
+        now = self._ledgers.clock.now().wall_ms
+        here = self._alone(known, others)
+        if known is not None and _is_alone(self._kept(head.layer, ALONE), here, now):
+            return ""
+        found = self._ids_elsewhere(head, all_answer=first)
+        if theirs := [name for name in found if found[name] != known]:
+            name = min(theirs, key=lambda x: before is None or found[x] != before.ledger_id)
+            what = "a ledger of this repository, and {} has none"
+            what = "another ledger of this repository than {}" if known is not None else what
+            raise Invalid(
+                f"{name} has {what.format(self._place)}", hints=(_USE.format(quote(name)), *_CHOOSE)
+            )
+        if known is not None:
+            self._keep_alone(head, known, now)
+            return ""
+        made = f"made the first ledger of layer {head.layer} on {self._place}"
+        return f"{made}; there is none on {', '.join(name for name, _ in others)}"
+
+    def _keep_alone(self, head: Snapshot, known: str, asked: int | None = None) -> None:
+        if others := self._facts.others():
+            with contextlib.suppress(OSError):
+                self._keep(head.layer, ALONE, [self._alone(known, others), asked])
+
+    def _alone(self, known: str | None, others: Sequence[tuple[str, Remote]]) -> list[str | None]:
+        return [self._facts.ends[1], known, *sorted(name for name, _ in others)]
+
+    def _ids_elsewhere(self, head: Snapshot, *, all_answer: bool = False) -> dict[str, str]:
+        """The ids of the ledgers at other remotes, by their names."""
+        found = {}
+        for name, remote in self._facts.others():
+            try:
+                version = self._refs.peek_at(remote, head.layer)
+                if version and version != head.version:
+                    read = self._refs.fetch_from(remote, head.layer) or version
+                    found[name] = self._ledgers.read(read).header.ledger_id
+            except GitleaseError as error:
+                if all_answer:
+                    raise Unavailable(
+                        f"no ledger is made on {self._place} before it is known whether {name} has "
+                        f"one: {error.message}",
+                        hints=_CHOOSE,
+                    ) from None
+        return found
+
+    # --- a URL for pushes beside that for fetches -------------------------------------------------
+
+    def _prove(self, other: Remote, head: Snapshot) -> None:
+        """See to it that what is written is what others read. Three contacts, once."""
+        known = head.ledger.header.ledger_id if head.ledger else None
+        before = self._looked.get(head.layer)
+        if before is None or known is None or before == head.version:
+            self._compare(other, head)
+            self._looked[head.layer] = head.version
+            raise NotProven
+        if not self._seen(other, head):
+            why = f"where a change of the ledger was not seen within {PATIENCE:g} s"
+            raise self._not_seen(head, self._elsewhere(why))
+        with contextlib.suppress(OSError):  # else it is proven again the next time
+            self._keep(head.layer, PROOF, [*self._facts.ends, known])
+
+    def _compare(self, other: Remote, head: Snapshot) -> None:
+        there = self._refs.peek_at(other, head.layer)
+        if (there or "") != head.version and not self._related(other, head, there):
+            raise self._not_seen(head, self._unlike(head, there))
+
+    def _kept(self, layer: str, name: str) -> Any:
+        return load_json(os.path.join(self._ledgers.state(layer).path, name), MAX_BYTES)
+
+    def _keep(self, layer: str, name: str, value: object) -> None:
+        folder = self._ledgers.state(layer).path
+        make_folders(folder)
+        store_json(os.path.join(folder, name), value)
+
+    def _is_proven(self, head: Snapshot) -> bool:
+        ledger = head.ledger
+        return ledger is not None and self._is_proven_for(head.layer, ledger.header.ledger_id)
+
+    def _is_proven_for(self, layer: str, known: str) -> bool:
+        return bool(self._kept(layer, PROOF) == [*self._facts.ends, known])
+
+    def _related(self, other: Remote, head: Snapshot, there: str | None) -> bool:
+        if head.ledger is None or there is None:
+            return False
+        read = self._refs.fetch_from(other, head.layer) or there
+        if self._ledgers.read(read).header.ledger_id != head.ledger.header.ledger_id:
+            return False
+        return self._goes_on(read, head.version) or self._goes_on(head.version, read)
+
+    def _goes_on(self, earlier: str, later: str) -> bool:
+        """Whether a version has the last decision of another in its past."""
+        decided = decision(self._refs.past, earlier)
+        return bool(decided) and first_after(self._refs.past, decided, later) is not None
+
+    def _seen(self, other: Remote, head: Snapshot) -> bool:
+        clock = self._ledgers.clock
+        began = clock.now()
+        while True:
+            there = self._refs.peek_at(other, head.layer)
+            if there == head.version:
+                return True
+            if there is not None:  # others may have changed it since
+                read = self._refs.fetch_from(other, head.layer) or there
+                if self._goes_on(head.version, read):
+                    return True
+            if began.elapsed_at_most(clock.now()) >= PATIENCE * MS:
+                return False
+            clock.sleep(PAUSE)
+
+    def _unlike(self, head: Snapshot, there: str | None) -> str:
+        if there is None:
+            return self._elsewhere("which has no ledger")
+        which = "another ledger" if head.ledger is not None else "a ledger, and the former none"
+        return self._elsewhere(f"which has {which}")
+
+    def _elsewhere(self, why: str) -> str:
+        reads, writes = self._facts.ends
+        return f"git pushes to {writes}, and others fetch from {reads}, {why}"
+
+    def _not_seen(self, head: Snapshot, why: str) -> Invalid:
+        if head.ledger is not None and not any(True for _ in head.ledger.every_lease()):
+            self._ledgers.state(head.layer).forget()  # it was made for the proof alone
+        return Invalid(why, hints=self._facts.way_out)
+
+
+def _is_alone(kept: object, here: list[str | None], now: int) -> bool:
+    match kept:
+        case [place, None | int() as asked] if place == here:
+            return asked is None or 0 <= now - asked < ALONE_FOR
+    return False
+
+
+class NotProven(Exception):
+    """A change without any lease has to be written before one is granted; it leaves no store."""
+
+
+_USE = "use the ledger of {0}: git config lease.remote {0}"
+_KEY, _OWN = {"key": "lease.ref_prefix"}, {"new_ledger": True}
+_CHOOSE = (hint("to use one of its own here all the same: `{}`", "init", **_OWN),)
