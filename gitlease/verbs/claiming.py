@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gitlease.core.errors import Hint, UsageError
+from gitlease.core.errors import Hint, LeaseHeld, UsageError, hint
 from gitlease.core.frozen import replace
+from gitlease.core.lease import State
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine import claim as engine
 from gitlease.engine.answers import Answer, ClaimOptions
@@ -119,6 +120,26 @@ def claim_verb(
         scope=options.scope,
     )
     return claimed(door, answer, scope=scope, warnings=warnings, verbose=verbose)
+
+
+def claim_by_name(door: Door, resource: Resource, **given: Any) -> Result:
+    """Claim for clients to whom the claim of a task by its name is the deliberate takeover.
+
+    They have no other way to a task that stays assigned after its lease has lapsed.
+    """
+    try:
+        return claim_verb.function(door, [resource], **given)
+    except LeaseHeld as held:
+        live = any(x.state == State.ACTIVE.value for x in held.views)
+        if given.get("takeover") or not held.by_edge or live:
+            raise
+        if not held.views:
+            way = hint("to take it over, send {}", takeover=True, reason="TEXT")
+            raise held.with_(hints=(*held.hints, way)) from None
+        former = held.views[0].holder
+    reason = given.pop("reason", None) or f"claimed by name, after {former}'s lease had lapsed"
+    terms = given | {"reason": reason, "takeover": True, "expect_holder": former}
+    return claim_verb.function(door, [resource], **terms)
 
 
 def claim_options(

@@ -25,13 +25,9 @@ from gitlease.core.errors import (
     UsageError,
     check_text,
 )
-from gitlease.core.frozen import replace
-from gitlease.core.lease import MAX_REASON, Actor, Lease, Moment, State, holder_has, same_person
+from gitlease.core.lease import Actor, Lease, Moment, State, holder_has, same_person
 from gitlease.core.resources.resource import Resource
-from gitlease.engine import claim
-from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.edges import Planned, find_task
-from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.reading import is_in_ledger
 from gitlease.faces.http.request_handler import (
@@ -41,9 +37,14 @@ from gitlease.faces.http.request_handler import (
     body_of,
     without_paths,
 )
+from gitlease.faces.http.routes import GatewayDoor
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import Token
 from gitlease.verbs import wire
+from gitlease.verbs.claiming import claim_by_name
+from gitlease.verbs.table import Result, find_verb, read_values
+
+TERMS = ("takeover", "reason")  # of a claim, which a request has by the names of the table
 
 
 class CompatRequest:
@@ -76,11 +77,11 @@ class CompatRequest:
             raise UsageError(f"{name} must be a number")
         return int(value)
 
-    def session(self, name: str | None = None) -> LedgerSession:
+    def door(self, name: str | None = None) -> GatewayDoor:
         """The token's holder, in the session of this name."""
         if name is not None:
             check_text(name, what="a session", limit=MAX_SESSION)
-        return self.gateway.session(self.caller.email, name)
+        return GatewayDoor(self.gateway, self.caller, name)
 
     @cached_property
     def head(self) -> Snapshot:
@@ -103,10 +104,10 @@ class CompatRequest:
         That is a name in the ledger, one ``given`` as an intent, or any name where the project does
         not require tasks. Raises NotFound for others.
         """
-        session = self.session()
+        session = self.door().ledger
         edges = session.edges
         task = find_task(edges.files.read(), resource, lenient=True) or edges.away(resource)
-        if task is not None or given or not session.edges.is_unknown(Planned(resource=resource)):
+        if task is not None or given or not edges.is_unknown(Planned(resource=resource)):
             return task
         known = is_in_ledger(session.known_look(), resource)
         if not known and not is_in_ledger(session.look(), resource):
@@ -115,39 +116,13 @@ class CompatRequest:
 
 
 def claim_named(
-    asked: CompatRequest, session: LedgerSession, resource: Resource, options: ClaimOptions
-) -> Answer:
-    """Claim the task that a request names, with its ``takeover`` and ``reason``.
-
-    An assignment whose lease has lapsed is taken over without them: to ask for this very task is
-    the deliberate takeover of these APIs, and they have no other way to it. Raises UsageError for
-    a takeover without a reason.
-    """
-    reason, takeover = asked.text("reason", limit=MAX_REASON), asked.body.get("takeover", False)
-    if not isinstance(takeover, bool):
-        raise UsageError("takeover must be true or false")
-    if takeover and not reason:
-        raise UsageError("a takeover needs a reason")
-    options = replace(options, reason=reason, takeover=takeover, commit=False)
-    try:
-        return claim.claim(session, [resource], options)
-    except LeaseHeld as held:
-        assignee = held.views[0].holder if held.views else ""
-        if takeover or not held.by_edge or any(x.state == State.ACTIVE.value for x in held.views):
-            raise
-        if not assignee:
-            way = 'send {"takeover": true, "reason": TEXT} to take it over'
-            raise held.with_(hints=(*held.hints, way)) from None
-    return claim.claim(
-        session,
-        [resource],
-        replace(
-            options,
-            reason=reason or f"claimed by name, after {assignee}'s lease had lapsed",
-            takeover=True,
-            expect_holder=assignee,
-        ),
-    )
+    asked: CompatRequest, door: GatewayDoor, resource: Resource, **given: Any
+) -> Result:
+    """Claim the task that a request names, with its own ``TERMS``. Raises UsageError for those."""
+    known = find_verb("claim").parameters
+    terms = {name: asked.body.get(name) for name in TERMS}
+    read = read_values({name: known[name] for name in TERMS}, door, terms, what="the body")
+    return claim_by_name(door, resource, **given, **read)
 
 
 def blocks_until(error: GitleaseError) -> str:
@@ -158,11 +133,16 @@ def blocks_until(error: GitleaseError) -> str:
     return f", has expired, and blocks others until {wire.seconds(view.lapses_at, round_up=True)}"
 
 
-def warnings_in(answer: Answer) -> dict[str, Any]:
+def warnings_in(result: Result) -> dict[str, Any]:
     """The ``warnings`` of an end, such as files that still assign the task; empty without any."""
     return (
-        {"warnings": [without_paths(text) for text in answer.warnings]} if answer.warnings else {}
+        {"warnings": [without_paths(text) for text in result.warnings]} if result.warnings else {}
     )
+
+
+def carry_out(verb: str, door: GatewayDoor, **values: Any) -> Result:
+    """Carry out a verb of the table."""
+    return find_verb(verb).function(door, **values)
 
 
 CompatAnswer = tuple[int, Mapping[str, Any]]  # status, body

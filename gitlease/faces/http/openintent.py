@@ -39,14 +39,15 @@ from gitlease.core.lease import Lease, State
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, name_resource, parse_scope, reads_as_name
 from gitlease.core.view import LeaseView
-from gitlease.engine import acts
-from gitlease.engine.answers import ClaimOptions, EndedLease
-from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.acts import taken_from
+from gitlease.engine.answers import EndedLease
 from gitlease.engine.reading import read_leases
 from gitlease.faces.http.compat import (
+    TERMS,
     CompatAnswer,
     CompatRequest,
     blocks_until,
+    carry_out,
     claim_named,
     compat_routes,
     warnings_in,
@@ -58,12 +59,13 @@ from gitlease.faces.http.request_handler import (
     RequestHandler,
     without_paths,
 )
+from gitlease.faces.http.routes import GatewayDoor
 from gitlease.gateway.follower import LAPSED
 from gitlease.verbs.table import http_of
 
 ROOTS = ("/api/v1", "/v1")
 AGENT = "x-agent-id"
-TERMS = ("duration_seconds", "ttl_seconds")  # of the SDK, and of the RFC
+DURATIONS = ("duration_seconds", "ttl_seconds")  # of the SDK, and of the RFC
 DURATION = 300  # seconds, where a request names none
 LONGEST_TITLE, WORDS = 500, 60
 _GIVEN = r"intent-([a-z0-9-]*)-([0-9a-f]{8})([0-9a-f]{8})"
@@ -152,14 +154,14 @@ def create_intent(asked: CompatRequest) -> CompatAnswer:
 def get_intent(asked: CompatRequest) -> CompatAnswer:
     resource = _resource(asked)
     task = asked.task(resource, given=_title_of(resource) is not None)
-    leases = read_leases(_session(asked), resource=task.resource if task else resource).leases
+    leases = read_leases(_door(asked).ledger, resource=task.resource if task else resource).leases
     return 200, _intent(resource, task, done=any(x.state == "completed" for x in leases))
 
 
 def list_intents(asked: CompatRequest) -> CompatAnswer:
     """The tasks; other names are not listed."""
     wanted, start = asked.query.get("status"), asked.number("offset", 0)
-    tasks = _session(asked).edges.everywhere().tasks
+    tasks = _door(asked).ledger.edges.everywhere().tasks
     found = [_intent(x.resource, x) for x in tasks]
     found = [x for x in found if wanted in (None, x["status"])]
     return 200, {"intents": found[start : start + asked.number("limit", 100)]}
@@ -170,45 +172,49 @@ def list_intents(asked: CompatRequest) -> CompatAnswer:
 
 def acquire(asked: CompatRequest) -> CompatAnswer:
     """Claim a scope, or renew it if this agent holds it."""
-    _check_fields(asked, {*TERMS, "scope", "takeover", "reason"})
+    _check_fields(asked, {*TERMS, "scope", *DURATIONS})
     resource, scope = _resource(asked), asked.body.get("scope")
     if scope is None:
         raise UsageError("scope must be a string: * is the whole intent")
-    options = ClaimOptions(
+    result = claim_named(
+        asked,
+        _door(asked),
+        resource,
         scope=parse_scope(scope),
         ttl=_duration(asked),
-        any_name=_title_of(resource) is not None,
+        any=_title_of(resource) is not None,
     )
-    answer = claim_named(asked, _session(asked), resource, options)
-    return 200 if answer.status == "renewed" else 201, lease(answer.leases[0])
+    return 200 if result.body["status"] == "renewed" else 201, lease(result.leases[0])
 
 
 def renew(asked: CompatRequest) -> CompatAnswer:
     """Renew a lease that this agent still holds."""
-    _check_fields(asked, TERMS)
-    session, found, seconds = _session(asked), _found(asked), _duration(asked)
-    if found.answers_to(session.actor):
-        asked.gateway.check_token(session, found.resource, found.token, found.scope)
-    answer = asked.gateway.renew(session, [found.resource], scope=found.scope, ttl=seconds)
-    return 200, lease(answer.leases[0])
+    _check_fields(asked, DURATIONS)
+    door, found, seconds = _door(asked), _found(asked), _duration(asked)
+    resource, scope = found.resource, found.scope
+    if found.answers_to(door.ledger.actor):
+        door.check_condition(resource, found.token, scope, held=False)
+    result = carry_out("renew", door, resources=[resource], scope=scope, ttl=seconds)
+    return 200, lease(result.leases[0])
 
 
 def release(asked: CompatRequest) -> CompatAnswer:
     try:
         found = _found(asked)
     except NotFound:
-        if acts.taken_from(_session(asked), _resource(asked)) is None:
+        if taken_from(_door(asked).ledger, _resource(asked)) is None:
             raise
         return 200, {"message": "Lease ended before", "id": asked.path["lease"]}
-    answer = acts.release(_session(asked), [found.resource], scope=found.scope, commit=False)
-    return 200, {"message": "Lease released", "id": found.lease_id, **warnings_in(answer)}
+    terms = {"resources": [found.resource], "scope": found.scope}
+    result = carry_out("release", _door(asked), **terms)
+    return 200, {"message": "Lease released", "id": found.lease_id, **warnings_in(result)}
 
 
 def list_leases(asked: CompatRequest) -> CompatAnswer:
     """The leases of an intent, with expired ones, and for a while with those that ended."""
     resource = _resource(asked)
     asked.task(resource, given=_title_of(resource) is not None)
-    reading = read_leases(_session(asked), resource=resource, ended=True)
+    reading = read_leases(_door(asked).ledger, resource=resource, ended=True)
     return 200, {"leases": [*map(lease, reading.leases), *map(_ended, reading.ended)]}
 
 
@@ -324,8 +330,8 @@ def _event(fields: dict[str, str], intent: str | None) -> str:
 # --- how ----------------------------------------------------------------------------------------
 
 
-def _session(asked: CompatRequest) -> LedgerSession:
-    return asked.session(asked.headers.get(AGENT) or None)
+def _door(asked: CompatRequest) -> GatewayDoor:
+    return asked.door(asked.headers.get(AGENT) or None)
 
 
 def _resource(asked: CompatRequest) -> Resource:
@@ -350,10 +356,10 @@ def _check_fields(asked: CompatRequest, known: Collection[str]) -> None:
 
 
 def _duration(asked: CompatRequest) -> int:
-    given = {x: asked.body[x] for x in TERMS if asked.body.get(x) is not None}
-    name, seconds = next(iter(given.items()), (TERMS[0], DURATION))
+    given = {x: asked.body[x] for x in DURATIONS if asked.body.get(x) is not None}
+    name, seconds = next(iter(given.items()), (DURATIONS[0], DURATION))
     if len({*map(repr, given.values())}) > 1:
-        raise UsageError(f"{' and '.join(TERMS)} are one and the same: send one of them")
+        raise UsageError(f"{' and '.join(DURATIONS)} are one and the same: send one of them")
     if isinstance(seconds, bool) or not isinstance(seconds, int):
         raise UsageError(f"{name} must be a whole number")
     return parse_duration(str(seconds)[:20], what=name)

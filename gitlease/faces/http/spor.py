@@ -27,16 +27,15 @@ from gitlease.core.lease import State
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, name_resource
 from gitlease.core.view import LeaseView
-from gitlease.engine import acts, claim, sessions
-from gitlease.engine.answers import Answer, ClaimOptions
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.queue import TaskQueue, WhyNot
+from gitlease.engine.queue import WhyNot
 from gitlease.engine.reading import read_leases
 from gitlease.faces.http.compat import (
+    TERMS,
     CompatAnswer,
     CompatRequest,
     CompatVerb,
     blocks_until,
+    carry_out,
     claim_named,
     compat_routes,
     telling_sessions,
@@ -50,9 +49,10 @@ from gitlease.faces.http.request_handler import (
     own_hints,
     without_paths,
 )
+from gitlease.faces.http.routes import GatewayDoor
 from gitlease.verbs.parameters import MOST_NAMES
 from gitlease.verbs.statuses import read_status
-from gitlease.verbs.table import http_of
+from gitlease.verbs.table import Result, http_of
 
 IN_PROGRESS = "active"  # Spor's own word for it
 DISPATCH = "dispatch:"
@@ -86,10 +86,10 @@ def claim_node(asked: CompatRequest) -> CompatAnswer:
     node, name = node_of(asked.path["id"]), asked.text("session", limit=MAX_SESSION)
     dispatch = asked.text("dispatch", limit=MAX_SESSION - len(DISPATCH))
     if name is None and dispatch is None:
-        session = _session(asked, node)
+        door = _door(asked, node)
     else:
-        session = asked.session(name if dispatch is None else DISPATCH + dispatch)
-    return _claimed(claim_named(asked, session, node, ClaimOptions()))
+        door = asked.door(name if dispatch is None else DISPATCH + dispatch)
+    return _claimed(claim_named(asked, door, node))
 
 
 def renew_node(asked: CompatRequest) -> CompatAnswer:
@@ -98,50 +98,49 @@ def renew_node(asked: CompatRequest) -> CompatAnswer:
     reclaim = asked.body.get("reclaim", False)
     if not isinstance(reclaim, bool):
         raise UsageError("reclaim must be true or false")
-    session = _session(asked, node)
+    door = _door(asked, node)
     try:
         _check_session(asked, node)
-        answer = _renewed(asked, session, node)
+        parked = any(x.parked for x in asked.held(node))
+        result = carry_out("claim" if parked else "renew", door, resources=[node])
     except LeaseLost:
         if not reclaim:
             raise
-        answer = claim.claim(session, [node], ClaimOptions(commit=False))
-    return _leased("renewed", answer)
+        result = carry_out("claim", door, resources=[node])
+    return _leased("renewed", result)
 
 
 def extend_node(asked: CompatRequest) -> CompatAnswer:
     node, ms = node_of(asked.path["id"]), asked.body.get("ms")
     if isinstance(ms, bool) or not isinstance(ms, int | float) or not 0 < ms < math.inf:
         raise UsageError("ms must be a positive number of milliseconds")
-    session = _session(asked, node)
+    door = _door(asked, node)
     if any(x.parked for x in asked.held(node)):
-        claim.claim(session, [node], ClaimOptions(commit=False))
-    answer = acts.extend(session, node, min(-(-math.ceil(ms) // MS), LONGEST))
-    capped = {"capped_to_max": True, "claim_ttl_max_ms": answer.max_ttl_seconds * MS}
-    return _leased("extended", answer, **(capped if answer.capped_to_max else {}))
+        carry_out("claim", door, resources=[node])
+    seconds = min(-(-math.ceil(ms) // MS), LONGEST)
+    result = carry_out("extend", door, resource=node, duration=seconds)
+    most = {"capped_to_max": True, "claim_ttl_max_ms": result.body["max_ttl_seconds"] * MS}
+    return _leased("extended", result, **(most if result.body["capped_to_max"] else {}))
 
 
 def release_node(asked: CompatRequest) -> CompatAnswer:
     node = node_of(asked.path["id"])
-    ledger = asked.head.ledger
-    assigned = {x.lease_id for x in (ledger.leases_of(node) if ledger else ()) if x.edge}
-    answer = acts.release(_session(asked, node), [node], commit=False)
-    retired = any(x.lease_id in assigned for x in answer.leases)
-    places = asked.gateway.assigned_in(asked.session(), node)
+    result = carry_out("release", _door(asked, node), resources=[node])
+    places = result.body["edge_in"]
     return 200, {
         "ok": True,
         "status": "released",
         "node_id": node.key,
-        "edge": "removed" if retired and not places else "skipped",
-        **({"edge_in": list(places)} if places else {}),
-        **warnings_in(answer),
+        "edge": "removed" if result.body["edge"] == "removed" else "skipped",
+        **({"edge_in": places} if places else {}),
+        **warnings_in(result),
     }
 
 
 def reserve_node(asked: CompatRequest) -> CompatAnswer:
     node = node_of(asked.path["id"])
-    answer = sessions.park(_session(asked, node), [node])
-    return _leased("reserved", answer, grace_window_ms=answer.max_park_seconds * MS)
+    result = carry_out("park", _door(asked, node), resources=[node])
+    return _leased("reserved", result, grace_window_ms=result.body["max_park_seconds"] * MS)
 
 
 def set_status(asked: CompatRequest) -> CompatAnswer:
@@ -149,17 +148,18 @@ def set_status(asked: CompatRequest) -> CompatAnswer:
     node, word = node_of(asked.path["id"]), asked.text("status", limit=LONGEST_NODE)
     if word is None:
         raise UsageError("status must be a word")
-    session = _session(asked, node)
-    session.edges.task(node, away=True)
+    door = _door(asked, node)
+    edges = door.ledger.edges
+    edges.task(node, away=True)
     role = Progress.IN_PROGRESS.value if fold(word) == IN_PROGRESS else word
-    progress = read_status(role, session.edges).progress
+    progress = read_status(role, edges).progress
     body = {"ok": True, "status": word, "node_id": node.key}
     if progress is Progress.IN_PROGRESS:
-        _, claimed = _claimed(claim_named(asked, session, node, ClaimOptions()))
+        _, claimed = _claimed(claim_named(asked, door, node))
         return 200, body | {"lease": claimed["lease"]}
     if progress is Progress.DONE:
-        answer = acts.complete(session, node, commit=False)
-        return 200, body | {"lease": None, **warnings_in(answer)}
+        done = carry_out("done", door, resource=node)
+        return 200, body | {"lease": None, **warnings_in(done)}
     raise UsageError(
         f"a gateway does not write task files, so it cannot set {word}",
         hints=("set it in a clone: gitlease set TASK STATUS",),
@@ -213,17 +213,16 @@ def _one(asked: CompatRequest, verb: CompatVerb, id: str) -> Mapping[str, Any] |
         return error
 
 
-def _leased(status: str, answer: Answer, **more: Any) -> CompatAnswer:
-    return 200, {"ok": True, "status": status, "lease": lease(answer.leases[0]), **more}
+def _leased(status: str, result: Result, **more: Any) -> CompatAnswer:
+    return 200, {"ok": True, "status": status, "lease": lease(result.leases[0]), **more}
 
 
-def _claimed(answer: Answer) -> CompatAnswer:
-    added = answer.status != "renewed" and answer.leases[0].assigned
-    former = [x.holder for x in answer.displaced]
+def _claimed(result: Result) -> CompatAnswer:
+    former = [x.holder for x in result.answer.displaced] if result.answer else []
     return _leased(
-        answer.status,
-        answer,
-        edge="added" if added else "skipped",
+        result.body["status"],
+        result,
+        edge="added" if result.body["edge"] == "added" else "skipped",
         **({"taken_over_from": former[0]} if former else {}),
     )
 
@@ -231,11 +230,11 @@ def _claimed(answer: Answer) -> CompatAnswer:
 # --- how ----------------------------------------------------------------------------------------
 
 
-def _session(asked: CompatRequest, node: Resource) -> LedgerSession:
+def _door(asked: CompatRequest, node: Resource) -> GatewayDoor:
     """The person, in the session that has the node, else in the one that the request names."""
     named = asked.text("session", limit=MAX_SESSION)
     holding = [x.session for x in asked.held(node) if x.session is not None]
-    return asked.session(holding[0] if holding and named not in holding else named)
+    return asked.door(holding[0] if holding and named not in holding else named)
 
 
 def _check_session(asked: CompatRequest, node: Resource) -> None:
@@ -247,16 +246,7 @@ def _check_session(asked: CompatRequest, node: Resource) -> None:
     bound = [x.session for x in asked.held(node) if x.session is not None]
     if named is None or not bound or named in bound or bound[0].startswith(DISPATCH):
         return
-    acts.renew(asked.session(named), [node])
-
-
-def _renewed(asked: CompatRequest, session: LedgerSession, node: Resource) -> Answer:
-    held = asked.held(node)
-    if any(x.parked for x in held):
-        return claim.claim(session, [node], ClaimOptions(commit=False))
-    if session.actor.session is not None and any(x.session is None for x in held):
-        return acts.renew(session, [node])  # which binds it to the session
-    return asked.gateway.renew(session, [node])
+    carry_out("renew", asked.door(named), resources=[node])
 
 
 NODE = r"[a-z0-9][a-z0-9-]*"  # compiled where it is used
@@ -274,14 +264,13 @@ _CODES = {
     "rollback": (503, "unavailable"),
 }
 PAGE, LONGEST_PAGE = 20, 100
-FIELDS = ("takeover", "reason", "session")  # of a claim, which hints may name
 
 
 def get_node(asked: CompatRequest) -> CompatAnswer:
     """A node as a small document; a finished one is ``inert``."""
     node = node_of(asked.path["id"])
     task = asked.task(node)
-    session = asked.session()
+    session = asked.door().ledger
     leases = read_leases(session, resource=task.resource if task else node).leases
     live = next((x for x in leases if x.state == State.ACTIVE.value), None)
     done = any(x.state == State.COMPLETED.value for x in leases) or bool(task and task.is_done)
@@ -305,7 +294,7 @@ def get_node(asked: CompatRequest) -> CompatAnswer:
 
 def get_queue(asked: CompatRequest) -> CompatAnswer:
     """The claimable tasks, best first; with ``assignee`` the tasks of that person."""
-    reading = TaskQueue(asked.session(), list).queue()
+    reading = asked.door().queue.queue()
     who, people = asked.query.get("assignee") or "", asked.gateway.rules.people
 
     def is_theirs(name: str) -> bool:  # an email, or a name as task files have it
@@ -351,7 +340,7 @@ def get_queue(asked: CompatRequest) -> CompatAnswer:
 
 
 def get_me(asked: CompatRequest) -> CompatAnswer:
-    policy = asked.session().look().policy
+    policy = asked.door().ledger.look().policy
     return 200, {
         "person": asked.caller.email,
         "name": asked.caller.name,
@@ -421,7 +410,7 @@ def error_of(error: Failure) -> dict[str, Any]:
     if isinstance(error, Refused):
         return {"code": code, "message": error.message}
     found: dict[str, Any] = {"code": code, "message": message_of(error)}
-    if hints := own_hints(error.hints, FIELDS):
+    if hints := own_hints(error.hints, (*TERMS, "session")):
         found["details"] = hints
     view = error.lease
     if status == 409 and view is not None and (not view.mine or view.state == "active"):
