@@ -167,7 +167,7 @@ def timeline(history: LedgerHistory) -> Timeline:
             ends.setdefault(event.token, (event.at, ENDS[event.kind]))
     for event in history.events:
         token, name = event.token, event.resource
-        # A takeover by a renewal has the token of the grant that came before it.
+        # Where a renewal displaced others, the event has the token of the grant before it.
         if event.kind in GRANTS and token is not None and name is not None and token not in grants:
             try:
                 key = parse_resource(name).key

@@ -331,7 +331,7 @@ class Verdict(Enum):
     )
     LOST = "lost"
     NOT_HOLDER = "not_holder"
-    NEEDS_REOPEN = "policy, unless reopened"
+    NEEDS_REOPEN = "policy, unless opened again"
 
 
 @dataclass(frozen=True, slots=True)

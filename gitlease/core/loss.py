@@ -81,7 +81,7 @@ def reason_text(loss: Loss, by: str | None) -> str:
     """The reason in words, after "you no longer hold F001: "."""
     who = by or "another"
     return {
-        Loss.TAKEN_OVER: f"{who} has it now",  # by a takeover, or a claim after a lapse
+        Loss.TAKEN_OVER: f"{who} has it now",  # deliberately, or after a lapse
         Loss.REVOKED: f"{who} revoked it",
         Loss.EXPIRED: "it expired before it was renewed",
         Loss.RELEASED_ELSEWHERE: "it was ended elsewhere",
@@ -114,7 +114,7 @@ def lost_by(notice: Notice) -> LeaseLost:
     loss = _TOLD[notice.what]
     why = f': "{notice.reason}"' if notice.reason else ""
     what = _ENDED.get(notice.what)
-    if loss is Loss.TAKEN_OVER and why:  # no takeover is without a reason
+    if loss is Loss.TAKEN_OVER and why:  # taken over deliberately: a claim after a lapse has none
         what = "took it over"
     how = reason_text(loss, notice.by) if what is None else f"{notice.by} {what}"
     return _no_longer(notice.resource, notice.scope, loss, notice.by, how + why)

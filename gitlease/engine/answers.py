@@ -268,7 +268,7 @@ def unread_notices(
 
 
 def _is_claim(store: LedgerStore, layer: str, notice: Notice) -> bool:
-    # A ledger tells of a claim after a lapse as of a takeover, which has a reason always.
+    # A ledger tells of a claim after a lapse as of a deliberate one, which always has a reason.
     if notice.what != TAKEOVER[0] or notice.reason is None:
         return notice.what == TAKEOVER[0]
     operation = notice.id.partition("-")[0]

@@ -253,6 +253,10 @@ class ClaimPlan:
         return True
 
 
+# What a claim has of its options as they are.
+_SAME = [name for name in ClaimOptions.__annotations__ if name in Claim.__annotations__]
+
+
 def _claim_of(
     session: LedgerSession,
     planned: Planned,
@@ -265,27 +269,22 @@ def _claim_of(
     if not paths:  # of one's own lapsed lease they go on, as those of a live one do
         own = (x for x in session.own_records(planned.resource) if x.scope == options.scope)
         paths = next((x.paths for x in own), ())
+    terms = {name: getattr(options, name) for name in _SAME}
+    terms["paths"] = tuple(dict.fromkeys((*paths, *planned.paths)))
+    terms["picked"] = options.picked and not _is_chosen(session, planned)
     return Claim(
+        **terms,
         id=fresh_id(),
         actor=session.actor,
         resource=planned.resource,
         lease_id=fresh_id(),
-        scope=options.scope,
-        ttl=options.ttl,
         default_ttl=session.default_ttl,
         default_fits=session.ttl_is_default,
-        paths=tuple(dict.fromkeys((*paths, *planned.paths))),
-        reason=options.reason,
-        takeover=options.takeover,
-        expect_holder=options.expect_holder,
         abandoned=abandoned,
-        reopen=options.reopen,
-        new=options.new,
         edge=(planned.task or planned.away) is not None,
         assigned=planned.others,
         ticket=turn.ticket,
         passing=turn.passing,
-        picked=options.picked and not _is_chosen(session, planned),
     )
 
 

@@ -4,8 +4,8 @@
    files the commits touch, and those required by name. Each is identified by its nonce: a later
    grant does not make up for one that is lost on the way.
 2. Touching what others hold, or a lost grant, is refused before anything is sent. After that the
-   swap decides: the work's refs move with the ledger or not at all, so that a takeover that lands
-   first, even at the very server, refuses the work.
+   swap decides: the work's refs move with the ledger or not at all, so that a grant to others that
+   lands first, even at the very server, refuses the work.
 3. After an unrelated change of the ledger the push is decided, and tried, again.
 """
 

@@ -435,8 +435,8 @@ _TOLD = frozenset({"claimed", "released", "completed", "parked", "run_out", "not
 def _news(
     session: LedgerSession, look: LedgerView, rows: Sequence[BoardRow]
 ) -> tuple[NewsItem, ...]:
-    # Newest first. Lapses are no operations, so they come from the rows; of a takeover only the
-    # event about the former holder is shown.
+    # Newest first. Lapses are no operations, so they come from the rows; of what was taken
+    # over only the event about the former holder is shown.
     found = []
     for event in history_of(session, look.head, None, LOOKED_BACK):
         if event.kind in _TOLD:

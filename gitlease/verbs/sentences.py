@@ -241,7 +241,7 @@ def happened(event: WatchEvent, now: datetime) -> str:
     """Return an event: ``10:15:00Z claimed F001 by jo@example.com until 10:30:00Z, …``."""
     view, kind = event.lease, event.kind.replace("_", " ")
     if event.kind == "taken_over" and view is not None and not view.assigned:
-        kind = "claimed, after a lapse,"  # what a takeover replaces is an assignment
+        kind = "claimed, after a lapse,"  # only an assignment is replaced
     line = f"{clock_time(event.at, now)} {kind} {event.resource}"
     if view is None:
         return line + ("" if event.scope == WHOLE else f" (scope {event.scope})")

@@ -154,7 +154,7 @@ def release(ledger: Ledger, op: Release, moment: Moment) -> tuple[Ledger, Outcom
 
 
 def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outcome]:
-    """End as completed: the record stays for a while and refuses claims that do not reopen."""
+    """End as completed: the record stays for a while and refuses most claims."""
     now, policy = moment.now.wall_ms, ledger.header.policy
     mine = _mine_to_end(ledger, op, moment)
     done_before = _completed(ledger, op.resource, op.scope, op.actor, moment)

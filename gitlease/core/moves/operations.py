@@ -201,7 +201,7 @@ class Unbind(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complete(Operation):
-    """Finishes: the lease ends ``completed``, and claims need ``reopen`` from then on.
+    """Finishes: the lease ends ``completed``, and most claims are refused from then on.
 
     ``assigned`` are those whose task it is by its file, where the caller is not among them.
     ``held_only``: what the caller does not hold is no work that could be finished.
