@@ -22,6 +22,7 @@ from typing import Protocol, TypedDict
 from gitlease.core.edge import Task
 from gitlease.core.view import Lease
 from gitlease.engine.queue import Entry
+from gitlease.engine.sessions import OwnSession
 from gitlease.faces.library.refusals import Duration, OpenOptions, ResourceLike, StrPath
 from gitlease.faces.library.values import LedgerStatus, LogEntry, QueueReading, WhoAmI
 """
@@ -44,8 +45,10 @@ def declaration(method: Method, *, awaited: bool) -> str:
     for one in list(known.parameters.values())[1:]:
         if one.kind is one.KEYWORD_ONLY and not star:
             shown, star = [*shown, "*"], True
+        spread = one.kind is one.VAR_POSITIONAL
+        star |= spread
         usual = "" if one.default is one.empty else f" = {one.default!r}"
-        shown.append(f"{one.name}: {one.annotation}{usual}")
+        shown.append(f"{'*' * spread}{one.name}: {one.annotation}{usual}")
     head = f"{'async ' * awaited}def {method.name}(\n"
     head += "".join(f"    {x},\n" for x in shown) + f") -> {method.answer}:\n"
     lines = textwrap.indent(method.doc, "    ").strip()

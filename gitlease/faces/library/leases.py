@@ -12,12 +12,9 @@ from gitlease.core.frozen import replace
 from gitlease.core.loss import Lost
 from gitlease.core.policy import check_change, policy_words
 from gitlease.core.resources.resource import WHOLE, parse_scope
-from gitlease.core.view import Lease
-from gitlease.engine import acts, claim, sessions
-from gitlease.engine.answers import Answer, Reading
-from gitlease.engine.answers import QueueReading as AnyQueue
+from gitlease.engine import acts
+from gitlease.engine.answers import Reading
 from gitlease.engine.reading import read_leases
-from gitlease.engine.sessions import OwnSession, SessionsReading
 from gitlease.engine.watch import Watcher, WatchEvent
 from gitlease.faces.library import running, watching
 from gitlease.faces.library.holding import HeldLeases, call_in_thread
@@ -29,14 +26,11 @@ from gitlease.faces.library.refusals import (
     refusing_class,
     refusing_events,
     to_list,
-    to_note,
-    to_resources,
     to_seconds,
 )
 from gitlease.faces.library.values import CheckResult, InitResult, in_python
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.push.fenced_push import PushRefused as PushRefused
-from gitlease.push.fenced_push import fence
 from gitlease.runs.heartbeat import in_a_run
 from gitlease.verbs.doors import CloneDoor
 from gitlease.verbs.push_options import push_request
@@ -51,7 +45,7 @@ from gitlease.wiring.workspace import (
     write_setting,
 )
 
-WithWarnings = TypeVar("WithWarnings", Answer, Reading, AnyQueue, SessionsReading, Result)
+WithWarnings = TypeVar("WithWarnings", Reading, Result)
 OnLost = Callable[["Session", LeaseLost], object]
 
 
@@ -100,28 +94,6 @@ class Leases(LeaseVerbs):
         """The holder's session, if any."""
         return self._workspace.identity.actor.session
 
-    def end_session(
-        self,
-        id: str | None = None,
-        *,
-        release: bool = False,
-        park: bool | Duration = False,
-        note: str | None = None,
-        commit: bool | None = None,
-    ) -> tuple[Lease, ...]:
-        """Let all leases of one of your sessions (default: this one) expire now, in every layer.
-
-        Tasks stay assigned, other names are released. ``release`` gives tasks back too; ``park``
-        keeps everything, for a duration or, with True, as long as the policy allows. Returns the
-        ended leases. Raises UsageError without a session, Invalid if a task file cannot be edited.
-        """
-        seconds = None if isinstance(park, bool) else to_seconds(park, "park")
-        layers, parks, text = self._door.every_ledger(), park is not False, to_note(note)
-        answer = sessions.end_session(
-            layers, id, release=release, park=parks, seconds=seconds, note=text, commit=commit
-        )
-        return _none_refused(self._noted(answer))
-
     def push(
         self,
         remote: str | None = None,
@@ -152,23 +124,6 @@ class Leases(LeaseVerbs):
         self.warnings = tuple(answer.warnings)
         return answer
 
-    def fence(self, resource: ResourceLike, token: int, *, scope: str | None = None) -> Lease:
-        """The live lease if it has this token now, before an irreversible step; else LeaseLost."""
-        if isinstance(token, bool) or not isinstance(token, int) or token < 1:
-            raise UsageError("a token is a positive whole number", resource=str(resource))
-        wanted, part = self._door.resource(resource), scope and parse_scope(scope)
-        with self._door.explaining("fence"):
-            answer = fence(self._ledger, wanted, token, scope=part)
-        return self._noted(answer).leases[0]
-
-    def wait(
-        self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None
-    ) -> None:
-        """Return once all of these could be claimed. Raises WaitTimeout after ``timeout``, if
-        given, and PolicyRefused for completed work."""
-        wanted, seconds = to_resources(self._door, resources), to_seconds(timeout, "timeout")
-        self._noted(claim.wait(self._ledger, wanted, scope=parse_scope(scope), seconds=seconds))
-
     def watch(
         self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None
     ) -> Iterator[WatchEvent]:
@@ -184,10 +139,6 @@ class Leases(LeaseVerbs):
     def task(self, resource: ResourceLike) -> Task:
         """A task as in its file. Raises NotFound, and Invalid for a broken file."""
         return self._ledger.edges.task(self._door.resource(resource))
-
-    def sessions(self, *, cached: bool = False) -> tuple[OwnSession, ...]:
-        """Your own sessions with live leases, and these, in every layer in use."""
-        return self._noted(sessions.sessions(self._door.every_ledger(), cached=cached)).sessions
 
     def init(
         self,
@@ -327,12 +278,6 @@ class Leases(LeaseVerbs):
         return answer
 
 
-def _none_refused(answer: Answer) -> tuple[Lease, ...]:
-    if answer.refused:
-        raise answer.refused[0]
-    return answer.leases
-
-
 def _place(leases: Leases) -> dict[str, Any]:
     # The arguments that open the same place again.
     repository, location = leases._workspace.repository, leases._workspace.location
@@ -405,7 +350,6 @@ class Session(Leases):
             call_in_thread(self._on_lost, self, lost.error)
 
     def _noted(self, answer: WithWarnings) -> WithWarnings:
-        changed = answer.answer if isinstance(answer, Result) else answer
-        if isinstance(changed, Answer):
-            self._kept.learn(changed)
+        if isinstance(answer, Result) and answer.answer is not None:
+            self._kept.learn(answer.answer)
         return super()._noted(answer)

@@ -7,6 +7,7 @@ from typing import Protocol, TypedDict
 from gitlease.core.edge import Task
 from gitlease.core.view import Lease
 from gitlease.engine.queue import Entry
+from gitlease.engine.sessions import OwnSession
 from gitlease.faces.library.refusals import Duration, OpenOptions, ResourceLike, StrPath
 from gitlease.faces.library.values import LedgerStatus, LogEntry, QueueReading, WhoAmI
 
@@ -338,6 +339,73 @@ class LeaseVerbs(Protocol):
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    def fence(
+        self,
+        resource: ResourceLike,
+        token: int,
+        *,
+        scope: str | None = None,
+    ) -> Lease:
+        """Check whether the live lease of ``resource`` still has this ``token``: exit 0 if so,
+        else 3.
+
+        scope: Only this scope (default: the one with the token).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome, Invalid,
+        NotFound, Rollback.
+        """
+
+    def wait(
+        self,
+        *resources: ResourceLike,
+        timeout: Duration | None = None,
+        scope: str | None = None,
+    ) -> None:
+        """Wait until all RESOURCEs are free at the same time, so that you could claim them.
+
+        timeout: Wait at most this long (default: forever).
+        scope: Only this part of the work (default: all of it).
+
+        Raises WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
+        """
+
+    def sessions(
+        self,
+        *,
+        cached: bool = False,
+    ) -> tuple[OwnSession, ...]:
+        """List your sessions that hold leases.
+
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    def end_session(
+        self,
+        id: str | None = None,
+        *,
+        all: bool = False,
+        release: bool = False,
+        park: bool | Duration = False,
+        note: str | None = None,
+        commit: bool | None = None,
+    ) -> tuple[Lease, ...]:
+        """End the leases of one of your sessions (default: this one) in every layer in use. Your
+        tasks stay assigned to you; leases on anything else are released.
+
+        all: End all your sessions.
+        release: Also unassign yourself from the tasks.
+        park: Park the leases for D, or as long as the ledger allows, instead of ending them.
+        note: Leave a note on each resource.
+        commit: Commit the edit of the task file by itself, or leave it in the work tree
+          (default: edges.commit).
+
+        Raises LeaseHeld, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
         """
 
     def list(
@@ -750,6 +818,73 @@ class AwaitedLeaseVerbs(Protocol):
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
+    async def fence(
+        self,
+        resource: ResourceLike,
+        token: int,
+        *,
+        scope: str | None = None,
+    ) -> Lease:
+        """Check whether the live lease of ``resource`` still has this ``token``: exit 0 if so,
+        else 3.
+
+        scope: Only this scope (default: the one with the token).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome, Invalid,
+        NotFound, Rollback.
+        """
+
+    async def wait(
+        self,
+        *resources: ResourceLike,
+        timeout: Duration | None = None,
+        scope: str | None = None,
+    ) -> None:
+        """Wait until all RESOURCEs are free at the same time, so that you could claim them.
+
+        timeout: Wait at most this long (default: forever).
+        scope: Only this part of the work (default: all of it).
+
+        Raises WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
+        """
+
+    async def sessions(
+        self,
+        *,
+        cached: bool = False,
+    ) -> tuple[OwnSession, ...]:
+        """List your sessions that hold leases.
+
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    async def end_session(
+        self,
+        id: str | None = None,
+        *,
+        all: bool = False,
+        release: bool = False,
+        park: bool | Duration = False,
+        note: str | None = None,
+        commit: bool | None = None,
+    ) -> tuple[Lease, ...]:
+        """End the leases of one of your sessions (default: this one) in every layer in use. Your
+        tasks stay assigned to you; leases on anything else are released.
+
+        all: End all your sessions.
+        release: Also unassign yourself from the tasks.
+        park: Park the leases for D, or as long as the ledger allows, instead of ending them.
+        note: Leave a note on each resource.
+        commit: Commit the edit of the task file by itself, or leave it in the work tree
+          (default: edges.commit).
+
+        Raises LeaseHeld, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
+        """
+
     async def list(
         self,
         *,
@@ -1006,7 +1141,7 @@ class GatewayVerbs(Protocol):
 
     def revoke(
         self,
-        resource: ResourceLike,
+        resource: ResourceLike | None = None,
         *,
         reason: str,
         expect_holder: str | None = None,
@@ -1033,19 +1168,47 @@ class GatewayVerbs(Protocol):
         NotFound, Rollback.
         """
 
+    def fence(
+        self,
+        resource: ResourceLike,
+        token: int,
+        *,
+        scope: str | None = None,
+    ) -> Lease:
+        """Check whether the live lease of ``resource`` still has this ``token``: exit 0 if so,
+        else 3.
+
+        scope: Only this scope (default: the one with the token).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome, Invalid,
+        NotFound, Rollback.
+        """
+
     def show(
         self,
         resource: ResourceLike,
+        *,
+        scope: str | None = None,
     ) -> tuple[Lease, ...]:
         """Show one resource: its holder, where, until when and why, its notes, who waits for it,
         and which of its leases were released or revoked lately.
 
+        scope: Only leases that overlap this scope.
+
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    def whoami(
+        self,
+    ) -> WhoAmI:
+        """Show your holder and session in the ledger, and the source of each.
+
+        Raises UsageError, Invalid, NotFound, Rollback.
         """
 
     def log(
         self,
-        resource: ResourceLike,
+        resource: ResourceLike | None = None,
         *,
         limit: int = 50,
         since: Duration | datetime | None = None,
@@ -1237,7 +1400,7 @@ class AwaitedGatewayVerbs(Protocol):
 
     async def revoke(
         self,
-        resource: ResourceLike,
+        resource: ResourceLike | None = None,
         *,
         reason: str,
         expect_holder: str | None = None,
@@ -1264,19 +1427,47 @@ class AwaitedGatewayVerbs(Protocol):
         NotFound, Rollback.
         """
 
+    async def fence(
+        self,
+        resource: ResourceLike,
+        token: int,
+        *,
+        scope: str | None = None,
+    ) -> Lease:
+        """Check whether the live lease of ``resource`` still has this ``token``: exit 0 if so,
+        else 3.
+
+        scope: Only this scope (default: the one with the token).
+
+        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome, Invalid,
+        NotFound, Rollback.
+        """
+
     async def show(
         self,
         resource: ResourceLike,
+        *,
+        scope: str | None = None,
     ) -> tuple[Lease, ...]:
         """Show one resource: its holder, where, until when and why, its notes, who waits for it,
         and which of its leases were released or revoked lately.
 
+        scope: Only leases that overlap this scope.
+
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    async def whoami(
+        self,
+    ) -> WhoAmI:
+        """Show your holder and session in the ledger, and the source of each.
+
+        Raises UsageError, Invalid, NotFound, Rollback.
         """
 
     async def log(
         self,
-        resource: ResourceLike,
+        resource: ResourceLike | None = None,
         *,
         limit: int = 50,
         since: Duration | datetime | None = None,

@@ -13,11 +13,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from gitlease.core import errors
 from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.core.frozen import dataclass, replace
+from gitlease.core.frozen import dataclass
 from gitlease.core.resources.resource import Resource
 from gitlease.faces.library import values
 from gitlease.faces.library.refusals import KEYWORD, POSITIONAL, bind, number_text, refusal, to_list
-from gitlease.verbs.parameters import DURATION, NUMBER, SINCE
 from gitlease.verbs.table import (
     CODES,
     HTTP,
@@ -48,9 +47,10 @@ class Method:
     """A method that is a verb of the table, of the library at ``door``.
 
     ``answer`` is the type of what it returns, which ``made`` makes of the result if that is neither
-    its leases nor its value. ``one``: it takes one resource where the verb takes several. ``given``
-    are parameters of the verb that it decides, ``without`` those that it lacks; ``positional`` are
-    those that it takes by position besides the verb's. ``grants``: the leases it returns are
+    its leases nor its value. ``one``: it takes one resource where the verb takes several;
+    ``spread``: each of them as an argument. ``given`` are parameters of the verb that it decides,
+    ``without`` those that it lacks; ``positional`` are those that it takes by position besides the
+    verb's. ``grants``: the leases it returns are
     released if an awaited call is cancelled. ``about`` is its help if that of the verb does not
     fit, ``route`` its request at a gateway.
     """
@@ -60,6 +60,7 @@ class Method:
     answer: str = LEASES
     door: str = LIBRARY
     one: bool = False
+    spread: bool = False
     grants: bool = False
     made: Callable[[Result], Any] | None = None
     given: Mapping[str, Any] = MappingProxyType({})
@@ -77,8 +78,6 @@ class Method:
         """The verb's parameters that it takes."""
         left_out = {*self.without, *self.given, *(("all",) if self.one else ())}
         offered = self.declared.at(self.door)
-        if self.door == HTTP and "resource" in offered:  # which is part of a gateway's routes
-            offered["resource"] = replace(offered["resource"], required=True)
         return {name: x for name, x in offered.items() if name not in left_out}
 
     @property
@@ -94,10 +93,11 @@ class Method:
             elif default is None:
                 kind = f"{kind} | None"
             placed = one.positional or name in self.positional
+            how: Any = POSITIONAL if placed else KEYWORD
+            if self.spread and name == "resources":
+                how, kind = inspect.Parameter.VAR_POSITIONAL, "ResourceLike"
             (by_place if placed else by_name).append(
-                inspect.Parameter(
-                    name, POSITIONAL if placed else KEYWORD, default=default, annotation=kind
-                )
+                inspect.Parameter(name, how, default=default, annotation=kind)
             )
         return inspect.Signature([*by_place, *by_name], return_annotation=self.answer)
 
@@ -130,9 +130,9 @@ class Method:
                     kind = type(value).__name__
                     raise UsageError(f"a resource must be a string or a path, not {kind}")
                 read["resources"] = [value]
-            elif known[name].kind in (DURATION, SINCE):
+            elif "Duration" in known[name].kind.python:
                 read[name] = number_text(value)
-            elif known[name].kind is NUMBER and isinstance(value, str):  # as of a query, or typed
+            elif known[name].kind.python == "int" and isinstance(value, str):  # of a query, typed
                 raise UsageError(f"{name} must be a number, not a string")
             else:
                 read[name] = tuple(to_list(value, name)) if known[name].kind.many else value
@@ -235,6 +235,15 @@ OF_A_CLONE = (
         about="Claim a task and set its status to in progress.",
     ),
     Method("set_status", "set"),
+    Method("fence", "fence", LEASE),
+    Method("wait", "wait", NONE, spread=True),
+    Method("sessions", "session list", "tuple[OwnSession, ...]"),
+    Method(
+        "end_session",
+        "session end",
+        about="End the leases of one of your sessions (default: this one) in every layer in use. "
+        "Your tasks stay assigned to you; leases on anything else are released.",
+    ),
     Method("list", "list"),
     Method("show", "show"),
     Method("log", "log", "tuple[LogEntry, ...]", made=values.log_entries),
@@ -266,11 +275,13 @@ OF_A_GATEWAY = (
     Method("done", "done", NONE, HTTP, route=f"DELETE {LEASE_ROUTE}?done=true"),
     Method("revoke", "revoke", LEASES, HTTP, route="POST /v1/leases:revoke"),
     Method("note", "note", NONE, HTTP, route="POST /v1/leases:note"),
-    Method("show", "show", LEASES, HTTP, without=("scope",), route=f"GET {LEASE_ROUTE}"),
+    Method("fence", "fence", LEASE, HTTP, route="GET /v1/fence"),
+    Method("show", "show", LEASES, HTTP, route=f"GET {LEASE_ROUTE}"),
+    Method("whoami", "whoami", "WhoAmI", HTTP, made=values.who_am_i, route="GET /v1/whoami"),
     Method(
         *("log", "log", "tuple[LogEntry, ...]", HTTP),
         made=values.log_entries,
-        route="GET /v1/history/{}",
+        route="GET /v1/log",
     ),
     Method(
         *("next_task", "next", "Task", HTTP),

@@ -85,11 +85,7 @@ class AsyncLeases(AwaitedLeaseVerbs):
         """The holder's session, if any."""
         return self._opened.session
 
-    end_session = AwaitedVerb(Leases.end_session)
     push = AwaitedVerb(Leases.push)
-    fence = AwaitedVerb(Leases.fence)
-    wait = AwaitedVerb(Leases.wait)
-    sessions = AwaitedVerb(Leases.sessions)
     init = AwaitedVerb(Leases.init)
     config = AwaitedVerb(Leases.config)
     check_commits = AwaitedVerb(Leases.check_commits)

@@ -67,8 +67,14 @@ def test_a_lease_is_parked_noted_and_read_by_the_log(gate: Served) -> None:
     assert found[2].at <= found[0].at
     assert kim.log("F001", limit=1) == found[:1]
     assert kim.show("F002") == ()
-    with pytest.raises(TypeError, match=r"Connection.log\(\) missing"):
-        kim.log()  # type: ignore[call-arg]
+    assert kim.log() == kim.log("F001")
+    assert kim.whoami().holder == "kim@example.com"
+    with pytest.raises(TypeError, match=r"Connection.note\(\) missing"):
+        kim.note("F001")  # type: ignore[call-arg]
+    got = jo.claim("F003")
+    assert jo.fence("F003", got.token).token == got.token
+    with pytest.raises(gitlease.LeaseLost):
+        jo.fence("F003", got.token + 1)
 
 
 def test_the_next_task_is_shown_before_it_is_claimed(project: Served) -> None:
