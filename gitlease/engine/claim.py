@@ -221,7 +221,7 @@ class ClaimPlan:
             for p in planned
         ]
         self.paths = {x.resource: x.paths for x in claims}
-        if not options.bind:
+        if not options.bind or options.new:  # which refuses what would be bound
             return claims, planned
         resources, actor = tuple(p.resource for p in planned), self._session.actor
         bind = Bind(id=fresh_id(), actor=actor, resources=resources, scope=options.scope)
