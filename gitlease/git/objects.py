@@ -80,9 +80,20 @@ class PipedObjects:
     def read(self, id: str, kind: str, limit: int) -> bytes:
         if not is_id(id):
             raise Absent
+        data = self.named(id, kind, limit)
+        if self._proven and object_id(kind, data, len(id) // 2)[0] != id:
+            with self._lock:
+                self._close()
+            raise Absent
+        return data
+
+    def named(self, name: str, kind: str, limit: int) -> bytes:
+        """The bytes of an object by a name like ``ref:path``. Raises Unreadable."""
+        if "\n" in name:
+            raise Absent
         with self._lock:
             try:
-                data = self._answer(self._running(), id, kind, limit)
+                data = self._answer(self._running(), name, kind, limit)
             except (OSError, ValueError, IndexError):  # it has ended, as at a damaged object
                 data = None
             except BaseException:
@@ -90,23 +101,32 @@ class PipedObjects:
                 raise
             if isinstance(data, Unreadable):
                 raise data
-            if data is None or (self._proven and object_id(kind, data, len(id) // 2)[0] != id):
+            if data is None:
                 self._close()
                 raise Absent
             return data
 
+    def has(self, name: str) -> bool:
+        """Whether there is an object with a name like ``ref:path``."""
+        try:
+            self.named(name, TREE, 0)
+        except Unreadable as why:
+            return not isinstance(why, Absent)
+        return True
+
     def _answer(
-        self, process: subprocess.Popen[bytes], id: str, kind: str, limit: int
+        self, process: subprocess.Popen[bytes], name: str, kind: str, limit: int
     ) -> bytes | Unreadable | None:
         if process.stdin is None or process.stdout is None:
             raise ValueError("the process has no pipes")
-        process.stdin.write(id.encode() + b"\n")
+        process.stdin.write(os.fsencode(name) + b"\n")
         process.stdin.flush()
-        line = process.stdout.readline().decode("ascii", "replace").split()
-        if line == [id, "missing"]:
+        line = os.fsdecode(process.stdout.readline()).rstrip("\n")
+        if line == f"{name} missing":
             return Absent()
-        named, found, size = line[0], line[1], int(line[2])
-        if named != id:
+        id, found, number = line.split(" ")
+        size = int(number)
+        if is_id(name) and id != name:
             return None
         try:
             check_object(found == kind, size, kind, limit)

@@ -551,22 +551,3 @@ def default_branches(repository: Repository, remotes: Iterable[str]) -> list[str
         for branch in ("HEAD", branch_noted(repository, name), "main", "master")
         if branch
     ]
-
-
-def ask_objects(
-    repository: Repository,
-    names: Iterable[str],
-    how: str,
-    *,
-    on_out: Callable[[bytes], None] | None = None,
-) -> GitResult:
-    """Ask one ``git cat-file`` for objects by names like ``ref:path``, which may lack some."""
-    return run_git(
-        (f"--git-dir={repository.git_dir}", "cat-file", how),
-        cwd=repository.git_dir,
-        timeout=TIMEOUT,
-        env=OFFLINE,
-        repository=True,
-        words="".join(f"{name}\n" for name in names if "\n" not in name),
-        on_out=on_out,
-    )

@@ -132,7 +132,6 @@ def run_git(
     repository: bool = False,
     on_err: Callable[[bytes], None] | None = None,
     source: str | None = None,
-    words: str = "",
     on_out: Callable[[bytes], None] | None = None,
     memory: int | None = None,
 ) -> GitResult:
@@ -141,7 +140,7 @@ def run_git(
     ``env`` is added to the cleaned environment; with ``repository`` the variables that name the
     user's repository are kept. ``on_err`` gets standard error as it arrives, and ``on_out`` the
     output, which is not kept then; its time does not count. ``source`` is a file for standard
-    input, ``words`` a short text for it. ``memory`` limits the data of each process, in bytes,
+    input. ``memory`` limits the data of each process, in bytes,
     where the system can: git keeps all of a server's output that has no line break. Raises Invalid
     if git is missing.
     """
@@ -149,8 +148,7 @@ def run_git(
     if repository:
         base |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
     try:
-        given = _piped(words) if words else subprocess.DEVNULL
-        given = given if source is None else os.open(source, os.O_RDONLY)
+        given = subprocess.DEVNULL if source is None else os.open(source, os.O_RDONLY)
     except OSError as error:
         raise Invalid(f"{source} cannot be read: {error.strerror}") from None
     try:
@@ -181,16 +179,6 @@ def run_git(
         process.wait()
         raise
     return GitResult(process.returncode, out, err.decode("utf-8", "replace"), timed_out)
-
-
-def _piped(words: str) -> int:
-    data = os.fsencode(words)
-    if len(data) > 4096:  # any pipe holds as much, so that nobody waits
-        raise Invalid("this is too much for git's standard input")
-    reading, writing = os.pipe()
-    os.write(writing, data)
-    os.close(writing)
-    return reading
 
 
 def _limit_memory(pid: int, most: int) -> None:

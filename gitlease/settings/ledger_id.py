@@ -5,13 +5,15 @@ What counts is what is committed: of the fetched default branch, else of HEAD.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from gitlease.core.errors import GitleaseError
-from gitlease.git.files import read_small, replace_file
-from gitlease.git.repository import Repository, ask_objects, default_branches
+from gitlease.git.files import Unreadable, read_small, replace_file
+from gitlease.git.objects import BLOB, objects_of
+from gitlease.git.repository import Repository, default_branches
 from gitlease.settings.schema import FILE, LEDGER
 
 MAX_BYTES = 256 * 1024
@@ -28,25 +30,13 @@ _FLOW = re.compile(r"(?m)^lease:[ \t]*\{[ \t]*")
 
 def recorded_id(repository: Repository, remotes: Iterable[str]) -> str | None:
     """The committed id, by one git process; None where none is, or git cannot tell."""
-    places = (*default_branches(repository, remotes), "HEAD")
-    out: list[bytes] = []
-
-    def take(data: bytes) -> None:
-        if sum(map(len, out)) < MAX_OUT:
-            out.append(data)
-
-    ask_objects(repository, [f"{place}:{FILE}" for place in places], "--batch", on_out=take)
-    return next((x for data in _files_in(b"".join(out)) if (x := _id_in(data)) is not None), None)
-
-
-def _files_in(out: bytes) -> Iterator[bytes]:
-    """The files in git's answer, in the order in which they were asked for."""
-    while out:
-        head, _, out = out.partition(b"\n")
-        size = head.rpartition(b" ")[2]
-        if size.isdigit():
-            yield out[: int(size)]
-            out = out[int(size) + 1 :]
+    objects = objects_of(repository)
+    for place in (*default_branches(repository, remotes), "HEAD"):
+        with contextlib.suppress(Unreadable):
+            found = _id_in(objects.named(f"{place}:{FILE}", BLOB, MAX_OUT))
+            if found is not None:
+                return found
+    return None
 
 
 def _id_in(data: bytes) -> str | None:

@@ -15,10 +15,10 @@ from gitlease.core.frozen import replace
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.ports import INDEX, Intent, TaskChange, TaskList, Written
 from gitlease.git.files import drop_leftovers, exclusive
+from gitlease.git.objects import objects_of
 from gitlease.git.repository import (
     TIMEOUT,
     Repository,
-    ask_objects,
     default_branches,
     is_on,
 )
@@ -121,9 +121,8 @@ class GitTaskFiles:
         repository = self._repository
         places = ["HEAD", *default_branches(repository, repository.remote_names())]
         names = [f"{place}:{folder}" for place in places for folder in folders]
-        said = ask_objects(repository, names, "--batch-check=%(objecttype)")
-        lines = said.out.splitlines()
-        return said.code != 0 or b"tree" in lines or b"blob" in lines
+        objects = objects_of(repository)
+        return any(map(objects.has, names))
 
     def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
         if self._repository.toplevel is None:

@@ -97,7 +97,7 @@ RECORDS = (
     Mutant(
         "an answer to another question believed",
         "git/objects.py",
-        "(self._proven and object_id(kind, data, len(id) // 2)[0] != id)",
+        "self._proven and object_id(kind, data, len(id) // 2)[0] != id",
         "False",
         "S2",
         "tests/git/test_objects.py::test_an_answer_to_another_question_is_believed_by_nobody",
