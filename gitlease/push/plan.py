@@ -476,7 +476,7 @@ class GitWork:
         Raises UnknownOutcome if it cannot be known whether that landed.
         """
         pushed = push_work(push)
-        if pushed.clean:
+        if pushed.cause is Cause.NONE:
             return pushed.said
         if not pushed.sent:
             kind = Denied if pushed.cause in (Cause.WORK, Cause.REFUSED, Cause.MOVED) else None

@@ -1,5 +1,4 @@
 from gitlease.store.git_ledger import RefLedgerStore as RefLedgerStore
-from gitlease.store.git_ledger import git_ledger_store as git_ledger_store
 from gitlease.store.history import BadStep as BadStep
 from gitlease.store.history import commit_bytes as commit_bytes
 from gitlease.store.history import operations_line as operations_line
@@ -16,6 +15,7 @@ from gitlease.store.private_store import TIDY_AFTER as TIDY_AFTER
 from gitlease.store.private_store import TIDY_AGAIN as TIDY_AGAIN
 from gitlease.store.private_store import CacheDamaged as CacheDamaged
 from gitlease.store.private_store import LooseObjects as LooseObjects
+from gitlease.store.private_store import PrivateStores as PrivateStores
 from gitlease.store.private_store import make_bare as make_bare
 from gitlease.store.records import HEADER_FILE as HEADER_FILE
 from gitlease.store.records import MAX_MESSAGES as MAX_MESSAGES
@@ -32,8 +32,8 @@ from gitlease.store.records import write_header as write_header
 from gitlease.store.records import write_lease as write_lease
 from gitlease.store.state import Known as Known
 from gitlease.store.state import StateFolder as StateFolder
+from gitlease.store.transport import GitRefs as GitRefs
 from gitlease.store.transport import Move as Move
-from gitlease.store.transport import Pushed as Pushed
 from gitlease.store.transport import helper_of as helper_of
 from gitlease.store.tree import FORM as FORM
 from gitlease.store.tree import GitRecords as GitRecords

@@ -51,10 +51,10 @@ from gitlease.engine.ports import (
 )
 from gitlease.store.admission import Admission, NotProven, RemoteFacts
 from gitlease.store.history import Past, PastStep, decision, first_after, operations_since
-from gitlease.store.private_store import GONE, SHA1, CacheDamaged, PrivateStores
+from gitlease.store.private_store import GONE, CacheDamaged
 from gitlease.store.records import lease_file
 from gitlease.store.state import Known, StateFolder, pending_of
-from gitlease.store.transport import TIME_LIMIT, GitRefs, Move, Pushed, Remote, Watched
+from gitlease.store.transport import GitRefs, Move, Watched
 
 UNREACHABLE = "the remote cannot be reached: "
 REPAIRS = 8
@@ -99,8 +99,11 @@ class Storage(Protocol):
     def write(self, change: Change, *, replace_tip: bool) -> str:
         """Write a step on top of its base, or in the place of its base; returns its version."""
 
-    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
-        """Move ledgers, all or none, if each is what is expected; with the refs of ``work``."""
+    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
+        """Move ledgers, all or none, if each is what is expected; with the refs of ``work``.
+
+        Without heads, and undecided unless it was a clean success.
+        """
 
     def work_refs(self, work: WorkPush) -> Mapping[str, str]:
         """The refs of some work now, ``""`` for those that are not there."""
@@ -118,42 +121,12 @@ class Storage(Protocol):
         """Delete what is kept, unless another process has fetched it anew since."""
 
 
-def git_ledger_store(
-    remote: Remote,
-    *,
-    stores: str,
-    id_bytes: int = SHA1,
-    state: Callable[[str], str],
-    clock: Clock,
-    place: str,
-    prefix: str = "refs/gitlease",
-    warnings: tuple[str, ...] = (),
-    time_limit: float = TIME_LIMIT,
-    on_move: Callable[[], None] = lambda: None,
-    facts: RemoteFacts | None = None,
-    watched: Watched | None = None,
-) -> RefLedgerStore:
-    """Ledgers on the refs ``<prefix>/<layer>`` of one remote, as one clone knows them.
-
-    ``stores`` is the folder of the private bare repositories, of which that for objects with ids of
-    ``id_bytes`` is used until the remote turns out to have others. ``state`` gives the folder of a
-    layer's state, and ``place`` says to people where the ledger is, without secrets. ``time_limit``
-    is that of each call of git, in seconds, and ``on_move`` is called when a known head has become
-    another one. ``facts`` are what a grant there depends on; without them nothing is proven.
-    """
-    watched = watched or Watched()
-    refs = GitRefs(remote, PrivateStores(stores, id_bytes), state, prefix, time_limit, watched)
-
-    def folder(layer: str) -> StateFolder:
-        return StateFolder(state(layer), on_move=on_move)
-
-    return RefLedgerStore(
-        refs, folder, clock, place, warnings=warnings, facts=facts, watched=watched
-    )
-
-
 class RefLedgerStore:
-    """Ledgers of one place, with a state folder for each layer."""
+    """Ledgers of one place, with a state folder for each layer.
+
+    ``place`` says to people where they are, without secrets. ``facts`` are what a grant there
+    depends on; without them nothing is proven.
+    """
 
     def __init__(
         self,
@@ -347,9 +320,18 @@ class RefLedgerStore:
     def prepare(self, changes: Sequence[Change], *, append: bool = False) -> Prepared:
         by_layer = {c.base.layer: c for c in changes}
         replacing = frozenset(x for x, change in by_layer.items() if self._may_replace(change))
-        if append:
-            return replace(self._prepared(by_layer, frozenset()), appended=replacing)
-        return self._prepared(by_layer, replacing)
+        replaced, appended = (
+            (frozenset[str](), replacing) if append else (replacing, frozenset[str]())
+        )
+        try:
+            versions = {
+                layer: self._refs.write(change, replace_tip=layer in replaced)
+                for layer, change in by_layer.items()
+            }
+        except CacheDamaged:
+            self._rebuild(0)
+            raise HeadGone(GONE) from None
+        return Prepared(by_layer, versions, replacing=replaced, appended=appended)
 
     def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
         if work is not None and self.moved:
@@ -419,17 +401,6 @@ class RefLedgerStore:
         base = change.base.version
         return decision(self._past, base) not in ("", base)
 
-    def _prepared(self, changes: dict[str, Change], replacing: frozenset[str]) -> Prepared:
-        try:
-            versions = {
-                layer: self._refs.write(change, replace_tip=layer in replacing)
-                for layer, change in changes.items()
-            }
-        except CacheDamaged:
-            self._rebuild(0)
-            raise HeadGone(GONE) from None
-        return Prepared(changes=changes, versions=versions, replacing=replacing)
-
     def _swap(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
         moves = [
             Move(layer, prepared.replaces(layer), prepared.versions[layer])
@@ -444,15 +415,13 @@ class RefLedgerStore:
                 raise
             self._rebuild(0)
             raise HeadGone(GONE) from None
-        if pushed.clean:
-            return Swapped(fate=Fate.APPLIED, heads=self._adopted(prepared), said=pushed.said)
+        if pushed.fate is Fate.APPLIED:
+            return replace(pushed, heads=self._adopted(prepared))
         operations = _operations(prepared)
         if pushed.sent:
             self._sent |= operations
         elif pushed.cause is not Cause.MOVED and not operations & self._sent:
-            return Swapped(
-                fate=Fate.UNDECIDED, cause=pushed.cause, sent=False, detail=pushed.detail
-            )
+            return pushed
         return self._read_back(prepared, pushed, work)
 
     def _fate(self, pending: Pending, head: Snapshot) -> Fate:
@@ -478,7 +447,7 @@ class RefLedgerStore:
                 self._refs.announce(layer)
         return heads
 
-    def _read_back(self, prepared: Prepared, pushed: Pushed, work: WorkPush | None) -> Swapped:
+    def _read_back(self, prepared: Prepared, pushed: Swapped, work: WorkPush | None) -> Swapped:
         heads: dict[str, Snapshot] = {}
         fates = set()
         sent = pushed.sent or bool(_operations(prepared) & self._sent)
@@ -509,14 +478,7 @@ class RefLedgerStore:
             fate = Fate.LOST  # git itself saw that the ref had moved on, and sent nothing
         if fate is Fate.APPLIED and work is not None and there and work.is_undone(there):
             fate = Fate.LOST  # the server came to its end between the two: the work is still to do
-        return Swapped(
-            fate=fate,
-            heads=heads,
-            cause=pushed.cause,
-            sent=sent,
-            detail=pushed.detail,
-            hints=pushed.hints,
-        )
+        return replace(pushed, fate=fate, heads=heads, sent=sent)
 
     # --- heads --------------------------------------------------------------------------------
 

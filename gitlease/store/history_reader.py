@@ -5,7 +5,7 @@ Everything in it was written by whoever can push: what cannot be read is said, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import cast
 
@@ -82,12 +82,15 @@ def read_history(
         reader = _Records(refs.objects(version), refs.read(walked[0].id).header)
         begun = not walked[0].parent_ids and reader.header.revision <= 1
         first = reader.first(walked[0])
-        steps = tuple(_steps(reader, walked))
+        steps, at = list[HistoryStep](), walked[0].time * MS
+        for commit in walked[1:]:
+            at = max(at, commit.time * MS)
+            steps.append(HistoryStep(at, reader.next(commit)))
         oldest = min(_granted(events), default=reader.header.token + 1)
         return LedgerHistory(
             layer=layer,
             first=first,
-            steps=steps,
+            steps=tuple(steps),
             events=tuple(events),
             since=None if begun else walked[0].time * MS,
             tokens=0 if to_root and begun else oldest,
@@ -95,13 +98,6 @@ def read_history(
         )
 
     return store.read_kept(layer, read)
-
-
-def _steps(reader: _Records, walked: list[LedgerCommit]) -> Iterator[HistoryStep]:
-    at = walked[0].time * MS
-    for commit in walked[1:]:
-        at = max(at, commit.time * MS)
-        yield HistoryStep(at, reader.next(commit))
 
 
 def _walk(

@@ -191,12 +191,12 @@ class PrivateStore:
     """Opens the store, makes it where it is missing, and makes it anew where it is damaged."""
 
     def __init__(self, path: str, id_bytes: int = SHA1) -> None:
-        self.path, self._id_bytes = path, id_bytes
+        self.path, self._id_bytes, self._lock = path, id_bytes, f"{path}.lock"
         self._objects: LooseObjects | None = None
         self._folder: int | None = None  # kept open, so that its inode number is not used again
 
     def __del__(self) -> None:
-        self._close()
+        self.reopen()
 
     @property
     def objects(self) -> LooseObjects:
@@ -242,10 +242,6 @@ class PrivateStore:
                 self.delete()
                 self._open()
 
-    @property
-    def _lock(self) -> str:
-        return f"{self.path}.lock"
-
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """Keep others from making the store anew, while objects come into it.
@@ -273,8 +269,10 @@ class PrivateStore:
 
     def reopen(self) -> None:
         """Let go of what is open, to use the store that is there now."""
-        self._objects = None
-        self._close()
+        folder, self._folder, self._objects = self._folder, None, None
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                os.close(folder)
 
     def delete(self) -> None:
         """Delete a damaged store, as far as it was opened; the next contact fills another.
@@ -306,15 +304,8 @@ class PrivateStore:
             make_bare(self.path, self._id_bytes)
         except OSError as error:
             raise cannot_keep(self.path, error) from None
-        self._close()
         with contextlib.suppress(OSError):
             self._folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-    def _close(self) -> None:
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            with contextlib.suppress(OSError):
-                os.close(folder)
 
     def tidy(self) -> None:
         """Pack objects, and let unreachable ones leave: once a day, or earlier if there are many.

@@ -35,6 +35,7 @@ LOCK_PATIENCE = 5.0
 SHOWN_KEPT = 200
 MAX_BYTES = 64 * 1024 * 1024
 KNOWN_FILE = "known.json"
+_UNREADABLE = LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError
 _busy: dict[str, threading.Thread] = {}  # who of this process is busy with an operation
 
 
@@ -118,7 +119,10 @@ class StateFolder:
         if data is None:
             return None
         if data != self._read[0]:  # a step asks three times, and leases may be many
-            self._read = data, _parsed(data)
+            try:
+                self._read = data, _known(json.loads(data))
+            except _UNREADABLE:
+                self._read = data, None
         return self._read[1]
 
     def save(self, known: Known) -> None:
@@ -208,7 +212,7 @@ class StateFolder:
                 known = JSON.load(Pending, data)
                 if living or not _alive(int(data["process"]), known.operations[0]):
                     found.append(known)
-            except (LookupError, TypeError, ValueError, OverflowError):
+            except _UNREADABLE:
                 _remove(os.path.join(folder, name))
         return found
 
@@ -253,13 +257,6 @@ def _dump(known: Known) -> dict[str, object]:
         "renewed": {nonce: list(one) for nonce, one in known.renewed.items()},
         "restarted": known.restarted and [known.restarted.wall_ms, known.restarted.boot_ms],
     }
-
-
-def _parsed(text: bytes) -> Known | None:
-    try:
-        return _known(json.loads(text))
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
-        return None
 
 
 def _known(data: Mapping[str, Any]) -> Known:

@@ -15,9 +15,9 @@ from typing import cast
 
 from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, clean, hint, shown
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.ledger import Ledger
+from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.work_push import Became, WorkPush
-from gitlease.engine.ports import Cause, Change, doing
+from gitlease.engine.ports import Cause, Change, Swapped, doing
 from gitlease.git.files import CannotKeep, Unreadable, cannot_keep
 from gitlease.git.pushes import refs_in
 from gitlease.git.repository import as_entry, denies, detail_of, is_id, without_secrets
@@ -109,22 +109,6 @@ class Remote:
     receive_pack: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """What was said of a push. ``clean``: our refs were updated by this very push, and it is done.
-
-    ``sent`` is False only when it is certain that no request to update a ref left this machine.
-    ``said`` has the lines that the server printed, and ``hints`` the hints among them.
-    """
-
-    clean: bool
-    sent: bool = True
-    cause: Cause = Cause.NONE
-    detail: str = ""
-    said: tuple[str, ...] = ()
-    hints: tuple[str, ...] = ()
-
-
 def fetch_ref(remote: Remote, store: str, ref: str, to: str, *options: str, timeout: float) -> bool:
     """Fetch one ref into ``to``; False when the remote has no such ref.
 
@@ -174,7 +158,7 @@ def push_refs(
     watched: Watched | None = None,
     *,
     timeout: float,
-) -> Pushed:
+) -> Swapped:
     """Move refs, each given as (ref, expected, new) with full commit ids, all or none.
 
     An expected of ``""`` means that the ref must not exist. The ref ``watched`` is learnt of in the
@@ -216,7 +200,7 @@ def push_refs(
             raise CacheDamaged("this clone's copy of the ledger is damaged")
     pushed = read_push(result, ours, timeout, far=far)
     # What a helper says of its own push is read back before it is believed.
-    return replace(pushed, clean=False, sent=True) if helper else pushed
+    return replace(pushed, fate=Fate.UNDECIDED, sent=True) if helper else pushed
 
 
 @contextlib.contextmanager
@@ -280,8 +264,12 @@ def read_push(
     *,
     far: bool,
     work: Sequence[str] = (),
-) -> Pushed:
-    """What git said of a push of our refs, and of those of the user's ``work`` beside them."""
+) -> Swapped:
+    """What git said of a push of our refs, and of those of the user's ``work`` beside them.
+
+    Applied, without a cause against it: this very push updated our refs, and it is done. Else
+    undecided.
+    """
     trace = [line for line in result.err.splitlines() if line.startswith('{"event":')]
     said = [line for line in result.err.splitlines() if '{"event":' not in line]
     lines = result.out.decode("utf-8", "replace").splitlines()
@@ -299,7 +287,7 @@ def read_push(
         and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*", "-", "=") for ref in work)
     )
     if took:
-        return Pushed(clean=True, said=_printed_by_server(said))
+        return Swapped(fate=Fate.APPLIED, said=_printed_by_server(said))
     notes = " ".join(note for flag, note in flags.values() if flag in ("!", "="))
     detail = detail_of([*said, *([notes] if notes else [])], result, timeout)
     sent = _was_sent(trace) if far else _NO_REPOSITORY not in result.err or bool(flags)
@@ -309,8 +297,13 @@ def read_push(
         sent, detail = False, "what answers at its URL is no git server that takes pushes"
     cause = _cause(result, notes, said)
     printed = _printed_by_server(said)
-    pushed = Pushed(
-        clean=False, sent=sent, cause=cause, detail=detail, said=printed, hints=_hints_in(printed)
+    pushed = Swapped(
+        fate=Fate.UNDECIDED,
+        sent=sent,
+        cause=cause,
+        detail=detail,
+        said=printed,
+        hints=_hints_in(printed),
     )
     if not work:
         return pushed
@@ -417,7 +410,7 @@ _ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 
 def push_work(
     work: WorkPush, moves: Sequence[tuple[str, str, str]] = (), *, objects: str = ""
-) -> Pushed:
+) -> Swapped:
     """Push work and ledgers together; ``moves`` has (ref, expected, new) of each ledger.
 
     ``objects`` is the folder with the objects of the ledgers.
@@ -445,7 +438,7 @@ def push_work(
         said = f"the remote {unable[1]}"
         if "push options" in said and not any(x.startswith("--push-option") for x in work.words):
             said += f", and {_SENT_BY_CONFIG}"
-        return Pushed(clean=False, sent=False, cause=Cause.WORK, detail=said)
+        return Swapped(fate=Fate.UNDECIDED, sent=False, cause=Cause.WORK, detail=said)
     if objects and result.code and not result.timed_out and nothing_came(result.out):
         blamed = [x for x in result.err.splitlines() if x.startswith(("fatal:", "error:"))]
         ours = (os.path.dirname(objects), *(new for _, _, new in moves))
@@ -512,7 +505,10 @@ class Move:
 
 
 class GitRefs:
-    """The refs of one remote, and the private stores with their objects."""
+    """The refs ``<prefix>/<layer>`` of one remote, and the private stores with their objects.
+
+    ``state`` gives the folder of a layer's state, and ``time_limit`` is that of each call of git.
+    """
 
     def __init__(
         self,
@@ -520,6 +516,7 @@ class GitRefs:
         stores: PrivateStores,
         state: Callable[[str], str],
         prefix: str,
+        *,
         time_limit: float,
         watched: Watched,
     ) -> None:
@@ -721,7 +718,7 @@ class GitRefs:
         self._watched.tip = found.pop(self._watched.ref, "")
         return {refs[ref]: version for ref, version in found.items()}
 
-    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
+    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
         named = [(self._ref(move.layer), move.expected, move.new) for move in moves]
         path = self._stores.of(moves[0].new).path
         if work is None:
@@ -733,7 +730,7 @@ class GitRefs:
                 raise CacheDamaged(other.message) from None
         return push_work(work, named, objects=os.path.join(path, "objects"))
 
-    def _ref_hints(self, moves: Sequence[Move], pushed: Pushed) -> tuple[str, ...]:
+    def _ref_hints(self, moves: Sequence[Move], pushed: Swapped) -> tuple[str, ...]:
         """The way out where a remote refuses to make a ref of this name."""
         if pushed.cause is not Cause.REFUSED:
             return ()

@@ -26,7 +26,7 @@ from gitlease.settings.sources import (
     remotes_of_work,
     resolve_remote,
 )
-from gitlease.store.state import KNOWN_FILE
+from gitlease.store.state import KNOWN_FILE, StateFolder
 
 # ``includeIf.gitdir:<one git directory>.path``; that of a whole folder holds for the store as well.
 _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE | re.DOTALL)
@@ -214,9 +214,9 @@ class LedgerPlace:
         self, clock: Clock, *, time_limit: float, watched: Watched | None = None
     ) -> RefLedgerStore:
         from gitlease.git.repository import without_secrets
-        from gitlease.store.git_ledger import git_ledger_store
-        from gitlease.store.private_store import SHA1, SHA256, make_bare, make_folder
-        from gitlease.store.transport import Remote
+        from gitlease.store.git_ledger import RefLedgerStore
+        from gitlease.store.private_store import SHA1, SHA256, PrivateStores, make_bare, make_folder
+        from gitlease.store.transport import GitRefs, Remote, Watched
 
         url = self.location.url
         if url is None:
@@ -234,17 +234,15 @@ class LedgerPlace:
             shown = without_secrets(url)
             place = f"{self.location.name} ({shown})" if self.location.name else shown
             warnings = ()
-        return git_ledger_store(
-            remote,
-            stores=self.private,
-            id_bytes=SHA256 if url and self.repository.object_format == "sha256" else SHA1,
-            state=self.state,
-            clock=clock,
-            place=place,
-            prefix="refs/gitlease" if url is None else self.settings.ref_prefix,
+        id_bytes = SHA256 if url and self.repository.object_format == "sha256" else SHA1
+        prefix = "refs/gitlease" if url is None else self.settings.ref_prefix
+        stores, watched = PrivateStores(self.private, id_bytes), watched or Watched()
+        return RefLedgerStore(
+            GitRefs(remote, stores, self.state, prefix, time_limit=time_limit, watched=watched),
+            lambda x: StateFolder(self.state(x), on_move=lambda: drop_idle_marker(self.private)),
+            clock,
+            place,
             warnings=warnings,
-            time_limit=time_limit,
-            on_move=lambda: drop_idle_marker(self.private),
             facts=None if url is None else self._facts(),
             watched=watched,
         )

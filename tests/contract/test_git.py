@@ -12,7 +12,7 @@ from support.remotes import Remote, Servers, open_remote
 from support.repos import git
 
 from gitlease.engine import LedgerStore
-from gitlease.store import git_ledger_store, transport
+from gitlease.store import GitRefs, PrivateStores, RefLedgerStore, StateFolder, transport
 
 PREFIX = "refs/gitlease"
 ONLY_APPENDS = """\
@@ -38,15 +38,14 @@ class GitPlace:
         def state(layer: str) -> str:
             return str(home / "state" / "default" / layer)
 
-        return git_ledger_store(
+        remote, watched = (
             transport.Remote(url=self._remote.url, folder=str(home)),
-            stores=str(home),
-            state=state,
-            clock=self.clock,
-            place="the remote of this test",
-            prefix=PREFIX,
-            time_limit=60.0,
+            transport.Watched(),
         )
+        stores = PrivateStores(str(home))
+        refs = GitRefs(remote, stores, state, PREFIX, time_limit=60.0, watched=watched)
+        place = "the remote of this test"
+        return RefLedgerStore(refs, lambda x: StateFolder(state(x)), self.clock, place)
 
     def force(self, layer: str, version: str) -> None:
         words = ["-d", f"{PREFIX}/{layer}"] if not version else [f"{PREFIX}/{layer}", version]

@@ -45,8 +45,8 @@ from gitlease.core import (
     WorkPush,
     holder_has,
 )
-from gitlease.engine import Answer, Cause, Change, EdgeRules, Edges, Pending, transaction
-from gitlease.store import Move, Pushed, RefLedgerStore, lease_file
+from gitlease.engine import Answer, Cause, Change, EdgeRules, Edges, Pending, Swapped, transaction
+from gitlease.store import Move, RefLedgerStore, lease_file
 
 SETUP = COMMANDS - 1  # the number of the command that makes a ledger before a world begins
 SILENCE = "no answer"
@@ -133,7 +133,7 @@ class Remote:
             raise Unavailable("the remote cannot be reached")
         return answer
 
-    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
+    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
         (move,) = moves
         request = Request("push", move.expected, move.new, self._process.bases[move.new])
         if work is not None:
@@ -143,11 +143,11 @@ class Remote:
             )
         answer = self._process.ask(request)
         if answer == "done":
-            return Pushed(clean=True)
+            return Swapped(fate=Fate.APPLIED)
         if answer == "work moved":
-            return Pushed(clean=False, cause=Cause.WORK, sent=False, detail="fetch first")
+            return Swapped(fate=Fate.UNDECIDED, cause=Cause.WORK, sent=False, detail="fetch first")
         cause = Cause.UNREACHABLE if answer == SILENCE else Cause.MOVED
-        return Pushed(clean=False, cause=cause, detail=answer)
+        return Swapped(fate=Fate.UNDECIDED, cause=cause, detail=answer)
 
     def land(self, work: WorkPush) -> None:
         """Move the work alone."""

@@ -12,7 +12,8 @@ from simulation.machines import LAYER
 from support.memory import MemoryRemote
 
 from gitlease.core import WorkRef
-from gitlease.store import Move, Pushed
+from gitlease.engine import Swapped
+from gitlease.store import Move
 
 
 class Surroundings(Protocol):
@@ -38,7 +39,7 @@ class Server(MemoryRemote):
         self.lagging, self.behind = 0.0, 12
         self._left: Line | None = None
 
-    def push(self, moves: Sequence[Move], work: Sequence[WorkRef] = ()) -> Pushed:
+    def push(self, moves: Sequence[Move], work: Sequence[WorkRef] = ()) -> Swapped:
         self.around.outside("before a push")
         pushed = super().push(moves, work)
         self.around.outside("after a push")

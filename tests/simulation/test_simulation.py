@@ -28,6 +28,7 @@ from gitlease.core import (
     Actor,
     Bind,
     EndSession,
+    Fate,
     Header,
     Invalid,
     Lease,
@@ -44,7 +45,8 @@ from gitlease.core import (
 )
 from gitlease.core import lease as lease_rules
 from gitlease.core.moves import claiming, holding
-from gitlease.store import Move, Pushed, RefLedgerStore
+from gitlease.engine import Swapped
+from gitlease.store import Move, RefLedgerStore
 
 FAIR = Weather(faults=0.1, kills=0.0, disturbed=0.0)
 FOUL = Weather(faults=0.4, kills=0.1, disturbed=0.1, lagging=0.1, rollbacks=0.003)
@@ -165,9 +167,9 @@ def test_an_operation_applied_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 def test_a_success_that_never_happened_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     push = Server.push
 
-    def says_done(self: Server, *given: Any) -> Pushed:
+    def says_done(self: Server, *given: Any) -> Swapped:
         push(self, *given)
-        return Pushed(clean=True)
+        return Swapped(fate=Fate.APPLIED)
 
     monkeypatch.setattr(Server, "push", says_done)
     assert broken() == "S6"

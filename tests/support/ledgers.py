@@ -16,11 +16,10 @@ from gitlease.engine import LedgerSession
 from gitlease.faces.library import Leases
 from gitlease.store import (
     HEADER_FILE,
-    RefLedgerStore,
-    git_ledger,
-    git_ledger_store,
+    GitRefs,
     lease_file,
     read_header,
+    transport,
     write_header,
     write_lease,
 )
@@ -243,10 +242,10 @@ def limits(time_limit: float | None = None, patience: float | None = None) -> It
     with contextlib.ExitStack() as stack:
         if time_limit is not None:
 
-            def store(*args: Any, **options: Any) -> RefLedgerStore:
-                return git_ledger_store(*args, **{**options, "time_limit": time_limit})
+            def refs(*args: Any, **options: Any) -> GitRefs:
+                return GitRefs(*args, **{**options, "time_limit": time_limit})
 
-            stack.enter_context(mock.patch.object(git_ledger, "git_ledger_store", store))
+            stack.enter_context(mock.patch.object(transport, "GitRefs", refs))
         if patience is not None:
             session = functools.partial(LedgerSession, patience=patience)
             stack.enter_context(mock.patch.object(bootstrap, "LedgerSession", session))

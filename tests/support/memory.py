@@ -21,6 +21,7 @@ from gitlease.core import (
     Damage,
     Denied,
     Event,
+    Fate,
     Header,
     Invalid,
     Lease,
@@ -38,9 +39,9 @@ from gitlease.core import (
     person_key,
     replace,
 )
-from gitlease.engine import Cause, Change, Clock, Pending
+from gitlease.engine import Cause, Change, Clock, Pending, Swapped
 from gitlease.guard import CachedLedger, IdleMarker, Unreachable
-from gitlease.store import Known, Move, Pushed, RefLedgerStore, StateFolder, lease_file
+from gitlease.store import Known, Move, RefLedgerStore, StateFolder, lease_file
 
 T = TypeVar("T")
 
@@ -210,10 +211,10 @@ class MemoryRemote:
         found |= {layer: self.refs.get(layer) for layer in layers[1:]}
         return {layer: version for layer, version in found.items() if version}
 
-    def push(self, moves: Sequence[Move], work: Sequence[WorkRef] = ()) -> Pushed:
+    def push(self, moves: Sequence[Move], work: Sequence[WorkRef] = ()) -> Swapped:
         """Move refs, as far as the answer tells: what was lost is for reading to find out."""
         fault = self._begin("push", self.pushes)
-        nothing = Pushed(clean=False, cause=Cause.UNREACHABLE, detail="no answer")
+        nothing = Swapped(fate=Fate.UNDECIDED, cause=Cause.UNREACHABLE, detail="no answer")
         if fault is Fault.UNREACHABLE:
             return replace(nothing, sent=False, detail="no connection")
         if fault is Fault.REFUSED or (self.refuses_replacements and self._replaces(moves)):
@@ -230,7 +231,7 @@ class MemoryRemote:
         moved = self._move_all(moves, work)
         if fault is Fault.UNANSWERED:
             return nothing
-        return Pushed(clean=True) if moved else replace(nothing, cause=Cause.MOVED)
+        return Swapped(fate=Fate.APPLIED) if moved else replace(nothing, cause=Cause.MOVED)
 
     def work_at(self, refs: Sequence[str]) -> dict[str, str]:
         """What branches and tags are. Raises Unavailable."""
@@ -421,7 +422,7 @@ class MemoryRefs:
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         return self._remote.peek(layers)
 
-    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
+    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
         return self._remote.push(moves, () if work is None else work.refs)
 
     def work_refs(self, work: WorkPush) -> Mapping[str, str]:
