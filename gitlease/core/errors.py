@@ -47,17 +47,17 @@ def around(why: str, call: str) -> str:
 
 
 def command_words(verb: str, arguments: Mapping[str, object]) -> list[str]:
-    """Return the words of a command: the verb, and the arguments in their order."""
-    names, options, words = list[str](), list[str](), list[str]()
+    """Return the words of a command: the verb, what it takes without a name, and the options."""
+    names, options = list[str](), list[str]()
     for name, value in arguments.items():
         for one in value if isinstance(value, list | tuple) else (value,):
             if one is None or one is False:
                 continue
-            flag = [] if name in POSITIONAL.split() else ["--" + name.replace("_", "-")]
-            words += (new := [*flag, *([] if one is True else [str(one)])])
-            (options if flag else names).extend(new)
+            flag = f"--{name.replace('_', '-')}" if len(name) > 1 else f"-{name}"
+            words = names if name in POSITIONAL.split() else options
+            words += [flag] * (words is options) + ([] if one is True else [str(one)])
     dashed = any(name.startswith("-") for name in names)
-    return [*verb.split(), *([*options, "--", *names] if dashed else words)]
+    return [*verb.split(), *([*options, "--", *names] if dashed else [*names, *options])]
 
 
 def hint(why: str, verb: str = "", **arguments: object) -> Hint:

@@ -100,8 +100,7 @@ def board_verb(
 def _print(call: Call, form: str | None, *, cached: bool) -> None:
     from gitlease.verbs.board import make_board
 
-    how = ["--export", form] if form else ["--once"]
-    call.cached = partial(call.typed, "board", options=["--cached", *how])
+    call.cached = partial(call.typed, "board", cached=True, export=form, once=not form)
     look = call.ledger.look(cached=cached)
     call.check_layer(lambda: look)
     board = make_board(call.ledger, look)
@@ -135,7 +134,7 @@ def _live(call: Call, *, cached: bool) -> int | None:
 
     console = output.console()
     if not is_talked_to() or not output.on_terminal() or console.is_dumb_terminal:
-        hint = call.typed("board", options=["--once"])
+        hint = call.typed("board", once=True)
         raise UsageError("a live board needs a terminal", hints=(hint,))
     if not cached:
         call.check_layer(call.ledger.look)
@@ -146,7 +145,7 @@ def _live(call: Call, *, cached: bool) -> int | None:
     try:
         ended = LiveBoard(call.workspace, console, follow=not cached).run()
     except Unavailable:
-        call.cached = partial(call.typed, "board", options=["--cached"])
+        call.cached = partial(call.typed, "board", cached=True)
         raise
     if ended is None:
         return None
@@ -188,8 +187,6 @@ def open_page(call: Call, host: str, port: int, repo: str | None) -> None:
 def _check(call: Call, host: str, port: int, link: str, *, where: str) -> None:
     import http.client
 
-    chosen = ["--host", host] if host != HOST else []
-    chosen += ["--port", str(port)] if port != PORT else []
     connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
     try:
         connection.request("HEAD", link)
@@ -197,7 +194,14 @@ def _check(call: Call, host: str, port: int, link: str, *, where: str) -> None:
     except (OSError, http.client.HTTPException):
         raise Unavailable(
             f"no gateway answers at {where}",
-            hints=(call.typed("serve", options=chosen), "for another gateway: --host H, --port P"),
+            hints=(
+                call.typed(
+                    "serve",
+                    host=host if host != HOST else None,
+                    port=port if port != PORT else None,
+                ),
+                "for another gateway: --host H, --port P",
+            ),
         ) from None
     finally:
         connection.close()

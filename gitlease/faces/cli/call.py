@@ -11,8 +11,9 @@ from datetime import datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from gitlease.core.errors import POSITIONAL, Hint, around
-from gitlease.core.instant import moment_of
+from gitlease.core.errors import Hint, around, command_words
+from gitlease.core.instant import format_duration, moment_of
+from gitlease.core.resources.resource import LOCAL_LAYER, word_anywhere
 from gitlease.faces.cli import output
 from gitlease.verbs.table import Details, Door
 
@@ -29,12 +30,10 @@ if TYPE_CHECKING:
 
 Opener = Callable[..., "Workspace"]
 
-# In the order in which a hint repeats them.
-REPEATED = (("directory", "-C"), ("layer", "--layer"), ("remote", "--remote"))
 HEARTBEAT_OF = ("claude:", "codex:", "cursor:")  # sessions kept alive by their host's hooks
 
 
-OPTIONS = {"paths": "--path"}  # where the option is not the parameter's name
+OPTIONS = {"paths": "path"}  # where the option is not the parameter's name
 
 
 def _words_of(value: Any) -> list[Any]:
@@ -195,7 +194,7 @@ class Call(Door):
         return ()  # kept for a refusal as well
 
     def option(self, parameter: str) -> str:
-        return OPTIONS.get(parameter, f"--{parameter.replace('_', '-')}")
+        return f"--{OPTIONS.get(parameter, parameter).replace('_', '-')}"
 
     def check_names(self, resources: Sequence[Resource]) -> None:
         """Raise NotFound for a mistyped layer or name."""
@@ -227,7 +226,6 @@ class Call(Door):
 
     def on_wait(self, held: LeaseHeld, seconds: int) -> None:
         """Print each new lease in the way once."""
-        from gitlease.core.instant import format_duration
         from gitlease.verbs import sentences
 
         blocker = held.views[0].lease_id if held.views else held.message
@@ -261,7 +259,6 @@ class Call(Door):
         session = self.actor.session or ""
         if not session.startswith(HEARTBEAT_OF):
             return ()
-        from gitlease.core.instant import format_duration
         from gitlease.guard.service import SHORTEST_KEPT
 
         least = min((view.ttl_seconds for view in answer.leases), default=SHORTEST_KEPT)
@@ -288,64 +285,47 @@ class Call(Door):
 
     # --- the answer ----------------------------------------------------------------------------
 
-    def typed(
-        self,
-        verb: str,
-        *resources: Resource | str,
-        then: Sequence[str] = (),
-        options: Sequence[str] = (),
-        layer: str | None = None,
-    ) -> str:
-        """Return a command to type here, with the options that chose this ledger and session.
+    def typed(self, verb: str, *names: Resource | str, **options: Any) -> str:
+        """Return a command to type here."""
+        return self.command_of(Hint(verb, {"resources": names, **options}))
 
-        ``then`` are literal words after the resources; ``layer`` is the layer of the command if an
-        answer covers several.
+    def command_of(self, hint: Hint) -> str:
+        """Return a hint as a command to type here, in this ledger and session.
+
+        Its arguments ``layer`` and ``session`` are those of an answer that covers several.
         """
-        words = [*self.prog.split(), *verb.split()]
-        names = [*(self.word(r) for r in resources), *then]
-        dashed = ["--"] if any(name.startswith("-") for name in names) else []
-        chosen = [w for name, flag in REPEATED if (v := getattr(self, name)) for w in (flag, v)]
-        if self.remote is not None:
+        call, words = self, dict[str, object]()
+        for name, value in hint.arguments.items():
+            if name == "session":  # meant for this one, or for any
+                call = self.with_words(session=value, no_session=False)
+            elif name == "commit" and value is False:
+                words["no_commit"] = True
+            elif name in ("resource", "resources", "paths"):
+                words[OPTIONS.get(name, name)] = [*map(self.word, _words_of(value))]
+            elif name in ("ttl", "duration") and isinstance(value, int):
+                words[name] = format_duration(value)
+            elif name != "layer":
+                words[name] = value
+        words |= call._place(hint.arguments.get("layer"))
+        return shlex.join(command_words(f"{self.prog} {hint.verb}", words))
+
+    def _place(self, layer: object) -> dict[str, object]:
+        """Return the options that chose this ledger and session, or another ``layer``."""
+        remote = self.remote
+        if remote is not None:
             from gitlease.wiring.workspace import without_secrets
 
             # A space ends a URL in running text, but not in a quoted word.
-            urls = [w.replace(" ", "%20") if "://" in w else w for w in chosen]
-            chosen = [without_secrets(word) for word in urls]
-        chosen += ["--local"] if self.local else []
-        if layer is not None and self._opened is not None:
-            from gitlease.core.resources.resource import layer_words
-
-            chosen += layer_words(layer, self._opened.layer)
-        chosen += ["--session", self.session] if self.session is not None else []
-        chosen += ["--no-session"] if self.no_session else []
-        tail = [*options, *chosen]
-        words += [*tail, *dashed, *names] if dashed else [*names, *tail]
-        return shlex.join(words)
-
-    def command_of(self, hint: Hint) -> str:
-        """Return a hint as a command to type here."""
-        arguments: dict[str, Any] = dict(hint.arguments)
-        layer, call = arguments.pop("layer", None), self
-        if "session" in arguments:  # meant for this one, or for any
-            call = self.with_words(session=arguments.pop("session"), no_session=False)
-        names = [
-            x for n in POSITIONAL.split() if n in arguments for x in _words_of(arguments.pop(n))
-        ]
-        options = list[str]()
-        for name, value in arguments.items():
-            option = self.option(name)
-            if value is False and name == "commit":
-                options.append("--no-commit")
-            elif value is True:
-                options.append(option)
-            elif name in ("ttl", "duration") and isinstance(value, int):
-                from gitlease.core.instant import format_duration
-
-                options += [option, format_duration(value)]
-            elif value not in (None, False):
-                for word in _words_of(value):
-                    options += [option, self.word(word) if name == "paths" else str(word)]
-        return call.typed(hint.verb, *names, options=options, layer=layer)
+            remote = without_secrets(remote.replace(" ", "%20") if "://" in remote else remote)
+        chosen: dict[str, object] = {
+            "C": self.directory or None,
+            "layer": self.layer,
+            "remote": remote,
+        }
+        chosen |= {"local": self.local, "session": self.session, "no_session": self.no_session}
+        if layer is not None and self._opened is not None and layer != self._opened.layer:
+            chosen |= {"local": True} if layer == LOCAL_LAYER else {"layer": layer}
+        return chosen
 
     def respond(self, result: Result) -> int:
         """Print the result of a verb, and return the exit status."""
@@ -399,8 +379,6 @@ class Call(Door):
 
     def word(self, resource: Resource | str) -> str:
         """Return the word that means this resource in this folder."""
-        from gitlease.core.resources.resource import word_anywhere
-
         if self._opened is None:
             return str(resource)
         place = self._opened.repository

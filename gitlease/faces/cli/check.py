@@ -117,7 +117,7 @@ def check_verb(
     if fix and not yes and (call.json or not (sys.stdin.isatty() and sys.stdout.isatty())):
         raise UsageError(
             "--fix asks before each release: without a terminal it needs --yes",
-            hints=(call.typed("check", options=["--stale", "--fix", "--yes"]),),
+            hints=(call.typed("check", stale=True, fix=True, yes=True),),
         )
     given = [*(["--stale"] if stale else []), *([words] if words else [])]
     call.cached = None if cached else partial(call.typed, "check", options=["--cached", *given])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -91,19 +91,14 @@ MINUTE = timedelta(minutes=1)
 AGENT_WAIT = 120  # seconds that agents' shell tools give a command by default
 
 
-def scoped(scope: str | None) -> list[str]:
-    """Return the option of a partial scope."""
-    return [] if scope in (None, WHOLE) else ["--scope", f"{scope}"]
-
-
-def claiming(call: Call, resource: str, scope: str | None, *, layer: str | None = None) -> str:
+def claiming(call: Call, resource: str, scope: str | None, *, layer: str | None) -> str:
     """Return a claim that resumes work; names that are not tasks get ``--any``."""
-    options = [*scoped(scope), *_any_option(call, [resource])]
-    return call.typed("claim", resource, options=options, layer=layer)
+    given = {"scope": _part(scope), "any": call.needs_any(resource), "layer": layer}
+    return call.typed("claim", resource, **given)
 
 
-def _any_option(call: Call, names: Iterable[str]) -> list[str]:
-    return ["--any"] if any(map(call.needs_any, names)) else []
+def _part(scope: str | None) -> str | None:
+    return None if scope == WHOLE else scope
 
 
 def after_refusal(call: Call, error: GitleaseError) -> list[str]:
@@ -120,8 +115,7 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
         time, steps = _time_to_wait(call, error), list[str]()
         # First the one that claims nothing; it takes no paths besides those of the task itself.
         if call.command != "wait" and resource is not None and not call.covers:
-            options = ["--timeout", time, *scoped(error.scope)]
-            steps.append(call.typed("wait", resource, options=options))
+            steps.append(call.typed("wait", resource, timeout=time, scope=_part(error.scope)))
         # Of a task that stays assigned, no wait of a claim can succeed.
         if call.command == "wait" or error.free_at_ms is not None:
             steps.append(call.retry(time))
@@ -138,7 +132,7 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
             return [call.typed("show", resource, layer=layer)]
         return [claiming(call, resource, error.scope, layer=layer)]
     if code == "nothing_left":
-        return [call.whole_queue or call.typed("queue", options=["--all"])]
+        return [call.whole_queue or call.typed("queue", all=True)]
     if code == "unavailable" and call.cached is not None:
         return [call.cached()]
     if code == "usage":
@@ -203,7 +197,7 @@ def advice(call: Call, error: GitleaseError) -> Sequence[str]:
 
 def _own(call: Call, view: LeaseView) -> str:
     if view.session in (None, call.actor.session):
-        renew = call.typed("renew", view.resource, options=scoped(view.scope))
+        renew = call.typed("renew", view.resource, scope=_part(view.scope))
         return f"it is your own lease: {renew}"
     from gitlease.runs.records import is_process_alive
 

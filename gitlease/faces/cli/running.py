@@ -404,7 +404,7 @@ def _logs_of_holder(call: Call, held: LeaseHeld) -> list[str]:
     record = runs.in_the_way(sessions, held.resource, call.workspace.layer)
     if record is None:
         return []
-    return [call.typed("dispatch", options=["--logs", record.resources[0]])]
+    return [call.typed("dispatch", logs=record.resources[0])]
 
 
 # --- managing runs --------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ def _beyond_limits(call: Call, ttl: str) -> list[str]:
         return []
     key, kind = ("ttl_max", "more") if seconds > policy.ttl_max else ("ttl_min", "less")
     who = f"its admins, {', '.join(policy.admins)}" if policy.admins else "anyone"
-    change = call.typed("config", key, ttl, options=["--ledger"])
+    change = call.typed("config", key, ttl, ledger=True)
     return [
         f"{ttl} is {kind} than the ledger allows, {policy_words(policy)[key]}, so claims will be "
         f"refused; {who} may change that: {change}"

@@ -166,7 +166,7 @@ def _offer_issues(call: Call) -> list[str]:
     policy, host = call.ledger.known_policy(), host_of_work(call.workspace)
     if policy is None or policy.issues is not Issues.NONE or host is Issues.NONE:
         return []
-    return [call.typed("config", then=["issues", host.value], options=["--ledger"])]
+    return [call.typed("config", "issues", host.value, ledger=True)]
 
 
 def _confirmed(
@@ -221,7 +221,7 @@ def _show(
         )
     folder = call.typed("claim", "src/")
     task = (
-        f"`{call.typed('next', options=['--claim'])}` (the next task)"
+        f"`{call.typed('next', claim=True)}` (the next task)"
         if seen.has_tasks
         else f"`{call.typed('claim', 'F001')}` (a task)"
     )

@@ -228,8 +228,7 @@ def agent_verb(
         "program": setup.program,
     }
     if action == "status" and (not body["installed"] or setup.is_off):
-        again = ["--user"] if user else []
-        hints = () if setup.is_off else (call.typed("agent", host, "install", options=again),)
+        hints = () if setup.is_off else (call.typed("agent", host, "install", user=user),)
         message, hints = _not_live(state, off=setup.is_off), (*setup.hints, *hints)
         error = Violations(message, hints=hints, warnings=setup.warnings)
         return call.fail(error, body, show=lambda: _show_agent(body))
@@ -368,8 +367,7 @@ def _set_up_mcp(call: Call, action: str, host: str, *, user: bool) -> int | None
         body["tools"] = list(_tools(setup, server))
     hints = (HINTS[host],) if there and action == "install" else ()
     steps = {"install": "status", "status": None if there else "install"}.get(action)
-    own = ["--user"] if user else []
-    typed = [call.typed("mcp", steps, host, options=own)] if steps else []
+    typed = [call.typed("mcp", steps, host, user=user)] if steps else []
     if action == "status" and not there:
         error = Violations(f"{setup.file} has no gitlease server", hints=tuple(typed))
         return call.fail(error, body, show=lambda: None)
@@ -609,7 +607,7 @@ def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int | None:
     repository = find_repository(call.directory or ".")
     held, stays = _known(call)
     if held and not dry_run:
-        hints = (call.typed("release", options=["--all"]), call.typed("session", "list"))
+        hints = (call.typed("release", all=True), call.typed("session", "list"))
         raise Violations(f"you still hold {', '.join(held[:5])}: release it first", hints=hints)
     found = remove_all(repository, user=user, dry_run=dry_run)
     body = {"dry_run": dry_run, "done": list(found.done), "stays": stays}
