@@ -64,7 +64,7 @@ class Follower:
             0,
         )  # version, events, first revision
         self._lapsed: set[str] = set()
-        self._stop, self._wake = False, threading.Event()
+        self._stop, self._wake = False, store.pushed  # what was pushed here is reported at once
         self._thread: threading.Thread | None = None
         self.trouble: GitleaseError | None = None
 
@@ -114,10 +114,6 @@ class Follower:
     def is_following(self) -> bool:
         """Whether there are listeners, so that the ledger is being read anyway."""
         return self._thread is not None
-
-    def notice(self, head: Snapshot) -> None:
-        """Report a head that was pushed here at once, from the follower's own thread."""
-        self._wake.set()
 
     def close(self) -> None:
         self._stop = True

@@ -6,7 +6,6 @@ The holder of a session comes from the caller's token, never from the request.
 from __future__ import annotations
 
 import copy
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -71,6 +70,7 @@ class SharedStore:
     def __init__(self, store: LedgerStore, clock: Clock) -> None:
         self.inner, self.clock = store, clock
         self._lock = Lock()  # for the heads in memory; never held during a look
+        self.pushed = threading.Event()  # set by each step of this gateway
         self._heads: dict[str, Snapshot] = {}
         self._looks = Looks()
         self._since: int | None = None  # looks with a higher number will do
@@ -100,6 +100,11 @@ class SharedStore:
                     head = self.inner.known(head.layer) or head
             self._heads[head.layer] = head
             return head
+
+    def adopt_pushed(self, head: Snapshot) -> None:
+        """Keep the head of a step of this gateway, and wake who follows the ledger."""
+        self.adopt(head)
+        self.pushed.set()
 
     def newest(self, layer: str) -> Snapshot | None:
         """The newest head in memory."""
@@ -260,7 +265,7 @@ class Gateway:
     """The ledger of one layer, shared by the clients of a gateway.
 
     ``actor`` is the gateway itself. Task files are read through ``files`` and never written: an
-    assignment is kept in the ledger. ``on_head`` is called with each head that a step produces.
+    assignment is kept in the ledger.
     """
 
     def __init__(
@@ -278,9 +283,10 @@ class Gateway:
         self.layer, self.clock, self.rules, self.files = layer, clock, rules, files
         self.store = SharedStore(store, clock)
         self.check_room: Callable[[], None] = lambda: None  # raises OSError without room to write
-        self.on_head: Callable[[Snapshot], None] = lambda _head: None
         self._ttl, self._ttl_is_default = default_ttl, ttl_is_default
-        self.joiner = Joiner(store, clock=clock, actor=actor, layer=layer, on_step=self._stepped)
+        self.joiner = Joiner(
+            store, clock=clock, actor=actor, layer=layer, on_step=self.store.adopt_pushed
+        )
         self._deferred = _DeferredRenewals()
 
     def since_now(self) -> Gateway:
@@ -408,13 +414,6 @@ class Gateway:
             answer = self.joiner.ask(some[0].actor, some, together=False, what="renew")
             answer.add_done_callback(lambda done: done.exception())  # nobody waits for it
         return renew(session, resources, scope=scope, ttl=ttl)
-
-    def _stepped(self, head: Snapshot) -> None:
-        self.store.adopt(head)
-        try:
-            self.on_head(head)
-        except Exception:  # the step has landed, even if a listener fails
-            logging.getLogger("gitlease").exception("reporting a step")
 
     def close(self) -> None:
         """Answer pending requests, and take no more."""

@@ -208,7 +208,6 @@ def gateway_app(
     ``rate`` is the number of requests a second that a token may send.
     """
     follower = Follower(gateway.store, gateway.layer)
-    gateway.on_head = follower.notice
     return GatewayApp(gateway, follower, Access(tokens.holder_of, hosts=hosts, rate=rate), tokens)
 
 

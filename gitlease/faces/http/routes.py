@@ -216,7 +216,8 @@ def carry_out(
     result = verb.function(door, **values)
     status = 201 if result.body.get("status") in CLAIMED else 200
     document = wire.success(verb.name, body=result.body, warnings=result.warnings)
-    if len(result.leases) != 1 or (verb.reads and not request.resource):
+    one = len(result.leases) == 1 and result.leases[0].token  # a planned lease has none
+    if not one or (verb.reads and not request.resource):
         return status, document, {}
     only = {"lease": document["leases"][0]}
     return status, document | only, {"ETag": f'"{result.leases[0].token}"'}
@@ -371,11 +372,11 @@ def _of_verb(
     verb: str,
     name: str = "",
     *,
-    writes: bool | str = True,
     given: Mapping[str, Any] = MappingProxyType({}),
 ) -> ApiRoute:
     """Return the route of a verb of the table; ``given`` are what it decides."""
     declared = find_verb(verb)
+    changes = (x for x, one in declared.at(HTTP).items() if one.changes)
     return ApiRoute(
         method=method,
         path=path,
@@ -386,7 +387,7 @@ def _of_verb(
             request, door, declared, {**given, **values}
         ),
         grants=verb in ("claim", "next"),
-        writes=not declared.reads and writes,
+        writes=not declared.reads or next(changes, False),
     )
 
 
@@ -480,7 +481,7 @@ ROUTES: tuple[ApiRoute, ...] = (
         _field(SWITCH, "The work is finished, and the lease ends completed."),
         why="a note is for the next holder",
     ),
-    _of_verb("POST", "/v1/tasks:next", "next", writes="claim"),
+    _of_verb("POST", "/v1/tasks:next", "next"),
     *_others(("claim", "renew", "extend", "release", "done", "next", "list", "show", "queue")),
     _of_verb("GET", LEASE, "show"),
     _of_door("GET", LEASES, "list", list_leases, _LIST),
