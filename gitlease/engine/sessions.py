@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from gitlease.core.errors import MAX_WORD, GitleaseError, UsageError, check_text, hint
 from gitlease.core.frozen import dataclass, replace
@@ -184,36 +185,22 @@ def run_out(
 
 
 def end_every_session(
-    layers: Sequence[LedgerSession],
-    *,
-    release: bool = False,
-    park: bool = False,
-    seconds: int | None = None,
-    note: str | None = None,
-    commit: bool | None = None,
+    layers: Sequence[LedgerSession], *, release: bool = False, park: bool = False, **terms: Any
 ) -> tuple[Answer, tuple[tuple[str, int], ...]]:
     """End each session that ``sessions`` lists, as ``end_session`` does; below a run only its own.
 
     Returns one answer for all, and the number of leases of each ended session. An error stops it:
     it is among ``refused``, or raised for the first session.
     """
-    done = Answer(status=_status(release=release, park=park), changed=False)
+    status, reading = _status(release=release, park=park), sessions(layers)
     ended: list[tuple[str, int]] = []
-    reading = sessions(layers)
-    done = replace(done, warnings=reading.warnings)
+    done = Answer(status=status, changed=False, warnings=reading.warnings)
     for found in reading.sessions:
         if layers[0].is_below_run and not found.current:
             continue
         try:
             one = end_session(
-                layers,
-                found.session,
-                known=True,
-                release=release,
-                park=park,
-                seconds=seconds,
-                note=note,
-                commit=commit,
+                layers, found.session, known=True, release=release, park=park, **terms
             )
         except GitleaseError as error:
             if not ended:

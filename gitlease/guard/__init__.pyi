@@ -5,7 +5,6 @@ from gitlease.guard.commits import task_status_changes as task_status_changes
 from gitlease.guard.commits import touched as touched
 from gitlease.guard.discards import Discard as Discard
 from gitlease.guard.hooks import HookDecision as HookDecision
-from gitlease.guard.hooks import HookRules as HookRules
 from gitlease.guard.hooks import Hooks as Hooks
 from gitlease.guard.hooks import HookWorktree as HookWorktree
 from gitlease.guard.notes import ACTIVITY as ACTIVITY

@@ -240,18 +240,6 @@ BLOCK, WARN, OFF = "block", "warn", "off"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HookRules:
-    """The guard's settings: what a finding does, and what an unreachable remote does.
-
-    ``offline``: ``warn`` warns about a commit and blocks a push; ``block`` blocks both; ``off``
-    ignores it for a commit and warns about a push.
-    """
-
-    mode: str = BLOCK
-    offline: str = WARN
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HookDecision:
     """The outcome of a hook. ``blocked``: git must stop.
 
@@ -270,7 +258,9 @@ class HookDecision:
 class Hooks:
     """The decisions of git's hooks, for one actor in one work tree.
 
-    ``service`` is opened only for changes to the ledger.
+    ``service`` is opened only for changes to the ledger. ``mode`` is what a finding does. Of an
+    unreachable remote, ``offline`` warns about a commit and blocks a push (``warn``), blocks both,
+    or ignores it for a commit and warns about a push (``off``).
     """
 
     def __init__(
@@ -278,11 +268,12 @@ class Hooks:
         worktree: HookWorktree,
         guard: GuardService,
         service: Callable[[], LedgerSession],
-        rules: HookRules,
+        *,
+        mode: str = BLOCK,
+        offline: str = WARN,
     ) -> None:
         self._worktree, self._guard, self._open = worktree, guard, service
-        self._blocks, self._offline = rules.mode == BLOCK, rules.offline
-        self._is_off = rules.mode == OFF
+        self._blocks, self._is_off, self._offline = mode == BLOCK, mode == OFF, offline
 
     def pre_commit(self) -> HookDecision:
         """Decide whether the staged change may be committed; claim the tasks that it starts."""

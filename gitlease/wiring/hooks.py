@@ -11,7 +11,7 @@ from gitlease.engine.ports import Clock, Inbox
 from gitlease.git.repository import Repository, discover
 from gitlease.git.run import clean_environment
 from gitlease.git.system_clock import SystemClock
-from gitlease.guard.hooks import HookRules, Hooks, HookWorktree
+from gitlease.guard.hooks import Hooks, HookWorktree
 from gitlease.guard.notes import MarkerState, is_due, start_detached
 from gitlease.guard.service import GuardService
 from gitlease.settings.identity import Identity, resolve_identity
@@ -133,12 +133,17 @@ def open_hooks(
         shared=place.location.name,
         holder=identity.actor.holder,
     )
-    rules = HookRules(mode=settings.guard_mode, offline=settings.guard_offline)
     return HookContext(
         repository=repository,
         identity=identity,
         place=place,
-        hooks=Hooks(worktree, guard, ledger, rules),
+        hooks=Hooks(
+            worktree,
+            guard,
+            ledger,
+            mode=settings.guard_mode,
+            offline=settings.guard_offline,
+        ),
         guard=guard,
         inbox=place.inbox(identity.actor),
         clock=clock,

@@ -29,7 +29,6 @@ from gitlease.core import (
 from gitlease.engine import ClaimOptions, EdgeRules, Edges, LedgerSession, LedgerStore
 from gitlease.guard import (
     GuardService,
-    HookRules,
     Hooks,
     HookWorktree,
     PushedCommit,
@@ -136,7 +135,7 @@ class World:
             self.watch, open_store, clock=self.clock, actor=who, layers=layers, max_age=60
         )
         tree = cast("HookWorktree", self.tree)
-        return Hooks(tree, guard, open_session, HookRules(mode=mode, offline=offline))
+        return Hooks(tree, guard, open_session, mode=mode, offline=offline)
 
     def stage(
         self, *touched: Touched, started: Sequence[Started] = (), problems: Sequence[str] = ()
