@@ -135,11 +135,6 @@ class Call(Door):
         return self.workspace.identity.actor
 
     @property
-    def may_claim(self) -> bool:
-        """Whether git says who the caller is: without ``user.email`` a claim is refused."""
-        return bool(self.actor.holder)
-
-    @property
     def for_agent(self) -> bool:
         """Whether a coding agent reads the answer."""
         return self.workspace.identity.is_agent
@@ -369,13 +364,6 @@ class Call(Door):
             return hint
         call = self.command_of(hint)
         return around(hint.why, call) if "{}" in hint.why else f"{hint.why}: {call}"
-
-    def named(self, view: LeaseView) -> str:
-        """Return a lease's name, with scope and layer unless they are the defaults here."""
-        from gitlease.verbs import sentences
-
-        name = sentences.named(view)
-        return name if view.layer == self.workspace.layer else f"{name} in layer {view.layer}"
 
     def word(self, resource: Resource | str) -> str:
         """Return the word that means this resource in this folder."""

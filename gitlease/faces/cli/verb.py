@@ -60,12 +60,6 @@ def completed(name: str) -> Callable[..., list[str]]:
     return complete
 
 
-resource_argument = click.argument(
-    "word", metavar="RESOURCE", shell_complete=completed("known_names")
-)
-resources_argument = click.argument(
-    "words", metavar="RESOURCE...", shell_complete=completed("known_names"), nargs=-1, required=True
-)
 optional_resources_argument = click.argument(
     "words", metavar="[RESOURCE]...", shell_complete=completed("known_names"), nargs=-1
 )
@@ -90,7 +84,6 @@ class Verb(click.Command):
         done: str = DONE,
         no: Sequence[str] = HELD,
         advice: Sequence[str] = (),
-        scope: str = "",
         session: bool = True,
         cached: bool = False,
         with_command: bool = False,
@@ -101,10 +94,6 @@ class Verb(click.Command):
         self.with_command, self.bare = with_command, bare or {}
         self.examples, self.exits, self.done, self.advice = examples, exits, done, advice
         self.no, self.own_exits = no, own_exits
-        if scope:
-            from gitlease.core.resources.resource import parse_scope
-
-            self.params.append(Option(["--scope"], metavar="S", type=parse_scope, help=scope))
         if cached:
             text = "Answer from what this clone knows, without asking the remote."
             self.params.append(Option(["--cached"], is_flag=True, help=text))

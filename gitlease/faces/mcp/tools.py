@@ -15,9 +15,8 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, word_anywhere
-from gitlease.engine import claim
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.parameters import DURATION, SWITCH
+from gitlease.verbs.parameters import SWITCH
 from gitlease.verbs.table import TOOL, Details, Door, Parameter, Result, find_verb
 
 LONGEST_WAIT = 50  # seconds: hosts give a call a minute
@@ -162,23 +161,11 @@ def _joined(results: Sequence[Result]) -> Result:
     )
 
 
-def _wait(
-    caller: ToolCaller,
-    *,
-    resources: Sequence[Any],
-    scope: str = WHOLE,
-    timeout: int = LONGEST_WAIT,
-) -> Result:
+def _wait(caller: ToolCaller, *, timeout: int = LONGEST_WAIT, **values: Any) -> Result:
     if timeout > LONGEST_WAIT:
         longest = format_duration(LONGEST_WAIT)
         raise UsageError(f"timeout is at most {longest}", hints=("call wait again afterwards",))
-    answer = claim.wait(caller.ledger, resources, scope=scope, seconds=timeout)
-    names = ", ".join(x.text for x in resources)
-    return Result(
-        body=wire.changed(answer),
-        lines=lambda: [f"free: {names}; claim what you wanted now"],
-        warnings=answer.warnings,
-    )
+    return _of_verb("wait", caller, timeout=timeout, **values)
 
 
 # --- the tools --------------------------------------------------------------------------------
@@ -259,11 +246,7 @@ TOOLS: Mapping[str, LeaseTool] = {
         LeaseTool(
             name="wait",
             about=f"Wait until resources are free, {LONGEST_WAIT}s at most; claims nothing.",
-            takes={
-                "resources": MANY,
-                "scope": find_verb("release").parameters["scope"],
-                "timeout": Parameter(kind=DURATION),
-            },
+            takes={x: find_verb("wait").parameters[x] for x in ("resources", "scope", "timeout")},
             act=_wait,
             again=True,
         ),
