@@ -1,6 +1,8 @@
-"""``gitlease agent``, ``mcp`` and ``uninstall``: every file of a host that they write to.
+"""Our entries in the files of coding agents: hooks, servers of tools, a section of AGENTS.md; and
+the removal of everything of ours from a clone.
 
-A host finds its hooks in one file and its MCP servers in another; AGENTS.md is for all hosts.
+The files belong to people. JSON is read and written as the agents themselves write it: keys keep
+their order and the file its indentation, but spaces inside lines and escaped letters do not stay.
 """
 
 from __future__ import annotations
@@ -10,34 +12,350 @@ import json
 import os
 import re
 import shutil
-import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gitlease.core.errors import GitleaseError, Invalid, NotARepository
+from gitlease.core.errors import GitleaseError, Invalid, NotARepository, hint
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import make_folders
-from gitlease.git.repository import Repository, ask, discover
-from gitlease.install import agents
-from gitlease.install.agents import (
-    COPY,
-    HOSTS,
-    AgentFile,
-    FileDone,
-    Host,
-    Installed,
-    extend_json,
-    forget,
-    inside,
-    parse_json,
-    place_of,
-    read,
-    reduce_json,
-    write,
+from gitlease.git.files import (
+    PUBLIC,
+    load_json,
+    make_folders,
+    read_regular,
+    read_small,
+    rewrite_file,
+    sum_of,
 )
-from gitlease.install.git_hooks import uninstall
-from gitlease.install.hook_places import find_marked
+from gitlease.git.repository import Repository, ask, discover
+from gitlease.install.agents import AGENTS, COMMAND, PASSED_ON, Agent
 from gitlease.settings.schema import FILE
+
+MAX_BYTES, MAX_COPY = 1024 * 1024, 17 * 1024 * 1024
+MOST_OF_SERVERS = 16 * 1024 * 1024  # Claude Code keeps much else in the person's own file
+COPY = ".before-gitlease"  # beside a file of the person's own
+PLAIN = ("make it plain JSON, without comments and trailing commas",)
+Json = dict[str, Any]
+
+# The program by any path, in quotes or not, and then our words: nobody else would write that.
+_OURS = re.compile(
+    r'"?(?:\S*[\\/])?(?:gitlease|git-lease|git lease)(?:\.exe)?"? agent [a-z]+ \S+.*'
+)
+
+
+def is_ours(handler: object) -> bool:
+    """Whether a handler calls gitlease, as this or an older version wrote it."""
+    command = handler.get("command") if isinstance(handler, dict) else None
+    if not isinstance(command, str) or len(command) > 1_000:
+        return False
+    return _OURS.fullmatch(command.strip()) is not None
+
+
+def entries(data: object) -> Iterator[tuple[str, Json]]:
+    """Every handler of ours in a host's file, with its event."""
+    hooks = data.get("hooks") if isinstance(data, dict) else None
+    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
+        for group in groups if isinstance(groups, list) else ():
+            inner = group.get("hooks") if isinstance(group, dict) else None
+            for handler in inner if isinstance(inner, list) else [group]:
+                if is_ours(handler):
+                    yield event, handler
+
+
+def without_ours(data: Json) -> Json:
+    """The file without our entries, and without the groups that had nothing else."""
+    if not any(entries(data)):
+        return data
+    left: Json = {}
+    for event, groups in data["hooks"].items():
+        kept = (
+            [x for x in map(_kept, groups) if x is not None] if isinstance(groups, list) else groups
+        )
+        if kept or not groups:
+            left[event] = kept
+    return _with_group(data, "hooks", left)
+
+
+def _kept(group: Any) -> Any:
+    """What others have of a group of handlers; None for nothing."""
+    inner = group.get("hooks") if isinstance(group, dict) else None
+    if is_ours(group):
+        return None
+    if not isinstance(inner, list) or not any(map(is_ours, inner)):
+        return group
+    others = [handler for handler in inner if not is_ours(handler)]
+    return {**group, "hooks": others} if others else None
+
+
+def _with_group(data: Json, name: str, group: Json) -> Json:
+    """The file with another group in the place of the one it has; an empty one goes."""
+    return {x: group if x == name else y for x, y in data.items() if x != name or group}
+
+
+def with_ours(agent: Agent, data: Json, *, keep: bool) -> Json:
+    """The file with our entries, each after those of others for its event."""
+    data = without_ours(data)
+    if agent.flat and "version" not in data:
+        data = {"version": 1, **data}
+    hooks: Json = dict(data.get("hooks") or {})
+    for hook in agent.hooks:
+        matcher = {"matcher": hook.matcher} if hook.matcher else {}
+        command, timeout = agent.command(hook, keep=keep), hook.timeout
+        handler = {"type": "command", "command": command, "timeout": timeout}
+        flat = {"command": command, **matcher, "timeout": timeout}
+        entry = flat if agent.flat else {**matcher, "hooks": [handler]}
+        hooks[hook.event] = [*(hooks.get(hook.event) or []), entry]
+    return {**data, "hooks": hooks}
+
+
+# --- files of people --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFile:
+    """A file that may have our entries: its name for people, its real path, and that of a copy."""
+
+    name: str
+    file: str
+    copy: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileDone:
+    """The result for one file: ``written``, ``unchanged``, ``removed``, ``absent`` or ``kept``.
+
+    ``removed``: our entries were, or the file if it had nothing else. ``kept``: our section is left
+    for another host, which has its hooks here.
+    """
+
+    file: str
+    what: str
+
+
+def place_of(
+    agent: Agent,
+    repository: Repository | None,
+    *,
+    user: bool,
+    environ: Mapping[str, str],
+    servers: bool = False,
+) -> AgentFile:
+    """An agent's file of hooks, or of ``servers``: the person's own, or that of the work tree.
+
+    Raises Invalid without a work tree.
+    """
+    name, own = agent.files(environ, servers=servers)
+    if not user:
+        return inside(repository, name)
+    file = os.path.abspath(own)
+    return AgentFile(file, os.path.realpath(file), f"{file}{COPY}")
+
+
+def inside(repository: Repository | None, name: str) -> AgentFile:
+    """A file of a work tree. Raises Invalid without a work tree, and for a link that leads out."""
+    if repository is None or repository.toplevel is None:
+        raise Invalid("not in a work tree", hints=(hint("for all repositories: {}", user=True),))
+    root = os.path.realpath(repository.toplevel)
+    file = os.path.realpath(os.path.join(root, name))
+    if not file.startswith(os.path.join(root, "")):
+        raise Invalid(f"{name} leads out of the work tree", hints=("replace the link with a file",))
+    copy = f"before-{os.path.basename(repository.git_dir)}-{name.replace('/', '-')}"
+    return AgentFile(name, file, os.path.join(repository.common_dir, "gitlease", copy))
+
+
+def read(place: AgentFile, *, most: int = MAX_BYTES) -> bytes | None:
+    """The bytes of a file, None without one. Invalid for anything but an ordinary small file."""
+    try:
+        data = read_regular(place.file, most)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Invalid(f"{place.name} cannot be read: {error.strerror}") from None
+    if data is None:
+        raise Invalid(f"{place.name} is not a file")
+    if len(data) > most:
+        raise Invalid(f"{place.name} is larger than {most // 1024} KiB")
+    return data
+
+
+def write(place: AgentFile, data: bytes | None, *, mode: int = PUBLIC) -> None:
+    """Write a file; without data remove it, and its folder if that is empty then."""
+    folder = os.path.dirname(place.file)
+    try:
+        if data is None:
+            os.unlink(place.file)
+        else:
+            make_folders(folder)
+            rewrite_file(place.file, data, mode=mode)
+    except OSError as error:
+        raise Invalid(f"{place.name} cannot be written: {error.strerror}") from None
+    home = os.path.realpath(os.path.expanduser("~"))
+    if data is None and os.path.dirname(place.name) and folder != home:  # nor the work tree's root
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+
+
+def parse_json(place: AgentFile, data: bytes, group: str) -> Json:
+    """The object in a file; an empty file is ``{}``. Raises Invalid for anything else.
+
+    ``group`` is the member that has our entries: it has to be an object, too.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> Json:
+        members = dict(pairs)
+        if len(members) != len(pairs):
+            raise Invalid(f"{place.name}: an object has a key twice")
+        return members
+
+    try:
+        text = data.decode("utf-8-sig")
+        members = json.loads(text, object_pairs_hook=once) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        raise Invalid(f"{place.name}:{error.lineno}: not JSON: {error.msg}", hints=PLAIN) from None
+    except (ValueError, RecursionError):
+        raise Invalid(f"{place.name}: not JSON in UTF-8", hints=PLAIN) from None
+    if not isinstance(members, dict) or not isinstance(members.get(group, {}), dict):
+        what = "hooks" if group == "hooks" else "servers"
+        raise Invalid(f"{place.name}: {what} are not in the form that this host reads")
+    return members
+
+
+def extend_json(place: AgentFile, before: bytes | None, new: Json, *, again: bool) -> FileDone:
+    """Write an object with our entries, and keep the bytes that were there for ``reduce_json``.
+
+    ``again``: there were entries of ours. A kill in between leaves a copy that fits no file.
+    """
+    data = _laid_out(place, before or b"", new)
+    exact, _, first = _before_ours(place, before)
+    if again and not exact:
+        forget(place)
+    else:
+        first = first if exact else before
+        copy = sum_of(data, "") + (b"" if first is None else b"\n" + first)
+        write(AgentFile(place.copy, place.copy, ""), copy, mode=0o600)
+    write(place, data)
+    return FileDone(place.name, "written")
+
+
+def reduce_json(place: AgentFile, before: bytes | None, new: Json) -> FileDone:
+    """Put back what was there before ours, or write the object if others changed the file since.
+
+    A file that we made goes, if it has nothing else.
+    """
+    exact, made, first = _before_ours(place, before)
+    is_bare = not any(x for key, x in new.items() if key != "version")
+    data = first if exact or (made and is_bare) else _laid_out(place, before or b"", new)
+    forget(place)
+    write(place, data)
+    return FileDone(place.name, "removed")
+
+
+def _before_ours(place: AgentFile, now: bytes | None) -> tuple[bool, bool, bytes | None]:
+    """Whether a file is just what we wrote, whether we made it, and what was there before."""
+    head, there, first = (read_small(place.copy, MAX_COPY) or b"").partition(b"\n")
+    return head == sum_of(now or b"", ""), bool(head) and not there, first if there else None
+
+
+def forget(place: AgentFile) -> None:
+    """Remove the copy of what was there before ours."""
+    with contextlib.suppress(OSError):
+        os.unlink(place.copy)
+
+
+def _laid_out(place: AgentFile, before: bytes, new: Json) -> bytes:
+    """An object as text, with the indentation and line ends of the text before."""
+    first = re.search(rb"\n([ \t]+)\S", before)
+    indent = first[1].decode() if first else "  "
+    try:
+        data = json.dumps(new, indent=indent, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        why = f"{place.name} has a text, a number or a depth that cannot be written as JSON again"
+        raise Invalid(why, hints=PLAIN) from None
+    if not before.strip() or before.endswith(b"\n"):
+        data += b"\n"
+    return data.replace(b"\n", b"\r\n") if b"\r\n" in before else data
+
+
+# --- hooks ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """The events that a file has our hooks for, and those missing or outdated."""
+
+    file: str
+    events: tuple[str, ...]
+    missing: tuple[str, ...]
+    keep: bool = False
+    problem: str = ""
+
+
+def add_hooks(agent: Agent, place: AgentFile, *, keep: bool) -> FileDone:
+    """Write our entries, and drop those of older versions. Idempotent. Invalid for a bad file."""
+    before, data = _read_hooks(place)
+    wanted = with_ours(agent, data, keep=keep)
+    if wanted == data:
+        return FileDone(place.name, "unchanged")
+    return extend_json(place, before, wanted, again=any(entries(data)))
+
+
+def remove_hooks(agent: Agent, place: AgentFile) -> FileDone:
+    """Remove our entries: ``reduce_json``."""
+    before, data = _read_hooks(place)
+    if not any(entries(data)):
+        forget(place)
+        return FileDone(place.name, "absent")
+    return reduce_json(place, before, without_ours(data))
+
+
+def hooks_in(agent: Agent, place: AgentFile) -> Installed:
+    """Which of our hooks a file has. An unreadable file is a problem, not an error."""
+    try:
+        _, data = _read_hooks(place)
+    except Invalid as error:
+        missing = tuple(hook.event for hook in agent.hooks)
+        return Installed(file=place.name, events=(), missing=missing, problem=error.message)
+    there = Counter((event, str(handler.get("command"))) for event, handler in entries(data))
+    keeps = any(command.endswith(" --keep") for _, command in there)
+    wanted = Counter((h.event, agent.command(h, keep=keeps)) for h in agent.hooks)
+    missing = tuple(event for (event, command), n in wanted.items() if there[event, command] < n)
+    events = tuple(dict.fromkeys(event for event, _ in sorted(there)))
+    return Installed(file=place.name, events=events, missing=missing, keep=keeps)
+
+
+def _read_hooks(place: AgentFile) -> tuple[bytes | None, Json]:
+    data = read(place)
+    members = parse_json(place, data or b"", "hooks")
+    if not all(isinstance(x, list) for x in members.get("hooks", {}).values()):
+        raise Invalid(f"{place.name}: hooks are not in the form that this host reads")
+    return data, members
+
+
+def is_installed(agent: str, root: str) -> bool:
+    """Whether the hooks of a host are in its file of this work tree. False if in doubt."""
+    name = os.path.join(root, AGENTS[agent].folder, AGENTS[agent].hooks_file)
+    return any(entries(load_json(name, MAX_BYTES)))
+
+
+def switched_off(agent: Agent, repository: Repository | None, place: AgentFile) -> str:
+    """The file that switches all hooks of an agent off, ``""`` for none.
+
+    The settings of the work tree, the local ones and the person's own hold together.
+    """
+    own = place_of(agent, None, user=True, environ=os.environ)
+    files = {place.file: place.name, own.file: own.name}
+    if repository is not None and repository.toplevel is not None:
+        start, _ = os.path.splitext(os.path.join(agent.folder, agent.hooks_file))
+        names = (f"{start}.json", f"{start}.local.json")
+        files = {os.path.join(repository.toplevel, name): name for name in names} | files
+    for file, name in files.items() if agent.off_switch else ():
+        data = load_json(file, MAX_BYTES)
+        if isinstance(data, dict) and data.get(agent.off_switch) is True:
+            return name
+    return ""
+
+
+# --- gitlease agent ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +380,13 @@ def set_up_agent(
 
     Asks no remote. Raises Invalid for an unusable file, and without ``user`` NotARepository.
     """
-    known, repository = HOSTS[host], _repository(directory, user=user)
+    known, repository = AGENTS[host], _repository(directory, user=user)
     place = place_of(known, repository, user=user, environ=os.environ)
     done = []
     if action == "install":
-        done.append(agents.install(known, place, keep=keep))
+        done.append(add_hooks(known, place, keep=keep))
     elif action == "uninstall":
-        done.append(agents.uninstall(known, place))
+        done.append(remove_hooks(known, place))
     if repository is not None and not user:
         if action == "install":  # a mark that gitlease is used here, for linked work trees too
             with contextlib.suppress(OSError):
@@ -77,30 +395,18 @@ def set_up_agent(
             done.append(write_section(inside(repository, AGENTS_MD)))
         elif action == "uninstall":
             root = repository.toplevel or ""
-            keeps = any(x != host and agents.is_installed(x, root) for x in HOSTS)
+            keeps = any(x != host and is_installed(x, root) for x in AGENTS)
             taken = remove_section(inside(repository, AGENTS_MD), keep=keeps)
             done += [taken] if taken.what != "absent" else []
-    state, program = agents.status(known, place), shutil.which("gitlease")
+    state, program = hooks_in(known, place), shutil.which("gitlease")
     warnings = [state.problem] if state.problem else []
-    off = agents.switched_off(known, _settings_files(known, repository, place))
+    off = switched_off(known, repository, place)
     if off:
         warnings.append(f"{off} switches all hooks of {known.title} off ({known.off_switch})")
     if state.events and not program:
         warnings.append("gitlease is not on PATH: the hooks do nothing")
-    hints = known.hints if state.events else ()
+    hints = known.hook_hints if state.events else ()
     return AgentSetup(tuple(done), state, program, tuple(warnings), hints, bool(off))
-
-
-def _settings_files(
-    host: Host, repository: Repository | None, place: AgentFile
-) -> Iterator[AgentFile]:
-    """The files of settings that hold together with one: the local and the person's own."""
-    yield place
-    if repository is not None and repository.toplevel is not None:
-        for name in (host.file, f"{os.path.splitext(host.file)[0]}.local.json"):
-            name = os.path.join(host.folder, name)
-            yield AgentFile(name, os.path.join(repository.toplevel, name), "")
-    yield place_of(host, None, user=True, environ=os.environ)
 
 
 def _repository(directory: str, *, user: bool) -> Repository | None:
@@ -138,14 +444,14 @@ SECTION = (
 def write_section(place: AgentFile) -> FileDone:
     """Write the marked section after a line end of its own, or in the place of an old one."""
     before = read(place)
-    match = find_marked(before or b"", *AROUND_SECTION)
+    match = _marked(before, AROUND_SECTION)
     return _put(place, before, _with(before, SECTION, match))
 
 
 def remove_section(place: AgentFile, *, keep: bool = False) -> FileDone:
     """Remove the section, with the line end before it; ``keep``: others still need it."""
     before = read(place) or b""
-    match = find_marked(before, *AROUND_SECTION)
+    match = _marked(before, AROUND_SECTION)
     if match is None or keep:
         return FileDone(place.name, "absent" if match is None else "kept")
     write(place, _without(before, match))
@@ -155,23 +461,8 @@ def remove_section(place: AgentFile, *, keep: bool = False) -> FileDone:
 # --- MCP servers ------------------------------------------------------------------------------
 
 NAME = "gitlease"  # of the server
-COMMAND = ["gitlease", "mcp"]
-# Codex passes on few variables. By name, so that each start has its own values.
-PASSED_ON = ("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "GITLEASE_SESSION")
 ENTRY = {"command": COMMAND[0], "args": COMMAND[1:]}
-GROUPS = {"claude": "mcpServers", "codex": "mcp_servers", "cursor": "mcpServers"}
-MAX_BYTES = 16 * 1024 * 1024  # Claude Code keeps much else in the person's own file
-_PROJECT = {"claude": ".mcp.json", "codex": ".codex/config.toml", "cursor": ".cursor/mcp.json"}
-_USER = {"claude": ".claude.json", "codex": "config.toml", "cursor": "mcp.json"}
 AROUND_TABLE = (b"# BEGIN GITLEASE", rb"# END GITLEASE[ \t]*")
-_TABLE = (
-    "# BEGIN GITLEASE v=1",
-    f"[{GROUPS['codex']}.{NAME}]",
-    f"command = {json.dumps(COMMAND[0])}",
-    f"args = {json.dumps(COMMAND[1:])}",
-    f"env_vars = {json.dumps(PASSED_ON)}",
-    "# END GITLEASE",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,32 +492,18 @@ def set_up_server(directory: str, host: str, action: str, *, user: bool) -> Serv
 
     Raises Invalid for an unusable file, and without ``user`` NotARepository.
     """
-    repository = _repository(directory, user=user)
-    place = server_file(host, repository, user=user, environ=os.environ)
+    known, repository = AGENTS[host], _repository(directory, user=user)
+    place = place_of(known, repository, user=user, environ=os.environ, servers=True)
     change = {"install": register, "uninstall": unregister}.get(action)
-    done = change(host, place) if change else None
+    done = change(known, place) if change else None
     root = repository.toplevel if repository else None
-    return ServerSetup(done, place.name, registered(host, place), root or directory)
+    return ServerSetup(done, place.name, registered(known, place), root or directory)
 
 
-def server_file(
-    host: str, repository: Repository | None, *, user: bool, environ: Mapping[str, str]
-) -> AgentFile:
-    """The file of a host: the person's own, or that of the work tree. Invalid without one."""
-    if not user:
-        return inside(repository, _PROJECT[host])
-    known = HOSTS[host]
-    folder = known.user_folder(environ)
-    if host == "claude" and not environ.get(known.home):  # beside its folder, unless moved
-        folder = os.path.expanduser("~")
-    file = os.path.join(os.path.abspath(folder), _USER[host])
-    return AgentFile(file, os.path.realpath(file), f"{file}{COPY}")
-
-
-def register(host: str, place: AgentFile) -> FileDone:
+def register(agent: Agent, place: AgentFile) -> FileDone:
     """Write the server into a file. Idempotent. Invalid for a file that cannot take it."""
-    before, data = _read_servers(host, place)
-    servers = data.get(GROUPS[host], {})
+    before, data = _read_servers(agent, place)
+    servers = data.get(agent.servers, {})
     server = _read_entry(servers[NAME]) if NAME in servers else None
     if server is not None and not server.ours:
         raise Invalid(
@@ -234,72 +511,64 @@ def register(host: str, place: AgentFile) -> FileDone:
             f"{' '.join(server.command)[:120] or 'of another kind'}",
             hints=("remove it, or rename it",),
         )
-    match = find_marked(before or b"", *AROUND_TABLE) if host == "codex" else None
+    match = _marked(before, AROUND_TABLE) if agent.is_toml else None
     if server is not None and match is None:
         return FileDone(place.name, "unchanged")
-    if host == "codex":
-        after = _with(before, _TABLE, match)
+    if agent.is_toml:
+        after = _with(before, _table(agent), match)
         try:
             _parse_toml(place, after)
         except Invalid:
             raise Invalid(
                 f"{place.name} has its servers in a form that cannot be extended",
-                hints=(f"write them as tables: [{GROUPS[host]}.NAME]",),
+                hints=(f"write them as tables: [{agent.servers}.NAME]",),
             ) from None
         return _put(place, before, after)
-    new = {**data, GROUPS[host]: {**servers, NAME: ENTRY}}
-    extend_json(place, before, new, again=False)
-    return FileDone(place.name, "written")
+    new = {**data, agent.servers: {**servers, NAME: ENTRY}}
+    return extend_json(place, before, new, again=False)
 
 
-def unregister(host: str, place: AgentFile) -> FileDone:
+def unregister(agent: Agent, place: AgentFile) -> FileDone:
     """Remove the server: ``reduce_json``."""
-    before, data = _read_servers(host, place)
-    server = registered(host, place)
-    if before is None or server is None or not server.ours:
+    before, data = _read_servers(agent, place)
+    there = data.get(agent.servers, {}).get(NAME)
+    if before is None or there is None or not _read_entry(there).ours:
         forget(place)
         return FileDone(place.name, "absent")
-    rest = _without_ours(host, data)
-    if host != "codex":
-        reduce_json(place, before, rest)
-        return FileDone(place.name, "removed")
-    match = find_marked(before, *AROUND_TABLE)
-    if match is None:
-        raise Invalid(
-            f"{place.name} has [{GROUPS[host]}.{NAME}] without the lines that mark it as ours",
-            hints=("remove that table by hand",),
-        )
-    text = _without(before, match)
+    rest = _without_ours(agent, data)
+    if not agent.is_toml:
+        return reduce_json(place, before, rest)
+    match = _marked(before, AROUND_TABLE)
+    text = before if match is None else _without(before, match)
     remaining = _parse_toml(place, text or b"")
-    if NAME in remaining.get(GROUPS[host], {}) or _without_ours(host, remaining) != rest:
+    if NAME in remaining.get(agent.servers, {}) or _without_ours(agent, remaining) != rest:
         raise Invalid(
-            f"{place.name} has more of [{GROUPS[host]}.{NAME}] below our lines",
+            f"{place.name} has [{agent.servers}.{NAME}] or more outside of our marked lines",
             hints=("remove that by hand first, and all below our last line",),
         )
     write(place, text)
     return FileDone(place.name, "removed")
 
 
-def registered(host: str, place: AgentFile) -> Registered | None:
+def registered(agent: Agent, place: AgentFile) -> Registered | None:
     """The server of our name in a file, if any. Raises Invalid for a file that cannot be read."""
-    servers = _read_servers(host, place)[1].get(GROUPS[host], {})
+    servers = _read_servers(agent, place)[1].get(agent.servers, {})
     return _read_entry(servers[NAME]) if NAME in servers else None
 
 
-def _read_servers(host: str, place: AgentFile) -> tuple[bytes | None, dict[str, Any]]:
-    before = read(place, most=MAX_BYTES)
-    if host != "codex":
-        return before, parse_json(place, before or b"", GROUPS[host])
+def _read_servers(agent: Agent, place: AgentFile) -> tuple[bytes | None, dict[str, Any]]:
+    before = read(place, most=MOST_OF_SERVERS)
+    if not agent.is_toml:
+        return before, parse_json(place, before or b"", agent.servers)
     parsed = _parse_toml(place, before or b"")
-    if not isinstance(parsed.get(GROUPS[host], {}), dict):
+    if not isinstance(parsed.get(agent.servers, {}), dict):
         raise Invalid(f"{place.name}: servers are not in the form that this host reads")
     return before, parsed
 
 
 def _read_entry(entry: Any) -> Registered:
     entry = entry if isinstance(entry, dict) else {}
-    words = [entry.get("command"), *_strings(entry.get("args"))]
-    command = tuple(word for word in words if isinstance(word, str))
+    command = tuple(_strings([entry.get("command"), *_strings(entry.get("args"))]))
     program = os.path.basename(command[0]) if command else ""
     ours = program in ("gitlease", "git-lease") and "mcp" in command[1:]
     return Registered(command=command, passed_on=tuple(_strings(entry.get("env_vars"))), ours=ours)
@@ -309,13 +578,25 @@ def _strings(values: Any) -> list[str]:
     return [x for x in values if isinstance(x, str)] if isinstance(values, list) else []
 
 
-def _without_ours(host: str, data: dict[str, Any]) -> dict[str, Any]:
-    group = GROUPS[host]
-    servers = {x: y for x, y in data.get(group, {}).items() if x != NAME}
-    return {x: servers if x == group else y for x, y in data.items() if x != group or servers}
+def _table(agent: Agent) -> Sequence[str]:
+    return (
+        "# BEGIN GITLEASE v=1",
+        f"[{agent.servers}.{NAME}]",
+        f"command = {json.dumps(COMMAND[0])}",
+        f"args = {json.dumps(COMMAND[1:])}",
+        f"env_vars = {json.dumps(PASSED_ON)}",
+        "# END GITLEASE",
+    )
+
+
+def _without_ours(agent: Agent, data: dict[str, Any]) -> dict[str, Any]:
+    servers = {x: y for x, y in data.get(agent.servers, {}).items() if x != NAME}
+    return _with_group(data, agent.servers, servers)
 
 
 def _parse_toml(place: AgentFile, data: bytes) -> dict[str, Any]:
+    import tomllib
+
     try:
         return tomllib.loads(data.decode())
     except UnicodeDecodeError:
@@ -325,6 +606,12 @@ def _parse_toml(place: AgentFile, data: bytes) -> dict[str, Any]:
 
 
 # --- sections of text -------------------------------------------------------------------------
+
+
+def _marked(text: bytes | None, around: tuple[bytes, bytes]) -> re.Match[bytes] | None:
+    from gitlease.install.hook_places import find_marked
+
+    return find_marked(text or b"", *around)
 
 
 def _with(before: bytes | None, lines: Sequence[str], match: re.Match[bytes] | None) -> bytes:
@@ -353,19 +640,11 @@ def _without(text: bytes, match: re.Match[bytes]) -> bytes | None:
 # --- removing everything -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """What was removed (or would be), and what could not be, with the reasons."""
-
-    done: tuple[str, ...]
-    failed: tuple[str, ...]
-
-
-def remove_all(repository: Repository, *, user: bool, dry_run: bool) -> Removal:
+def remove_all(repository: Repository, *, user: bool, dry_run: bool) -> tuple[list[str], list[str]]:
     """Remove hooks, agents' handlers, settings and this clone's private state, in this order.
 
-    ``user``: also the handlers in the person's own files, which serve all repositories. A failure
-    does not keep the rest from being removed.
+    ``user``: also the handlers in the person's own files, which serve all repositories. Returns
+    what was removed (or would be), and what could not be, with the reasons.
     """
     done: list[str] = []
     failed: list[str] = []
@@ -375,11 +654,13 @@ def remove_all(repository: Repository, *, user: bool, dry_run: bool) -> Removal:
         except (GitleaseError, OSError) as error:
             why = error.message if isinstance(error, GitleaseError) else f"{error.strerror}"
             failed.append(f"{part.__doc__}: {why}")
-    return Removal(tuple(done), tuple(failed))
+    return done, failed
 
 
 def _hooks(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
     """git's hooks"""
+    from gitlease.install.git_hooks import uninstall
+
     plan = uninstall(repository, dry_run=dry_run)
     yield from (*plan.messages, *plan.notes)
 
@@ -388,7 +669,7 @@ def _agents(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[st
     """hooks of coding agents"""
     folder, action = repository.toplevel, "status" if dry_run else "uninstall"
     places = [False] * (folder is not None) + [True] * user
-    for host in HOSTS:
+    for host in AGENTS:
         for own in places:
             where = folder or repository.git_dir
             setup = set_up_agent(where, host, action, user=own, keep=False, section=False)

@@ -42,7 +42,6 @@ VERSION = 4
 NAME = "pre-receive"
 MODE = 0o755  # whoever runs git on a server need not own the hook
 ASIDE_FOLDER = "gitlease.d"  # has the hook that was there before, under its own name
-ACCEPTED, REFUSED = 0, 9  # exit codes of gitlease; any other means that it has not judged
 
 
 class HookForm(Enum):
@@ -70,8 +69,6 @@ def shim(form: HookForm, program: str) -> bytes:
         _SHIM.replace("@FORM@", form.value)
         .replace("@VERSION@", str(VERSION))
         .replace("@PROGRAM@", shlex.quote(program))
-        .replace("@ACCEPTED@", str(ACCEPTED))
-        .replace("@REFUSED@", str(REFUSED))
         .replace("@READ@", _READ if form is HookForm.CHAIN else "")
         .replace("@JUDGE@", _JUDGE_COPY if form is HookForm.CHAIN else _JUDGE)
         .replace("@CHAIN@", _CHAIN if form is HookForm.CHAIN else "")
@@ -105,6 +102,7 @@ def is_current(data: bytes) -> bool:
 _HEAD = re.compile(
     rb"#!/bin/sh\n# gitlease pre-receive v\d{1,6} (file|chain|part): [^\n]*\np=([^\n]*)\n"
 )
+# Of gitlease 0 means accepted, 9 refused, and anything else that it has not judged.
 # The mode is read from git's files, which no client can write, and not from the environment.
 _SHIM = """\
 #!/bin/sh
@@ -119,8 +117,8 @@ if [ -n "$p" ]; then
   s=$?
 fi
 case $s in
-  @ACCEPTED@) ;;
-  @REFUSED@) exit 1 ;;
+  0) ;;
+  9) exit 1 ;;
   *)
     why="gitlease failed with status $s"
     [ -n "$p" ] || why="gitlease is not found on this server"

@@ -14,7 +14,7 @@ from gitlease.core.instant import MS
 from gitlease.engine.ports import Clock
 from gitlease.git.repository import Repository, ask, discover, is_on
 from gitlease.git.run import run_git, started_at, still_runs, wait_for_end, working_parent
-from gitlease.guard.notes import note_asked
+from gitlease.guard.notes import has_traces, note_asked
 from gitlease.guard.presence import (
     SERVERS,
     ToolServer,
@@ -23,6 +23,7 @@ from gitlease.guard.presence import (
     note_server,
     sessions_of,
 )
+from gitlease.install.agents import AGENTS as KNOWN
 from gitlease.settings.identity import (
     AGENTS,
     VARIABLE,
@@ -38,9 +39,6 @@ from gitlease.wiring.workspace import Workspace, open_workspace
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
-
-# Hosts whose terminal has the session number that their hooks give; Cursor's has another one.
-SAME_NUMBER = frozenset({"claude", "codex"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +73,6 @@ def open_for_agent(
 
     Asks no remote. Raises what ``open_workspace`` raises.
     """
-    from gitlease.install.agents import is_used
-
     environ = os.environ if environ is None else environ
     repository = discover(directory)
     if not is_used(repository):
@@ -92,6 +88,18 @@ def open_for_agent(
     return AgentContext(workspace, found.own, family, options)
 
 
+def is_used(repository: Repository) -> bool:
+    """Whether gitlease is used in a repository: hooks in a person's own file run everywhere."""
+    from gitlease.install.agent_setup import is_installed
+
+    root = repository.toplevel
+    return root is not None and (
+        os.path.lexists(os.path.join(root, FILE))
+        or has_traces(repository.common_dir)
+        or any(is_installed(name, root) for name in KNOWN)
+    )
+
+
 SETTINGS_IN = ("HEAD", "refs/remotes/origin/HEAD")  # commits that may have the tracked settings
 LONGEST_QUESTION = 10.0  # seconds
 
@@ -101,8 +109,6 @@ def has_ledger(directory: str) -> bool:
 
     A remote that has no ledger is noted, so that it is not asked again soon.
     """
-    from gitlease.install.agents import is_used
-
     repository = discover(directory)
     if is_used(repository):
         return True
@@ -129,13 +135,9 @@ def has_ledger(directory: str) -> bool:
     return shown
 
 
-PROJECT = "CLAUDE_PROJECT_DIR"  # Claude Code's project, wherever it starts a server
-PROJECTS = (PROJECT, "CURSOR_PROJECT_DIR")
-
-
 def projects() -> list[str]:
     """The folders of the host's project, as far as it names them."""
-    return [folder for name in PROJECTS if (folder := os.environ.get(name, ""))]
+    return [folder for x in KNOWN.values() if (folder := os.environ.get(x.project or "", ""))]
 
 
 def open_for_tools(directory: str | None, *, thread: str = "") -> Workspace:
@@ -145,7 +147,7 @@ def open_for_tools(directory: str | None, *, thread: str = "") -> Workspace:
     Raises what ``open_workspace`` raises.
     """
     codex = {dict(AGENTS)["codex"]: _plain(thread)} if thread else {}
-    folder = directory or os.environ.get(PROJECT) or "."
+    folder = directory or os.environ.get(KNOWN["claude"].project) or "."
     return open_workspace(folder, environ={**os.environ, **codex}, anonymous=True)
 
 
@@ -332,17 +334,17 @@ def passed_on(names: Iterable[str]) -> dict[str, str]:
 
 def is_ended_by_hook(workspace: Workspace, *, thread: str = "") -> bool:
     """Whether the agent that calls tools has our hook for the end of its sessions."""
-    from gitlease.install.agents import HOSTS, place_of, status
+    from gitlease.install.agent_setup import hooks_in, place_of
 
     named = [host for host, variable in AGENTS if os.environ.get(variable)]
-    host = HOSTS.get("codex" if thread else next(iter(named), ""))
+    host = KNOWN.get("codex" if thread else next(iter(named), ""))
     if host is None:
         return False
     ends = {hook.event for hook in host.hooks if hook.word == "session-end"}
     for user in (True, *([False] if workspace.repository.toplevel else [])):
         with contextlib.suppress(Invalid):  # an unreadable file counts as one without hooks
             place = place_of(host, workspace.repository, user=user, environ=os.environ)
-            if ends & {*status(host, place).events}:
+            if ends & {*hooks_in(host, place).events}:
                 return True
     return False
 
@@ -379,7 +381,7 @@ def agent_sessions(
     agent = short_number(host, _plain(agent_id)) if agent_id else ""
     if not agent:
         family = frozenset(s for s in (root, typed) if s)
-        return AgentSessions(root, root if host in SAME_NUMBER else typed, family)
+        return AgentSessions(root, root if KNOWN[host].tells_number else typed, family)
     child = f"{host}:{agent}"
     whole = f"{root}/{agent}" if root else child
     own = checked(read_session, whole, "the session of a sub-agent")

@@ -31,19 +31,16 @@ from gitlease.faces.agents import (
     EventKind,
     answers,
     background,
-    claude,
-    codex,
-    cursor,
+    events,
     handling,
 )
 from gitlease.guard import GuardService, InboxFolder, has_traces, notes
-from gitlease.install import MCP_EDITS
+from gitlease.install import AGENTS, MCP_EDITS
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
 
 ROOT = str(Path(__file__).parents[2])
 EVENTS = Path(__file__).with_name("agent_events")
-HOSTS: dict[str, Any] = {"claude": claude, "codex": codex, "cursor": cursor}
 SESSIONS = {"claude": "claude:5b1f0c2e", "codex": "codex:89abcdef", "cursor": "cursor:c0a80101"}
 Clones = Callable[..., list[Path]]
 
@@ -155,7 +152,7 @@ def nothing(host: str) -> dict[str, Any] | None:
 @pytest.mark.parametrize("name", names(""))
 def test_every_recorded_event_is_read(name: str) -> None:
     host, word = words(name)
-    event = HOSTS[host].read(EventKind(word), json.loads(recorded(name)))
+    event = events.read(AGENTS[host], EventKind(word), json.loads(recorded(name)))
     assert (event.by, event.kind.value, event.cwd) == (host, word, "/repo")
     assert event.session_id
     assert bool(event.paths) == (word == "before-edit")
@@ -165,21 +162,27 @@ def test_every_recorded_event_is_read(name: str) -> None:
 
 
 def test_a_patch_names_every_file_that_it_changes() -> None:
-    event = codex.read(EventKind.BEFORE_EDIT, json.loads(recorded("codex-before-edit")))
+    event = events.read(
+        AGENTS["codex"], EventKind.BEFORE_EDIT, json.loads(recorded("codex-before-edit"))
+    )
     assert event.paths == ("src/new.py", "src/auth/login.py", "src/auth/signin.py", "src/old.py")
 
 
 def test_the_content_of_a_file_is_no_patch() -> None:
-    event = claude.read(EventKind.BEFORE_EDIT, json.loads(recorded("claude-before-edit-write")))
+    event = events.read(
+        AGENTS["claude"], EventKind.BEFORE_EDIT, json.loads(recorded("claude-before-edit-write"))
+    )
     assert event.paths == ("/repo/src/auth/login.py",)
 
 
 def test_cursor_may_run_the_hooks_of_claude_code() -> None:
-    event = claude.read(EventKind.BEFORE_EDIT, json.loads(recorded("cursor-before-edit")))
+    event = events.read(
+        AGENTS["claude"], EventKind.BEFORE_EDIT, json.loads(recorded("cursor-before-edit"))
+    )
     assert (event.by, event.cwd) == ("cursor", "/repo")
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", AGENTS)
 @pytest.mark.parametrize(
     "odd",
     [
@@ -193,7 +196,7 @@ def test_cursor_may_run_the_hooks_of_claude_code() -> None:
 )
 def test_odd_events_say_less_and_break_nothing(host: str, odd: dict[str, Any]) -> None:
     for kind in EventKind:
-        assert HOSTS[host].read(kind, odd).paths == ()
+        assert events.read(AGENTS[host], kind, odd).paths == ()
 
 
 def test_a_patch_of_a_thousand_files_is_cut_and_says_so(desks: tuple[Desk, Seats]) -> None:
@@ -223,7 +226,7 @@ def test_of_an_mcp_server_s_tools_those_that_edit_are_judged(
     tool: str, arguments: dict[str, Any], paths: tuple[str, ...]
 ) -> None:
     data = {"session_id": "s", "tool_name": tool, "tool_input": arguments}
-    assert claude.read(EventKind.BEFORE_EDIT, data).paths == paths
+    assert events.read(AGENTS["claude"], EventKind.BEFORE_EDIT, data).paths == paths
     assert bool(re.search(MCP_EDITS, tool)) == (tool not in ("mcp__fs__read_file", "Bash"))
 
 
@@ -341,7 +344,7 @@ def test_a_command_repeats_the_session_where_the_terminal_does_not_know_it(
 # --- faults let edits through -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", AGENTS)
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -365,7 +368,7 @@ def test_what_cannot_be_read_is_let_through_loudly(
     assert message in aside
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", AGENTS)
 def test_a_fault_of_ours_lets_the_edit_through(host: str, tmp_path: Path) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("no\nway")

@@ -18,25 +18,25 @@ from gitlease.git import discover
 from gitlease.guard import MarkerState, find_common_dir, is_due
 from gitlease.guard import start_detached as start
 from gitlease.install import (
+    AGENTS,
     AGENTS_MD,
     BEGIN,
-    HOSTS,
     SECTION,
     AgentFile,
     AgentSetup,
+    add_hooks,
     entries,
+    hooks_in,
     inside,
     is_installed,
     is_ours,
-    is_used,
     place_of,
+    remove_hooks,
     remove_section,
     set_up_agent,
-    status,
     write_section,
 )
-from gitlease.install.agents import install, uninstall
-from gitlease.wiring import agent_sessions
+from gitlease.wiring import agent_sessions, is_used
 
 FOREIGN = {
     "model": "opus",
@@ -55,30 +55,30 @@ def repo(tmp_path: Path) -> Path:
 
 
 def place(repo: Path, host: str) -> AgentFile:
-    return place_of(HOSTS[host], discover(str(repo)), user=False, environ={})
+    return place_of(AGENTS[host], discover(str(repo)), user=False, environ={})
 
 
 def file_of(repo: Path, host: str) -> Path:
-    return repo / HOSTS[host].folder / HOSTS[host].file
+    return repo / AGENTS[host].folder / AGENTS[host].hooks_file
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", AGENTS)
 def test_what_was_not_there_is_gone_again(repo: Path, host: str) -> None:
     before = snapshot(repo)
-    assert install(HOSTS[host], place(repo, host), keep=False).what == "written"
+    assert add_hooks(AGENTS[host], place(repo, host), keep=False).what == "written"
     assert is_installed(host, str(repo))
-    found = status(HOSTS[host], place(repo, host))
-    assert (found.missing, set(found.events)) == ((), {h.event for h in HOSTS[host].hooks})
-    assert uninstall(HOSTS[host], place(repo, host)).what == "removed"
+    found = hooks_in(AGENTS[host], place(repo, host))
+    assert (found.missing, set(found.events)) == ((), {h.event for h in AGENTS[host].hooks})
+    assert remove_hooks(AGENTS[host], place(repo, host)).what == "removed"
     assert_untouched(before, snapshot(repo))
-    assert uninstall(HOSTS[host], place(repo, host)).what == "absent"
+    assert remove_hooks(AGENTS[host], place(repo, host)).what == "absent"
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", AGENTS)
 def test_installing_twice_changes_nothing(repo: Path, host: str) -> None:
-    install(HOSTS[host], place(repo, host), keep=False)
+    add_hooks(AGENTS[host], place(repo, host), keep=False)
     text = file_of(repo, host).read_bytes()
-    assert install(HOSTS[host], place(repo, host), keep=False).what == "unchanged"
+    assert add_hooks(AGENTS[host], place(repo, host), keep=False).what == "unchanged"
     assert file_of(repo, host).read_bytes() == text
 
 
@@ -99,13 +99,13 @@ def test_what_others_wrote_stays(repo: Path, text: str) -> None:
     file.parent.mkdir()
     file.write_bytes(text.encode())
     file.chmod(0o640)
-    install(HOSTS["claude"], place(repo, "claude"), keep=False)
+    add_hooks(AGENTS["claude"], place(repo, "claude"), keep=False)
     data = json.loads(file.read_bytes())
     others = json.loads(text.lstrip("\ufeff"))
     assert list(data) == list(others)
     for event, groups in others["hooks"].items():
         assert data["hooks"][event][: len(groups)] == groups
-    assert uninstall(HOSTS["claude"], place(repo, "claude")).what == "removed"
+    assert remove_hooks(AGENTS["claude"], place(repo, "claude")).what == "removed"
     assert file.read_bytes() == text.encode()
     assert file.stat().st_mode & 0o777 == 0o640
 
@@ -114,22 +114,22 @@ def test_after_a_change_by_people_only_ours_is_taken_out(repo: Path) -> None:
     file = file_of(repo, "claude")
     file.parent.mkdir()
     file.write_text(json.dumps(FOREIGN, indent=2))
-    install(HOSTS["claude"], place(repo, "claude"), keep=False)
+    add_hooks(AGENTS["claude"], place(repo, "claude"), keep=False)
     data = json.loads(file.read_text())
     data["new"] = True
     data["hooks"]["Stop"] = [{"hooks": [{"type": "command", "command": "say done"}]}]
     file.write_text(json.dumps(data, indent=2))
-    assert uninstall(HOSTS["claude"], place(repo, "claude")).what == "removed"
+    assert remove_hooks(AGENTS["claude"], place(repo, "claude")).what == "removed"
     left = json.loads(file.read_text())
     stop = left["hooks"].pop("Stop")
     assert (left.pop("new"), stop[0]["hooks"][0]["command"], left) == (True, "say done", FOREIGN)
 
 
 def test_a_file_that_was_only_ours_goes_though_it_was_reformatted(repo: Path) -> None:
-    install(HOSTS["cursor"], place(repo, "cursor"), keep=False)
+    add_hooks(AGENTS["cursor"], place(repo, "cursor"), keep=False)
     file = file_of(repo, "cursor")
     file.write_text(json.dumps(json.loads(file.read_text())))
-    assert uninstall(HOSTS["cursor"], place(repo, "cursor")).what == "removed"
+    assert remove_hooks(AGENTS["cursor"], place(repo, "cursor")).what == "removed"
     assert not file.parent.exists()
 
 
@@ -140,16 +140,16 @@ def test_older_entries_of_ours_are_replaced_and_not_doubled(repo: Path) -> None:
     both = [{"type": "command", "command": "./mine.sh"}, old]
     hooks = {"PreToolUse": [{"hooks": both}], "Old": [{"hooks": [old]}]}
     file.write_text(json.dumps({"hooks": hooks}))
-    assert status(HOSTS["claude"], place(repo, "claude")).missing
-    install(HOSTS["claude"], place(repo, "claude"), keep=True)
+    assert hooks_in(AGENTS["claude"], place(repo, "claude")).missing
+    add_hooks(AGENTS["claude"], place(repo, "claude"), keep=True)
     data = json.loads(file.read_text())
     assert data["hooks"]["PreToolUse"][0] == {"hooks": both[:1]}
     assert "Old" not in data["hooks"]
     found = [handler["command"] for _, handler in entries(data)]
-    assert len(found) == len(HOSTS["claude"].hooks)
+    assert len(found) == len(AGENTS["claude"].hooks)
     assert "gitlease agent claude session-end --keep" in found
-    assert status(HOSTS["claude"], place(repo, "claude")).keep
-    uninstall(HOSTS["claude"], place(repo, "claude"))
+    assert hooks_in(AGENTS["claude"], place(repo, "claude")).keep
+    remove_hooks(AGENTS["claude"], place(repo, "claude"))
     assert json.loads(file.read_text()) == {"hooks": {"PreToolUse": [{"hooks": both[:1]}]}}
 
 
@@ -190,8 +190,8 @@ def test_a_file_that_cannot_be_kept_whole_is_left_alone(
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
     before = snapshot(repo)
     with pytest.raises(Invalid, match=message):
-        install(HOSTS["claude"], place(repo, "claude"), keep=False)
-    assert message in status(HOSTS["claude"], place(repo, "claude")).problem
+        add_hooks(AGENTS["claude"], place(repo, "claude"), keep=False)
+    assert message in hooks_in(AGENTS["claude"], place(repo, "claude")).problem
     assert not is_installed("claude", str(repo))
     assert_untouched(before, snapshot(repo))
 
@@ -202,7 +202,7 @@ def test_what_cannot_be_written_again_is_left_alone(repo: Path, odd: str) -> Non
     file.parent.mkdir()
     file.write_text(f'{{"a": {odd}}}')
     with raises(Invalid):
-        install(HOSTS["claude"], place(repo, "claude"), keep=False)
+        add_hooks(AGENTS["claude"], place(repo, "claude"), keep=False)
     assert file.read_text() == f'{{"a": {odd}}}'
 
 
@@ -221,11 +221,11 @@ def test_the_persons_own_file_may_be_a_link_which_stays(tmp_path: Path) -> None:
     dotfiles.write_text(json.dumps(FOREIGN, indent=2))
     home.mkdir()
     (home / "settings.json").symlink_to(dotfiles)
-    own = place_of(HOSTS["claude"], None, user=True, environ={"CLAUDE_CONFIG_DIR": str(home)})
-    install(HOSTS["claude"], own, keep=False)
+    own = place_of(AGENTS["claude"], None, user=True, environ={"CLAUDE_CONFIG_DIR": str(home)})
+    add_hooks(AGENTS["claude"], own, keep=False)
     assert (home / "settings.json").is_symlink()
-    assert len(list(entries(json.loads(dotfiles.read_text())))) == len(HOSTS["claude"].hooks)
-    assert uninstall(HOSTS["claude"], own).what == "removed"
+    assert len(list(entries(json.loads(dotfiles.read_text())))) == len(AGENTS["claude"].hooks)
+    assert remove_hooks(AGENTS["claude"], own).what == "removed"
     assert json.loads(dotfiles.read_text()) == FOREIGN
 
 
@@ -270,7 +270,7 @@ def test_the_section_is_short() -> None:
 
 def test_elsewhere_nothing_says_that_gitlease_is_used(repo: Path) -> None:
     assert not is_used(discover(str(repo)))
-    install(HOSTS["claude"], place(repo, "claude"), keep=False)
+    add_hooks(AGENTS["claude"], place(repo, "claude"), keep=False)
     assert is_used(discover(str(repo)))
     (repo / ".claude" / "settings.json").unlink()
     shutil.rmtree(repo / ".git" / "gitlease")
@@ -359,7 +359,7 @@ def test_work_in_the_background_outlives_its_starter_and_has_no_streams(
 
 
 @pytest.mark.parametrize("user", [False, True])
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", AGENTS)
 @pytest.mark.parametrize(
     "text",
     [
@@ -408,10 +408,10 @@ def test_a_copy_is_forgotten_once_our_entries_are_gone(repo: Path) -> None:
     file, private = file_of(repo, "claude"), repo / ".git" / "gitlease"
     file.parent.mkdir()
     file.write_text('{"old":1}')
-    install(HOSTS["claude"], place(repo, "claude"), keep=False)
+    add_hooks(AGENTS["claude"], place(repo, "claude"), keep=False)
     assert [x.read_bytes().split(b"\n")[1] for x in private.iterdir()] == [b'{"old":1}']
     file.write_text("{}")
-    assert uninstall(HOSTS["claude"], place(repo, "claude")).what == "absent"
+    assert remove_hooks(AGENTS["claude"], place(repo, "claude")).what == "absent"
     assert not list(private.iterdir())
 
 

@@ -14,12 +14,12 @@ from support.snapshots import raises
 from gitlease.core import Invalid
 from gitlease.git import discover
 from gitlease.install import (
-    HOSTS,
+    AGENTS,
     PASSED_ON,
     AgentFile,
+    place_of,
     register,
     registered,
-    server_file,
     unregister,
 )
 
@@ -33,7 +33,7 @@ def repo(tmp_path: Path) -> Path:
 
 
 def place(repo: Path, host: str) -> AgentFile:
-    return server_file(host, discover(str(repo)), user=False, environ={})
+    return place_of(AGENTS[host], discover(str(repo)), user=False, environ={}, servers=True)
 
 
 def put(repo: Path, host: str, text: str) -> Path:
@@ -50,22 +50,22 @@ def servers_in(file: Path) -> Any:
     return json.loads(text.lstrip("\ufeff"))["mcpServers"]
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", AGENTS)
 def test_what_was_not_there_is_gone_again(repo: Path, host: str) -> None:
     before = snapshot(repo)
-    assert register(host, place(repo, host)).what == "written"
-    assert register(host, place(repo, host)).what == "unchanged"
-    found = registered(host, place(repo, host))
+    assert register(AGENTS[host], place(repo, host)).what == "written"
+    assert register(AGENTS[host], place(repo, host)).what == "unchanged"
+    found = registered(AGENTS[host], place(repo, host))
     assert found is not None
     assert (found.command, found.ours) == (("gitlease", "mcp"), True)
-    assert unregister(host, place(repo, host)).what == "removed"
+    assert unregister(AGENTS[host], place(repo, host)).what == "removed"
     assert_untouched(before, snapshot(repo))
-    assert unregister(host, place(repo, host)).what == "absent"
-    assert registered(host, place(repo, host)) is None
+    assert unregister(AGENTS[host], place(repo, host)).what == "absent"
+    assert registered(AGENTS[host], place(repo, host)) is None
 
 
 def test_codex_passes_variables_on_by_name_alone(repo: Path) -> None:
-    register("codex", place(repo, "codex"))
+    register(AGENTS["codex"], place(repo, "codex"))
     entry = servers_in(repo / FILES["codex"])["gitlease"]
     assert entry["env_vars"] == list(PASSED_ON)
     assert {"SSH_AUTH_SOCK", "GIT_SSH_COMMAND"} <= {*PASSED_ON}
@@ -92,12 +92,12 @@ def test_codex_passes_variables_on_by_name_alone(repo: Path) -> None:
 def test_json_that_others_wrote_stays(repo: Path, host: str, text: str) -> None:
     file = put(repo, host, text)
     file.chmod(0o640)
-    assert register(host, place(repo, host)).what == "written"
+    assert register(AGENTS[host], place(repo, host)).what == "written"
     others = json.loads(text.lstrip("\ufeff").strip() or "{}")
     servers = others.pop("mcpServers", {})
     assert servers_in(file) == {**servers, "gitlease": {"command": "gitlease", "args": ["mcp"]}}
-    assert register(host, place(repo, host)).what == "unchanged"
-    assert unregister(host, place(repo, host)).what == "removed"
+    assert register(AGENTS[host], place(repo, host)).what == "unchanged"
+    assert unregister(AGENTS[host], place(repo, host)).what == "removed"
     assert file.read_bytes() == text.encode()
     assert file.stat().st_mode & 0o777 == 0o640
 
@@ -118,9 +118,9 @@ def test_json_that_others_wrote_stays(repo: Path, host: str, text: str) -> None:
 )
 def test_toml_that_others_wrote_stays_to_the_byte(repo: Path, text: str) -> None:
     file = put(repo, "codex", text)
-    assert register("codex", place(repo, "codex")).what == "written"
+    assert register(AGENTS["codex"], place(repo, "codex")).what == "written"
     assert servers_in(file)["gitlease"]["command"] == "gitlease"
-    assert unregister("codex", place(repo, "codex")).what == "removed"
+    assert unregister(AGENTS["codex"], place(repo, "codex")).what == "removed"
     assert file.read_bytes() == text.encode()
 
 
@@ -133,8 +133,10 @@ def test_our_entry_comes_out_wherever_it_was_moved(repo: Path, ends: str) -> Non
         "last": {"a": OTHER, "b": OTHER} | ours,
     }[ends]
     file = put(repo, "claude", json.dumps({"mcpServers": order, "z": 1}, indent=2))
-    assert register("claude", place(repo, "claude")).what == "unchanged", "as it was arranged"
-    assert unregister("claude", place(repo, "claude")).what == "removed"
+    assert register(AGENTS["claude"], place(repo, "claude")).what == "unchanged", (
+        "as it was arranged"
+    )
+    assert unregister(AGENTS["claude"], place(repo, "claude")).what == "removed"
     left = {"mcpServers": {"a": OTHER, "b": OTHER}, "z": 1}
     assert json.loads(file.read_text()) == left
     assert file.read_text() == json.dumps(left, indent=2, ensure_ascii=False)
@@ -142,9 +144,9 @@ def test_our_entry_comes_out_wherever_it_was_moved(repo: Path, ends: str) -> Non
 
 def test_what_is_added_behind_our_table_stays(repo: Path) -> None:
     file = put(repo, "codex", "a = 1\n")
-    register("codex", place(repo, "codex"))
+    register(AGENTS["codex"], place(repo, "codex"))
     file.write_text(file.read_text() + '\n[mcp_servers.other]\ncommand = "x"\n')
-    unregister("codex", place(repo, "codex"))
+    unregister(AGENTS["codex"], place(repo, "codex"))
     assert file.read_text() == 'a = 1\n\n[mcp_servers.other]\ncommand = "x"\n'
 
 
@@ -173,26 +175,26 @@ def test_a_file_that_cannot_take_it_is_left_alone(
     put(repo, host, text)
     before = snapshot(repo)
     with pytest.raises(Invalid, match=message):
-        register(host, place(repo, host))
+        register(AGENTS[host], place(repo, host))
     assert_untouched(before, snapshot(repo))
 
 
 def test_a_table_of_codex_that_is_written_by_hand_is_for_its_writer(repo: Path) -> None:
     text = '[mcp_servers.gitlease]\ncommand = "gitlease"\nargs = ["mcp"]\n'
     file = put(repo, "codex", text)
-    assert register("codex", place(repo, "codex")).what == "unchanged"
+    assert register(AGENTS["codex"], place(repo, "codex")).what == "unchanged"
     with raises(Invalid):
-        unregister("codex", place(repo, "codex"))
+        unregister(AGENTS["codex"], place(repo, "codex"))
     assert file.read_text() == text
 
 
 def test_links_stay_links_and_lead_nowhere_else(repo: Path, tmp_path: Path) -> None:
     (repo / "shared.json").write_text("{}")
     (repo / ".mcp.json").symlink_to("shared.json")
-    register("claude", place(repo, "claude"))
+    register(AGENTS["claude"], place(repo, "claude"))
     assert (repo / ".mcp.json").is_symlink()
     assert "gitlease" in (repo / "shared.json").read_text()
-    unregister("claude", place(repo, "claude"))
+    unregister(AGENTS["claude"], place(repo, "claude"))
     assert (repo / "shared.json").read_text() == "{}"
     (repo / ".mcp.json").unlink()
     (repo / ".mcp.json").symlink_to(tmp_path / "outside.json")
@@ -203,7 +205,7 @@ def test_links_stay_links_and_lead_nowhere_else(repo: Path, tmp_path: Path) -> N
 def test_what_cannot_be_written_is_said(repo: Path) -> None:
     (repo / ".codex").write_text("a file")
     with raises(Invalid):
-        register("codex", place(repo, "codex"))
+        register(AGENTS["codex"], place(repo, "codex"))
 
 
 def test_the_persons_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,34 +214,34 @@ def test_the_persons_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("HOME", str(home))
     names = {"claude": ".claude.json", "codex": ".codex/config.toml", "cursor": ".cursor/mcp.json"}
     for host, name in names.items():
-        found = server_file(host, None, user=True, environ={})
+        found = place_of(AGENTS[host], None, user=True, environ={}, servers=True)
         assert found.name == str(home / name)
-        register(host, found)
+        register(AGENTS[host], found)
         assert (home / name).exists()
-        unregister(host, found)
+        unregister(AGENTS[host], found)
     assert list(home.iterdir()) == []
     moved = {"CLAUDE_CONFIG_DIR": str(tmp_path / "c"), "CODEX_HOME": str(tmp_path / "x")}
-    claude = server_file("claude", None, user=True, environ=moved)
-    codex = server_file("codex", None, user=True, environ=moved)
+    claude = place_of(AGENTS["claude"], None, user=True, environ=moved, servers=True)
+    codex = place_of(AGENTS["codex"], None, user=True, environ=moved, servers=True)
     assert claude.name == str(tmp_path / "c" / ".claude.json")
     assert codex.name == str(tmp_path / "x" / "config.toml")
 
 
 def test_without_a_work_tree_there_is_only_the_persons_own(tmp_path: Path) -> None:
     with raises(Invalid):
-        server_file("claude", None, user=False, environ={})
+        place_of(AGENTS["claude"], None, user=False, environ={}, servers=True)
 
 
 @pytest.mark.parametrize(
     "below", ["[mcp_servers.gitlease.tools.claim]\napproval = true\n", "startup_timeout_sec = 20\n"]
 )
 def test_more_of_our_table_below_our_lines_is_for_its_writer(repo: Path, below: str) -> None:
-    register("codex", place(repo, "codex"))
+    register(AGENTS["codex"], place(repo, "codex"))
     file = repo / FILES["codex"]
     text = file.read_text() + below
     file.write_text(text)
     with raises(Invalid):
-        unregister("codex", place(repo, "codex"))
+        unregister(AGENTS["codex"], place(repo, "codex"))
     assert file.read_text() == text
 
 
@@ -247,5 +249,5 @@ def test_an_entry_that_is_null_is_no_place_for_another(repo: Path) -> None:
     file = put(repo, "claude", '{"mcpServers": {"gitlease": null, "x": {}}}')
     before = file.read_text()
     with pytest.raises(Invalid, match="start this program"):
-        register("claude", place(repo, "claude"))
+        register(AGENTS["claude"], place(repo, "claude"))
     assert file.read_text() == before

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gitlease.core.errors import clean
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.resource import WHOLE, layer_words, word_anywhere
 from gitlease.core.view import LeaseView
-from gitlease.faces.agents.events import Reply
 from gitlease.verbs import sentences, task_text
 
 if TYPE_CHECKING:
@@ -34,30 +33,6 @@ class Blocked:
 
     path: str
     view: LeaseView
-
-
-def all_of(reply: Reply) -> str:
-    """Join the lines for the person and for the model, each line once."""
-    lines = (line for part in (reply.notice, reply.context) for line in part.split("\n"))
-    return "\n".join(dict.fromkeys(line for line in lines if line))
-
-
-def like_claude(reply: Reply, event_name: str) -> dict[str, Any]:
-    """Return the answer in the format of Claude Code and Codex, or an empty dict.
-
-    It never says "allow", which would skip the host's own question to its user.
-    """
-    inner: dict[str, Any] = {}
-    if reply.deny:
-        inner = {"permissionDecision": "deny", "permissionDecisionReason": reply.deny}
-    elif reply.context:
-        inner = {"additionalContext": reply.context}
-    answer: dict[str, Any] = {}
-    if inner:
-        answer["hookSpecificOutput"] = {"hookEventName": event_name, **inner}
-    if reply.notice:
-        answer["systemMessage"] = reply.notice
-    return answer
 
 
 def one_line(text: str, limit: int = LONGEST_LINE) -> str:

@@ -1,4 +1,4 @@
-"""The events of coding agents, in one form for every host.
+"""The events of coding agents and the answers to them, in one form for every host.
 
 Hosts change from month to month, so missing or odd fields make an event with less information, and
 never an error.
@@ -15,6 +15,7 @@ from typing import Any
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
+from gitlease.install.agents import AGENTS, MCP_EDITS, Agent
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_PATHS = 1_000
@@ -85,6 +86,74 @@ def parse(data: bytes) -> Mapping[str, Any]:
     return found
 
 
+def read(agent: Agent, kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
+    """Return an event in our form; without a folder, its own is the root that has its files."""
+    if agent.name == "claude" and _is_cursors(data):
+        agent = AGENTS["cursor"]
+    paths, more = edited(data, agent.paths) if kind is EventKind.BEFORE_EDIT else ((), False)
+    shell, folder = kind is EventKind.BEFORE_SHELL, ""
+    if shell and agent.flat:
+        folder = text(tool_input(data), "working_directory", "cwd")
+    return AgentEvent(
+        kind=kind,
+        by=agent.name,
+        session_id=text(data, *agent.session),
+        agent_id=text(data, agent.subagent),
+        cwd=folder or text(data, "cwd") or _root(data, paths),
+        paths=paths,
+        reason=text(data, *agent.reason),
+        command=shell_command(data) if shell else "",
+        more=more,
+    )
+
+
+def _is_cursors(data: Mapping[str, Any]) -> bool:
+    """Whether an event is Cursor's, which can run the hooks of Claude Code."""
+    return "cursor_version" in data or ("conversation_id" in data and "session_id" not in data)
+
+
+def _root(data: Mapping[str, Any], paths: tuple[str, ...]) -> str:
+    found = data.get("workspace_roots")
+    listed: list[object] = found[:100] if isinstance(found, list) else []
+    roots = [r for r in listed if isinstance(r, str) and r and len(r) <= MAX_WORD]
+    for root in roots:
+        if any(path.startswith(os.path.join(root, "")) for path in paths):
+            return root
+    return roots[0] if roots else ""
+
+
+def answer(agent: Agent, kind: EventKind, reply: Reply) -> dict[str, Any]:
+    """Return the JSON for standard output, or an empty dict.
+
+    It never says "allow" of itself, which would skip the host's own question to its user; Cursor's
+    form has no other way to tell something before a tool.
+    """
+    asks, said = kind.asks and not reply.deny, _all_of(reply)
+    if agent.flat:
+        if kind.asks and reply.deny:
+            first = reply.deny.partition("\n")[0]
+            return {"permission": "deny", "user_message": first, "agent_message": reply.deny}
+        if asks and said:
+            return {"permission": "allow", "user_message": said, "agent_message": said}
+        return {"additional_context": reply.context} if reply.context and not asks else {}
+    if agent.only_denies and asks and reply.context:
+        reply = Reply(notice=said)
+    inner: dict[str, Any] = {}
+    if reply.deny:
+        inner = {"permissionDecision": "deny", "permissionDecisionReason": reply.deny}
+    elif reply.context:
+        inner = {"additionalContext": reply.context}
+    if inner:
+        inner = {"hookSpecificOutput": {"hookEventName": agent.event_name(kind.value), **inner}}
+    return inner | ({"systemMessage": reply.notice} if reply.notice else {})
+
+
+def _all_of(reply: Reply) -> str:
+    """Join the lines for the person and for the model, each line once."""
+    lines = (line for part in (reply.notice, reply.context) for line in part.split("\n"))
+    return "\n".join(dict.fromkeys(line for line in lines if line))
+
+
 def text(data: Mapping[str, Any], *names: str) -> str:
     """Return the first of these fields that is a usable text, else ``""``."""
     for name in names:
@@ -126,10 +195,8 @@ def edited(data: Mapping[str, Any], names: Sequence[str]) -> tuple[tuple[str, ..
     words = tool_input(data)
     named = [word for name in names if (word := text(words, name))]
     tool = text(data, "tool_name")
-    if tool.startswith(MCP):
-        from gitlease.install.agents import MCP_EDITS
-
-        named += _named_by(words) if re.match(MCP_EDITS, tool) else ()
+    if tool.startswith(MCP) and re.match(MCP_EDITS, tool):
+        named += _named_by(words)
     found: dict[str, None] = dict.fromkeys(named)
     for value in (words.get(name) for name in ("command", "patch", "input")):
         for part in value if isinstance(value, list) else [value]:

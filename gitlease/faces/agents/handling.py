@@ -17,16 +17,24 @@ from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, moment_of
 from gitlease.faces.agents import shared
-from gitlease.faces.agents.events import MAX_BYTES, AgentEvent, EventKind, Reply, parse
+from gitlease.faces.agents.events import (
+    MAX_BYTES,
+    AgentEvent,
+    EventKind,
+    Reply,
+    answer,
+    parse,
+    read,
+)
 from gitlease.faces.agents.shared import Opener, context_of
 from gitlease.guard.notes import ask_is_due, find_common_dir, has_traces, is_asking
+from gitlease.install.agents import AGENTS
 
 if TYPE_CHECKING:
     from gitlease.wiring.agents import AgentContext
 
 Starter = Callable[..., bool]
 
-HOSTS = ("claude", "codex", "cursor")
 ACTIONS = ("install", "uninstall", "status")  # typed by people in place of an event
 EVENTS = {kind.value: kind for kind in EventKind}
 # The commands of the background process.
@@ -53,7 +61,7 @@ def is_event(argv: Sequence[str]) -> bool:
 
 
 def _is_known(argv: Sequence[str]) -> bool:
-    return argv[0] in HOSTS and argv[1] in WORDS
+    return argv[0] in AGENTS and argv[1] in WORDS
 
 
 def _is_typed() -> bool:
@@ -71,9 +79,9 @@ def run(argv: Sequence[str], *, stdin: BinaryIO | None = None) -> int:
 
             return in_background(argv[1], argv[2:])
         data = _read(stdin)
-        answer, aside = handle(argv, data) if _is_known(argv) else _unknown(argv)
-        if answer is not None:
-            print(json.dumps(answer), flush=True)
+        document, aside = handle(argv, data) if _is_known(argv) else _unknown(argv)
+        if document is not None:
+            print(json.dumps(document), flush=True)
         if aside and sys.stderr is not None:
             print(f"gitlease: {aside}", file=sys.stderr)
     except (OSError, ValueError):
@@ -93,7 +101,7 @@ def _read(stdin: BinaryIO | None) -> bytes | None:
 def _unknown(argv: Sequence[str]) -> tuple[dict[str, Any] | None, str]:
     host, word = (clean(text)[:60] for text in argv[:2])
     aside = f"unknown event {word!r} of {host!r}: nothing was done"
-    return {} if host == "cursor" else None, aside
+    return {} if host in AGENTS and AGENTS[host].flat else None, aside
 
 
 def handle(
@@ -109,29 +117,21 @@ def handle(
     ``data`` is None if standard input could not be read. ``start`` starts background processes, and
     ``now`` returns seconds since the epoch.
     """
-    host, kind = argv[0], EVENTS[argv[1]]
-    module = _module(host)
-    notice = ""
-    answer: dict[str, Any] = {}
+    agent, kind = AGENTS[argv[0]], EVENTS[argv[1]]
+    notice, document = "", dict[str, Any]()
     try:
         if data is None:
             raise Invalid("standard input cannot be read")
-        event: AgentEvent = module.read(kind, parse(data))
+        event = read(agent, kind, parse(data))
         system = _System(opener or _open_context, start or _start_detached, now)
         reply = _reply(event, system, keep="--keep" in argv)
-        notice, answer = reply.notice, module.answer(kind, reply)
+        notice, document = reply.notice, answer(agent, kind, reply)
     except NotARepository:
         pass
     except Exception as error:  # an edit must not depend on our errors
         notice = _fault(kind, error)
-        answer = module.answer(kind, Reply(notice=notice))
-    return answer if answer or host == "cursor" else None, notice
-
-
-def _module(host: str) -> Any:
-    from gitlease.faces.agents import claude, codex, cursor
-
-    return {"claude": claude, "codex": codex, "cursor": cursor}[host]
+        document = answer(agent, kind, Reply(notice=notice))
+    return document if document or agent.flat else None, notice
 
 
 def _open_context(directory: str, **who: str) -> AgentContext | None:

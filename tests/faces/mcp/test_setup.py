@@ -15,7 +15,7 @@ from support.running import ROOT, Desk
 from support.snapshots import check_words
 
 from gitlease.faces.mcp import TOOLS
-from gitlease.install import HOSTS
+from gitlease.install import AGENTS
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def write_program(folder: Path, line: str) -> None:
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", AGENTS)
 def test_what_is_installed_is_started_and_answers(desk: Desk, host: str) -> None:
     assert not desk.document("mcp", "status", host, expect=1)["installed"]
     assert desk.document("mcp", "install", host)["what"] == "written"
@@ -80,7 +80,7 @@ def test_the_persons_own_file_needs_no_repository(desk: Desk, tmp_path: Path) ->
 
 
 def test_uninstall_takes_the_servers_out_as_well(desk: Desk) -> None:
-    for host in HOSTS:
+    for host in AGENTS:
         desk.document("mcp", "install", host)
     desk.document("mcp", "install", "claude", "--user")
     done = desk.document("uninstall", "--user")["done"]

@@ -17,17 +17,17 @@ import click
 
 from gitlease.core.errors import GitleaseError, Invalid, UsageError, shown
 from gitlease.core.lease import same_person
-from gitlease.faces.agents.handling import ACTIONS, HOSTS, is_event, run
+from gitlease.faces.agents.handling import ACTIONS, is_event, run
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import flag, option, refuse_options, verb
 from gitlease.faces.hooks.entry import HOOKS
+from gitlease.install.agents import AGENTS
 from gitlease.verbs.table import Violations
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
-    from gitlease.install.agent_setup import Registered, ServerSetup
-    from gitlease.install.agents import Installed
+    from gitlease.install.agent_setup import Installed, Registered, ServerSetup
     from gitlease.install.git_hooks import HookState
     from gitlease.install.server import ServerDone, ServerState
 
@@ -182,7 +182,7 @@ for the hooks themselves: JSON on standard input, a decision on standard output,
     no=("violations",),
     session=False,
 )
-@click.argument("host", metavar="HOST", shell_complete=types.one_of(*HOSTS))
+@click.argument("host", metavar="HOST", shell_complete=types.one_of(*AGENTS))
 @click.argument("action", metavar="ACTION", shell_complete=types.one_of(*ACTIONS))
 @click.argument("words", metavar="", nargs=-1)
 @flag("--user", help="Use your own file instead of the work tree's.")
@@ -200,9 +200,9 @@ def agent_verb(
 ) -> int | None:
     if is_event((host, action)):
         return run((host, action, *words, *(["--keep"] if keep else [])))
-    if host not in HOSTS:
+    if host not in AGENTS:
         raise UsageError(
-            f"unknown agent {host[:60]!r}", hints=(f"known agents: {', '.join(HOSTS)}",)
+            f"unknown agent {host[:60]!r}", hints=(f"known agents: {', '.join(AGENTS)}",)
         )
     if action not in ACTIONS or words:
         odd = " ".join((action, *words))
@@ -271,11 +271,6 @@ _DONE = {
 
 
 EXTRA = "pip install 'gitlease[mcp]'"
-HINTS = {
-    "claude": "Claude Code asks once whether to allow the servers of a project",
-    "codex": "Codex reads a project's file only if the project is trusted",
-    "cursor": "enable the server in Cursor's settings, under MCP",
-}
 
 
 @verb(
@@ -309,7 +304,7 @@ those that git's ssh needs.""",
 @click.argument(
     "action", metavar=f"[{'|'.join(ACTIONS)}]", required=False, type=click.Choice(ACTIONS)
 )
-@click.argument("host", metavar=f"[{'|'.join(HOSTS)}]", required=False, type=click.Choice(HOSTS))
+@click.argument("host", metavar=f"[{'|'.join(AGENTS)}]", required=False, type=click.Choice(AGENTS))
 @flag("--user", help="Use your own file instead of the work tree's.")
 def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) -> int | None:
     elsewhere = {"--layer": call.layer, "--local": call.local, "--remote": call.remote}
@@ -322,7 +317,7 @@ def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) ->
         )
     if action is not None:
         if host is None:
-            raise UsageError(f"{action} needs one of {', '.join(HOSTS)}")
+            raise UsageError(f"{action} needs one of {', '.join(AGENTS)}")
         return _set_up_mcp(call, action, host, user=user)
     if user:
         raise UsageError("--user needs install, uninstall or status")
@@ -365,7 +360,7 @@ def _set_up_mcp(call: Call, action: str, host: str, *, user: bool) -> int | None
     }
     if action == "status" and server is not None:
         body["tools"] = list(_tools(setup, server))
-    hints = (HINTS[host],) if there and action == "install" else ()
+    hints = (AGENTS[host].server_hint,) if there and action == "install" else ()
     steps = {"install": "status", "status": None if there else "install"}.get(action)
     typed = [call.typed("mcp", steps, host, user=user)] if steps else []
     if action == "status" and not there:
@@ -609,19 +604,19 @@ def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int | None:
     if held and not dry_run:
         hints = (call.typed("release", all=True), call.typed("session", "list"))
         raise Violations(f"you still hold {', '.join(held[:5])}: release it first", hints=hints)
-    found = remove_all(repository, user=user, dry_run=dry_run)
-    body = {"dry_run": dry_run, "done": list(found.done), "stays": stays}
+    removed, failed = remove_all(repository, user=user, dry_run=dry_run)
+    body = {"dry_run": dry_run, "done": removed, "stays": stays}
 
     def show() -> None:
-        done = [f"would have {text}" for text in found.done] if dry_run else found.done
+        done = [f"would have {text}" for text in removed] if dry_run else removed
         output.lines(done or ["gitlease is not installed in this clone"])
         for text in stays:
             output.whole(text)
 
-    if not found.failed:
+    if not failed:
         call.answer(body, show=show)
         return None
-    error = Violations(f"could not be removed: {'; '.join(found.failed)}")
+    error = Violations(f"could not be removed: {'; '.join(failed)}")
     return call.fail(error, body, show=show)
 
 
