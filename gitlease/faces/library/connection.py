@@ -87,14 +87,6 @@ def leases_of(document: Mapping[str, Any]) -> tuple[Lease, ...]:
     return tuple(lease_of(one) for one in document.get("leases", ()))
 
 
-def lease_in(document: Mapping[str, Any]) -> Lease:
-    """The only lease of an answer. UnknownOutcome if there is none."""
-    found = leases_of(document)
-    if not found:
-        raise UnknownOutcome("the gateway's answer has no lease")
-    return found[0]
-
-
 def lease_of(data: Mapping[str, Any]) -> Lease:
     """A lease as the library has it; unknown fields of a newer gateway are ignored."""
     times = {x: datetime.fromisoformat(data[x]) for x in _TIMES if data.get(x)}
@@ -217,7 +209,7 @@ class Connection(GatewayVerbs):
 
     def held_paths(self, paths: Iterable[StrPath]) -> Mapping[str, Lease]:
         """The paths that another holds, each with the conflicting lease."""
-        wanted, held = _patterns(paths), dict[str, Lease]()
+        wanted, held = _Words().paths(to_list(paths, "paths")), dict[str, Lease]()
         for start in range(0, len(wanted), MOST_PATHS):
             body = {"paths": wanted[start : start + MOST_PATHS]}
             found = self._ask("POST", "/v1/check", body).get("findings", ())
@@ -272,8 +264,10 @@ class Connection(GatewayVerbs):
         key = "" if verb == "GET" else os.urandom(16).hex()
         answer = self._ask(verb, path, None if in_query else body, key=key)
         leases = leases_of(answer)
-        if method.answer == LEASE:
-            leases = (replace(lease_in(answer), capped=bool(answer.get("capped_to_max"))),)
+        if method.answer == LEASE and not leases:
+            raise UnknownOutcome("the gateway's answer has no lease")
+        if answer.get("capped_to_max"):
+            leases = tuple(replace(lease, capped=True) for lease in leases)
         return method.answer_of(Result(body=answer, lines=tuple, leases=leases))
 
     def _ask(
@@ -370,7 +364,7 @@ class _Words:
         return [_word(word) for word in words]
 
     def paths(self, words: Iterable[StrPath]) -> list[str]:
-        return _patterns(words)
+        return [path_resource(to_folder(path)).pattern or "" for path in words]
 
 
 def _word(word: ResourceLike) -> str:
@@ -379,10 +373,6 @@ def _word(word: ResourceLike) -> str:
     if isinstance(word, os.PathLike):
         return path_resource(os.fspath(word)).text  # from the repository's root
     return parse_resource(word).text
-
-
-def _patterns(paths: Iterable[StrPath]) -> list[str]:
-    return [path_resource(to_folder(path)).pattern or "" for path in to_list(paths, "paths")]
 
 
 def _read(answer: http.client.HTTPResponse) -> dict[str, Any] | None:

@@ -7,11 +7,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from gitlease.core.errors import Invalid, UsageError
-from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
-from gitlease.engine.answers import Answer
+from gitlease.core.resources.resource import parse_resource, word_anywhere
+from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.faces.library.made import ClaimTerms
 from gitlease.faces.library.methods import TERMS
 from gitlease.faces.library.refusals import (
@@ -85,16 +85,7 @@ def run(
     options, warnings = claim_options(**values), list[str]()
     wanted = [] if next else to_resources(door, resources)
     warnings += door.check_claim(wanted, covered, any_name=options.any_name)
-    request = RunRequest(
-        words=_words(command),
-        directory=os.path.abspath(to_folder(cwd or ".")),
-        scope=options.scope,
-        grace=to_seconds(grace, "grace"),
-        note=to_note(note),
-        commit=options.commit,
-        layer=self._layer,
-        done=done,
-    )
+    request = _request(self, command, options, cwd, grace, note=to_note(note), done=done)
     ran = run_claimed(
         workspace,
         request,
@@ -162,15 +153,7 @@ def work(
     given = {"ttl": ttl, "reason": reason, "commit": commit}
     terms = claim_options(**TERMS.values(self._door, given))
     request = PoolRequest(
-        run=RunRequest(
-            words=_words(command),
-            directory=os.path.abspath(to_folder(cwd or ".")),
-            scope=WHOLE,
-            grace=to_seconds(grace, "grace"),
-            commit=terms.commit,
-            layer=self._layer,
-            done=done_on_success,
-        ),
+        run=_request(self, command, terms, cwd, grace, done=done_on_success),
         options=terms,
         brief=lambda answer, task: run_text.brief(
             answer, task, prog="gitlease", done=done_on_success, commit=worktrees
@@ -209,11 +192,26 @@ def work(
     )
 
 
-def _words(command: Sequence[str]) -> tuple[str, ...]:
+def _request(
+    leases: Leases,
+    command: Sequence[str],
+    terms: ClaimOptions,
+    cwd: StrPath | None,
+    grace: Duration | None,
+    **more: Any,
+) -> RunRequest:
     words = tuple(command) if isinstance(command, Sequence) else ()
     if isinstance(command, str) or not words or not all(isinstance(x, str) for x in words):
         raise UsageError('the command must be a list of words: ["make", "test"]')
-    return words
+    return RunRequest(
+        words=words,
+        directory=os.path.abspath(to_folder(cwd or ".")),
+        scope=terms.scope,
+        grace=to_seconds(grace, "grace"),
+        commit=terms.commit,
+        layer=leases._layer,
+        **more,
+    )
 
 
 def _only_in_main_thread(verb: str) -> None:
