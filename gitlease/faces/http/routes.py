@@ -217,7 +217,7 @@ def carry_out(
     status = 201 if result.body.get("status") in CLAIMED else 200
     document = wire.success(verb.name, body=result.body, warnings=result.warnings)
     one = len(result.leases) == 1 and result.leases[0].token  # a planned lease has none
-    if not one or (verb.reads and not request.resource):
+    if not one or (verb.only_reads(values) and not request.resource):
         return status, document, {}
     only = {"lease": document["leases"][0]}
     return status, document | only, {"ETag": f'"{result.leases[0].token}"'}

@@ -238,6 +238,7 @@ def test_tasks_are_listed_and_picked_once(gate: Served, clone: Path, jo: httpx.C
             for who in ("jo", "kim", "lee")
         ]
         got = sorted(x.result(LONG).json()["task"]["resource"] for x in asked)
+        assert all("ETag" in x.result().headers for x in asked)
     assert got == ["T0", "T1", "T2"]
     refused(jo.post("/v1/tasks:next", json={"claim": True}), 404, "nothing_left")
     text = (folder / "T0.md").read_text()
