@@ -1,9 +1,11 @@
 from gitlease.verbs.run_text import OUTCOMES as OUTCOMES
 from gitlease.verbs.table import CODES as CODES
 from gitlease.verbs.table import COMMAND as COMMAND
+from gitlease.verbs.table import INTERNAL as INTERNAL
 from gitlease.verbs.table import TABLE as TABLE
 from gitlease.verbs.table import Door as Door
 from gitlease.verbs.table import Parameter as Parameter
+from gitlease.verbs.table import Violations as Violations
 from gitlease.verbs.table import exit_of as exit_of
 from gitlease.verbs.table import find_verb as find_verb
 from gitlease.verbs.table import http_of as http_of

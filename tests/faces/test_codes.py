@@ -46,21 +46,6 @@ def test_a_code_that_no_table_knows_is_a_fault_of_gitlease() -> None:
     assert exit_of("brand_new") == 70
 
 
-@pytest.mark.parametrize("kind", list(every_error()), ids=lambda kind: kind.code)
-@pytest.mark.parametrize("json", [False, True], ids=["text", "json"])
-def test_a_refusal_ends_with_its_exit_status(kind: type[GitleaseError], json: bool) -> None:
-    ada, _ = make_desks()
-    ada.store.failing = kind("the remote says no", hints=("ask it nicely",))
-    ran = ada.run("list", *(["--json"] if json else []))
-    assert ran.code == CODES[kind.code].exit
-    check_words(ran.err.splitlines()[:2])
-    if json:
-        assert ran.json["error"]["code"] == kind.code
-        assert ran.json["error"]["exit"] == ran.code
-    else:
-        assert ran.out == ""
-
-
 @pytest.mark.parametrize(
     ("argv", "status"),
     [

@@ -186,6 +186,7 @@ INSTRUCTIONS = """Leases say who works on what in this repository: people and ag
 Claim before your first edit, with the paths you will change; renew while you work; release, with a
 note on how far you got, when you stop. What another holds is theirs until it is free."""
 THREADS, WAITS = 32, 16  # calls at the same time, and waiting ones
+BUG = "a bug in gitlease: see the server's standard error"
 EVERY = 5.0  # seconds between two progress notifications of a wait
 
 
@@ -281,11 +282,14 @@ class LeaseServer:
                 lambda: self._act(tool, arguments, asked, woken), limiter=threads
             )
             group.cancel_scope.cancel()
+        if result is None:  # raised here, since a group would wrap it
+            raise MCPError(types.INTERNAL_ERROR, BUG)
         return result
 
     def _act(
         self, tool: LeaseTool, arguments: Mapping[str, Any], asked: Asked, woken: threading.Event
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | None:
+        """The result of a call; None for a bug in gitlease."""
         meta = dict[str, Any](asked.meta or {})
         try:
             _check_encodes(arguments)
@@ -304,8 +308,7 @@ class LeaseServer:
             return refused(tool.name, ended, datetime.now(UTC), arguments)
         except Exception:
             logging.getLogger("gitlease").exception("%s", tool.name)
-            message = "a bug in gitlease: see the server's standard error"
-            raise MCPError(types.INTERNAL_ERROR, message) from None
+            return None
 
     def _readable(self, result: Result) -> Result:
         words = self._backend.words
