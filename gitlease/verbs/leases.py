@@ -288,6 +288,7 @@ def completed(answer: Answer) -> Result:
     ),
     exits=LEASE_EXITS[1:],
     done="the note is left",
+    tool="Leave a note for the next holder of a resource.",
 )
 def note_verb(door: Door, resource: Named, text: NoteText, *, any: KnownName = False) -> Result:
     if not any:

@@ -132,6 +132,7 @@ def _ended_row(one: EndedLease, ours: str, now: datetime) -> tuple[str, ...]:
     ),
     exits=READING_EXITS,
     done="answered",
+    tool="Who claimed, took over, released or revoked, and why; newest first.",
     reads=True,
 )
 def log_verb(

@@ -264,8 +264,8 @@ class DeclaredVerb:
     """A verb: its function, its help, and its exit statuses besides 0.
 
     ``no`` are the error codes behind exit status 1, ``done`` the meaning of 0. ``tool`` is the help
-    that models read. ``reads``: it changes no lease, unless a parameter ``changes`` that. ``doors``
-    are those that offer it.
+    that models read, of a tool that is the verb as it is. ``reads``: it changes no lease, unless a
+    parameter ``changes`` that. ``doors`` are those that offer it.
     """
 
     name: str
@@ -276,6 +276,7 @@ class DeclaredVerb:
     done: str
     no: Sequence[str] = ("held", "wait_timeout")
     advice: Sequence[str] = ()
+    tool: str = ""
     reads: bool = False
     doors: frozenset[str] = ANY_DOOR
 

@@ -15,7 +15,7 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call, Opener, open_real
 from gitlease.faces.cli.verb import CONTEXT, Option, shared_options, suggestions
-from gitlease.verbs.table import BROKEN_PIPE, INTERRUPTED
+from gitlease.verbs.table import BROKEN_PIPE, INTERRUPTED, TABLE, find_verb
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -93,6 +93,8 @@ ALIASES = {  # the words of other systems
     "start": "set",  # RESOURCE in_progress
 }
 MODULES = {verb: module for _, verbs in GROUPS for verb, module, _ in verbs}
+MORE = tuple(verb for verb in TABLE if verb.partition(" ")[0] not in MODULES)
+MODULES |= dict.fromkeys(MORE, "")
 
 ABOUT = """Leases for repositories: the git remote you already share is the lock server.
 
@@ -152,6 +154,9 @@ def list_of_verbs(ctx: click.Context) -> str:
     for title, verbs in GROUPS:
         with formatter.section(title):
             formatter.write_dl([(verb, short) for verb, _, short in verbs])
+    if MORE:
+        with formatter.section("More"):
+            formatter.write_dl([(x, find_verb(x).help.partition("\n\n")[0]) for x in MORE])
     formatter.write_paragraph()
     formatter.write(_explains(ctx))
     return formatter.getvalue().strip("\n")

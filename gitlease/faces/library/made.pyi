@@ -213,26 +213,6 @@ class LeaseVerbs(Protocol):
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
-    def revoke(
-        self,
-        resource: ResourceLike | None = None,
-        *,
-        reason: str,
-        expect_holder: str | None = None,
-        record: str | None = None,
-        scope: str | None = None,
-    ) -> tuple[Lease, ...]:
-        """End someone else's lease. Only the ledger's admins may; the holder is notified.
-
-        reason: Why; shown to the holder.
-        expect_holder: Only if H holds it.
-        record: Remove this damaged record instead.
-        scope: Only this scope (default: all).
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
     def note(
         self,
         resource: ResourceLike,
@@ -510,6 +490,26 @@ class LeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
 
+    def revoke(
+        self,
+        resource: ResourceLike | None = None,
+        *,
+        reason: str,
+        expect_holder: str | None = None,
+        record: str | None = None,
+        scope: str | None = None,
+    ) -> tuple[Lease, ...]:
+        """End someone else's lease. Only the ledger's admins may; the holder is notified.
+
+        reason: Why; shown to the holder.
+        expect_holder: Only if H holds it.
+        record: Remove this damaged record instead.
+        scope: Only this scope (default: all).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
 class AwaitedLeaseVerbs(Protocol):
     async def claim(
         self,
@@ -685,26 +685,6 @@ class AwaitedLeaseVerbs(Protocol):
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
         scope: Only this scope (default: all scopes you hold).
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    async def revoke(
-        self,
-        resource: ResourceLike | None = None,
-        *,
-        reason: str,
-        expect_holder: str | None = None,
-        record: str | None = None,
-        scope: str | None = None,
-    ) -> tuple[Lease, ...]:
-        """End someone else's lease. Only the ledger's admins may; the holder is notified.
-
-        reason: Why; shown to the holder.
-        expect_holder: Only if H holds it.
-        record: Remove this damaged record instead.
-        scope: Only this scope (default: all).
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
@@ -987,6 +967,26 @@ class AwaitedLeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
 
+    async def revoke(
+        self,
+        resource: ResourceLike | None = None,
+        *,
+        reason: str,
+        expect_holder: str | None = None,
+        record: str | None = None,
+        scope: str | None = None,
+    ) -> tuple[Lease, ...]:
+        """End someone else's lease. Only the ledger's admins may; the holder is notified.
+
+        reason: Why; shown to the holder.
+        expect_holder: Only if H holds it.
+        record: Remove this damaged record instead.
+        scope: Only this scope (default: all).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
 class GatewayVerbs(Protocol):
     def claim(
         self,
@@ -1139,24 +1139,6 @@ class GatewayVerbs(Protocol):
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
-    def revoke(
-        self,
-        resource: ResourceLike | None = None,
-        *,
-        reason: str,
-        expect_holder: str | None = None,
-        scope: str | None = None,
-    ) -> tuple[Lease, ...]:
-        """End someone else's lease. Only the ledger's admins may; the holder is notified.
-
-        reason: Why; shown to the holder.
-        expect_holder: Only if H holds it.
-        scope: Only this scope (default: all).
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
     def note(
         self,
         resource: ResourceLike,
@@ -1244,6 +1226,24 @@ class GatewayVerbs(Protocol):
 
         Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
         Invalid, NotFound, Rollback.
+        """
+
+    def revoke(
+        self,
+        resource: ResourceLike | None = None,
+        *,
+        reason: str,
+        expect_holder: str | None = None,
+        scope: str | None = None,
+    ) -> tuple[Lease, ...]:
+        """End someone else's lease. Only the ledger's admins may; the holder is notified.
+
+        reason: Why; shown to the holder.
+        expect_holder: Only if H holds it.
+        scope: Only this scope (default: all).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """
 
 class AwaitedGatewayVerbs(Protocol):
@@ -1398,24 +1398,6 @@ class AwaitedGatewayVerbs(Protocol):
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
-    async def revoke(
-        self,
-        resource: ResourceLike | None = None,
-        *,
-        reason: str,
-        expect_holder: str | None = None,
-        scope: str | None = None,
-    ) -> tuple[Lease, ...]:
-        """End someone else's lease. Only the ledger's admins may; the holder is notified.
-
-        reason: Why; shown to the holder.
-        expect_holder: Only if H holds it.
-        scope: Only this scope (default: all).
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
     async def note(
         self,
         resource: ResourceLike,
@@ -1503,4 +1485,22 @@ class AwaitedGatewayVerbs(Protocol):
 
         Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
         Invalid, NotFound, Rollback.
+        """
+
+    async def revoke(
+        self,
+        resource: ResourceLike | None = None,
+        *,
+        reason: str,
+        expect_holder: str | None = None,
+        scope: str | None = None,
+    ) -> tuple[Lease, ...]:
+        """End someone else's lease. Only the ledger's admins may; the holder is notified.
+
+        reason: Why; shown to the holder.
+        expect_holder: Only if H holds it.
+        scope: Only this scope (default: all).
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
         """

@@ -21,6 +21,7 @@ from gitlease.verbs.table import (
     CODES,
     HTTP,
     LIBRARY,
+    TABLE,
     DeclaredVerb,
     Parameter,
     Result,
@@ -194,7 +195,7 @@ class AwaitedVerb(Generic[P, T]):
 
 # How to claim, for what runs under it.
 TERMS = Method("claim", "claim", without=("resources", "dry_run"))
-OF_A_CLONE = (
+OF_A_CLONE: tuple[Method, ...] = (
     Method("claim", "claim", LEASE, one=True, grants=True),
     Method("claim_all", "claim", grants=True),
     Method("renew", "renew", LEASE, one=True),
@@ -210,7 +211,6 @@ OF_A_CLONE = (
     Method("park", "park", LEASE, one=True, positional=("duration",)),
     Method("release", "release", NONE, one=True),
     Method("done", "done", NONE),
-    Method("revoke", "revoke"),
     Method("note", "note", NONE),
     Method(
         *("next_task", "next", "Task"),
@@ -260,7 +260,7 @@ OF_A_CLONE = (
     Method("brief", "brief", "QueueReading", made=values.briefing),
 )
 LEASE_ROUTE = "/v1/leases/{}"
-OF_A_GATEWAY = (
+OF_A_GATEWAY: tuple[Method, ...] = (
     Method("claim", "claim", LEASE, HTTP, one=True, route=f"PUT {LEASE_ROUTE}"),
     Method("claim_all", "claim", LEASES, HTTP, route="POST /v1/leases:claim"),
     Method("renew", "renew", LEASE, HTTP, one=True, route=f"PATCH {LEASE_ROUTE}"),
@@ -273,7 +273,6 @@ OF_A_GATEWAY = (
     ),
     Method("release", "release", NONE, HTTP, one=True, route=f"DELETE {LEASE_ROUTE}"),
     Method("done", "done", NONE, HTTP, route=f"DELETE {LEASE_ROUTE}?done=true"),
-    Method("revoke", "revoke", LEASES, HTTP, route="POST /v1/leases:revoke"),
     Method("note", "note", NONE, HTTP, route="POST /v1/leases:note"),
     Method("fence", "fence", LEASE, HTTP, route="GET /v1/fence"),
     Method("show", "show", LEASES, HTTP, route=f"GET {LEASE_ROUTE}"),
@@ -299,3 +298,18 @@ OF_A_GATEWAY = (
         route="POST /v1/tasks:next",
     ),
 )
+
+
+def _others(known: Sequence[Method], door: str) -> tuple[Method, ...]:
+    """Methods for the verbs that change leases and have none; each returns leases."""
+    named = {x.verb for x in known}
+    verbs = (find_verb(name) for name in TABLE if name not in named)
+    return tuple(
+        Method(x.name, x.name, LEASES, door, route=f"POST /v1/leases:{x.name}")
+        for x in verbs
+        if door in x.doors and not x.reads and x.name.isidentifier()
+    )
+
+
+OF_A_CLONE += _others(OF_A_CLONE, LIBRARY)
+OF_A_GATEWAY += _others(OF_A_GATEWAY, HTTP)

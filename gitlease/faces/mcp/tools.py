@@ -17,7 +17,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, word_anywhere
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.parameters import SWITCH
-from gitlease.verbs.table import TOOL, Details, Door, Parameter, Result, find_verb
+from gitlease.verbs.table import TABLE, TOOL, Details, Door, Parameter, Result, find_verb
 
 LONGEST_WAIT = 50  # seconds: hosts give a call a minute
 Parameters = dict[str, Parameter]
@@ -179,7 +179,9 @@ def _takes(verb: str, **own: Parameter) -> Parameters:
     """The parameters of a verb, but that all tools name resources alike."""
     known = find_verb(verb).at(TOOL)
     named = {
-        "resources" if name == "resource" else name: MANY if name == "resource" else one
+        "resources" if name == "resource" else name: one
+        if name != "resource"
+        else replace(MANY, required=one.required)
         for name, one in known.items()
         if name != "all"
     }
@@ -250,18 +252,16 @@ TOOLS: Mapping[str, LeaseTool] = {
             act=_wait,
             again=True,
         ),
-        LeaseTool(
-            name="note",
-            about="Leave a note for the next holder of a resource.",
-            takes=_takes("note"),
-            act=partial(_of_verb, "note"),
-        ),
-        LeaseTool(
-            name="log",
-            about="Who claimed, took over, released or revoked, and why; newest first.",
-            takes=_takes("log", resources=SOME),
-            act=partial(_of_verb, "log"),
-            writes=False,
+        *(
+            LeaseTool(
+                name=one.name,
+                about=one.tool,
+                takes=_takes(one.name),
+                act=partial(_of_verb, one.name),
+                writes=not one.reads,
+            )
+            for one in map(find_verb, TABLE)
+            if one.tool
         ),
     )
 }
