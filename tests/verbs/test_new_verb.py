@@ -105,6 +105,9 @@ found["awaited"] = hasattr(gitlease.AsyncLeases, "shout")
 found["connection"] = hasattr(gitlease.Connection, "shout")
 found["fields"] = [[*x.fields] for x in ROUTES if x.name == "shout"]
 found["openapi"] = openapi_document([""])["paths"]["/v1/leases:shout"]["post"]["summary"]
+from verbs.test_documents import DOCS, commands
+
+found["page"] = commands((DOCS / "commands.md").read_text(encoding="utf-8"))
 found["tool"] = TOOLS["shout"].schema()["properties"]
 print(json.dumps(found))
 """
@@ -118,7 +121,7 @@ def test_a_verb_in_three_places_is_at_every_door(
     done = subprocess.run(
         [sys.executable, "-P", "-c", DOORS, str(tmp_path)],
         cwd=clone,
-        env=clean_env({**path_remote.env, "PYTHONPATH": ROOT}),
+        env=clean_env({**path_remote.env, "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}),
         capture_output=True,
         encoding="utf-8",
         check=False,
@@ -130,6 +133,8 @@ def test_a_verb_in_three_places_is_at_every_door(
     assert "Leave a note in capitals." in found["help"][1]
     assert "--reason TEXT" in found["help"][1]
     assert "shout" in found["list"][1].split("More:")[1]
+    row = "| `shout R TEXT [--reason TEXT]` | Leave a note in capitals. |"
+    assert row in found["page"].splitlines(), "which is what `gitlease help commands` prints"
     assert "shout" in found["completion"][1]
     assert "--reason" in found["options"][1]
     assert (found["method"], found["log"]) == ([], ["AGAIN", "HELLO"])

@@ -6,7 +6,7 @@ The cases are generated from the table, so that a new verb or parameter is tried
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,6 @@ import pytest
 from faces.fake import make_desks
 from support.tasks import task
 
-import gitlease
 from gitlease.core import UsageError, parse_resource
 from gitlease.faces.http import ROUTES, ApiRequest, ApiRoute
 from gitlease.faces.mcp import TOOLS, LeaseTool
@@ -31,6 +30,18 @@ SAMPLES: Mapping[str, tuple[str, Any, Any]] = {
     "str": ("seven", "seven", "seven"),
     "bool": ("", True, True),
     "bool | Duration": ("7m", "7m", 420),
+}
+
+
+# Values in JSON that are wrong for every parameter of a type.
+WRONG: Mapping[str, list[Any]] = {
+    "Iterable[ResourceLike]": [[], [7], {"F001": 1}, 7, ["F001"] * 65, ["../x"]],
+    "Iterable[StrPath]": [[], [7], 7, ["../x"]],
+    "Duration": ["soon", "", -5, 0, True, 1.5, [5], {}],
+    "Duration | datetime": ["soon", -5, True, []],
+    "int": ["x", 0, -1, True, 1.5, []],
+    "str": [7, True, [], {}],
+    "bool": ["yes", 1, []],
 }
 
 
@@ -76,6 +87,9 @@ class RootDoor(Door):
     """A caller for whom words are names, or paths from the root."""
 
     alone = True
+
+    def now(self) -> datetime:
+        return datetime(1970, 1, 1, tzinfo=UTC)
 
     @property
     def ledger(self) -> Any:
@@ -158,10 +172,19 @@ def test_a_parameter_arrives_over_http(
     assert values.keys() <= find_verb(verb).parameters.keys()
 
 
-def test_the_page_of_the_gateway_lists_the_fields_of_every_request() -> None:
-    page = Path(gitlease.__file__).with_name("docs").joinpath("gateway.md").read_text()
-    rows = [
-        f"| `{route.method} {route.path}` | {', '.join(f'`{x}`' for x in route.fields) or '-'} |"
-        for route in ROUTES
-    ]
-    assert [row for row in rows if row not in page.splitlines()] == []
+@pytest.mark.parametrize(
+    ("name", "one"),
+    [
+        pytest.param(verb, one, id=f"{verb}-{one.name}")
+        for verb in TABLE
+        for one in find_verb(verb).parameters.values()
+        if one.kind.python in WRONG
+    ],
+)
+def test_a_wrong_value_is_a_usage_error_that_names_it(name: str, one: Parameter) -> None:
+    door, known = RootDoor(), {one.name: one}
+    for wrong in WRONG[one.kind.python]:
+        with pytest.raises(UsageError) as refused:
+            read_values(known, door, {one.name: wrong}, what=name)
+        named = one.kind.python == "str" or wrong == ["../x"] or one.name in refused.value.message
+        assert named, refused.value.message
