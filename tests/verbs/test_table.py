@@ -5,17 +5,21 @@ The cases are generated from the table, so that a new verb or parameter is tried
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from faces.fake import make_desks
 from support.tasks import task
 
+import gitlease
 from gitlease.core import UsageError, parse_resource
 from gitlease.faces.http import ROUTES, ApiRequest, ApiRoute
+from gitlease.faces.library import OF_A_CLONE, OF_A_GATEWAY, Leases, Method
 from gitlease.faces.mcp import TOOLS, LeaseTool
 from gitlease.verbs import COMMAND, TABLE, Door, Parameter, find_verb, read_values
 
@@ -81,6 +85,33 @@ def test_a_parameter_arrives_from_the_command_line(
             words += [typed] if other.positional else [option, typed] if typed else [option]
     ran = ada.run(*words)
     assert (verb.values, ran.code) == (expected, 2), ran.err
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        pytest.param(method, name, id=f"{method.name}-{name}")
+        for method in OF_A_CLONE
+        for name in method.parameters
+    ],
+)
+def test_a_parameter_arrives_from_a_method(
+    method: Method, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verb, (ada, _) = WatchedVerb(method.verb), make_desks(task("F007"))
+    monkeypatch.setattr("gitlease.faces.library.methods.find_verb", lambda _name: verb)
+    options = {"session": None, "no_session": False, "local": False, "layer": None}
+    given, expected = dict[str, Any](), dict[str, Any](method.given)
+    for other, one in method.parameters.items():
+        if other == name or one.required or (method.one and other == "resources"):
+            _, given[other], expected[other] = SAMPLES[one.kind.python]
+    if method.one and "resources" in given:
+        [given["resource"]] = given.pop("resources")
+    several = any(x.kind is x.VAR_POSITIONAL for x in method.signature.parameters.values())
+    words = given.pop("resources", ()) if several else ()
+    with pytest.raises(UsageError, match="enough was seen"):
+        getattr(Leases(ada.open(".", **options)), method.name)(*words, **given)
+    assert verb.values == expected
 
 
 class RootDoor(Door):
@@ -170,6 +201,54 @@ def test_a_parameter_arrives_over_http(
         assert verb == "done"
     assert values == expected
     assert values.keys() <= find_verb(verb).parameters.keys()
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        pytest.param(method, name, id=f"{method.name}-{name}")
+        for method in OF_A_GATEWAY
+        for name in method.parameters
+    ],
+)
+def test_a_parameter_arrives_from_a_connection(
+    method: Method, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the request that a connection makes of it, and the route that answers that."""
+    caught, expected = list[tuple[str, dict[str, Any]]](), dict[str, Any](method.given)
+
+    def carried_out(request: Any, _door: Any, verb: Any, values: dict[str, Any]) -> Any:
+        known = "resource" if "resource" in verb.parameters else "resources"
+        named = [parse_resource(request.resource)] if request.resource else []
+        placed = {known: named if known == "resources" else named[0]} if named else {}
+        caught.append((verb.name, values | placed))
+        raise UsageError("enough was seen")
+
+    def asked(_self: Any, verb: str, path: str, body: Any = None, **_more: Any) -> Any:
+        place, _, query = path.partition("?")
+        [route] = (x for x in ROUTES if x.method == verb and fits(x.path, place))
+        resource = place.rpartition("/")[2] if "{key}" in route.path else ""
+        data = dict(parse_qsl(query)) if body is None else body
+        gateway = SimpleNamespace(session=lambda *_who, **_how: None)
+        caller = SimpleNamespace(email="jo@example.com")
+        route.respond(ApiRequest(gateway, caller, resource, data, {}, None, lambda: None))  # type: ignore[arg-type]
+
+    monkeypatch.setattr("gitlease.faces.http.routes.carry_out", carried_out)
+    monkeypatch.setattr("gitlease.faces.http.routes.MOST", {})  # this door's own bounds
+    monkeypatch.setattr(gitlease.Connection, "_ask", asked)
+    given = dict[str, Any]()
+    for other, one in method.parameters.items():
+        if other == name or one.required or other in ("resource", "resources"):
+            _, given[other], expected[other] = SAMPLES[one.kind.python]
+    if method.one and "resources" in given:
+        [given["resource"]] = given.pop("resources")
+    with pytest.raises(UsageError, match="enough was seen"):
+        getattr(gitlease.connect("http://localhost:1", token="x"), method.name)(**given)
+    assert caught == [(method.verb, expected)]
+
+
+def fits(template: str, path: str) -> bool:
+    return re.fullmatch(template.replace("{key}", "[^/:]+"), path) is not None
 
 
 @pytest.mark.parametrize(
