@@ -243,28 +243,6 @@ def drop_leftovers(folder: str) -> None:
                 os.unlink(entry.path)
 
 
-_TEMPORARY: list[str] = []
-
-
-def make_temporary() -> str:
-    """A temporary folder, which goes when this process ends. Raises OSError."""
-    import atexit
-    import tempfile
-
-    if not _TEMPORARY:
-        atexit.register(drop_temporary)
-    _TEMPORARY.append(tempfile.mkdtemp(prefix="gitlease-"))
-    return _TEMPORARY[-1]
-
-
-def drop_temporary() -> None:
-    """Remove the temporary folders of this process."""
-    import shutil
-
-    while _TEMPORARY:
-        shutil.rmtree(_TEMPORARY.pop(), ignore_errors=True)
-
-
 class CannotKeep(Invalid):
     """Private state cannot be written; nothing was sent."""
 

@@ -443,7 +443,8 @@ class RefLedgerStore:
             version, appended = prepared.versions[layer], layer in prepared.appended
             heads[layer] = self.adopt(change, version, append_only=appended)
             self._refs.keep(layer, version)
-            if _ends_a_live_lease(change):
+            ended = change.ledger.changes.leases.values()
+            if any(x is not None and (y is None or y.state is not State.ACTIVE) for x, y in ended):
                 self._refs.announce(layer)
         return heads
 
@@ -458,11 +459,8 @@ class RefLedgerStore:
             except (Unavailable, Denied) as error:
                 # "Stale" is no news, and false of a portal's page, which has no refs to compare.
                 said = [] if pushed.cause is Cause.MOVED else [pushed.detail]
-                detail, fate = (
-                    "; ".join([*said, error.message.removeprefix(UNREACHABLE)]),
-                    Fate.UNKNOWN,
-                )
-                return Swapped(fate=fate, cause=Cause.UNREACHABLE, sent=sent, detail=detail)
+                detail = "; ".join([*said, error.message.removeprefix(UNREACHABLE)])
+                return Swapped(Fate.UNKNOWN, cause=Cause.UNREACHABLE, sent=sent, detail=detail)
             except Rollback as error:
                 if isinstance(error, AnotherLedger) and not sent:
                     self.forget_pending(prepared)  # nothing was sent that could land
@@ -668,7 +666,7 @@ class RefLedgerStore:
         process of the clone, while the first one still waits, or a later one after it gave up.
         """
         found = {}
-        for pending in self.state(layer).unsettled():
+        for pending in self.state(layer).pending(living=True):
             if pending.at is None or not pending.at.same_boot(now):
                 continue
             for text in pending.resources:
@@ -717,11 +715,6 @@ def _leases_of(ledger: Ledger, resource: str) -> list[Lease]:
         return ledger.leases_of(parse_resource(resource))
     except (UsageError, Invalid):
         return []
-
-
-def _ends_a_live_lease(change: Change) -> bool:
-    ended = change.ledger.changes.leases.values()
-    return any(x is not None and (y is None or y.state is not State.ACTIVE) for x, y in ended)
 
 
 def _operations(prepared: Prepared) -> set[str]:

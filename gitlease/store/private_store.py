@@ -20,7 +20,6 @@ from gitlease.git.files import (
     cannot_keep,
     exclusive,
     make_folders,
-    make_temporary,
     open_regular,
     read_small,
     replace_file,
@@ -235,12 +234,19 @@ class PrivateStore:
 
     def ready(self) -> None:
         """See that there is a store, for git to run in."""
-        if self._folder is None:
-            make_folder(os.path.dirname(self.path))
-            self._open()
-            if not self._is_usable_by_git():
-                self.delete()
-                self._open()
+        if self._folder is not None:
+            return
+        for _ in range(2):
+            try:
+                make_folders(os.path.dirname(self.path))
+                make_bare(self.path, self._id_bytes)
+            except OSError as error:
+                raise cannot_keep(self.path, error) from None
+            with contextlib.suppress(OSError):
+                self._folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if self._is_usable_by_git():
+                break
+            self.delete()
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
@@ -299,14 +305,6 @@ class PrivateStore:
             self.reopen()
         raise CacheDamaged(GONE)
 
-    def _open(self) -> None:
-        try:
-            make_bare(self.path, self._id_bytes)
-        except OSError as error:
-            raise cannot_keep(self.path, error) from None
-        with contextlib.suppress(OSError):
-            self._folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
     def tidy(self) -> None:
         """Pack objects, and let unreachable ones leave: once a day, or earlier if there are many.
 
@@ -358,10 +356,15 @@ class PrivateStores:
         """
         if self._temporary:
             return False
+        import atexit
+        import shutil
+        import tempfile
+
         try:
-            self._temporary = make_temporary()
+            self._temporary = tempfile.mkdtemp(prefix="gitlease-")
         except OSError:
             return False
+        atexit.register(shutil.rmtree, self._temporary, ignore_errors=True)
         self._stores = _stores_in(self._temporary)
         return True
 

@@ -187,15 +187,11 @@ class StateFolder:
         _busy.pop(pending.operations[0], None)
         _remove(self._pending_file(pending))
 
-    def pending(self) -> list[Pending]:
-        """What was left undecided; what a living process or thread is busy with is its own."""
-        return self._read_pending(living=False)
+    def pending(self, *, living: bool = False) -> list[Pending]:
+        """Every change whose outcome is not known.
 
-    def unsettled(self) -> list[Pending]:
-        """Every change whose outcome is not known, also those that are under way."""
-        return self._read_pending(living=True)
-
-    def _read_pending(self, *, living: bool) -> list[Pending]:
+        Without those that a ``living`` process or thread is busy with, unless they are asked for.
+        """
         folder, found = os.path.join(self.path, "pending"), []
         try:
             names = sorted(os.listdir(folder))

@@ -679,11 +679,8 @@ class GitRefs:
             if not is_private(os.path.dirname(folder), folder):
                 return
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            opened = os.open(marker, flags, 0o600)
-            try:
-                os.utime(opened)
-            finally:
-                os.close(opened)
+            with open(os.open(marker, flags, 0o600), "wb") as opened:
+                os.utime(opened.fileno())
 
     def nearby(self, layer: str) -> str:
         if (marker := self._shared_marker(layer)) is None:

@@ -133,16 +133,15 @@ class Disk(MemoryState):
         self._wrote("pending", lambda: self._put_back(first, before))
         self.host.outside("after a note is removed")
 
-    def pending(self) -> list[Pending]:
+    def pending(self, *, living: bool = False) -> list[Pending]:
+        if living:
+            return list(self._pending.values())
         mine, found = self.host.process(), []
         for first, pending in self._pending.items():
             writer = self._writer.get(first, "")
             if writer in ("", mine) or not self.host.is_alive(writer):
                 found.append(pending)
         return found
-
-    def unsettled(self) -> list[Pending]:
-        return list(self._pending.values())
 
     def power_fails(self, dice: random.Random) -> str:
         """Undo some of the last writes, and tear one file; says what was lost."""

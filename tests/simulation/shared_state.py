@@ -236,10 +236,8 @@ class Disk(StateFolder):
     def remove_pending(self, pending: Pending) -> None:
         self._write(pending=self._others(pending))
 
-    def pending(self) -> list[Pending]:
+    def pending(self, *, living: bool = False) -> list[Pending]:
         return list(self.images[-1].pending)
-
-    unsettled = pending
 
     def _others(self, pending: Pending) -> tuple[Pending, ...]:
         mine = pending.operations[0]

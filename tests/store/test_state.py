@@ -50,10 +50,10 @@ def test_a_pending_change_remembers_when_it_was_decided(tmp_path: Path) -> None:
     folder = StateFolder(str(tmp_path / "state"))
     pending = Pending(("op-1",), "global", HEAD, 7, "c" * 40, "claim of F001", at(3), ("F001",))
     folder.add_pending(pending)
-    assert folder.unsettled() == [pending]
+    assert folder.pending(living=True) == [pending]
     assert folder.pending() == [pending]  # it is this process's own
     folder.remove_pending(pending)
-    assert folder.unsettled() == []
+    assert folder.pending(living=True) == []
 
 
 def test_what_another_thread_is_busy_with_is_its_own(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_what_another_thread_is_busy_with_is_its_own(tmp_path: Path) -> None:
     thread = threading.Thread(target=change)
     thread.start()
     assert sent.wait(60)
-    assert (folder.pending(), folder.unsettled()) == ([], [pending])
+    assert (folder.pending(), folder.pending(living=True)) == ([], [pending])
     looked.set()
     thread.join(60)
     assert folder.pending() == [pending], "it ended, and left that undecided"

@@ -352,10 +352,8 @@ class MemoryState(StateFolder):
     def remove_pending(self, pending: Pending) -> None:
         self._pending.pop(pending.operations[0], None)
 
-    def pending(self) -> list[Pending]:
+    def pending(self, *, living: bool = False) -> list[Pending]:
         return list(self._pending.values())
-
-    unsettled = pending
 
 
 class MemoryClone:
