@@ -1,4 +1,4 @@
-"""Handles the events of all hosts.
+"""Handles the events of all hosts: edits of what others hold, and of work trees that are shared.
 
 A handler always exits with 0. After an internal error, the edit goes through, with a notice.
 """
@@ -9,14 +9,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, moment_of
-from gitlease.faces.agents import shared
 from gitlease.faces.agents.events import (
     MAX_BYTES,
     AgentEvent,
@@ -26,13 +25,17 @@ from gitlease.faces.agents.events import (
     parse,
     read,
 )
-from gitlease.faces.agents.shared import Opener, context_of
 from gitlease.guard.notes import ask_is_due, find_common_dir, has_traces, is_asking
 from gitlease.install.agents import AGENTS
 
 if TYPE_CHECKING:
+    from gitlease.faces.agents.answers import Blocked
+    from gitlease.guard.discards import Discard
+    from gitlease.guard.rules import GuardFinding, GuardReport, Touched
     from gitlease.wiring.agents import AgentContext
+    from gitlease.wiring.workspace import Workspace
 
+Opener = Callable[..., "AgentContext | None"]
 Starter = Callable[..., bool]
 
 ACTIONS = ("install", "uninstall", "status")  # typed by people in place of an event
@@ -169,15 +172,15 @@ class _System:
 
 def _reply(event: AgentEvent, system: _System, *, keep: bool) -> Reply:
     if event.kind in (EventKind.SESSION_END, EventKind.SUBAGENT_STOP):
-        for place in shared.where_it_ends(event):
-            shared.note(place, system.opener, system.now())
+        for place in where_it_ends(event):
+            note_presence(place, system.opener, system.now())
             if not keep:
                 _end(place, system)
         return Reply()
     if event.kind is EventKind.SESSION_START:
         ask_for_ledger(event, system.start, system.now())
-        shared.begin(event, system.now())
-    shared.note(event, system.opener, system.now())
+        begin_session(event, system.now())
+    note_presence(event, system.opener, system.now())
     reply = _handled(event, system)
     if event.kind.asks or event.kind is EventKind.AFTER_TOOL:
         _look_again(event, system)
@@ -198,7 +201,7 @@ def _handled(event: AgentEvent, system: _System) -> Reply:
     if event.kind is EventKind.BEFORE_EDIT:
         return _before_edit(event, system)
     if event.kind is EventKind.BEFORE_SHELL:
-        return shared.before_shell(event, system.opener, system.now())
+        return before_shell(event, system.opener, system.now())
     if event.kind in (EventKind.SESSION_START, EventKind.SUBAGENT_START):
         return _start(event, system.opener)
     return _after_tool(event, system)
@@ -240,9 +243,9 @@ def _by_work_tree(event: AgentEvent) -> dict[str, list[str]]:
 
 
 def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
-    from gitlease.faces.agents import answers, judging
+    from gitlease.faces.agents import answers
 
-    touched = judging.touched(context.workspace, cwd, paths)
+    touched = _touched(context.workspace, cwd, paths)
     if not touched:
         return Reply()
     context.workspace.carried.add(
@@ -251,7 +254,7 @@ def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
     guarded = context.workspace.guard.check(touched)
     if context.workspace.settings.guard_offline != "block":
         guarded = guarded.lenient()
-    blocks, others = judging.split(context, guarded)
+    blocks, others = _split(context, guarded)
     now = _now(context)
     messages = [
         answers.one_line(text)
@@ -378,3 +381,222 @@ def await_ledger(event: AgentEvent, start: Callable[..., bool], now: float) -> b
     while is_asking(common) and not has_traces(common) and time.monotonic() < deadline:
         time.sleep(ASK_PAUSE)
     return has_traces(common)
+
+
+# --- edits: the files that they touch, and what others hold of them ----------------------------
+
+
+def _touched(workspace: Workspace, cwd: str, paths: Iterable[str]) -> list[Touched]:
+    """Return the files inside the repository, each with the tasks defined in it.
+
+    Symbolic links in a path are resolved; a path that is itself a link counts as the link and as
+    its target. Files outside the repository are ignored.
+    """
+    top = workspace.repository.toplevel
+    if top is None:
+        return []
+    from gitlease.guard.rules import Touched
+
+    root = os.path.realpath(top)
+    found: dict[str, None] = {}
+    for path in paths:
+        found |= dict.fromkeys(_inside(root, cwd, path))
+    tasks = _tasks(workspace, found)
+    return [Touched(path, tasks.get(path, frozenset())) for path in found]
+
+
+def _inside(root: str, cwd: str, path: str) -> list[str]:
+    path = os.path.join(cwd or root, path)
+    folder, name = os.path.split(os.path.normpath(path))
+    places = (os.path.join(os.path.realpath(folder), name), os.path.realpath(path))
+    start = os.path.join(root, "")
+    inside = [p.removeprefix(start) for p in places if p.startswith(start)]
+    return [p for p in inside if p.split(os.sep)[0] != ".git"]
+
+
+def _tasks(workspace: Workspace, paths: Iterable[str]) -> dict[str, frozenset[str]]:
+    endings = {os.path.splitext(text)[1].lower() for text in workspace.settings.tasks.files}
+    wanted = {p for p in paths if "" in endings or os.path.splitext(p)[1].lower() in endings}
+    found: dict[str, frozenset[str]] = {}
+    if not wanted:
+        return found
+    from gitlease.core.resources.pattern import fold
+
+    known = workspace.ledger.edges.files.read()
+    for task in known.tasks:
+        if task.file in wanted:
+            found[task.file] = frozenset((fold(task.resource.text),))
+    for problem in known.problems:
+        if problem.file in wanted:
+            found[problem.file] = problem.keys
+    return found
+
+
+def _split(context: AgentContext, guarded: GuardReport) -> tuple[list[Blocked], list[Blocked]]:
+    """Return the blocking and the other findings, without leases of the agent's own family."""
+    from gitlease.guard.rules import Severity
+
+    findings = [f for f in guarded.findings if not _in_family(context, f)]
+    mode = context.workspace.settings.guard_mode
+    blocks = [f for f in findings if f.severity is Severity.BLOCK and mode == "block"]
+    rest = [f for f in findings if f not in blocks]
+    return _with_views(guarded, blocks), _with_views(guarded, rest)
+
+
+def _in_family(context: AgentContext, finding: GuardFinding) -> bool:
+    lease = finding.lease
+    mine = lease.same_holder(context.workspace.identity.actor)
+    return mine and (lease.session is None or lease.session in context.family)
+
+
+def _with_views(guarded: GuardReport, findings: Sequence[GuardFinding]) -> list[Blocked]:
+    from gitlease.faces.agents.answers import Blocked
+
+    views = guarded.views
+    return [
+        Blocked(path=f.path, view=views[f.lease.lease_id])
+        for f in findings
+        if f.lease.lease_id in views
+    ]
+
+
+# --- work trees shared by several sessions: none discards others' work -------------------------
+
+
+def context_of(event: AgentEvent, opener: Opener) -> AgentContext | None:
+    """Open the repository of an event; None if it does not use gitlease."""
+    cwd = event.cwd or "."
+    return opener(cwd, host=event.by, session_id=event.session_id, agent_id=event.agent_id)
+
+
+def where_it_ends(event: AgentEvent) -> list[AgentEvent]:
+    """The event of an end, in the clones that it concerns.
+
+    If its own folder is gone, as with a removed work tree, that is the host's project, else the
+    clones in which the session was seen.
+    """
+    from gitlease.guard.notes import find_common_dir
+    from gitlease.guard.presence import clones_of, forget_clones
+
+    here = event.cwd or "."
+    places = [here] if os.path.isdir(here) and find_common_dir(here) is not None else []
+    if not places:
+        from gitlease.wiring.agents import projects
+
+        places = [x for x in projects() if os.path.isdir(x) and find_common_dir(x) is not None][:1]
+        # Of a clone's main work tree, or of one without.
+        known = (x.removesuffix(f"{os.sep}.git") for x in clones_of(_key(event)))
+        found = {find_common_dir(x) for x in places}
+        places += [x for x in known if find_common_dir(x) not in found]
+    if event.kind is EventKind.SESSION_END:
+        forget_clones(_key(event))
+    return [replace(event, cwd=place) for place in places]
+
+
+def note_presence(event: AgentEvent, opener: Opener, now: float) -> None:
+    """Record the work tree of a session (including its sub-agents), or its end.
+
+    ``now`` is in seconds since the epoch.
+    """
+    from gitlease.guard import notes, presence
+
+    git_dir = notes.find_git_dir(event.cwd or ".")
+    if git_dir is None or not event.session_id:
+        return
+    common = notes.common_dir_of(git_dir)
+    if event.kind is EventKind.SESSION_END:
+        presence.leave(common, _key(event))
+        return
+    fresh = event.kind is EventKind.SESSION_START  # a resumed session has a new process
+    if not fresh and not notes.has_traces(common):
+        return
+    if not fresh and presence.touch(git_dir, _key(event), now=now):
+        return
+    context = context_of(replace(event, agent_id=""), opener)
+    if context is not None:
+        from gitlease.guard.presence import note_agent
+
+        actor = context.workspace.identity.actor
+        note_agent(git_dir, _key(event), actor, context.family, by=event.by, now=now)
+
+
+def begin_session(event: AgentEvent, now: float) -> None:
+    """Let a conversation that follows another in the same host process continue its session."""
+    from gitlease.guard.notes import find_common_dir, has_traces
+
+    common = find_common_dir(event.cwd or ".")
+    if common is not None and event.session_id and has_traces(common):
+        from gitlease.wiring.agents import begin_conversation
+
+        clears = event.reason == "clear"
+        begin_conversation(common, event.by, event.session_id, clears=clears, now=now)
+
+
+def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
+    """Refuse a command that discards the work of other sessions in the same work tree.
+
+    Opens the repository only if another session is recorded.
+    """
+    from gitlease.guard.discards import discards
+    from gitlease.guard.presence import root_of, work_tree_named, work_trees_below
+
+    own_place = os.path.abspath(event.cwd or ".")
+    for found in discards(event.command, own_place):
+        if found.deletes:
+            folders = work_trees_below(found.folder, own_place)
+        elif found.git_dir:
+            folders = [root_of(os.path.realpath(found.folder))]
+        elif found.removes:
+            folders = [work_tree_named(found.folder, found.removes)]
+        else:
+            folders = [found.folder]
+        for folder in folders:
+            reply = _discarding(event, found, folder, opener, now)
+            if reply is not None:
+                return reply
+    return Reply()
+
+
+def _discarding(
+    event: AgentEvent, found: Discard, folder: str, opener: Opener, now: float
+) -> Reply | None:
+    """The reply to a command that discards what is in the work tree around a folder."""
+    from gitlease.guard.notes import common_dir_of, find_git_dir
+    from gitlease.guard.presence import BY_PLACE, git_dirs_of, is_alone
+
+    git_dir = find_git_dir(folder) if os.path.isdir(folder) else None
+    if git_dir is None:
+        return None
+    git_dirs = git_dirs_of(common_dir_of(git_dir)) if found.stash else [git_dir]
+    if all(is_alone(x, _key(event)) for x in git_dirs):
+        return None
+    context = context_of(replace(event, cwd=folder), opener)
+    if context is None or (mode := context.workspace.settings.guard_mode) == "off":
+        return None
+    from gitlease.faces.agents.answers import one_line
+    from gitlease.guard.presence import shared_with
+    from gitlease.verbs.sentences import shared_tree
+
+    if found.settings and not context.has_set(found.settings):
+        return None
+
+    if git_dir != find_git_dir(event.cwd or "."):  # its name is not the caller's
+        family = frozenset(x for x in context.family if not x.startswith(BY_PLACE))
+        context = replace(context, family=family)
+    others = shared_with(
+        context.workspace.repository,
+        context.family,
+        now=now,
+        key=_key(event),
+        in_clone=found.stash,
+    )
+    if others is None:
+        return None
+    moment, words = moment_of(int(now * MS)), one_line(found.words)
+    lines = shared_tree(words, others, moment, stash=found.stash)
+    text = "\n".join(lines)
+    return Reply(deny=text) if mode == "block" else Reply(context=text, notice=lines[0])
+
+
+def _key(event: AgentEvent) -> str:
+    return f"{event.by} {event.session_id}"
