@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from gitlease.check.rules import CheckResult as CheckResult
 from gitlease.core.edge import Progress as Progress
 from gitlease.core.edge import Task as Task
 from gitlease.core.errors import ConflictError as ConflictError
@@ -51,7 +52,9 @@ from gitlease.faces.library.opening import run as run
 from gitlease.faces.library.opening import session as session
 from gitlease.faces.library.running import CannotExecute as CannotExecute
 from gitlease.faces.library.running import NoCommand as NoCommand
-from gitlease.faces.library.values import CheckResult as CheckResult
+from gitlease.faces.library.values import Board as Board
+from gitlease.faces.library.values import BoardEntry as BoardEntry
+from gitlease.faces.library.values import BoardNews as BoardNews
 from gitlease.faces.library.values import InitResult as InitResult
 from gitlease.faces.library.values import LedgerStatus as LedgerStatus
 from gitlease.faces.library.values import LeftNote as LeftNote
@@ -63,6 +66,8 @@ from gitlease.faces.library.values import WorkEvent as WorkEvent
 from gitlease.faces.library.values import WorkResult as WorkResult
 from gitlease.faces.library.watching import Subscription as Subscription
 from gitlease.faces.library.watching import WatchEvent as WatchEvent
+from gitlease.verify.replay import BrokenRule as BrokenRule
+from gitlease.verify.replay import Verified as Verified
 from gitlease.wiring.workspace import Setting as Setting
 
 __version__: str

@@ -80,7 +80,7 @@ EXCEPTIONS = {
     "gitlease.wiring.workspace": {"os.environ"},  # where a caller names no environment
     "gitlease.wiring.agents": {"os.environ"},
     "gitlease.wiring.hooks": {"os.environ"},
-    "gitlease.wiring.verify": {"os.environ"},
+    "gitlease.wiring.check": {"os.environ"},
     "gitlease.faces.cli.app": {"os.environ"},  # the shell's own way to ask for completions
     "gitlease.faces.cli.output": {"os.environ"},  # what a terminal is said to be able to
     "gitlease.faces.cli.setup.demo": {"subprocess", "os.environ"},  # it plays the real command

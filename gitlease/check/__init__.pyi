@@ -1,8 +1,6 @@
 from gitlease.check.ci import CiContext as CiContext
 from gitlease.check.ci import read_context as read_context
-from gitlease.check.commits import Checked as Checked
 from gitlease.check.commits import oldest as oldest
-from gitlease.check.formats import Report as Report
 from gitlease.check.judging import GONE as GONE
 from gitlease.check.judging import RAN_OUT as RAN_OUT
 from gitlease.check.judging import Granted as Granted
@@ -17,6 +15,7 @@ from gitlease.check.rules import HELD_THEN as HELD_THEN
 from gitlease.check.rules import NO_TRAILER as NO_TRAILER
 from gitlease.check.rules import RULES as RULES
 from gitlease.check.rules import STALE_RULES as STALE_RULES
+from gitlease.check.rules import CheckResult as CheckResult
 from gitlease.check.stale import Edge as Edge
 from gitlease.check.stale import Facts as Facts
 from gitlease.check.stale import Fixed as Fixed

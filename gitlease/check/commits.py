@@ -16,10 +16,9 @@ from functools import cache
 
 from gitlease.check.ci import CiContext
 from gitlease.check.judging import Judgement, LedgerState, Timeline, find, timeline
-from gitlease.check.rules import no_ledger
+from gitlease.check.rules import CheckResult, no_ledger
 from gitlease.core.edge import Addresses
 from gitlease.core.errors import Denied, GitleaseError, NotFound, Unavailable, UsageError, shown
-from gitlease.core.finding import Finding
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Moment
@@ -306,20 +305,6 @@ class HistoryStore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """What a check found. ``shown`` is what was checked, ``commits`` how many there were.
-
-    ``unread`` are the records of the ledgers that could not be read: the check has not passed then.
-    """
-
-    findings: tuple[Finding, ...] = ()
-    unread: tuple[str, ...] = ()
-    shown: str = ""
-    commits: int = 0
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckService:
     """Checks chosen commits against the ledgers of some layers.
 
@@ -336,7 +321,7 @@ class CheckService:
     trailer: bool
     context: CiContext
 
-    def check(self, *, cached: bool = False, fetched: bool = False) -> Checked:
+    def check(self, *, cached: bool = False, fetched: bool = False) -> CheckResult:
         """Check the commits. One connection for each layer.
 
         ``cached`` uses the ledgers as this clone knows them, and reports their age; ``fetched``:
@@ -397,7 +382,7 @@ class CheckService:
         warnings += unplaced
         if chosen.cut:
             warnings.append(f"only the newest {len(chosen.commits)} commits were checked")
-        return Checked(
+        return CheckResult(
             findings=tuple(found),
             unread=tuple(text for head in heads for text in unread_records(head)),
             shown=chosen.shown,

@@ -9,13 +9,11 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from gitlease.check.rules import RULES
+from gitlease.check.rules import LIMITS, RULES, CheckResult
 from gitlease.core.errors import clean
 from gitlease.core.finding import CheckRule, Finding, Level
-from gitlease.core.frozen import dataclass
 from gitlease.core.instant import utc_text
 
-LIMITS = {"error": Level.ERROR, "warning": Level.WARNING, "never": None}
 ANNOTATIONS = 10  # annotations of one kind that GitHub shows of a step
 LONGEST_ANNOTATION = 4_000  # characters of one message
 # GitHub drops the whole of what is larger than 1 MiB, and each character may need six.
@@ -26,64 +24,6 @@ _SIGNS = {Level.ERROR: "**error**", Level.WARNING: "warning"}
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "%SRCROOT%"
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """The findings, and what was checked: the number of ``commits``, or None if none were.
-
-    ``unread`` is what could not be checked: the check has not passed then. ``prefix`` is put before
-    every file: the repository's place in what the host shows.
-    """
-
-    findings: tuple[Finding, ...] = ()
-    shown: str = ""
-    commits: int | None = None
-    stale: bool = False
-    fixed: tuple[Finding, ...] = ()
-    warnings: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
-    prefix: str = ""
-
-    def of(self, level: Level) -> list[Finding]:
-        """The findings of one level."""
-        return [found for found in self.findings if found.level is level]
-
-    def fails(self, limit: str) -> bool:
-        """Whether any finding is at or above the level to fail on."""
-        level = LIMITS[limit]
-        return level is not None and any(x.level.rank >= level.rank for x in self.findings)
-
-    @property
-    def checked(self) -> str:
-        """What was checked: ``3 commits of pull request #7``, ``stale claims``."""
-        said = []
-        if self.commits is not None:
-            of = f" of {clean(self.shown)}" if self.shown else ""
-            said.append(counted(self.commits, "commit") + of)
-        if self.stale:
-            said.append("stale claims")
-        return " and ".join(said) or "nothing"
-
-    @property
-    def result(self) -> str:
-        """``2 errors, 1 warning``, or ``nothing found``."""
-        counts = [(level, len(self.of(level))) for level in (Level.ERROR, Level.WARNING)]
-        said = [counted(number, level.value) for level, number in counts if number]
-        said += [f"{len(self.fixed)} fixed"] if self.fixed else []
-        said += ["not all could be checked"] if self.unread else []
-        return ", ".join(said) or "nothing found"
-
-    def place(self, found: Finding) -> str:
-        """A finding's file as the host knows it, ``""`` if it has none."""
-        if found.file is None:
-            return ""
-        return f"{self.prefix}/{found.file}" if self.prefix else found.file
-
-
-def counted(number: int, what: str) -> str:
-    """``1 commit``, ``2 commits``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def worst_first(findings: Sequence[Finding]) -> list[Finding]:
@@ -104,7 +44,7 @@ def one_line(text: str) -> str:
 # --- plain text -----------------------------------------------------------------------------------
 
 
-def as_text(report: Report) -> str:
+def as_text(report: CheckResult) -> str:
     """The whole report; its last line has the result."""
     lines = []
     for found in worst_first(report.findings):
@@ -115,7 +55,7 @@ def as_text(report: Report) -> str:
         lines += [f"  {text}" for text in details(found)]
     lines += [f"fixed: {one_line(found.message)} ({found.rule.id})" for found in report.fixed]
     lines += [f"not checked: {one_line(text)}" for text in report.unread]
-    lines.append(f"{report.checked}: {report.result}")
+    lines.append(f"{report.checked}: {report.outcome}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -125,7 +65,7 @@ def as_text(report: Report) -> str:
 # one: GitHub reads them wherever a line begins with two colons, and the older kind anywhere.
 
 
-def as_github(report: Report) -> str:
+def as_github(report: CheckResult) -> str:
     """The annotations, and a line with the result."""
     lines: list[str] = []
     for level in (Level.ERROR, Level.WARNING):
@@ -137,7 +77,7 @@ def as_github(report: Report) -> str:
             lines.append(f"::{level.value} title=gitlease::{_data(more)}")
     for text in report.unread:
         lines.append(f"::error title=gitlease check::{_data(one_line(f'not checked: {text}'))}")
-    lines.append(tame(f"gitlease check: {report.checked}: {report.result}"))
+    lines.append(tame(f"gitlease check: {report.checked}: {report.outcome}"))
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -153,7 +93,7 @@ def tame(text: str) -> str:
     return f"- {text}" if text.lstrip().startswith("::") else text
 
 
-def _annotation(report: Report, found: Finding) -> str:
+def _annotation(report: CheckResult, found: Finding) -> str:
     about = {"file": one_line(report.place(found)), "title": f"gitlease: {found.rule.id}"}
     if found.line is not None and found.file is not None:
         about["line"] = str(found.line)
@@ -176,12 +116,12 @@ def _data(text: str) -> str:
 # Markdown: every character of untrusted text with a meaning there or in HTML is escaped.
 
 
-def as_summary(report: Report) -> str:
+def as_summary(report: CheckResult) -> str:
     """The summary; beyond ``ROWS`` findings are only counted."""
     found = worst_first(report.findings)
     shown, left = found[:ROWS], len(found[ROWS:])
     says_more = found or report.fixed or report.unread
-    title = "## gitlease: " + (report.result if says_more else "every claim is kept")
+    title = "## gitlease: " + (report.outcome if says_more else "every claim is kept")
     lines = [title, "", f"Checked: {_plain(report.checked)}.", ""]
     if shown:
         rows = [_row(report, one) for one in shown]
@@ -208,7 +148,7 @@ def summary_failure(message: str, hints: tuple[str, ...] = ()) -> str:
     return "\n".join([*lines, *(f"- {_plain(hint)}" for hint in hints), "", ""])
 
 
-def _row(report: Report, found: Finding) -> str:
+def _row(report: CheckResult, found: Finding) -> str:
     at = f":{found.line}" if found.line is not None else ""
     where = f"<code>{_plain(report.place(found))}{at}</code>" if found.file is not None else ""
     claim = f"<code>{_plain(found.resource)}</code>" if found.resource else ""
@@ -224,7 +164,7 @@ def _plain(text: str) -> str:
 # --- JUnit's XML ----------------------------------------------------------------------------------
 
 
-def as_junit(report: Report, *, fail_on: str) -> str:
+def as_junit(report: CheckResult, *, fail_on: str) -> str:
     """The document. A finding below the level to fail on is a case that passes."""
     limit = LIMITS[fail_on]
     found = worst_first(report.findings)
@@ -257,7 +197,7 @@ def as_junit(report: Report, *, fail_on: str) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
-def _case(report: Report, found: Finding) -> dict[str, str]:
+def _case(report: CheckResult, found: Finding) -> dict[str, str]:
     words = [found.resource or "", (found.commit or "")[:10]]
     name = " ".join(one_line(word) for word in words if word) or found.rule.id
     about = {"classname": f"gitlease.{found.rule.id}", "name": name, "time": "0"}
@@ -271,7 +211,7 @@ def _case(report: Report, found: Finding) -> dict[str, str]:
 # --- SARIF ----------------------------------------------------------------------------------------
 
 
-def as_sarif(report: Report, *, version: str) -> str:
+def as_sarif(report: CheckResult, *, version: str) -> str:
     """The log, with all rules; ASCII only. ``version`` is gitlease's."""
     order = {rule.id: number for number, rule in enumerate(RULES)}
     driver: Json = {
@@ -302,7 +242,7 @@ def _rule(rule: CheckRule) -> Json:
     }
 
 
-def _result(report: Report, found: Finding, number: int) -> Json:
+def _result(report: CheckResult, found: Finding, number: int) -> Json:
     text = "\n".join((one_line(found.message), *details(found)))
     # The same for the same finding in every run, whatever its wording and its line.
     parts = (found.rule.id, found.resource, found.scope, found.layer, found.holder, found.commit)

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from gitlease.core.edge import Task
+from gitlease.core.errors import clean
 from gitlease.core.finding import CheckRule, Finding, Level
+from gitlease.core.frozen import dataclass
 from gitlease.core.instant import moment_of
 
 ERROR, WARNING = Level.ERROR, Level.WARNING
@@ -72,6 +74,77 @@ STALE_RULES = (
     BAD_TASK_FILE := CheckRule("bad-task-file", ERROR, "a task file cannot be used"),
 )
 RULES = COMMIT_RULES + STALE_RULES
+
+
+LIMITS = {"error": Level.ERROR, "warning": Level.WARNING, "never": None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """The result of a check. ``unread`` is what could not be read: then it has not passed.
+
+    ``fixed`` are findings that were resolved, in ``commit`` if their edges were committed;
+    ``undone`` are the edits of task files that failed. ``commits`` is the number of commits
+    checked, ``shown`` what they are. ``stale``: claims were checked as well. ``prefix`` is put
+    before every file: the repository's place in what a host of CI shows.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    fixed: tuple[Finding, ...] = ()
+    unread: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    commits: int = 0
+    commit: str | None = None
+    shown: str = ""
+    stale: bool = False
+    prefix: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether no error was found and everything could be read."""
+        return not self.unread and not self.fails("error")
+
+    def of(self, level: Level) -> list[Finding]:
+        """The findings of one level."""
+        return [found for found in self.findings if found.level is level]
+
+    def fails(self, limit: str) -> bool:
+        """Whether any finding is at or above the level to fail on."""
+        level = LIMITS[limit]
+        return level is not None and any(x.level.rank >= level.rank for x in self.findings)
+
+    @property
+    def of_commits(self) -> bool:
+        """Whether commits were checked, be it none."""
+        return bool(self.shown) or not self.stale
+
+    @property
+    def checked(self) -> str:
+        """What was checked: ``3 commits of pull request #7``, ``stale claims``."""
+        commits = counted(self.commits, "commit")
+        commits += f" of {clean(self.shown)}" if self.shown else ""
+        return " and ".join([commits] * self.of_commits + ["stale claims"] * self.stale)
+
+    @property
+    def outcome(self) -> str:
+        """``2 errors, 1 warning``, or ``nothing found``."""
+        counts = [(level, len(self.of(level))) for level in (Level.ERROR, Level.WARNING)]
+        words = [counted(number, level.value) for level, number in counts if number]
+        words += [f"{len(self.fixed)} fixed"] if self.fixed else []
+        words += ["not all could be checked"] if self.unread else []
+        return ", ".join(words) or "nothing found"
+
+    def place(self, found: Finding) -> str:
+        """A finding's file as the host knows it, ``""`` if it has none."""
+        if found.file is None:
+            return ""
+        return f"{self.prefix}/{found.file}" if self.prefix else found.file
+
+
+def counted(number: int, what: str) -> str:
+    """``1 commit``, ``2 commits``."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def finding_of(

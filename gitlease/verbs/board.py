@@ -1,4 +1,4 @@
-"""The board: tasks and leases by state, and recent events, as values and in phrases.
+"""The board: tasks and leases by state, and recent events, as values.
 
 They come from one look at the ledger and the task files; terminal, page and file show the same.
 Times are wall-clock milliseconds; texts are printable.
@@ -6,16 +6,14 @@ Times are wall-clock milliseconds; texts are printable.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid, clean
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.instant import rfc3339
 from gitlease.core.lease import Lease, State, abandoned_at, free_at, is_abandoned
-from gitlease.core.ledger import Note, Ticket
+from gitlease.core.ledger import Ticket
 from gitlease.core.moves.operations import TAKEOVER, Event
 from gitlease.core.moves.tickets import line_for
 from gitlease.core.policy import Issues
@@ -25,12 +23,12 @@ from gitlease.core.view import LeaseView
 from gitlease.engine.edges import without_numbers
 from gitlease.engine.queue import Entry, QueueContext, WhyNot, survey, waiters
 from gitlease.engine.reading import history_of
-from gitlease.verbs import sentences
+from gitlease.verbs import sentences, wire
+from gitlease.verbs.parameters import Cached
+from gitlease.verbs.table import COMMAND, HTTP, LIBRARY, READING_EXITS, Door, Result, verb
 
 if TYPE_CHECKING:
     from gitlease.core.edge import People, Task
-    from gitlease.core.ledger import Note, Ticket
-    from gitlease.core.moves.operations import Event
     from gitlease.engine.ledger_session import LedgerSession, LedgerView
 
 
@@ -120,16 +118,6 @@ class BoardView:
         return tuple(row for row in self.rows if row.section is section)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedResource:
-    """A resource of the board with its notes and its last events, newest first."""
-
-    name: str
-    rows: tuple[BoardRow, ...]
-    notes: tuple[Note, ...]
-    events: tuple[Event, ...]
-
-
 _HAPPENED = {
     "displaced": "taken over",
     "completed": "done",
@@ -139,7 +127,6 @@ _HAPPENED = {
     "waiting": "joined the wait queue",
     "left": "left the wait queue",
 }
-RUNNING = (Section.HELD, Section.BLOCKED, Section.PARKED)  # their leases count down
 _TAKEN = frozenset({"displaced", "revoked", "retired"})
 
 
@@ -166,71 +153,43 @@ def by_whom(event: Event) -> str:
     return f"{whose}by {plain(event.by)}{run}" + (f': "{why}"' if why else "")
 
 
-def note_text(note: Note) -> str:
-    """A note and its author."""
-    return f"by {plain(note.author)}: {plain(note.text)}"
+@verb(
+    "board",
+    """Show tasks and leases at a glance: held, parked, expired, abandoned and free, with holder,
+place, reason and time left, those who wait, and recent events.
 
+On a terminal the board is live: it counts down and follows the remote like watch, or with --cached
+only this clone's own knowledge. Arrows (or j, k) select a row, Enter opens it with its notes and
+history, / filters, q quits. --once prints the board and exits. --export prints it as Markdown, SVG
+or HTML.
 
-def waiting_words(tickets: Sequence[Ticket]) -> str:
-    """The wait queue in order, or nothing."""
-    waiting = [
-        f"{number}. {plain(x.holder)}" + (f" ({plain(x.session)})" if x.session else "")
-        for number, x in enumerate(tickets, start=1)
-    ]
-    return f"waiting: {', '.join(waiting)}" if waiting else ""
-
-
-def where_words(row: BoardRow) -> str:
-    """Session, host and branch: ``session build-7 on laptop, branch main``."""
-    session = f"session {row.session}" if row.session else ""
-    run = f"{session} on {row.host}".lstrip() if row.host else session
-    return ", ".join(x for x in (run, f"branch {row.branch}" if row.branch else "") if x)
-
-
-def time_of_day(at: int, *, round_up: bool = False) -> str:
-    """The time of an instant in UTC: ``10:15:00Z``."""
-    return rfc3339(at, round_up=round_up)[11:]
-
-
-def clock_words(seconds: int) -> str:
-    """A countdown: ``4s``, ``12m 04s``, ``1h 05m``, ``2d 3h``."""
-    days, hours = divmod(max(0, seconds) // 3600, 24)
-    minutes, rest = divmod(max(0, seconds) % 3600, 60)
-    if days:
-        return f"{days}d {hours}h"
-    if hours:
-        return f"{hours}h {minutes:02}m"
-    return f"{minutes}m {rest:02}s" if minutes else f"{rest}s"
-
-
-def time_words(row: BoardRow, now: int) -> str:
-    """The time a row has left, or since it ended; nothing without a lease."""
-    if row.ends is None:
-        return "assigned" if row.section is Section.HELD else ""
-    if row.section in RUNNING:
-        return f"{clock_words((row.ends - now) // 1000)} left"
-    return f"{clock_words((now - row.ends) // 1000)} ago"
-
-
-def details(row: BoardRow, now: int) -> list[str]:
-    """The other facts of a row, the most important first."""
-    texts = [waiting_words(row.waiting), f'"{row.reason}"' if row.reason else ""]
-    if row.section is Section.EXPIRED:
-        after = "still assigned" if row.assigned else "free to take"
-        if row.lapses is not None and row.lapses > now:
-            at = time_of_day(row.lapses, round_up=True)
-            after = f"blocks until {at}, then {after}" if row.assigned else f"free from {at}"
-        texts.insert(0, after)
-    if row.through:
-        texts.insert(0, f"covered by the lease of {row.through}")
-    if row.waits_for:
-        texts.append(f"waits for {', '.join(row.waits_for)}")
-    return [x for x in texts if x]
+--web opens the board of the gateway (gitlease serve) that serves this clone on this machine in a
+browser. The link works once, within a minute. The browser then keeps a cookie for 12 hours that can
+only show the board. --host, --port and --repo are those of the gateway.""",
+    examples=(
+        "gitlease board",
+        "gitlease board --once",
+        "gitlease board --export svg > board.svg",
+        "gitlease board --web",
+    ),
+    exits=READING_EXITS,
+    done="shown",
+    reads=True,
+    doors=frozenset({COMMAND, LIBRARY, HTTP}),
+)
+def board_verb(door: Door, *, cached: Cached = False) -> Result:
+    look = door.ledger.look(cached=cached)
+    board = make_board(door.ledger, look)
+    return Result(
+        body=wire.board(board),
+        lines=lambda: [],
+        value=board,
+        warnings=(*look.warnings, *board.warnings),
+    )
 
 
 NEWS = 12
 LOOKED_BACK = 100  # events of the audit trail; most are renewals
-HISTORY = 20  # events of an opened resource
 
 
 def make_board(session: LedgerSession, look: LedgerView, *, trouble: str = "") -> BoardView:
@@ -251,40 +210,6 @@ def make_board(session: LedgerSession, look: LedgerView, *, trouble: str = "") -
         changes_at=min((at for at in times if at > now), default=None),
         trouble=plain(trouble),
         warnings=tuple(map(plain, (*session.warnings_of(look.head), *rows.unused()))),
-    )
-
-
-def matching(board: BoardView, text: str) -> BoardView:
-    """The board with only the rows and news that contain every word of a text."""
-    wanted = fold(text).split()
-
-    def has(*texts: str) -> bool:
-        text = fold(" ".join(texts))
-        return all(word in text for word in wanted)
-
-    return replace(
-        board,
-        rows=tuple(x for x in board.rows if has(x.section.value, *_texts(x))),
-        news=tuple(x for x in board.news if has(x.what, x.name, x.text)),
-    )
-
-
-def open_resource(
-    session: LedgerSession, look: LedgerView, board: BoardView, resource: Resource
-) -> OpenedResource:
-    """A resource with its notes and history, without contacting the remote."""
-    ledger, notes = look.head.ledger, tuple[Note, ...]()
-    with contextlib.suppress(Invalid):
-        notes = ledger.notes(resource) if ledger else ()
-    return OpenedResource(
-        name=plain(resource.text),
-        rows=tuple(x for x in board.rows if x.resource == resource),
-        notes=notes,
-        events=tuple(
-            event
-            for event in history_of(session, look.head, resource, HISTORY)
-            if event.kind != "displaced" or not event.detail  # the claim says it
-        ),
     )
 
 
@@ -410,11 +335,6 @@ class _Rows:
         except Invalid:  # a damaged wait queue blocks nobody
             return ()
         return tuple(x for x in tickets if x.resource.is_path or scopes_overlap(x.scope, scope))
-
-
-def _texts(row: BoardRow) -> tuple[str, ...]:
-    where = (row.session, row.host, row.branch)
-    return row.name, row.title, row.holder, *where, row.reason, waiting_words(row.waiting)
 
 
 def _times(look: LedgerView) -> Iterator[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
@@ -18,13 +18,15 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue import TaskQueue
 from gitlease.verbs.table import Act, Door
 from gitlease.wiring import words
-from gitlease.wiring.workspace import Workspace
+from gitlease.wiring.workspace import Found, Repository, Workspace, open_workspace
 
 
 class WorkTreeDoor(Door, Protocol):
     """A caller with a clone: paths are those of its work tree, and claims edit its task files."""
 
     workspace: Workspace
+    layer: str | None = None
+    """The layer that the caller named."""
 
     @property
     def ledger(self) -> LedgerSession:
@@ -37,6 +39,32 @@ class WorkTreeDoor(Door, Protocol):
     def who(self) -> tuple[Actor, str, str, GitleaseError | None]:
         known = self.workspace.identity
         return known.actor, known.holder_source, known.session_source, known.no_holder
+
+    @property
+    def in_memory(self) -> bool:
+        return getattr(self.ledger.store, "in_memory", False)
+
+    def place(self) -> Mapping[str, Any]:
+        repository, location = self.workspace.repository, self.workspace.location
+        return {
+            "directory": repository.toplevel or repository.git_dir,
+            "layer": self.layer,
+            "local": location.url is None and location.explicit,
+            "remote": location.name or location.url,
+        }
+
+    def workspace_by(
+        self, committed: Mapping[str, Found] | None, repository: Repository, *, anonymous: bool
+    ) -> Workspace:
+        actor = self.workspace.actor
+        if committed is None:
+            return self.workspace
+        return open_workspace(
+            **self.place(),
+            session=actor.session if actor.session_explicit else None,
+            committed=committed,
+            repository=repository,
+        )
 
     def resource(self, word: Any) -> Resource:
         """The resource of a word; a ``PathLike`` is always a path. Raises UsageError."""
@@ -85,8 +113,8 @@ class WorkTreeDoor(Door, Protocol):
 class CloneDoor(WorkTreeDoor):
     """A program with a clone, in one session."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
+    def __init__(self, workspace: Workspace, layer: str | None = None) -> None:
+        self.workspace, self.layer = workspace, layer
 
     def act(
         self,

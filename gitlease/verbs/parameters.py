@@ -146,6 +146,10 @@ def _resources(*, claiming: bool) -> Callable[[Any, Any, str], list[Resource]]:
     return read
 
 
+def _texts(door: Any, data: Any, name: str) -> list[str]:
+    return [read_text(door, one, name) for one in data]
+
+
 def _paths(door: Any, data: Any, name: str) -> list[Resource]:
     found: list[Resource] = door.paths(read_words(data, name))
     return found
@@ -473,3 +477,36 @@ AllTasks = Annotated[
         doors=frozenset({COMMAND}),
     ),
 ]
+
+# --- what is checked and set ----------------------------------------------------------------------
+
+_WORD, _SWITCH = Parameter(kind=TEXT), Parameter(kind=SWITCH)
+CommitRange = Annotated[str | None, _WORD.but("Like main..HEAD.", metavar="RANGE")]
+StaleToo = Annotated[bool, _SWITCH.but("Find stale claims.")]
+FixStale = Annotated[
+    bool,
+    _SWITCH.but(
+        "With --stale: release claims as the project's policy allows, each after a question.",
+        changes=True,
+    ),
+]
+LedgerCommit = Annotated[
+    str | None, _WORD.but("A branch, ref or commit that holds a ledger.", metavar="REF")
+]
+SeenTips = Annotated[
+    Sequence[str],
+    Parameter(
+        kind=replace(TEXT, read=_texts, python="Iterable[str]", many=True),
+        about="A commit seen at the ledger's ref.",
+        option="--tip",
+        metavar="COMMIT",
+    ),
+]
+SettingKey = Annotated[
+    str | None,
+    Parameter(kind=replace(TEXT, complete="known_keys"), metavar="KEY"),
+]
+SettingValue = Annotated[
+    str | None, _WORD.but("Set it to this value.", metavar="VALUE", changes=True)
+]
+OfLedger = Annotated[bool, _SWITCH.but("The ledger's policy instead of this clone's settings.")]

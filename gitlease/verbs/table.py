@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gitlease.engine.answers import Answer
     from gitlease.engine.ledger_session import LedgerSession
     from gitlease.engine.queue import TaskQueue
-    from gitlease.wiring.workspace import Workspace
+    from gitlease.wiring.workspace import Found, Repository, Workspace
 
 Act = Callable[["LedgerSession", Sequence["Resource"]], "Answer"]
 
@@ -54,6 +54,10 @@ TABLE = {
     "log": "reading",
     "status": "reading",
     "whoami": "reading",
+    "check": "checking",
+    "verify": "checking",
+    "config": "settings",
+    "board": "board",
     "queue": "queue",
     "brief": "queue",
     "show": "queue",
@@ -145,6 +149,20 @@ class Door(Protocol):
         """Whether a claim of this name must say that it is no task."""
         return False
 
+    def agrees(self, facts: Sequence[str]) -> bool:
+        """Whether to do what these facts call for: a person may be asked, a program is not."""
+        return True
+
+    @property
+    def chose_ledger(self) -> bool:
+        """Whether the call names another ledger than the configured one."""
+        return False
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the ledger is one of tests, which no git knows."""
+        return False
+
     def option(self, parameter: str) -> str:
         """A parameter's name as the caller knows it, for messages."""
         return parameter
@@ -160,6 +178,14 @@ class DoorOfClone(Door, Protocol):
 
     @property
     def workspace(self) -> Workspace: ...
+
+    def place(self) -> Mapping[str, Any]:
+        """The arguments that open the same place again."""
+
+    def workspace_by(
+        self, committed: Mapping[str, Found] | None, repository: Repository, *, anonymous: bool
+    ) -> Workspace:
+        """The workspace with the settings of a commit, if given, in place of those of the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +246,12 @@ class Parameter:
         return self.option or "--" + self.name.replace("_", "-")
 
 
+class Whole(str):
+    """A line of an answer that is meant to be copied: no door folds it."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Rows of an answer under headings; ``styles`` has the style of each row on a terminal."""
@@ -243,7 +275,8 @@ class Result:
 
     ``value`` is what the library answers with if it is not the leases: in the engine's form, if
     the library has one of its own. ``answer`` is the engine's, for a door that keeps leases alive.
-    ``refused`` has the refusals of a call for several leases. ``then`` are calls that are safe to
+    ``refused`` has the refusals of a call for several leases. ``failure``: the answer amounts to
+    one for a caller who asks for an exit status. ``then`` are calls that are safe to
     make, ``commands`` those of other programs; ``hints`` are for people only.
     """
 
@@ -253,6 +286,7 @@ class Result:
     value: Any = None
     answer: Answer | None = None
     refused: Sequence[GitleaseError] = ()
+    failure: GitleaseError | None = None
     warnings: Sequence[str] = ()
     then: Sequence[Hint] = ()
     commands: Sequence[str] = ()
@@ -265,7 +299,8 @@ class DeclaredVerb:
 
     ``no`` are the error codes behind exit status 1, ``done`` the meaning of 0. ``tool`` is the help
     that models read, of a tool that is the verb as it is. ``reads``: it changes no lease, unless a
-    parameter ``changes`` that. ``doors`` are those that offer it.
+    parameter ``changes`` that. ``doors`` are those that offer it, ``session``:
+    it depends on the caller's.
     """
 
     name: str
@@ -277,6 +312,7 @@ class DeclaredVerb:
     no: Sequence[str] = ("held", "wait_timeout")
     advice: Sequence[str] = ()
     tool: str = ""
+    session: bool = True
     reads: bool = False
     doors: frozenset[str] = ANY_DOOR
 

@@ -1,4 +1,4 @@
-"""Opens a repository for the checks of commits, as nobody in particular, and of stale claims.
+"""Opens a repository for the checks of commits, of stale claims, and of a ledger's history.
 
 Commits must not change how they are judged: the settings are those of the commit before them, and
 so is the mailmap. Flags, the environment and git's own config take precedence.
@@ -6,27 +6,31 @@ so is the mailmap. Flags, the environment and git's own config take precedence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.check.ci import CiContext, is_ci, read_context, surroundings
 from gitlease.check.commits import CheckService, Chosen, HistoryStore, Ranges
 from gitlease.check.stale import StaleRules, StaleService
 from gitlease.check.task_history import TaskHistory, lack_of_contents
-from gitlease.core.errors import GitleaseError
+from gitlease.core.errors import GitleaseError, Invalid, NotFound, UsageError
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.ports import Clock
-from gitlease.git.repository import GitFailed, Repository, discover
+from gitlease.git.history import commit_ids
+from gitlease.git.repository import GitFailed, Repository, discover, without_secrets
 from gitlease.git.system_clock import SystemClock
 from gitlease.guard.commits import CommitReader
 from gitlease.settings.commit import committed_settings
 from gitlease.settings.schema import Found
 from gitlease.settings.sources import Settings, load_settings, remotes_of_work
+from gitlease.store.private_store import PRIVATE_STORES
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.wiring.ledger import HERE, LedgerPlace, open_place
 
 if TYPE_CHECKING:
+    from gitlease.verify.replay import Verified
     from gitlease.wiring.workspace import Workspace
 
 __all__ = ("CheckContext", "Chosen", "CommittedSettings", "open_check", "read_context")
@@ -162,7 +166,83 @@ def open_staleness(workspace: Workspace) -> StaleService:
     )
 
 
+def prefix_in(workspace: str, repository: Repository) -> str:
+    """Return a repository's path below the folder to which a CI host's paths are relative."""
+    if not workspace or repository.toplevel is None:
+        return ""
+    place = os.path.relpath(os.path.realpath(repository.toplevel), os.path.realpath(workspace))
+    return "" if place == "." or place.startswith("..") else place
+
+
 def hint_at_contents(repository: Repository, error: GitleaseError) -> GitleaseError:
     """Return the error, with a hint if git lacks contents in a partial clone."""
     lack = None if error.hints or not isinstance(error, GitFailed) else lack_of_contents(repository)
     return error if lack is None else error.with_(hints=(f"{lack.what}: {lack.way}",))
+
+
+# --- a ledger to verify ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerVersion:
+    """A commit of a ledger, in the repository with its history; ``shown`` is for people."""
+
+    repository: Repository
+    tip: str
+    shown: str
+    warnings: tuple[str, ...] = ()
+
+    def verify(self, tips: Sequence[str] = ()) -> Verified:
+        """Check its history; ``tips`` are commits that were at its ref at other times.
+
+        Raises NotFound for one that is not a commit, and Invalid if the commit holds no ledger that
+        this gitlease knows.
+        """
+        from gitlease.verify.replay import NoLedger, verify
+
+        sampled = []
+        for word, oid in zip(tips, commit_ids(self.repository, tips), strict=True):
+            whole = len(word) in (40, 64) and not set(word) - set("0123456789abcdef")
+            if oid is None and not whole:
+                raise NotFound(f"{word[:80]!r} is not a commit of this ledger")
+            sampled.append(oid or word)  # a renewal that was replaced may be gone by now
+        try:
+            return verify(self.repository, self.tip, sampled, environ=os.environ)
+        except NoLedger as error:
+            raise Invalid(f"{self.shown} holds no ledger: {error}") from None
+
+
+def open_version(
+    place: LedgerPlace, *, ref: str | None = None, cached: bool = False
+) -> LedgerVersion:
+    """The version of a ledger to check: that at ``ref``, else the configured one as it is now.
+
+    The latter is fetched first, unless ``cached``. Raises NotFound without such a commit or
+    ledger, and what a fetch raises.
+    """
+    if ref is not None:
+        for where in (place.repository, *(_private(place, x) for x in PRIVATE_STORES)):
+            if os.path.isdir(where.git_dir) and (oid := commit_ids(where, [ref])[0]) is not None:
+                return LedgerVersion(where, oid, ref)
+        raise NotFound(f"{ref[:80]!r} is not a commit of this repository or its ledger")
+    if place.given is not None:
+        raise UsageError("a ledger in memory has no history to verify")
+    name = place.layer
+    store = place.store(SystemClock(), time_limit=TIME_LIMIT)
+    head = store.known(name) if cached else store.fetch(name)
+    if not cached:
+        store.deepen(name)
+    if head is None or not head.version:
+        if cached:
+            raise NotFound(f"this clone knows no ledger {name}: ask the remote for it")
+        raise NotFound(f"there is no ledger {name} at {without_secrets(store.place)}")
+    said = ("this is what the clone knows: nothing was fetched",) if cached else ()
+    private = _private(place, PRIVATE_STORES[len(head.version) == 64])
+    return LedgerVersion(private, head.version, f"ledger {name}", (*store.warnings, *said))
+
+
+def _private(place: LedgerPlace, store: str) -> Repository:
+    folder = os.path.join(place.private, store)
+    private = replace(place.repository, common_dir=folder, git_dir=folder, toplevel=None)
+    form = "sha256" if store == PRIVATE_STORES[1] else "sha1"
+    return replace(private, object_format=form, folder="", worktree=None)

@@ -363,6 +363,7 @@ def record_ledger(workspace: Workspace, ledger_id: str | None) -> tuple[bool, tu
 
 
 __all__ = [
+    "Found",
     "Repository",
     "Setting",
     "SuggestedSettings",

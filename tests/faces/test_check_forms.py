@@ -23,7 +23,7 @@ from support.repos import git
 from support.snapshots import check_words
 from support.terminals import played
 
-from gitlease.check import HELD_NOW, HELD_THEN, NO_TRAILER, RULES, Report, formats
+from gitlease.check import HELD_NOW, HELD_THEN, NO_TRAILER, RULES, CheckResult, formats
 from gitlease.core import Finding, Level, moment_of
 from gitlease.verbs import wire
 
@@ -69,9 +69,11 @@ HOSTILE = Finding(
     evidence=(NASTY,),
     next_steps=(NASTY,),
 )
-REPORT = Report(findings=(LATER, PLAIN, BARE), shown="main..HEAD", commits=3, warnings=("w%1",))
-CLEAN = Report(shown="main..HEAD", commits=1)
-WILD = Report(
+REPORT = CheckResult(
+    findings=(LATER, PLAIN, BARE), shown="main..HEAD", commits=3, warnings=("w%1",)
+)
+CLEAN = CheckResult(shown="main..HEAD", commits=1)
+WILD = CheckResult(
     findings=(HOSTILE, PLAIN), shown=NASTY, commits=2, warnings=(NASTY,), fixed=(HOSTILE,)
 )
 
@@ -80,7 +82,7 @@ def test_text_says_what_where_and_what_to_do() -> None:
     check_words(formats.as_text(REPORT).splitlines()[:5])
     check_words(formats.as_text(REPORT).splitlines()[-1])
     check_words(formats.as_text(CLEAN))
-    both = Report(shown="main..HEAD", commits=0, stale=True, fixed=(BARE,))
+    both = CheckResult(shown="main..HEAD", commits=0, stale=True, fixed=(BARE,))
     check_words(formats.as_text(both))
 
 
@@ -94,7 +96,7 @@ def test_a_repository_below_the_workspace_has_its_files_there() -> None:
 
 
 def test_at_most_ten_annotations_of_a_kind_are_shown() -> None:
-    some = Report(findings=(*[PLAIN] * 10, *[LATER] * 11), commits=1)
+    some = CheckResult(findings=(*[PLAIN] * 10, *[LATER] * 11), commits=1)
     lines = formats.as_github(some).splitlines()
     assert [sum(x.startswith(f"::{kind} ") for x in lines) for kind in ("error", "warning")] == [
         10,
@@ -130,7 +132,7 @@ def test_the_summary_is_markdown_in_which_others_mean_nothing() -> None:
 
 def test_the_summary_is_never_larger_than_github_takes() -> None:
     long = replace(PLAIN, message="|" * 5_000, evidence=("|" * 5_000,) * 6)
-    shown = formats.as_summary(Report(findings=(long,) * 400, commits=1))
+    shown = formats.as_summary(CheckResult(findings=(long,) * 400, commits=1))
     assert len(shown.encode()) <= 1024 * 1024
     assert "\n360 more are not shown here" in shown
     assert "</details>" in shown
@@ -161,8 +163,8 @@ def test_junit_is_well_formed_whatever_stands_in_it() -> None:
     assert "]]>" in "".join(root.itertext())
 
 
-@pytest.mark.parametrize("report", [REPORT, CLEAN, WILD, Report(stale=True)])
-def test_sarif_passes_its_published_schema(report: Report) -> None:
+@pytest.mark.parametrize("report", [REPORT, CLEAN, WILD, CheckResult(stale=True)])
+def test_sarif_passes_its_published_schema(report: CheckResult) -> None:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     checker = jsonschema.Draft4Validator.FORMAT_CHECKER
     told = formats.as_sarif(report, version="1")
@@ -307,7 +309,7 @@ def test_what_fails_before_anything_is_opened_is_shown_there_as_well(
 
 
 def test_what_could_not_be_read_is_no_pass_in_any_form() -> None:
-    report = Report(commits=1, shown="a..b", unread=("x%1 cannot be read",))
+    report = CheckResult(commits=1, shown="a..b", unread=("x%1 cannot be read",))
     check_words(formats.as_summary(report))
     assert "x%1 cannot be read" in formats.as_text(report)
     check_words(formats.as_text(report))

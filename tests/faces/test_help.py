@@ -6,15 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 from faces.fake import make_desks
 from support.fences import clean_env
 from support.manpage import FILE, page
 
-from gitlease.faces.cli import DAILY, GROUPS, MODULES, Verb, command
+from gitlease.faces.cli import DAILY, GROUPS, MODULES, Verb, application
 from gitlease.verbs import CODES, TABLE
 
 VERBS = list(MODULES)
@@ -29,9 +29,7 @@ HEAVY = (
 
 def find(name: str) -> Verb:
     """The command of a verb."""
-    if not MODULES[name]:
-        return command(name)
-    verb = getattr(import_module(f"gitlease.faces.cli.{MODULES[name]}"), f"{name}_verb")
+    verb = application().get_command(click.Context(application()), name)
     assert isinstance(verb, Verb)
     return verb
 

@@ -19,12 +19,15 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Protocol, TypedDict
 
+from gitlease.check.rules import CheckResult
 from gitlease.core.edge import Task
 from gitlease.core.view import Lease
 from gitlease.engine.queue import Entry
 from gitlease.engine.sessions import OwnSession
 from gitlease.faces.library.refusals import Duration, OpenOptions, ResourceLike, StrPath
-from gitlease.faces.library.values import LedgerStatus, LogEntry, QueueReading, WhoAmI
+from gitlease.faces.library.values import Board, LedgerStatus, LogEntry, QueueReading, WhoAmI
+from gitlease.verify.replay import Verified
+from gitlease.wiring.workspace import Setting
 """
 TAIL = """
 class HoldOptions(ClaimTerms, OpenOptions, total=False): ...

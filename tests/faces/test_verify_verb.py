@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import json
@@ -14,6 +15,7 @@ from support.remotes import Remote
 from support.repos import assert_untouched, commit_file, git, make_clone, snapshot
 from support.snapshots import check_words
 
+import gitlease
 from gitlease.faces.cli import run
 
 REF = "refs/gitlease/global"
@@ -157,3 +159,27 @@ def test_without_the_remote_only_what_is_known_is_checked(clone: Clone) -> None:
 def test_the_ledger_that_never_leaves_the_clone_can_be_checked(clone: Clone) -> None:
     clone.ok("claim", "F9", "--any", "--local")
     check_words(clone.ok("verify", "--local"))
+
+
+def test_a_program_gets_what_was_verified(clone: Clone) -> None:
+    async def awaited() -> gitlease.Verified:
+        async with gitlease.open_async(clone.path) as opened:
+            return await opened.verify()
+
+    leases = gitlease.open(clone.path)
+    found = leases.verify()
+    assert (found.broken, found.leases) == ((), 2)
+    assert asyncio.run(awaited()).tip == found.tip == leases.verify(cached=True).tip
+    assert leases.warnings == ("this is what the clone knows: nothing was fetched",)
+    assert leases.verify(found.tip, tips=[found.tip]).commits == found.commits
+    made = clone.tamper()
+    git(clone.path, "fetch", "-q", "origin", REF)
+    assert [x.commit for x in leases.verify(made).broken] == [made]
+    unknown: list[dict[str, Any]] = [{"ref": "nope"}, {"tips": ["nope"]}, {"ref": "HEAD"}]
+    for words in unknown:
+        with pytest.raises((gitlease.NotFound, gitlease.Invalid)):
+            leases.verify(**words)
+    unusable: list[dict[str, Any]] = [{"tips": "nope"}, {"tips": [5]}, {"ref": 5}]
+    for words in (*unusable, {"ref": "HEAD", "cached": True}):
+        with pytest.raises(gitlease.UsageError):
+            leases.verify(**words)

@@ -17,7 +17,7 @@ from support.repos import assert_untouched, copy_repository, git, real_clone, sn
 from support.session import LeaseService
 from support.snapshots import check_words
 
-from gitlease.check import Checked, CiContext, read_context
+from gitlease.check import CheckResult, CiContext, read_context
 from gitlease.core import (
     Finding,
     Invalid,
@@ -112,7 +112,7 @@ class Clone:
         *,
         environ: Mapping[str, str] | None = None,
         layer: str | None = None,
-    ) -> Checked:
+    ) -> CheckResult:
         desk = open_check(str(self.root), environ=environ or {}, clock=self.clock(), layer=layer)
         chosen = desk.choose(words)
         return desk.service(chosen).check()
@@ -186,11 +186,11 @@ def world(made: World, tmp_path: Path) -> World:
     return World(tmp_path, tmp_path / "remote.git", found[0], found[1])
 
 
-def rules(checked: Checked) -> list[tuple[str, str]]:
+def rules(checked: CheckResult) -> list[tuple[str, str]]:
     return [(one.rule.id, one.level.value) for one in checked.findings]
 
 
-def only(checked: Checked) -> Finding:
+def only(checked: CheckResult) -> Finding:
     (found,) = checked.findings
     return found
 
@@ -284,7 +284,7 @@ def test_ones_own_work_is_nobody_elses_business(world: World) -> None:
     world.jo.at(MINUTE).commit("src/api/login.py", "tasks/F001.md")
     world.jo.commit("docs/guide.md")
     checked = world.jo.check()
-    assert replace(checked, findings=()) == Checked(shown="origin/main..HEAD", commits=2)
+    assert replace(checked, findings=()) == CheckResult(shown="origin/main..HEAD", commits=2)
     assert rules(checked) == [UNPROVEN], "without our hooks, an address is all that is known"
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.remotes import Remote
@@ -85,6 +86,8 @@ def test_the_policy_is_read_and_set(gitlease_ledger: MemoryLedger) -> None:
     assert ada.config("TTL_MAX", ledger=True)[0] == gitlease.Setting("ttl_max", "1h", "ledger")
     with pytest.raises(gitlease.PolicyRefused):
         ada.claim("F001", ttl="2h")
+    with pytest.raises(gitlease.UsageError, match="in memory"):
+        ada.verify()
     for bad in (("ttl_mox", "1h"), ("ttl_max", "long"), (None, "1h")):
         with pytest.raises(gitlease.UsageError):
             ada.config(*bad, ledger=True)
@@ -92,6 +95,24 @@ def test_the_policy_is_read_and_set(gitlease_ledger: MemoryLedger) -> None:
     with pytest.raises(gitlease.Unavailable):
         ada.config(ledger=True)
     assert ada.config("ttl_max", ledger=True, cached=True)[0].value == "1h"
+
+
+def test_a_board_is_read(gitlease_ledger: MemoryLedger) -> None:
+    ada, bob = gitlease_ledger.open(ADA, session="one"), gitlease_ledger.open(BOB)
+    lease = ada.claim("F001", reason="parser")
+    [row] = bob.board().rows
+    assert (row.section, row.resource, row.holder, row.mine) == ("held", "F001", ADA, False)
+    assert (row.reason, row.session, row.waiting) == ("parser", "one", ())
+    assert row.ends_at == lease.expires_at.replace(microsecond=0)
+    ada.release("F001")
+    board = bob.board()
+    assert ([x.what for x in board.news], board.rows) == (["released", "claimed"], ())
+    with pytest.raises(gitlease.UsageError, match="cached"):
+        bob.board(cached="yes")  # type: ignore[arg-type]
+    gitlease_ledger.failing = gitlease.Unavailable("away")
+    with pytest.raises(gitlease.Unavailable):
+        bob.board()
+    assert bob.board(cached=True) == board
 
 
 def test_what_is_shown_of_a_value_is_one_line(gitlease_ledger: MemoryLedger) -> None:
@@ -155,6 +176,16 @@ def test_settings_are_read_and_set(clone: Path) -> None:
     with raises(gitlease.UsageError) as unknown:
         leases.config("lease.tll")
     assert "lease.ttl" in unknown.value.hints[0]
+    unusable: tuple[tuple[Any, ...], ...] = ((None, "x"), ("lease.ttl", "soon"), (5,))
+    for words in unusable:
+        with pytest.raises(gitlease.UsageError):
+            leases.config(*words)
+    with pytest.raises(gitlease.UsageError, match="cached needs ledger"):
+        leases.config(cached=True)
+    leases.config("lease.ttl", "9h")
+    assert leases.warnings, "more than the ledger allows"
+    [remote] = leases.config("LEASE.REMOTE")
+    assert remote.value == "origin"
 
 
 def test_commits_are_checked(path_remote: Remote, clones: Callable[..., list[Path]]) -> None:

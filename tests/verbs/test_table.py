@@ -27,6 +27,7 @@ from gitlease.verbs import COMMAND, TABLE, Door, Parameter, find_verb, read_valu
 SAMPLES: Mapping[str, tuple[str, Any, Any]] = {
     "ResourceLike": ("F007", "F007", parse_resource("F007")),
     "Iterable[ResourceLike]": ("F007", ["F007"], [parse_resource("F007")]),
+    "Iterable[str]": ("seven", ["seven"], ["seven"]),
     "Iterable[StrPath]": ("docs/a.md", ["docs/a.md"], [parse_resource("path:docs/a.md")]),
     "Duration": ("7m", "7m", 420),
     "Duration | datetime": ("1970-01-01T00:00:07Z", "1970-01-01T00:00:07Z", 7_000),
@@ -35,6 +36,8 @@ SAMPLES: Mapping[str, tuple[str, Any, Any]] = {
     "bool": ("", True, True),
     "bool | Duration": ("7m", "7m", 420),
 }
+# Options of the command line alone, without which it does something else.
+BESIDES = {"board": ("--once",)}
 
 
 # Values in JSON that are wrong for every parameter of a type.
@@ -77,12 +80,13 @@ def test_a_parameter_arrives_from_the_command_line(
 ) -> None:
     verb, (ada, _) = WatchedVerb(name), make_desks(task("F007"))
     monkeypatch.setattr("gitlease.faces.cli.verb.find_verb", lambda _name: verb)
-    words, expected = name.split(), dict[str, Any]()
+    words, expected = [*name.split(), *BESIDES.get(name, ())], dict[str, Any]()
     for other in verb.at(COMMAND).values():
-        if other.name == one.name or other.required:
+        before = other.positional and one.positional and one.name not in expected
+        if other.name == one.name or other.required or before:
             typed, _, expected[other.name] = SAMPLES[other.kind.python]
-            option = other.words.partition("/")[0].split()[0]
-            words += [typed] if other.positional else [option, typed] if typed else [option]
+            option = other.words.partition("/")[0].split()[-1]
+            words += [typed if other.positional else f"{option}={typed}" if typed else option]
     ran = ada.run(*words)
     assert (verb.values, ran.code) == (expected, 2), ran.err
 

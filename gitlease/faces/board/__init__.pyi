@@ -4,12 +4,12 @@ from gitlease.faces.board.page import exported as exported
 from gitlease.faces.board.page import policy as policy
 from gitlease.faces.board.text import board_lines as board_lines
 from gitlease.faces.board.text import head_lines as head_lines
+from gitlease.faces.board.text import matching as matching
 from gitlease.faces.board.text import news_lines as news_lines
+from gitlease.faces.board.text import open_resource as open_resource
 from gitlease.faces.board.text import opened_lines as opened_lines
 from gitlease.faces.board.text import said_in as said_in
 from gitlease.verbs.board import BoardRow as BoardRow
 from gitlease.verbs.board import BoardView as BoardView
 from gitlease.verbs.board import Section as Section
 from gitlease.verbs.board import make_board as make_board
-from gitlease.verbs.board import matching as matching
-from gitlease.verbs.board import open_resource as open_resource

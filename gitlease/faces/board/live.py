@@ -26,22 +26,18 @@ from gitlease.engine.ledger_session import LedgerView
 from gitlease.engine.watch import LOOK, Watcher
 from gitlease.faces.board.text import (
     BoardPart,
+    OpenedResource,
     board_parts,
     head_lines,
+    matching,
     news_lines,
+    open_resource,
     opened_lines,
     plain_line,
     said_in,
 )
 from gitlease.runs.child import stop_like
-from gitlease.verbs.board import (
-    BoardRow,
-    BoardView,
-    OpenedResource,
-    make_board,
-    matching,
-    open_resource,
-)
+from gitlease.verbs.board import BoardRow, BoardView, make_board
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +45,6 @@ if TYPE_CHECKING:
 
     from gitlease.core.resources.resource import Resource
     from gitlease.engine.ports import Snapshot
-    from gitlease.verbs.board import OpenedResource
     from gitlease.wiring.workspace import Workspace
 
 FRESH = 5_000  # milliseconds after which task files are read again

@@ -17,9 +17,18 @@ from urllib.parse import urlencode
 
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import rfc3339
-from gitlease.faces.board.text import board_lines, head_lines, news_lines
-from gitlease.verbs import board as model
-from gitlease.verbs.board import BoardRow, BoardView, NewsItem, OpenedResource, Section
+from gitlease.faces.board.text import (
+    RUNNING,
+    OpenedResource,
+    board_lines,
+    details,
+    head_lines,
+    news_lines,
+    note_text,
+    time_words,
+    where_words,
+)
+from gitlease.verbs.board import BoardRow, BoardView, NewsItem, Section, by_whom, happened
 
 SHOWN = 500  # rows of a section
 ABOUT = {
@@ -201,8 +210,8 @@ def _row(row: BoardRow, now: int, view: PageView, base: str) -> str:
         f'<tr role="row"><th scope="row" role="rowheader">{name}</th>'
         + _cell("title", escape(row.title))
         + _cell("holder", who)
-        + _cell("where", escape(model.where_words(row)))
-        + _cell("why", "<br>".join(escape(x) for x in model.details(row, now)))
+        + _cell("where", escape(where_words(row)))
+        + _cell("why", "<br>".join(escape(x) for x in details(row, now)))
         + _cell("time", _time(row, now))
         + "</tr>"
     )
@@ -213,11 +222,11 @@ def _cell(kind: str, html: str) -> str:
 
 
 def _time(row: BoardRow, now: int) -> str:
-    text = model.time_words(row, now)
+    text = time_words(row, now)
     if row.ends is None:
         return text
     at, bar = rfc3339(row.ends), ""
-    way = "left" if row.section in model.RUNNING else "ago"
+    way = "left" if row.section in RUNNING else "ago"
     if way == "left" and row.lasts:
         left = max(0, min(row.lasts, row.ends - now))
         bar = f'<progress max="{row.lasts}" value="{left}" aria-hidden="true"></progress>'
@@ -229,13 +238,13 @@ def _time(row: BoardRow, now: int) -> str:
 
 
 def _opened(opened: OpenedResource, now: int, view: PageView, base: str) -> str:
-    notes = [f"{_at(x.at)} {escape(model.note_text(x))}" for x in opened.notes]
+    notes = [f"{_at(x.at)} {escape(note_text(x))}" for x in opened.notes]
     events = [
-        f"{_at(x.at)} <strong>{escape(model.happened(x))}</strong> {escape(model.by_whom(x))}"
+        f"{_at(x.at)} <strong>{escape(happened(x))}</strong> {escape(by_whom(x))}"
         for x in opened.events
     ]
     state = [
-        f"{row.section.value} {escape(row.holder)} {escape(model.time_words(row, now))}".strip()
+        f"{row.section.value} {escape(row.holder)} {escape(time_words(row, now))}".strip()
         for row in opened.rows
         if row.ends is None  # a clock runs in its row below
     ]
@@ -314,9 +323,9 @@ def _markdown(board: BoardView) -> str:
 
 
 def _markdown_row(row: BoardRow, now: int) -> str:
-    until = rfc3339(row.ends) if row.ends is not None else model.time_words(row, now)
-    why = "; ".join(model.details(row, now))
-    cells = (row.name, row.title, row.holder, model.where_words(row), why)
+    until = rfc3339(row.ends) if row.ends is not None else time_words(row, now)
+    why = "; ".join(details(row, now))
+    cells = (row.name, row.title, row.holder, where_words(row), why)
     return f"| {' | '.join([*map(_markdown_cell, cells), until])} |"
 
 

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gitlease.core.frozen import dataclass
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import rfc3339
-from gitlease.verbs import board as model
-from gitlease.verbs.board import BoardRow, BoardView, NewsItem, OpenedResource, Section
+from gitlease.core.ledger import Note, Ticket
+from gitlease.core.moves.operations import Event
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource
+from gitlease.engine.ledger_session import LedgerSession, LedgerView
+from gitlease.engine.reading import history_of
+from gitlease.verbs.board import (
+    BoardRow,
+    BoardView,
+    NewsItem,
+    Section,
+    by_whom,
+    happened,
+    plain,
+)
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -52,6 +67,121 @@ class BoardPart:
     draw: Callable[[], Iterable[Text]]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedResource:
+    """A resource of the board with its notes and its last events, newest first."""
+
+    name: str
+    rows: tuple[BoardRow, ...]
+    notes: tuple[Note, ...]
+    events: tuple[Event, ...]
+
+
+RUNNING = (Section.HELD, Section.BLOCKED, Section.PARKED)  # their leases count down
+HISTORY = 20  # events of an opened resource
+
+
+def note_text(note: Note) -> str:
+    """A note and its author."""
+    return f"by {plain(note.author)}: {plain(note.text)}"
+
+
+def waiting_words(tickets: Sequence[Ticket]) -> str:
+    """The wait queue in order, or nothing."""
+    waiting = [
+        f"{number}. {plain(x.holder)}" + (f" ({plain(x.session)})" if x.session else "")
+        for number, x in enumerate(tickets, start=1)
+    ]
+    return f"waiting: {', '.join(waiting)}" if waiting else ""
+
+
+def where_words(row: BoardRow) -> str:
+    """Session, host and branch: ``session build-7 on laptop, branch main``."""
+    session = f"session {row.session}" if row.session else ""
+    run = f"{session} on {row.host}".lstrip() if row.host else session
+    return ", ".join(x for x in (run, f"branch {row.branch}" if row.branch else "") if x)
+
+
+def time_of_day(at: int, *, round_up: bool = False) -> str:
+    """The time of an instant in UTC: ``10:15:00Z``."""
+    return rfc3339(at, round_up=round_up)[11:]
+
+
+def clock_words(seconds: int) -> str:
+    """A countdown: ``4s``, ``12m 04s``, ``1h 05m``, ``2d 3h``."""
+    days, hours = divmod(max(0, seconds) // 3600, 24)
+    minutes, rest = divmod(max(0, seconds) % 3600, 60)
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes:02}m"
+    return f"{minutes}m {rest:02}s" if minutes else f"{rest}s"
+
+
+def time_words(row: BoardRow, now: int) -> str:
+    """The time a row has left, or since it ended; nothing without a lease."""
+    if row.ends is None:
+        return "assigned" if row.section is Section.HELD else ""
+    if row.section in RUNNING:
+        return f"{clock_words((row.ends - now) // 1000)} left"
+    return f"{clock_words((now - row.ends) // 1000)} ago"
+
+
+def details(row: BoardRow, now: int) -> list[str]:
+    """The other facts of a row, the most important first."""
+    texts = [waiting_words(row.waiting), f'"{row.reason}"' if row.reason else ""]
+    if row.section is Section.EXPIRED:
+        after = "still assigned" if row.assigned else "free to take"
+        if row.lapses is not None and row.lapses > now:
+            at = time_of_day(row.lapses, round_up=True)
+            after = f"blocks until {at}, then {after}" if row.assigned else f"free from {at}"
+        texts.insert(0, after)
+    if row.through:
+        texts.insert(0, f"covered by the lease of {row.through}")
+    if row.waits_for:
+        texts.append(f"waits for {', '.join(row.waits_for)}")
+    return [x for x in texts if x]
+
+
+def matching(board: BoardView, text: str) -> BoardView:
+    """The board with only the rows and news that contain every word of a text."""
+    wanted = fold(text).split()
+
+    def has(*texts: str) -> bool:
+        text = fold(" ".join(texts))
+        return all(word in text for word in wanted)
+
+    return replace(
+        board,
+        rows=tuple(x for x in board.rows if has(x.section.value, *_texts(x))),
+        news=tuple(x for x in board.news if has(x.what, x.name, x.text)),
+    )
+
+
+def open_resource(
+    session: LedgerSession, look: LedgerView, board: BoardView, resource: Resource
+) -> OpenedResource:
+    """A resource with its notes and history, without contacting the remote."""
+    ledger, notes = look.head.ledger, tuple[Note, ...]()
+    with contextlib.suppress(Invalid):
+        notes = ledger.notes(resource) if ledger else ()
+    return OpenedResource(
+        name=plain(resource.text),
+        rows=tuple(x for x in board.rows if x.resource == resource),
+        notes=notes,
+        events=tuple(
+            event
+            for event in history_of(session, look.head, resource, HISTORY)
+            if event.kind != "displaced" or not event.detail  # the claim says it
+        ),
+    )
+
+
+def _texts(row: BoardRow) -> tuple[str, ...]:
+    where = (row.session, row.host, row.branch)
+    return row.name, row.title, row.holder, *where, row.reason, waiting_words(row.waiting)
+
+
 def columns_for(board: BoardView, width: int) -> Columns:
     """The widths for a board, by its contents."""
     from rich.cells import cell_len
@@ -71,8 +201,8 @@ def columns_for(board: BoardView, width: int) -> Columns:
     holder = min(holder, left - name)
     left -= name + holder
     wanted = {
-        "why": widest(" · ".join(model.details(x, board.now)) for x in rows),
-        "where": widest(map(model.where_words, rows)),
+        "why": widest(" · ".join(details(x, board.now)) for x in rows),
+        "where": widest(map(where_words, rows)),
         "title": widest(x.title for x in rows),
     }
     for number in range(len(wanted), -1, -1):  # the title goes first
@@ -117,7 +247,7 @@ def head_lines(board: BoardView, width: int, *, state: str, brief: bool = False)
     from rich.text import Text
 
     place = f"gitlease · {board.layer} on {board.place}"
-    right = " · ".join(([] if board.trouble else [state]) + [model.time_of_day(board.now)])
+    right = " · ".join(([] if board.trouble else [state]) + [time_of_day(board.now)])
     room = width - len(right) - 2
     text = _fitted(place, room) if room > 20 else Text("gitlease".ljust(max(0, room)))
     text.stylize("bold")
@@ -141,7 +271,7 @@ def news_lines(news: Sequence[NewsItem], width: int) -> Iterator[Text]:
     yield from (plain_line("", width), plain_line("LATELY", width, style="bold"))
     for item in news:
         text = Text("  ")
-        text.append(f"{model.time_of_day(item.at)}  ", style="dim")
+        text.append(f"{time_of_day(item.at)}  ", style="dim")
         text.append(item.what, style="bold red" if item.loss else "bold")
         text.append(f" {item.name}", style="bold")
         text.append(f" {item.text}")
@@ -154,12 +284,12 @@ def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Text]
     yield plain_line(opened.name, width, style="bold")
     for row in opened.rows:
         facts = [
-            ("state", f"{row.section.value} {model.time_words(row, now)}".rstrip()),
+            ("state", f"{row.section.value} {time_words(row, now)}".rstrip()),
             ("title", row.title),
             ("holder", _who(row)),
-            ("where", model.where_words(row)),
+            ("where", where_words(row)),
             ("until", rfc3339(row.ends) if row.ends else ""),
-            *(("", line) for line in model.details(row, now)),
+            *(("", line) for line in details(row, now)),
         ]
         yield plain_line("", width)
         for name, line in facts:
@@ -168,10 +298,10 @@ def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Text]
     if not opened.rows:
         yield from (plain_line("", width), plain_line("  nobody holds it", width))
     for title, lines in (
-        ("NOTES", [f"{rfc3339(x.at)} {model.note_text(x)}" for x in opened.notes]),
+        ("NOTES", [f"{rfc3339(x.at)} {note_text(x)}" for x in opened.notes]),
         (
             "HISTORY",
-            [f"{rfc3339(x.at)} {model.happened(x)} {model.by_whom(x)}" for x in opened.events],
+            [f"{rfc3339(x.at)} {happened(x)} {by_whom(x)}" for x in opened.events],
         ),
     ):
         if lines:
@@ -224,20 +354,20 @@ def _row_line(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> Ite
     text = Text("› " if marked else "  ")
     name = _middle(row.name, columns.name)
     text.append_text(_fitted(name, columns.name, style=f"bold {STYLES[row.section]}"))
-    why = " · ".join(model.details(row, now))
+    why = " · ".join(details(row, now))
     if row.section is Section.FREE:
         line = " · ".join(x for x in (row.title, why) if x)
         text.append_text(_fitted(line, columns.width - 2 - columns.name))
     else:
         text.append_text(_fitted(row.title, columns.title))
-        who, where = _middle(_who(row), columns.holder), model.where_words(row)
+        who, where = _middle(_who(row), columns.holder), where_words(row)
         text.append_text(_fitted(who, columns.holder, style="green" if row.mine else ""))
         text.append_text(_fitted(_middle(where, columns.where), columns.where, style="dim"))
         text.append_text(_fitted(why, columns.why))
         text.append(" " * columns.gap)
         if columns.bar:
             text.append(f"{_bar(row, now, columns.bar)} ", style=STYLES[row.section])
-        text.append(model.time_words(row, now).rjust(TIME))
+        text.append(time_words(row, now).rjust(TIME))
     if marked:
         text.stylize("reverse")
     text.truncate(columns.width)
@@ -249,7 +379,7 @@ def _who(row: BoardRow) -> str:
 
 
 def _bar(row: BoardRow, now: int, size: int) -> str:
-    if row.section not in model.RUNNING or not row.ends or not row.lasts:
+    if row.section not in RUNNING or not row.ends or not row.lasts:
         return " " * size
     full = min(size, max(0, -(-(row.ends - now) * size // row.lasts)))
     return "━" * full + "─" * (size - full)

@@ -57,7 +57,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("status", "", "show the ledger at a glance"),
             ("log", "", "show the audit trail"),
             ("check", "check", "check commits, and find stale claims (for CI)"),
-            ("verify", "check", "check the ledger's history independently"),
+            ("verify", "", "check the ledger's history independently"),
             ("wait", "", "wait until something is free"),
             ("watch", "", "print the events of leases as they happen"),
             ("board", "board", "a live board of tasks and leases"),
@@ -68,7 +68,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         "Set up and govern",
         (
             ("init", "setup.init", "set up this repository"),
-            ("config", "setup.config", "show or set settings and the ledger's policy"),
+            ("config", "setup.help", "show or set settings and the ledger's policy"),
             ("hooks", "setup.installing", "manage git's hooks: install, uninstall, status"),
             ("server", "setup.installing", "manage the hook of a git server"),
             ("serve", "setup.serve", "serve the ledger over HTTP, and manage its tokens"),
@@ -117,7 +117,11 @@ class Verbs(click.Group):
 
             return command(name)
         module = import_module(f"gitlease.faces.cli.{MODULES[name]}")
-        verb: click.Command = getattr(module, f"{name}_verb")
+        verb: click.Command
+        if (made := getattr(module, f"{name}_command", None)) is not None:
+            verb = made()  # one of the table, with more options
+        else:
+            verb = getattr(module, f"{name}_verb")
         return verb
 
     def resolve_command(

@@ -19,54 +19,21 @@ from gitlease.core.errors import NotFound, Unavailable, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces.cli import output
 from gitlease.faces.cli.setup.serve import HOST, PORT, read_host, read_port
-from gitlease.faces.cli.verb import flag, option, verb
+from gitlease.faces.cli.verb import Option, command, result_of
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.table import READING_EXITS, Result
+from gitlease.verbs.table import Result
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
     from gitlease.verbs.board import BoardView
+    from gitlease.verbs.table import DeclaredVerb
 
 FORMS = ("md", "svg", "html")
 PATIENCE = 5.0  # seconds for the gateway to answer
 
 
-@verb(
-    "board",
-    """Show tasks and leases at a glance: held, parked, expired, abandoned and free, with holder,
-place, reason and time left, those who wait, and recent events.
-
-On a terminal the board is live: it counts down and follows the remote like watch, or with --cached
-only this clone's own knowledge. Arrows (or j, k) select a row, Enter opens it with its notes and
-history, / filters, q quits. --once prints the board and exits. --export prints it as Markdown, SVG
-or HTML.
-
---web opens the board of the gateway (gitlease serve) that serves this clone on this machine in a
-browser. The link works once, within a minute. The browser then keeps a cookie for 12 hours that can
-only show the board. --host, --port and --repo are those of the gateway.""",
-    examples=(
-        "gitlease board",
-        "gitlease board --once",
-        "gitlease board --export svg > board.svg",
-        "gitlease board --web",
-    ),
-    exits=READING_EXITS,
-    done="shown",
-    cached=True,
-)
-@flag("--once", help="Print the board and exit.")
-@option(
-    "--export",
-    "form",
-    metavar="|".join(FORMS),
-    type=click.Choice(FORMS),
-    help="Print the board as a document.",
-)
-@flag("--web", help="Open the gateway's board in a browser.")
-@option("--host", metavar="H", type=read_host, help=f"The gateway's host (default: {HOST}).")
-@option("--port", metavar="P", type=read_port, help=f"The gateway's port (default: {PORT}).")
-@option("--repo", metavar="NAME", help="The gateway's name for this clone.")
-def board_verb(
+def _board(
+    declared: DeclaredVerb,
     call: Call,
     *,
     once: bool,
@@ -75,12 +42,12 @@ def board_verb(
     host: str | None,
     port: int | None,
     repo: str | None,
-    cached: bool,
+    **given: Any,
 ) -> int | None:
-    chosen = {"--once": once, "--export": form, "--web": web}
-    given = [name for name, value in chosen.items() if value]
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} cannot be combined with {given[1]}")
+    chosen, cached = {"--once": once, "--export": form, "--web": web}, given["cached"]
+    names = [name for name, value in chosen.items() if value]
+    if len(names) > 1:
+        raise UsageError(f"{names[0]} cannot be combined with {names[1]}")
     if web and cached:
         raise UsageError("--cached cannot be combined with --web: the gateway asks the remote")
     if web and call.layer:
@@ -91,39 +58,29 @@ def board_verb(
     for name, value in (("--host", host), ("--port", port), ("--repo", repo)):
         if value is not None:
             raise UsageError(f"{name} needs --web")
-    if once or form or call.json:
-        _print(call, form, cached=cached)
-        return None
-    return _live(call, cached=cached)
+    if not (once or form or call.json):
+        return _live(call, cached=cached)
+    result = result_of(declared, call, given, export=form, once=not form)
+    call.answer(
+        dict(result.body),
+        warnings=result.warnings,
+        show=lambda: _show(result.value, form, cached=cached),
+    )
+    return None
 
 
-def _print(call: Call, form: str | None, *, cached: bool) -> None:
-    from gitlease.verbs.board import make_board
+def _show(board: BoardView, form: str | None, *, cached: bool) -> None:
+    if form is not None:
+        from gitlease.faces.board.page import exported
 
-    call.cached = partial(call.typed, "board", cached=True, export=form, once=not form)
-    look = call.ledger.look(cached=cached)
-    call.check_layer(lambda: look)
-    board = make_board(call.ledger, look)
-    state = "from what this clone knows" if cached else "now"
-
-    def show() -> None:
-        if form is not None:
-            from gitlease.faces.board.page import exported
-
-            print(exported(board, form), end="")
-        else:
-            _show(board, state)
-
-    warnings = (*look.warnings, *board.warnings)
-    call.answer(wire.board(board), warnings=warnings, show=show)
-
-
-def _show(board: BoardView, state: str) -> None:
+        print(exported(board, form), end="")
+        return
     from gitlease.faces.board.text import board_lines, head_lines, news_lines, said_in
 
     width, console = output.columns(), output.console()
-    said = replace(board, warnings=())  # they come with the answer
-    lines = [*head_lines(said, width, state=state), *board_lines(board, width)]
+    state = "from what this clone knows" if cached else "now"
+    without = replace(board, warnings=())  # they come with the answer
+    lines = [*head_lines(without, width, state=state), *board_lines(board, width)]
     lines += news_lines(board.news, width)
     for text in said_in(lines, console.encoding):
         console.print(text, soft_wrap=True)
@@ -251,3 +208,21 @@ def _handler(command: str) -> Callable[[str], None]:
             output.aside(f"warning: {words[0]} ended with {status}")
 
     return run
+
+
+board_command = partial(
+    command,
+    "board",
+    _board,
+    Option(["--once"], is_flag=True, help="Print the board and exit."),
+    Option(
+        ["--export", "form"],
+        metavar="|".join(FORMS),
+        type=click.Choice(FORMS),
+        help="Print the board as a document.",
+    ),
+    Option(["--web"], is_flag=True, help="Open the gateway's board in a browser."),
+    Option(["--host"], metavar="H", type=read_host, help=f"The gateway's host (default: {HOST})."),
+    Option(["--port"], metavar="P", type=read_port, help=f"The gateway's port (default: {PORT})."),
+    Option(["--repo"], metavar="NAME", help="The gateway's name for this clone."),
+)

@@ -15,7 +15,7 @@ from gitlease.core.errors import Hint, around, command_words
 from gitlease.core.instant import format_duration, moment_of
 from gitlease.core.resources.resource import LOCAL_LAYER, word_anywhere
 from gitlease.faces.cli import output
-from gitlease.verbs.table import Details, Door
+from gitlease.verbs.table import Details, Door, Whole, exit_of
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError, LeaseHeld
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession, LedgerView
     from gitlease.engine.queue import TaskQueue
     from gitlease.verbs.table import Result
-    from gitlease.wiring.workspace import Workspace
+    from gitlease.wiring.workspace import Found, Repository, Workspace
 
 Opener = Callable[..., "Workspace"]
 
@@ -73,6 +73,8 @@ class Call(Door):
     """Makes the command that gives the same answer without asking the remote."""
     whole_queue: str | None = None
     """The command that shows every task; a hint for an empty queue."""
+    ask: Callable[[Sequence[str]], bool] | None = None
+    """Asks a person whether to do what these facts call for."""
     anonymous: bool = False
     """Whether the verb only reads, which needs no ``user.email``."""
     _opened: Workspace | None = None
@@ -187,6 +189,22 @@ class Call(Door):
 
         self.warnings += check_claim(self.workspace, wanted, covered, any_name=any_name)
         return ()  # kept for a refusal as well
+
+    def agrees(self, facts: Sequence[str]) -> bool:
+        return self.ask is None or self.ask(facts)
+
+    @property
+    def chose_ledger(self) -> bool:
+        return bool(self.layer or self.local or self.remote)
+
+    def place(self) -> Mapping[str, Any]:
+        names = ("layer", "local", "remote")
+        return {"directory": self.directory or ".", **{x: getattr(self, x) for x in names}}
+
+    def workspace_by(
+        self, committed: Mapping[str, Found] | None, repository: Repository, *, anonymous: bool
+    ) -> Workspace:
+        return self.opened(committed=committed, repository=repository, anonymous=anonymous)
 
     def option(self, parameter: str) -> str:
         return f"--{OPTIONS.get(parameter, parameter).replace('_', '-')}"
@@ -328,7 +346,7 @@ class Call(Door):
         def show() -> None:
             for part in result.lines():
                 if isinstance(part, str):
-                    output.line(part)
+                    (output.whole if isinstance(part, Whole) else output.line)(part)
                     continue
                 if isinstance(part, Details):
                     output.facts(part.rows)
@@ -345,6 +363,15 @@ class Call(Door):
             if not self.json:
                 show()
             return refusals.tell_partly(self, result.refused, body)
+        if result.failure is not None:
+            from gitlease.faces.cli import refusals
+
+            failure, shown = result.failure, dict.fromkeys((*self.warnings, *result.warnings))
+            if self.json:
+                return refusals.tell(self, failure.with_(warnings=tuple(result.warnings)), body)
+            show()
+            output.warn([*shown])
+            return exit_of(failure.code)
         self.answer(
             body,
             warnings=result.warnings,

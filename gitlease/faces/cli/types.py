@@ -103,3 +103,13 @@ def known_statuses(ctx: click.Context) -> Iterable[str]:
     statuses = ctx.find_root().obj.ledger.edges.rules.statuses
     words = [word for status, words in statuses.items() for word in (status.value, *words)]
     return dict.fromkeys(words)
+
+
+@completed_by
+def known_keys(ctx: click.Context) -> Iterable[str]:
+    """Complete the settings of the clone or of the ledger's policy."""
+    if ctx.params.get("ledger"):
+        from gitlease.core.policy import KEYS
+
+        return KEYS
+    return [setting.key for setting in ctx.find_root().obj.workspace.settings.table()]

@@ -26,7 +26,7 @@ CONTEXT: dict[str, Any] = {"help_option_names": [], "max_content_width": 100}
 DONE = "done"
 # Verbs without the progress line: they report themselves, or share the terminal with a command.
 SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", "serve", "board"})
-READING = frozenset({"board", "verify"})  # besides those of the table
+READING = frozenset({"board"})  # besides those of the table
 HELD = ("held", "wait_timeout")
 
 
@@ -267,18 +267,24 @@ def _call(ctx: click.Context) -> Call:
 # --- the verbs of the table -----------------------------------------------------------------------
 
 
-def command(name: str) -> Verb:
+def command(
+    name: str,
+    run: Callable[..., int | None] | None = None,
+    *own: click.Parameter,
+    bare: Mapping[str, str] | None = None,
+) -> Verb:
     """Return the command of a verb of the table, or of those that begin with this word.
 
-    Of several, the last one has the page of help for all.
+    Of several, the last one has the page of help for all. ``own`` are options of the command line
+    alone, for ``run``, which gets the verb, the call and what was typed.
     """
     actions = [x.removeprefix(f"{name} ") for x in TABLE if x.startswith(f"{name} ")]
     verbs = [find_verb(f"{name} {x}") for x in actions] or [find_verb(name)]
     page, known = verbs[-1], dict[str, Parameter]()
     for one in reversed(verbs):
         known |= one.at(COMMAND)
-    params = [_parameter(x) for x in known.values()]
-    carry_out: Callable[..., Any] = partial(_carry_out, page)
+    params = [*map(_parameter, known.values()), *own]
+    carry_out: Callable[..., Any] = partial(run or run_verb, page)
     if actions:
         from gitlease.faces.cli.types import one_of
 
@@ -295,6 +301,8 @@ def command(name: str) -> Verb:
         done=page.done,
         no=page.no,
         advice=page.advice,
+        session=page.session,
+        bare=bare,
         params=params,
         callback=click.pass_obj(carry_out),
     )
@@ -312,7 +320,7 @@ def _carry_out_action(
                 word = one.metavar or one.kind.metavar
                 word = word if one.positional else one.words.partition("/")[0].split()[0]
                 raise UsageError(f"{word} cannot be combined with {action}")
-    return _carry_out(verbs[action], call, **{x: given[x] for x in known})
+    return run_verb(verbs[action], call, **{x: given[x] for x in known})
 
 
 def taking(verb: str, *, but: Sequence[str]) -> Callable[[Decorated], Decorated]:
@@ -353,28 +361,36 @@ def _parameter(one: Parameter) -> click.Parameter:
     return click.Argument([one.name], required=one.required, **settings)
 
 
-def _carry_out(declared: DeclaredVerb, call: Call, **given: Any) -> int:
+def run_verb(declared: DeclaredVerb, call: Call, **given: Any) -> int:
+    """Carry out a verb, and print its answer."""
+    result = result_of(declared, call, given)
+    if declared.name == "watch":
+        from gitlease.faces.cli.board import print_events
+
+        print_events(call, result, command=given["command"])
+        return 0
+    return call.respond(result)
+
+
+def result_of(declared: DeclaredVerb, call: Call, given: Mapping[str, Any], **own: Any) -> Result:
+    """Carry out a verb with what was typed; ``own`` are typed options that it does not have."""
     name, known = declared.name, declared.at(COMMAND)
     call.anonymous = declared.is_for_anyone(given)
     values, reads = read_values(known, call, given, what="the command"), declared.only_reads(given)
+    call.anonymous |= name == "config" and "ledger" not in values
     if "cached" in known and reads:
         typed = {x: y if known[x].kind.at_door else given[x] for x, y in values.items()}
-        call.cached = partial(again, call, name, typed, cached=True)
+        call.cached = partial(again, call, name, typed, cached=True, **own)
     call.covers = values.get("paths", ())
     call.retry = waiting(call, declared, values)
     if name in PREPARED:
         PREPARED[name](call, values)
     result: Result = declared.function(call, **values)
-    if name == "watch":
-        from gitlease.faces.cli.board import print_events
-
-        print_events(call, result, **values)
-        return 0
     if name in COMPLETED:
         result = COMPLETED[name](call, values, result)
     if not (reads or result.refused):
         call.note_carried(result.leases)
-    return call.respond(result)
+    return result
 
 
 def again(call: Call, verb: str, values: Mapping[str, Any], **more: Any) -> str:
@@ -461,6 +477,7 @@ def _complete_queue(call: Call, values: Mapping[str, Any], result: Result) -> Re
 
 COMPLETED: Mapping[str, Callable[[Call, Mapping[str, Any], Result], Result]] = {
     "list": _check_layer,
+    "board": _check_layer,
     "status": _check_layer,
     "brief": _complete_brief,
     "queue": _complete_queue,

@@ -26,18 +26,13 @@ from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.faces.board import page
 from gitlease.faces.board.page import PageView
+from gitlease.faces.board.text import OpenedResource, matching, open_resource
 from gitlease.faces.http.events import LOOK, SILENT, EventStream, OpenStreams
 from gitlease.faces.http.request_handler import Access, Refused
 from gitlease.gateway.follower import Follower
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import BOARD, COOKIE_LASTS, LINK, Token
-from gitlease.verbs.board import (
-    BoardView,
-    OpenedResource,
-    make_board,
-    matching,
-    open_resource,
-)
+from gitlease.verbs.board import BoardView, make_board
 from gitlease.verbs.table import http_of
 
 NOBODY = "board"  # the holder that a viewer acts as; no email looks like this

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import LeaseLost, Unavailable, UsageError
-from gitlease.core.frozen import replace
 from gitlease.core.loss import Lost
-from gitlease.core.policy import check_change, policy_words
 from gitlease.core.resources.resource import WHOLE, parse_scope
 from gitlease.engine import acts
 from gitlease.engine.answers import Reading
-from gitlease.engine.reading import read_leases
 from gitlease.engine.watch import Watcher, WatchEvent
 from gitlease.faces.library import running, watching
 from gitlease.faces.library.holding import HeldLeases, call_in_thread
@@ -28,7 +25,7 @@ from gitlease.faces.library.refusals import (
     to_list,
     to_seconds,
 )
-from gitlease.faces.library.values import CheckResult, InitResult, in_python
+from gitlease.faces.library.values import InitResult
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.push.fenced_push import PushRefused as PushRefused
 from gitlease.runs.heartbeat import in_a_run
@@ -37,12 +34,10 @@ from gitlease.verbs.push_options import push_request
 from gitlease.verbs.table import Result
 from gitlease.wiring.push import open_push
 from gitlease.wiring.workspace import (
-    Setting,
     Workspace,
     open_workspace,
     record_ledger,
     write_default_settings,
-    write_setting,
 )
 
 WithWarnings = TypeVar("WithWarnings", Reading, Result)
@@ -68,7 +63,7 @@ class Leases(LeaseVerbs):
     ) -> None:
         """``layer`` is the one named by the caller; ``open_at`` opens another folder likewise."""
         self._workspace, self._ledger = workspace, workspace.ledger
-        self._door = CloneDoor(workspace)
+        self._door = CloneDoor(workspace, layer)
         self._layer, self._open_at = layer, open_at
         self.warnings: tuple[str, ...] = ()
 
@@ -180,86 +175,6 @@ class Leases(LeaseVerbs):
             revision=reading.revision if reading else None,
         )
 
-    def config(
-        self,
-        key: str | None = None,
-        value: str | None = None,
-        *,
-        ledger: bool = False,
-        cached: bool = False,
-    ) -> tuple[Setting, ...]:
-        """The effective settings with their sources, or one ``key``, which ``value`` sets.
-
-        A setting is written to this clone's git config (an empty value unsets it), and applies to
-        whatever is opened from then on. With ``ledger`` it is the ledger's policy, for everyone,
-        which only its admins may set, if there are any. Raises UsageError for an unknown key or a
-        bad value, and PolicyRefused.
-        """
-        if value is not None and key is None:
-            raise UsageError("a value needs a key")
-        if not ledger and key is not None and value is not None:
-            name = write_setting(self._workspace.repository, key, value)
-            return (Setting(name, value or None, f"git config (local) {name}"),)
-        if not ledger:
-            return _of_key(key, self._workspace.settings.table())
-        if key is not None and value is not None:
-            check_change(key, value)  # before any network call
-            self.warnings = acts.set_policy(self._ledger, {key: value}).warnings
-            reading = read_leases(self._ledger, cached=True)
-        else:
-            reading = self._noted(read_leases(self._ledger, cached=cached))
-        source = "ledger" if reading.ledger_id else "built-in"
-        words = policy_words(reading.policy)
-        return _of_key(key, [Setting(name, word, source) for name, word in words.items()])
-
-    def check_commits(self, range: str | None = None, *, cached: bool = False) -> CheckResult:
-        """Check commits for changes to what others held then or hold now, as `gitlease check` does.
-
-        ``range`` is like ``main..HEAD``; by default the pull request or push that CI runs for, else
-        the commits of HEAD that the default branch lacks. The settings are those of the commit
-        before the range. Raises UsageError for a bad range.
-        """
-        from gitlease.wiring.check import open_check
-
-        opened = open_check(**_place(self))
-        found = opened.service(opened.choose(range)).check(cached=cached)
-        self.warnings = found.warnings
-        return CheckResult(
-            findings=tuple(found.findings),
-            unread=found.unread,
-            warnings=found.warnings,
-            commits=found.commits,
-        )
-
-    def check_stale(self, *, fix: bool = False, cached: bool = False) -> CheckResult:
-        """Look for abandoned claims, as `gitlease check --stale` does.
-
-        ``fix`` releases those that the project's settings allow, without a question: the settings
-        of the work tree, or in CI for a pull request those of its base branch. Raises UsageError
-        for ``fix`` with ``cached``.
-        """
-        from gitlease.wiring.check import open_staleness
-
-        if fix and cached:
-            raise UsageError("fix and cached exclude each other: a fix needs the remote's state")
-        service = open_staleness(_with_base_settings(self))
-        found = service.find(cached=cached)
-        if not fix:
-            self.warnings = found.warnings
-            return CheckResult(
-                findings=found.findings, unread=found.unread, warnings=found.warnings
-            )
-        done = service.fix(found)
-        warnings = (*found.warnings, *done.warnings, *done.undone)
-        self.warnings = tuple(dict.fromkeys(warnings))
-        return CheckResult(
-            findings=done.findings,
-            fixed=done.fixed,
-            unread=found.unread,
-            warnings=self.warnings,
-            commit=done.commit,
-        )
-
     on_available = watching.on_available
     on_assignment = watching.on_assignment
     run = running.run
@@ -276,42 +191,6 @@ class Leases(LeaseVerbs):
     def _noted(self, answer: WithWarnings) -> WithWarnings:
         self.warnings = tuple(answer.warnings)
         return answer
-
-
-def _place(leases: Leases) -> dict[str, Any]:
-    # The arguments that open the same place again.
-    repository, location = leases._workspace.repository, leases._workspace.location
-    return {
-        "directory": repository.toplevel or repository.git_dir,
-        "layer": leases._layer,
-        "local": location.url is None and location.explicit,
-        "remote": location.name or location.url,
-    }
-
-
-def _with_base_settings(leases: Leases) -> Workspace:
-    # In CI for a pull request: with the settings of its base branch.
-    from gitlease.wiring.check import open_check, read_context
-
-    workspace, actor = leases._workspace, leases._workspace.identity.actor
-    if not read_context().base_branch or getattr(workspace.ledger.store, "in_memory", False):
-        return workspace
-    opened = open_check(**_place(leases))
-    return open_workspace(
-        **_place(leases),
-        session=actor.session if actor.session_explicit else None,
-        committed=opened.committed(opened.choose()),
-        repository=opened.repository,
-    )
-
-
-def _of_key(key: str | None, table: Sequence[Setting]) -> tuple[Setting, ...]:
-    named = [x for x in table if key is None or x.key.lower() == key.lower()]
-    shown = tuple(replace(x, source=in_python(x.source)) for x in named)
-    if not shown:
-        known = ", ".join(x.key for x in table)
-        raise UsageError(f"unknown setting {key!r:.60}", hints=(f"known settings: {known}",))
-    return shown
 
 
 @refusing_class

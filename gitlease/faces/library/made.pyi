@@ -4,12 +4,15 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Protocol, TypedDict
 
+from gitlease.check.rules import CheckResult
 from gitlease.core.edge import Task
 from gitlease.core.view import Lease
 from gitlease.engine.queue import Entry
 from gitlease.engine.sessions import OwnSession
 from gitlease.faces.library.refusals import Duration, OpenOptions, ResourceLike, StrPath
-from gitlease.faces.library.values import LedgerStatus, LogEntry, QueueReading, WhoAmI
+from gitlease.faces.library.values import Board, LedgerStatus, LogEntry, QueueReading, WhoAmI
+from gitlease.verify.replay import Verified
+from gitlease.wiring.workspace import Setting
 
 class ClaimTerms(TypedDict, total=False):
     paths: Iterable[StrPath]
@@ -485,6 +488,88 @@ class LeaseVerbs(Protocol):
         the next tasks.
 
         ref: Read the task files of this branch, tag or commit (default: the work tree).
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    def config(
+        self,
+        key: str | None = None,
+        value: str | None = None,
+        *,
+        ledger: bool = False,
+        cached: bool = False,
+    ) -> tuple[Setting, ...]:
+        """Show the effective settings with their sources, show one (KEY), or set one (KEY
+        ``value``).
+
+        value: Set it to this value.
+        ledger: The ledger's policy instead of this clone's settings.
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
+        NotFound, Rollback.
+        """
+
+    def check_commits(
+        self,
+        range: str | None = None,
+        *,
+        cached: bool = False,
+    ) -> CheckResult:
+        """Check commits for changes to what others held then or hold now: those of `range`, else
+        the pull request or push that CI runs for, else the commits of ``head`` that the default
+        branch lacks. The settings are those of the commit before them.
+
+        range: Like main..HEAD.
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
+        NotFound, Rollback.
+        """
+
+    def check_stale(
+        self,
+        *,
+        fix: bool = False,
+        cached: bool = False,
+    ) -> CheckResult:
+        """Find claims that nobody works under any more, by the settings of the work tree, or in CI
+        for a pull request by those of its base branch.
+
+        fix: With --stale: release claims as the project's policy allows, each after a question.
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
+        NotFound, Rollback.
+        """
+
+    def verify(
+        self,
+        ref: str | None = None,
+        *,
+        tips: Iterable[str] = (),
+        cached: bool = False,
+    ) -> Verified:
+        """Replay a ledger's whole history, and compare each commit with what its operations come
+        to.
+
+        ref: A branch, ref or commit that holds a ledger.
+        tips: A commit seen at the ledger's ref.
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    def board(
+        self,
+        *,
+        cached: bool = False,
+    ) -> Board:
+        """Show tasks and leases at a glance: held, parked, expired, abandoned and free, with
+        holder, place, reason and time left, those who wait, and recent events.
+
         cached: Answer from what this clone knows, without asking the remote.
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
@@ -967,6 +1052,88 @@ class AwaitedLeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
 
+    async def config(
+        self,
+        key: str | None = None,
+        value: str | None = None,
+        *,
+        ledger: bool = False,
+        cached: bool = False,
+    ) -> tuple[Setting, ...]:
+        """Show the effective settings with their sources, show one (KEY), or set one (KEY
+        ``value``).
+
+        value: Set it to this value.
+        ledger: The ledger's policy instead of this clone's settings.
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
+        NotFound, Rollback.
+        """
+
+    async def check_commits(
+        self,
+        range: str | None = None,
+        *,
+        cached: bool = False,
+    ) -> CheckResult:
+        """Check commits for changes to what others held then or hold now: those of `range`, else
+        the pull request or push that CI runs for, else the commits of ``head`` that the default
+        branch lacks. The settings are those of the commit before them.
+
+        range: Like main..HEAD.
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
+        NotFound, Rollback.
+        """
+
+    async def check_stale(
+        self,
+        *,
+        fix: bool = False,
+        cached: bool = False,
+    ) -> CheckResult:
+        """Find claims that nobody works under any more, by the settings of the work tree, or in CI
+        for a pull request by those of its base branch.
+
+        fix: With --stale: release claims as the project's policy allows, each after a question.
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
+        NotFound, Rollback.
+        """
+
+    async def verify(
+        self,
+        ref: str | None = None,
+        *,
+        tips: Iterable[str] = (),
+        cached: bool = False,
+    ) -> Verified:
+        """Replay a ledger's whole history, and compare each commit with what its operations come
+        to.
+
+        ref: A branch, ref or commit that holds a ledger.
+        tips: A commit seen at the ledger's ref.
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    async def board(
+        self,
+        *,
+        cached: bool = False,
+    ) -> Board:
+        """Show tasks and leases at a glance: held, parked, expired, abandoned and free, with
+        holder, place, reason and time left, those who wait, and recent events.
+
+        cached: Answer from what this clone knows, without asking the remote.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
     async def revoke(
         self,
         resource: ResourceLike | None = None,
@@ -1199,6 +1366,15 @@ class GatewayVerbs(Protocol):
 
         limit: Show at most N events (default: 50).
         since: Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    def board(
+        self,
+    ) -> Board:
+        """Show tasks and leases at a glance: held, parked, expired, abandoned and free, with
+        holder, place, reason and time left, those who wait, and recent events.
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
@@ -1458,6 +1634,15 @@ class AwaitedGatewayVerbs(Protocol):
 
         limit: Show at most N events (default: 50).
         since: Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    async def board(
+        self,
+    ) -> Board:
+        """Show tasks and leases at a glance: held, parked, expired, abandoned and free, with
+        holder, place, reason and time left, those who wait, and recent events.
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """

@@ -258,6 +258,27 @@ OF_A_CLONE: tuple[Method, ...] = (
         about="Every task, best first, and whether it may be claimed.",
     ),
     Method("brief", "brief", "QueueReading", made=values.briefing),
+    Method("config", "config", "tuple[Setting, ...]", made=values.settings),
+    Method(
+        "check_commits",
+        "check",
+        "CheckResult",
+        without=("stale", "fix"),
+        about="Check commits for changes to what others held then or hold now: those of `range`, "
+        "else the pull request or push that CI runs for, else the commits of HEAD that the default "
+        "branch lacks. The settings are those of the commit before them.",
+    ),
+    Method(
+        "check_stale",
+        "check",
+        "CheckResult",
+        given={"stale": True},
+        without=("range",),
+        about="Find claims that nobody works under any more, by the settings of the work tree, or "
+        "in CI for a pull request by those of its base branch.",
+    ),
+    Method("verify", "verify", "Verified"),
+    Method("board", "board", "Board", made=values.board),
 )
 LEASE_ROUTE = "/v1/leases/{}"
 OF_A_GATEWAY: tuple[Method, ...] = (
@@ -282,6 +303,7 @@ OF_A_GATEWAY: tuple[Method, ...] = (
         made=values.log_entries,
         route="GET /v1/log",
     ),
+    Method("board", "board", "Board", HTTP, made=values.board, route="GET /v1/board"),
     Method(
         *("next_task", "next", "Task", HTTP),
         made=values.next_task,

@@ -87,9 +87,6 @@ class AsyncLeases(AwaitedLeaseVerbs):
 
     push = AwaitedVerb(Leases.push)
     init = AwaitedVerb(Leases.init)
-    config = AwaitedVerb(Leases.config)
-    check_commits = AwaitedVerb(Leases.check_commits)
-    check_stale = AwaitedVerb(Leases.check_stale)
     task = AwaitedVerb(Leases.task)
 
     async def watch(

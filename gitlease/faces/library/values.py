@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, cast
 
 from gitlease.core.edge import Progress, Task
-from gitlease.core.finding import Finding, Level
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import moment_of
 from gitlease.core.resources.resource import parse_resource, word_anywhere
 from gitlease.core.view import Lease
@@ -15,6 +15,7 @@ from gitlease.engine import answers
 from gitlease.engine.answers import Taken
 from gitlease.engine.queue import Carry, Entry
 from gitlease.verbs.table import Result
+from gitlease.wiring.workspace import Setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,27 +110,6 @@ class InitResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckResult:
-    """The result of a check. ``unread`` is what could not be read: then it has not passed.
-
-    ``fixed`` are findings that were resolved, in ``commit`` if their edges were committed.
-    ``commits`` is the number of commits checked.
-    """
-
-    findings: tuple[Finding, ...] = ()
-    fixed: tuple[Finding, ...] = ()
-    unread: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    commits: int = 0
-    commit: str | None = None
-
-    @property
-    def passed(self) -> bool:
-        """Whether no error was found and everything could be read."""
-        return not self.unread and all(x.level is not Level.ERROR for x in self.findings)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """The result of a command that ran under leases.
 
@@ -187,6 +167,49 @@ class WorkResult:
     stranded: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardEntry:
+    """A lease on the board, or a task without one.
+
+    ``section`` is ``held``, ``blocked`` (by another lease of its paths, or by who waits for it),
+    ``parked``, ``expired``, ``abandoned`` or ``free``. ``ends_at`` is in the past for an expired
+    lease. ``waiting`` are those who wait for it, ``waits_for`` its open dependencies.
+    """
+
+    section: str
+    resource: str
+    scope: str
+    title: str | None
+    holder: str | None
+    session: str | None
+    host: str | None
+    branch: str | None
+    reason: str | None
+    ends_at: datetime | None
+    free_at: datetime | None
+    mine: bool
+    waiting: tuple[str, ...]
+    waits_for: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardNews:
+    """A recent event on the board, in words."""
+
+    at: datetime
+    what: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """Tasks and leases at a glance, by section, and recent events, newest first."""
+
+    rows: tuple[BoardEntry, ...]
+    news: tuple[BoardNews, ...]
+
+
 def log_entries(result: Result) -> tuple[LogEntry, ...]:
     """The events of an audit trail, which a gateway's answer has as JSON."""
     if result.value is None:
@@ -215,6 +238,21 @@ def next_task(result: Result) -> Task:
     )
 
 
+def board(result: Result) -> Board:
+    """The board of an answer in JSON."""
+
+    def read(row: Mapping[str, Any]) -> dict[str, Any]:
+        given = {x: row.get(x) for x in ("at", "ends_at", "free_at")}
+        times = {x: datetime.fromisoformat(y) for x, y in given.items() if y}
+        return {**row, **{x: tuple(y) for x, y in row.items() if isinstance(y, list)}, **times}
+
+    rows, news = result.body["rows"], result.body["news"]
+    return Board(
+        rows=tuple(BoardEntry(**read(row)) for row in rows),
+        news=tuple(BoardNews(**read(item)) for item in news),
+    )
+
+
 def ledger_status(result: Result) -> LedgerStatus:
     """The ledger, and its leases that may block others."""
     ledger = {x: result.body["ledger"][x] for x in ("place", "layer", "id", "revision")}
@@ -225,6 +263,11 @@ def who_am_i(result: Result) -> WhoAmI:
     """The caller's identity, and its sources as Python has them."""
     sources = {f"{x}_source": in_python(y) for x, y in result.body["sources"].items()}
     return WhoAmI(holder=result.body["holder"], session=result.body["session"], **sources)
+
+
+def settings(result: Result) -> tuple[Setting, ...]:
+    """The settings with their sources."""
+    return tuple(replace(x, source=in_python(x.source)) for x in result.value)
 
 
 def in_python(source: str) -> str:

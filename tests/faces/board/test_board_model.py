@@ -118,7 +118,7 @@ def test_what_is_seen_changes_at_the_time_that_the_board_says() -> None:
     assert board.changes_at == NOON + 900_000
     seen = []
     while board.changes_at is not None:
-        seen.append((board.rows[0].section, *model.details(board.rows[0], board.now)))
+        seen.append((board.rows[0].section, *board_text.details(board.rows[0], board.now)))
         ada.clock.advance((board.changes_at - ada.clock.wall_ms) / 1000)
         board = board_of(ada)
     blocking = "blocks until 12:16:00Z, then still assigned"
@@ -138,9 +138,9 @@ def test_what_ran_out_says_when_others_may_take_it() -> None:
     (row,) = board_of(bob).rows
     assert row.section is Section.EXPIRED
     assert row.lapses is not None
-    free = f"free from {model.time_of_day(row.lapses, round_up=True)}"
-    assert model.details(row, ada.clock.wall_ms) == [free]
-    check_words(model.details(row, row.lapses))
+    free = f"free from {board_text.time_of_day(row.lapses, round_up=True)}"
+    assert board_text.details(row, ada.clock.wall_ms) == [free]
+    check_words(board_text.details(row, row.lapses))
 
 
 def test_the_news_tell_what_was_taken_released_and_lost() -> None:
@@ -390,7 +390,7 @@ def test_ids_and_times_stay_whole_before_holder_title_and_place(width: int) -> N
     [(-5, "0s"), (4, "4s"), (64, "1m 04s"), (3_900, "1h 05m"), (98_000, "1d 3h")],
 )
 def test_times_going_by(seconds: int, said: str) -> None:
-    assert model.clock_words(seconds) == said
+    assert board_text.clock_words(seconds) == said
 
 
 # --- the command ------------------------------------------------------------------------------

@@ -260,6 +260,8 @@ def test_verbs_that_read_have_a_route(clone: Path, jo: httpx.Client, kim: httpx.
     [note] = brief["notes"]
     assert note["text"] == "tests red"
     assert [x["resource"] for x in kim.get("/v1/brief").json()["others"]] == ["T1"]
+    [row] = kim.get("/v1/board").json()["rows"]
+    assert (row["section"], row["session"], row["mine"]) == ("held", "build-7", False)
     shown = kim.get("/v1/leases/T1").json()
     assert (shown["task"]["title"], shown["lease"]["session"]) == ("Task 1", "build-7")
     assert [x["kind"] for x in kim.get("/v1/log?limit=1").json()["events"]] == ["noted"]

@@ -1,21 +1,24 @@
-"""``help`` and ``completion``."""
+"""``help``, ``completion``, and ``config``, which prints schemas as well."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gitlease.core.errors import UsageError
 from gitlease.faces.cli import output, types
-from gitlease.faces.cli.verb import suggestions, verb
+from gitlease.faces.cli.verb import Option, command, run_verb, suggestions, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gitlease.faces.cli.call import Call
+    from gitlease.verbs.table import DeclaredVerb
 
 PAGE = ".md"
 VERBS = "verbs"  # the topic that lists them all
@@ -170,3 +173,28 @@ def completion_verb(call: Call, *, shell: str) -> None:
         script = script.replace(ZSH_ADDS, ZSH_ADDS_FOLDERS)
     script += FOR_GIT[shell]
     call.answer({"shell": shell, "script": script}, show=lambda: print(script, end=""))
+
+
+def _config(declared: DeclaredVerb, call: Call, *, schema: str | None, **given: Any) -> int:
+    if schema is None:
+        return run_verb(declared, call, **given)
+    if any(given.values()):
+        raise UsageError("--schema cannot be combined with anything else")
+    with open(os.path.join(output.DOCS, f"{schema}.schema.json"), encoding="utf-8") as file:
+        text = file.read()
+    call.answer({"document": json.loads(text)}, show=lambda: print(text, end=""))
+    return 0
+
+
+config_command = partial(
+    command,
+    "config",
+    _config,
+    Option(
+        ["--schema"],
+        metavar="[=NAME]",
+        type=click.Choice(("settings", "answers")),
+        help="Print the JSON schema of .gitlease.yaml (settings) or of --json output (answers).",
+    ),
+    bare={"--schema": "settings"},
+)

@@ -1,0 +1,243 @@
+"""The verbs that check: ``check`` commits and claims, and ``verify`` a ledger's history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gitlease.check.ci import read_context
+from gitlease.check.rules import CheckResult
+from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.frozen import replace
+from gitlease.verbs import wire
+from gitlease.verbs.parameters import (
+    Cached,
+    CommitRange,
+    FixStale,
+    LedgerCommit,
+    SeenTips,
+    StaleToo,
+)
+from gitlease.verbs.table import AT_A_CLONE, DoorOfClone, Result, Violations, verb
+from gitlease.wiring.check import (
+    hint_at_contents,
+    open_check,
+    open_staleness,
+    open_version,
+    prefix_in,
+)
+
+if TYPE_CHECKING:
+    from gitlease.verify.replay import Verified
+
+SHOWN = 20  # violations of a ledger, printed for people
+
+
+@verb(
+    "check",
+    """Check commits against the ledger, or with --stale, check the claims themselves.
+
+The commits of RANGE (main..HEAD) must not touch anything that another person held when they were
+made (held-then) or holds now (held-now). Their trailers must not name a token after someone else
+got the lease (token-superseded), or one that was never granted (token-unknown). Without RANGE,
+check takes the pull request or push of GitHub Actions or GitLab CI, or else the commits of HEAD
+that are not on the default branch.
+
+A commit counts as made at its author date, which rebases keep. If someone else merges older work
+while a lease is held, this is an error as long as it is held, unless the files stay the same, and
+a warning later. The people of a commit are its author and committer, mapped by the mailmap and by
+people in .gitlease.yaml. A pusher answers for the whole push. If a co-author, or the person who
+opened or updated the pull request, held the lease, the error becomes a warning. If GitHub itself
+squashed or merged, the date is that of the merge, and token-superseded is a warning. So is an
+unreadable trailer (trailer-unreadable).
+
+The mailmap and all settings come from the commit before the range, so a range cannot change how it
+is judged. Flags, the environment and git config take precedence.
+
+--stale finds claims that nobody works under any more; on its own it checks no commits. --fix
+releases those that the project's policy allows, one by one: on a terminal it asks about each, and
+elsewhere it needs --yes.
+
+Without --fix, check only reads, and needs no user.email. Commits missing from a shallow clone are
+fetched separately. In GitHub Actions it writes annotations and a job summary.""",
+    examples=(
+        "gitlease check",
+        "gitlease check main..HEAD",
+        "gitlease check --stale",
+        "gitlease check --stale --fix",
+        "gitlease check --stale --fix --yes",
+        "gitlease check --format sarif --output gitlease.sarif --fail-on never",
+    ),
+    exits=(1, 2, 4, 5, 6, 7, 128),
+    done="nothing found at or above --fail-on",
+    no=("violations",),
+    session=False,
+    reads=True,
+    doors=AT_A_CLONE,
+)
+def check_verb(
+    door: DoorOfClone,
+    range: CommitRange = None,
+    *,
+    stale: StaleToo = False,
+    fix: FixStale = False,
+    cached: Cached = False,
+) -> Result:
+    if fix and not stale:
+        raise UsageError(f"{door.option('fix')} needs {door.option('stale')}")
+    if fix and cached:
+        cannot = f"cannot be combined with {door.option('cached')}"
+        raise UsageError(f"{door.option('fix')} asks the remote: it {cannot}")
+    ci, alone = read_context(), stale and range is None
+    opened = None if alone and door.in_memory else open_check(**door.place())
+    repository = opened.repository if opened else door.workspace.repository
+    found = CheckResult(prefix=prefix_in(ci.workspace, repository))
+    more = wire.Document()
+    try:
+        # A bad range is refused before any network call. The policy for releasing claims must not
+        # come from the pull request itself.
+        needed = opened is not None and (not alone or ci.base_branch)
+        chosen = opened.choose(range) if opened and needed else None
+        if stale:
+            committed = opened.committed(chosen) if opened and chosen else None
+            service = open_staleness(door.workspace_by(committed, repository, anonymous=not fix))
+            claims = service.find(cached=cached)
+            found = replace(
+                found,
+                stale=True,
+                findings=claims.findings,
+                warnings=claims.warnings,
+                unread=claims.unread,
+            )
+            if fix:
+                done = service.fix(
+                    claims, choose=lambda x: door.agrees([one.message for one in x.findings])
+                )
+                local = [f"{x[:10]} is only in this clone: push it" for x in [done.commit] if x]
+                found = replace(
+                    found,
+                    findings=done.findings,
+                    fixed=done.fixed,
+                    undone=done.undone,
+                    commit=done.commit,
+                    warnings=_once(found.warnings, done.warnings, local),
+                )
+                more = {
+                    "fixed": [wire.violation(one) for one in done.fixed],
+                    "commit": done.commit,
+                    "leases": [wire.lease(view) for view in done.leases],
+                }
+        if opened and chosen and not alone:
+            commits = opened.service(chosen).check(cached=cached, fetched=stale and not cached)
+            found = replace(
+                found,
+                findings=(*found.findings, *commits.findings),
+                warnings=_once(found.warnings, commits.warnings),
+                unread=_once(found.unread, commits.unread),
+                shown=commits.shown,
+                commits=commits.commits,
+            )
+    except GitleaseError as error:
+        raise hint_at_contents(repository, error) from None
+    return Result(
+        body={
+            "violations": [wire.violation(one) for one in found.findings],
+            "range": found.shown or None,
+            "commits": found.commits if found.of_commits else None,
+            "stale": stale,
+            "unread": list(found.unread),
+        }
+        | more,
+        lines=lambda: [],
+        value=found,
+        warnings=found.warnings,
+    )
+
+
+def _once(*texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for some in texts for text in some))
+
+
+@verb(
+    "verify",
+    """Replay a ledger's whole history, and compare each commit with what its operations come to.
+
+The configured ledger is fetched and read from its first commit. Every commit names its operations:
+they are carried out once more on the state before it, by the rules that decide claims and that the
+server's hook uses, and must come to the same bytes. So one who writes to the ref without gitlease
+is found: a grant over somebody's lease, a token used twice, a record or a policy that changed
+without an operation, a past that was rewritten. A mistake in those rules is not found.
+
+Where later renewals replaced earlier ones, the decisions are replayed, and the final renewal must
+be one of the leases that were there. Anything that cannot be judged is listed: under the policy's
+rule `observed`, only the new holder knows how long it had waited. Who pushed a commit is not known.
+Times are those of the writers' clocks.
+
+REF is a branch, ref or commit of this repository that holds a ledger, or a commit of the ledger
+known to this clone; nothing is fetched then. --tip names a commit that someone saw at the ledger's
+ref: it must still be in its history, or be a renewal that was replaced.
+
+verify only reads, and needs no user.email.""",
+    examples=(
+        "gitlease verify",
+        "gitlease verify --remote backup",
+        "gitlease verify refs/copies/ledger",
+        "gitlease verify --tip 4f2a9c1 --json",
+    ),
+    exits=(1, 2, 4, 5, 7, 128),
+    done="no rule is broken",
+    no=("violations",),
+    session=False,
+    reads=True,
+    doors=AT_A_CLONE,
+)
+def verify_verb(
+    door: DoorOfClone,
+    ref: LedgerCommit = None,
+    *,
+    tips: SeenTips = (),
+    cached: Cached = False,
+) -> Result:
+    if ref is not None and (cached or door.chose_ledger):
+        raise UsageError("REF excludes the options that choose a ledger: it is of this repository")
+    version = open_version(door.workspace.place, ref=ref, cached=cached)
+    found = version.verify(tips)
+    return Result(
+        body={
+            "ledger": found.ledger_id or None,
+            "commit": found.tip,
+            "revision": found.revision,
+            "commits": found.commits,
+            "decisions": found.decisions,
+            "grants": found.leases,
+            "unjudged": list(found.unjudged),
+            "violations": [
+                {"commit": one.commit, "rule": one.rule, "message": one.message}
+                for one in found.broken
+            ],
+        },
+        lines=lambda: _verified_lines(version.shown, found),
+        value=found,
+        warnings=version.warnings,
+        failure=Violations(f"{version.shown}: {_outcome(found)}") if found.broken else None,
+    )
+
+
+def _verified_lines(shown: str, found: Verified) -> Iterable[str]:
+    from gitlease.verify.replay import several
+
+    for one in found.broken[:SHOWN]:
+        yield f"{one.commit}: {one.rule}: {one.message}"
+    if len(found.broken) > SHOWN:
+        yield f"and {several(len(found.broken) - SHOWN, 'more violation')}: --json has them"
+    for why in found.unjudged:
+        yield f"not judged: {why}"
+    counts = (found.commits, "commit"), (found.decisions, "decision"), (found.leases, "grant")
+    checked = ", ".join(several(number, what) for number, what in counts)
+    yield f"{shown} at revision {found.revision}: {checked}: {_outcome(found)}"
+
+
+def _outcome(found: Verified) -> str:
+    from gitlease.verify.replay import several
+
+    return several(len(found.broken), "violation") if found.broken else "no rule is broken"
