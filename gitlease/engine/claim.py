@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid, LeaseHeld
@@ -23,6 +24,7 @@ from gitlease.engine.transaction import fresh_id
 
 OnWait = Callable[[LeaseHeld], None]
 Plan = Callable[[], Sequence[Planned]]
+T = TypeVar("T")
 PLAIN = ClaimOptions()
 
 
@@ -93,8 +95,8 @@ def pick(
         )
         for p in planned
     )
-    op = Pick(id=fresh_id(), actor=session.actor, claims=claims, tasks=among, parked=parked)
     claims = tuple(replace(x, passing=left_to(session, x)[1] or None) for x in claims)
+    op = Pick(id=fresh_id(), actor=session.actor, claims=claims, tasks=among, parked=parked)
     return change_with_edges(
         session, "next", lambda: ([op], planned), goal=HELD, commit=options.commit, checked=True
     )
@@ -132,26 +134,23 @@ def _claim_when_free(
     asked = ClaimPlan(session, plan, options)
 
     def attempt(turn: Turn) -> Answer:
-        said: tuple[str, ...] = ()
-        while True:
+        warnings: list[str] = []
+
+        def step(turn: Turn) -> Answer:
             try:
-                answer = change_with_edges(
-                    session,
-                    "claim",
-                    partial(asked.operations, turn),
-                    goal=HELD,
-                    commit=options.commit,
-                )
+                plan = partial(asked.operations, turn)
+                return change_with_edges(session, "claim", plan, goal=HELD, commit=options.commit)
             except LeaseHeld as held:
-                said += held.warnings
-                if (further := asked.turn_after(held, turn)) is not None:
-                    turn = further
-                elif not asked.again(held):
-                    hints = (*held.hints, *landed_for_others(session, held.conflicts))
-                    raise held.with_(warnings=said, hints=hints) from None
-            else:
-                said += answer.warnings + _claimed_elsewhere(session, answer)
-                return replace(answer, warnings=said)
+                warnings.extend(held.warnings)
+                raise
+
+        try:
+            answer = asked.try_turns(turn, step)
+        except LeaseHeld as held:
+            hints = (*held.hints, *landed_for_others(session, held.conflicts))
+            raise held.with_(warnings=tuple(warnings), hints=hints) from None
+        more = answer.warnings + _claimed_elsewhere(session, answer)
+        return replace(answer, warnings=(*warnings, *more))
 
     if wait is None:
         return attempt(NO_TURN)
@@ -227,7 +226,18 @@ class ClaimPlan:
         bind = Bind(id=fresh_id(), actor=actor, resources=resources, scope=options.scope)
         return [bind, *claims], planned
 
-    def turn_after(self, held: LeaseHeld, turn: Turn) -> Turn | None:
+    def try_turns(self, turn: Turn, attempt: Callable[[Turn], T]) -> T:
+        """Attempt it with one turn after another, until it is granted or a refusal stays."""
+        while True:
+            try:
+                return attempt(turn)
+            except LeaseHeld as held:
+                if (further := self._turn_after(held, turn)) is not None:
+                    turn = further
+                elif not self._again(held):
+                    raise
+
+    def _turn_after(self, held: LeaseHeld, turn: Turn) -> Turn | None:
         """The turn with which to try once more, as those who wait had their time; else None."""
         if not isinstance(held, NotYourTurn):
             return None
@@ -235,7 +245,7 @@ class ClaimPlan:
         enough = passing >= len(held.waiting) and passing > (turn.passing or 0)
         return replace(turn, passing=passing) if enough else None
 
-    def again(self, held: LeaseHeld) -> bool:
+    def _again(self, held: LeaseHeld) -> bool:
         """Whether to claim once more, now that by its records a task turned out to be abandoned."""
         session = self._session
         head = session.store.known(session.layer) if held.by_edge else None

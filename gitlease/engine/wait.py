@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from gitlease.core.errors import (
     GitleaseError,
@@ -363,23 +364,13 @@ class Waiter:
         said = told_by(self._store, head)
         try:
             try:
-                self._check_free(head)
+                self._plan.try_turns(self._turn(), partial(self._decide, head))
             except HeadGone:
-                self._check_free(head := self._watcher.fetch())
+                head = self._watcher.fetch()
+                self._plan.try_turns(self._turn(), partial(self._decide, head))
         except GitleaseError as refusal:
             raise refusal.with_(warnings=refusal.warnings + said) from None
         return Answer(status="free", changed=False, warnings=head.warnings + said)
-
-    def _check_free(self, head: Snapshot) -> None:
-        turn = self._turn()
-        while True:
-            try:
-                return self._decide(head, turn)
-            except LeaseHeld as held:
-                if (further := self._plan.turn_after(held, turn)) is not None:
-                    turn = further
-                elif not self._plan.again(held):
-                    raise
 
     def _attempt(self, *, looked: bool) -> Answer | None:
         try:

@@ -14,6 +14,7 @@ from support.snapshots import check_words, raises
 from support.tasks import Killed, MemoryTasks, task
 
 from gitlease.core import (
+    WINDOW,
     Invalid,
     LeaseHeld,
     NotFound,
@@ -21,6 +22,7 @@ from gitlease.core import (
     People,
     PolicyRefused,
     Progress,
+    TakeTicket,
     UnknownOutcome,
     UsageError,
     parse_resource,
@@ -28,6 +30,7 @@ from gitlease.core import (
 from gitlease.engine import Carried, ClaimOptions, EdgeRules, TaskProblem, WhyNot
 
 F002 = parse_resource("F002")
+ANN = replace(KIM, holder="ann@example.com")
 DAY = 86_400
 
 
@@ -500,6 +503,22 @@ def test_more_than_one_step_holds_is_gone_through(world: World) -> None:
         world.of(KIM, required=False).claim([parse_resource(name)], ClaimOptions(any_name=True))
     _, found = world.queue(JO).claim_next(ClaimOptions())
     assert found.resource.text == "T69"
+
+
+def test_a_task_left_to_a_dead_waiter_is_picked_after_its_window(world: World) -> None:
+    world.files[JO.holder] = MemoryTasks.of(task("F001"))
+    world.of(KIM).claim([F001])
+    take = TakeTicket(
+        id="dead", actor=ANN, resources=(F001,), ticket="t", until=world.clock.wall_ms + 10**6
+    )
+    world.of(ANN).session.step("wait", [take])
+    world.of(KIM).release([F001])
+    world.of(JO).read()
+    with pytest.raises(NothingLeft):
+        world.queue(JO).claim_next(ClaimOptions())
+    world.clock.advance(WINDOW)
+    answer, _ = world.queue(JO).claim_next(ClaimOptions())
+    assert (answer.status, answer.leases[0].resource) == ("claimed", "F001")
 
 
 def test_a_kill_of_next_is_repaired_for_the_task_it_got(world: World) -> None:
