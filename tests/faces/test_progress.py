@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from gitlease.engine import at_present, doing
-from gitlease.faces.cli import progress
+from gitlease.faces.cli import output
 
 
 def said_at(seconds: list[str | None]) -> list[str]:
@@ -28,7 +28,7 @@ def said_at(seconds: list[str | None]) -> list[str]:
                 stack.enter_context(doing(text))
             return False
 
-        progress.report(is_over, lambda text, style: told.append(text))
+        output.report_steps(is_over, lambda text, style: told.append(text))
     return told
 
 

@@ -6,7 +6,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gitlease.core.errors import clean
@@ -335,3 +336,36 @@ def forget_stdout() -> None:
     """Discard further output, so that the interpreter's last flush does not fail."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+# --- progress on a terminal -----------------------------------------------------------------------
+
+TICK = 1.0  # seconds
+
+
+@contextmanager
+def progress() -> Iterator[None]:
+    """Report steps that take longer than a second while the block runs."""
+    import threading
+
+    over = threading.Event()
+    ticker = threading.Thread(target=report_steps, args=(over.wait, aside), daemon=True)
+    ticker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        ticker.join()
+
+
+def report_steps(is_over: Callable[[float], bool], say: Callable[[str, str], None]) -> None:
+    """Print each step that lasts longer than a tick, once, until ``is_over``."""
+    from gitlease.engine.ports import at_present
+
+    last, printed = None, None
+    while not is_over(TICK):
+        now = at_present()
+        if now is not None and now == last != printed:
+            say(f"{now} …", DIM)
+            printed = now
+        last = now

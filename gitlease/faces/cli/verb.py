@@ -13,6 +13,7 @@ import click
 
 from gitlease.core.errors import Hint, UsageError
 from gitlease.core.frozen import replace
+from gitlease.faces.cli import output
 from gitlease.verbs.table import CODES, COMMAND, TABLE, Parameter, find_verb, read_values
 
 if TYPE_CHECKING:
@@ -112,9 +113,7 @@ class Verb(click.Command):
         _call(ctx).anonymous = self.name in READING
         if _call(ctx).json or self.name in SILENT or not sys.stderr.isatty():
             return super().invoke(ctx)
-        from gitlease.faces.cli import progress
-
-        with progress.shown():
+        with output.progress():
             return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
@@ -243,9 +242,7 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 def _choose_color(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    from gitlease.faces.cli.output import FORM
-
-    FORM.color = value or FORM.color
+    output.FORM.color = value or output.FORM.color
 
 
 def _show_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:
