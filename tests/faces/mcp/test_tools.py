@@ -123,6 +123,7 @@ def test_a_refusal_is_the_document_of_the_command_line(
         ("note", {"resources": "a"}, "note lacks text"),
         ("extend", {"resources": ["a", "b"], "duration": "5m"}, "one resource at a time"),
         ("renew", {"scope": "login"}, "scope needs resources"),
+        ("status", {"resources": "a", "mine": True}, "mine and resources exclude each other"),
     ],
 )
 def test_what_is_asked_wrongly_is_refused(
@@ -181,6 +182,22 @@ def test_a_note_is_there_for_the_next_holder(tools: ToolClient, kim: gitlease.Le
     kim.release("F001")
     assert "tests are red" in tools.text("claim", resources="F001")
     assert "see the log" in tools.text("status", resources=["F001"])
+
+
+def test_the_past_and_several_resources_are_told(tools: ToolClient, jo: Path) -> None:
+    write_task(jo, "F001")
+    tools.document("claim", resources=["F001"], reason="the parser")
+    tools.document("release", resources="F001", note="half done")
+    tools.document("claim", resources="deploy", any=True)
+    events = tools.document("log", resources="F001", limit=2)["events"]
+    assert [x["kind"] for x in events] == ["released", "claimed"]
+    assert "what claimed, resource F001, by jo@example.com" in tools.text("log", since="1h")
+    one, both = (tools.document("status", resources=x) for x in ("F001", ["F001", "deploy"]))
+    assert (one["task"]["title"], [x["state"] for x in one["ended"]]) == ("The F001", ["released"])
+    assert "task" not in both
+    assert [x["resource"] for x in both["leases"]] == ["deploy"]
+    assert [x["text"] for x in both["notes"]] == ["half done"]
+    assert "whose mine, resource deploy, holder jo@example.com" in tools.text("status")
 
 
 def test_what_was_lost_says_by_whose_doing(
