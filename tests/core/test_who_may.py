@@ -510,7 +510,16 @@ def test_a_takeover_takes_only_from_whom_it_expects() -> None:
     with pytest.raises(UsageError):
         apply(ledger, [claim(KIM, expect_holder=JO.holder)], moment(LAPSED))
     taken = claim(KIM, **taking, expect_holder="JO@example.com")
-    assert step(ledger, taken, when=moment(LAPSED))[1].status == "taken_over"
+    after, outcome = step(ledger, taken, when=moment(LAPSED))
+    assert outcome.status == "taken_over"
+    taking["assigned"] = ()
+    repeated = claim(KIM, **taking, expect_holder=JO.holder)
+    again, outcome = step(after, repeated, when=moment(LAPSED + 1))
+    assert outcome.status == "renewed"
+    free = claim(KIM, "F003", **taking, expect_holder=JO.holder)
+    with pytest.raises(LeaseHeld) as refused:
+        apply(again, [free], moment(LAPSED))
+    check_words(refused.value.message)
 
 
 def test_a_takeover_never_takes_a_live_lease() -> None:

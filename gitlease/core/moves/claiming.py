@@ -406,6 +406,12 @@ def _check_expected(
     if strangers := tuple(a for a in named if not a.is_holder(expected)):
         refusal = assigned_error(op.resource, op.scope, strangers)
         raise refusal.with_(message=f"expected {expected}, but {refusal.message}")
+    # A takeover that is repeated finds the caller; what they had once, and lost, is nobody's.
+    known = [x.holder for x, how in blocking if x.edge or how is not Relation.MINE_LAPSED]
+    if not named and not any(same_person(x, y) for x in known for y in (expected, op.actor.holder)):
+        text, hints = f"expected {expected}, but {op.resource} is free", ("claim it as usual",)
+        # Waiting would not change it, as with an edge.
+        raise LeaseHeld(text, resource=op.resource.text, scope=op.scope, by_edge=True, hints=hints)
 
 
 def _check_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
