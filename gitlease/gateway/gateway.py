@@ -347,13 +347,17 @@ class Gateway:
         records = look.head.ledger.leases_of(task.resource if task else resource)
         return assigned_to(task, records, people, look.policy, look.moment)
 
-    def held(self, holder: str, resource: Resource, scope: str | None = None) -> list[Lease]:
-        """A person's live leases of a resource."""
+    def held(
+        self, holder: str, resource: Resource | None = None, scope: str | None = None
+    ) -> list[Lease]:
+        """A person's live leases in all sessions, of one resource if named."""
         head = self.store.fetch(self.layer)
+        if (ledger := head.ledger) is None:
+            return []
         moment = Moment(now=self.clock.now(), seen=head.seen)
         return [
             x
-            for x in (head.ledger.leases_of(resource) if head.ledger else ())
+            for x in (ledger.every_lease() if resource is None else ledger.leases_of(resource))
             if x.state is State.ACTIVE
             and same_person(x.holder, holder)
             and (scope is None or fold(x.scope) == fold(scope))

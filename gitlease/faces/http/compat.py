@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import cached_property, wraps
+from functools import wraps
 from typing import Any
 
 import anyio
@@ -25,10 +25,9 @@ from gitlease.core.errors import (
     UsageError,
     check_text,
 )
-from gitlease.core.lease import Actor, Lease, Moment, State, holder_has, same_person
+from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.edges import Planned, find_task
-from gitlease.engine.ports import Snapshot
 from gitlease.engine.reading import is_in_ledger
 from gitlease.faces.http.request_handler import (
     MAX_SESSION,
@@ -83,20 +82,9 @@ class CompatRequest:
             check_text(name, what="a session", limit=MAX_SESSION)
         return GatewayDoor(self.gateway, self.caller, name)
 
-    @cached_property
-    def head(self) -> Snapshot:
-        """The current head of the ledger on the remote."""
-        return self.gateway.store.fetch(self.gateway.layer)
-
     def held(self, resource: Resource | None = None) -> list[Lease]:
         """The holder's live leases in all sessions, of one resource if named."""
-        ledger, actor = self.head.ledger, Actor(holder=self.caller.email)
-        if ledger is None:
-            return []
-        moment = Moment(now=self.gateway.clock.now(), seen=self.head.seen)
-        found = ledger.every_lease() if resource is None else ledger.leases_of(resource)
-        own = (x for x in found if x.state is State.ACTIVE and x.same_holder(actor))
-        return [x for x in own if holder_has(x, moment)]
+        return self.gateway.held(self.caller.email, resource)
 
     def task(self, resource: Resource, *, given: bool = False) -> Task | None:
         """The task of a name; None for another name that may be leased.

@@ -343,7 +343,7 @@ def _resource(asked: CompatRequest) -> Resource:
 
 def _found(asked: CompatRequest) -> Lease:
     resource, id = _resource(asked), asked.path["lease"]
-    ledger = asked.head.ledger
+    ledger = asked.gateway.store.fetch(asked.gateway.layer).ledger
     for one in ledger.leases_of(resource) if ledger else ():
         if one.lease_id == id and one.state is State.ACTIVE:
             return one

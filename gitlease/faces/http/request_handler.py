@@ -123,19 +123,15 @@ class Access:
         self._count(token.id)
         return token
 
-    def check_still_valid(self, headers: Mapping[str, str], *, secret: str | None = None) -> None:
+    def check_still_valid(self, headers: Mapping[str, str]) -> None:
         """Raise Refused if the token of a request in progress has expired or been revoked."""
-        secret = secret or _secret(headers)
-        if secret is None or self._find(secret) is None:
+        if not self.is_still_valid(headers):
             raise _unknown_token()
 
     def is_still_valid(self, headers: Mapping[str, str], *, secret: str | None = None) -> bool:
         """Whether the token of a request in progress is still valid."""
-        try:
-            self.check_still_valid(headers, secret=secret)
-        except Refused:
-            return False
-        return True
+        secret = secret or _secret(headers)
+        return secret is not None and self._find(secret) is not None
 
     def _find(self, secret: str) -> Token | None:
         try:
