@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import LeaseLost, Unavailable, UsageError
 from gitlease.core.loss import Lost
 from gitlease.core.resources.resource import WHOLE, parse_scope
 from gitlease.engine import acts
-from gitlease.engine.answers import Reading
 from gitlease.engine.watch import Watcher, WatchEvent
 from gitlease.faces.library import running, watching
 from gitlease.faces.library.holding import HeldLeases, call_in_thread
@@ -40,7 +39,6 @@ from gitlease.wiring.workspace import (
     write_default_settings,
 )
 
-WithWarnings = TypeVar("WithWarnings", Reading, Result)
 OnLost = Callable[["Session", LeaseLost], object]
 
 
@@ -183,14 +181,14 @@ class Leases(LeaseVerbs):
     def _carry_out(self, method: Method, given: Mapping[str, Any]) -> Any:
         """Carry out a verb of the table with these arguments."""
         values = method.values(self._door, given)
-        result = self._noted(method.declared.function(self._door, **values))
+        result = method.declared.function(self._door, **values)
+        self._note(result)
         if result.refused:
             raise result.refused[0]
         return method.answer_of(result)
 
-    def _noted(self, answer: WithWarnings) -> WithWarnings:
-        self.warnings = tuple(answer.warnings)
-        return answer
+    def _note(self, result: Result) -> None:
+        self.warnings = tuple(result.warnings)
 
 
 @refusing_class
@@ -228,7 +226,7 @@ class Session(Leases):
         if self._on_lost is not None:
             call_in_thread(self._on_lost, self, lost.error)
 
-    def _noted(self, answer: WithWarnings) -> WithWarnings:
-        if isinstance(answer, Result) and answer.answer is not None:
-            self._kept.learn(answer.answer)
-        return super()._noted(answer)
+    def _note(self, result: Result) -> None:
+        if result.answer is not None:
+            self._kept.learn(result.answer)
+        super()._note(result)
