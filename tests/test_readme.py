@@ -126,6 +126,8 @@ def test_the_library_examples_run(clones: dict[str, Path]) -> None:
         "not for that long",
         "extended",
         "True ['global']",
+        "[]",
+        "()",
     ]
     assert awaited == ["['F008', 'F009']"]
     assert testing == ["ada@example.com", "2"]

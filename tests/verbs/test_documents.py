@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import gitlease
+from gitlease.faces.cli import MODULES
 from gitlease.faces.http import ROUTES
 from gitlease.faces.library import OF_A_CLONE
 from gitlease.verbs import CODES, COMMAND, TABLE, Parameter, find_verb
@@ -52,10 +53,13 @@ def commands(page: str) -> str:
         typed, _, does = row.removeprefix("| ").partition(" | ")
         verb = typed.strip("`").split("`")[0].split()[0]
         two = next((x for x in TABLE if typed.startswith(f"`{x} ")), verb)
-        rows[typed] = f"| `{synopsis(two)}` | {does}" if two in TABLE else row
+        # A command with options of the command line alone stands as the page has it.
+        made = two in TABLE and not MODULES.get(two)
+        rows[typed] = f"| `{synopsis(two)}` | {does}" if made else row
     known = [row.removeprefix("| `") for row in rows.values()]
     for verb in TABLE:
-        if not any(row.startswith(synopsis(verb)) for row in known) and " " not in verb:
+        begins = verb if MODULES.get(verb) else synopsis(verb)
+        if not any(row.startswith(begins) for row in known) and " " not in verb:
             rows[verb] = f"| `{synopsis(verb)}` | {find_verb(verb).help.split(chr(10) * 2)[0]} |"
     exits = ["| 0 | | done, or free |"]
     for status in sorted({x.exit for x in CODES.values()}):
