@@ -142,7 +142,8 @@ def _status(caller: ToolCaller, *, resources: Sequence[Any] = (), mine: bool = F
     if not mine:
         return found
     known = _of_verb("queue", caller, mine=True, cached=True)  # what was read just now
-    return _joined([found, replace(known, body={"carrying": known.body["tasks"]})])
+    carried = replace(known, body={"carrying": known.body["tasks"]}, warnings=())
+    return _joined([found, carried])
 
 
 def _joined(results: Sequence[Result]) -> Result:
