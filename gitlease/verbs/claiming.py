@@ -103,15 +103,11 @@ def claim_verb(
         commit=commit,
     )
     warnings = door.check_claim(resources, paths, any_name=any)
-    if dry_run:
-        rehearsed = engine.claim(door.ledger.for_dry_run(), resources, options)
-        commits = door.ledger.edges.recorded(commit)
-        return would_claim(door, rehearsed, warnings=warnings, commits=commits)
     answer = door.act(
-        "claim",
+        "would_claim" if dry_run else "claim",
         resources,
         lambda ledger, some: engine.claim(
-            ledger,
+            ledger.for_dry_run() if dry_run else ledger,
             some,
             options,
             wait=wait,
@@ -119,6 +115,9 @@ def claim_verb(
         ),
         scope=options.scope,
     )
+    if dry_run:
+        commits = door.ledger.edges.recorded(commit)
+        return would_claim(door, answer, warnings=warnings, commits=commits)
     return claimed(door, answer, scope=scope, warnings=warnings, verbose=verbose)
 
 
@@ -213,16 +212,16 @@ def claimed_lines(
 
 def would_claim(door: Door, answer: Answer, *, warnings: Sequence[str], commits: bool) -> Result:
     """Answer a dry run: the leases as they would be, which nobody has, so none is in ``leases``."""
-    planned = tuple(
-        replace(x, state="planned")
-        if x.renewals
-        else replace(x, state="planned", lease_id="", token=0)
-        for x in answer.leases
-    )
+    planned = [replace(x, state="planned") for x in answer.leases]
+    planned = [x if x.renewals else replace(x, lease_id="", token=0) for x in planned]
     alone = ", and commit that alone" if commits else ""
 
     def lines() -> list[str]:
-        now = door.now()
+        now, people = door.now(), list[str]()
+        if answer.unassigned:
+            from gitlease.verbs import task_text
+
+            people = task_text.unassigned(answer, door.ledger.edges.rules.people)
         return [
             *(
                 f"would {'renew your own' if x.renewals else 'claim'} {sentences.named(x)} "
@@ -230,11 +229,12 @@ def would_claim(door: Door, answer: Answer, *, warnings: Sequence[str], commits:
                 for x in planned
             ),
             *(f"would be {sentences.displaced(old)}" for old in answer.displaced),
+            *(f"would be taken over from {name}" for name in people),
             *(f"would edit {written.change.file}{alone}" for written in answer.written),
             *(sentences.noted(note, now) for note in answer.notes),
         ]
 
-    body = wire.claimed(replace(answer, leases=planned, status=WOULD[answer.status]))
+    body = wire.claimed(replace(answer, leases=tuple(planned), status=WOULD[answer.status]))
     return Result(
         body=body | {"dry_run": True},
         lines=lines,

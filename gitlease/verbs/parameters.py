@@ -330,7 +330,7 @@ DryRun = Annotated[
     Parameter(
         kind=SWITCH,
         about="Say what the claim would do, and write nothing.",
-        doors=frozenset({COMMAND, LIBRARY, HTTP}),  # a model asks `status`, at fewer tokens a turn
+        tool="Only say what it would do.",
         again=False,
     ),
 ]

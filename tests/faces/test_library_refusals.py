@@ -159,7 +159,6 @@ def test_a_warning_points_at_the_block_that_ended(gitlease_ledger: MemoryLedger)
         (lambda leases: leases.config("ttl_max", value=1.5, ledger=True), "value must be a string"),
         (lambda leases: leases.check_commits(5), "range must be a string, not a number"),
         (lambda leases: leases.set_status("F002", None), r"set_status\(\) lacks status"),
-        (lambda leases: leases.queue(ref=5), "ref must be a string, not a number"),
         (lambda leases: leases.push(5), "remote must be a string, not int"),
         (lambda leases: leases.push("origin", "a", 5), "refspecs must be a string, not int"),
         (lambda leases: leases.push(require=5), "require must be a list"),

@@ -217,15 +217,3 @@ def test_many_words_are_not_all_listed() -> None:
     known = next(x for x in ada.run("set", "F100", "?").err.splitlines() if "known statuses" in x)
     assert known.endswith(" and 36 more")
     assert "gitlease init shows what to set" in " ".join(ada.ok("queue").err.split())
-
-
-def test_bad_words_are_told_before_anybody_is_asked(ada: Desk) -> None:
-    for argv in (
-        ("start", "F001", "--ttl", "0"),
-        ("start", "F001", "--wait", "soon"),
-        ("set", "F001", "todo", "--ttl", "0"),
-        ("set", "F001", "doing", "--wait", "0"),
-        ("set", "a b", "doing"),
-        ("set", "F001"),
-    ):
-        assert (ada.run(*argv).code, ada.store.asked) == (2, 0), argv

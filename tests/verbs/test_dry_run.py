@@ -14,6 +14,7 @@ from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import Desk as RealDesk
 from support.tasks import Killed, task
+from support.tools import in_memory
 
 import gitlease
 from gitlease.core import GitleaseError, Progress, errors
@@ -87,6 +88,15 @@ def test_what_would_be_granted_is_what_the_claim_grants(argv: tuple[str, ...]) -
         assert lease | {x: real[x] for x in ("state", "lease_id", "token")} == real
     same = {x: would[x] for x in done.keys() - {"status", "lease", "leases", "next"}}
     assert same == {x: done[x] for x in same}
+
+
+def test_a_takeover_names_whom_it_would_take_it_from() -> None:
+    bob = prepared()
+    ran = bob.ok("claim", "F009", "--takeover", "--reason", "they left", "--dry-run")
+    assert ran.out.splitlines()[1:] == [
+        "would be taken over from ada@example.com",
+        "would edit tasks/F009.md",
+    ]
 
 
 REFUSED = [
@@ -210,5 +220,8 @@ def test_at_every_door(
         answer = gate.ask("jo", "PUT", "/v1/leases/api", json={"any": True, "dry_run": True})
         assert (answer.status_code, answer.json()["status"]) == (200, "would_claim")
         assert "ETag" not in answer.headers
+        with in_memory(one) as tools:
+            document = tools.document("claim", resources="api", any=True, dry_run=True)
+            assert (document["status"], document["lease"]["token"]) == ("would_claim", None)
         assert gate.pushes() == 0
         assert gate.ask("jo", "GET", "/v1/leases").json()["leases"] == []

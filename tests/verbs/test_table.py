@@ -52,6 +52,25 @@ WRONG: Mapping[str, list[Any]] = {
 }
 
 
+# What is typed wrongly for every parameter of a type.
+MISTYPED: Mapping[str, list[str]] = {
+    "ResourceLike": ["a b", "../x"],
+    "Iterable[ResourceLike]": ["a b", "../x"],
+    "Iterable[StrPath]": ["../x", "!x"],
+    "Duration": ["soon", "0", "-1"],
+    "Duration | datetime": ["soon"],
+    "int": ["x", "0"],
+}
+
+
+def mistyped(one: Parameter) -> list[str]:
+    """Words that are wrong for a parameter; a text is limited, on lines that print."""
+    limit: Any = one.kind.schema.get("maxLength", 128)
+    texts = [" ", "x" * (limit + 1), "n\udce9"]
+    limited = "maxLength" in one.kind.schema or one.name == "scope"
+    return MISTYPED.get(one.kind.python, texts if limited else [])
+
+
 class WatchedVerb:
     """A verb that keeps what it was called with, and then refuses."""
 
@@ -89,6 +108,20 @@ def test_a_parameter_arrives_from_the_command_line(
             words += [typed if other.positional else f"{option}={typed}" if typed else option]
     ran = ada.run(*words)
     assert (verb.values, ran.code) == (expected, 2), ran.err
+
+
+@pytest.mark.parametrize(("name", "one"), [x for x in offered(COMMAND) if mistyped(x.values[1])])
+def test_a_mistyped_word_is_refused_before_anybody_is_asked(name: str, one: Parameter) -> None:
+    ada, _ = make_desks(task("F007"))
+    for wrong in mistyped(one):
+        words = name.split()
+        for other in find_verb(name).at(COMMAND).values():
+            if other.name == one.name or other.required:
+                typed = wrong if other.name == one.name else SAMPLES[other.kind.python][0]
+                option = other.words.partition("/")[0].split()[0]
+                words += [typed] if other.positional else [option, typed]
+        ran = ada.run(*words)
+        assert (ran.code, ran.out, ada.store.asked) == (2, "", 0), (words, ran.err)
 
 
 @pytest.mark.parametrize(

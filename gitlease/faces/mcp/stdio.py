@@ -102,7 +102,7 @@ class CloneCaller(ToolCaller, WorkTreeDoor):
         ttl: int | None = None,
     ) -> Answer:
         with self.explaining(verb):
-            if verb == "claim":
+            if verb in ("claim", "would_claim"):
                 return self._claim(resources, act)
             parts = self._by_ledger(resources)
             if len(parts) <= 1:
