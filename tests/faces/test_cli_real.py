@@ -148,7 +148,7 @@ def test_a_ttl_that_the_ledger_will_refuse_is_set_with_a_warning(clones: Clones)
         if admins:
             gitlease(one, "config", "--ledger", "admins", admins)
         said = gitlease(one, "config", "lease.ttl", "9h").stderr
-        warning, _, typed = said.rstrip("\n").partition(" may change that: ")
+        warning, _, typed = said.rstrip("\n").partition("hint: to change that: ")
         check_words(warning)
         assert typed == "gitlease config ttl_max 9h --ledger"
     assert "10s" in gitlease(one, "config", "lease.ttl", "5s").stderr
