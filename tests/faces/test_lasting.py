@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.commands import run_gitlease
 from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import make_clone
@@ -19,8 +20,9 @@ LASTING = {
     "serve": (["serve"], "gitlease.faces.http.serving", "serve"),
     "mcp": (["mcp"], "gitlease.faces.mcp.stdio", "serve"),
     "board": (["board"], "gitlease.faces.board.live", "LiveBoard"),
-    "wait": (["wait", "F001"], "gitlease.engine.claim", "wait"),
-    "claim --wait": (["claim", "F001", "--wait", "1h"], "gitlease.engine.claim", "claim"),
+    "wait": (["wait", "F001"], "gitlease.faces.cli.output", "aside"),
+    "watch": (["watch", "F001"], "gitlease.faces.cli.output", "aside"),
+    "claim --wait": (["claim", "F001", "--wait", "1h"], "gitlease.faces.cli.output", "aside"),
     "run": (["run", "F001", "--", "true"], "gitlease.faces.cli.running", "run_claimed"),
     "work": (["work", "--", "true"], "gitlease.runs.pool", "work"),
 }
@@ -33,6 +35,9 @@ def test_what_lasts_collects_its_garbage(
     argv: Sequence[str], module: str, name: str, path_remote: Remote, tmp_path: Path
 ) -> None:
     clone = make_clone(path_remote, tmp_path / "clone", "ada@example.com", "Ada")
+    if "F001" in argv and "run" not in argv:
+        other = make_clone(path_remote, tmp_path / "other", "bob@example.com", "Bob")
+        assert run_gitlease(["claim", "F001"], other, {"PYTHONPATH": ROOT}).returncode == 0
     told = f"import gc, os, {module} as m; m.{name} = lambda *_, **__: os._exit"
     words = [sys.executable, "-c", f"{told}({COLLECTS + 1} - gc.isenabled()); "]
     words[-1] += "from gitlease.__main__ import main; main()"

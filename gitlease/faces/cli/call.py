@@ -249,6 +249,7 @@ class Call(Door):
             output.aside(f"waiting{limit}: {sentences.refusal(held, self.now())}")
 
     def on_watch(self, names: Sequence[str], warnings: Sequence[str]) -> None:
+        gc.enable()  # this may last for days
         output.warn(warnings)
         if output.on_terminal() and not self.json:
             watched, ledger = ", ".join(names) or "all leases", self.ledger
