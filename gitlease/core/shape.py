@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
 from itertools import cycle
-from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from types import SimpleNamespace, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
@@ -195,7 +195,8 @@ def _evaluated(text: str, module: str) -> Any:
     names = {"str": str, "int": int, "bool": bool, **vars(sys.modules[module])}
     if text in names:  # evaluating takes long, and hooks wait for it
         return names[text]
-    return eval(text, names)  # noqa: S307  # an annotation of our own, by names of its module
+    field = SimpleNamespace(__annotations__={"type": text})
+    return get_type_hints(field, names, include_extras=True)["type"]
 
 
 JSON = Codec(Damaged, {}, lenient=True)
