@@ -15,7 +15,7 @@ from gitlease.faces.library import OF_A_CLONE, OF_A_GATEWAY, TERMS, Method
 STUB = Path(gitlease.__file__).parent / "faces" / "library" / "made.pyi"
 HEAD = """# Written by: pytest --record tests/faces/test_library_stub.py
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Protocol, TypedDict
 
@@ -24,6 +24,7 @@ from gitlease.core.edge import Task
 from gitlease.core.view import Lease
 from gitlease.engine.queue import Entry
 from gitlease.engine.sessions import OwnSession
+from gitlease.engine.watch import WatchEvent
 from gitlease.faces.library.refusals import Duration, OpenOptions, ResourceLike, StrPath
 from gitlease.faces.library.values import Board, LedgerStatus, LogEntry, QueueReading, WhoAmI
 from gitlease.verify.replay import Verified
@@ -59,7 +60,9 @@ def declaration(method: Method, *, awaited: bool) -> str:
 
 
 def class_of(name: str, methods: Sequence[Method], *, awaited: bool = False) -> str:
-    body = "\n".join(declaration(x, awaited=awaited) for x in methods)
+    body = "\n".join(
+        declaration(x, awaited=awaited) for x in methods if not (awaited and x.streams)
+    )
     return f"\nclass {name}(Protocol):\n{textwrap.indent(body, '    ')}"
 
 

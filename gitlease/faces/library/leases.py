@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from gitlease.core.edge import Task
-from gitlease.core.errors import LeaseLost, Unavailable, UsageError
+from gitlease.core.errors import GitleaseError, Invalid, LeaseLost, Unavailable, UsageError
 from gitlease.core.loss import Lost
-from gitlease.core.resources.resource import WHOLE, parse_scope
+from gitlease.core.resources.resource import WHOLE, parse_resource, parse_scope, word_anywhere
 from gitlease.engine import acts
-from gitlease.engine.watch import Watcher, WatchEvent
-from gitlease.faces.library import running, watching
+from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.watch import Part, Watcher
+from gitlease.engine.watch import WatchEvent as WatchEvent
 from gitlease.faces.library.holding import HeldLeases, call_in_thread
-from gitlease.faces.library.made import LeaseVerbs
-from gitlease.faces.library.methods import Method
+from gitlease.faces.library.made import ClaimTerms, LeaseVerbs
+from gitlease.faces.library.methods import TERMS, Method
 from gitlease.faces.library.refusals import (
     Duration,
     ResourceLike,
+    StrPath,
     refusing_class,
-    refusing_events,
+    taking,
+    to_folder,
     to_list,
+    to_note,
+    to_resources,
     to_seconds,
 )
-from gitlease.faces.library.values import InitResult
+from gitlease.faces.library.values import InitResult, RunResult, WorkEvent, WorkResult
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.push.fenced_push import PushRefused as PushRefused
+from gitlease.runs.child import CannotExecute as CannotExecute
+from gitlease.runs.child import NoCommand as NoCommand
 from gitlease.runs.heartbeat import in_a_run
+from gitlease.runs.leased_command import RunRequest, claim_to_run, run_claimed
+from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits, PoolRequest
+from gitlease.runs.pool import work as work_on_queue
+from gitlease.verbs import run_text, sentences
+from gitlease.verbs.claiming import claim_options
 from gitlease.verbs.doors import CloneDoor
 from gitlease.verbs.push_options import push_request
 from gitlease.verbs.table import Result
@@ -39,6 +55,10 @@ from gitlease.wiring.workspace import (
     write_default_settings,
 )
 
+MOMENT = 2.0  # seconds
+NOT_NEXT = {"paths", "wait", "any", "takeover", "reopen"}
+Callback = TypeVar("Callback", bound=Callable[[WatchEvent], Any])
+Opener = Callable[[threading.Event], Workspace]
 OnLost = Callable[["Session", LeaseLost], object]
 
 
@@ -117,18 +137,6 @@ class Leases(LeaseVerbs):
         self.warnings = tuple(answer.warnings)
         return answer
 
-    def watch(
-        self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None
-    ) -> Iterator[WatchEvent]:
-        """Yield events of leases, of these resources or of all, until ``timeout``.
-
-        The first ``next`` reads the remote, and raises what that raises; later an unreachable
-        remote is waited for.
-        """
-        parts = [(self._door.resource(word), parse_scope(scope)) for word in resources]
-        seconds = to_seconds(timeout, "timeout")
-        return refusing_events(Watcher(self._ledger, parts).events(seconds=seconds))
-
     def task(self, resource: ResourceLike) -> Task:
         """A task as in its file. Raises NotFound, and Invalid for a broken file."""
         return self._ledger.edges.task(self._door.resource(resource))
@@ -173,10 +181,193 @@ class Leases(LeaseVerbs):
             revision=reading.revision if reading else None,
         )
 
-    on_available = watching.on_available
-    on_assignment = watching.on_assignment
-    run = running.run
-    work = running.work
+    def on_available(
+        self, *resources: ResourceLike, scope: str = WHOLE
+    ) -> Callable[[Callback], Subscription[Callback]]:
+        """Decorate a function to be called each time one of these becomes available.
+
+        A lapse counts unless the task stays assigned; a resource that is free at the start does
+        not. The function gets the ``WatchEvent`` in a daemon thread, one call at a time; its
+        exceptions go to ``threading.excepthook`` and do not end the watch. The decorated function
+        can still be called, and has ``stop()``: see ``Subscription``.
+        """
+        wanted = to_resources(self._door, resources)
+        parts, opened = [(x, parse_scope(scope)) for x in wanted], _opener(self._workspace)
+        return lambda function: Subscription(function, opened, parts)
+
+    @overload
+    def on_assignment(self) -> Callable[[Callback], Subscription[Callback]]: ...
+
+    @overload
+    def on_assignment(self, function: Callback) -> Subscription[Callback]: ...
+
+    def on_assignment(
+        self, function: Callback | None = None
+    ) -> Subscription[Callback] | Callable[[Callback], Subscription[Callback]]:
+        """Decorate a function to be called for each task that is newly assigned to this person.
+
+        These are the person's own claims, in any session on any machine: see ``event.session``, and
+        ``event.at`` for the time in the ledger's history. Tasks assigned at the start are not
+        reported, nor claims of tasks assigned before, nor names written into a task file by hand,
+        which the ledger does not have. The function is called as for ``on_available``.
+        """
+        self._ledger.check_holder()
+        opened = _opener(self._workspace)
+        if function is not None:
+            return Subscription(function, opened)
+        return lambda function: Subscription(function, opened)
+
+    @taking(ClaimTerms)
+    def run(
+        self,
+        command: Sequence[str],
+        *resources: ResourceLike,
+        next: bool = False,
+        note: str | None = None,
+        done: bool = False,
+        grace: Duration | None = None,
+        cwd: StrPath | None = None,
+        **terms: Unpack[ClaimTerms],
+    ) -> RunResult:
+        """Run a command under leases: claim all or none, renew, release at its end.
+
+        ``command`` is a list of words, not a shell line. ``resources``, or with ``next`` the first
+        task of the queue, are claimed as by ``claim``; each run has a session of its own unless one
+        was named or it is in a ``Session``. ``done`` marks tasks as done if the command ends with
+        0; ``note`` is left for the next holder at a release. ``grace`` is the time from TERM to
+        KILL if the command must be stopped, ``cwd`` its folder, by default the current one. Its
+        environment is this program's with ``GITLEASE_RESOURCE``, ``GITLEASE_TOKEN`` and the others
+        of `gitlease run`.
+
+        Signals sent to this program go to the command. Only for the main thread; elsewhere use
+        ``gitlease.hold`` around your own command. Raises what ``claim`` raises, NotFound or Invalid
+        for a command that cannot be executed, before anything is claimed, and LeaseLost if a lease
+        was lost: then the command was stopped.
+        """
+        _only_in_main_thread("run")
+        _need_repository(self._workspace, "run")
+
+        def brief(answer: Answer) -> str:
+            entry = workspace.queue.find(
+                parse_resource(word_anywhere(answer.leases[0].resource))
+            ).entry
+            return run_text.brief(answer, entry.task if entry else None, prog="gitlease", done=done)
+
+        workspace = self._workspace if self._is_run else in_a_run(self._workspace, "run")
+        door = CloneDoor(workspace)
+        values = TERMS.values(door, terms)
+        if next and (resources or NOT_NEXT & values.keys()):
+            raise UsageError(
+                "next claims the first task: it excludes resources and options of a claim"
+            )
+        wait, covered = values.pop("wait", None), values.get("paths", ())
+        options, warnings = claim_options(**values), list[str]()
+        wanted = [] if next else to_resources(door, resources)
+        warnings += door.check_claim(wanted, covered, any_name=options.any_name)
+        request = _request(self, command, options, cwd, grace, note=to_note(note), done=done)
+        ran = run_claimed(
+            workspace,
+            request,
+            lambda: claim_to_run(workspace, request, wanted, options, wait=wait),
+            on_claim=lambda _answer: None,
+            on_stop=lambda _why: None,
+            brief=brief if next or done else None,
+        )
+        warnings += [*door.granted(ran.answer), *ran.answer.warnings, *ran.warnings]
+        self.warnings = tuple(dict.fromkeys(warnings))
+        if ran.ended.lost:
+            raise ran.ended.lost[0].error
+        if ran.ended.status is None or ran.ended.failure is not None:
+            raise Invalid(f"the command was stopped: {ran.ended.failure}")
+        return RunResult(
+            status=ran.ended.status,
+            leases=ran.answer.leases,
+            done=ran.finished == len(ran.answer.leases),
+            stopped=ran.ended.stopped,
+            warnings=self.warnings,
+        )
+
+    def work(
+        self,
+        command: Sequence[str],
+        *,
+        jobs: int = 1,
+        worktrees: bool = False,
+        base: str | None = None,
+        forever: bool = False,
+        done_on_success: bool = False,
+        max_failures: int = 3,
+        limit: Duration | None = None,
+        ttl: Duration | None = None,
+        reason: str | None = None,
+        commit: bool | None = None,
+        grace: Duration | None = None,
+        cwd: StrPath | None = None,
+        on_event: Callable[[WorkEvent], object] | None = None,
+    ) -> WorkResult:
+        """A pool: run the command for one task of the queue after the other.
+
+        ``jobs`` run at once, each in the background with a lease, a session and a log of its own;
+        the options and outcomes are those of `gitlease work`. It returns when the queue is empty,
+        with ``forever`` when interrupted. Ctrl-C once: no new tasks; twice, or TERM: the runs are
+        stopped and their tasks released. ``on_event`` is called with each ``WorkEvent``, in this
+        thread; if it raises, the runs are stopped and the pool ends.
+
+        Each run is a fork of this program, so this is only for the main thread of a program without
+        other threads. Raises UsageError otherwise, NotFound or Invalid for a command that cannot be
+        executed, and permanent failures of a claim, once all runs have ended.
+        """
+        _only_in_main_thread("work")
+        _need_repository(self._workspace, "work")
+        _only_thread()
+        if not isinstance(jobs, int) or not 1 <= jobs <= MOST_JOBS:
+            raise UsageError(f"jobs must be a number from 1 to {MOST_JOBS}")
+        if not isinstance(max_failures, int) or max_failures < 1:
+            raise UsageError("max_failures must be a number, at least 1")
+        if on_event is not None and not callable(on_event):
+            raise UsageError("on_event must be a function")
+        if base is not None and not worktrees:
+            raise UsageError("base needs worktrees=True")
+        given = {"ttl": ttl, "reason": reason, "commit": commit}
+        terms = claim_options(**TERMS.values(self._door, given))
+        request = PoolRequest(
+            run=_request(self, command, terms, cwd, grace, done=done_on_success),
+            options=terms,
+            brief=lambda answer, task: run_text.brief(
+                answer, task, prog="gitlease", done=done_on_success, commit=worktrees
+            ),
+            open_at=self._open_at,
+            worktrees=worktrees,
+            base=base,
+            limit=to_seconds(limit, "limit"),
+        )
+        ended: list[WorkEvent] = []
+
+        def report(event: PoolEvent) -> None:
+            fields = {k: v for k, v in run_text.document(event).items() if k != "schema"}
+            reported = WorkEvent(**fields)
+            if reported.event == "ended":
+                ended.append(reported)
+            if on_event is not None:
+                on_event(reported)
+
+        ran = work_on_queue(
+            self._workspace,
+            request,
+            PoolLimits(jobs=jobs, max_failures=max_failures, forever=forever),
+            say=_log,
+            on_stop=lambda why: _log(sentences.stopping(why)),
+            tell=report,
+            warn=lambda text: report(PoolEvent("warning", message=text)),
+        )
+        counts = {outcome: ran.counts[outcome] for outcome in run_text.OUTCOMES}
+        return WorkResult(
+            **counts,
+            ended=tuple(ended),
+            stopped_by=ran.stopped_by,
+            left=ran.left,
+            stranded=tuple(sorted(ran.stranded)),
+        )
 
     def _carry_out(self, method: Method, given: Mapping[str, Any]) -> Any:
         """Carry out a verb of the table with these arguments."""
@@ -230,3 +421,158 @@ class Session(Leases):
         if result.answer is not None:
             self._kept.learn(result.answer)
         super()._note(result)
+
+
+# --- commands under leases ------------------------------------------------------------------------
+
+
+def _request(
+    leases: Leases,
+    command: Sequence[str],
+    terms: ClaimOptions,
+    cwd: StrPath | None,
+    grace: Duration | None,
+    **more: Any,
+) -> RunRequest:
+    words = tuple(command) if isinstance(command, Sequence) else ()
+    if isinstance(command, str) or not words or not all(isinstance(x, str) for x in words):
+        raise UsageError('the command must be a list of words: ["make", "test"]')
+    return RunRequest(
+        words=words,
+        directory=os.path.abspath(to_folder(cwd or ".")),
+        scope=terms.scope,
+        grace=to_seconds(grace, "grace"),
+        commit=terms.commit,
+        layer=leases._layer,
+        **more,
+    )
+
+
+def _only_in_main_thread(verb: str) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError(
+            f"{verb} needs the main thread: it handles signals and a child process",
+            hints=("in another thread, use gitlease.hold around your own command",),
+        )
+
+
+def _need_repository(workspace: Workspace, verb: str) -> None:
+    if getattr(workspace.ledger.store, "in_memory", False):
+        raise UsageError(f"{verb} needs a real repository: this ledger is in memory")
+
+
+def _only_thread() -> None:
+    # Threads that have renewed leases until now end within a moment.
+    end = time.monotonic() + MOMENT
+    others = [x for x in threading.enumerate() if x is not threading.current_thread()]
+    for thread in others:
+        thread.join(max(0.0, end - time.monotonic()))
+    if names := ", ".join(sorted(x.name for x in others if x.is_alive())):
+        raise UsageError(
+            f"work forks this program, which other threads would not survive: {names}",
+            hints=("call it before they start, or after they end",),
+        )
+
+
+def _log(text: str) -> None:
+    # In the process of a run, standard error is its log.
+    print(f"gitlease: {text}", file=sys.stderr, flush=True)
+
+
+# --- callbacks ------------------------------------------------------------------------------------
+
+
+def _opener(workspace: Workspace) -> Opener:
+    actor = workspace.identity.actor
+    session = actor.session if actor.session_explicit else None
+    return lambda stopped: workspace.again(session=session, clock=workspace.waking_clock(stopped))
+
+
+class Subscription(Generic[Callback]):
+    """A function that is called for events, from now until ``stop``.
+
+    ``error`` is the refusal that ended it, if any. ``ready`` waits for the first look at the
+    remote, after which no event is missed.
+    """
+
+    def __init__(
+        self,
+        function: Callback,
+        opened: Opener,
+        parts: list[Part] | None = None,
+    ) -> None:
+        """``parts``: report their availability; None: report assignments."""
+        if not callable(function):
+            raise UsageError("a subscription needs a function")
+        functools.update_wrapper(self, function)
+        self._function, self._parts, self._opened = function, parts, opened
+        self._stopped, self._ready = threading.Event(), threading.Event()
+        self.error: GitleaseError | None = None
+        self._thread = threading.Thread(
+            target=self._run, name=f"gitlease {self._name()}", daemon=True
+        )
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        state = "running" if self.running else "stopped" if self.error is None else "failed"
+        return f"<Subscription {self._name()}: {state}>"
+
+    @property
+    def function(self) -> Callback:
+        """The decorated function."""
+        return self._function
+
+    def __call__(self, event: WatchEvent) -> Any:
+        return self._function(event)
+
+    @property
+    def running(self) -> bool:
+        """Whether the function will still be called."""
+        return self._thread.is_alive() and not self._stopped.is_set()
+
+    def ready(self, timeout: float | None = None) -> bool:
+        """Wait until the watch has begun, at most ``timeout`` seconds; return whether it has."""
+        return self._ready.wait(timeout) and self.error is None
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Stop, and wait for a call under way, at most ``timeout`` seconds."""
+        self._stopped.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            self._watch()
+        except InterruptedError:
+            return  # stopped
+        except GitleaseError as error:
+            self.error = error
+        finally:
+            self._ready.set()
+
+    def _watch(self) -> None:
+        ledger = self._opened(self._stopped).ledger
+        wanted = "assigned" if self._parts is None else "available"
+        watcher = Watcher(
+            ledger,
+            self._parts or (),
+            assignments=self._parts is None,
+            on_begin=lambda _head: self._ready.set(),
+        )
+        for event in watcher.events():
+            if self._stopped.is_set():
+                return
+            if event.kind == wanted:
+                self._call(event)
+
+    def _call(self, event: WatchEvent) -> None:
+        try:
+            self._function(event)
+        except Exception as error:
+            args = (type(error), error, error.__traceback__, self._thread)
+            threading.excepthook(threading.ExceptHookArgs(args))
+
+    def _name(self) -> str:
+        if self._parts is None:
+            return "on_assignment"
+        return " ".join(("on_available", *(resource.text for resource, _ in self._parts)))

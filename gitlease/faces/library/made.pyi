@@ -1,6 +1,6 @@
 # Written by: pytest --record tests/faces/test_library_stub.py
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Protocol, TypedDict
 
@@ -9,6 +9,7 @@ from gitlease.core.edge import Task
 from gitlease.core.view import Lease
 from gitlease.engine.queue import Entry
 from gitlease.engine.sessions import OwnSession
+from gitlease.engine.watch import WatchEvent
 from gitlease.faces.library.refusals import Duration, OpenOptions, ResourceLike, StrPath
 from gitlease.faces.library.values import Board, LedgerStatus, LogEntry, QueueReading, WhoAmI
 from gitlease.verify.replay import Verified
@@ -353,6 +354,21 @@ class LeaseVerbs(Protocol):
 
         Raises WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
         Invalid, NotFound, Rollback.
+        """
+
+    def watch(
+        self,
+        *resources: ResourceLike,
+        timeout: Duration | None = None,
+        scope: str | None = None,
+    ) -> Iterator[WatchEvent]:
+        """Yield the events of leases, of these resources or of all. The first `next` reads the
+        remote, and raises what that raises; later an unreachable remote is waited for.
+
+        timeout: Stop after this long (default: never).
+        scope: Only leases that overlap this scope.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
 
     def sessions(

@@ -16,7 +16,15 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.resource import Resource
 from gitlease.faces.library import values
-from gitlease.faces.library.refusals import KEYWORD, POSITIONAL, bind, number_text, refusal, to_list
+from gitlease.faces.library.refusals import (
+    KEYWORD,
+    POSITIONAL,
+    bind,
+    number_text,
+    refusal,
+    refusing_events,
+    to_list,
+)
 from gitlease.verbs.table import (
     CODES,
     HTTP,
@@ -52,7 +60,8 @@ class Method:
     ``spread``: each of them as an argument. ``given`` are parameters of the verb that it decides,
     ``without`` those that it lacks; ``positional`` are those that it takes by position besides the
     verb's. ``grants``: the leases it returns are
-    released if an awaited call is cancelled. ``about`` is its help if that of the verb does not
+    released if an awaited call is cancelled. ``streams``: a class whose methods are awaited has its
+    own. ``about`` is its help if that of the verb does not
     fit, ``route`` its request at a gateway.
     """
 
@@ -63,6 +72,7 @@ class Method:
     one: bool = False
     spread: bool = False
     grants: bool = False
+    streams: bool = False
     made: Callable[[Result], Any] | None = None
     given: Mapping[str, Any] = MappingProxyType({})
     without: Sequence[str] = ()
@@ -97,6 +107,7 @@ class Method:
             how: Any = POSITIONAL if placed else KEYWORD
             if self.spread and name == "resources":
                 how, kind = inspect.Parameter.VAR_POSITIONAL, "ResourceLike"
+                default = inspect.Parameter.empty
             (by_place if placed else by_name).append(
                 inspect.Parameter(name, how, default=default, annotation=kind)
             )
@@ -155,7 +166,8 @@ def make_methods(methods: Iterable[Method], plain: type, awaited: type) -> None:
     for one in methods:
         verb = _function(one, plain.__module__)
         setattr(plain, one.name, verb)
-        setattr(awaited, one.name, AwaitedVerb(verb, grants=one.grants))
+        if not one.streams:
+            setattr(awaited, one.name, AwaitedVerb(verb, grants=one.grants))
 
 
 def _function(method: Method, home: str) -> Callable[..., Any]:
@@ -237,6 +249,14 @@ OF_A_CLONE: tuple[Method, ...] = (
     Method("set_status", "set"),
     Method("fence", "fence", LEASE),
     Method("wait", "wait", NONE, spread=True),
+    Method(
+        *("watch", "watch", "Iterator[WatchEvent]"),
+        made=lambda result: refusing_events(result.value),
+        spread=True,
+        streams=True,
+        about="Yield the events of leases, of these resources or of all. The first `next` reads "
+        "the remote, and raises what that raises; later an unreachable remote is waited for.",
+    ),
     Method("sessions", "session list", "tuple[OwnSession, ...]"),
     Method(
         "end_session",

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from gitlease.core.errors import GitleaseError, UnknownOutcome, UsageError
 from gitlease.core.instant import moment_of
-from gitlease.core.resources.resource import WHOLE, Resource, parse_resource, word_anywhere
+from gitlease.core.resources.resource import Resource, parse_resource, word_anywhere
 from gitlease.core.view import Lease
 from gitlease.engine import acts
 from gitlease.engine.watch import WatchEvent
@@ -90,7 +90,7 @@ class AsyncLeases(AwaitedLeaseVerbs):
     task = AwaitedVerb(Leases.task)
 
     async def watch(
-        self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None
+        self, *resources: ResourceLike, scope: str | None = None, timeout: Duration | None = None
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield events of leases, of these resources or of all, until ``timeout``."""
         ended = threading.Event()
