@@ -118,7 +118,9 @@ class Stale:
     """What was found, the worst first. ``stays`` says why the findings without an action stay.
 
     ``unread`` is what could not be checked, such as unreadable records and missing commits: the
-    check has not passed then.
+    check has not passed then. Once actions were taken, ``fixed`` is what they settled, the other
+    ``findings`` say why they stay, and ``commit`` is the last commit of an edge. ``undone`` are the
+    failed edits of task files, or their failed commits: the ledger is ahead of them.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -126,22 +128,10 @@ class Stale:
     actions: tuple[Action, ...] = ()
     stays: Mapping[Finding, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fixed:
-    """What was released, and the ``findings`` that stay, each with the reason.
-
-    ``commit`` is the last commit of an edge. ``undone`` are the failed edits of task files, or
-    their failed commits: the ledger is ahead of them.
-    """
-
     fixed: tuple[Finding, ...] = ()
-    findings: tuple[Finding, ...] = ()
     leases: tuple[LeaseView, ...] = ()
     undone: tuple[str, ...] = ()
     commit: str | None = None
-    warnings: tuple[str, ...] = ()
 
 
 class StaleService:
@@ -228,33 +218,33 @@ class StaleService:
         *,
         choose: Callable[[Action], bool] = lambda _action: True,
         commit: bool = True,
-    ) -> Fixed:
+    ) -> Stale:
         """Release what was found and chosen, each with a push and a commit of its edge.
 
         Without ``commit`` the task files are only edited. What was claimed meanwhile stays.
         """
-        left = {finding: _not_fixed(finding, why) for finding, why in found.stays.items()}
+        reasons: dict[Finding, tuple[str, ...]] = {x: (why,) for x, why in found.stays.items()}
         answers: list[Answer] = []
-        failure = ""
+        failure: tuple[str, ...] = ()
         for action in found.actions:
-            why = failure or ("" if choose(action) else KEPT)
+            why = failure or (() if choose(action) else (KEPT,))
             if not why:
                 try:
                     answers.append(acts.retire(self._session, [action.plan], commit=commit))
-                    left |= {f: x for f in action.findings if (x := _unfixed(f, answers[-1]))}
+                    why = _why_unfixed(answers[-1])
                 except GitleaseError as error:
                     if not answers:
                         raise
-                    why = failure = error.message  # what was released before is reported
-            if why:
-                left |= {finding: _not_fixed(finding, why) for finding in action.findings}
+                    why = failure = (error.message,)  # what was released before is reported
+            reasons |= dict.fromkeys(action.findings if why else (), why)
         written = [w for answer in answers for w in answer.written]
-        asked = [finding for action in found.actions for finding in action.findings]
-        warnings = [x for answer in answers for x in answer.warnings]
+        warnings = [*found.warnings, *(x for answer in answers for x in answer.warnings)]
         warnings += [error.message for answer in answers for error in answer.refused]
-        return Fixed(
-            fixed=tuple(finding for finding in asked if finding not in left),
-            findings=tuple(left[finding] for finding in found.findings if finding in left),
+        return replace(
+            found,
+            actions=(),
+            fixed=tuple(x for action in found.actions for x in action.findings if x not in reasons),
+            findings=tuple(_not_fixed(x, *reasons[x]) for x in found.findings if x in reasons),
             leases=tuple(view for answer in answers for view in answer.leases),
             undone=tuple(_unwritten(w) for w in written if w.problem),
             commit=next((w.commit for w in reversed(written) if w.commit is not None), None),
@@ -618,14 +608,15 @@ def _drop(record: Record, rule: CheckRule) -> RetirePlan:
     )
 
 
-def _unfixed(finding: Finding, answer: Answer) -> Finding | None:
-    """A finding that stays after its release, with the reason; None if it is settled."""
+def _why_unfixed(answer: Answer) -> tuple[str, ...]:
+    """Why findings stay after their release, and what to type; nothing if they are settled."""
     undone = next((w for w in answer.written if w.problem), None)
-    if undone is not None:  # it is released in the ledger, but the edge is still on the branch
-        file, message = quote(undone.change.file), quote(undone.change.message)
-        steps = (f"git commit -m {message} -- {file}",) if undone.changed else ()
-        return _not_fixed(finding, _unwritten(undone), *steps)
-    return _not_fixed(finding, answer.refused[0].message) if answer.refused else None
+    if undone is None:
+        return (answer.refused[0].message,) if answer.refused else ()
+    # It is released in the ledger, but the edge is still on the branch.
+    file, message = quote(undone.change.file), quote(undone.change.message)
+    steps = (f"git commit -m {message} -- {file}",) if undone.changed else ()
+    return _unwritten(undone), *steps
 
 
 def _not_fixed(finding: Finding, why: str, *steps: str) -> Finding:

@@ -102,31 +102,26 @@ def check_verb(
             committed = opened.committed(chosen) if opened and chosen else None
             service = open_staleness(door.workspace_by(committed, repository, anonymous=not fix))
             claims = service.find(cached=cached)
+            if fix:
+                claims = service.fix(
+                    claims, choose=lambda x: door.agrees([one.message for one in x.findings])
+                )
+                more = {
+                    "fixed": [wire.violation(one) for one in claims.fixed],
+                    "commit": claims.commit,
+                    "leases": [wire.lease(view) for view in claims.leases],
+                }
+            local = [f"{x[:10]} is only in this clone: push it" for x in [claims.commit] if x]
             found = replace(
                 found,
                 stale=True,
                 findings=claims.findings,
-                warnings=claims.warnings,
+                fixed=claims.fixed,
+                undone=claims.undone,
+                commit=claims.commit,
+                warnings=_once(claims.warnings, local),
                 unread=claims.unread,
             )
-            if fix:
-                done = service.fix(
-                    claims, choose=lambda x: door.agrees([one.message for one in x.findings])
-                )
-                local = [f"{x[:10]} is only in this clone: push it" for x in [done.commit] if x]
-                found = replace(
-                    found,
-                    findings=done.findings,
-                    fixed=done.fixed,
-                    undone=done.undone,
-                    commit=done.commit,
-                    warnings=_once(found.warnings, done.warnings, local),
-                )
-                more = {
-                    "fixed": [wire.violation(one) for one in done.fixed],
-                    "commit": done.commit,
-                    "leases": [wire.lease(view) for view in done.leases],
-                }
         if opened and chosen and not alone:
             commits = opened.service(chosen).check(cached=cached, fetched=stale and not cached)
             found = replace(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gitlease.check import Fixed, Stale
+from gitlease.check import Stale
 from gitlease.core import parse_resource
 from gitlease.engine import ClaimOptions
 from gitlease.wiring import Workspace, open_staleness, open_workspace
@@ -86,7 +86,7 @@ class Story:
     def find(self, clone: Path | None = None) -> Stale:
         return open_staleness(self.at(clone or self.jo)).find()
 
-    def fix(self, clone: Path | None = None, found: Stale | None = None, **more: Any) -> Fixed:
+    def fix(self, clone: Path | None = None, found: Stale | None = None, **more: Any) -> Stale:
         clone = clone or self.jo
         return open_staleness(self.at(clone)).fix(found or self.find(clone), **more)
 
