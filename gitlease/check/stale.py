@@ -327,9 +327,12 @@ class Facts:
     ) -> None:
         self.problems = listed.problems
         self.tasks = {task.resource.key: task for task in listed.tasks}
-        self.records, self.people, self.persons, self.caller = records, people, persons, caller
+        self.people, self.persons, self.caller = people, persons, caller
         self._rules, self._required, self._now = rules, required, now
-        self._broken = {key for problem in listed.problems for key in problem.keys}
+        # Completed work is no claim, and of exempt tasks and broken files nothing is said.
+        ignored = {key for problem in listed.problems for key in problem.keys}
+        ignored |= {key for key, task in self.tasks.items() if task.exempt}
+        self.records = [x for x in records if not x.done and x.lease.resource.key not in ignored]
         self._by_key: dict[str, list[Record]] = {}
         for record in records:
             self._by_key.setdefault(record.lease.resource.key, []).append(record)
@@ -393,7 +396,7 @@ class Facts:
     def hidden_leases(self) -> list[tuple[Task, Record]]:
         """The live leases, not of late, whose task's file here does not name the holder."""
         hidden = []
-        for record in filter(self._counts, self.records):
+        for record in self.records:
             lease, task = record.lease, self.task_of(record)
             grace = lease.ttl if self._rules.grace is None else self._rules.grace
             late = self._now - lease.claimed_at > grace * MS
@@ -405,12 +408,8 @@ class Facts:
         """The keys of leased tasks without a file here: they may have been deleted."""
         if not self._required:
             return frozenset()
-        leases = (x.lease for x in filter(self._counts, self.records) if self.task_of(x) is None)
+        leases = (x.lease for x in self.records if self.task_of(x) is None)
         return frozenset(x.resource.key for x in leases if x.edge and not x.resource.is_path)
-
-    def _counts(self, record: Record) -> bool:
-        task, broken = self.task_of(record), record.lease.resource.key in self._broken
-        return not record.done and not broken and not (task is not None and task.exempt)
 
     def _assigns(self, task: Task, holder: str) -> bool:
         return any(map(self.means(holder), task.assigned))
@@ -468,12 +467,10 @@ class Facts:
         A lapsed one whose edge is still there is none: the edge is, once it is stale.
         """
         lease, task = record.lease, self.task_of(record)
-        if not self._counts(record):
-            return None
         if deleted is not None:
             more = f"{printable(deleted.file)} was deleted in {deleted.commit[:SHORT]}"
-            more += f" by {deleted.by}"
-            return self._finding(LEASE_ON_GONE, record, None, "whose task file is gone", more)
+            about, more = "whose task file is gone", f"{more} by {deleted.by}"
+            return self._finding(LEASE_ON_GONE, record, None, about, more)
         if task is not None and self.is_done(task):
             return self._finding(LEASE_ON_DONE, record, task, "which is done")
         if not record.lapsed or (task is not None and self._assigns(task, lease.holder)):
