@@ -5,7 +5,6 @@ from gitlease.check.judging import GONE as GONE
 from gitlease.check.judging import RAN_OUT as RAN_OUT
 from gitlease.check.judging import Granted as Granted
 from gitlease.check.judging import Judgement as Judgement
-from gitlease.check.judging import LedgerState as LedgerState
 from gitlease.check.judging import Tenure as Tenure
 from gitlease.check.judging import Timeline as Timeline
 from gitlease.check.judging import find as find

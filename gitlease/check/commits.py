@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 
 from gitlease.check.ci import CiContext
-from gitlease.check.judging import Judgement, LedgerState, Timeline, find, timeline
+from gitlease.check.judging import Judgement, Timeline, find, timeline
 from gitlease.check.rules import CheckResult, no_ledger
 from gitlease.core.edge import Addresses
 from gitlease.core.errors import Denied, GitleaseError, NotFound, Unavailable, UsageError, shown
@@ -335,10 +335,14 @@ class CheckService:
             commits = self.reader.read(chosen.commits)
         with doing("reading the history of the ledger"):
             histories = [self._history(head, commits, older=not cached) for head in heads]
-            timelines = [timeline(history) for history in histories]
+            now = self.clock.now()
+            timelines = [
+                timeline(history, head.policy, Moment(now=now, seen=head.seen))
+                for head, history in zip(heads, histories, strict=True)
+            ]
         warnings = [*self.context.problems, *chosen.warnings, *store.warnings]
         with doing(f"comparing {len(commits)} commits with the leases of their time"):
-            found = find(commits, self._judgement(heads, timelines, commits))
+            found = find(commits, self._judgement(timelines, commits))
             try:  # findings about claims of tasks stand at the edge's line of the task's file
                 listed = self.tasks.read().tasks if any(x.resource for x in found) else ()
                 unplaced = []
@@ -358,7 +362,6 @@ class CheckService:
                 f"{SETTINGS} is changed here: the check goes by that of {chosen.base[:10]}, "
                 "from before the change"
             )
-        now = self.clock.now()
         for head in heads:
             warnings += head.warnings
             if head.ledger is None:
@@ -412,10 +415,7 @@ class CheckService:
         return read_history(self.store, head, since=since, token=token, older=older)
 
     def _judgement(
-        self,
-        heads: Sequence[Snapshot],
-        timelines: Sequence[Timeline],
-        commits: Sequence[CommitFacts],
+        self, timelines: Sequence[Timeline], commits: Sequence[CommitFacts]
     ) -> Judgement:
         holders = {x.holder for one in timelines for x in one.grants.values()}
         holders |= {x.lease.holder for one in timelines for x in one.tenures}
@@ -429,12 +429,7 @@ class CheckService:
             pushers=frozenset() if request else frozenset().union(*people.values()),
             requesters=people if request else {},
             trailer=self.trailer,
-            ledgers={
-                head.layer: LedgerState(
-                    one, head.policy, Moment(now=self.clock.now(), seen=head.seen)
-                )
-                for head, one in zip(heads, timelines, strict=True)
-            },
+            ledgers={one.layer: one for one in timelines},
             landing=cache(lambda: self.reader.differing(commits[-1].id)),
         )
 

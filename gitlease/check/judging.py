@@ -145,20 +145,25 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Who held what in one ledger. See ``LedgerHistory`` for ``since`` and ``tokens``."""
+    """Who held what in one ledger, and who holds it by the ``policy`` at this ``moment``.
+
+    See ``LedgerHistory`` for ``since`` and ``tokens``.
+    """
 
     layer: str
     tenures: tuple[Tenure, ...]
     grants: Mapping[int, Granted]
     since: int | None
     tokens: int
+    policy: Policy
+    moment: Moment
 
     def knows(self, at: int | None) -> bool:
         """Whether it reaches back to this time."""
         return at is not None and (self.since is None or at >= self.since)
 
 
-def timeline(history: LedgerHistory) -> Timeline:
+def timeline(history: LedgerHistory, policy: Policy, moment: Moment) -> Timeline:
     """The timeline of a ledger's history."""
     ends: dict[int, tuple[int, str]] = {}
     grants: dict[int, Granted] = {}
@@ -184,7 +189,8 @@ def timeline(history: LedgerHistory) -> Timeline:
             grants[x.token] = Granted(
                 x.token, x.resource.text, x.resource.key, x.scope, x.holder, x.claimed_at, ended
             )
-    return Timeline(history.layer, tuple(tenures), grants, history.since, history.tokens)
+    since, tokens = history.since, history.tokens
+    return Timeline(history.layer, tuple(tenures), grants, since, tokens, policy, moment)
 
 
 def _tenures(history: LedgerHistory, ends: Mapping[int, tuple[int, str]]) -> list[Tenure]:
@@ -330,15 +336,6 @@ def _command(verb: str, resource: str, layer: str) -> str:
 # --- judging --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerState:
-    """One ledger now: its timeline, and its policy and moment to tell who holds what."""
-
-    timeline: Timeline
-    policy: Policy
-    moment: Moment
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """What commits are judged by.
@@ -353,7 +350,7 @@ class Judgement:
     pushers: frozenset[str] = frozenset()
     requesters: Mapping[str, frozenset[str]] = field(default_factory=dict)
     trailer: bool = False
-    ledgers: Mapping[str, LedgerState] = field(default_factory=dict)
+    ledgers: Mapping[str, Timeline] = field(default_factory=dict)
     landing: Callable[[], frozenset[str] | None] = lambda: None
 
 
@@ -368,13 +365,13 @@ class _Judge:
 
     def __init__(self, commits: Sequence[CommitFacts], by: Judgement) -> None:
         self._by, self._people = by, by.addresses.of_all
-        self._tenures = [s for ledger in by.ledgers.values() for s in ledger.timeline.tenures]
+        self._tenures = [s for ledger in by.ledgers.values() for s in ledger.tenures]
         self._keys = [by.addresses.of(tenure.lease.holder) for tenure in self._tenures]
         self._cover = Cover([tenure.lease for tenure in self._tenures])
         self._merges = merged_by(commits)
         self._grants: dict[tuple[str, str], list[Granted]] = {}
         for layer, ledger in by.ledgers.items():
-            for _, grant in sorted(ledger.timeline.grants.items()):
+            for _, grant in sorted(ledger.grants.items()):
                 self._grants.setdefault((layer, grant.key), []).append(grant)
 
     def of(self, commit: CommitFacts) -> Iterator[Finding]:
@@ -429,7 +426,7 @@ class _Judge:
 
     def _grant(self, named: Named) -> Granted | None:
         ledger = self._by.ledgers.get(named.layer)
-        return ledger.timeline.grants.get(named.token) if ledger is not None else None
+        return ledger.grants.get(named.token) if ledger is not None else None
 
     def _help(self, commit: CommitFacts, keys: frozenset[str]) -> str:
         """Why one of these keys may have taken part in a commit; ``""`` if nothing says so."""
@@ -575,7 +572,7 @@ class _Judge:
         if tenure.stands or tenure.until - made > SKEW:
             return ""
         people = self._people(commit.emails)
-        grants = self._by.ledgers[tenure.layer].timeline.grants
+        grants = self._by.ledgers[tenure.layer].grants
         for named in commit.named:
             grant = grants.get(named.token) if named.layer == tenure.layer else None
             if grant is None or grant.key != named.key or not grant.follows(tenure):
@@ -588,7 +585,7 @@ class _Judge:
 
     def _judge_token(self, commit: CommitFacts, named: Named) -> CommitVerdict | None:
         """Judge a token: to whom it was issued, for what, and until when."""
-        grant, timeline = self._grant(named), self._by.ledgers[named.layer].timeline
+        grant, timeline = self._grant(named), self._by.ledgers[named.layer]
         if grant is None and named.token >= timeline.tokens:
             return CommitVerdict(UNKNOWN, "which was never issued")
         if grant is None:
@@ -609,7 +606,7 @@ class _Judge:
             foreign = CommitVerdict(UNKNOWN, words, None, evidence, grant.at, doubt)
             if not doubt:
                 return foreign
-        made = commit.made(self._by.ledgers[named.layer].moment.now.wall_ms)
+        made = commit.made(timeline.moment.now.wall_ms)
         later = next(  # the first later grant of the same work to another person
             (
                 x

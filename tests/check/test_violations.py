@@ -13,7 +13,6 @@ from gitlease.check import (
     RAN_OUT,
     Granted,
     Judgement,
-    LedgerState,
     Tenure,
     Timeline,
     find,
@@ -79,8 +78,15 @@ def found(
     addresses: Addresses | None = None,
     others: tuple[CommitFacts, ...] = (),
 ) -> list[tuple[str, str]]:
-    told = Timeline("global", tenures, {x.token: x for x in grants}, since, tokens)
-    standing = LedgerState(told, DEFAULT_POLICY, Moment(now=at(now)))
+    standing = Timeline(
+        "global",
+        tenures,
+        {x.token: x for x in grants},
+        since,
+        tokens,
+        DEFAULT_POLICY,
+        Moment(now=at(now)),
+    )
     people = addresses or Addresses()
     by = Judgement(
         addresses=people,
@@ -223,8 +229,9 @@ def test_who_opened_a_request_is_only_pointed_out_like_a_co_author() -> None:
 
 
 def test_what_is_said_for_whoever_took_part_is_no_more_than_is_known() -> None:
-    told = Timeline("global", (tenure(0, 60),), {}, None, 0)
-    standing = LedgerState(told, DEFAULT_POLICY, Moment(now=at(HOUR)))
+    standing = Timeline(
+        "global", (tenure(0, 60),), {}, None, 0, DEFAULT_POLICY, Moment(now=at(HOUR))
+    )
     keys = Addresses().of(KIM.holder)
     by = Judgement(addresses=Addresses(), requesters={"@kim": keys}, ledgers={"global": standing})
     (asked,) = find([commit(30)], by)
@@ -284,8 +291,7 @@ def test_a_file_that_is_of_different_tasks_in_different_commits_is_judged_apart(
     task = replace(tenure(0, 60), lease=lease(holder=KIM, resource="F001"))
     mine = commit(30, touched=(Touched("tasks/x.md", frozenset({"f001"})),))
     other = commit(30, touched=(Touched("tasks/x.md", frozenset({"f002"})),))
-    told = Timeline("global", (task,), {}, None, 0)
-    standing = LedgerState(told, DEFAULT_POLICY, Moment(now=at(HOUR)))
+    standing = Timeline("global", (task,), {}, None, 0, DEFAULT_POLICY, Moment(now=at(HOUR)))
     by = Judgement(addresses=Addresses(), ledgers={"global": standing})
     assert [len(find([x], by)) for x in (mine, other)] == [1, 0]
     assert len(find([mine, other, mine], by)) == 2
@@ -352,8 +358,15 @@ def test_a_commit_that_the_host_dated_may_hold_earlier_work() -> None:
 
 
 def test_why_the_hosts_date_does_not_tell_is_said() -> None:
-    told = Timeline("global", (), {x.token: x for x in (MINE, next_one(100))}, None, 0)
-    standing = LedgerState(told, DEFAULT_POLICY, Moment(now=at(HOUR)))
+    standing = Timeline(
+        "global",
+        (),
+        {x.token: x for x in (MINE, next_one(100))},
+        None,
+        0,
+        DEFAULT_POLICY,
+        Moment(now=at(HOUR)),
+    )
     by = Judgement(addresses=Addresses(), ledgers={"global": standing})
     one = replace(commit(200, named=(NAMED,), touched=()), committer=HOST)
     (late,) = find([one], by)
@@ -475,7 +488,9 @@ def told(*steps: tuple[float, Lease | None, Lease | None], events: tuple[Event, 
         steps=tuple(HistoryStep(at(t).wall_ms, ((before, after),)) for t, before, after in steps),
         events=events,
     )
-    tenures = sorted(timeline(trail).tenures, key=lambda x: x.since)
+    tenures = sorted(
+        timeline(trail, DEFAULT_POLICY, Moment(now=at(HOUR))).tenures, key=lambda x: x.since
+    )
     return "; ".join(
         f"{(x.since - NOON) / MS:g}-{(x.until - NOON) / MS:g} {x.ended or 'stands'}"
         for x in tenures
@@ -523,12 +538,14 @@ def test_grants_are_known_by_events_and_by_records() -> None:
     trail = LedgerHistory(
         layer="global", first=(record,), events=(grant, ends("revoked", 9, 5), again)
     )
-    read = timeline(trail)
+    read = timeline(trail, DEFAULT_POLICY, Moment(now=at(HOUR)))
     assert sorted(read.grants) == [5, 7]
     assert (read.grants[5].at, read.grants[5].ended) == (NOON, at(9).wall_ms)
     assert read.grants[7].key == F001.key
     assert read.knows(0)
-    assert not timeline(replace(trail, since=NOON)).knows(NOON - 1)
+    assert not timeline(replace(trail, since=NOON), DEFAULT_POLICY, Moment(now=at(HOUR))).knows(
+        NOON - 1
+    )
 
 
 def test_the_oldest_time_that_matters() -> None:
