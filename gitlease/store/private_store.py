@@ -195,7 +195,7 @@ class PrivateStore:
         self._folder: int | None = None  # kept open, so that its inode number is not used again
 
     def __del__(self) -> None:
-        self.reopen()
+        self.let_go()
 
     @property
     def objects(self) -> LooseObjects:
@@ -273,7 +273,7 @@ class PrivateStore:
         except OSError:
             return True
 
-    def reopen(self) -> None:
+    def let_go(self) -> None:
         """Let go of what is open, to use the store that is there now."""
         folder, self._folder, self._objects = self._folder, None, None
         if folder is not None:
@@ -288,7 +288,7 @@ class PrivateStore:
         with exclusive(self._lock, timeout=REBUILD_PATIENCE):
             if self._folder is not None and not self.replaced():
                 remove(self.path)
-        self.reopen()
+        self.let_go()
 
     def lost(self, read: Callable[[], bytes]) -> bytes:
         """Read an object that is not there once more; where that is in vain, remove the store.
@@ -302,7 +302,7 @@ class PrivateStore:
                 if not self.replaced():
                     remove(self.path)
         finally:
-            self.reopen()
+            self.let_go()
         raise CacheDamaged(GONE)
 
     def tidy(self) -> None:

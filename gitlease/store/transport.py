@@ -567,7 +567,7 @@ class GitRefs:
     def mend(self) -> None:
         self._stores.usual.delete()
         for store in self._stores.replaced():
-            store.reopen()
+            store.let_go()
 
     def objects(self, version: str) -> LooseObjects:
         return self._stores.of(version).objects

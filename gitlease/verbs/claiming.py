@@ -35,6 +35,7 @@ LENGTHS = (
     "Prefer short leases and renew while you work: a forgotten lease ends by itself.",
 )
 WOULD = {"claimed": "would_claim", "renewed": "would_renew", "taken_over": "would_take_over"}
+BY_NAME = ("takeover", "reason")  # what other systems' requests have of a claim's parameters
 MANY = 5  # names: more are no help in a hint
 
 

@@ -40,10 +40,8 @@ from gitlease.faces.http.routes import GatewayDoor
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import Token
 from gitlease.verbs import wire
-from gitlease.verbs.claiming import claim_by_name
+from gitlease.verbs.claiming import BY_NAME, claim_by_name
 from gitlease.verbs.table import Result, find_verb, read_values
-
-TERMS = ("takeover", "reason")  # of a claim, which a request has by the names of the table
 
 
 class CompatRequest:
@@ -106,10 +104,10 @@ class CompatRequest:
 def claim_named(
     asked: CompatRequest, door: GatewayDoor, resource: Resource, **given: Any
 ) -> Result:
-    """Claim the task that a request names, with its own ``TERMS``. Raises UsageError for those."""
+    """Claim the task that a request names, on its own terms. Raises UsageError for those."""
     known = find_verb("claim").parameters
-    terms = {name: asked.body.get(name) for name in TERMS}
-    read = read_values({name: known[name] for name in TERMS}, door, terms, what="the body")
+    terms = {name: asked.body.get(name) for name in BY_NAME}
+    read = read_values({name: known[name] for name in BY_NAME}, door, terms, what="the body")
     return claim_by_name(door, resource, **given, **read)
 
 

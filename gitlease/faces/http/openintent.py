@@ -43,7 +43,6 @@ from gitlease.engine.acts import taken_from
 from gitlease.engine.answers import EndedLease
 from gitlease.engine.reading import read_leases
 from gitlease.faces.http.compat import (
-    TERMS,
     CompatAnswer,
     CompatRequest,
     blocks_until,
@@ -61,6 +60,7 @@ from gitlease.faces.http.request_handler import (
 )
 from gitlease.faces.http.routes import GatewayDoor
 from gitlease.gateway.follower import LAPSED
+from gitlease.verbs.claiming import BY_NAME
 from gitlease.verbs.table import http_of
 
 ROOTS = ("/api/v1", "/v1")
@@ -172,7 +172,7 @@ def list_intents(asked: CompatRequest) -> CompatAnswer:
 
 def acquire(asked: CompatRequest) -> CompatAnswer:
     """Claim a scope, or renew it if this agent holds it."""
-    _check_fields(asked, {*TERMS, "scope", *DURATIONS})
+    _check_fields(asked, {*BY_NAME, "scope", *DURATIONS})
     resource, scope = _resource(asked), asked.body.get("scope")
     if scope is None:
         raise UsageError("scope must be a string: * is the whole intent")

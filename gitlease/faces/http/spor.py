@@ -30,7 +30,6 @@ from gitlease.core.view import LeaseView
 from gitlease.engine.queue import WhyNot
 from gitlease.engine.reading import read_leases
 from gitlease.faces.http.compat import (
-    TERMS,
     CompatAnswer,
     CompatRequest,
     CompatVerb,
@@ -50,6 +49,7 @@ from gitlease.faces.http.request_handler import (
     without_paths,
 )
 from gitlease.faces.http.routes import GatewayDoor
+from gitlease.verbs.claiming import BY_NAME
 from gitlease.verbs.parameters import MOST_NAMES
 from gitlease.verbs.statuses import read_status
 from gitlease.verbs.table import Result, http_of
@@ -410,7 +410,7 @@ def error_of(error: Failure) -> dict[str, Any]:
     if isinstance(error, Refused):
         return {"code": code, "message": error.message}
     found: dict[str, Any] = {"code": code, "message": message_of(error)}
-    if hints := own_hints(error.hints, (*TERMS, "session")):
+    if hints := own_hints(error.hints, (*BY_NAME, "session")):
         found["details"] = hints
     view = error.lease
     if status == 409 and view is not None and (not view.mine or view.state == "active"):

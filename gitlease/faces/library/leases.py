@@ -56,7 +56,7 @@ from gitlease.wiring.workspace import (
 )
 
 MOMENT = 2.0  # seconds
-NOT_NEXT = {"paths", "wait", "any", "takeover", "reopen"}
+OF_NEXT = {"scope", "ttl", "reason", "new", "commit"}  # of the terms of a claim
 Callback = TypeVar("Callback", bound=Callable[[WatchEvent], Any])
 Opener = Callable[[threading.Event], Workspace]
 OnLost = Callable[["Session", LeaseLost], object]
@@ -256,7 +256,7 @@ class Leases(LeaseVerbs):
         workspace = self._workspace if self._is_run else in_a_run(self._workspace, "run")
         door = CloneDoor(workspace)
         values = TERMS.values(door, terms)
-        if next and (resources or NOT_NEXT & values.keys()):
+        if next and (resources or values.keys() - OF_NEXT):
             raise UsageError(
                 "next claims the first task: it excludes resources and options of a claim"
             )
