@@ -28,7 +28,8 @@ from gitlease.verbs.parameters import Cached
 from gitlease.verbs.table import COMMAND, HTTP, LIBRARY, READING_EXITS, Door, Result, verb
 
 if TYPE_CHECKING:
-    from gitlease.core.edge import People, Task
+    from gitlease.core.edge import People
+    from gitlease.core.instant import Instant
     from gitlease.engine.ledger_session import LedgerSession, LedgerView
 
 
@@ -113,6 +114,15 @@ class BoardView:
     trouble: str = ""
     warnings: tuple[str, ...] = ()
 
+    def is_due(self, made: Instant, now: Instant) -> bool:
+        """Whether time has changed it since it was made, or may have changed the task files."""
+        due = self.changes_at is not None and now.wall_ms >= self.changes_at
+        return due or made.elapsed_at_most(now) >= FRESH
+
+    def counts(self) -> list[tuple[Section, int]]:
+        """The sections with rows, and how many each has."""
+        return [(x, n) for x in Section if (n := len(self.section(x)))]
+
     def section(self, section: Section) -> tuple[BoardRow, ...]:
         """The rows of one section, in order."""
         return tuple(row for row in self.rows if row.section is section)
@@ -127,7 +137,7 @@ _HAPPENED = {
     "waiting": "joined the wait queue",
     "left": "left the wait queue",
 }
-_TAKEN = frozenset({"displaced", "revoked", "retired"})
+_TAKEN = frozenset({"displaced", "revoked", "retired"})  # somebody lost a lease
 
 
 def plain(text: str) -> str:
@@ -188,6 +198,7 @@ def board_verb(door: Door, *, cached: Cached = False) -> Result:
     )
 
 
+FRESH = 5_000  # milliseconds after which task files are read again
 NEWS = 12
 LOOKED_BACK = 100  # events of the audit trail; most are renewals
 
@@ -303,11 +314,10 @@ class _Rows:
         )
         waiting = self._waiting(task.resource, WHOLE, task.paths)
         if task.assigned:
-            held = replace(row, section=Section.HELD, waiting=waiting)
-            return replace(held, holder=", ".join(self._assignees(task)))
+            names = ", ".join(plain(x.known) for x in self._people.others(task.assigned, ""))
+            return replace(row, section=Section.HELD, waiting=waiting, holder=names)
         if why is WhyNot.HELD and entry.lease is not None:
-            known = ((x, view) for x, view in self._leases if view.lease_id == entry.lease.lease_id)
-            lease = next(x for x, _ in known)
+            lease = next(x for x, _ in self._leases if x.lease_id == entry.lease.lease_id)
             return replace(
                 row,
                 section=Section.BLOCKED,
@@ -317,12 +327,8 @@ class _Rows:
                 lasts=lease.duration_ms,
                 through=plain(lease.resource.text),
             )
-        if why is WhyNot.WAITED_FOR:
-            return replace(row, section=Section.BLOCKED, waiting=waiting)
-        return row
-
-    def _assignees(self, task: Task) -> Iterator[str]:
-        return (plain(x.known) for x in self._people.others(task.assigned, ""))
+        waited_for = why is WhyNot.WAITED_FOR
+        return replace(row, section=Section.BLOCKED, waiting=waiting) if waited_for else row
 
     def _waiting(
         self, resource: Resource, scope: str, paths: tuple[str, ...]
@@ -348,8 +354,7 @@ def _times(look: LedgerView) -> Iterator[int]:
 
 # --- news -------------------------------------------------------------------------------------
 
-_LOSSES = frozenset({"displaced", "revoked", "retired"})
-_TOLD = frozenset({"claimed", "released", "completed", "parked", "run_out", "noted"}) | _LOSSES
+_TOLD = frozenset({"claimed", "released", "completed", "parked", "run_out", "noted"}) | _TAKEN
 
 
 def _news(
@@ -362,13 +367,11 @@ def _news(
         if event.kind in _TOLD:
             scope = "" if event.scope in (None, WHOLE) else f" (scope {event.scope})"
             name, what = plain(f"{event.resource}{scope}"), happened(event)
-            loss = event.kind in _LOSSES and not event.detail
+            loss = event.kind in _TAKEN and not event.detail
             found.append(NewsItem(event.at, what, name, by_whom(event), loss))
     now = look.moment.now.wall_ms
     for row in rows:
         if row.section in (Section.EXPIRED, Section.ABANDONED) and (row.ends or now) < now:
-            whose = f" (session {row.session})" if row.session else ""
-            found.append(
-                NewsItem(row.ends or now, "lost", row.name, f"by {row.holder}{whose}", True)
-            )
+            by = f"by {row.holder}" + (f" (session {row.session})" if row.session else "")
+            found.append(NewsItem(row.ends or now, "lost", row.name, by, True))
     return tuple(sorted(found, key=lambda x: x.at, reverse=True)[:NEWS])

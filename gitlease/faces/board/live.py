@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from gitlease.engine.ports import Snapshot
     from gitlease.wiring.workspace import Workspace
 
-FRESH = 5_000  # milliseconds after which task files are read again
 TICK = 1.0  # seconds between two pictures
 CLEAR = "\x1b[2K"  # erases a line
 HOME = f"\x1b[H{CLEAR}"
@@ -145,11 +144,9 @@ class LiveBoard:
     def _refresh(self, watch: RemoteWatch | None) -> None:
         # Only if something may have changed.
         now, mark = self._ledger.clock.now(), self._ledger.store.mark(self._ledger.layer)
-        trouble, board = watch.trouble if watch else "", self._screen.board
-        if board is not None and self._made is not None and self._made[1:] == (mark, trouble):
-            due = board.changes_at is not None and now.wall_ms >= board.changes_at
-            if not due and self._made[0].elapsed_at_most(now) < FRESH:
-                return
+        trouble, board, made = watch.trouble if watch else "", self._screen.board, self._made
+        if made and made[1:] == (mark, trouble) and board and not board.is_due(made[0], now):
+            return
         look = self._ledger.known_look()
         if look is None and watch is not None and watch.head is not None:
             look = LedgerView(watch.head, self._ledger.moment(watch.head), ())

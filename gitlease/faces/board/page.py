@@ -105,11 +105,7 @@ def trouble(board: BoardView) -> str:
 
 def counted(board: BoardView) -> str:
     """The number of rows in each section, as list items."""
-    return "".join(
-        f'<li class="{x.value}"><b>{n}</b> {x.value}</li>'
-        for x in Section
-        if (n := len(board.section(x)))
-    )
+    return "".join(f'<li class="{x.value}"><b>{n}</b> {x.value}</li>' for x, n in board.counts())
 
 
 def news_items(news: Iterable[NewsItem]) -> str:

@@ -235,8 +235,7 @@ def board_lines(board: BoardView, width: int) -> Iterator[Text]:
 
 def counts(board: BoardView) -> str:
     """The number of rows in each section: ``3 held · 1 parked · 4 free``."""
-    texts = [f"{n} {x.value}" for x in Section if (n := len(board.section(x)))]
-    return " · ".join(texts) or "nothing to show"
+    return " · ".join(f"{n} {x.value}" for x, n in board.counts()) or "nothing to show"
 
 
 def head_lines(board: BoardView, width: int, *, state: str, brief: bool = False) -> list[Text]:

@@ -36,7 +36,6 @@ from gitlease.verbs.board import BoardView, make_board
 from gitlease.verbs.table import http_of
 
 NOBODY = "board"  # the holder that a viewer acts as; no email looks like this
-FRESH = 5_000  # milliseconds after which task files are read again
 LONGEST = 200  # characters of a filter
 HOW = "<code>gitlease board --web</code>, on the gateway's machine, prints a link to this page."
 
@@ -53,9 +52,6 @@ class CurrentBoard:
     def session(self) -> LedgerSession:
         return self._gateway.session(NOBODY)
 
-    def now(self) -> int:
-        return self._gateway.clock.now().wall_ms
-
     def is_due(self) -> bool:
         """Whether the board may have changed since it was made."""
         if self._made is None:
@@ -66,8 +62,7 @@ class CurrentBoard:
             head is None
             or head.version != version
             or board.trouble != self._trouble()
-            or (board.changes_at is not None and now.wall_ms >= board.changes_at)
-            or at.elapsed_at_most(now) >= FRESH
+            or board.is_due(at, now)
         )
 
     def read(self, *, ask: bool = False) -> tuple[LedgerView, BoardView]:
@@ -86,7 +81,7 @@ class CurrentBoard:
             if self._made is None or trouble or self.is_due():
                 self._made = self._make(trouble or self._trouble())
             _, _, look, board = self._made
-        return look, replace(board, now=self.now())
+        return look, replace(board, now=self._gateway.clock.now().wall_ms)
 
     def _make(self, trouble: str) -> tuple[Instant, str, LedgerView, BoardView]:
         session = self.session
