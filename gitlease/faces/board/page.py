@@ -40,6 +40,7 @@ ABOUT = {
     Section.FREE: "anyone may claim it",
 }
 HEADINGS = ("Name", "Title", "Holder", "Where", "Why, and who waits", "Time")
+LOSS = ' class="loss"'
 REFRESH = 30  # seconds between reloads without a script
 
 
@@ -110,15 +111,10 @@ def counted(board: BoardView) -> str:
 
 def news_items(news: Iterable[NewsItem]) -> str:
     """The news as list items."""
-    return "\n".join(map(_news_item, news))
-
-
-def _news_item(item: NewsItem) -> str:
-    at = rfc3339(item.at)
-    loss = ' class="loss"' if item.loss else ""
-    return (
-        f'<li data-key="{escape(item.key)}"{loss}><time datetime="{at}">{at[11:]}</time> '
-        f"<strong>{escape(item.what)}</strong> {escape(item.name)} {escape(item.text)}</li>"
+    return "\n".join(
+        f'<li data-key="{escape(x.key)}"{LOSS * x.loss}>{_at(x.at, since=11)} '
+        f"<strong>{escape(x.what)}</strong> {escape(x.name)} {escape(x.text)}</li>"
+        for x in news
     )
 
 
@@ -257,9 +253,10 @@ def _opened(opened: OpenedResource, now: int, view: PageView, base: str) -> str:
     )
 
 
-def _at(at: int) -> str:
+def _at(at: int, *, since: int = 0) -> str:
+    # The text is the time from that character on: the day may be left out.
     time = rfc3339(at)
-    return f'<time datetime="{time}">{time}</time>'
+    return f'<time datetime="{time}">{time[since:]}</time>'
 
 
 def _link(address: str, text: str, id: str) -> str:
