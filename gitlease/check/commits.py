@@ -158,7 +158,6 @@ class Ranges:
                 f"this clone does not have all of the commits of {shown(request.shown)}",
                 hints=UNSHALLOW,
             )
-        store.tidy()
         for depth in DEPTHS:
             fetched = store.fetch(list(dict.fromkeys(wants)), depth=depth)
             chosen, whole = _listed(request, store.repository, [fetched[name] for name in wants])
@@ -274,6 +273,7 @@ class HistoryStore:
 
         Raises NotFound for what the remote does not have or provide, Unavailable, and Denied.
         """
+        self._store.tidy()  # of what was fetched long ago
         self._store.ready()
         names = {want: f"refs/check/{os.getpid()}-{n}" for n, want in enumerate(wants)}
         done = fetch_into(
@@ -295,10 +295,6 @@ class HistoryStore:
         for name in names.values():
             ask(self.repository, "update-ref", "-d", name)
         return {want: oid or "" for want, oid in zip(wants, found, strict=True)}
-
-    def tidy(self) -> None:
-        """Drop what was fetched long ago."""
-        self._store.tidy()
 
 
 # --- the check ------------------------------------------------------------------------------------
@@ -394,15 +390,14 @@ class CheckService:
         )
 
     def _head(self, layer: str, *, cached: bool, fetched: bool) -> Snapshot:
-        known = self.store.known(layer) if cached or fetched else self.store.fetch(layer)
-        if known is None and fetched:  # nothing is kept of a ledger that does not exist
-            known = self.store.fetch(layer)
-        if known is None:
+        known = self.store.known(layer) if cached or fetched else None
+        if known is None and cached:
             raise NotFound(
                 f"this clone has never fetched the ledger {layer}",
                 hints=("run it once without --cached",),
             )
-        return known
+        # Nothing is kept of a ledger that does not exist, though it was fetched.
+        return known or self.store.fetch(layer)
 
     def _history(
         self, head: Snapshot, commits: Sequence[CommitFacts], *, older: bool

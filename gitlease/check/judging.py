@@ -526,17 +526,15 @@ class _Judge:
         if made is not None and not honest and tenure.meets(made):
             doubt = "" if still else self._doubt(commit, tenure, made, theirs=theirs)
             words = f"{held} when it was made" + (", and holds now" if still else "")
-            if doubt:
-                return CommitVerdict(HELD_THEN, words, Level.WARNING, (doubt,))
-            return CommitVerdict(HELD_THEN, words)
+            level, evidence = (Level.WARNING, (doubt,)) if doubt else (None, ())
+            return CommitVerdict(HELD_THEN, words, level, evidence)
         if still and not self._merged_only(commit, tenure, paths, keys):
             until = f"until {rfc3339(lease.expires_at)}"
             words = f"{_held(lease, 'holds')} now, {until}"
             if lease.expires_at <= now:
                 words = f"{held} {until}, and nobody else may take it yet"
-            if honest:
-                return CommitVerdict(HELD_NOW, words, Level.WARNING, (OWN_THEN,))
-            return CommitVerdict(HELD_NOW, words)
+            level, evidence = (Level.WARNING, (OWN_THEN,)) if honest else (None, ())
+            return CommitVerdict(HELD_NOW, words, level, evidence)
         if theirs or still:
             return None
         if tenure.meets(commit.recorded):
