@@ -44,7 +44,9 @@ from gitlease.core.lease import TABLE as TABLE
 from gitlease.core.lease import Actor as Actor
 from gitlease.core.lease import Lease as Lease
 from gitlease.core.lease import LeaseKey as LeaseKey
+from gitlease.core.lease import LeaseRows as LeaseRows
 from gitlease.core.lease import Moment as Moment
+from gitlease.core.lease import Reach as Reach
 from gitlease.core.lease import Relation as Relation
 from gitlease.core.lease import Sighting as Sighting
 from gitlease.core.lease import Standing as Standing
@@ -53,14 +55,12 @@ from gitlease.core.lease import Verdict as Verdict
 from gitlease.core.lease import abandoned_at as abandoned_at
 from gitlease.core.lease import clock_skewed as clock_skewed
 from gitlease.core.lease import free_at as free_at
+from gitlease.core.lease import heads_in as heads_in
 from gitlease.core.lease import holder_has as holder_has
+from gitlease.core.lease import row_of as row_of
 from gitlease.core.lease import same_person as same_person
 from gitlease.core.lease import standing as standing
 from gitlease.core.lease import without_process as without_process
-from gitlease.core.lease_rows import LeaseRows as LeaseRows
-from gitlease.core.lease_rows import Reach as Reach
-from gitlease.core.lease_rows import heads_in as heads_in
-from gitlease.core.lease_rows import row_of as row_of
 from gitlease.core.ledger import ENDS_TOLD as ENDS_TOLD
 from gitlease.core.ledger import EPOCH_SIZE as EPOCH_SIZE
 from gitlease.core.ledger import FORMAT as FORMAT

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field, replace
@@ -19,6 +19,8 @@ from gitlease.core.lease import (
     MAX_REASON,
     Lease,
     LeaseKey,
+    LeaseRows,
+    Reach,
     Session,
     State,
     lease_key,
@@ -26,9 +28,6 @@ from gitlease.core.lease import (
 )
 from gitlease.core.policy import Issues, Policy, issue_resource, person_key
 from gitlease.core.resources.resource import Resource, Scope
-
-if TYPE_CHECKING:
-    from gitlease.core.lease_rows import LeaseRows, Reach
 
 FORMAT = 2
 ISSUES_FORMAT = 3  # where the policy has what clients of format 2 would drop
@@ -260,8 +259,6 @@ class Ledger:
         """The records that cover paths; at least those that share a file with patterns ``near``."""
         records, patterns = self.records, tuple(near)
         if patterns and isinstance(records, RowRecords):
-            from gitlease.core.lease_rows import Reach
-
             try:
                 read = records.near(Reach.of_patterns(patterns))
             except ValueError:  # no pattern: what it is asked for says so
@@ -381,8 +378,6 @@ class Ledger:
 
 def live_of(every: Sequence[Lease | Damage]) -> tuple[LeaseRows, list[Damage]]:
     """The live leases of some records in the order of their resources, and the damaged ones."""
-    from gitlease.core.lease_rows import LeaseRows
-
     found = [x for x in every if isinstance(x, Lease) and x.state is State.ACTIVE]
     damaged = [x for x in every if isinstance(x, Damage)]
     return LeaseRows.of(sorted(found, key=lambda lease: lease.key)), damaged

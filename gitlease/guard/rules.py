@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant, humanize_duration
-from gitlease.core.lease import Actor, Lease, Moment, Relation, Sighting, relation, same_person
+from gitlease.core.lease import (
+    Actor,
+    Lease,
+    LeaseRows,
+    Moment,
+    Reach,
+    Relation,
+    Sighting,
+    relation,
+    same_person,
+)
 from gitlease.core.ledger import Notice
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources import pattern
@@ -17,7 +27,6 @@ from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView, view_lease
 
 if TYPE_CHECKING:
-    from gitlease.core.lease_rows import LeaseRows, Reach
     from gitlease.core.trailers import Authorship, Named
 
 
@@ -212,8 +221,6 @@ def merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
 
 def reach_of(touched: Sequence[Touched]) -> tuple[Reach, frozenset[str]]:
     """Where a lease must lie to cover any of these, and the tasks that it may be of instead."""
-    from gitlease.core.lease_rows import Reach
-
     folders = [fold(one.path).split("/") for one in touched if one.folder]
     files = [fold(one.path).split("/") for one in touched if not one.folder]
     return Reach(folders, files), frozenset(name for one in touched for name in one.tasks)

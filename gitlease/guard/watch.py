@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Lease, Sighting
-from gitlease.core.lease_rows import SHAPE, LeaseRows
+from gitlease.core.lease import ROW_SHAPE, Lease, LeaseRows, Sighting
 from gitlease.core.ledger import Notice
 from gitlease.core.policy import Policy
 from gitlease.core.shape import JSON, Damaged
@@ -25,7 +24,7 @@ from gitlease.store.state import StateFolder
 
 FORMAT = 5
 FILE, ROWS = "watch.json", "watch.rows"
-FORM = f"leases 2 {SHAPE}"
+FORM = f"leases 2 {ROW_SHAPE}"
 FAILURE = "unreachable.json"
 MAX_BYTES = 32 * 1024 * 1024
 MAX_ROWS = 256 * 1024 * 1024

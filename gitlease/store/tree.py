@@ -15,8 +15,7 @@ from itertools import islice
 from typing import Any, cast
 
 from gitlease.core.errors import Invalid
-from gitlease.core.lease import Lease, State
-from gitlease.core.lease_rows import SHAPE, LeaseRows, Reach, heads_in, row_of
+from gitlease.core.lease import ROW_SHAPE, Lease, LeaseRows, Reach, State, heads_in, row_of
 from gitlease.core.ledger import LINES_READ, Damage, Ledger, Note, Notice, Ticket
 from gitlease.core.moves.step_record import Decided
 from gitlease.core.resources.resource import Resource
@@ -390,7 +389,7 @@ def read_ledger(objects: GitObjects, version: str) -> Ledger:
 # again.
 
 MAX_BYTES = 256 * 1024 * 1024
-FORM = f"records 2 {SHAPE}"
+FORM = f"records 2 {ROW_SHAPE}"
 LIVE, ENDED, DAMAGED = "live", "ended", "damaged"
 _FOLDER = "\x1e"  # before what is kept of a folder: no line has it
 
