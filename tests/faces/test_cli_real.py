@@ -150,7 +150,7 @@ def test_a_ttl_that_the_ledger_will_refuse_is_set_with_a_warning(clones: Clones)
         said = gitlease(one, "config", "lease.ttl", "9h").stderr
         warning, _, typed = said.rstrip("\n").partition("hint: to change that: ")
         check_words(warning)
-        assert typed == "gitlease config ttl_max 9h --ledger"
+        check_words(typed)
     assert "10s" in gitlease(one, "config", "lease.ttl", "5s").stderr
     assert gitlease(one, "claim", "F002").returncode == 6
     assert gitlease(one, *typed.split()[1:]).returncode == 0

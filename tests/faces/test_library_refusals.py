@@ -152,22 +152,22 @@ def test_a_warning_points_at_the_block_that_ended(gitlease_ledger: MemoryLedger)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    "wrong",
     [
-        (lambda leases: leases.config(5), "key must be a string, not a number"),
-        (lambda leases: leases.config("lease.ttl", 900), "value must be a string, not a number"),
-        (lambda leases: leases.config("ttl_max", value=1.5, ledger=True), "value must be a string"),
-        (lambda leases: leases.check_commits(5), "range must be a string, not a number"),
-        (lambda leases: leases.set_status("F002", None), r"set_status\(\) lacks status"),
-        (lambda leases: leases.push(5), "remote must be a string, not int"),
-        (lambda leases: leases.push("origin", "a", 5), "refspecs must be a string, not int"),
-        (lambda leases: leases.push(require=5), "require must be a list"),
-        (lambda _leases: gitlease.open(".", layer=FIVE), "layer must be a string, not int"),
-        (lambda _leases: gitlease.open(".", remote=FIVE), "remote must be a string, not int"),
+        lambda leases: leases.config(5),
+        lambda leases: leases.config("lease.ttl", 900),
+        lambda leases: leases.config("ttl_max", value=1.5, ledger=True),
+        lambda leases: leases.check_commits(5),
+        lambda leases: leases.set_status("F002", None),
+        lambda leases: leases.push(5),
+        lambda leases: leases.push("origin", "a", 5),
+        lambda leases: leases.push(require=5),
+        lambda _leases: gitlease.open(".", layer=FIVE),
+        lambda _leases: gitlease.open(".", remote=FIVE),
     ],
 )
-def test_what_is_no_string_is_a_usage_error(wrong: Callable[[Any], Any], message: str) -> None:
-    with MemoryLedger() as ledger, pytest.raises(gitlease.UsageError, match=message):
+def test_what_is_no_string_is_a_usage_error(wrong: Callable[[Any], Any]) -> None:
+    with MemoryLedger() as ledger, raises(gitlease.UsageError):
         wrong(ledger.open("ada@example.com"))
 
 

@@ -213,7 +213,8 @@ def test_the_log_since_a_time(ada: Desk) -> None:
     assert len(ada.ok("log", "--since", "2026-11-20").out.splitlines()) > 1
     assert ada.ok("log", "--since", "2100-01-01", "--json").json["events"] == []
     refused = ada.run("log", "--since", "yesterday")
-    assert (refused.code, "invalid since 'yesterday': expected a time" in refused.err) == (2, True)
+    assert refused.code == 2
+    check_words(refused.err)
 
 
 def test_everything_of_a_session_is_released_in_every_layer(ada: Desk) -> None:

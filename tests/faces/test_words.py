@@ -462,7 +462,8 @@ def test_uninstall_gives_back_every_byte_and_says_what_stays(jo: Path) -> None:
     git(jo, *stays.rpartition("git ")[2].split())
     assert git(jo, "ls-remote", "origin", "refs/gitlease/*") == ""
     again = typed(jo, "uninstall")
-    assert (again.returncode, again.stdout) == (0, "gitlease is not installed in this clone\n")
+    assert again.returncode == 0
+    check_words(again.stdout)
 
 
 def test_what_cannot_be_taken_out_is_said_and_the_rest_goes(jo: Path) -> None:

@@ -13,6 +13,7 @@ from support.gateway import serving
 from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import Desk as RealDesk
+from support.snapshots import check_words, raises
 from support.tasks import Killed, task
 from support.tools import in_memory
 
@@ -150,7 +151,7 @@ def test_what_the_remote_refuses_is_refused_alike(kind: type[GitleaseError]) -> 
 def test_what_makes_no_sense_is_refused(more: tuple[str, ...]) -> None:
     ran = prepared().run("claim", "F007", "--dry-run", *more)
     assert (ran.code, ran.out) == (2, "")
-    assert f"{more[0]} and --dry-run exclude each other" in ran.err
+    check_words(ran.err)
 
 
 def test_what_a_killed_command_left_is_left_to_a_claim() -> None:
@@ -161,7 +162,7 @@ def test_what_a_killed_command_left_is_left_to_a_claim() -> None:
     before = memory_of(bob)
     assert bob.ok("claim", "F008", "--dry-run").err == ""
     assert memory_of(bob) == before
-    assert "finished an interrupted command" in bob.ok("claim", "F008").err
+    check_words(bob.ok("claim", "F008").err)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -200,7 +201,7 @@ def test_no_file_of_the_clone_or_the_remote_changes(
     assert (granted["status"], refused.returncode) == ("would_claim", 1)
     after = files_of(two), files_of(bare), refs_of(two), refs_of(bare)
     assert after == before
-    assert "deploy-prod was revoked" in kim.ask("claim", "F002").stderr
+    check_words(kim.ask("claim", "F002").stderr)
 
 
 def test_at_every_door(
@@ -213,7 +214,7 @@ def test_at_every_door(
             lease = leases.claim("api", any=True, dry_run=True)
             assert (lease.state, lease.token, lease.lease_id) == ("planned", 0, "")
             (lease,) = leases.claim_all(["api"], any=True, dry_run=True)
-            with pytest.raises(gitlease.UsageError, match="wait and dry_run exclude"):
+            with raises(gitlease.UsageError):
                 leases.claim("api", any=True, dry_run=True, wait="5s")
         with gitlease.session("build-7", directory=one) as session:
             session.claim("api", any=True, dry_run=True)

@@ -90,21 +90,17 @@ def test_uninstall_takes_the_servers_out_as_well(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("install",), "install needs one of claude, codex, cursor"),
-        (("install", "vim"), "'vim' is not one of"),
-        (("--user",), "--user needs install, uninstall or status"),
-        (("--layer", "x"), "--layer cannot be combined with mcp"),
-        (("--json",), "--json needs install, uninstall or status"),
-    ],
+    "words",
+    [("install",), ("--user",), ("--layer", "x"), ("--json",)],
 )
-def test_what_is_typed_wrongly_starts_nothing(
-    desk: Desk, words: tuple[str, ...], said: str
-) -> None:
+def test_what_is_typed_wrongly_starts_nothing(desk: Desk, words: tuple[str, ...]) -> None:
     done = desk.ask("mcp", *words)
     assert done.returncode == 2
-    assert said in done.stderr
+    check_words(done.stderr)
+
+
+def test_an_agent_that_nobody_knows_is_refused(desk: Desk) -> None:
+    assert desk.ask("mcp", "install", "vim").returncode == 2
 
 
 @pytest.mark.parametrize("given", [("--session", "x"), ("--no-session",)])
@@ -112,5 +108,4 @@ def test_a_fixed_session_is_refused(desk: Desk, given: tuple[str, ...]) -> None:
     for words in ((), ("install", "claude")):
         done = desk.ask(*given, "mcp", *words)
         assert done.returncode == 2
-        assert f"{given[0]} cannot be combined with mcp" in done.stderr
-        assert "set GITLEASE_SESSION where you start the agent" in done.stderr
+        check_words(done.stderr)

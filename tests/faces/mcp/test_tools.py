@@ -100,38 +100,29 @@ def test_a_refusal_is_the_document_of_the_command_line(
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
+    ("tool", "arguments"),
     [
-        (
-            "claim",
-            {"resources": ["F001"], "holder": "kim@example.com"},
-            "unknown field 'holder' in",
-        ),
-        ("claim", {"resources": ["F001"], "session": "x"}, "unknown field 'session' in"),
-        (
-            "claim",
-            {"resource": "F001"},
-            "'resource' in claim; known fields: resources",
-        ),
-        ("claim", {}, "claim lacks resources"),
-        ("claim", {"resources": "F001", "ttl": [5]}, "ttl must be seconds, or a duration"),
-        ("claim", {"resources": "F001", "takeover": True}, "a takeover needs a reason"),
-        ("release", {"resources": ["a", "b"], "done": True}, "done finishes one resource"),
-        ("release", {"resources": "a", "done": True, "note": "x"}, "a note is for the next"),
-        ("next", {"ttl": "5m"}, "ttl needs claim"),
-        ("wait", {"resources": "a", "timeout": "2m"}, "timeout is at most 50s"),
-        ("note", {"resources": "a"}, "note lacks text"),
-        ("extend", {"resources": ["a", "b"], "duration": "5m"}, "one resource at a time"),
-        ("renew", {"scope": "login"}, "scope needs resources"),
-        ("status", {"resources": "a", "mine": True}, "mine and resources exclude each other"),
+        ("claim", {"resources": ["F001"], "holder": "kim@example.com"}),
+        ("claim", {"resources": ["F001"], "session": "x"}),
+        ("claim", {"resource": "F001"}),
+        ("claim", {}),
+        ("claim", {"resources": "F001", "takeover": True}),
+        ("release", {"resources": ["a", "b"], "done": True}),
+        ("release", {"resources": "a", "done": True, "note": "x"}),
+        ("next", {"ttl": "5m"}),
+        ("wait", {"resources": "a", "timeout": "2m"}),
+        ("note", {"resources": "a"}),
+        ("extend", {"resources": ["a", "b"], "duration": "5m"}),
+        ("renew", {"scope": "login"}),
+        ("status", {"resources": "a", "mine": True}),
     ],
 )
 def test_what_is_asked_wrongly_is_refused(
-    tools: ToolClient, tool: str, arguments: dict[str, Any], said: str
+    tools: ToolClient, tool: str, arguments: dict[str, Any]
 ) -> None:
     found = tools.document(tool, **arguments)
     assert found["error"]["code"] == "usage"
-    assert said in found["error"]["message"]
+    check_words(found["error"]["message"])
     assert tools.document("status")["leases"] == []
 
 
