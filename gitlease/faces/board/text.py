@@ -233,11 +233,6 @@ def board_lines(board: BoardView, width: int) -> Iterator[Text]:
         yield from part.draw()
 
 
-def counts(board: BoardView) -> str:
-    """The number of rows in each section: ``3 held · 1 parked · 4 free``."""
-    return " · ".join(f"{n} {x.value}" for x, n in board.counts()) or "nothing to show"
-
-
 def head_lines(board: BoardView, width: int, *, state: str, brief: bool = False) -> list[Text]:
     """The ledger, how current the board is (``state``, or why it is not), and its counts.
 
@@ -253,7 +248,8 @@ def head_lines(board: BoardView, width: int, *, state: str, brief: bool = False)
     text.append("  ")
     text.append(right, style="dim")
     text.truncate(width, overflow="ellipsis")
-    lines = [text, plain_line(counts(board), width)]
+    counts = " · ".join(f"{n} {x.value}" for x, n in board.counts())
+    lines = [text, plain_line(counts or "nothing to show", width)]
     messages = [(f"out of date: {board.trouble}", "red")] if board.trouble else []
     for line, style in (*messages, *((x, "yellow") for x in board.warnings)):
         some = [plain_line(line, width, style=style)]
