@@ -34,7 +34,7 @@ from gitlease.check.task_history import (
     not_checked_out,
     unknown_here,
 )
-from gitlease.core.edge import EdgeEdit, People, Persons, Task, printable
+from gitlease.core.edge import EdgeEdit, Persons, Task, printable
 from gitlease.core.errors import GitleaseError
 from gitlease.core.finding import CheckRule, Finding
 from gitlease.core.frozen import dataclass, field, replace
@@ -175,7 +175,7 @@ class StaleService:
                 made.append((nobody, BY_HAND, None))
                 continue
             records = [x for x in facts.of_person(edge.task, edge.name) if x.lapsed]
-            own = facts.people.is_mine(edge.name, facts.caller)
+            own = facts.persons.people.is_mine(edge.name, facts.caller)
             why_not = self._why_not(records, own=own)
             plan = _unassign(edge, written, records, facts.persons)
             made.append(([facts.of_edge(edge, written), *nobody], why_not, plan))
@@ -293,7 +293,6 @@ class StaleService:
             listed,
             records,
             events,
-            people=people,
             persons=persons,
             rules=self._rules,
             required=session.edges.requires_tasks(listed),
@@ -318,7 +317,6 @@ class Facts:
         records: Sequence[Record],
         events: Iterable[Event],
         *,
-        people: People,
         persons: Persons,
         rules: StaleRules,
         required: bool,
@@ -327,7 +325,7 @@ class Facts:
     ) -> None:
         self.problems = listed.problems
         self.tasks = {task.resource.key: task for task in listed.tasks}
-        self.people, self.persons, self.caller = people, persons, caller
+        self.persons, self.caller = persons, caller
         self._rules, self._required, self._now = rules, required, now
         # Completed work is no claim, and of exempt tasks and broken files nothing is said.
         ignored = {key for problem in listed.problems for key in problem.keys}

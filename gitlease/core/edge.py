@@ -184,7 +184,7 @@ class Persons:
     def __init__(
         self, people: People, mailmap: Mapping[str, str] | None = None, known: Iterable[str] = ()
     ) -> None:
-        self._people = people
+        self.people = people
         pairs = dict(mailmap or {})
         self._usual = {person_key(one): person_key(usual) for one, usual in pairs.items()}
         self._same: dict[str, list[str]] = {}
@@ -209,11 +209,11 @@ class Persons:
         if name not in self._found:
             word = person_key(name.strip())
             near = [*self._by_word.get(word, ()), *self._by_word.get(word.removeprefix("@"), ())]
-            near += self._people.holders_of(name)
+            near += self.people.holders_of(name)
             named = [
                 email
                 for email in dict.fromkeys(near)
-                if person_key(email) in self._by_word and self._people.is_mine(name, email)
+                if person_key(email) in self._by_word and self.people.is_mine(name, email)
             ]
             named += self._by_login.get(word.removeprefix("@"), [])
             twins = [twin for e in named for twin in self._same.get(self.usual(e), ())]
@@ -225,7 +225,7 @@ class Persons:
         """Words, one of which is in every name that means a holder."""
         every = (holder, *self._same.get(self.usual(holder), ()))
         folded = {person_key(email) for email in every}
-        mapped = (n for e, n in self._people.names.items() if person_key(e) in folded)
+        mapped = (n for e, n in self.people.names.items() if person_key(e) in folded)
         words = (email.partition("@")[0] for email in every)
         return frozenset(word.strip().removeprefix("@") for word in (*mapped, *words))
 
@@ -237,16 +237,16 @@ class Persons:
 
     def stands_for(self, name: str, email: str) -> bool:
         """Whether a name in a task file means whoever has this address."""
-        return self.usual(email) in self.persons(name) or self._people.is_mine(name, email)
+        return self.usual(email) in self.persons(name) or self.people.is_mine(name, email)
 
     def assignee(self, name: str) -> Assignee:
         """A name with the addresses of whoever it means, as far as they are known."""
-        holders = self.emails(name)[:ADDRESSES] or self._people.holders_of(name)
-        return Assignee(name, holders, self._people.handles)
+        holders = self.emails(name)[:ADDRESSES] or self.people.holders_of(name)
+        return Assignee(name, holders, self.people.handles)
 
     def called(self, name: str) -> str:
         """How to call whoever a name means: by an address where there is one, else by the name."""
-        holders = self._people.holders_of(name) or self.emails(name)
+        holders = self.people.holders_of(name) or self.emails(name)
         return Assignee(name, holders[:1]).known
 
 

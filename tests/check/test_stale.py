@@ -91,7 +91,6 @@ def facts(
         TaskList(tuple(tasks), problems),
         records,
         events,
-        people=People(),
         persons=who or persons(),
         rules=StaleRules(**rules),
         required=required,
