@@ -19,7 +19,7 @@ import pytest
 import yaml
 from support.commands import run_gitlease
 from support.fences import clean_env
-from support.repos import git
+from support.repos import git, real_clone
 from support.snapshots import check_words
 from support.terminals import played
 
@@ -209,9 +209,7 @@ class Seat:
         self.base, self.bare, self.root = base, base / "remote.git", base / "jo"
         git(base, "init", "-q", "--bare", "-b", "main", str(self.bare))
         for name in ("kim", "jo"):
-            git(base, "clone", "-q", str(self.bare), name)
-            git(base / name, "config", "user.email", f"{name}@example.com")
-            git(base / name, "config", "user.name", name)
+            real_clone(self.bare, base / name, f"{name}@example.com", name=name)
             if name == "kim":
                 for file in ("a.py", "b.py"):
                     (base / name / file).write_text("x\n")

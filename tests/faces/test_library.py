@@ -144,12 +144,6 @@ def test_bad_words_are_usage_errors(leases: Leases) -> None:
             call()
 
 
-def test_every_name_of_the_door_is_there() -> None:
-    assert gitlease.Entry.__name__ == "Entry"
-    assert gitlease.Carry.__name__ == "Carry"
-    assert gitlease.Taken.__name__ == "Taken"
-
-
 def test_a_claim_that_must_be_new_renews_nothing(leases: Leases) -> None:
     leases.claim("F002", new=True)
     with pytest.raises(gitlease.LeaseHeld):

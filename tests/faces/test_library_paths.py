@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
-from support.fences import clean_env
+from support.repos import make_repository
 from support.snapshots import raises
 
 import gitlease
@@ -25,7 +24,7 @@ BYTES: Any = type("Odd", (os.PathLike,), {"__fspath__": lambda _self: b"README.m
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     folder = tmp_path / "clone"
-    subprocess.run(["git", "init", "-q", str(folder)], env=clean_env(), check=True)
+    make_repository(folder)
     (folder / "src").mkdir()
     for name in ("README.md", "src/a.py", "src/README.md"):
         (folder / name).write_text("x\n", encoding="utf-8")

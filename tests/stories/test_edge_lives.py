@@ -10,6 +10,7 @@ import pytest
 from support.remotes import Remote
 from support.repos import git
 from support.session import LeaseService
+from support.snapshots import check_words
 from support.stale import DAY, JO, KIM, Story
 from support.typed import Typist
 
@@ -66,7 +67,7 @@ def test_what_nobody_came_back_to_is_offered_last_and_claimed_without_a_flag(
     early = refused(story, story.jo)
     assert early.by_edge
     assert early.free_at is None
-    assert "after 2027-01-22T08:16:00Z anyone may claim it" in early.hints[0]
+    check_words(early.hints[0])
     assert next_up(story, story.jo) == "F002"
 
     story.days(5)
@@ -148,7 +149,7 @@ def test_who_set_never_waits_for_its_assignee(story: Story) -> None:
     service(story, story.jo).set_policy({"edges.abandoned_after": "never"})
     story.kim_takes()
     story.days(900)
-    assert "never treats a task as abandoned" in refused(story, story.jo).hints[0]
+    check_words(refused(story, story.jo).hints[0])
 
 
 def test_nobody_waits_for_an_edge(story: Story) -> None:
@@ -185,7 +186,7 @@ def test_scopes_of_a_task_share_its_paths_and_the_last_of_them_finishes_it(
     touched = [Touched("src/api/ui.py")]
     assert story.at(story.jo).guard.check(touched, strict=True).findings == ()
     overlap = refused(story, story.kim, scope="help", paths=("docs",))
-    assert overlap.message == f"docs of F001 overlaps docs/ui of F001, which is held by {JO}"
+    check_words(overlap.message)
 
     first = service(story, story.kim).complete(F001, scope="parser" if named else None)
     assert [(x.scope, x.state) for x in first.leases] == [("parser", "completed")]
@@ -201,18 +202,14 @@ def test_the_only_scope_that_was_ever_claimed_finishes_no_task(story: Story) -> 
     claim(story, story.kim, scope="parser")
     done = service(story, story.kim).complete(F001, scope="parser")
     assert status(story.kim) == "status: todo"
-    assert "the status in tasks/F001.md stays: only scope parser is finished" in done.warnings
+    check_words(done.warnings)
 
 
 def test_a_conflict_through_paths_names_both(story: Story) -> None:
     claim(story, story.kim)
     held = refused(story, story.jo, "F002", paths=("src/**/limits.py",))
-    assert held.message == (
-        f"src/**/limits.py of F002 overlaps src/api of F001, which is held by {KIM}"
-    )
-    assert refused(story, story.jo, "src/api/x.py").message == (
-        f"src/api/x.py overlaps src/api of F001, which is held by {KIM}"
-    )
+    check_words(held.message)
+    check_words(refused(story, story.jo, "src/api/x.py").message)
 
 
 # --- given back -----------------------------------------------------------------------------------
@@ -277,4 +274,4 @@ def test_a_status_stays_while_others_are_on_it_or_a_part_is_finished(story: Stor
 def test_release_says_that_the_status_went_back(story: Story, capsys: Any) -> None:
     service(story, story.kim).start(F001)
     assert run(["-C", str(story.kim), "release", "F001"]) == 0
-    assert "set tasks/F001.md to todo and unassigned it" in capsys.readouterr().out
+    check_words(capsys.readouterr().out)

