@@ -60,9 +60,10 @@ class OutOfTime(SystemExit):
 class RunRequest:
     """What is to be run under leases, and how.
 
-    ``directory`` is where it runs; ``grace`` in seconds, None for the default; ``note``, ``scope``
-    and ``commit`` are those of the release at its end. ``layer``: the one that a flag named.
-    ``stops``: signals that end ask to stop it, and are not passed on.
+    ``directory`` is where it runs; ``options`` are those of the claim, whose scope and commit are
+    also those of the release at its end, as is ``note``; ``grace`` in seconds, None for the
+    default. ``layer``: the one that a flag named. ``stops``: signals that end ask to stop it, and
+    are not passed on.
 
     ``done``: its tasks are done if the command ends with 0. ``notes_failure``: if it fails they are
     given back with a note of that, unless there is a ``note``. ``brief`` is the text of the file
@@ -72,10 +73,9 @@ class RunRequest:
 
     words: tuple[str, ...]
     directory: str
-    scope: str
+    options: ClaimOptions
     grace: int | None = None
     note: str | None = None
-    commit: bool | None = None
     layer: str | None = None
     stops: bool = False
     done: bool = False
@@ -92,10 +92,9 @@ def claim_to_run(
     place: RunPlace,
     request: RunRequest,
     resources: Sequence[Resource],
-    options: ClaimOptions,
     *,
     wait: int | None = None,
-    on_wait: Callable[[LeaseHeld], None] = lambda _held: None,
+    on_wait: Callable[[LeaseHeld, int], None],
 ) -> Answer:
     """Claim these, or without any the first task of the queue; NoCommand or CannotExecute before.
 
@@ -104,13 +103,19 @@ def claim_to_run(
     request.check_command()
     if not resources:
         with ends_orderly():
-            return place.queue.claim_next(replace(options, picked=True))[0]
+            return place.queue.claim_next(replace(request.options, picked=True))[0]
     from gitlease.engine import claim
 
     try:
         with ends_orderly():
-            bound = replace(options, bind=True)
-            return claim.claim(place.ledger, resources, bound, wait=wait, on_wait=on_wait)
+            bound = replace(request.options, bind=True)
+            return claim.claim(
+                place.ledger,
+                resources,
+                bound,
+                wait=wait,
+                on_wait=lambda held: on_wait(held, wait or 0),
+            )
     except (KeyboardInterrupt, SystemExit):
         with contextlib.suppress(GitleaseError):
             _take_back(place, resources)
@@ -251,7 +256,7 @@ class LeasedCommand:
         landed = settle_named(ledger, named, ended=ledger.actor.session)  # the command pushed it
         warnings, ids = [*landed.warnings], {lease.lease_id for lease in landed.leases}
         if granted := [grant for grant in granted if grant.lease_id not in ids]:
-            note, commit = note or self.request.note, self.request.commit
+            note, commit = note or self.request.note, self.request.options.commit
             answer = give_back(ledger, granted, note=note, commit=commit)
             warnings += answer.warnings
             if answer.refused:  # a task file cannot be written: at least nobody waits for the lease
@@ -272,7 +277,7 @@ class LeasedCommand:
         finished, warnings = self._completed_by_command(), []
         grants = self._grants_left()
         ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
-        scope, commit = self.request.scope, self.request.commit
+        scope, commit = self.request.options.scope, self.request.options.commit
         for grant in grants:
             try:
                 with ends_orderly():

@@ -30,7 +30,7 @@ from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import format_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.engine import claim
-from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.answers import Answer
 from gitlease.engine.queue import Entry, WhyNot, nothing_left
 from gitlease.git.pushes import commits_behind, fetch_branch, tracked
 from gitlease.git.run import local_variables_cleared
@@ -280,7 +280,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRequest:
-    """What a pool runs for each task, and how it claims it.
+    """What a pool runs for each task.
 
     ``open_at`` opens the same ledger for a linked work tree, if each task gets one: ``worktrees``.
     Their branches begin at ``base``, or at the main branch. ``brief`` makes the brief of a task.
@@ -288,7 +288,6 @@ class PoolRequest:
     """
 
     run: RunRequest
-    options: ClaimOptions
     brief: Callable[[Answer, Task | None], str]
     open_at: Callable[[str], RunPlace]
     worktrees: bool = False
@@ -336,7 +335,7 @@ class PoolTaker:
                 return self._take_in_worktree(skip, self._base)
             self._look_behind()
             place = in_a_run(self._place, KIND, always=True)
-            options = replace(self._request.options, picked=True)
+            options = replace(self._request.run.options, picked=True)
             answer, task = place.queue.claim_next(options, skip=skip)
         except NothingLeft as nothing:
             for text in nothing.warnings:
@@ -352,7 +351,7 @@ class PoolTaker:
         repository, names = self._place.repository, set(map(fold, skip))
         if (source := tracked(repository, base)) is not None:
             fetch_branch(repository, *source)
-        options = replace(self._request.options, commit=True, picked=True)
+        options = replace(self._request.run.options, commit=True, picked=True)
         reading = self._place.queue.queue(ref=base)
         self._tidy(reading.entries, names, base)
         for entry in reading.next_up:
@@ -381,7 +380,7 @@ class PoolTaker:
                 else:
                     raise
                 continue
-            request = replace(self._request.run, directory=folder, commit=True)
+            request = replace(self._request.run, directory=folder, options=options)
             clean_up = partial(remove_worktree, repository, tree)
             return self._start(place, answer, entry.task, request, clean_up)
         raise nothing_left(reading.entries, reading.warnings)

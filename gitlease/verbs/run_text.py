@@ -1,25 +1,65 @@
-"""The page that describes a task to a command (``GITLEASE_BRIEF``), and the events of a pool."""
+"""The claim for a command, the page that describes its task to it, and the events of a pool."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gitlease.core.edge import Task
-from gitlease.core.errors import clean
-from gitlease.core.instant import humanize_duration
-from gitlease.core.resources.resource import word_anywhere
+from gitlease.core.errors import UsageError, clean
+from gitlease.core.frozen import replace
+from gitlease.core.resources.resource import Resource, parse_resource, word_anywhere
 from gitlease.engine.answers import Answer
+from gitlease.runs.leased_command import RunRequest, claim_to_run
 from gitlease.runs.pool import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, PoolEvent
 from gitlease.verbs import sentences
+from gitlease.verbs.table import DoorOfClone, find_verb
 from gitlease.verbs.wire import SCHEMA
 
-if TYPE_CHECKING:
-    from gitlease.runs.pool import PoolRan
+
+def claim_for_run(
+    door: DoorOfClone,
+    request: RunRequest,
+    resources: Sequence[Resource],
+    terms: Mapping[str, Any],
+    *,
+    next: bool,
+) -> Answer:
+    """Claim what a command is to run under: these, or the ``next`` task. ``terms`` of a ``claim``.
+
+    Raises UsageError if they do not fit, and NoCommand or CannotExecute before anything is claimed.
+    """
+    option, any_name = door.option, terms.get("any", False)
+    if next and (resources or terms.keys() - find_verb("next").parameters.keys()):
+        raise UsageError(
+            f"{option('next')} takes the first task: it only accepts {option('ttl')}, "
+            f"{option('reason')}, {option('done')} and {option('commit')}"
+        )
+    if not next and not resources:
+        raise UsageError(f"missing resource: name one, or use {option('next')}")
+    for resource in resources if request.done else ():
+        if resource.is_path or (any_name and door.needs_any(resource.text)):
+            raise UsageError(
+                f"{resource} is not a task, and only tasks are done: leave out {option('done')}",
+                resource=resource.text,
+            )
+    warnings = door.check_claim(resources, terms.get("paths", ()), any_name=any_name)
+    answer = claim_to_run(
+        door.workspace, request, resources, wait=terms.get("wait"), on_wait=door.on_wait
+    )
+    return replace(answer, warnings=(*warnings, *answer.warnings))
 
 
-def brief(answer: Answer, task: Task | None, *, prog: str, done: bool, commit: bool = False) -> str:
+def brief_of(door: DoorOfClone, answer: Answer, *, prog: str = "gitlease", done: bool) -> str:
+    """Return the page about the first task of a claim."""
+    entry = door.queue.find(parse_resource(word_anywhere(answer.leases[0].resource))).entry
+    return brief(answer, entry.task if entry else None, prog=prog, done=done)
+
+
+def brief(
+    answer: Answer, task: Task | None, *, prog: str = "gitlease", done: bool, commit: bool = False
+) -> str:
     """Return the page. ``prog`` is the command name of gitlease.
 
     ``done``: exit status 0 finishes the task. ``commit``: finishing commits the task file.
@@ -57,13 +97,6 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 
 OUTCOMES = (DONE, GIVEN_BACK, FAILED, LOST, STOPPED)
-IN_WORDS = {
-    DONE: "done",
-    GIVEN_BACK: "was not finished",
-    FAILED: "failed",
-    LOST: "lost its lease",
-    STOPPED: "stopped",
-}
 
 
 def document(event: PoolEvent) -> dict[str, Any]:
@@ -74,43 +107,12 @@ def document(event: PoolEvent) -> dict[str, Any]:
         body |= {"resource": event.job.name, "session": record.session, "log": record.log}
     if event.end is not None:
         body |= {"outcome": event.end.outcome, "exit": event.end.exit}
-        body |= {"seconds": _age(event)}
+        body |= {"seconds": age(event)}
     if event.failures:
         body |= {"failures": event.failures}
     message = event.message or (event.end.message if event.end is not None else None)
     return body | {"message": message}
 
 
-def sentence(event: PoolEvent) -> str:
-    """Return the event as a sentence."""
-    if event.job is None:
-        idle = event.kind == "idle"
-        return "no task is left to claim; waiting" if idle else f"{event.message}; still trying"
-    record, name = event.job.record, event.job.name
-    if event.kind == "left_alone":
-        failures = "1 failure" if event.failures == 1 else f"{event.failures} failures"
-        return f"{name} is skipped from now on, after {failures}"
-    if event.end is None:
-        return f"{name} started, session {record.session}, log {record.log}"
-    said = f"{name} {IN_WORDS[event.end.outcome]} after {humanize_duration(_age(event))}"
-    said += f", status {event.end.exit}" if event.end.exit else ""
-    return f"{said}: {event.end.message}" if event.end.message else said
-
-
-def finished(ran: PoolRan) -> dict[str, Any]:
-    """Return the last line, with the number of tasks for each outcome and what is left."""
-    totals: dict[str, Any] = {name: ran.counts.get(name, 0) for name in OUTCOMES}
-    totals |= {"left": ran.left, "stranded": sorted(ran.stranded)}
-    return {"schema": SCHEMA, "event": "finished", "ok": True, "command": "work"} | totals
-
-
-def summary(ran: PoolRan) -> str:
-    """Return the last line as a sentence."""
-    counts: dict[str, int] = {**ran.counts, "left": ran.left, "stranded": len(ran.stranded)}
-    words = (*OUTCOMES, "left", "stranded")
-    totals = [f"{counts[name]} {name.replace('_', ' ')}" for name in words if counts.get(name)]
-    return f"finished: {', '.join(totals) or 'there was nothing to do'}"
-
-
-def _age(event: PoolEvent) -> int:
+def age(event: PoolEvent) -> int:
     return 0 if event.job is None else int(time.monotonic() - event.job.began)

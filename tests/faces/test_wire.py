@@ -15,6 +15,7 @@ from support.documents import held_to_schema
 from support.snapshots import check_words
 
 from gitlease.core import LeaseHeld, LeaseView
+from gitlease.faces.cli import work
 from gitlease.runs import DONE, JobEnd, PoolEvent, PoolRan
 from gitlease.runs.pool import FAILED
 from gitlease.verbs import run_text, wire
@@ -329,7 +330,7 @@ def test_each_line_of_a_pool_is_as_the_schema_has_it() -> None:
         PoolEvent("warning", message="the clock is wrong"),
     ]
     ran = PoolRan(counts=Counter({DONE: 2}), stopped_by=None, stranded={"F1": "a rebase"})
-    lines = [run_text.document(event) for event in told] + [run_text.finished(ran)]
+    lines = [run_text.document(event) for event in told] + [work.finished(ran)]
     assert [held_to_schema(line)["event"] for line in lines] == [
         *("started", "ended", "ended", "left_alone", "idle", "trouble", "warning", "finished")
     ]

@@ -115,6 +115,8 @@ refused(UsageError, leases.run, "true", "F01")
 refused(UsageError, leases.run, [], "F01")
 refused(UsageError, leases.run, ["true"])
 refused(UsageError, leases.run, ["true"], "F01", next=True)
+refused(UsageError, leases.run, ["true"], next=True, scope="parser")
+refused(UsageError, leases.run, ["true"], "tasks/", done=True)
 refused(UsageError, leases.run, ["true"], "F01", grace="soon")
 with gitlease.hold("F02"):
     refused(LeaseHeld, leases.run, ["true"], "F02")
@@ -123,11 +125,15 @@ thread.start()
 thread.join()
 """
     lines = said(jo, code)
-    assert len(lines) == 10
+    assert len(lines) == 12
+    only = "UsageError next takes the first task: it only accepts ttl, reason, done and commit"
+    no_task = "is not a task, and only tasks are done: leave out done"
+    assert lines[6:8] == [only, only]
+    assert lines[8] == f"UsageError path:tasks {no_task}"
     assert lines[0] == "NoCommand no-such-command: command not found"
-    assert lines[8].startswith("LeaseHeld F02 is held by w1@example.com")
+    assert lines[10].startswith("LeaseHeld F02 is held by w1@example.com")
     assert (
-        lines[9] == "UsageError run needs the main thread: it handles signals and a child process"
+        lines[11] == "UsageError run needs the main thread: it handles signals and a child process"
     )
     assert jo.live() == []
 

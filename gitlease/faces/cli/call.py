@@ -242,7 +242,8 @@ class Call(Door):
         from gitlease.verbs import sentences
 
         blocker = held.views[0].lease_id if held.views else held.message
-        if blocker != self._blocker:
+        quiet = self.json and self.command in ("run", "dispatch")
+        if blocker != self._blocker and not quiet:
             self._blocker = blocker
             gc.enable()  # the wait may last for hours
             limit = f" up to {format_duration(seconds)}" if seconds else ""

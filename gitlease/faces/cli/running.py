@@ -11,16 +11,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gitlease.core.errors import (
-    GitleaseError,
     Hint,
     LeaseHeld,
     UsageError,
 )
 from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
-from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
 from gitlease.engine.keeping import holds_of
-from gitlease.faces.cli import output, refusals, types
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import (
     Decorated,
@@ -33,12 +31,12 @@ from gitlease.faces.cli.verb import (
     waiting,
 )
 from gitlease.runs.heartbeat import in_a_run
-from gitlease.runs.leased_command import RunRequest, claim_to_run, dispatch, run_claimed
+from gitlease.runs.leased_command import RunRequest, dispatch, run_claimed
 from gitlease.runs.records import RunRecord, runs_of
 from gitlease.runs.supervisor import SHARE, grace_ms
 from gitlease.verbs import run_text, sentences, wire
 from gitlease.verbs.claiming import claim_options, claimed_lines
-from gitlease.verbs.table import COMMAND, LEASE_EXITS, Result, find_verb
+from gitlease.verbs.table import LEASE_EXITS, Result, find_verb
 
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
@@ -82,7 +80,7 @@ def run_options(verb: Decorated) -> Decorated:
 
 
 class RunCall:
-    """The claim and the command of a ``run`` or ``dispatch``. UsageError if they do not fit."""
+    """The claim and the command of a ``run`` or ``dispatch``. UsageError without a command."""
 
     def __init__(
         self, call: Call, verb: str, command: Sequence[str], options: dict[str, Any]
@@ -90,69 +88,43 @@ class RunCall:
         if not command:
             example = call.typed(verb, *(options["words"] or ["F8"]))
             raise UsageError(f"missing command: {example} -- make test")
-        words: Sequence[str] = options["words"]
+        self._words: Sequence[str] = options["words"]
         self._from_queue: bool = options["next"]
-        claiming = find_verb("claim")
-        of_next = find_verb("next").parameters if self._from_queue else claiming.parameters
-        beyond = [x for x in claiming.at(COMMAND) if options.get(x) and x not in of_next]
-        if self._from_queue and (words or beyond):
-            raise UsageError(
-                "--next takes the first task: it only accepts --ttl, --reason, --done and --commit"
-            )
-        if not self._from_queue and not words:
-            raise UsageError("missing resource: name one, or use --next")
         self.grace: int | None = options["grace"]
         self.done: bool = options["done"]
         self.for_task = self._from_queue or self.done
-        self.call, self.values = call, values_of("claim", call, options)
+        self._call, self._verb, self._values = call, verb, values_of("claim", call, options)
+        terms = {name: value for name, value in self._values.items() if name != "wait"}
         self.request: RunRequest = RunRequest(
             words=tuple(command),
             directory=os.path.abspath(call.directory or "."),
-            scope=self.values.get("scope", WHOLE),
+            options=claim_options(**terms),
             grace=self.grace,
             note=options["note"],
-            commit=self.values.get("commit"),
             layer=call.layer,
             stops=verb != "run",
             done=self.done,
         )
-        self._verb, self._words = verb, words
 
     def claim(self) -> Answer:
         """Claim the resources, or the first task. NoCommand or CannotExecute before that."""
-        call, values = self.call, dict(self.values)
-        if self._from_queue:
-            return claim_to_run(call.workspace, self.request, (), claim_options(**values))
-        resources = call.resources(self._words, claiming=True)
-        any_name = values.get("any", False)
-        for resource in resources if self.done else ():
-            if resource.is_path or (any_name and call.needs_any(resource.text)):
-                raise UsageError(
-                    f"{resource} is not a task, and only tasks are done: leave out --done",
-                    resource=resource.text,
-                )
+        call, values = self._call, self._values
+        resources = call.resources(self._words, claiming=True) if self._words else []
         call.covers = values.get("paths", ())
-        call.check_claim(resources, call.covers, any_name=any_name)
-        claiming = find_verb("claim")
-        again = waiting(call, claiming, {"resources": resources} | values, self._verb)
-        if again is not None:
+        again = waiting(call, find_verb("claim"), {"resources": resources} | values, self._verb)
+        if again is not None and resources:
             call.retry = lambda time: f"{again(time)} -- {shlex.join(self.request.words)}"
-        wait: int | None = values.pop("wait", None)
-        return claim_to_run(
-            call.workspace,
+        return run_text.claim_for_run(
+            call,
             self.request,
             resources,
-            claim_options(**values),
-            wait=wait,
-            on_wait=_quiet if call.json else lambda held: call.on_wait(held, wait or 0),
+            values,
+            next=self._from_queue,
         )
 
     def brief(self, answer: Answer) -> str:
         """Return the page that describes the task to the command."""
-        first = parse_resource(word_anywhere(answer.leases[0].resource))
-        found = self.call.queue.find(first).entry
-        task = None if found is None else found.task
-        return run_text.brief(answer, task, prog=self.call.prog, done=self.done)
+        return run_text.brief_of(self._call, answer, prog=self._call.prog, done=self.done)
 
     def remarks(self, answer: Answer) -> list[str]:
         """Return warnings about the grace period and about leases that were held before."""
@@ -172,10 +144,6 @@ class RunCall:
             for view in answer.leases
             if view.renewals
         ]
-
-
-def _quiet(_held: GitleaseError) -> None:
-    pass
 
 
 OWN_EXITS = (
@@ -254,17 +222,14 @@ def run_verb(
         said.extend([*call.warnings, *answer.warnings, *taken, *run.remarks(answer)])
         _say(call, [f"warning: {x}" for x in said] + [sentences.noted(n) for n in answer.notes])
 
-    try:
-        ran = run_claimed(
-            call.workspace,
-            run.request,
-            run.claim,
-            on_claim=on_claim,
-            on_stop=lambda why: _say(call, [sentences.stopping(why)]),
-            brief=run.brief if run.for_task else None,
-        )
-    except GitleaseError as refusal:
-        return refusals.tell(call, refusal)
+    ran = run_claimed(
+        call.workspace,
+        run.request,
+        run.claim,
+        on_claim=on_claim,
+        on_stop=lambda why: _say(call, [sentences.stopping(why)]),
+        brief=run.brief if run.for_task else None,
+    )
     _say(call, [f"warning: {x}" for x in ran.warnings])
     ended = ran.ended
     if not ended.lost and ended.failure is not None:

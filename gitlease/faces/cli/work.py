@@ -17,18 +17,31 @@ from gitlease.core.instant import humanize_duration
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.running import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import flag, option, taking, values_of, verb
-from gitlease.runs.pool import FAILED, LOST, MOST_JOBS, Job, PoolEvent, PoolLimits
+from gitlease.runs.leased_command import RunRequest
+from gitlease.runs.pool import (
+    FAILED,
+    LOST,
+    MOST_JOBS,
+    Job,
+    PoolEvent,
+    PoolLimits,
+    PoolRequest,
+    work,
+)
 from gitlease.verbs import run_text, sentences
 from gitlease.verbs.claiming import claim_options
+from gitlease.verbs.wire import SCHEMA
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from gitlease.faces.cli.call import Call
-    from gitlease.runs.pool import PoolRequest
+    from gitlease.runs.pool import PoolRan
 
 SOME_FAILED = 1
 REFRESH = 0.5  # seconds between two drawings of the table
+SAID = ("done", "was not finished", "failed", "lost its lease", "stopped")
+IN_WORDS = dict(zip(run_text.OUTCOMES, SAID, strict=True))
 
 
 @verb(
@@ -111,8 +124,6 @@ they finish. With --json each event is one line.""",
 @grace_option
 def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int:
     """Take tasks and run the command for each."""
-    from gitlease.runs.pool import work
-
     if not command:
         raise UsageError(f"missing command: {call.typed('work')} -- ./agent.sh")
     if options["base"] is not None and not options["worktrees"]:
@@ -139,9 +150,9 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
             pause=reporter.pause,
         )
     if call.json:
-        print(json.dumps(run_text.finished(ran)), flush=True)
+        print(json.dumps(finished(ran)), flush=True)
     else:
-        output.line(run_text.summary(ran))
+        output.line(_summary(ran))
     if ran.stopped_by is not None:
         return 128 + ran.stopped_by
     failed = ran.counts[FAILED] or ran.counts[LOST] or ran.stranded
@@ -149,23 +160,16 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
 
 
 def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> PoolRequest:
-    from gitlease.core.resources.resource import WHOLE
-    from gitlease.runs.leased_command import RunRequest
-    from gitlease.runs.pool import PoolRequest
-
     done, worktrees = options["done_on_success"], options["worktrees"]
-    terms = values_of("next", call, options)
     return PoolRequest(
         run=RunRequest(
             words=command,
             directory=os.path.abspath(call.directory or "."),
-            scope=WHOLE,
+            options=claim_options(**values_of("next", call, options)),
             grace=options["grace"],
-            commit=terms.get("commit"),
             layer=call.layer,
             done=done,
         ),
-        options=claim_options(**terms),
         brief=lambda answer, task: run_text.brief(
             answer, task, prog=call.prog, done=done, commit=worktrees
         ),
@@ -208,9 +212,9 @@ class _Reporter:
         if self._call.json:
             print(json.dumps(run_text.document(event)), flush=True)
         elif self._live is not None:
-            self._live.console.print(clean(run_text.sentence(event)), markup=False)
+            self._live.console.print(clean(_sentence(event)), markup=False)
         else:
-            output.line(run_text.sentence(event))
+            output.line(_sentence(event))
             sys.stdout.flush()
 
     def warn(self, text: str) -> None:
@@ -226,6 +230,37 @@ class _Reporter:
             self._drawn = time.monotonic()
             self._live.update(_panel(running), refresh=True)
         time.sleep(seconds)
+
+
+def _sentence(event: PoolEvent) -> str:
+    """Return the event as a sentence."""
+    if event.job is None:
+        idle = event.kind == "idle"
+        return "no task is left to claim; waiting" if idle else f"{event.message}; still trying"
+    record, name = event.job.record, event.job.name
+    if event.kind == "left_alone":
+        failures = "1 failure" if event.failures == 1 else f"{event.failures} failures"
+        return f"{name} is skipped from now on, after {failures}"
+    if event.end is None:
+        return f"{name} started, session {record.session}, log {record.log}"
+    said = f"{name} {IN_WORDS[event.end.outcome]} after {humanize_duration(run_text.age(event))}"
+    said += f", status {event.end.exit}" if event.end.exit else ""
+    return f"{said}: {event.end.message}" if event.end.message else said
+
+
+def finished(ran: PoolRan) -> dict[str, Any]:
+    """Return the last line, with the number of tasks for each outcome and what is left."""
+    totals: dict[str, Any] = {name: ran.counts.get(name, 0) for name in run_text.OUTCOMES}
+    totals |= {"left": ran.left, "stranded": sorted(ran.stranded)}
+    return {"schema": SCHEMA, "event": "finished", "ok": True, "command": "work"} | totals
+
+
+def _summary(ran: PoolRan) -> str:
+    """Return the last line as a sentence."""
+    counts: dict[str, int] = {**ran.counts, "left": ran.left, "stranded": len(ran.stranded)}
+    words = (*run_text.OUTCOMES, "left", "stranded")
+    totals = [f"{counts[name]} {name.replace('_', ' ')}" for name in words if counts.get(name)]
+    return f"finished: {', '.join(totals) or 'there was nothing to do'}"
 
 
 def _panel(running: Sequence[Job]) -> Text:

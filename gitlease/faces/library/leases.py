@@ -8,14 +8,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import GitleaseError, Invalid, LeaseLost, Unavailable, UsageError
 from gitlease.core.loss import Lost
-from gitlease.core.resources.resource import WHOLE, parse_resource, parse_scope, word_anywhere
+from gitlease.core.resources.resource import WHOLE, parse_scope
 from gitlease.engine import acts
-from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.watch import Part, Watcher
 from gitlease.engine.watch import WatchEvent as WatchEvent
 from gitlease.faces.library.holding import HeldLeases, call_in_thread
@@ -39,7 +39,7 @@ from gitlease.push.fenced_push import PushRefused as PushRefused
 from gitlease.runs.child import CannotExecute as CannotExecute
 from gitlease.runs.child import NoCommand as NoCommand
 from gitlease.runs.heartbeat import in_a_run
-from gitlease.runs.leased_command import RunRequest, claim_to_run, run_claimed
+from gitlease.runs.leased_command import RunRequest, run_claimed
 from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits, PoolRequest
 from gitlease.runs.pool import work as work_on_queue
 from gitlease.verbs import run_text, sentences
@@ -56,7 +56,6 @@ from gitlease.wiring.workspace import (
 )
 
 MOMENT = 2.0  # seconds
-OF_NEXT = {"scope", "ttl", "reason", "new", "commit"}  # of the terms of a claim
 Callback = TypeVar("Callback", bound=Callable[[WatchEvent], Any])
 Opener = Callable[[threading.Event], Workspace]
 OnLost = Callable[["Session", LeaseLost], object]
@@ -247,33 +246,21 @@ class Leases(LeaseVerbs):
         _only_in_main_thread("run")
         _need_repository(self._workspace, "run")
 
-        def brief(answer: Answer) -> str:
-            entry = workspace.queue.find(
-                parse_resource(word_anywhere(answer.leases[0].resource))
-            ).entry
-            return run_text.brief(answer, entry.task if entry else None, prog="gitlease", done=done)
-
         workspace = self._workspace if self._is_run else in_a_run(self._workspace, "run")
         door = CloneDoor(workspace)
         values = TERMS.values(door, terms)
-        if next and (resources or values.keys() - OF_NEXT):
-            raise UsageError(
-                "next claims the first task: it excludes resources and options of a claim"
-            )
-        wait, covered = values.pop("wait", None), values.get("paths", ())
-        options, warnings = claim_options(**values), list[str]()
-        wanted = [] if next else to_resources(door, resources)
-        warnings += door.check_claim(wanted, covered, any_name=options.any_name)
-        request = _request(self, command, options, cwd, grace, note=to_note(note), done=done)
+        request = _request(self, command, values, cwd, grace, note=to_note(note), done=done)
         ran = run_claimed(
             workspace,
             request,
-            lambda: claim_to_run(workspace, request, wanted, options, wait=wait),
+            lambda: run_text.claim_for_run(
+                door, request, door.resources(resources), values, next=next
+            ),
             on_claim=lambda _answer: None,
             on_stop=lambda _why: None,
-            brief=brief if next or done else None,
+            brief=partial(run_text.brief_of, door, done=done) if next or done else None,
         )
-        warnings += [*door.granted(ran.answer), *ran.answer.warnings, *ran.warnings]
+        warnings = (*door.granted(ran.answer), *ran.answer.warnings, *ran.warnings)
         self.warnings = tuple(dict.fromkeys(warnings))
         if ran.ended.lost:
             raise ran.ended.lost[0].error
@@ -329,13 +316,10 @@ class Leases(LeaseVerbs):
         if base is not None and not worktrees:
             raise UsageError("base needs worktrees=True")
         given = {"ttl": ttl, "reason": reason, "commit": commit}
-        terms = claim_options(**TERMS.values(self._door, given))
+        terms = TERMS.values(self._door, given)
         request = PoolRequest(
             run=_request(self, command, terms, cwd, grace, done=done_on_success),
-            options=terms,
-            brief=lambda answer, task: run_text.brief(
-                answer, task, prog="gitlease", done=done_on_success, commit=worktrees
-            ),
+            brief=partial(run_text.brief, done=done_on_success, commit=worktrees),
             open_at=self._open_at,
             worktrees=worktrees,
             base=base,
@@ -429,7 +413,7 @@ class Session(Leases):
 def _request(
     leases: Leases,
     command: Sequence[str],
-    terms: ClaimOptions,
+    terms: Mapping[str, Any],
     cwd: StrPath | None,
     grace: Duration | None,
     **more: Any,
@@ -440,9 +424,8 @@ def _request(
     return RunRequest(
         words=words,
         directory=os.path.abspath(to_folder(cwd or ".")),
-        scope=terms.scope,
+        options=claim_options(**{x: y for x, y in terms.items() if x != "wait"}),
         grace=to_seconds(grace, "grace"),
-        commit=terms.commit,
         layer=leases._layer,
         **more,
     )
