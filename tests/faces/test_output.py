@@ -143,7 +143,7 @@ def test_a_terminal_gets_the_time_of_its_place_as_well(
     time.tzset()
     try:
         told = ada.ok("show", "F001", terminal=True).out
-        assert "until 12:15:00Z (15:45 here), expires in 15m\n" in told
+        check_words(told.splitlines()[-1])
         assert "here" not in ada.ok("show", "F001").out
         error = ada.run("claim", "src/auth/", "--json", terminal=True).json["error"]
         assert "here" not in error["message"]
@@ -194,15 +194,13 @@ def test_show_of_a_scope(ada: Desk) -> None:
 def test_status(ada: Desk) -> None:
     told = ada.ok("status").out
     assert told == ada.ok("status", terminal=True).out
-    assert told.startswith("ledger  global on origin (memory), id ")
-    assert "you     ada@example.com\nleases  3 live, 2 yours (1 in this session)\n" in told
-    assert "active  bob@example.com, 1 lease, last seen 0s ago\n" in told
+    check_words(re.sub("id [0-9a-f]+", "id HEX", told))
 
 
 def test_what_has_expired_is_counted_apart(ada: Desk) -> None:
     ada.clock.advance(15 * 60 + 5)
     told = ada.ok("status", terminal=True).out
-    assert "leases   1 live, 2 expired, 2 yours (1 in this session)\n" in told
+    check_words(re.sub("id [0-9a-f]+", "id HEX", told))
 
 
 def test_the_log_since_a_time(ada: Desk) -> None:

@@ -18,7 +18,7 @@ from support.commands import run_gitlease
 from support.remotes import Remote
 from support.repos import git, real_clone
 from support.running import LONG, Desk
-from support.snapshots import check_words, raises
+from support.snapshots import check_words, cleaned, raises
 from support.tools import ERAS, Era, ToolClient, in_memory
 
 import gitlease
@@ -78,10 +78,8 @@ def test_a_refusal_says_who_until_when_and_what_to_do(
     assert (error["code"], error["exit"], error["holder"]) == ("held", 1, KIM)
     assert error["lease"]["token"] == lease.token
     text = tools.text("claim", resources="F001")
-    assert text.startswith("held: F001 is held by kim@example.com")
     assert "expires in 15m" in text
-    assert '"the parser"' in text
-    assert 'next: wait {"resources": ["F001"], "timeout": 50}' in text
+    check_words(cleaned(text))
 
 
 def test_a_refusal_is_the_document_of_the_command_line(
