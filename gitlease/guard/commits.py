@@ -26,7 +26,7 @@ from gitlease.git.history import (
     usual_addresses,
 )
 from gitlease.git.message import KEY
-from gitlease.git.objects import objects_of
+from gitlease.git.objects import BLOB, objects_of
 from gitlease.git.repository import Repository, answered, ask, commits_as_words
 from gitlease.guard.rules import Touched, merged
 from gitlease.settings.sources import Tasks
@@ -84,8 +84,6 @@ def task_status_changes(
     sides = _sides(changed, parser.wanted)
     if not sides:
         return []
-    from gitlease.git.objects import objects_of
-
     files = (side for _, *both in sides for side in both)
     blobs = list(dict.fromkeys(side.blob for side in files if side and not side.is_link))
     objects, allowed = objects or objects_of(repository), set(blobs[:MAX_READ])
@@ -177,7 +175,6 @@ class TaskParser:
             return _Parsed()
         if (known := self._known.get((side.file, side.blob))) is not None and not side.is_link:
             return known
-        from gitlease.git.objects import BLOB
         from gitlease.tasks.reading import possible_keys, value_of
         from gitlease.tasks.scan import MAX_BYTES, printable
 

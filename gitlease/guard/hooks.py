@@ -19,7 +19,7 @@ from gitlease.core.view import LeaseView
 from gitlease.git.history import Changed, committed, paths_between, staged
 from gitlease.git.repository import Repository, ask, is_on
 from gitlease.git.run import commit_words, is_forced_push, is_mirror_push
-from gitlease.guard.commits import task_status_changes, touched
+from gitlease.guard.commits import CommitReader, task_status_changes, touched
 from gitlease.guard.rules import (
     GuardReport,
     PushedCommit,
@@ -134,7 +134,6 @@ class HookWorktree:
         Asks the remote; if it does not answer, the remote-tracking refs count.
         """
         from gitlease.git.pushes import landed
-        from gitlease.guard.commits import CommitReader
 
         pushes = self._pushes(lines, remote)
         remote = self.environ.get("PRE_COMMIT_REMOTE_NAME") or remote

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from gitlease.core.frozen import dataclass
 from gitlease.engine.ports import Clock, Inbox
 from gitlease.git.repository import Repository, discover
-from gitlease.git.run import clean_environment
+from gitlease.git.run import clean_environment, pushing_git, wait_for_end
 from gitlease.git.system_clock import SystemClock
 from gitlease.guard.hooks import Hooks, HookWorktree
 from gitlease.guard.notes import MarkerState, is_due, start_detached
-from gitlease.guard.service import GuardService
+from gitlease.guard.service import GuardService, retry_interval
 from gitlease.settings.identity import Identity, resolve_identity
 from gitlease.wiring.ledger import LedgerPlace, open_place
 
@@ -45,8 +45,6 @@ class HookContext:
         renewable = self.guard.renewable()
         if not self.guard.due(renewable):
             return False
-        from gitlease.guard.service import retry_interval
-
         every = retry_interval(lease for _, lease in renewable)
         run = f"{self.identity.actor.holder} {self.identity.actor.session}"
         if not is_due(MarkerState(self.place.private), run, every=every):
@@ -63,15 +61,11 @@ class HookContext:
             return False
         if not pushed:
             return self._start("landed")
-        from gitlease.git.run import pushing_git
-
         pid, started = pushing_git()
         return pid > 0 and self._start("landed", str(pid), started)
 
     def wait_for_end(self, pid: int, started: str) -> None:
         """Wait until the process that started then has ended, but not for ever."""
-        from gitlease.git.run import wait_for_end
-
         wait_for_end(pid, started, seconds=LONGEST_PUSH)
 
     def _start(self, *words: str) -> bool:

@@ -16,7 +16,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.ports import Clock, LedgerStore
-from gitlease.git.repository import Repository
+from gitlease.git.repository import Repository, without_secrets
 from gitlease.guard.notes import InboxFolder, drop_idle_marker, origin_of
 from gitlease.settings.schema import Found
 from gitlease.settings.sources import (
@@ -213,7 +213,6 @@ class LedgerPlace:
     def git_store(
         self, clock: Clock, *, time_limit: float, watched: Watched | None = None
     ) -> RefLedgerStore:
-        from gitlease.git.repository import without_secrets
         from gitlease.store.git_ledger import RefLedgerStore
         from gitlease.store.private_store import SHA1, SHA256, PrivateStores, make_bare, make_folder
         from gitlease.store.transport import GitRefs, Remote, Watched
@@ -249,7 +248,6 @@ class LedgerPlace:
 
     def _facts(self) -> RemoteFacts:
         """What the settings say about the remote; git is asked only where something is granted."""
-        from gitlease.git.repository import without_secrets
         from gitlease.store.admission import NAME_REMOTE, RULES, RemoteFacts, use_the_fetched
 
         location, repository, ways = self.location, self.repository, self.location.ways

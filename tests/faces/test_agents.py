@@ -34,7 +34,7 @@ from gitlease.faces.agents import (
     events,
     handling,
 )
-from gitlease.guard import GuardService, InboxFolder, has_traces, notes
+from gitlease.guard import GuardService, InboxFolder, has_traces
 from gitlease.install import AGENTS, MCP_EDITS
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
@@ -607,7 +607,7 @@ def test_what_is_left_to_the_background_is_answered_at_once(
 
     _, seats = desks
     started: list[list[str]] = []
-    monkeypatch.setattr(notes, "start_detached", lambda words, cwd: started.append(words))
+    monkeypatch.setattr(handling, "start_detached", lambda words, cwd: started.append(words))
     gitlease_folder = seats.root / ".git" / "gitlease"
     gitlease_folder.mkdir(parents=True)
     host, word = words(name)

@@ -25,7 +25,20 @@ from gitlease.faces.agents.events import (
     parse,
     read,
 )
-from gitlease.guard.notes import ask_is_due, find_common_dir, has_traces, is_asking
+from gitlease.guard.notes import (
+    ask_is_due,
+    check_is_due,
+    common_dir_of,
+    find_common_dir,
+    find_git_dir,
+    find_work_tree,
+    has_traces,
+    is_asking,
+    is_due,
+    marker_state,
+    postpone_check,
+    start_detached,
+)
 from gitlease.install.agents import AGENTS
 
 if TYPE_CHECKING:
@@ -144,8 +157,6 @@ def _open_context(directory: str, **who: str) -> AgentContext | None:
 
 
 def _start_detached(words: Sequence[str], *, cwd: str) -> bool:
-    from gitlease.guard.notes import start_detached
-
     return start_detached(words, cwd=cwd)
 
 
@@ -189,8 +200,6 @@ def _reply(event: AgentEvent, system: _System, *, keep: bool) -> Reply:
 
 def _look_again(event: AgentEvent, system: _System) -> None:
     """Have the ledger fetched for the next event, so that it knows what others did meanwhile."""
-    from gitlease.guard.notes import is_due, marker_state
-
     marker = marker_state(event.cwd or ".")
     used = marker is not None and has_traces(os.path.dirname(marker.private))
     if marker is not None and used and is_due(marker, LOOK, every=LOOK_INTERVAL, now=system.now()):
@@ -230,8 +239,6 @@ def _before_edit(event: AgentEvent, system: _System) -> Reply:
 
 
 def _by_work_tree(event: AgentEvent) -> dict[str, list[str]]:
-    from gitlease.guard.notes import find_work_tree
-
     here = event.cwd or "."
     own = find_work_tree(os.path.join(here, "x"))
     found: dict[str, list[str]] = {}
@@ -304,7 +311,6 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
 def _after_tool(event: AgentEvent, system: _System) -> Reply:
     # Runs after every tool, so it opens the repository only for a due check or for messages.
     from gitlease.faces.agents.answers import one_line
-    from gitlease.guard.notes import check_is_due, marker_state, postpone_check
 
     marker = marker_state(event.cwd or ".")
     if marker is None or not has_traces(os.path.dirname(marker.private)):
@@ -475,7 +481,6 @@ def where_it_ends(event: AgentEvent) -> list[AgentEvent]:
     If its own folder is gone, as with a removed work tree, that is the host's project, else the
     clones in which the session was seen.
     """
-    from gitlease.guard.notes import find_common_dir
     from gitlease.guard.presence import clones_of, forget_clones
 
     here = event.cwd or "."
@@ -522,8 +527,6 @@ def note_presence(event: AgentEvent, opener: Opener, now: float) -> None:
 
 def begin_session(event: AgentEvent, now: float) -> None:
     """Let a conversation that follows another in the same host process continue its session."""
-    from gitlease.guard.notes import find_common_dir, has_traces
-
     common = find_common_dir(event.cwd or ".")
     if common is not None and event.session_id and has_traces(common):
         from gitlease.wiring.agents import begin_conversation
@@ -561,7 +564,6 @@ def _discarding(
     event: AgentEvent, found: Discard, folder: str, opener: Opener, now: float
 ) -> Reply | None:
     """The reply to a command that discards what is in the work tree around a folder."""
-    from gitlease.guard.notes import common_dir_of, find_git_dir
     from gitlease.guard.presence import BY_PLACE, git_dirs_of, is_alone
 
     git_dir = find_git_dir(folder) if os.path.isdir(folder) else None

@@ -14,8 +14,8 @@ import click
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call, Opener, open_real
-from gitlease.faces.cli.verb import CONTEXT, Option, shared_options, suggestions
-from gitlease.verbs.table import BROKEN_PIPE, INTERRUPTED, TABLE, find_verb
+from gitlease.faces.cli.verb import CONTEXT, Option, command, shared_options, suggestions
+from gitlease.verbs.table import BROKEN_PIPE, INTERNAL, INTERRUPTED, TABLE, exit_of, find_verb
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -113,8 +113,6 @@ class Verbs(click.Group):
         if name not in MODULES:
             return None
         if not MODULES[name]:
-            from gitlease.faces.cli.verb import command
-
             return command(name)
         module = import_module(f"gitlease.faces.cli.{MODULES[name]}")
         verb: click.Command
@@ -231,7 +229,6 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
         return BROKEN_PIPE
     except OSError as error:
         from gitlease.engine.ports import may_have_sent
-        from gitlease.verbs.table import INTERNAL, exit_of
 
         output.forget_stdout()
         # Without a file name, the error concerns our own output.

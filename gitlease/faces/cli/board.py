@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitlease.core.errors import NotFound, Unavailable, UsageError
+from gitlease.core.errors import Invalid, NotFound, Unavailable, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces.cli import output
 from gitlease.faces.cli.setup.serve import HOST, PORT, read_host, read_port
 from gitlease.faces.cli.verb import Option, command, result_of
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.table import Result
+from gitlease.verbs.table import INTERRUPTED, Result
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -96,7 +96,6 @@ def _live(call: Call, *, cached: bool) -> int | None:
     if not cached:
         call.check_layer(call.ledger.look)
     from gitlease.faces.board.live import LiveBoard
-    from gitlease.verbs.table import INTERRUPTED
 
     gc.enable()  # this may last for days
     try:
@@ -192,7 +191,6 @@ def print_events(call: Call, result: Result, *, command: str | None = None, **_v
 
 
 def _handler(command: str) -> Callable[[str], None]:
-    from gitlease.core.errors import Invalid, NotFound
     from gitlease.runs.child import check_executable, run_with_input
 
     try:

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from gitlease.core.errors import Hint, around, command_words
+from gitlease.core.errors import Hint, NotFound, around, command_words
 from gitlease.core.instant import format_duration, moment_of
 from gitlease.core.resources.resource import LOCAL_LAYER, word_anywhere
 from gitlease.faces.cli import output
@@ -221,8 +221,6 @@ class Call(Door):
         if self.layer is None or ((seen := look()) is not None and seen.head.ledger is not None):
             return
         from difflib import get_close_matches
-
-        from gitlease.core.errors import NotFound
 
         other = self.with_words(layer=None, _opened=None)
         known = [space.layer for space in other.workspace.in_use]

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
+from gitlease.core.errors import Denied, GitleaseError, Invalid, NotARepository, clean
 
 if TYPE_CHECKING:
     from gitlease.guard.hooks import HookDecision
@@ -221,7 +221,6 @@ def say(text: str) -> None:
 
 def report(context: HookContext, decision: HookDecision, event: str) -> None:
     """Print all findings with holder, place, time and reason, but never a way around them."""
-    from gitlease.core.errors import Denied
     from gitlease.core.instant import moment_of
     from gitlease.guard.rules import Severity
 
