@@ -49,6 +49,7 @@ from gitlease.engine.answers import Settled, is_to, named, settle, told, told_by
 from gitlease.engine.edges import Edges, Planned, changes_of
 from gitlease.engine.ports import (
     Clock,
+    DeadRun,
     Inbox,
     Intent,
     LandedWork,
@@ -637,7 +638,8 @@ class LedgerSession:
         carry_out, rehearse = self.transaction.carry_out, self.transaction.rehearse
         try:
             if self.is_dry:
-                step = _read_with_retry(lambda: rehearse(batch, together=together))
+                before = [end for _, ends in self._dead_runs() for end in ends]
+                step = _read_with_retry(lambda: rehearse([*before, *batch], together=together))
             else:
                 step = carry_out(batch, together=together, what=named(what, operations))
         except GitleaseError as refusal:
@@ -688,18 +690,23 @@ class LedgerSession:
             return Settled()
         return settle(self.store, waiting, self.store.fetch(self.layer))
 
-    def _end_dead_runs(self) -> tuple[str, ...]:
-        """Let go of what dead runs of this clone were granted or have bound."""
-        messages, runs = list[str](), self._runs()
+    def _dead_runs(self) -> Iterator[tuple[DeadRun, list[Operation]]]:
+        """The dead runs of this clone, and what lets go of all that they were granted or bound."""
+        runs = self._runs()
         for dead in () if runs is None else runs.dead(self.layer, self.actor):
-            actor, step = replace(self.actor, session=dead.session), None
-            ends: list[Operation] = []
+            actor, ends = replace(self.actor, session=dead.session), list[Operation]()
             known = {grant.lease_id for grant in (*dead.granted, *dead.bound)}
             below = self.in_session(dead.session, but=known) if dead.alone else ()
             if own := (*dead.granted, *map(grant_of, below)):
                 ends.append(RunOut(id=fresh_id(), actor=actor, grants=own))
             if dead.bound:
                 ends.append(Unbind(id=fresh_id(), actor=actor, grants=dead.bound))
+            yield dead, ends
+
+    def _end_dead_runs(self) -> tuple[str, ...]:
+        messages = list[str]()
+        for dead, ends in self._dead_runs():
+            step = None
             try:
                 if ends:
                     step = self.transaction.carry_out(ends, together=False, what="the end of a run")

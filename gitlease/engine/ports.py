@@ -398,8 +398,11 @@ INDEX = ":"  # the name of the index among refs
 class TaskFiles(Protocol):
     """The task files of one work tree, and of any ref of its repository.
 
-    An unusable task file is a problem that names file and line, never a traceback.
+    An unusable task file is a problem that names file and line, never a traceback. ``writes``:
+    what is written here is written, as it never is at a gateway.
     """
+
+    writes: bool
 
     def read(self, ref: str | None = None) -> TaskList:
         """Every task of the work tree, or of a ref. Raises NotFound for an unknown ref."""

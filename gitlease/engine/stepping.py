@@ -121,7 +121,7 @@ def change_with_edges(
         for op, one in matched(operations, planned, outcomes)
     ]
     written, unwritten = intents.fulfil(intent, final, commit=record)
-    if session.is_dry:
+    if session.is_dry and edges.files.writes:
         edited = [x for x in final if x.edit.remove or x.edit.status or not x.mine]
         written = tuple(Written(x, changed=True) for x in changes_of(edited))
     if goal == HELD and any(o.status in ("claimed", "taken_over") for o in outcomes.values()):

@@ -42,6 +42,8 @@ class GitTaskFiles:
     ``main`` gives the ref of the remote's default branch.
     """
 
+    writes = True
+
     def __init__(
         self,
         repository: Repository,
@@ -51,9 +53,7 @@ class GitTaskFiles:
         journal: str,
         main: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._repository = repository
-        self._tasks = tasks
-        self._folder = folder
+        self._repository, self._tasks, self._folder = repository, tasks, folder
         self._wanted = Wanted(tasks)
         self._intents, self._main = journal, main
 

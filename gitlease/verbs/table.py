@@ -360,7 +360,8 @@ def read_values(
     an invalid one.
     """
     check_names(known, given, what=what)
-    given = {x: y for x, y in given.items() if y is not None and y != known[x].default}
+    # By identity: 0 equals false, and is none.
+    given = {x: y for x, y in given.items() if y is not None and y is not known[x].default}
     # What any door reads alike comes first: it costs no look at the repository.
     ordered = sorted(given, key=lambda name: known[name].kind.at_door)
     values = {name: known[name].kind.read(door, given[name], name) for name in ordered}

@@ -62,6 +62,8 @@ def open_tokens(directory: str = ".") -> Tokens:
 class _ReadOnly:
     """The task files of a clone in which nobody works: read once a second, and never written."""
 
+    writes = False
+
     def __init__(self, files: TaskFiles, clock: Clock) -> None:
         self._files, self._clock = files, clock
         self.places, self.elsewhere = files.places, files.elsewhere

@@ -47,6 +47,8 @@ class NoInbox:
 class NoTaskFiles:
     """The task files of a repository that can have none: all names are just names."""
 
+    writes = False
+
     def read(self, ref: str | None = None) -> TaskList:
         return TaskList()
 

@@ -27,6 +27,7 @@ class Killed(BaseException):
 class MemoryTasks:
     """The task files of one clone. ``killed_at`` is the next step that kills the process."""
 
+    writes = True
     tasks: dict[str, Task] = field(default_factory=dict)
     problems: tuple[TaskProblem, ...] = ()
     unwritable: set[str] = field(default_factory=set)

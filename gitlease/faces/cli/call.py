@@ -33,6 +33,9 @@ Opener = Callable[..., "Workspace"]
 HEARTBEAT_OF = ("claude:", "codex:", "cursor:")  # sessions kept alive by their host's hooks
 
 
+WITHOUT_SESSION = (  # the commands that depend on no session
+    "agent check completion config demo help hooks init mcp serve server uninstall verify work"
+)
 OPTIONS = {"paths": "path"}  # where the option is not the parameter's name
 
 
@@ -319,11 +322,11 @@ class Call(Door):
                 words[name] = format_duration(value)
             elif name != "layer":
                 words[name] = value
-        words |= call._place(hint.arguments.get("layer"))
+        words |= call._place(hint.verb, hint.arguments.get("layer"))
         return shlex.join(command_words(f"{self.prog} {hint.verb}", words))
 
-    def _place(self, layer: object) -> dict[str, object]:
-        """Return the options that chose this ledger and session, or another ``layer``."""
+    def _place(self, verb: str, layer: object) -> dict[str, object]:
+        """Return the options of a verb that chose this ledger and session, or another ``layer``."""
         remote = self.remote
         if remote is not None:
             from gitlease.wiring.workspace import without_secrets
@@ -335,7 +338,9 @@ class Call(Door):
             "layer": self.layer,
             "remote": remote,
         }
-        chosen |= {"local": self.local, "session": self.session, "no_session": self.no_session}
+        chosen |= {"local": self.local}
+        if verb.split()[0] not in WITHOUT_SESSION.split():
+            chosen |= {"session": self.session, "no_session": self.no_session}
         if layer is not None and self._opened is not None and layer != self._opened.layer:
             chosen |= {"local": True} if layer == LOCAL_LAYER else {"layer": layer}
         return chosen

@@ -404,6 +404,8 @@ class RequestHandler:
         given = request.headers.get("idempotency-key") if writes else None
         key = None if given is None else operation_id(caller.email, given)
         resource = request.path_params.get("key", "")
+        if not resource and "key" in request.path_params:
+            raise UsageError("a resource must not be empty")
         try:
             json.dumps(data, ensure_ascii=False).encode()
         except UnicodeEncodeError:

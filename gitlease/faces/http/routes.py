@@ -355,10 +355,17 @@ def _field(kind: Kind, about: str, *, required: bool = False) -> Parameter:
 _SESSION = {"session": _field(TEXT, "The session of the token's holder; also as Gitlease-Session.")}
 
 
+def _capped(name: str, one: Parameter) -> Parameter:
+    if name != "limit":
+        return one
+    schema = {**one.kind.schema, "maximum": MOST[name]}
+    return replace(one, kind=replace(one.kind, schema=schema))
+
+
 def _parameters(verb: str, path: str) -> dict[str, Parameter]:
     """Return the parameters of a verb; a resource is in the path, or required of a change."""
     declared = find_verb(verb)
-    found = declared.at(HTTP)
+    found = {name: _capped(name, one) for name, one in declared.at(HTTP).items()}
     for name in found.keys() & {"resource", "resources"}:
         one = found.pop(name)
         if "{key}" not in path:
@@ -464,7 +471,7 @@ _LIST = {
     ),
     "path": _field(TEXT, "Only leases that cover this path."),
     "cursor": _field(TEXT, "The next_cursor of the page before."),
-    "limit": _field(NUMBER, "The most to return: 1 to 1000 (default: 200)."),
+    "limit": _capped("limit", _field(NUMBER, "The most to return: 1 to 1000 (default: 200).")),
 }
 ROUTES: tuple[ApiRoute, ...] = (
     _of_verb("PUT", LEASE, "claim"),

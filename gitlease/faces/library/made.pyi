@@ -1422,7 +1422,7 @@ class GatewayVerbs(Protocol):
 
     def revoke(
         self,
-        resource: ResourceLike | None = None,
+        resource: ResourceLike,
         *,
         reason: str,
         expect_holder: str | None = None,
@@ -1690,7 +1690,7 @@ class AwaitedGatewayVerbs(Protocol):
 
     async def revoke(
         self,
-        resource: ResourceLike | None = None,
+        resource: ResourceLike,
         *,
         reason: str,
         expect_holder: str | None = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import re
 import textwrap
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -13,13 +12,13 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from gitlease.core import errors
 from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.core.frozen import dataclass
-from gitlease.core.resources.resource import Resource
+from gitlease.core.frozen import dataclass, replace
 from gitlease.faces.library import values
 from gitlease.faces.library.refusals import (
     KEYWORD,
     POSITIONAL,
     bind,
+    check_resource,
     number_text,
     refusal,
     refusing_events,
@@ -89,6 +88,8 @@ class Method:
         """The verb's parameters that it takes."""
         left_out = {*self.without, *self.given, *(("all",) if self.one else ())}
         offered = self.declared.at(self.door)
+        if self.door == HTTP and "resource" in offered and not self.declared.reads:
+            offered["resource"] = replace(offered["resource"], required=True)
         return {name: x for name, x in offered.items() if name not in left_out}
 
     @property
@@ -134,14 +135,16 @@ class Method:
     def values(self, door: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         """The verb's values for the arguments of a call. Raises UsageError."""
         decided = {*self.without, *self.given}
-        known = {x: y for x, y in self.declared.at(self.door).items() if x not in decided}
+        offered = {**self.declared.at(self.door), **self.parameters}
+        known = {x: y for x, y in offered.items() if x not in decided}
         read = dict[str, Any]()
         for name, value in given.items():
             if name == "resource" and self.one:
-                if not isinstance(value, str | os.PathLike | Resource):
-                    kind = type(value).__name__
-                    raise UsageError(f"a resource must be a string or a path, not {kind}")
-                read["resources"] = [value]
+                read["resources"] = [check_resource(value)]
+            elif name == "resource" and value is not None:
+                read[name] = check_resource(value)
+            elif name == "resources" and self.spread:
+                read[name] = [check_resource(one) for one in value] or None
             elif "Duration" in known[name].kind.python:
                 read[name] = number_text(value)
             elif known[name].kind.python == "int" and isinstance(value, str):  # of a query, typed

@@ -204,6 +204,13 @@ def to_resources(door: Any, words: Sequence[ResourceLike]) -> list[Resource]:
     return found
 
 
+def check_resource(word: Any) -> Any:
+    """A resource as it was given, of a kind that can name one. Raises UsageError."""
+    if not isinstance(word, str | os.PathLike | Resource):
+        raise UsageError(f"a resource must be a string or a path, not {type(word).__name__}")
+    return word
+
+
 def to_seconds(value: Duration | None, what: str) -> int | None:
     """A duration in whole seconds; None stays None. Raises UsageError."""
     return None if value is None else DURATION.read(None, number_text(value), what)

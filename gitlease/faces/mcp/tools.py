@@ -137,13 +137,22 @@ def _status(caller: ToolCaller, *, resources: Sequence[Any] = (), mine: bool = F
     if mine and resources:
         raise UsageError("mine and resources exclude each other")
     if resources:
-        return _joined([_of_verb("show", caller, resources=[x]) for x in resources])
+        return _joined([_shown(caller, x, alone=len(resources) == 1) for x in resources])
     found = _of_verb("list", caller, mine=mine)
     if not mine:
         return found
     known = _of_verb("queue", caller, mine=True, cached=True)  # what was read just now
     carried = replace(known, body={"carrying": known.body["tasks"]}, warnings=())
     return _joined([found, carried])
+
+
+def _shown(caller: ToolCaller, resource: Any, *, alone: bool) -> Result:
+    found = _of_verb("show", caller, resources=[resource])
+    if alone:
+        return found
+    task = found.body["task"]
+    body = {**found.body, "tasks": [] if task is None else [task]}
+    return replace(found, body=body, lines=lambda: [f"{resource}:", *_lines_of(found)])
 
 
 def _joined(results: Sequence[Result]) -> Result:
