@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from faces.fake import Desk, make_desks, words
 from support.gateway import serving
 from support.remotes import Remote
 from support.repos import commit_file, git
+from support.running import LONG, until
 from support.running import Desk as RealDesk
 from support.snapshots import check_words, raises
 from support.tasks import Killed, task
@@ -202,6 +206,36 @@ def test_no_file_of_the_clone_or_the_remote_changes(
     after = files_of(two), files_of(bare), refs_of(two), refs_of(bare)
     assert after == before
     check_words(kim.ask("claim", "F002").stderr)
+
+
+def test_what_a_dead_run_holds_is_free_to_its_person(
+    path_remote: Remote, clones: Callable[..., list[Path]]
+) -> None:
+    jo = RealDesk(clones(1)[0], env=path_remote.env)
+    words = ("run", "api", "--any", "--", "sh", "-c", "kill -9 $PPID; sleep 60")
+    run = jo.start(*words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert run.wait(LONG) == -signal.SIGKILL
+
+    def claim(*more: str) -> str | None:
+        done = jo.ask("claim", "api", "--any", "--json", *more)
+        status: str | None = json.loads(done.stdout).get("status")
+        return status
+
+    until(lambda: claim("--dry-run") == "would_claim", "the end of its whole group")
+    assert claim() == "claimed"
+
+
+def test_a_gateway_promises_no_edit_of_task_files(clones: Callable[..., list[Path]]) -> None:
+    (one,) = clones(1)
+    commit_file(one, "tasks/F001.md", TASK, "a task")
+    with serving(one) as gate:
+
+        def edges(**fields: Any) -> tuple[Any, ...]:
+            answer = gate.ask("jo", "PUT", "/v1/leases/F001", json=fields).json()
+            return tuple(answer[x] for x in ("edge", "edge_in", "edges"))
+
+        assert edges(dry_run=True) == edges() == ("added", ["record"], [])
+        assert edges(dry_run=True) == edges() == ("kept", ["record"], [])
 
 
 def test_at_every_door(

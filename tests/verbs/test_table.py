@@ -48,7 +48,7 @@ WRONG: Mapping[str, list[Any]] = {
     "Duration | datetime": ["soon", -5, True, []],
     "int": ["x", 0, -1, True, 1.5, []],
     "str": [7, True, [], {}],
-    "bool": ["yes", 1, []],
+    "bool": ["yes", 0, 1, []],
 }
 
 

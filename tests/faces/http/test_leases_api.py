@@ -137,6 +137,12 @@ def test_verbs_without_a_shape_of_their_own_have_a_route(
     refused(jo.post("/v1/leases:note", json={"resource": "b"}), 400, "usage")
 
 
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
+def test_an_empty_key_names_no_resource(jo: httpx.Client, method: str) -> None:
+    answer = jo.request(method, "/v1/leases/")
+    assert (answer.status_code, answer.json()["code"]) == (400, "usage")
+
+
 def test_a_field_of_another_verb_is_refused(jo: httpx.Client) -> None:
     jo.put("/v1/leases/a")
     two = refused(jo.patch("/v1/leases/a", json={"extend": "1h", "ttl": "5m"}), 400, "usage")
