@@ -181,7 +181,9 @@ def run_out(
 
     end = RunOut(id="", actor=session.actor, grants=())
     nothing = Answer(status=RUN_OUT, changed=False)
-    return _end_all(session, end, as_left, nothing, True, None)
+    # Of what was left, this clone's copy may be lost.
+    known = not left or session.known_look() is not None
+    return _end_all(session, end, as_left, nothing, known, None)
 
 
 def end_every_session(

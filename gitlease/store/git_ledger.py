@@ -117,8 +117,8 @@ class Storage(Protocol):
     def nearby(self, layer: str) -> str:
         """A word that differs after each announcement; ``""`` where there can be none."""
 
-    def mend(self) -> None:
-        """Delete what is kept, unless another process has fetched it anew since."""
+    def mend(self, *, anew: bool) -> None:
+        """Use what another process has fetched anew; with ``anew`` delete what is kept, if none."""
 
 
 class RefLedgerStore:
@@ -378,12 +378,13 @@ class RefLedgerStore:
             try:
                 return act()
             except CacheDamaged as damage:
-                said = str(damage)
+                said = damage.message
                 self._rebuild(again)
         raise Invalid(said)
 
     def _rebuild(self, again: int) -> None:
-        self._refs.mend()
+        # What is seen while others write may look damaged once: then a fetch is enough.
+        self._refs.mend(anew=self._mended)
         self._kept.clear()
         self._mended = True
         self.clock.sleep(PAUSE * again)

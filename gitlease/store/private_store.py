@@ -229,8 +229,9 @@ class PrivateStore:
         if id is None:
             os.unlink(file)
             return
-        make_folders(os.path.dirname(file))
-        replace_file(file, f"{id}\n".encode())
+        make_folders(folder := os.path.dirname(file))
+        # For git a name with a dot before it is no ref, whose object would be missed.
+        replace_file(file, f"{id}\n".encode(), aside=f"{folder}/.{os.urandom(8).hex()}.tmp")
 
     def ready(self) -> None:
         """See that there is a store, for git to run in."""

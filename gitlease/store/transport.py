@@ -523,7 +523,7 @@ class GitRefs:
         self._remote, self._stores, self._state_path = remote, stores, state
         self._prefix, self._limit = prefix, time_limit
         self._markers: dict[str, str] = {}
-        self._watched, self._damaged = watched, False
+        self._watched, self._damaged = watched, 0  # times in a row
 
     # --- objects ----------------------------------------------------------------------------------
 
@@ -564,8 +564,9 @@ class GitRefs:
                 store.set_ref(known_ref(self._state_path(layer)), version)
         store.tidy()
 
-    def mend(self) -> None:
-        self._stores.usual.delete()
+    def mend(self, *, anew: bool) -> None:
+        if anew:
+            self._stores.usual.delete()
         for store in self._stores.replaced():
             store.let_go()
 
@@ -592,12 +593,12 @@ class GitRefs:
                 raise Unavailable(
                     "the remote cannot be reached: what answers at its URL shows no refs at all"
                 )
-            self._damaged = False
+            self._damaged = 0
             return version
         except (CannotKeep, CacheDamaged) as why:
-            # The copy is deleted and made anew once: then it is the disk that takes nothing.
-            again = self._damaged or isinstance(why, CannotKeep)
-            self._damaged = not self._stores.replaced()
+            # It is fetched into again, and then made anew: after that the disk takes nothing.
+            again = self._damaged > 1 or isinstance(why, CannotKeep)
+            self._damaged = 0 if self._stores.replaced() else self._damaged + 1
             if not again or not self._stores.move_aside():
                 raise
         return self._fetched_in_its_format(layer, first=True)

@@ -55,7 +55,7 @@ def config_verb(
         needs = f"{door.option('cached')} needs {door.option('ledger')}"
         raise UsageError(f"{needs}, without a value to set")
     if ledger:
-        return _policy(door, key, value, cached=cached)
+        return _policy(door, key and key.lower(), value, cached=cached)
     if key is not None and value is not None:
         name = write_setting(door.workspace.repository, key, value)
         shown = Setting(name, value or None, f"git config (local) {name}")

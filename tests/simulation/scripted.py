@@ -206,7 +206,7 @@ class Remote:
     def keep(self, layer: str, version: str) -> None:
         """Nothing is ever lost here."""
 
-    def mend(self) -> None:
+    def mend(self, *, anew: bool) -> None:
         """Nothing is ever damaged here."""
 
 

@@ -441,7 +441,7 @@ class MemoryRefs:
     def keep(self, layer: str, version: str) -> None:
         """Nothing is ever lost here."""
 
-    def mend(self) -> None:
+    def mend(self, *, anew: bool) -> None:
         """Nothing is ever damaged here."""
 
 
