@@ -159,7 +159,8 @@ class LeasedCommand:
                         "its time was over before the command could be started", loss=Loss.EXPIRED
                     )
                 until, runner = now.boot_ms + left, os.getpid()
-                before = partial(remember, self.place, self.answer, runner=runner)
+                remember(self.place, self.answer)  # and by the command itself, before it runs
+                before = partial(remember, self.place, self.answer, runner=runner, present=False)
                 process.start(request.words, env, request.directory, before, until_ms=until)
                 on_start(process)
                 return Supervisor(

@@ -314,8 +314,7 @@ def _shorten(log: str) -> None:
 
 def record_of(place: RunPlace, answer: Answer, *, number: str, **more: Any) -> RunRecord:
     """A record of a run under these leases, which begins now; this process is its runner."""
-    now, leases = place.ledger.clock.now(), answer.leases
-    runner = more.pop("runner", os.getpid())
+    now, leases, runner = place.ledger.clock.now(), answer.leases, more.pop("runner", os.getpid())
     return RunRecord(
         id=number,
         holder=place.actor.holder,

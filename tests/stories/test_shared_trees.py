@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.clock import ManualClock
 from support.fences import clean_env
 from support.repos import commit_file, git
+from support.running import LONG, Desk, number_in, sleeper
 from support.typed import Agent, Typist
 
 from gitlease.core import replace
@@ -238,6 +241,18 @@ def test_a_run_counts_as_long_as_it_lasts(one: Agent) -> None:
     del one.at.env["GITLEASE_SESSION"]
     forget_run(repository, "7")
     assert runs(one) == ""
+
+
+def test_it_is_the_runner_that_is_present_not_its_command(one: Agent, tmp_path: Path) -> None:
+    desk = Desk(one.at.clone)
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    run = desk.start("run", "api", "--any", "--", *sleeper(tmp_path / "pid"), **quiet)
+    number_in(tmp_path / "pid")
+    files = (one.at.clone / ".git" / FOLDER).iterdir()
+    present = [json.loads(x.read_text(encoding="utf-8")) for x in files]
+    assert [x["pid"] for x in present if x["by"] == "run"] == [run.pid]
+    run.terminate()
+    run.wait(LONG)
 
 
 @pytest.mark.parametrize("name", ["claude", "codex", "cursor"])

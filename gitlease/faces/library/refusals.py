@@ -206,8 +206,8 @@ def to_resources(door: Any, words: Sequence[ResourceLike]) -> list[Resource]:
 
 def check_resource(word: Any) -> Any:
     """A resource as it was given, of a kind that can name one. Raises UsageError."""
-    if not isinstance(word, str | os.PathLike | Resource):
-        raise UsageError(f"a resource must be a string or a path, not {type(word).__name__}")
+    if not isinstance(word, Resource):
+        path_text(word, "a resource")
     return word
 
 
