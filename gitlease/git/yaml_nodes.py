@@ -8,7 +8,7 @@ brackets end the process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -104,7 +104,7 @@ def read_yaml(text: str, *, max_depth: int, most: int = MAX_VALUES) -> tuple[Nod
 
     try:
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        return _document(iter(yaml.parse(text, Loader=loader)), len(text), max_depth, most)
+        return _document(loader(text).get_event, len(text), max_depth, most)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         why, place = str(error.problem or error.context)[:100], getattr(mark, "index", 0)
@@ -183,7 +183,7 @@ def _refuse_marks(node: Node) -> None:
 
 
 def _document(
-    events: Iterator[Any], length: int, max_depth: int, left: int
+    get_event: Callable[[], Any], length: int, max_depth: int, left: int
 ) -> tuple[Node | None, int]:
     import yaml
 
@@ -206,21 +206,19 @@ def _document(
         if depth > max_depth:
             raise BadYaml("this is nested too deeply", first.line + 1, first.index)
         if depth > 1 or kind is yaml.MappingStartEvent:
-            for inner in events:
-                if type(inner) in ends:
-                    last = inner.end_mark
-                    break
+            while type(inner := get_event()) not in ends:
                 nodes.append(node(inner, depth + 1))
+            last = inner.end_mark
         shape = Shape.LIST if kind is yaml.SequenceStartEvent else Shape.MAP
         return Node(shape, first, last, "", "", event.flow_style, event.anchor, event.tag, nodes)
 
-    next(events)  # the stream's start
-    if type(next(events)) is yaml.StreamEndEvent:
+    get_event()  # the stream's start
+    if type(get_event()) is yaml.StreamEndEvent:
         return None, length
-    root = node(next(events), 1)
+    root = node(get_event(), 1)
     if root.shape is not Shape.MAP:
         return root, length
-    ended, after = next(events), next(events)
+    ended, after = get_event(), get_event()
     if type(after) is not yaml.StreamEndEvent:
         mark = after.start_mark
         raise BadYaml("there is more than one YAML document", mark.line + 1, mark.index)

@@ -1,9 +1,6 @@
 from gitlease.tasks.edge_commit import check_commit as check_commit
 from gitlease.tasks.edge_commit import commit_edges as commit_edges
 from gitlease.tasks.edit import edit_task as edit_task
-from gitlease.tasks.fields import MAX_PLAIN as MAX_PLAIN
-from gitlease.tasks.fields import NeedsParser as NeedsParser
-from gitlease.tasks.fields import read_plain_fields as read_plain_fields
 from gitlease.tasks.files import GitTaskFiles as GitTaskFiles
 from gitlease.tasks.reading import guess_ids as guess_ids
 from gitlease.tasks.reading import read_task as read_task

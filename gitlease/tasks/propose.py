@@ -29,7 +29,7 @@ from gitlease.settings.text import (
     statuses_of,
     suggest_settings,
 )
-from gitlease.tasks.fields import MAX_DEPTH, NeedsParser, find_front, is_yaml, read_plain_fields
+from gitlease.tasks.fields import MAX_DEPTH, find_front, is_yaml
 from gitlease.tasks.scan import MAX_BYTES, OWN
 
 MAX_FILES = 5_000  # read at most
@@ -117,10 +117,6 @@ def _samples(repository: Repository, root: str) -> tuple[list[_Sample], list[str
 
 
 def _fields(front: str) -> dict[str, list[str]] | None:
-    try:
-        return {name: field.texts for name, field in read_plain_fields(front).items()}
-    except NeedsParser:
-        pass
     try:
         top, _ = read_yaml(front, max_depth=MAX_DEPTH + 1)
     except BadYaml:

@@ -12,7 +12,7 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from hashlib import sha256
 from typing import Any, Final
@@ -39,12 +39,8 @@ from gitlease.tasks.fields import (
     Document,
     Field,
     FieldForm,
-    Front,
-    NeedsParser,
     bad,
-    find_front,
     read_document,
-    read_plain_fields,
 )
 from gitlease.tasks.scan import (
     MAX_BYTES,
@@ -85,15 +81,7 @@ def read_task(data: bytes, *, file: str, tasks: Tasks) -> Task | None:
     Markdown with front matter), and for the task. Raises Invalid, which names file and line, for
     whatever is broken.
     """
-    front = find_front(data, file)
-    if front is None:
-        return None
-    names = field_names(tasks)
-    marks = frozenset((*LABELS, tasks.exempt))
-    try:
-        return _task_of_plain_fields(front, names, marks, tasks)
-    except (NeedsParser, UsageError):
-        pass  # it is not what it seemed, or something is wrong: the parser knows where
+    names, marks = field_names(tasks), frozenset((*LABELS, tasks.exempt))
     document = read_document(data, file=file, names=frozenset(names.values()), loosely=marks)
     return None if document is None else task_of(document, names, tasks)
 
@@ -151,85 +139,26 @@ def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | N
     else:
         resource = _resource(document, found)
 
-    def several(role: str) -> list[str]:
-        items = _list_or_single(document, fields[role])
-        return [_path(document, x) if role == "paths" else x.text for x in items]
+    def single(role: str, limit: int = MAX_TEXT) -> str:
+        return _single(document, fields[role], limit)
 
-    return _task(
-        resource,
-        document.front.file,
-        tasks,
-        lambda role, limit: _single(document, fields[role], limit),
-        several,
-        line=document.front.line(x.key.start if (x := fields["assigned"] or found) else 0),
-        labels=[
-            (name, [x.text for x in field.items if not x.null], field.form is FieldForm.OTHER)
-            for name, field in document.fields.items()
-        ],
-    )
+    def several(role: str) -> list[Node]:
+        return _list_or_single(document, fields[role])
 
-
-def _task(
-    resource: Resource,
-    file: str,
-    tasks: Tasks,
-    single: Callable[[str, int], str],
-    several: Callable[[str], Sequence[str]],
-    *,
-    line: int,
-    labels: Iterable[tuple[str, Sequence[str], bool]],
-) -> Task:
-    """The task that fields say, of each role a single value or several."""
-    status = single("status", MAX_TEXT)
+    status, line = single("status"), fields["assigned"] or found
     return Task(
         resource=resource,
-        file=file,
+        file=document.front.file,
         title=single("title", MAX_TITLE),
         status=status,
         progress=_progress(status, tasks),
-        assigned=tuple(several("assigned")),
-        priority=single("priority", MAX_TEXT),
-        depends_on=tuple(several("depends_on")),
-        paths=tuple(several("paths")),
-        created=single("created", MAX_TEXT),
-        line=line,
-        exempt=_is_exempt(labels, fold(tasks.exempt)),
-    )
-
-
-def _task_of_plain_fields(
-    front: Front, names: Mapping[str, str], marks: Iterable[str], tasks: Tasks
-) -> Task | None:
-    fields = read_plain_fields(front.text)
-
-    def single(role: str, limit: int) -> str:
-        field = fields.get(names[role])
-        text = field.texts[0] if field and field.texts else ""
-        if (field and not field.single) or len(text) > limit:
-            raise NeedsParser
-        return text
-
-    def several(role: str) -> list[str]:
-        field = fields.get(names[role])
-        texts = field.texts if field else []
-        if len(texts) > MAX_ENTRIES or any(len(text) > MAX_TEXT for text in texts):
-            raise NeedsParser
-        texts = [text for text in texts if text.strip()]
-        return list(map(_checked_pattern, texts)) if role == "paths" else texts
-
-    by_stem = names["id"] == FILE_STEM and bool(fields)
-    if not by_stem and names["id"] not in fields:
-        return None
-    marked = fields.get(names["assigned"]) or fields.get(names["id"])
-    wanted = {*names.values(), *marks}
-    return _task(
-        _named_by_stem(front.file) if by_stem else name_resource(single("id", MAX_TEXT)),
-        front.file,
-        tasks,
-        single,
-        several,
-        line=front.lines_before + (marked.line if marked else 1),
-        labels=[(x, field.texts, False) for x, field in fields.items() if x in wanted],
+        assigned=tuple(item.text for item in several("assigned")),
+        priority=single("priority"),
+        depends_on=tuple(item.text for item in several("depends_on")),
+        paths=tuple(_path(document, item) for item in several("paths")),
+        created=single("created"),
+        line=document.front.line(line.key.start if line else 0),
+        exempt=_is_exempt(document, fold(tasks.exempt)),
     )
 
 
@@ -315,30 +244,24 @@ def _misshapen(document: Document, found: Field, wanted: str) -> Invalid:
 
 def _path(document: Document, item: Node) -> str:
     try:
-        return _checked_pattern(item.text)
+        check_braces(item.text)
+        pattern = resolve_path(item.text)
+        path_resource(pattern)
     except UsageError as error:
         raise document.bad(item.start, error.message, *error.hints) from None
-
-
-def _checked_pattern(text: str) -> str:
-    check_braces(text)
-    pattern = resolve_path(text)
-    path_resource(pattern)
     return pattern
 
 
-def _is_exempt(fields: Iterable[tuple[str, Sequence[str], bool]], word: str) -> bool:
-    """Whether a label is this word, or a field that is called so says anything but no.
-
-    A field is its name, its texts that are not null, and whether it is more than that.
-    """
-    for name, texts, more in fields:
+def _is_exempt(document: Document, word: str) -> bool:
+    """Whether a label is this word, or a field that is called so says anything but no."""
+    for name, field in document.fields.items():
         called = fold(name) == word
         if not called and name not in LABELS:
             continue
-        parts = [part for text in texts for part in text.split(",")]
-        said = {fold(part.strip().removeprefix("#")) for part in parts}
-        if (called and (more or said - NO)) or (name in LABELS and word in said):
+        parts = [part for item in field.items if not item.null for part in item.text.split(",")]
+        words = {fold(part.strip().removeprefix("#")) for part in parts}
+        other = field.form is FieldForm.OTHER
+        if (called and (other or words - NO)) or (name in LABELS and word in words):
             return True
     return False
 
