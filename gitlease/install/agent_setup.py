@@ -18,22 +18,13 @@ from typing import Any
 
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, hint
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import (
-    PUBLIC,
-    load_json,
-    make_folders,
-    read_regular,
-    read_small,
-    rewrite_file,
-    sum_of,
-)
+from gitlease.git.files import load_json, make_folders, read_regular, rewrite_file
 from gitlease.git.repository import Repository, ask, discover
 from gitlease.install.agents import AGENTS, COMMAND, PASSED_ON, Agent
 from gitlease.settings.schema import FILE
 
-MAX_BYTES, MAX_COPY = 1024 * 1024, 17 * 1024 * 1024
+MAX_BYTES = 1024 * 1024
 MOST_OF_SERVERS = 16 * 1024 * 1024  # Claude Code keeps much else in the person's own file
-COPY = ".before-gitlease"  # beside a file of the person's own
 PLAIN = ("make it plain JSON, without comments and trailing commas",)
 Json = dict[str, Any]
 
@@ -113,11 +104,10 @@ def with_ours(agent: Agent, data: Json, *, keep: bool) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """A file that may have our entries: its name for people, its real path, and that of a copy."""
+    """A file that may have our entries: its name for people, and its real path."""
 
     name: str
     file: str
-    copy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +138,7 @@ def place_of(
     if not user:
         return inside(repository, name)
     file = os.path.abspath(own)
-    return AgentFile(file, os.path.realpath(file), f"{file}{COPY}")
+    return AgentFile(file, os.path.realpath(file))
 
 
 def inside(repository: Repository | None, name: str) -> AgentFile:
@@ -159,8 +149,7 @@ def inside(repository: Repository | None, name: str) -> AgentFile:
     file = os.path.realpath(os.path.join(root, name))
     if not file.startswith(os.path.join(root, "")):
         raise Invalid(f"{name} leads out of the work tree", hints=("replace the link with a file",))
-    copy = f"before-{os.path.basename(repository.git_dir)}-{name.replace('/', '-')}"
-    return AgentFile(name, file, os.path.join(repository.common_dir, "gitlease", copy))
+    return AgentFile(name, file)
 
 
 def read(place: AgentFile, *, most: int = MAX_BYTES) -> bytes | None:
@@ -178,7 +167,7 @@ def read(place: AgentFile, *, most: int = MAX_BYTES) -> bytes | None:
     return data
 
 
-def write(place: AgentFile, data: bytes | None, *, mode: int = PUBLIC) -> None:
+def write(place: AgentFile, data: bytes | None) -> None:
     """Write a file; without data remove it, and its folder if that is empty then."""
     folder = os.path.dirname(place.file)
     try:
@@ -186,7 +175,7 @@ def write(place: AgentFile, data: bytes | None, *, mode: int = PUBLIC) -> None:
             os.unlink(place.file)
         else:
             make_folders(folder)
-            rewrite_file(place.file, data, mode=mode)
+            rewrite_file(place.file, data)
     except OSError as error:
         raise Invalid(f"{place.name} cannot be written: {error.strerror}") from None
     home = os.path.realpath(os.path.expanduser("~"))
@@ -220,60 +209,23 @@ def parse_json(place: AgentFile, data: bytes, group: str) -> Json:
     return members
 
 
-def extend_json(place: AgentFile, before: bytes | None, new: Json, *, again: bool) -> FileDone:
-    """Write an object with our entries, and keep the bytes that were there for ``reduce_json``.
+def write_json(place: AgentFile, before: bytes | None, new: Json) -> None:
+    """Write an object with the indentation and line ends of the text before.
 
-    ``again``: there were entries of ours. A kill in between leaves a copy that fits no file.
+    A file with nothing but a version goes.
     """
-    data = _laid_out(place, before or b"", new)
-    exact, _, first = _before_ours(place, before)
-    if again and not exact:
-        forget(place)
-    else:
-        first = first if exact else before
-        copy = sum_of(data, "") + (b"" if first is None else b"\n" + first)
-        write(AgentFile(place.copy, place.copy, ""), copy, mode=0o600)
-    write(place, data)
-    return FileDone(place.name, "written")
-
-
-def reduce_json(place: AgentFile, before: bytes | None, new: Json) -> FileDone:
-    """Put back what was there before ours, or write the object if others changed the file since.
-
-    A file that we made goes, if it has nothing else.
-    """
-    exact, made, first = _before_ours(place, before)
-    is_bare = not any(x for key, x in new.items() if key != "version")
-    data = first if exact or (made and is_bare) else _laid_out(place, before or b"", new)
-    forget(place)
-    write(place, data)
-    return FileDone(place.name, "removed")
-
-
-def _before_ours(place: AgentFile, now: bytes | None) -> tuple[bool, bool, bytes | None]:
-    """Whether a file is just what we wrote, whether we made it, and what was there before."""
-    head, there, first = (read_small(place.copy, MAX_COPY) or b"").partition(b"\n")
-    return head == sum_of(now or b"", ""), bool(head) and not there, first if there else None
-
-
-def forget(place: AgentFile) -> None:
-    """Remove the copy of what was there before ours."""
-    with contextlib.suppress(OSError):
-        os.unlink(place.copy)
-
-
-def _laid_out(place: AgentFile, before: bytes, new: Json) -> bytes:
-    """An object as text, with the indentation and line ends of the text before."""
-    first = re.search(rb"\n([ \t]+)\S", before)
+    text = before or b""
+    first = re.search(rb"\n([ \t]+)\S", text)
     indent = first[1].decode() if first else "  "
     try:
         data = json.dumps(new, indent=indent, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         why = f"{place.name} has a text, a number or a depth that cannot be written as JSON again"
         raise Invalid(why, hints=PLAIN) from None
-    if not before.strip() or before.endswith(b"\n"):
+    if not text.strip() or text.endswith(b"\n"):
         data += b"\n"
-    return data.replace(b"\n", b"\r\n") if b"\r\n" in before else data
+    is_bare = not any(x for key, x in new.items() if key != "version")
+    write(place, None if is_bare else data.replace(b"\n", b"\r\n" if b"\r\n" in text else b"\n"))
 
 
 # --- hooks ------------------------------------------------------------------------------------
@@ -296,16 +248,17 @@ def add_hooks(agent: Agent, place: AgentFile, *, keep: bool) -> FileDone:
     wanted = with_ours(agent, data, keep=keep)
     if wanted == data:
         return FileDone(place.name, "unchanged")
-    return extend_json(place, before, wanted, again=any(entries(data)))
+    write_json(place, before, wanted)
+    return FileDone(place.name, "written")
 
 
 def remove_hooks(agent: Agent, place: AgentFile) -> FileDone:
-    """Remove our entries: ``reduce_json``."""
+    """Remove our entries, and the file if it had nothing else."""
     before, data = _read_hooks(place)
     if not any(entries(data)):
-        forget(place)
         return FileDone(place.name, "absent")
-    return reduce_json(place, before, without_ours(data))
+    write_json(place, before, without_ours(data))
+    return FileDone(place.name, "removed")
 
 
 def hooks_in(agent: Agent, place: AgentFile) -> Installed:
@@ -525,19 +478,20 @@ def register(agent: Agent, place: AgentFile) -> FileDone:
             ) from None
         return _put(place, before, after)
     new = {**data, agent.servers: {**servers, NAME: ENTRY}}
-    return extend_json(place, before, new, again=False)
+    write_json(place, before, new)
+    return FileDone(place.name, "written")
 
 
 def unregister(agent: Agent, place: AgentFile) -> FileDone:
-    """Remove the server: ``reduce_json``."""
+    """Remove the server, and a file of JSON if it had nothing else."""
     before, data = _read_servers(agent, place)
     there = data.get(agent.servers, {}).get(NAME)
     if before is None or there is None or not _read_entry(there).ours:
-        forget(place)
         return FileDone(place.name, "absent")
     rest = _without_ours(agent, data)
     if not agent.is_toml:
-        return reduce_json(place, before, rest)
+        write_json(place, before, rest)
+        return FileDone(place.name, "removed")
     match = _marked(before, AROUND_TABLE)
     text = before if match is None else _without(before, match)
     remaining = _parse_toml(place, text or b"")
