@@ -31,8 +31,7 @@ from gitlease.git.repository import Repository, answered, ask, is_on
 from gitlease.settings.schema import FILE_STEM
 from gitlease.settings.sources import Tasks
 from gitlease.store.transport import TIME_LIMIT
-from gitlease.tasks.fields import is_yaml
-from gitlease.tasks.reading import read_task
+from gitlease.tasks.reading import is_yaml, read_task
 from gitlease.tasks.scan import MAX_BYTES, Wanted
 
 MAX_COMMITS = 200_000

@@ -22,17 +22,18 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.git.yaml_nodes import Node
 from gitlease.settings.sources import Tasks
-from gitlease.tasks.fields import (
+from gitlease.tasks.reading import (
     Document,
     Field,
     FieldForm,
     bad,
     conflict_behind,
+    field_names,
     is_yaml,
     outline,
     read_document,
+    task_of,
 )
-from gitlease.tasks.reading import field_names, task_of
 
 # Words that no YAML reader, of either version, takes for anything but a string.
 _WORD = r"[^\W\d][\w.+/@-]*"

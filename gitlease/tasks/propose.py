@@ -29,7 +29,7 @@ from gitlease.settings.text import (
     statuses_of,
     suggest_settings,
 )
-from gitlease.tasks.fields import MAX_DEPTH, find_front, is_yaml
+from gitlease.tasks.reading import MAX_DEPTH, find_front, is_yaml
 from gitlease.tasks.scan import MAX_BYTES, OWN
 
 MAX_FILES = 5_000  # read at most
