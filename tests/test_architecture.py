@@ -118,7 +118,7 @@ LINES = {  # of each package, without those of comment
 PARAMETERS = ("expect_holder", "takeover", "reopen")  # of ``claim``: in the table, and its rules
 # Other things by the same name.
 NAMESAKES = {
-    ("gitlease.core.moves.step_record", "takeover"),  # a rule of the step log
+    ("gitlease.core.moves.transitions", "takeover"),  # a rule of the step log
     ("gitlease.verify.replay", "takeover"),  # a noun of a sentence
 }
 MOST = {

@@ -119,12 +119,6 @@ from gitlease.core.moves.operations import SetPolicy as SetPolicy
 from gitlease.core.moves.operations import TakeTicket as TakeTicket
 from gitlease.core.moves.operations import Unbind as Unbind
 from gitlease.core.moves.operations import grant_of as grant_of
-from gitlease.core.moves.step_record import Decided as Decided
-from gitlease.core.moves.step_record import Illegal as Illegal
-from gitlease.core.moves.step_record import Pusher as Pusher
-from gitlease.core.moves.step_record import StepRecord as StepRecord
-from gitlease.core.moves.step_record import decide as decide
-from gitlease.core.moves.step_record import judge as judge
 from gitlease.core.moves.tickets import LONGEST_TICKET as LONGEST_TICKET
 from gitlease.core.moves.tickets import SKEW as SKEW
 from gitlease.core.moves.tickets import WINDOW as WINDOW
@@ -133,8 +127,14 @@ from gitlease.core.moves.tickets import line as line
 from gitlease.core.moves.tickets import place as place
 from gitlease.core.moves.transitions import MOVES as MOVES
 from gitlease.core.moves.transitions import Applied as Applied
+from gitlease.core.moves.transitions import Decided as Decided
+from gitlease.core.moves.transitions import Illegal as Illegal
+from gitlease.core.moves.transitions import Pusher as Pusher
+from gitlease.core.moves.transitions import StepRecord as StepRecord
 from gitlease.core.moves.transitions import apply as apply
 from gitlease.core.moves.transitions import create as create
+from gitlease.core.moves.transitions import decide as decide
+from gitlease.core.moves.transitions import judge as judge
 from gitlease.core.policy import DEFAULT_POLICY as DEFAULT_POLICY
 from gitlease.core.policy import EDGES as EDGES
 from gitlease.core.policy import KEYS as KEYS

@@ -41,7 +41,7 @@ from gitlease.core.moves.operations import (
     Revoke,
     SetPolicy,
 )
-from gitlease.core.moves.step_record import Decided
+from gitlease.core.moves.transitions import Decided
 from gitlease.core.policy import Issues
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, parse_resource

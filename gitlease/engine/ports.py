@@ -18,7 +18,7 @@ from gitlease.core.resources.resource import Resource
 if TYPE_CHECKING:  # hooks know ports, and have no time for the table of transitions
     from gitlease.core.errors import Invalid
     from gitlease.core.moves.operations import Event, Grant
-    from gitlease.core.moves.step_record import Decided
+    from gitlease.core.moves.transitions import Decided
     from gitlease.core.work_push import WorkPush
 
 

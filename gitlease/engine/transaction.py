@@ -29,8 +29,7 @@ from gitlease.core.lease import Actor, Lease, Moment, State
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.moves.holding import UNBOUND
 from gitlease.core.moves.operations import Barrier, Create, Operation
-from gitlease.core.moves.step_record import Decided, decide
-from gitlease.core.moves.transitions import Applied, create
+from gitlease.core.moves.transitions import Applied, Decided, create, decide
 from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.ports import (

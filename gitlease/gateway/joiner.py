@@ -23,8 +23,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor, Moment, same_person
 from gitlease.core.ledger import MAX_STEP, RingEntry
 from gitlease.core.moves.operations import Acknowledge, Event, Operation, Outcome
-from gitlease.core.moves.step_record import Decided, decide
-from gitlease.core.moves.transitions import Applied
+from gitlease.core.moves.transitions import Applied, Decided, decide
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
 from gitlease.engine.transaction import (
     PATIENCE,

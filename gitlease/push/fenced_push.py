@@ -21,7 +21,7 @@ from gitlease.core.lease import Actor, Lease, Moment, State, free_at, holder_has
 from gitlease.core.ledger import Fate
 from gitlease.core.loss import Loss
 from gitlease.core.moves.operations import Grant, Renew, grant_of
-from gitlease.core.moves.step_record import Decided
+from gitlease.core.moves.transitions import Decided
 from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource

@@ -13,15 +13,15 @@ from itertools import islice
 
 from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError, Invalid
-from gitlease.core.moves.step_record import (
+from gitlease.core.moves.transitions import (
     NEWER,
+    Applied,
     Illegal,
     Pusher,
     StepRecord,
     judge,
     refused,
 )
-from gitlease.core.moves.transitions import Applied
 from gitlease.core.policy import History
 from gitlease.git.files import Unreadable
 from gitlease.git.objects import (
@@ -35,7 +35,6 @@ from gitlease.git.objects import (
     object_id,
     read_tree,
 )
-from gitlease.server.refs import RefMove
 from gitlease.store.history import (
     MAX_COMMIT,
     BadStep,
@@ -183,15 +182,14 @@ MAX_STEPS = 100  # commits of one push
 LOOKED_BACK = 1_000  # commits that are searched for an earlier tip
 
 
-def judge_ledger(objects: GitObjects, move: RefMove, pusher: Pusher, now_ms: int) -> None:
-    """Raise Illegal for the first step that is not legal."""
-    if not move.new:
+def judge_ledger(objects: GitObjects, old: str, new: str, pusher: Pusher, now_ms: int) -> None:
+    """Raise Illegal for the first step of a ref's move that is not legal."""
+    if not new:
         raise Illegal("delete", "a ledger is never deleted")
     try:
-        before = move.old
-        for version in _steps(objects, move.old, move.new):
-            judge_step(objects, before, version, pusher, now_ms)
-            before = version
+        for version in _steps(objects, old, new):
+            judge_step(objects, old, version, pusher, now_ms)
+            old = version
     except Illegal:
         raise
     except GitleaseError as damage:

@@ -18,7 +18,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Actor, Lease, Moment, Sighting, State
 from gitlease.core.ledger import Damage, Ledger
-from gitlease.core.moves.step_record import Illegal, Pusher
+from gitlease.core.moves.transitions import Illegal, Pusher
 from gitlease.core.resources.resource import parse_resource
 from gitlease.core.trailers import Named
 from gitlease.git.history import (
@@ -44,7 +44,7 @@ from gitlease.guard.rules import (
     Viewpoint,
     names_grant,
 )
-from gitlease.server.refs import RefMove, ServerRefs
+from gitlease.server.receive import RefMove, ServerRefs
 from gitlease.settings.sources import Tasks
 from gitlease.store.tree import LEASE_FOLDERS, GitRecords, read_ledger
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError, Invalid, UsageError, shown
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.moves.step_record import Pusher
+from gitlease.core.moves.transitions import Pusher
 from gitlease.git.repository import GitConfig, GitFailed, Repository, ask_line
 from gitlease.settings.commit import committed_settings
 from gitlease.settings.schema import KEYS, Found

@@ -27,8 +27,7 @@ from gitlease.core.moves.operations import (
     Pick,
     mark_claims_after_lapse,
 )
-from gitlease.core.moves.step_record import StepRecord
-from gitlease.core.moves.transitions import MOVES, Applied
+from gitlease.core.moves.transitions import MOVES, Applied, StepRecord
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.core.shape import Codec, Spelling
 from gitlease.git.files import Unreadable

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from gitlease.core.errors import NotARepository
 from gitlease.git.repository import Repository, discover
 from gitlease.git.system_clock import SystemClock
-
-if TYPE_CHECKING:
-    from gitlease.server.receive import PushVerdict, Refusal
+from gitlease.server.receive import PushVerdict as PushVerdict
+from gitlease.server.receive import Refusal as Refusal
+from gitlease.server.receive import receive
 
 
 def judge_push(data: bytes) -> PushVerdict:
@@ -18,8 +17,6 @@ def judge_push(data: bytes) -> PushVerdict:
 
     Raises GitleaseError if the repository or its settings cannot be used.
     """
-    from gitlease.server.receive import receive
-
     return receive(data, clock=SystemClock())
 
 
@@ -31,11 +28,3 @@ def find_bare(directory: str) -> Repository:
     ):
         raise NotARepository(f"{directory} is not a repository, but is inside one")
     return repository
-
-
-__all__ = [
-    "PushVerdict",
-    "Refusal",
-    "find_bare",
-    "judge_push",
-]

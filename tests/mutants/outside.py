@@ -47,7 +47,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a step pushed under another's name",
-        "core/moves/step_record.py",
+        "core/moves/transitions.py",
         "    _check_writer(record, pusher)\n",
         "",
         "S7",
@@ -55,7 +55,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a writer's clock not compared",
-        "core/moves/step_record.py",
+        "core/moves/transitions.py",
         "    _check_clock(base, record.at, now_ms)\n",
         "",
         "S3",
@@ -63,7 +63,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a takeover ahead of the server's clock",
-        "core/moves/step_record.py",
+        "core/moves/transitions.py",
         "    _check_takeovers(applied, record, now_ms)\n",
         "",
         "S2",
@@ -71,7 +71,7 @@ OUTSIDE = (
     ),
     Mutant(
         "recent changes not told along",
-        "core/moves/step_record.py",
+        "core/moves/transitions.py",
         "replace(record, recent=recent, over=over)",
         "replace(record, over=over)",
         "S2",
@@ -95,7 +95,7 @@ OUTSIDE = (
     ),
     Mutant(
         "work judged by the new ledger alone",
-        "server/refs.py",
+        "server/receive.py",
         'for head in (refs.now(ref), moves.get(ref, ""))',
         'for head in (moves.get(ref, "") or refs.now(ref),)',
         "S5",
@@ -104,7 +104,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a ledger's ref in other letters taken for work",
-        "server/refs.py",
+        "server/receive.py",
         'bare = _NAMESPACE.sub("", ref).lower()',
         'bare = _NAMESPACE.sub("", ref)',
         "S1",

@@ -396,8 +396,8 @@ RULES = (
     ),
     Mutant(
         "an issue decided on as it was typed",
-        "core/moves/step_record.py",
-        "[spelt(operation, ledger.header.policy) for operation in operations]",
+        "core/moves/transitions.py",
+        "[governance.spelt(operation, ledger.header.policy) for operation in operations]",
         "operations",
         "S1",
         "tests/core/test_issues.py::test_one_issue_has_one_holder_however_it_is_spelt",

@@ -13,11 +13,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, ClassVar
 
-from gitlease.core.errors import GitleaseError, Invalid, UsageError
+from gitlease.core.edge import printable
+from gitlease.core.errors import GitleaseError, Invalid, UsageError, hint
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import Moment, State
+from gitlease.core.instant import MS, Instant, rfc3339
+from gitlease.core.lease import (
+    Lease,
+    Moment,
+    Sighting,
+    Standing,
+    State,
+    holder_has,
+    lease_key,
+    same_person,
+    standing,
+)
 from gitlease.core.ledger import MAX_STEP, Header, Ledger, RingEntry
 from gitlease.core.moves import claiming, governance, holding, tickets
 from gitlease.core.moves.operations import (
@@ -47,8 +60,9 @@ from gitlease.core.moves.operations import (
     SetPolicy,
     TakeTicket,
     Unbind,
+    grant_of,
 )
-from gitlease.core.policy import Issues
+from gitlease.core.policy import DEFAULT_POLICY, Issues, Policy
 
 MAX_REVISION = 10**17
 
@@ -183,3 +197,318 @@ class _Nothing:
         return iter(())
 
     of = with_paths = notes = notices = tickets = every_ticket = lambda *_: ()
+
+
+# --- a step as its commit names it ----------------------------------------------------------------
+# The table is a function of a ledger, operations and a moment. Commits name the operations, and the
+# instant of the decision. Of what else a moment knows, when this clone first saw a record, only
+# what changes a decision is written down: see ``StepRecord``.
+#
+# Whoever judges a step carries its operations out again on the ledger before it, by the same table,
+# and compares what must have been written, byte for byte. Beyond the table there is what only a
+# server can say: who pushes it, and how late it is by its own clock.
+
+_LONG = 40 * 365 * 86_400 * MS  # milliseconds: longer than any lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """The operations of one step, and what its writer alone could know of time.
+
+    ``at`` is the wall clock in milliseconds, ``ledger_id`` that of a ledger made with it. Whoever
+    carries it out again takes it that the writer had seen every record for long enough to call it
+    lapsed when the clock says so, and its own only just. ``recent`` has the grants (their nonces)
+    that had changed too recently for that, ``over`` the writer's own that it had seen for longer
+    than they last. ``gateway`` is who brought the operations of several holders: the commit's
+    author.
+    """
+
+    at: int
+    operations: tuple[Operation, ...]
+    ledger_id: str | None = None
+    recent: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
+    gateway: str | None = None
+
+    @property
+    def writer(self) -> str:
+        """Who the commit is by."""
+        return self.gateway or self.operations[0].actor.holder
+
+    def brought_by(self, gateway: str) -> StepRecord:
+        """The same, where it is of several holders in the name of the gateway that joined them."""
+        first = self.operations[0].actor.holder
+        alone = all(same_person(x.actor.holder, first) for x in self.operations)
+        return self if alone else replace(self, gateway=gateway)
+
+    @property
+    def moment(self) -> Moment:
+        """The moment of the decision, as far as others can know it."""
+        now, then = _writers(self.at), _writers(self.at - _LONG)
+
+        def seen(lease: Lease) -> Sighting:
+            recent = lease.lease_id in self.recent
+            since = then if lease.lease_id in self.over else now
+            return Sighting(at=now if recent else then, changed=recent, since=since)
+
+        return Moment(now=now, seen=seen)
+
+    def carried_out(self, ledger: Ledger) -> Applied:
+        """The result of the step on the ledger before it."""
+        return apply(ledger, self.operations, self.moment, together=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The result of operations on one state of a ledger, its time, and its step record."""
+
+    applied: Applied
+    record: StepRecord
+    moment: Moment
+
+
+def decide(
+    ledger: Ledger, operations: Sequence[Operation], moment: Moment, *, together: bool = True
+) -> Decided:
+    """Apply operations (see ``transitions.apply``), and record how to repeat the decision."""
+    asked: dict[str, Lease] = {}
+    if ledger.header.policy.issues is not Issues.NONE:
+        operations = [governance.spelt(operation, ledger.header.policy) for operation in operations]
+
+    def seen(lease: Lease) -> Sighting | None:
+        asked[lease.lease_id] = lease
+        return moment.seen(lease)
+
+    applied = apply(ledger, operations, replace(moment, seen=seen), together=together)
+    record = StepRecord(
+        at=moment.now.wall_ms,
+        operations=tuple(map(_resolved, operations, applied.results)),
+        ledger_id=None if ledger.header.revision else ledger.header.ledger_id,
+    )
+    others, policy = record.moment, ledger.header.policy
+    recent = tuple(
+        nonce
+        for nonce, x in asked.items()
+        if _lapsed(x, policy, others) and not _lapsed(x, policy, moment)
+    )
+    over = tuple(
+        nonce for nonce, x in asked.items() if holder_has(x, others) and not holder_has(x, moment)
+    )
+    return Decided(applied, replace(record, recent=recent, over=over), moment)
+
+
+def _writers(wall_ms: int) -> Instant:
+    return Instant(wall_ms=wall_ms, boot_ms=wall_ms, boot_id="writer")
+
+
+def _lapsed(lease: Lease, policy: Policy, moment: Moment) -> bool:
+    return standing(lease, policy, moment) is Standing.LAPSED
+
+
+def _resolved(operation: Operation, result: Outcome | GitleaseError) -> Operation:
+    # A search through many leases or tasks is written down as what it found.
+    if not isinstance(result, Outcome) or not result.leases:
+        return operation
+    if isinstance(operation, Pick):
+        keys = {lease.key for lease in result.leases}
+        taken = next(x for x in operation.claims if lease_key(x.resource, x.scope) in keys)
+        return replace(taken, id=operation.id)
+    if isinstance(operation, Renew) and operation.resource is None:
+        return replace(operation, grants=tuple(map(grant_of, result.leases)))
+    return operation
+
+
+LEAST_SKEW = 10  # seconds that a push may take on its way, whatever the policy allows for clocks
+GOVERNANCE = (Revoke, SetPolicy, DropRecord)  # what only a ledger's admins may
+KEYED = 40  # characters of an operation's id with a key
+NONCES = 2_000  # records that are searched for the nonce of a new grant
+NEWER = "a newer gitlease than the server's may have written it: then upgrade the server's"
+
+
+class Illegal(GitleaseError):
+    """What was pushed is not a legal move: ``rule`` is a stable word for why."""
+
+    code: ClassVar[str] = "denied"
+
+    def __init__(self, rule: str, message: str, *, hints: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hints=hints)
+        self.rule = rule
+
+
+@dataclass(frozen=True, slots=True)
+class Pusher:
+    """Who pushes: the holders that they are, and how to call them. None: that is not known.
+
+    A ``gateway`` is trusted to have asked who they are, and brings what others ask of it.
+    """
+
+    holders: tuple[str, ...] | None
+    known: str
+    gateway: bool = False
+
+    def may_be(self, holder: str) -> bool:
+        """Whether this holder pushes; where nobody is known, whoever is named."""
+        return self.holders is None or any(same_person(holder, mine) for mine in self.holders)
+
+    def may_govern(self, policy: Policy) -> bool:
+        """Whether what admins ask for may come by it: then it is one of them itself."""
+        return any(map(policy.is_admin, self.holders or ()))
+
+
+def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: int) -> Applied:
+    """What a step comes to, if it is a legal move; Illegal, with the rule, where it is not.
+
+    ``before`` is None where the ledger is made, ``now_ms`` the wall clock of whoever judges.
+    """
+    _check_writer(record, pusher)
+    _check_ids(record, pusher)
+    base = _made(record) if before is None else before
+    _check_clock(base, record.at, now_ms)
+    _check_governance(base, record, pusher)
+    _check_restores(base, record)
+    applied = repeat(base, record)
+    check_nonces(base, record)
+    _check_takeovers(applied, record, now_ms)
+    return applied
+
+
+def repeat(before: Ledger | None, record: StepRecord) -> Applied:
+    """Carry a step out again, by what anybody can know of it. Raises Illegal if it is no move."""
+    writer = record.operations[0].actor.holder
+    alone = all(same_person(x.actor.holder, writer) for x in record.operations)
+    if alone != (record.gateway is None):
+        raise Illegal(
+            "identity", "a step names a gateway if it is of several people, and only then"
+        )
+    try:
+        applied = record.carried_out(_made(record) if before is None else before)
+    except GitleaseError as refusal:
+        raise _illegal(refusal) from None
+    if not applied.changed:
+        raise refused(applied) or Illegal(
+            "nothing", "it changes nothing: an empty step is not a move"
+        )
+    return applied
+
+
+def refused(applied: Applied) -> Illegal | None:
+    """Why the table refuses an operation of a step; None where it refuses none."""
+    found = (result for result in applied.results if isinstance(result, GitleaseError))
+    first = next(found, None)
+    return None if first is None else _illegal(first)
+
+
+def _illegal(refusal: GitleaseError) -> Illegal:
+    return Illegal(refusal.code.replace("_", "-"), refusal.message)
+
+
+def _made(record: StepRecord) -> Ledger:
+    if record.ledger_id is None:
+        raise Illegal("ledger-id", "the first step of a ledger must create it")
+    actor = record.operations[0].actor
+    return create(
+        Create(id="create", actor=actor, ledger_id=record.ledger_id, policy=DEFAULT_POLICY)
+    )
+
+
+def _check_writer(record: StepRecord, pusher: Pusher) -> None:
+    writer = record.operations[0].actor.holder
+    for holder in dict.fromkeys(operation.actor.holder for operation in record.operations):
+        if not holder.strip():
+            raise Illegal("identity", "it does not name its author")
+        if not pusher.gateway and not same_person(holder, writer):
+            raise Illegal(
+                "identity", f"it is of {printable(writer)} and of {printable(holder)} in one step"
+            )
+        if not pusher.gateway and record.gateway is not None:
+            raise Illegal("identity", f"it is brought as by a gateway, and {pusher.known} is none")
+        if not pusher.gateway and not pusher.may_be(holder):
+            raise Illegal(
+                "identity", f"it is written as {printable(holder)}, and {pusher.known} pushes it"
+            )
+
+
+def _check_ids(record: StepRecord, pusher: Pusher) -> None:
+    # An id with a key of a request is as long as two random ones: gateways look for those.
+    keyed = any(len(operation.id) == KEYED for operation in record.operations)
+    if keyed and pusher.holders is not None and not pusher.gateway:
+        raise Illegal(
+            "operation-id",
+            f"it has the id of a gateway's request, and {pusher.known} is no gateway",
+            hints=(hint("on the server: {}", "server install", gateway="USER"),),
+        )
+
+
+def check_nonces(base: Ledger, record: StepRecord) -> None:
+    """Raise Illegal where a step grants a lease under the id of one that the ledger has.
+
+    Ids of leases that have left the ledger are not known: none of them is anybody's lease any more.
+    """
+    nonces = [x.lease_id for x in record.operations if isinstance(x, Claim | Complete)]
+    if not nonces:
+        return
+    known = {x.lease_id for x in islice(base.every_lease(), NONCES)}
+    if len(set(nonces)) < len(nonces) or not known.isdisjoint(nonces):
+        raise Illegal("nonce", "a grant needs a lease id of its own, and this is another's")
+
+
+def _check_restores(base: Ledger, record: StepRecord) -> None:
+    # Each begins an epoch, of which there are not endlessly many.
+    asked = [x for x in record.operations if isinstance(x, Restore)]
+    if not asked:
+        return
+    policy = base.header.policy
+    if policy.admins and not all(policy.is_admin(x.actor.holder) for x in asked):
+        raise Illegal(
+            "restore",
+            "only an admin of the ledger may begin an epoch",
+            hints=governance.restore_hints(policy),
+        )
+    lately = any(entry.outcome == "restored" for entry in base.header.ring)
+    if len(asked) > 1 or lately:
+        raise Illegal("restore", "an epoch was begun just now: there is one at a time")
+
+
+def _check_governance(base: Ledger, record: StepRecord, pusher: Pusher) -> None:
+    # A gateway governs for others only if it is an admin itself (S2); the table checks that they
+    # are too. So without admins nobody can name the first ones through a gateway.
+    if not pusher.gateway or pusher.may_govern(base.header.policy):
+        return
+    for operation in record.operations:
+        if isinstance(operation, GOVERNANCE) and not pusher.may_be(operation.actor.holder):
+            raise Illegal(
+                "gateway",
+                f"{printable(operation.actor.holder)} governs through {pusher.known}, "
+                "which is not an admin of the ledger",
+                hints=("an admin can do it in a clone, or add the gateway to the admins",),
+            )
+
+
+def _check_clock(base: Ledger, at: int, now_ms: int) -> None:
+    allowed = max(base.header.policy.skew, LEAST_SKEW)
+    off = at - now_ms
+    if abs(off) > allowed * MS:
+        where = "ahead of" if off > 0 else "behind"
+        raise Illegal(
+            "clock",
+            f"its time is {_time(at)}, {abs(off) // MS}s {where} this server's clock, "
+            f"and {allowed}s are allowed",
+            hints=("set the clock by NTP and try again",),
+        )
+
+
+def _check_takeovers(applied: Applied, record: StepRecord, now_ms: int) -> None:
+    for operation, outcome in zip(record.operations, applied.results, strict=True):
+        if not isinstance(outcome, Outcome) or outcome.status == "revoked":
+            continue
+        for lease in outcome.displaced:
+            if not lease.same_holder(operation.actor) and now_ms < lease.expires_at:
+                raise Illegal(
+                    "takeover",
+                    f"{lease.resource} is {printable(lease.holder)}'s until "
+                    f"{_time(lease.expires_at)}, and this server's clock reads {_time(now_ms)}",
+                )
+
+
+def _time(ms: int) -> str:
+    return rfc3339(max(ms, 0))
