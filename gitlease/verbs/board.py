@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gitlease.core.errors import Invalid, clean
 from gitlease.core.frozen import dataclass, field, replace
@@ -23,8 +23,8 @@ from gitlease.core.view import LeaseView
 from gitlease.engine.edges import without_numbers
 from gitlease.engine.queue import Entry, QueueContext, WhyNot, survey, waiters
 from gitlease.engine.reading import history_of
+from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.parameters import Cached
 from gitlease.verbs.table import COMMAND, HTTP, LIBRARY, READING_EXITS, Door, Result, verb
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ class BoardView:
         return tuple(row for row in self.rows if row.section is section)
 
 
+OF_LEASE = ("holder", "session", "host", "branch", "reason")
 _HAPPENED = {
     "displaced": "taken over",
     "completed": "done",
@@ -187,7 +188,7 @@ only show the board. --host, --port and --repo are those of the gateway.""",
     reads=True,
     doors=frozenset({COMMAND, LIBRARY, HTTP}),
 )
-def board_verb(door: Door, *, cached: Cached = False) -> Result:
+def board_verb(door: Door, *, cached: takes.Cached = False) -> Result:
     look = door.ledger.look(cached=cached)
     board = make_board(door.ledger, look)
     return Result(
@@ -281,16 +282,13 @@ class _Rows:
             section = Section.ABANDONED
         else:
             section, moment = Section.EXPIRED, self._look.moment
+        texts: dict[str, Any] = {x: plain(getattr(view, x) or "") for x in OF_LEASE}
         return BoardRow(
+            **texts,
             section=section,
             resource=lease.resource,
             name=plain(sentences.named(view)),
             title=plain(task.title) if task else "",
-            holder=plain(view.holder),
-            session=plain(view.session or ""),
-            host=plain(view.host or ""),
-            branch=plain(view.branch or ""),
-            reason=plain(view.reason or ""),
             scope=lease.scope,
             ends=lease.expires_at,
             lasts=lease.duration_ms,

@@ -9,15 +9,8 @@ from gitlease.check.ci import read_context
 from gitlease.check.rules import CheckResult
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import replace
+from gitlease.verbs import parameters as takes
 from gitlease.verbs import wire
-from gitlease.verbs.parameters import (
-    Cached,
-    CommitRange,
-    FixStale,
-    LedgerCommit,
-    SeenTips,
-    StaleToo,
-)
 from gitlease.verbs.table import AT_A_CLONE, DoorOfClone, Result, Violations, verb
 from gitlease.wiring.check import (
     hint_at_contents,
@@ -77,11 +70,11 @@ fetched separately. In GitHub Actions it writes annotations and a job summary.""
 )
 def check_verb(
     door: DoorOfClone,
-    range: CommitRange = None,
+    range: takes.CommitRange = None,
     *,
-    stale: StaleToo = False,
-    fix: FixStale = False,
-    cached: Cached = False,
+    stale: takes.StaleToo = False,
+    fix: takes.FixStale = False,
+    cached: takes.Cached = False,
 ) -> Result:
     if fix and not stale:
         raise UsageError(f"{door.option('fix')} needs {door.option('stale')}")
@@ -188,10 +181,10 @@ verify only reads, and needs no user.email.""",
 )
 def verify_verb(
     door: DoorOfClone,
-    ref: LedgerCommit = None,
+    ref: takes.LedgerCommit = None,
     *,
-    tips: SeenTips = (),
-    cached: Cached = False,
+    tips: takes.SeenTips = (),
+    cached: takes.Cached = False,
 ) -> Result:
     if ref is not None and (cached or door.chose_ledger):
         raise UsageError("REF excludes the options that choose a ledger: it is of this repository")

@@ -11,24 +11,9 @@ from gitlease.core.lease import State
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine import claim as engine
 from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.parameters import (
-    AnyName,
-    ClaimScope,
-    Commit,
-    DryRun,
-    ExpectHolder,
-    New,
-    Paths,
-    Reason,
-    Reopen,
-    Takeover,
-    Ttl,
-    Verbose,
-    Wait,
-    Wanted,
-)
-from gitlease.verbs.table import LEASE_EXITS, Door, Result, verb
+from gitlease.verbs.table import LEASE_EXITS, Door, Result, changed, verb
 
 LENGTHS = (
     "quick fix 5-10m, standard 15-30m, feature 1h, refactor 2h",
@@ -72,21 +57,21 @@ their assignment, but never a live lease.""",
 )
 def claim_verb(
     door: Door,
-    resources: Wanted,
+    resources: takes.Wanted,
     *,
-    paths: Paths = (),
-    scope: ClaimScope = None,
-    ttl: Ttl = None,
-    wait: Wait = None,
-    reason: Reason = None,
-    takeover: Takeover = False,
-    expect_holder: ExpectHolder = None,
-    reopen: Reopen = False,
-    any: AnyName = False,
-    new: New = False,
-    commit: Commit = None,
-    dry_run: DryRun = False,
-    verbose: Verbose = False,
+    paths: takes.Paths = (),
+    scope: takes.ClaimScope = None,
+    ttl: takes.Ttl = None,
+    wait: takes.Wait = None,
+    reason: takes.Reason = None,
+    takeover: takes.Takeover = False,
+    expect_holder: takes.ExpectHolder = None,
+    reopen: takes.Reopen = False,
+    any: takes.AnyName = False,
+    new: takes.New = False,
+    commit: takes.Commit = None,
+    dry_run: takes.DryRun = False,
+    verbose: takes.Verbose = False,
 ) -> Result:
     if dry_run and (wait is not None or verbose):
         other = door.option("wait") if wait is not None else "-v"
@@ -105,7 +90,7 @@ def claim_verb(
     )
     warnings = door.check_claim(resources, paths, any_name=any)
     answer = door.act(
-        "would_claim" if dry_run else "claim",
+        "claim",
         resources,
         lambda ledger, some: engine.claim(
             ledger.for_dry_run() if dry_run else ledger,
@@ -115,6 +100,7 @@ def claim_verb(
             on_wait=lambda held: door.on_wait(held, wait or 0),
         ),
         scope=options.scope,
+        dry_run=dry_run,
     )
     if dry_run:
         commits = door.ledger.edges.recorded(commit)
@@ -175,71 +161,63 @@ def claimed(
 ) -> Result:
     """Answer a claim: ``also`` are further lines, ``more`` further keys of the document."""
 
-    def lines() -> list[str]:
-        return claimed_lines(door, answer, also, verbose=verbose)
-
-    return Result(
-        body=wire.claimed(answer) | (more or {}),
-        lines=lines,
-        leases=answer.leases,
-        answer=answer,
+    return changed(
+        answer,
+        wire.claimed(answer) | (more or {}),
+        lambda: claimed_lines(door, answer, also, verbose=verbose),
         warnings=(*warnings, *door.granted(answer), *answer.warnings),
         then=_next_calls(answer, scope),
     )
 
 
 def claimed_lines(
-    door: Door, answer: Answer, also: Sequence[str] = (), *, verbose: bool = False
+    door: Door,
+    answer: Answer,
+    also: Sequence[str] = (),
+    *,
+    verbose: bool = False,
+    planned: Sequence[str] | None = None,
 ) -> list[str]:
-    """Return lines for the claimed leases, their former holders, edited files and notes."""
-    now = door.now()
-    said = [
-        f"{'renewed your own' if view.renewals else 'claimed'} {sentences.named(view)} "
-        f"{sentences.until(view, now)}, token {view.token}, holder {view.holder}"
-        + (f", lease {view.lease_id}" if verbose else "")
-        for view in answer.leases
-    ]
-    said += [
-        f"{sentences.displaced(old)}{sentences.quoted(old.reason)}" for old in answer.displaced
+    """Return lines for the claimed leases, their former holders, edited files and notes.
+
+    ``planned``: the edits of a dry run; nothing was claimed.
+    """
+    now, lines, edits = door.now(), list[str](), planned or ()
+    claim, renew, be = "claimed ", "renewed your own ", ""
+    if planned is not None:
+        claim, renew, be = "would claim ", "would renew your own ", "would be "
+    for view in answer.leases:
+        line = f"{renew if view.renewals else claim}{sentences.named(view)} "
+        line += sentences.until(view, now)
+        line += "" if planned is not None else f", token {view.token}"
+        lines.append(f"{line}, holder {view.holder}" + verbose * f", lease {view.lease_id}")
+    lines += [
+        f"{be}{sentences.displaced(x)}" + sentences.quoted(x.reason) for x in answer.displaced
     ]
     if answer.written or answer.unassigned:
         from gitlease.verbs import task_text
 
         people = door.ledger.edges.rules.people
-        said += [f"taken over from {name}" for name in task_text.unassigned(answer, people)]
-        said += task_text.edited(answer)
-    return [*said, *also, *(sentences.noted(note, now) for note in answer.notes)]
+        lines += [f"{be}taken over from {name}" for name in task_text.unassigned(answer, people)]
+        edits = task_text.edited(answer) if planned is None else planned
+    return [*lines, *edits, *also, *(sentences.noted(note, now) for note in answer.notes)]
 
 
 def would_claim(door: Door, answer: Answer, *, warnings: Sequence[str], commits: bool) -> Result:
     """Answer a dry run: the leases as they would be, which nobody has, so none is in ``leases``."""
-    planned = [replace(x, state="planned") for x in answer.leases]
-    planned = [x if x.renewals else replace(x, lease_id="", token=0) for x in planned]
+    views = [replace(x, state="planned") for x in answer.leases]
+    planned = tuple(x if x.renewals else replace(x, lease_id="", token=0) for x in views)
     alone = ", and commit that alone" if commits else ""
 
     def lines() -> list[str]:
-        now, people = door.now(), list[str]()
-        if answer.unassigned:
-            from gitlease.verbs import task_text
+        edits = [f"would edit {written.change.file}{alone}" for written in answer.written]
+        return claimed_lines(door, replace(answer, leases=planned), planned=edits)
 
-            people = task_text.unassigned(answer, door.ledger.edges.rules.people)
-        return [
-            *(
-                f"would {'renew your own' if x.renewals else 'claim'} {sentences.named(x)} "
-                f"{sentences.until(x, now)}, holder {x.holder}"
-                for x in planned
-            ),
-            *(f"would be {sentences.displaced(old)}" for old in answer.displaced),
-            *(f"would be taken over from {name}" for name in people),
-            *(f"would edit {written.change.file}{alone}" for written in answer.written),
-            *(sentences.noted(note, now) for note in answer.notes),
-        ]
-
-    body = wire.claimed(replace(answer, leases=tuple(planned), status=WOULD[answer.status]))
+    body = wire.claimed(replace(answer, leases=planned, status=WOULD[answer.status]))
     return Result(
         body=body | {"dry_run": True},
         lines=lines,
-        value=planned,
+        value=[*planned],
         warnings=(*warnings, *answer.warnings),
     )
 

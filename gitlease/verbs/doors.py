@@ -8,37 +8,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
-from gitlease.core.lease import Actor
 from gitlease.core.loss import explained
 from gitlease.core.resources.resource import Resource, parse_resource, word_anywhere
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer
 from gitlease.engine.edges import Planned
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.queue import TaskQueue
-from gitlease.verbs.table import Act, Door
+from gitlease.verbs.table import Act, DoorOfClone
 from gitlease.wiring import words
 from gitlease.wiring.workspace import Found, Repository, Workspace, open_workspace
 
 
-class WorkTreeDoor(Door, Protocol):
+class WorkTreeDoor(DoorOfClone, Protocol):
     """A caller with a clone: paths are those of its work tree, and claims edit its task files."""
 
     workspace: Workspace
     layer: str | None = None
     """The layer that the caller named."""
-
-    @property
-    def ledger(self) -> LedgerSession:
-        return self.workspace.ledger
-
-    @property
-    def queue(self) -> TaskQueue:
-        return self.workspace.queue
-
-    def who(self) -> tuple[Actor, str, str, GitleaseError | None]:
-        known = self.workspace.identity
-        return known.actor, known.holder_source, known.session_source, known.no_holder
 
     @property
     def in_memory(self) -> bool:
@@ -87,9 +72,6 @@ class WorkTreeDoor(Door, Protocol):
     ) -> Sequence[str]:
         return words.check_claim(self.workspace, wanted, covered, any_name=any_name)
 
-    def every_ledger(self) -> Sequence[LedgerSession]:
-        return [space.ledger for space in self.workspace.in_use]
-
     @contextlib.contextmanager
     def explaining(self, verb: str) -> Iterator[None]:
         """Have a refusal of the block say if and why the caller has lost its lease."""
@@ -106,9 +88,6 @@ class WorkTreeDoor(Door, Protocol):
     def granted(self, answer: Answer) -> Sequence[str]:
         return words.dead_hooks(self.workspace) if answer.leases else ()
 
-    def needs_any(self, name: str) -> bool:
-        return needs_any(self.workspace, name)
-
 
 class CloneDoor(WorkTreeDoor):
     """A program with a clone, in one session."""
@@ -116,15 +95,7 @@ class CloneDoor(WorkTreeDoor):
     def __init__(self, workspace: Workspace, layer: str | None = None) -> None:
         self.workspace, self.layer = workspace, layer
 
-    def act(
-        self,
-        verb: str,
-        resources: Sequence[Resource],
-        act: Act,
-        *,
-        scope: str | None = None,
-        ttl: int | None = None,
-    ) -> Answer:
+    def act(self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any) -> Answer:
         with self.explaining(verb):
             return act(self.ledger, resources)
 

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import Hint, NotFound, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import format_duration
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer
+from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, task_text, wire
-from gitlease.verbs.parameters import (
-    AnyName,
-    AnyScope,
-    Commit,
-    ExpectedHolder,
-    KeepStatus,
-    KnownName,
-    Lasting,
-    Named,
-    NewTtl,
-    NextNote,
-    NoteText,
-    OwnScope,
-    Record,
-    ReleaseAll,
-    RenewAll,
-    Resources,
-    RevokeReason,
-)
-from gitlease.verbs.table import LEASE_EXITS, OWN_EXITS, Door, Result, verb
+from gitlease.verbs.table import LEASE_EXITS, OWN_EXITS, Door, Result, changed, verb
 
 
 @verb(
@@ -54,11 +36,11 @@ by --layer or --local. It lists each lost lease, even if none is left.""",
 )
 def renew_verb(
     door: Door,
-    resources: Resources = (),
+    resources: takes.Resources = (),
     *,
-    all: RenewAll = False,
-    ttl: NewTtl = None,
-    scope: OwnScope = None,
+    all: takes.RenewAll = False,
+    ttl: takes.NewTtl = None,
+    scope: takes.OwnScope = None,
 ) -> Result:
     if _is_all(door, "renews", resources, all=all, scope=scope):
         answer = acts.renew_all(door.every_ledger(), ttl=ttl)
@@ -101,18 +83,7 @@ def _kept(
             said.append(f"completed {name}" if view.state == "completed" else kept)
         return said or [otherwise][: not answer.refused]
 
-    return _changed(answer, body, lines)
-
-
-def _changed(answer: Answer, body: wire.Document, lines: Callable[[], Sequence[str]]) -> Result:
-    return Result(
-        body=body,
-        lines=lines,
-        leases=answer.leases,
-        answer=answer,
-        refused=answer.refused,
-        warnings=answer.warnings,
-    )
+    return changed(answer, body, lines)
 
 
 @verb(
@@ -129,7 +100,7 @@ if it was reached. A lease is never shortened.""",
     done="the lease lasts that long, or the maximum",
 )
 def extend_verb(
-    door: Door, resource: Named, duration: Lasting, *, scope: OwnScope = None
+    door: Door, resource: takes.Named, duration: takes.Lasting, *, scope: takes.OwnScope = None
 ) -> Result:
     answer = door.act(
         "extend",
@@ -154,7 +125,7 @@ def extend_verb(
     body = wire.changed(answer)
     body |= {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
     extended = tuple(replace(view, capped=answer.capped_to_max) for view in answer.leases)
-    return replace(_changed(answer, body, lines), leases=extended)
+    return changed(replace(answer, leases=extended), body, lines)
 
 
 @verb(
@@ -181,13 +152,13 @@ layer; without a session, everything you hold without one.""",
 )
 def release_verb(
     door: Door,
-    resources: Resources = (),
+    resources: takes.Resources = (),
     *,
-    all: ReleaseAll = False,
-    note: NextNote = None,
-    keep_status: KeepStatus = False,
-    commit: Commit = None,
-    scope: OwnScope = None,
+    all: takes.ReleaseAll = False,
+    note: takes.NextNote = None,
+    keep_status: takes.KeepStatus = False,
+    commit: takes.Commit = None,
+    scope: takes.OwnScope = None,
 ) -> Result:
     if _is_all(door, "releases", resources, all=all, scope=scope):
         layers = door.every_ledger()
@@ -210,7 +181,7 @@ def release_verb(
             return said + none[: answer.found_nothing]
         return said + _not_released(answer, resources, note)
 
-    return replace(_changed(answer, wire.ended(answer), lines), value=())
+    return changed(answer, wire.ended(answer), lines, value=())
 
 
 def _not_released(answer: Answer, resources: Sequence[Resource], note: str | None) -> list[str]:
@@ -246,20 +217,25 @@ claimed again by mistake: that needs `claim --reopen`.""",
 )
 def done_verb(
     door: Door,
-    resource: Named,
+    resource: takes.Named,
     *,
-    any: AnyName = False,
-    commit: Commit = None,
-    scope: OwnScope = None,
+    any: takes.AnyName = False,
+    commit: takes.Commit = None,
+    scope: takes.OwnScope = None,
 ) -> Result:
-    answer = door.act(
-        "done",
-        [resource],
-        lambda ledger, some: acts.complete(
-            ledger, some[0], scope=scope, commit=commit, any_name=any
-        ),
-        scope=scope,
-    )
+    try:
+        answer = door.act(
+            "done",
+            [resource],
+            lambda ledger, some: acts.complete(
+                ledger, some[0], scope=scope, commit=commit, any_name=any
+            ),
+            scope=scope,
+        )
+    except (UsageError, NotFound) as error:  # only tasks are done
+        name = door.file_called(resource) or resource.text
+        give_back = Hint("release", {"scope": scope, "resources": [name]})
+        raise error.with_(then=(give_back,)) from None
     return completed(answer)
 
 
@@ -274,7 +250,7 @@ def completed(answer: Answer) -> Result:
         ]
         return [*said, *task_text.edited(answer)]
 
-    return replace(_changed(answer, wire.ended(answer), lines), value=())
+    return changed(answer, wire.ended(answer), lines, value=())
 
 
 @verb(
@@ -290,13 +266,15 @@ def completed(answer: Answer) -> Result:
     done="the note is left",
     tool="Leave a note for the next holder of a resource.",
 )
-def note_verb(door: Door, resource: Named, text: NoteText, *, any: KnownName = False) -> Result:
+def note_verb(
+    door: Door, resource: takes.Named, text: takes.NoteText, *, any: takes.KnownName = False
+) -> Result:
     if not any:
         door.check_names([resource])
     answer = door.act("note", [resource], lambda ledger, some: acts.note(ledger, some[0], text))
     body = wire.changed(answer) | {"notes": [wire.note(left) for left in answer.notes]}
     said = f"left your note for the next holder of {resource}"
-    return replace(_changed(answer, body, lambda: [said]), value=())
+    return changed(answer, body, lambda: [said], value=())
 
 
 @verb(
@@ -315,12 +293,12 @@ policy names the admins (`config --ledger admins`). By default there are none.""
 )
 def revoke_verb(
     door: Door,
-    resource: Named | None = None,
+    resource: takes.Named | None = None,
     *,
-    reason: RevokeReason,
-    expect_holder: ExpectedHolder = None,
-    record: Record = None,
-    scope: AnyScope = None,
+    reason: takes.RevokeReason,
+    expect_holder: takes.ExpectedHolder = None,
+    record: takes.Record = None,
+    scope: takes.AnyScope = None,
 ) -> Result:
     if (resource is None) == (record is None):
         known = door.option("record")
@@ -349,4 +327,4 @@ def revoke_verb(
         ]
         return said or [otherwise]
 
-    return _changed(answer, wire.changed(answer), lines)
+    return changed(answer, wire.changed(answer), lines)

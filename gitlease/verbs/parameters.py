@@ -95,27 +95,20 @@ def _since(door: Any, data: Any, name: str) -> int:
 
 
 def _positive(_door: Any, data: Any, name: str) -> int:
-    word = str(data)[:20]
-    if isinstance(data, bool) or not (word.isascii() and word.isdigit() and int(word[:9])):
-        raise UsageError(f"{name} {word!r} is not a positive number")
-    return int(word[:9])
-
-
-def _token(_door: Any, data: Any, name: str) -> int:
     text = "" if isinstance(data, bool) else str(data)
     if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text)):
         raise UsageError(f"invalid {name} {str(data)[:40]!r}: expected a positive whole number")
     return int(text)
 
 
+def _scope(door: Any, data: Any, name: str) -> str:
+    return parse_scope(read_text(door, data, name))
+
+
 def _switch(_door: Any, data: Any, name: str) -> bool:
     if not isinstance(data, bool):
         raise UsageError(f"{name} must be true or false, not {name_of_type(data)}")
     return data
-
-
-def _scope(door: Any, data: Any, name: str) -> str:
-    return parse_scope(read_text(door, data, name))
 
 
 def _text(what: str, limit: int, *, lines: bool = False) -> Kind:
@@ -158,7 +151,6 @@ def _paths(door: Any, data: Any, name: str) -> list[Resource]:
 RESOURCE = Kind(
     read=_resource,
     schema=_TEXT,
-    tool_schema=_TEXT,
     python="ResourceLike",
     metavar="RESOURCE",
     at_door=True,
@@ -191,7 +183,6 @@ SWITCH = Kind(
 SINCE = Kind(
     read=_since,
     schema=_TEXT,
-    tool_schema=_TEXT,
     python="Duration | datetime",
     metavar="T",
 )
@@ -202,10 +193,9 @@ NUMBER = Kind(
     python="int",
     metavar="N",
 )
-TOKEN = replace(NUMBER, read=_token)
-SCOPE = Kind(read=_scope, schema=_TEXT, tool_schema=_TEXT, python="str", metavar="S")
-TEXT = Kind(read=read_text, schema=_TEXT, tool_schema=_TEXT, python="str", metavar="TEXT")
-HOLDER = Kind(read=_holder, schema=_TEXT, tool_schema=_TEXT, python="str", metavar="H")
+SCOPE = Kind(read=_scope, schema=_TEXT, python="str", metavar="S")
+TEXT = Kind(read=read_text, schema=_TEXT, python="str", metavar="TEXT")
+HOLDER = Kind(read=_holder, schema=_TEXT, python="str", metavar="H")
 
 # --- resources ------------------------------------------------------------------------------------
 
@@ -268,9 +258,8 @@ RevokeReason = Annotated[
         kind=_text("reason", MAX_REASON), about="Why; shown to the holder.", option="--reason"
     ),
 ]
-_NOTE = Parameter(
-    kind=_text("note", MAX_NOTE, lines=True), tool="How far you got, for the next holder."
-)
+NOTE = _text("note", MAX_NOTE, lines=True)
+_NOTE = Parameter(kind=NOTE, tool="How far you got, for the next holder.")
 NextNote = Annotated[str | None, _NOTE.but("Leave a note for the next holder.")]
 ParkNote = Annotated[str | None, _NOTE.but("Leave a note for the next session.")]
 NoteText = Annotated[str, _NOTE.but("", tool="")]
@@ -375,7 +364,6 @@ Record = Annotated[
 STATUS = Kind(
     read=read_text,
     schema=_TEXT,
-    tool_schema=_TEXT,
     python="str",
     metavar="STATUS",
     complete="known_statuses",
@@ -439,7 +427,7 @@ Limit = Annotated[
     int,
     Parameter(kind=NUMBER, about="Show at most N events (default: 50).", option="-n --limit"),
 ]
-Token = Annotated[int, Parameter(kind=TOKEN, metavar="TOKEN")]
+Token = Annotated[int, Parameter(kind=NUMBER, metavar="TOKEN")]
 Exec = Annotated[
     str | None,
     Parameter(

@@ -10,8 +10,8 @@ from gitlease.core.errors import Hint
 from gitlease.core.resources.resource import WHOLE, scopes_overlap
 from gitlease.engine.queue import Carried, WhyNot
 from gitlease.engine.reading import read_leases
+from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, task_text, wire
-from gitlease.verbs.parameters import AllTasks, Cached, MyTasks, Named, OverlapScope, Ref
 from gitlease.verbs.reading import NOBODY, whose
 from gitlease.verbs.table import READING_EXITS, Details, Door, Result, Table, verb
 
@@ -52,10 +52,10 @@ assigned, or came after you), or none. Parked ones come first, leases in other l
 def queue_verb(
     door: Door,
     *,
-    mine: MyTasks = False,
-    all: AllTasks = False,
-    ref: Ref = None,
-    cached: Cached = False,
+    mine: takes.MyTasks = False,
+    all: takes.AllTasks = False,
+    ref: takes.Ref = None,
+    cached: takes.Cached = False,
 ) -> Result:
     if mine:
         carrying = door.queue.mine(ref=ref, cached=cached)
@@ -74,7 +74,7 @@ def queue_verb(
         lines=lambda: [
             Table(
                 headings=HEADINGS,
-                rows=[_row(e, door.now()) for e in shown],
+                rows=[_row(door, e) for e in shown],
                 styles=[STYLES.get(e.why_not, "dim") for e in shown],
                 otherwise="there are no tasks" if all else "nothing to claim",
             )
@@ -85,11 +85,10 @@ def queue_verb(
     )
 
 
-def _row(entry: Entry, now: datetime) -> tuple[str, ...]:
-    status, priority, assigned, waits_for, title = _columns(entry.task, entry.waits_for)
-    in_words = task_text.why_not(entry, now)
-    name = entry.task.resource.text
-    return (name, priority, status, assigned, title, waits_for, in_words)
+def _row(door: Door, entry: Entry) -> tuple[str, ...]:
+    status, priority, assigned, title = _columns(entry.task)
+    head = (entry.task.resource.text, priority, status, assigned, title)
+    return (*head, task_text.listed(entry.waits_for), task_text.why_not(entry, door.now()))
 
 
 def _carried_table(door: Door, reading: QueueReading) -> Table:
@@ -104,9 +103,9 @@ def _carried_table(door: Door, reading: QueueReading) -> Table:
 
 def _own_row(door: Door, carry: Carry, waits: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     waits_for = waits.get(carry.task.resource.key, ()) if carry.task else ()
-    status, priority, _, still_open, title = _columns(carry.task, waits_for)
-    how = _how(door, carry)
-    return (carry.resource, how, priority, status, title, still_open)
+    status, priority, _, title = _columns(carry.task) if carry.task else ("",) * 4
+    head = (carry.resource, _how(door, carry), priority, status, title)
+    return (*head, task_text.listed(waits_for))
 
 
 def _how(door: Door, carry: Carry) -> str:
@@ -116,16 +115,9 @@ def _how(door: Door, carry: Carry) -> str:
     return f"{text}, in layer {view.layer}" if view is not None and other else text
 
 
-def _columns(task: Task | None, waits_for: Sequence[str]) -> tuple[str, ...]:
-    if task is None:
-        return ("",) * 5
-    return (
-        task_text.one_line(task.status),
-        task_text.one_line(task.priority),
-        task_text.listed(task.everyone),
-        task_text.listed(waits_for),
-        task_text.one_line(task.title),
-    )
+def _columns(task: Task) -> tuple[str, ...]:
+    status, priority, title = map(task_text.one_line, (task.status, task.priority, task.title))
+    return (status, priority, task_text.listed(task.everyone), title)
 
 
 NEXT = 5  # tasks that may come next
@@ -147,7 +139,7 @@ Both people and agents should run this first.""",
     done="shown, even if there is nothing to report",
     reads=True,
 )
-def brief_verb(door: Door, *, ref: Ref = None, cached: Cached = False) -> Result:
+def brief_verb(door: Door, *, ref: takes.Ref = None, cached: takes.Cached = False) -> Result:
     reading, actor = door.queue.brief(ref=ref, cached=cached), door.ledger.actor
     live = (carry.lease for carry in reading.carried if carry.state is Carried.LIVE)
     return Result(
@@ -260,11 +252,11 @@ the resource is free: read the output, or the state in the JSON.""",
 )
 def show_verb(
     door: Door,
-    resource: Named,
+    resource: takes.Named,
     *,
-    ref: Ref = None,
-    scope: OverlapScope = None,
-    cached: Cached = False,
+    ref: takes.Ref = None,
+    scope: takes.OverlapScope = None,
+    cached: takes.Cached = False,
 ) -> Result:
     part = WHOLE if scope is None else scope
     reading = read_leases(door.ledger, resource=resource, ended=True, cached=cached)
@@ -320,20 +312,12 @@ def _unleased(
 
 
 def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str]]:
-    return [
-        ("resource", view.resource),
-        ("scope", view.scope),
-        ("state", view.state),
-        ("holder", view.holder),
-        ("whose", whose(view, actor)),
-        ("session", view.session or ""),
-        ("host", view.host or ""),
-        ("branch", view.branch or ""),
-        ("work tree", view.worktree or ""),
-        ("reason", view.reason or ""),
-        ("paths", " ".join(view.paths)),
-        ("token", str(view.token)),
-        ("lease_id", view.lease_id),
-        ("claimed_at", wire.seconds(view.claimed_at)),
-        ("time", sentences.until(view, now) + sentences.afterwards(view, now)),
-    ]
+    def known(names: str) -> dict[str, str]:
+        return {name: str(getattr(view, name) or "") for name in names.split()}
+
+    facts = known("resource scope state holder") | {"whose": whose(view, actor)}
+    facts |= known("session host branch") | {"work tree": view.worktree or ""} | known("reason")
+    facts |= {"paths": " ".join(view.paths)} | known("token lease_id")
+    facts |= {"claimed_at": wire.seconds(view.claimed_at)}
+    until = sentences.until(view, now) + sentences.afterwards(view, now)
+    return [*facts.items(), ("time", until)]

@@ -11,8 +11,8 @@ from gitlease.core.lease import same_person
 from gitlease.core.moves.operations import LAPSED, TAKEOVER
 from gitlease.core.resources.resource import WHOLE
 from gitlease.engine.reading import read_leases, read_log
+from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.parameters import Cached, EndedToo, Limit, Mine, Of, Since
 from gitlease.verbs.table import (
     AT_A_CLONE,
     READING_EXITS,
@@ -60,7 +60,11 @@ revoked lately.""",
     reads=True,
 )
 def list_verb(
-    door: Door, *, mine: Mine = False, all: EndedToo = False, cached: Cached = False
+    door: Door,
+    *,
+    mine: takes.Mine = False,
+    all: takes.EndedToo = False,
+    cached: takes.Cached = False,
 ) -> Result:
     if mine:
         door.ledger.check_holder()
@@ -137,11 +141,11 @@ def _ended_row(one: EndedLease, ours: str, now: datetime) -> tuple[str, ...]:
 )
 def log_verb(
     door: Door,
-    resource: Of = None,
+    resource: takes.Of = None,
     *,
-    limit: Limit = 50,
-    since: Since = None,
-    cached: Cached = False,
+    limit: takes.Limit = 50,
+    since: takes.Since = None,
+    cached: takes.Cached = False,
 ) -> Result:
     reading = read_log(door.ledger, resource=resource, limit=limit, since=since, cached=cached)
 
@@ -188,7 +192,7 @@ active.""",
     reads=True,
     doors=AT_A_CLONE,
 )
-def status_verb(door: DoorOfClone, *, cached: Cached = False) -> Result:
+def status_verb(door: DoorOfClone, *, cached: takes.Cached = False) -> Result:
     reading, now, actor = read_leases(door.ledger, cached=cached), door.now(), door.ledger.actor
     views = [view for view in reading.leases if view.is_current(now)]
     active, ledger = _active(views), _ledger(door, reading)
@@ -266,11 +270,14 @@ def _status_rows(
     reads, writes = ledger["fetched_from"], ledger["written_to"]
     others = f"gitlease reads and writes {writes}; others fetch from {reads}"
     holder = actor.holder or NOBODY
+    over = [view for view in reading.leases if view.state == "expired"]
+    # not free for anyone: within the margin, or still assigned
+    expired = sum(view.assigned or view.is_current(now) for view in over)
     rows = [
         ("ledger", f"{ledger['layer']} on {ledger['place']}, {known}"),
         ("URLs", "" if reads == writes else others),
         ("you", f"{holder}, session {actor.session}" if actor.session else holder),
-        ("leases", _counted(views, sum(_ran_out(view, now) for view in reading.leases), actor)),
+        ("leases", _counted(views, expired, actor)),
     ]
     lapsing = [view for view in views if view.is_lapsing(now)]
     for view in lapsing[: sentences.LISTED]:
@@ -282,11 +289,6 @@ def _status_rows(
         leases = "1 lease" if count == 1 else f"{count} leases"
         rows.append(("active", f"{who}, {leases}, last seen {ago} ago"))
     return rows
-
-
-def _ran_out(view: LeaseView, now: datetime) -> bool:
-    # expired, but not free for anyone: within the margin, or still assigned
-    return view.state == "expired" and (view.assigned or view.is_current(now))
 
 
 def _counted(views: Sequence[LeaseView], expired: int, actor: Actor) -> str:

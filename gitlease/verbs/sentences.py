@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import EndedLease
     from gitlease.engine.watch import WatchEvent
-    from gitlease.guard.presence import SharedTree
 
 IN_THE_WAY = frozenset({"held", "wait_timeout", "not_holder"})
 LISTED = 5  # conflicts that are spelt out; the rest is counted
@@ -78,33 +77,6 @@ def where_held(error: GitleaseError, view: LeaseView) -> str:
     """Return ``where`` for a refusal, which may name the lease in its message already."""
     is_named = f" of {view.resource}, which " in error.message
     return where(view, asked=None if is_named else error.resource)
-
-
-def shared_tree(
-    command: str, shared: SharedTree, now: datetime, *, stash: bool = False
-) -> list[str]:
-    """Return the lines that refuse a command in a work tree shared with other sessions.
-
-    ``stash``: it is refused for the list of stashes, which the work trees of a clone share.
-    """
-    others = []
-    for one in shared.others[:LISTED]:
-        run = " ".join([*([f"session {one.session}"] if one.session else []), f"on {one.host}"])
-        since = clock_time(instant.moment_of(one.since * instant.MS), now)
-        others.append(f"{one.holder} ({run}, since {since})")
-    if len(shared.others) > LISTED:
-        others.append(f"{len(shared.others) - LISTED} more")
-    if stash:
-        return [
-            f"{command}: others work in this clone, and its work trees share one list of stashes: "
-            + ", ".join(others),
-            "to set your work aside: git commit -m wip on a branch of your own, or git diff >FILE",
-        ]
-    return [
-        f"{command}: others work in this work tree, too: {', '.join(others)}",
-        "to undo an edit of your own: edit the file back; git show HEAD:FILE prints it",
-        f"to get your own work tree: {shared.way_out}",
-    ]
 
 
 def until(view: LeaseView, now: datetime, *, short: bool = False) -> str:
@@ -228,13 +200,10 @@ def unleased(name: str, waiting: Sequence[Ticket]) -> str:
 
 def in_line(place: int, ticket: Ticket, now: datetime) -> str:
     """Return a waiter: ``waiting 1: jo@example.com (session build-7) for 3m, at most 12m more``."""
-    words = [] if ticket.scope == WHOLE else [f"scope {ticket.scope}"]
-    words += [f"session {ticket.session}"] if ticket.session else []
-    who = f"{ticket.holder} ({', '.join(words)})" if words else ticket.holder
     seconds = now.timestamp()
     since = max(0, int(seconds - ticket.since / 1_000))
     left = max(0, int(ticket.until / 1_000 - seconds))
-    return f"waiting {place}: {who} for {glance(since)}, at most {glance(left)} more"
+    return f"waiting {place}: {_who(ticket)} for {glance(since)}, at most {glance(left)} more"
 
 
 def happened(event: WatchEvent, now: datetime) -> str:
@@ -250,11 +219,15 @@ def happened(event: WatchEvent, now: datetime) -> str:
     return f"{line} {verb} {whose(view)}{left}{quoted(view.reason)}"
 
 
-def ended(one: EndedLease, now: datetime) -> str:
-    """Return how a lease ended: ``released by jo@example.com (session build-7) at 10:15:00Z``."""
+def _who(one: Ticket | EndedLease) -> str:
     words = [f"scope {one.scope}"] if one.scope != WHOLE else []
     words += [f"session {one.session}"] if one.session else []
-    whose = f"{one.holder} ({', '.join(words)})" if words else one.holder
+    return f"{one.holder} ({', '.join(words)})" if words else one.holder
+
+
+def ended(one: EndedLease, now: datetime) -> str:
+    """Return how a lease ended: ``released by jo@example.com (session build-7) at 10:15:00Z``."""
+    whose = _who(one)
     at = clock_time(instant.moment_of(one.ended_at), now)
     why = quoted(one.reason)
     if one.by == one.holder:

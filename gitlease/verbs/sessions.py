@@ -10,21 +10,8 @@ from gitlease.core.resources.resource import WHOLE
 from gitlease.engine import sessions
 from gitlease.engine.answers import Answer
 from gitlease.engine.sessions import OwnSession
+from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, task_text, wire
-from gitlease.verbs.parameters import (
-    Cached,
-    Commit,
-    EachNote,
-    EndAll,
-    OwnScope,
-    ParkFor,
-    ParkInstead,
-    ParkNote,
-    Reason,
-    ReleaseToo,
-    Resources,
-    SessionId,
-)
 from gitlease.verbs.table import (
     AT_A_CLONE,
     LEASE_EXITS,
@@ -33,6 +20,7 @@ from gitlease.verbs.table import (
     Door,
     Result,
     Table,
+    changed,
     verb,
 )
 
@@ -62,12 +50,12 @@ the lease of one of your runs; that run then loses it.""",
 )
 def park_verb(
     door: Door,
-    resources: Resources,
+    resources: takes.Resources,
     *,
-    duration: ParkFor = None,
-    reason: Reason = None,
-    note: ParkNote = None,
-    scope: OwnScope = None,
+    duration: takes.ParkFor = None,
+    reason: takes.Reason = None,
+    note: takes.ParkNote = None,
+    scope: takes.OwnScope = None,
 ) -> Result:
     answer = door.act(
         "park",
@@ -77,15 +65,9 @@ def park_verb(
         ),
         scope=scope,
     )
-    return Result(
-        body=wire.changed(answer) | _parked_at_most(answer),
-        lines=lambda: _parked_lines(door, answer),
-        leases=answer.leases,
-        answer=answer,
-        refused=answer.refused,
-        warnings=answer.warnings,
-        then=_claims_again(door, answer),
-    )
+    body = wire.changed(answer) | _parked_at_most(answer)
+    then = _claims_again(door, answer)
+    return changed(answer, body, lambda: _parked_lines(door, answer), then=then)
 
 
 def _parked_at_most(answer: Answer) -> wire.Document:
@@ -127,7 +109,7 @@ def _claims_again(door: Door, answer: Answer) -> tuple[Hint, ...]:
     reads=True,
     doors=AT_A_CLONE,
 )
-def session_list_verb(door: Door, *, cached: Cached = False) -> Result:
+def session_list_verb(door: Door, *, cached: takes.Cached = False) -> Result:
     reading, now = sessions.sessions(door.every_ledger(), cached=cached), door.now()
 
     def age(one: OwnSession) -> int:
@@ -199,13 +181,13 @@ are kept for your next session, like `gitlease park`.""",
 )
 def session_end_verb(
     door: Door,
-    id: SessionId = None,
+    id: takes.SessionId = None,
     *,
-    all: EndAll = False,
-    release: ReleaseToo = False,
-    park: ParkInstead = False,
-    note: EachNote = None,
-    commit: Commit = None,
+    all: takes.EndAll = False,
+    release: takes.ReleaseToo = False,
+    park: takes.ParkInstead = False,
+    note: takes.EachNote = None,
+    commit: takes.Commit = None,
 ) -> Result:
     if commit is not None and not release:
         raise UsageError(
@@ -232,13 +214,10 @@ def session_end_verb(
         answer, body = sessions.end_session(layers, session, **terms), {"session": session}
         lines = [f"session {session} holds nothing"] if answer.found_nothing else []
     parked = answer.status == "parked"
-    return Result(
-        body=body | wire.ended(answer) | (_parked_at_most(answer) if parked else {}),
-        lines=lambda: [*(_parked_lines if parked else _ended_lines)(door, answer), *lines],
-        leases=answer.leases,
-        answer=answer,
-        refused=answer.refused,
-        warnings=answer.warnings,
+    return changed(
+        answer,
+        body | wire.ended(answer) | (_parked_at_most(answer) if parked else {}),
+        lambda: [*(_parked_lines if parked else _ended_lines)(door, answer), *lines],
         then=_claims_again(door, answer) if parked else (),
     )
 

@@ -10,7 +10,7 @@ from gitlease.core.instant import parse_duration
 from gitlease.core.policy import KEYS, check_change, policy_words
 from gitlease.engine import acts
 from gitlease.engine.reading import read_leases
-from gitlease.verbs.parameters import Cached, OfLedger, SettingKey, SettingValue
+from gitlease.verbs import parameters as takes
 from gitlease.verbs.table import AT_A_CLONE, DoorOfClone, Result, Table, verb
 from gitlease.wiring.workspace import Setting, write_setting
 
@@ -43,11 +43,11 @@ where ME is their own email address.""",
 )
 def config_verb(
     door: DoorOfClone,
-    key: SettingKey = None,
-    value: SettingValue = None,
+    key: takes.SettingKey = None,
+    value: takes.SettingValue = None,
     *,
-    ledger: OfLedger = False,
-    cached: Cached = False,
+    ledger: takes.OfLedger = False,
+    cached: takes.Cached = False,
 ) -> Result:
     if value is not None and key is None:
         raise UsageError("a value needs a key")

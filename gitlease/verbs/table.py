@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.core.frozen import dataclass, replace
+from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import moment_of
 from gitlease.core.resources.resource import Resource, parse_resource, path_resource
 
@@ -105,19 +105,12 @@ class Door(Protocol):
         """The ledgers of all layers that are in use here, or of the layer that was chosen."""
         return [self.ledger]
 
-    def act(
-        self,
-        verb: str,
-        resources: Sequence[Resource],
-        act: Act,
-        *,
-        scope: str | None = None,
-        ttl: int | None = None,
-    ) -> Answer:
+    def act(self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any) -> Answer:
         """Carry out a change of leases, once for each request, in the session that has them.
 
         ``act`` is called with the ledger in that session, and with its resources: all of them, or
-        several times with a part. A gateway joins renewals by itself, for which it has the ``ttl``.
+        several times with a part. The ``terms`` are the ``scope``, the ``ttl`` of renewals, which a
+        gateway joins by itself, and ``dry_run``: nothing is changed.
         """
         return act(self.ledger, resources)
 
@@ -149,6 +142,14 @@ class Door(Protocol):
         """Whether a claim of this name must say that it is no task."""
         return False
 
+    def is_anothers(self, name: str) -> bool:
+        """Whether the task file here assigns this name to others only."""
+        return False
+
+    def file_called(self, resource: Resource) -> str | None:
+        """The word for the file that was meant by a name without a record, if there is one."""
+        return None
+
     def agrees(self, facts: Sequence[str]) -> bool:
         """Whether to do what these facts call for: a person may be asked, a program is not."""
         return True
@@ -176,8 +177,36 @@ class Door(Protocol):
 class DoorOfClone(Door, Protocol):
     """A caller in a clone, or with one."""
 
+    if TYPE_CHECKING:
+
+        @property
+        def workspace(self) -> Workspace: ...
+
     @property
-    def workspace(self) -> Workspace: ...
+    def ledger(self) -> LedgerSession:
+        return self.workspace.ledger
+
+    @property
+    def queue(self) -> TaskQueue:
+        return self.workspace.queue
+
+    def who(self) -> tuple[Actor, str, str, GitleaseError | None]:
+        known = self.workspace.identity
+        return known.actor, known.holder_source, known.session_source, known.no_holder
+
+    def every_ledger(self) -> Sequence[LedgerSession]:
+        return [space.ledger for space in self.workspace.in_use]
+
+    def needs_any(self, name: str) -> bool:
+        from gitlease.verbs.doors import needs_any
+
+        return needs_any(self.workspace, name)
+
+    def is_anothers(self, name: str) -> bool:
+        from gitlease.verbs.doors import task_called
+
+        task = task_called(self.workspace, name)
+        return task is not None and bool(task.others)
 
     def place(self) -> Mapping[str, Any]:
         """The arguments that open the same place again."""
@@ -200,8 +229,8 @@ class Kind:
 
     read: Callable[[Any, Any, str], Any]
     schema: Mapping[str, object]
-    tool_schema: Mapping[str, object]
     python: str
+    tool_schema: Mapping[str, object] | None = None
     metavar: str = ""
     many: bool = False
     switch: bool = False
@@ -293,6 +322,20 @@ class Result:
     hints: Sequence[str | Hint] = ()
 
 
+def changed(
+    answer: Answer, body: Mapping[str, Any], lines: Callable[[], Sequence[str]], **more: Any
+) -> Result:
+    """Return the result of a verb that changes leases."""
+    return Result(
+        body=body,
+        lines=lines,
+        leases=answer.leases,
+        answer=answer,
+        refused=answer.refused,
+        **{"warnings": answer.warnings, **more},
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredVerb:
     """A verb: its function, its help, and its exit statuses besides 0.
@@ -333,6 +376,20 @@ class DeclaredVerb:
     def is_for_anyone(self, given: Mapping[str, Any]) -> bool:
         """Whether a call with these parameters needs no identity."""
         return self.only_reads(given) and not any(self.parameters[x].own for x in given if given[x])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A call of a verb, with its values as hints have them.
+
+    ``command`` is the name that was called, if that is not the verb's, and ``more`` what only this
+    door takes.
+    """
+
+    verb: str = ""
+    values: Mapping[str, object] = field(default_factory=dict)
+    command: str = ""
+    more: Mapping[str, object] = field(default_factory=dict)
 
 
 def verb(name: str, help: str, **traits: Any) -> Callable[[Callable[..., Result]], DeclaredVerb]:
@@ -386,7 +443,9 @@ def _parameters_of(function: Callable[..., Result]) -> dict[str, Parameter]:
     found = {}
     for at, name in enumerate(names):
         annotation, _, _ = function.__annotations__[name].partition(" ")
-        declared: Parameter = function.__globals__[annotation].__metadata__[0]
+        module, _, alias = annotation.rpartition(".")
+        known = vars(function.__globals__[module]) if module else function.__globals__
+        declared: Parameter = known[alias].__metadata__[0]
         found[name] = replace(
             declared,
             name=name,
@@ -419,38 +478,30 @@ class Fault(GitleaseError):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Exit status, HTTP status, and whether an MCP client gets a tool error or a protocol error.
-
-    ``meaning`` is its line in the help of verbs.
-    """
+    """Exit status, HTTP status, and the meaning, which is its line in the help of verbs."""
 
     exit: int
     http: int
-    mcp: str
     meaning: str
 
 
-def _tool(exit_status: int, http: int, meaning: str) -> Code:
-    return Code(exit_status, http, "tool", meaning)
-
-
 CODES: Mapping[str, Code] = {
-    "held": _tool(1, 409, "someone else holds it"),
-    "wait_timeout": _tool(1, 409, "someone else still held it when the wait ran out"),
-    "violations": _tool(1, 409, "the check found something"),
-    "nothing_left": _tool(1, 404, "no task is left to claim"),
-    "usage": _tool(2, 400, "bad arguments; the remote was not asked"),
-    "lost": _tool(3, 412, "you no longer hold it: stop the work under it"),
-    "not_holder": _tool(3, 412, "you do not hold it"),
-    "denied": _tool(4, 403, "the remote refused: authentication, permission or its policy"),
-    "unavailable": _tool(5, 503, "the remote cannot be reached, or the outcome is unknown"),
-    "unknown_outcome": _tool(5, 504, "it is unknown whether the change landed: do not rely on it"),
-    "policy": _tool(6, 422, "refused by policy: the ledger's limits, or finished work"),
-    "invalid": _tool(7, 500, "a damaged record, setting or task file, no user.email, no such task"),
-    "not_found": _tool(7, 404, "no such task, resource or record"),
-    "rollback": _tool(7, 409, "the ledger was rolled back or replaced"),
-    "not_a_repository": _tool(128, 404, "not in a git repository"),
-    INTERNAL: Code(70, 500, "protocol", "an internal error of gitlease"),
+    "held": Code(1, 409, "someone else holds it"),
+    "wait_timeout": Code(1, 409, "someone else still held it when the wait ran out"),
+    "violations": Code(1, 409, "the check found something"),
+    "nothing_left": Code(1, 404, "no task is left to claim"),
+    "usage": Code(2, 400, "bad arguments; the remote was not asked"),
+    "lost": Code(3, 412, "you no longer hold it: stop the work under it"),
+    "not_holder": Code(3, 412, "you do not hold it"),
+    "denied": Code(4, 403, "the remote refused: authentication, permission or its policy"),
+    "unavailable": Code(5, 503, "the remote cannot be reached, or the outcome is unknown"),
+    "unknown_outcome": Code(5, 504, "it is unknown whether the change landed: do not rely on it"),
+    "policy": Code(6, 422, "refused by policy: the ledger's limits, or finished work"),
+    "invalid": Code(7, 500, "a damaged record, setting or task file, no user.email, no such task"),
+    "not_found": Code(7, 404, "no such task, resource or record"),
+    "rollback": Code(7, 409, "the ledger was rolled back or replaced"),
+    "not_a_repository": Code(128, 404, "not in a git repository"),
+    INTERNAL: Code(70, 500, "an internal error of gitlease"),
 }
 
 

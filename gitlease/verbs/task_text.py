@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gitlease.verbs.table import Door
 
 LONGEST_TITLE = 100  # of a title within a sentence
-NAMED = 3  # files
 SHORT_ID = 7  # digits of a commit
 
 
@@ -190,18 +189,6 @@ def titled(task: Task | None) -> str:
     """Return the title in one line, truncated."""
     title = one_line(task.title) if task else ""
     return title if len(title) <= LONGEST_TITLE else title[:LONGEST_TITLE] + "…"
-
-
-def headed(files: Sequence[str]) -> list[str]:
-    """Return a warning about files that have a heading alone, if there are any."""
-    if not files:
-        return []
-    named = ", ".join(files[:NAMED]) + (", …" if len(files) > NAMED else "")
-    many = "1 file" if len(files) == 1 else f"{len(files)} files"
-    return [
-        f"a heading makes no task: {many} without front matter: {named}; a task begins with the "
-        "lines ---, id: ABC-1, status: todo and ---"
-    ]
 
 
 def waiting(waits_for: Sequence[str]) -> str:

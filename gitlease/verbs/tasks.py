@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from gitlease.core.edge import Progress, Task, printable
-from gitlease.core.errors import Hint, UsageError
+from gitlease.core.errors import Hint, LeaseHeld, UsageError
+from gitlease.core.frozen import dataclass
+from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
 from gitlease.engine import acts
 from gitlease.engine import claim as engine
 from gitlease.engine.answers import Answer
+from gitlease.engine.edges import Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue import WhyNot
+from gitlease.verbs import parameters as takes
 from gitlease.verbs import task_text, wire
 from gitlease.verbs.claiming import LENGTHS, claim_options, claimed
 from gitlease.verbs.leases import completed
-from gitlease.verbs.parameters import (
-    Cached,
-    Claiming,
-    Commit,
-    ExpectHolder,
-    Named,
-    NewStatus,
-    PartScope,
-    PathsOfProgram,
-    Reason,
-    Ref,
-    Reopen,
-    Takeover,
-    Ttl,
-    Wait,
-)
-from gitlease.verbs.statuses import Status, read_status
-from gitlease.verbs.table import AT_A_CLONE, LEASE_EXITS, Details, Door, Result, verb
+from gitlease.verbs.table import AT_A_CLONE, LEASE_EXITS, Details, Door, Result, changed, verb
 
 
 @verb(
@@ -56,12 +45,12 @@ resumed by only one of your sessions.""",
 def next_verb(
     door: Door,
     *,
-    claim: Claiming = False,
-    ttl: Ttl = None,
-    reason: Reason = None,
-    commit: Commit = None,
-    ref: Ref = None,
-    cached: Cached = False,
+    claim: takes.Claiming = False,
+    ttl: takes.Ttl = None,
+    reason: takes.Reason = None,
+    commit: takes.Commit = None,
+    ref: takes.Ref = None,
+    cached: takes.Cached = False,
 ) -> Result:
     if claim:
         if ref is not None:
@@ -137,18 +126,18 @@ only the status, and is refused if the task is someone else's.""",
 )
 def set_verb(
     door: Door,
-    resource: Named,
-    status: NewStatus,
+    resource: takes.Named,
+    status: takes.NewStatus,
     *,
-    ttl: Ttl = None,
-    wait: Wait = None,
-    reason: Reason = None,
-    takeover: Takeover = False,
-    expect_holder: ExpectHolder = None,
-    reopen: Reopen = False,
-    commit: Commit = None,
-    scope: PartScope = None,
-    paths: PathsOfProgram = (),
+    ttl: takes.Ttl = None,
+    wait: takes.Wait = None,
+    reason: takes.Reason = None,
+    takeover: takes.Takeover = False,
+    expect_holder: takes.ExpectHolder = None,
+    reopen: takes.Reopen = False,
+    commit: takes.Commit = None,
+    scope: takes.PartScope = None,
+    paths: takes.PathsOfProgram = (),
 ) -> Result:
     new = read_status(status, door.ledger.edges)
     terms: dict[str, Any] = {
@@ -171,7 +160,7 @@ def set_verb(
                 ledger,
                 some[0],
                 options,
-                status=new.to_claim,
+                status=None if new.is_role else new.word,  # a role keeps such a word
                 wait=wait,
                 on_wait=lambda held: door.on_wait(held, wait or 0),
             ),
@@ -187,16 +176,19 @@ def set_verb(
                 hints=("in_progress claims",),
             )
     task = door.ledger.edges.task(resource)
-    if not done:
-        return _set(door, resource, new, task_text.path(task.file), commit=commit)
-    answer = door.act(
-        "done",
-        [resource],
-        lambda ledger, some: acts.complete(
-            ledger, some[0], scope=scope, commit=commit, status=new.word
-        ),
-        scope=scope,
-    )
+    try:
+        if not done:
+            return _set(door, resource, new, task_text.path(task.file), commit=commit)
+        answer = door.act(
+            "done",
+            [resource],
+            lambda ledger, some: acts.complete(
+                ledger, some[0], scope=scope, commit=commit, status=new.word
+            ),
+            scope=scope,
+        )
+    except LeaseHeld as held:  # only a claim can wait
+        raise held.with_(then=(Hint("show", {"resource": held.resource}),)) from None
     return completed(answer)
 
 
@@ -209,13 +201,73 @@ def _set(door: Door, resource: Resource, new: Status, file: str, *, commit: bool
         {"resources": [resource.text], "reopen": True},
         "the ledger lists it as completed; to reopen it",
     )
-    return Result(
-        body=wire.ended(answer),
-        lines=lambda: (
-            task_text.edited(answer) or [f"the status in {file} is {printable(new.word)} already"]
-        ),
-        leases=answer.leases,
-        answer=answer,
-        warnings=answer.warnings,
+    already = f"the status in {file} is {printable(new.word)} already"
+    return changed(
+        answer,
+        wire.ended(answer),
+        lambda: task_text.edited(answer) or [already],
         hints=(again,) if finished else (),
+    )
+
+
+# --- the words of statuses ------------------------------------------------------------------------
+
+SHOWN = 20  # known words listed in a message
+_BETWEEN = re.compile(r"[\s_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A status word of task files, and its meaning; ``is_role`` if it was typed as that."""
+
+    word: str
+    progress: Progress
+    is_role: bool = False
+
+
+def read_status(text: str, edges: Edges) -> Status:
+    """Return the status that a word stands for. UsageError for an unknown one.
+
+    It is a configured word, a role (``todo``, ``in_progress``, ``done``), which stands for its
+    first word, or a word of an existing task file. Case, spaces, ``-`` and ``_`` are ignored unless
+    a word matches exactly. Task files are read only if needed.
+    """
+    rules = edges.rules
+    configured = [word for words in rules.statuses.values() for word in words]
+    roles = {_loose(p.value): rules.word(p) for p in rules.statuses}
+    if (word := _exactly(text, configured)) is None and (role := roles.get(_loose(text))):
+        return Status(role, rules.progress(role), is_role=True)
+    word = word or _loosely(text, configured)
+    if word is None:
+        words = (task.status.strip() for task in edges.files.read().tasks)
+        used = list({fold(each): each for each in words if each}.values())
+        word = _exactly(text, used) or _loosely(text, used)
+        if word is None:
+            raise _unknown(text, [*configured, *used])
+    return Status(word, rules.progress(word))
+
+
+def _exactly(text: str, words: Iterable[str]) -> str | None:
+    return next((w for w in words if fold(w) == fold(text.strip())), None)
+
+
+def _loosely(text: str, words: Iterable[str]) -> str | None:
+    wanted = _loose(text)
+    return next((w for w in words if wanted and _loose(w) == wanted), None)
+
+
+def _loose(word: str) -> str:
+    return _BETWEEN.sub("", fold(word))
+
+
+def _unknown(text: str, known: list[str]) -> UsageError:
+    spelt = {_loose(word): word for word in reversed(known)}
+    more = f" and {len(spelt) - SHOWN} more" if len(spelt) > SHOWN else ""
+    names = list(dict.fromkeys(spelt[_loose(word)] for word in known))
+    return UsageError(
+        f"unknown status {printable(text)}",
+        hints=(
+            f"known statuses: {', '.join(map(printable, names[:SHOWN]))}{more}",
+            "add new ones to tasks.statuses in .gitlease.yaml",
+        ),
     )

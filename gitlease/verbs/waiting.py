@@ -6,19 +6,8 @@ from gitlease.core.errors import Hint, UsageError
 from gitlease.core.instant import format_duration
 from gitlease.core.resources.resource import WHOLE
 from gitlease.engine import claim as engine
+from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.parameters import (
-    Exec,
-    KnownName,
-    Named,
-    OverlapScope,
-    Resources,
-    StopAfter,
-    Token,
-    TokenScope,
-    WaitAtMost,
-    WholeScope,
-)
 from gitlease.verbs.table import AT_A_CLONE, LEASE_EXITS, READING_EXITS, TOOL, Door, Result, verb
 
 
@@ -44,11 +33,11 @@ refusal, since the assignment stays. Completed work is never free.""",
 )
 def wait_verb(
     door: Door,
-    resources: Resources,
+    resources: takes.Resources,
     *,
-    timeout: WaitAtMost = None,
-    any: KnownName = False,
-    scope: WholeScope = None,
+    timeout: takes.WaitAtMost = None,
+    any: takes.KnownName = False,
+    scope: takes.WholeScope = None,
 ) -> Result:
     if not any:
         door.check_names(resources)
@@ -115,12 +104,12 @@ Each event is one line; with --json, one JSON document.""",
 )
 def watch_verb(
     door: Door,
-    resources: Resources = (),
+    resources: takes.Resources = (),
     *,
-    timeout: StopAfter = None,
-    any: KnownName = False,
-    command: Exec = None,
-    scope: OverlapScope = None,
+    timeout: takes.StopAfter = None,
+    any: takes.KnownName = False,
+    command: takes.Exec = None,
+    scope: takes.OverlapScope = None,
 ) -> Result:
     """Answer with the events as ``value``, an iterator; what they run is up to the door."""
     from gitlease.engine.answers import told_by
@@ -157,7 +146,9 @@ safer than any check beforehand.""",
     done="the lease is live and has this token",
     reads=True,
 )
-def fence_verb(door: Door, resource: Named, token: Token, *, scope: TokenScope = None) -> Result:
+def fence_verb(
+    door: Door, resource: takes.Named, token: takes.Token, *, scope: takes.TokenScope = None
+) -> Result:
     from gitlease.push.fenced_push import fence
 
     answer = door.act(

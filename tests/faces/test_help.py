@@ -14,7 +14,7 @@ from faces.fake import make_desks
 from support.fences import clean_env
 from support.manpage import FILE, page
 
-from gitlease.faces.cli import DAILY, GROUPS, MODULES, WITHOUT_SESSION, Verb, application
+from gitlease.faces.cli import DAILY, GROUPS, MODULES, Verb, application
 from gitlease.verbs import CODES, TABLE
 
 VERBS = list(MODULES)
@@ -70,14 +70,6 @@ def test_help_is_read_by_agents_and_tells_no_way_around_the_hooks(name: str) -> 
     said = said.replace("--no-verify without your pre-push hooks; the fence stays.", "")
     for way in ("gitlease_skip", "no-verify", "hookspath"):
         assert way not in said
-
-
-def test_hints_give_a_session_to_the_commands_that_take_one() -> None:
-    def takes(verb: click.Command) -> bool:
-        below = verb.commands.values() if isinstance(verb, click.Group) else ()
-        return any(x.name == "session" for x in verb.params) or any(map(takes, below))
-
-    assert {x for x in VERBS if not takes(find(x))} == {*WITHOUT_SESSION.split()}
 
 
 def test_claim_advises_how_long() -> None:

@@ -312,7 +312,7 @@ def test_parked_with_its_session_says_until_when(ada: Desk) -> None:
     ("argv", "said"),
     [
         (("session",), "missing argument"),
-        (("session", "stop"), "'stop' is not one of list, end"),
+        (("session", "stop"), "'stop' is not one of 'list', 'end'"),
         (("session", "end"), "no session to end"),
         (("session", "end", "--no-session"), "no session to end"),
         (("session", "end", ""), "the session must not be empty"),

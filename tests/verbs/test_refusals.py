@@ -124,7 +124,7 @@ def test_a_tool_answers_with_an_error(clone: Path, refuses: Refuses) -> None:
     with in_memory(clone) as tools:
         for code in CODES:
             refuses(code)
-            if CODES[code].mcp == "protocol":
+            if code == INTERNAL:
                 with pytest.raises(MCPError, match="a bug in gitlease"):
                     tools.ask("note", resources=["F001"], text="x")
                 continue

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import clean
 from gitlease.core.frozen import dataclass
+from gitlease.core.instant import MS, moment_of
 from gitlease.core.resources.resource import WHOLE, layer_words, word_anywhere
 from gitlease.core.view import LeaseView
 from gitlease.verbs import sentences, task_text
@@ -16,6 +17,7 @@ from gitlease.verbs import sentences, task_text
 if TYPE_CHECKING:
     from gitlease.engine.answers import QueueReading
     from gitlease.engine.queue import Carry
+    from gitlease.guard.presence import SharedTree
     from gitlease.wiring.agents import AgentContext
 
 LONGEST_CONTEXT = 2_400  # characters: about 600 tokens
@@ -151,3 +153,30 @@ def _any_option(view: LeaseView) -> list[str]:
 
 def _layer(view: LeaseView, usual: str) -> str:
     return "" if view.layer == usual else f" in layer {view.layer}"
+
+
+def shared_tree(
+    command: str, shared: SharedTree, now: datetime, *, stash: bool = False
+) -> list[str]:
+    """Return the lines that refuse a command in a work tree shared with other sessions.
+
+    ``stash``: it is refused for the list of stashes, which the work trees of a clone share.
+    """
+    others = []
+    for one in shared.others[:LISTED]:
+        run = " ".join([*([f"session {one.session}"] if one.session else []), f"on {one.host}"])
+        since = sentences.clock_time(moment_of(one.since * MS), now)
+        others.append(f"{one.holder} ({run}, since {since})")
+    if len(shared.others) > LISTED:
+        others.append(f"{len(shared.others) - LISTED} more")
+    if stash:
+        return [
+            f"{command}: others work in this clone, and its work trees share one list of stashes: "
+            + ", ".join(others),
+            "to set your work aside: git commit -m wip on a branch of your own, or git diff >FILE",
+        ]
+    return [
+        f"{command}: others work in this work tree, too: {', '.join(others)}",
+        "to undo an edit of your own: edit the file back; git show HEAD:FILE prints it",
+        f"to get your own work tree: {shared.way_out}",
+    ]

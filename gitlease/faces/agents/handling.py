@@ -575,9 +575,8 @@ def _discarding(
     context = context_of(replace(event, cwd=folder), opener)
     if context is None or (mode := context.workspace.settings.guard_mode) == "off":
         return None
-    from gitlease.faces.agents.answers import one_line
+    from gitlease.faces.agents.answers import one_line, shared_tree
     from gitlease.guard.presence import shared_with
-    from gitlease.verbs.sentences import shared_tree
 
     if found.settings and not context.has_set(found.settings):
         return None

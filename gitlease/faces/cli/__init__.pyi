@@ -4,7 +4,6 @@ from gitlease.faces.cli.app import GROUPS as GROUPS
 from gitlease.faces.cli.app import MODULES as MODULES
 from gitlease.faces.cli.app import application as application
 from gitlease.faces.cli.app import run as run
-from gitlease.faces.cli.call import WITHOUT_SESSION as WITHOUT_SESSION
 from gitlease.faces.cli.call import Call as Call
 from gitlease.faces.cli.running import run_verb as run_verb
 from gitlease.faces.cli.setup.demo import NEXT as NEXT

@@ -21,7 +21,7 @@ from gitlease.faces.cli import output
 from gitlease.faces.cli.setup.serve import HOST, PORT, read_host, read_port
 from gitlease.faces.cli.verb import Option, command, result_of
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.table import INTERRUPTED, Result
+from gitlease.verbs.table import INTERRUPTED, Called, Result
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -98,11 +98,8 @@ def _live(call: Call, *, cached: bool) -> int | None:
     from gitlease.faces.board.live import LiveBoard
 
     gc.enable()  # this may last for days
-    try:
-        ended = LiveBoard(call.workspace, console, follow=not cached).run()
-    except Unavailable:
-        call.cached = partial(call.typed, "board", cached=True)
-        raise
+    call.called = Called(verb="board")
+    ended = LiveBoard(call.workspace, console, follow=not cached).run()
     if ended is None:
         return None
     if ended != signal.SIGINT:

@@ -11,11 +11,13 @@ from datetime import datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from gitlease.core.errors import Hint, NotFound, around, command_words
 from gitlease.core.instant import format_duration, moment_of
 from gitlease.core.resources.resource import LOCAL_LAYER, word_anywhere
 from gitlease.faces.cli import output
-from gitlease.verbs.table import Details, Door, Whole, exit_of
+from gitlease.verbs.table import Called, Details, DoorOfClone, Whole, exit_of
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError, LeaseHeld
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer
-    from gitlease.engine.ledger_session import LedgerSession, LedgerView
-    from gitlease.engine.queue import TaskQueue
+    from gitlease.engine.ledger_session import LedgerView
     from gitlease.verbs.table import Result
     from gitlease.wiring.workspace import Found, Repository, Workspace
 
@@ -33,10 +34,16 @@ Opener = Callable[..., "Workspace"]
 HEARTBEAT_OF = ("claude:", "codex:", "cursor:")  # sessions kept alive by their host's hooks
 
 
-WITHOUT_SESSION = (  # the commands that depend on no session
-    "agent check completion config demo help hooks init mcp serve server uninstall verify work"
-)
+DURATIONS = ("ttl", "wait", "timeout", "duration")
 OPTIONS = {"paths": "path"}  # where the option is not the parameter's name
+
+
+def _takes_session(command: str) -> bool:
+    from gitlease.faces.cli.app import application
+
+    app = application()
+    found = app.get_command(click.Context(app), command)
+    return found is not None and any(one.name == "session" for one in found.params)
 
 
 def _words_of(value: Any) -> list[Any]:
@@ -56,7 +63,7 @@ def open_real(directory: str, **options: Any) -> Workspace:
     return open_workspace(directory, **options)
 
 
-class Call(Door):
+class Call(DoorOfClone):
     """The options before and after the verb, and the means to answer."""
 
     command: str | None = None
@@ -66,16 +73,8 @@ class Call(Door):
     remote: str | None = None
     session: str | None = None
     no_session: bool = False
-    retry: Callable[[str], str] | None = None
-    """Makes the command that waits, for the given time, until the refused claim succeeds."""
-    covers: Sequence[Resource] = ()
-    """The further paths that a claim covers."""
-    release: Callable[[], str] | None = None
-    """Makes the command that gives back what is no task, and so cannot be done."""
-    cached: Callable[[], str] | None = None
-    """Makes the command that gives the same answer without asking the remote."""
-    whole_queue: str | None = None
-    """The command that shows every task; a hint for an empty queue."""
+    called = Called()
+    """The verb of the table that is carried out, if it is one."""
     ask: Callable[[Sequence[str]], bool] | None = None
     """Asks a person whether to do what these facts call for."""
     anonymous: bool = False
@@ -122,18 +121,6 @@ class Call(Door):
         """Change the workspace when it is opened, for example to another session."""
         opener = self.opener
         self.opener = lambda directory, **options: change(opener(directory, **options))
-
-    @property
-    def ledger(self) -> LedgerSession:
-        return self.workspace.ledger
-
-    @property
-    def queue(self) -> TaskQueue:
-        return self.workspace.queue
-
-    def who(self) -> tuple[Actor, str, str, GitleaseError | None]:
-        known = self.workspace.identity
-        return known.actor, known.holder_source, known.session_source, known.no_holder
 
     @property
     def actor(self) -> Actor:
@@ -235,9 +222,6 @@ class Call(Door):
             hints=(f"did you mean {', '.join(near)}?",) if near else (),
         )
 
-    def every_ledger(self) -> list[LedgerSession]:
-        return [space.ledger for space in self.workspace.in_use]
-
     def on_wait(self, held: LeaseHeld, seconds: int) -> None:
         """Print each new lease in the way once."""
         from gitlease.verbs import sentences
@@ -286,18 +270,14 @@ class Call(Door):
             f"{session} keeps leases of {kept} or more alive",
         )
 
-    def needs_any(self, name: str) -> bool:
-        """Whether a claim of this name needs ``--any`` because no task file has it."""
-        from gitlease.verbs.doors import needs_any
+    def file_called(self, resource: Resource) -> str | None:
+        from gitlease.engine.reading import is_in_ledger
+        from gitlease.wiring.words import file_called
 
-        return needs_any(self.workspace, name)
-
-    def is_anothers(self, name: str) -> bool:
-        """Whether the task file here assigns this name to others only."""
-        from gitlease.verbs.doors import task_called
-
-        task = task_called(self.workspace, name)
-        return task is not None and bool(task.others)
+        if resource.is_path or is_in_ledger(self.ledger.known_look(), resource):
+            return None
+        file = file_called(self.workspace.repository, resource.text)
+        return None if file is None else file.word
 
     # --- the answer ----------------------------------------------------------------------------
 
@@ -310,20 +290,22 @@ class Call(Door):
 
         Its arguments ``layer`` and ``session`` are those of an answer that covers several.
         """
-        call, words = self, dict[str, object]()
+        call, words, rest = self, dict[str, object](), list[str]()
         for name, value in hint.arguments.items():
-            if name == "session":  # meant for this one, or for any
+            if name == "command":
+                rest = ["--", *_words_of(value)]
+            elif name == "session":  # meant for this one, or for any
                 call = self.with_words(session=value, no_session=False)
             elif name == "commit" and value is False:
                 words["no_commit"] = True
             elif name in ("resource", "resources", "paths"):
                 words[OPTIONS.get(name, name)] = [*map(self.word, _words_of(value))]
-            elif name in ("ttl", "duration") and isinstance(value, int):
+            elif name in DURATIONS and isinstance(value, int):
                 words[name] = format_duration(value)
             elif name != "layer":
                 words[name] = value
         words |= call._place(hint.verb, hint.arguments.get("layer"))
-        return shlex.join(command_words(f"{self.prog} {hint.verb}", words))
+        return shlex.join(command_words(f"{self.prog} {hint.verb}", words) + rest)
 
     def _place(self, verb: str, layer: object) -> dict[str, object]:
         """Return the options of a verb that chose this ledger and session, or another ``layer``."""
@@ -339,7 +321,7 @@ class Call(Door):
             "remote": remote,
         }
         chosen |= {"local": self.local}
-        if verb.split()[0] not in WITHOUT_SESSION.split():
+        if (self.session or self.no_session) and _takes_session(verb.split()[0]):
             chosen |= {"session": self.session, "no_session": self.no_session}
         if layer is not None and self._opened is not None and layer != self._opened.layer:
             chosen |= {"local": True} if layer == LOCAL_LAYER else {"layer": layer}

@@ -18,17 +18,17 @@ from gitlease.core.errors import (
 from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
 from gitlease.engine.keeping import holds_of
-from gitlease.faces.cli import output, types
+from gitlease.faces.cli import output
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import (
     Decorated,
     flag,
     option,
     optional_resources_argument,
+    read_by,
     taking,
     values_of,
     verb,
-    waiting,
 )
 from gitlease.runs.heartbeat import in_a_run
 from gitlease.runs.leased_command import RunRequest, dispatch, run_claimed
@@ -36,7 +36,8 @@ from gitlease.runs.records import RunRecord, runs_of
 from gitlease.runs.supervisor import SHARE, grace_ms
 from gitlease.verbs import run_text, sentences, wire
 from gitlease.verbs.claiming import claim_options, claimed_lines
-from gitlease.verbs.table import LEASE_EXITS, Result, find_verb
+from gitlease.verbs.parameters import DURATION, NOTE
+from gitlease.verbs.table import LEASE_EXITS, Called, Result
 
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
@@ -48,12 +49,15 @@ LENGTHS = (
     "the remote, others wait no longer than the TTL",
 )
 note_option = option(
-    "--note", metavar="TEXT", type=types.note, help="Leave a note for the next holder at the end."
+    "--note",
+    metavar="TEXT",
+    type=read_by(NOTE, "note"),
+    help="Leave a note for the next holder at the end.",
 )
 grace_option = option(
     "--grace",
     metavar="D",
-    type=types.duration("grace"),
+    type=read_by(DURATION, "grace"),
     help="Time from TERM to KILL (default: 10s; at most a sixth of the TTL).",
 )
 RUN_OPTIONS = (
@@ -110,10 +114,9 @@ class RunCall:
         """Claim the resources, or the first task. NoCommand or CannotExecute before that."""
         call, values = self._call, self._values
         resources = call.resources(self._words, claiming=True) if self._words else []
-        call.covers = values.get("paths", ())
-        again = waiting(call, find_verb("claim"), {"resources": resources} | values, self._verb)
-        if again is not None and resources:
-            call.retry = lambda time: f"{again(time)} -- {shlex.join(self.request.words)}"
+        if resources:
+            given, more = {"resources": resources} | values, {"command": self.request.words}
+            call.called = Called(verb="claim", values=given, command=self._verb, more=more)
         return run_text.claim_for_run(
             call,
             self.request,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,11 +14,11 @@ import click
 from gitlease.core.errors import Hint, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces.cli import output
-from gitlease.verbs.table import CODES, COMMAND, TABLE, Parameter, find_verb, read_values
+from gitlease.verbs.table import CODES, COMMAND, TABLE, Called, Parameter, find_verb, read_values
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
-    from gitlease.verbs.table import DeclaredVerb, Result
+    from gitlease.verbs.table import DeclaredVerb, Kind, Result
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -49,13 +49,18 @@ def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     return click.option(*names, cls=Option, **settings)
 
 
+def read_by(kind: Kind, name: str) -> Callable[[str], Any]:
+    """Return a reader of an option's value, which has the kind of a verb's parameters."""
+    return lambda text: kind.read(None, text, name)
+
+
 def completed(name: str) -> Callable[..., list[str]]:
-    """Return a completer of the module ``types``, which is loaded only when a shell asks."""
+    """Return a completer of the module ``help``, which is loaded only when a shell asks."""
 
     def complete(*asked: Any) -> list[str]:
-        from gitlease.faces.cli import types
+        from gitlease.faces.cli.setup import help
 
-        words: list[str] = getattr(types, name)(*asked)
+        words: list[str] = getattr(help, name)(*asked)
         return words
 
     return complete
@@ -281,14 +286,14 @@ def command(
     for one in reversed(verbs):
         known |= one.at(COMMAND)
     params = [*map(_parameter, known.values()), *own]
+    optional = [x for x in params if isinstance(x, click.Argument) and not x.required]
+    for outer, inner in pairwise(optional):  # KEY [VALUE]
+        outer.metavar = (outer.metavar or "").removesuffix("]")
+        inner.metavar = f"{inner.metavar}]"
     carry_out: Callable[..., Any] = partial(run or run_verb, page)
     if actions:
-        from gitlease.faces.cli.types import one_of
-
-        params.insert(
-            0,
-            click.Argument(["action"], metavar="|".join(actions), shell_complete=one_of(*actions)),
-        )
+        kind = click.Choice(actions)
+        params.insert(0, click.Argument(["action"], metavar="|".join(actions), type=kind))
         carry_out = partial(_carry_out_action, dict(zip(actions, verbs, strict=True)))
     return Verb(
         name,
@@ -308,8 +313,6 @@ def command(
 def _carry_out_action(
     verbs: Mapping[str, DeclaredVerb], call: Call, *, action: str, **given: Any
 ) -> int:
-    if action not in verbs:
-        raise UsageError(f"{action[:60]!r} is not one of {', '.join(verbs)}")
     known = verbs[action].at(COMMAND)
     for verb in verbs.values():
         for name, one in verb.at(COMMAND).items():
@@ -375,75 +378,14 @@ def result_of(declared: DeclaredVerb, call: Call, given: Mapping[str, Any], **ow
     call.anonymous = declared.is_for_anyone(given)
     values, reads = read_values(known, call, given, what="the command"), declared.only_reads(given)
     call.anonymous |= name == "config" and "ledger" not in values
-    if "cached" in known and reads:
-        typed = {x: y if known[x].kind.at_door else given[x] for x, y in values.items()}
-        call.cached = partial(again, call, name, typed, cached=True, **own)
-    call.covers = values.get("paths", ())
-    call.retry = waiting(call, declared, values)
-    if name in PREPARED:
-        PREPARED[name](call, values)
+    typed = {x: y if known[x].kind.at_door else given[x] for x, y in values.items()}
+    call.called = Called(verb=name, values=typed, more=own)
     result: Result = declared.function(call, **values)
     if name in COMPLETED:
         result = COMPLETED[name](call, values, result)
     if not (reads or result.refused):
         call.note_carried(result.leases)
     return result
-
-
-def again(call: Call, verb: str, values: Mapping[str, Any], **more: Any) -> str:
-    """Return a call of a verb as a command, with more options before its own."""
-    return call.command_of(Hint(verb, more | dict(values)))
-
-
-def waiting(
-    call: Call, declared: DeclaredVerb, values: Mapping[str, Any], verb: str = ""
-) -> Callable[[str], str] | None:
-    """Return a maker of the same call that waits, without what only this one should dare.
-
-    ``verb`` is the command that was called, if that is not the ``declared`` one.
-    """
-    known = declared.parameters
-    limit = next((name for name, one in known.items() if one.waits), None)
-    if limit is None:
-        return None
-    kept = {x: value for x, value in values.items() if known[x].again and x != limit}
-    return lambda time: again(call, verb or declared.name, kept, **{limit: time})
-
-
-def _prepare_done(call: Call, values: Mapping[str, Any]) -> None:
-    def releasing() -> str:
-        from gitlease.engine.reading import is_in_ledger
-        from gitlease.wiring.words import file_called
-
-        resource = values["resource"]
-        known = resource.is_path or is_in_ledger(call.ledger.known_look(), resource)
-        file = None if known else file_called(call.workspace.repository, resource.text)
-        scope = {name: values[name] for name in ("scope",) if name in values}
-        word = call.word(resource) if file is None else file.word
-        return again(call, "release", scope, resource=word)
-
-    call.release = releasing
-
-
-def _prepare_next(call: Call, values: Mapping[str, Any]) -> None:
-    kept = {name: values[name] for name in ("ref", "cached") if name in values}
-    call.whole_queue = again(call, "queue", kept, all=True)
-
-
-def _prepare_set(call: Call, values: Mapping[str, Any]) -> None:
-    from gitlease.core.edge import Progress
-    from gitlease.verbs.statuses import read_status
-
-    with suppress(UsageError):  # which the verb raises as well
-        if read_status(values["status"], call.ledger.edges).progress is not Progress.IN_PROGRESS:
-            call.retry = None  # only what claims can wait
-
-
-PREPARED: Mapping[str, Callable[[Call, Mapping[str, Any]], None]] = {
-    "done": _prepare_done,
-    "set": _prepare_set,
-    "next": _prepare_next,
-}
 
 
 def _check_layer(call: Call, _values: Mapping[str, Any], result: Result) -> Result:
@@ -461,14 +403,14 @@ def _complete_queue(call: Call, values: Mapping[str, Any], result: Result) -> Re
     """Add what helps if there are no tasks: init, if it has a proposal, and a warning."""
     if values.get("mine") or result.value.entries:
         return result
-    from gitlease.verbs import task_text
+    from gitlease.faces.cli.setup.init import headed
     from gitlease.wiring.workspace import proposed_settings
 
     proposed = proposed_settings(call.workspace, [])
     if proposed is None:
         return result
     init = Hint("init", {}, "see settings that fit the files here")
-    warnings = (*result.warnings, *task_text.headed(proposed.headed))
+    warnings = (*result.warnings, *headed(proposed.headed))
     return replace(result, warnings=warnings, then=(init,) if proposed.fits else ())
 
 

@@ -14,9 +14,9 @@ import click
 
 from gitlease.core.errors import UsageError, clean
 from gitlease.core.instant import humanize_duration
-from gitlease.faces.cli import output, types
+from gitlease.faces.cli import output
 from gitlease.faces.cli.running import LENGTHS, grace_option, log_line
-from gitlease.faces.cli.verb import flag, option, taking, values_of, verb
+from gitlease.faces.cli.verb import flag, option, read_by, taking, values_of, verb
 from gitlease.runs.leased_command import RunRequest
 from gitlease.runs.pool import (
     FAILED,
@@ -30,6 +30,7 @@ from gitlease.runs.pool import (
 )
 from gitlease.verbs import run_text, sentences
 from gitlease.verbs.claiming import claim_options
+from gitlease.verbs.parameters import DURATION
 from gitlease.verbs.wire import SCHEMA
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ they finish. With --json each event is one line.""",
 @option(
     "--limit",
     metavar="D",
-    type=types.duration("limit"),
+    type=read_by(DURATION, "limit"),
     help="Stop a command that takes longer, as a failure.",
 )
 @taking("next", but=("claim", "ref", "cached"))

@@ -104,15 +104,7 @@ class GatewayDoor(Door):
     def paths(self, words: Iterable[Any]) -> list[Resource]:
         return [parse_resource(f"path:{read_text(self, word, 'paths')}") for word in words]
 
-    def act(
-        self,
-        verb: str,
-        resources: Sequence[Resource],
-        act: Act,
-        *,
-        scope: str | None = None,
-        ttl: int | None = None,
-    ) -> Answer:
+    def act(self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any) -> Answer:
         """Carry out a change; if the ledger has the request's already, answer from the record."""
         before = False
         if verb in ("release", "done"):
@@ -121,12 +113,12 @@ class GatewayDoor(Door):
         try:
             with self.explained() if verb in KEEPING else contextlib.nullcontext():
                 if verb == "renew":  # most renewals are answered from the record
-                    answer = self.gateway.renew(self.ledger, resources, scope=scope, ttl=ttl)
+                    answer = self.gateway.renew(self.ledger, resources, **terms)
                 else:
                     answer = act(self.ledger, resources)
         except AppliedBefore as applied:
-            answer = self._from_record(verb, resources, applied.outcome, scope)
-        if verb not in EDGES:
+            answer = self._from_record(verb, resources, applied.outcome, terms.get("scope"))
+        if verb not in EDGES or terms.get("dry_run"):
             return answer
         places = self._places(resources or [parse_resource(x.resource) for x in answer.leases])
         edge = "kept" if places else "removed" if before else "none"

@@ -51,8 +51,8 @@ from gitlease.faces.http.request_handler import (
 from gitlease.faces.http.routes import GatewayDoor
 from gitlease.verbs.claiming import BY_NAME
 from gitlease.verbs.parameters import MOST_NAMES
-from gitlease.verbs.statuses import read_status
 from gitlease.verbs.table import Result, http_of
+from gitlease.verbs.tasks import read_status
 
 IN_PROGRESS = "active"  # Spor's own word for it
 DISPATCH = "dispatch:"

@@ -166,17 +166,9 @@ class GatewayCaller(ToolCaller):
     def alone(self) -> bool:
         return self.ledger.actor.session is not None
 
-    def act(
-        self,
-        verb: str,
-        resources: Sequence[Resource],
-        act: Act,
-        *,
-        scope: str | None = None,
-        ttl: int | None = None,
-    ) -> Answer:
+    def act(self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any) -> Answer:
         if verb == "renew":
-            return self._gateway.renew(self.ledger, resources, scope=scope, ttl=ttl)
+            return self._gateway.renew(self.ledger, resources, **terms)
         return act(self.ledger, resources)
 
     def follow(self, tell: Callable[[], None]) -> None:

@@ -92,17 +92,9 @@ class CloneCaller(ToolCaller, WorkTreeDoor):
         spaces = [self._in(x) for x in (None, *sorted({*self._earlier.values()}))]
         return [x.ledger for space in spaces for x in space.in_use]
 
-    def act(
-        self,
-        verb: str,
-        resources: Sequence[Resource],
-        act: Act,
-        *,
-        scope: str | None = None,
-        ttl: int | None = None,
-    ) -> Answer:
+    def act(self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any) -> Answer:
         with self.explaining(verb):
-            if verb in ("claim", "would_claim"):
+            if verb == "claim":
                 return self._claim(resources, act)
             parts = self._by_ledger(resources)
             if len(parts) <= 1:

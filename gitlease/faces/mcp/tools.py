@@ -52,7 +52,10 @@ class LeaseTool:
     def schema(self) -> dict[str, Any]:
         """The JSON schema of its arguments."""
         properties = {
-            name: {**one.kind.tool_schema, **({"description": one.tool} if one.tool else {})}
+            name: {
+                **(one.kind.tool_schema or one.kind.schema),
+                **({"description": one.tool} if one.tool else {}),
+            }
             for name, one in self.takes.items()
         }
         required = [name for name, one in self.takes.items() if one.required]

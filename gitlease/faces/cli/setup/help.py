@@ -1,26 +1,27 @@
-"""``help``, ``completion``, and ``config``, which prints schemas as well."""
+"""``help``, ``completion`` with its words, and ``config``, which prints schemas as well."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitlease.core.errors import UsageError
-from gitlease.faces.cli import output, types
+from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import Option, command, run_verb, suggestions, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gitlease.faces.cli.call import Call
     from gitlease.verbs.table import DeclaredVerb
 
+Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 PAGE = ".md"
+ON_OWN = ("release", "renew", "extend", "done", "park")
 VERBS = "verbs"  # the topic that lists them all
 SHELLS = ("bash", "zsh", "fish")
 # click's own script for bash splits completed words at spaces.
@@ -76,12 +77,99 @@ def topics() -> list[str]:
     return sorted(x.removesuffix(PAGE) for x in os.listdir(output.DOCS) if x.endswith(PAGE))
 
 
-@types.completed_by
+# --- shell completion, from cached data -----------------------------------------------------------
+
+
+def completed_by(words: Callable[[click.Context], Iterable[str]]) -> Completer:
+    """Return a completer for these words; it completes nothing on errors."""
+
+    def complete(ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
+        try:
+            return [word for word in words(ctx) if word.startswith(begun)]
+        except GitleaseError:
+            return []
+
+    return complete
+
+
+def known_names(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Complete tasks and leases, and what is begun as a path; a verb that ends, by own leases."""
+    paths = files(ctx, param, begun) if begun else []
+    return list(dict.fromkeys([*_names(ctx, param, begun), *paths]))
+
+
+@completed_by
+def _names(ctx: click.Context) -> Iterable[str]:
+    ledger = ctx.find_root().obj.ledger
+    look, tasks = ledger.known_look(), ledger.edges.files.read().tasks
+    leases = look.leases if look else ()
+    own = [x for x in leases if x.answers_to(ledger.actor)] if ctx.command.name in ON_OWN else []
+    names = sorted({x.resource.text for x in (*tasks, *leases)})
+    return dict.fromkeys((*sorted(x.resource.text for x in own), *names))
+
+
+def files(ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
+    """Complete paths below the folder of the command; a folder ends with a slash."""
+    prefix = "path:" if begun.startswith("path:") else ""
+    folder, _, name = begun.removeprefix(prefix).rpartition("/")
+    head = f"{folder}/" if folder or begun.startswith("/") else ""
+    if head.startswith("/"):
+        return []  # from the root of the repository, which a shell does not know
+    try:
+        with os.scandir(os.path.join(ctx.find_root().obj.directory, head) or ".") as entries:
+            shown = [e for e in entries if e.name.startswith(name) and e.name != ".git"]
+            return sorted(f"{prefix}{head}{e.name}{'/' if e.is_dir() else ''}" for e in shown)
+    except OSError:
+        return []
+
+
+def folders(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Complete folders."""
+    return [path for path in files(ctx, param, begun) if path.endswith("/")]
+
+
+@completed_by
+def known_layers(ctx: click.Context) -> Iterable[str]:
+    """Complete the layers that this clone uses."""
+    return sorted(space.layer for space in ctx.find_root().obj.workspace.in_use)
+
+
+@completed_by
+def known_statuses(ctx: click.Context) -> Iterable[str]:
+    """Complete the configured status words, and the statuses that they stand for."""
+    statuses = ctx.find_root().obj.ledger.edges.rules.statuses
+    words = [word for status, words in statuses.items() for word in (status.value, *words)]
+    return dict.fromkeys(words)
+
+
+@completed_by
+def known_keys(ctx: click.Context) -> Iterable[str]:
+    """Complete the settings of the clone or of the ledger's policy."""
+    if ctx.params.get("ledger"):
+        from gitlease.core.policy import KEYS
+
+        return KEYS
+    return [setting.key for setting in ctx.find_root().obj.workspace.settings.table()]
+
+
+@completed_by
+def agent_words(ctx: click.Context) -> Iterable[str]:
+    """Complete a coding agent, and what to do with its hooks."""
+    from gitlease.faces.agents.handling import ACTIONS
+    from gitlease.install.agents import AGENTS
+
+    return ACTIONS if ctx.params.get("host") else AGENTS
+
+
+@completed_by
 def known_pages(ctx: click.Context) -> Sequence[str]:
     """Complete the first word of ``help``."""
     from gitlease.faces.cli.app import ALIASES, MODULES
 
     return () if ctx.params.get("words") else (*MODULES, *ALIASES, VERBS, *topics())
+
+
+# --- the verbs ------------------------------------------------------------------------------------
 
 
 @verb(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ import click
 from gitlease.core.errors import Unavailable, UsageError
 from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import flag, verb
-from gitlease.verbs import task_text
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Reading
@@ -98,7 +98,7 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool, new_led
         warnings=(
             *(suggested.warnings if suggested else ()),
             *_doubts(seen),
-            *(task_text.headed(fit.headed) if fit and not tasks else ()),
+            *(headed(fit.headed) if fit and not tasks else ()),
             *warnings,
             *unrecorded,
         ),
@@ -110,6 +110,17 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool, new_led
         hints=_offer_commits(call, tasks=tasks),
         show=lambda: _show(call, path, recognised, reading, seen, proposed, recorded=recorded),
     )
+
+
+def headed(files: Sequence[str]) -> list[str]:
+    """Return a warning about files that have a heading alone, if there are any."""
+    if not files:
+        return []
+    named = ", ".join(files[:NAMED]) + (", …" if len(files) > NAMED else "")
+    return [
+        f"a heading makes no task: {_files(len(files))} without front matter: {named}; a task "
+        "begins with the lines ---, id: ABC-1, status: todo and ---"
+    ]
 
 
 def _accepted(call: Call, suggested: SuggestedSettings) -> bool:

@@ -18,9 +18,9 @@ import click
 from gitlease.core.errors import GitleaseError, Invalid, UsageError, shown
 from gitlease.core.lease import same_person
 from gitlease.faces.agents.handling import ACTIONS, is_event, run
-from gitlease.faces.cli import output, types
+from gitlease.faces.cli import output
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.verb import flag, option, refuse_options, verb
+from gitlease.faces.cli.verb import completed, flag, option, refuse_options, verb
 from gitlease.faces.hooks.entry import HOOKS
 from gitlease.install.agents import AGENTS
 from gitlease.verbs.table import Violations
@@ -182,8 +182,8 @@ for the hooks themselves: JSON on standard input, a decision on standard output,
     no=("violations",),
     session=False,
 )
-@click.argument("host", metavar="HOST", shell_complete=types.one_of(*AGENTS))
-@click.argument("action", metavar="ACTION", shell_complete=types.one_of(*ACTIONS))
+@click.argument("host", metavar="HOST", shell_complete=completed("agent_words"))
+@click.argument("action", metavar="ACTION", shell_complete=completed("agent_words"))
 @click.argument("words", metavar="", nargs=-1)
 @flag("--user", help="Use your own file instead of the work tree's.")
 @flag("--keep", help="Let leases outlast the session, until they expire.")

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitlease.core.errors import Invalid, NotFound, UsageError, shown
-from gitlease.faces.cli import output, types
+from gitlease.faces.cli import output
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.verb import option, refuse_options, verb
+from gitlease.faces.cli.verb import option, read_by, refuse_options, verb
+from gitlease.verbs.parameters import DURATION
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -102,7 +103,7 @@ it, for any address; --allow-host adds the names they use.""",
 @option(
     "--expires",
     metavar="D",
-    type=types.duration("--expires"),
+    type=read_by(DURATION, "--expires"),
     help="How long the token is valid (default: until it is revoked).",
 )
 @option("--host", metavar="H", type=read_host, help=f"The host to listen on (default: {HOST}).")

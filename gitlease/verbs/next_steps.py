@@ -1,0 +1,158 @@
+"""The calls that help after a refusal, as values that each door words.
+
+None takes a lease from its holder, because agents run what they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from gitlease.core.errors import AnotherLedger, GitleaseError, Hint, LeaseHeld, LeaseLost
+from gitlease.core.frozen import replace
+from gitlease.core.instant import format_duration
+from gitlease.core.lease import same_person
+from gitlease.core.loss import Loss
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import WHOLE, scopes_overlap
+from gitlease.verbs import task_text
+from gitlease.verbs.table import Called, Door, find_verb
+
+if TYPE_CHECKING:
+    from gitlease.core.view import LeaseView
+
+SHOWN = ("held", "wait_timeout", "not_holder", "unknown_outcome", "lost")
+MINUTE = timedelta(minutes=1)
+WAITS = (1, 2, 5, 15)  # minutes of a wait that a refusal suggests: the first that is enough
+AGENT_WAIT = 120  # seconds that agents' shell tools give a command by default
+
+
+def steps_after(door: Door, error: GitleaseError, called: Called) -> Sequence[Hint]:
+    """Return calls that are safe to make as they are."""
+    code, name = error.code, error.resource
+    if error.then:
+        return error.then
+    if code == "nothing_left":
+        kept = {x: called.values[x] for x in ("ref", "cached") if x in called.values}
+        return [Hint("queue", {"all": True, **kept})]
+    if code == "unavailable":
+        known = find_verb(called.verb) if called.verb else None
+        offered = known and "cached" in known.parameters and known.only_reads(called.values)
+        return [_again(called, cached=True)] if offered else []
+    if code in ("held", "wait_timeout") and (waits := _waits(door, error, called)):
+        return waits
+    if name is None or code not in SHOWN:
+        return []
+    show = [Hint("show", {"resource": name, "layer": error.layer})]
+    return _resumed(door, error, name, show) if isinstance(error, LeaseLost) else show
+
+
+def _waits(door: Door, error: GitleaseError, called: Called) -> list[Hint]:
+    """Return the calls that wait, if waiting helps."""
+    if isinstance(error, LeaseHeld) and error.waiting:
+        return _waiting(called, WAITS[-1] * 60)  # in line, behind those who wait
+    if not error.views or error.by_edge or error.views[0].mine:
+        return []
+    free = error.free_at  # else an edge follows: the wait ends when the lease has lapsed
+    free = free or max(view.lapses_at or view.expires_at for view in error.views)
+    minutes = -(-(free - door.now()) // MINUTE)
+    seconds = next((x for x in WAITS if x >= minutes), minutes) * 60
+    seconds = min(seconds, AGENT_WAIT) if door.for_agent else seconds
+    if not (again := _waiting(called, seconds)) or called.verb == "wait":
+        return again
+    terms = {"timeout": format_duration(seconds), "scope": _part(error.scope)}
+    # First the one that claims nothing; it takes no paths besides those of the task itself.
+    takes_none = error.resource is not None and not called.values.get("paths")
+    alone = [Hint("wait", {"resources": [error.resource], **terms})] if takes_none else []
+    # Of a task that stays assigned, no wait of a claim can succeed.
+    return [*alone, *again] if error.free_at is not None else alone
+
+
+def _resumed(door: Door, error: LeaseLost, name: str, show: list[Hint]) -> list[Hint]:
+    """Return the claims that resume lost work, or if it is someone else's now, ``show``."""
+    if any(view.state == "completed" for view in error.views):
+        return []
+    if parked := own_parked(door, error):
+        return [claiming(door, x.resource, x.scope, error.layer) for x in parked]
+    taken = error.loss in (Loss.TAKEN_OVER, Loss.REVOKED) or is_assigned(door, error)
+    taken = taken or any(view.state == "active" and not view.mine for view in error.views)
+    again = [] if taken or door.is_anothers(name) else [name]
+    return [claiming(door, x, error.scope, error.layer) for x in again] or show
+
+
+def _again(called: Called, **changes: object) -> Hint:
+    given = {**changes, **called.more, **called.values}
+    return Hint(called.command or called.verb, given)
+
+
+def _waiting(called: Called, seconds: int) -> list[Hint]:
+    """Return the same call, if it can wait, without what only this one should dare."""
+    known = find_verb(called.verb).parameters if called.verb else {}
+    limit = next((name for name, one in known.items() if one.waits), None)
+    if limit is None:
+        return []
+    kept = {x: value for x, value in called.values.items() if known[x].again and x != limit}
+    return [_again(replace(called, values=kept), **{limit: format_duration(seconds)})]
+
+
+def claiming(door: Door, name: str, scope: str | None, layer: str | None) -> Hint:
+    """Return a claim that resumes work; names that are not tasks get ``any``."""
+    given = {"scope": _part(scope), "any": door.needs_any(name), "layer": layer}
+    return Hint("claim", {"resources": [name], **given})
+
+
+def _part(scope: str | None) -> str | None:
+    return None if scope == WHOLE else scope
+
+
+def own_parked(door: Door, error: GitleaseError) -> list[LeaseView]:
+    """Return the caller's parked leases that a refusal is about."""
+    own = [x for x in error.views if x.parked and same_person(x.holder, door.ledger.actor.holder)]
+    return [x for x in own if scopes_overlap(x.scope, error.scope or WHOLE)]
+
+
+def is_assigned(door: Door, error: GitleaseError) -> bool:
+    """Whether an expired lease leaves the task assigned to someone else."""
+    return any(
+        view.state == "expired"
+        and view.assigned
+        and view.free_at is None
+        and (error.resource is None or fold(view.resource) == fold(error.resource))
+        and not same_person(view.holder, door.ledger.actor.holder)
+        for view in error.views
+    )
+
+
+def advice_after(door: Door, error: GitleaseError) -> Sequence[str]:
+    """Return hints for people about steps that a program should not take by itself."""
+    if isinstance(error, AnotherLedger) and not error.refused:
+        return (Hint("init", {}, "if this was intended, accept the new ledger"),)
+    if isinstance(error, LeaseLost) and not error.hints and own_parked(door, error):
+        return ("claim a parked lease to resume it; it gets a new token",)
+    if error.code not in ("held", "wait_timeout"):
+        return ()
+    holder, own = error.holder, door.ledger.actor.holder
+    if error.views and same_person(error.views[0].holder, own):
+        return (_of_own(door, error.views[0]),)
+    if holder is None or same_person(holder, own):
+        return ()
+    lapsed = error.by_edge and all(view.state != "active" for view in error.views)
+    if lapsed and error.resource is not None:
+        asked = error.to_ask or holder
+        return (task_text.ask(door, error.resource, asked, scope=error.scope),)
+    # An edge is in the way, or will be once an expired lease has lapsed.
+    stays = error.by_edge or is_assigned(door, error)
+    return (f"ask {holder} to release it",) if stays else ()
+
+
+def _of_own(door: Door, view: LeaseView) -> str:
+    if view.mine:
+        given = {"resources": [view.resource], "scope": _part(view.scope)}
+        return Hint("renew", given, "it is your own lease")
+    from gitlease.runs.records import is_process_alive
+
+    if is_process_alive(view) is False:
+        return f"it is your own lease, of session {view.session}, whose process has ended"
+    place = f" (pid {view.pid} on {view.host})" if view.pid else ""
+    return f"it is your own lease, held by session {view.session}{place} until that ends"
