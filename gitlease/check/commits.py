@@ -22,7 +22,7 @@ from gitlease.core.errors import Denied, GitleaseError, NotFound, Unavailable, U
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Moment
-from gitlease.core.resources.pattern import fold
+from gitlease.core.resources import fold
 from gitlease.engine.answers import told_by, unread_records
 from gitlease.engine.ports import Clock, Snapshot, TaskFiles, doing
 from gitlease.git.history import commit_ids, in_range

@@ -11,8 +11,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from gitlease.check.rules import LIMITS, RULES, CheckResult
 from gitlease.core.errors import clean
-from gitlease.core.finding import CheckRule, Finding, Level
 from gitlease.core.instant import utc_text
+from gitlease.core.work import CheckRule, Finding, Level
 
 ANNOTATIONS = 10  # annotations of one kind that GitHub shows of a step
 LONGEST_ANNOTATION = 4_000  # characters of one message

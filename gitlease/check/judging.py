@@ -60,15 +60,13 @@ from gitlease.check.rules import (
 )
 from gitlease.core.edge import Addresses, printable
 from gitlease.core.errors import UsageError
-from gitlease.core.finding import CheckRule, Finding, Level
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import MS, rfc3339
 from gitlease.core.lease import Actor, Lease, Moment, Relation, State, relation
 from gitlease.core.moves.operations import LAPSED
 from gitlease.core.policy import Policy, person_key
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, layer_words, parse_resource, scopes_overlap
-from gitlease.core.trailers import Named
+from gitlease.core.resources import WHOLE, fold, layer_words, parse_resource, scopes_overlap
+from gitlease.core.work import CheckRule, Finding, Level, Named
 from gitlease.guard.commits import SKEW, CommitFacts
 from gitlease.guard.rules import Cover, Touched, names_grant
 from gitlease.store.history_reader import GRANTS, LedgerHistory

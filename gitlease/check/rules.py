@@ -7,9 +7,9 @@ from typing import Any
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import clean
-from gitlease.core.finding import CheckRule, Finding, Level
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import moment_of
+from gitlease.core.work import CheckRule, Finding, Level
 
 ERROR, WARNING = Level.ERROR, Level.WARNING
 

@@ -36,7 +36,6 @@ from gitlease.check.task_history import (
 )
 from gitlease.core.edge import EdgeEdit, Persons, Task, printable
 from gitlease.core.errors import GitleaseError
-from gitlease.core.finding import CheckRule, Finding
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import MS, humanize_duration, rfc3339
 from gitlease.core.lease import MAX_REASON, Lease, Moment, Standing, State, same_person, standing
@@ -44,9 +43,9 @@ from gitlease.core.moves.claiming import completed_records
 from gitlease.core.moves.holding import RETIRED
 from gitlease.core.moves.operations import Event, Retirement, grant_of
 from gitlease.core.policy import Policy
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE
+from gitlease.core.resources import WHOLE, fold
 from gitlease.core.view import LeaseView
+from gitlease.core.work import CheckRule, Finding
 from gitlease.engine import acts
 from gitlease.engine.acts import RetirePlan
 from gitlease.engine.answers import Answer, unread_records

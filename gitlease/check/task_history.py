@@ -14,7 +14,7 @@ from shlex import quote
 from gitlease.core.edge import Task, printable
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.core.resources.pattern import fold, parse
+from gitlease.core.resources import fold, parse
 from gitlease.git.files import Unreadable
 from gitlease.git.history import (
     NO_RENAMES,

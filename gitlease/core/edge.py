@@ -10,7 +10,7 @@ from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.lease import same_person
 from gitlease.core.policy import login_of, person_key
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource
 
 LONGEST_SHOWN = 100
 LONGEST_EMAIL = 254
@@ -197,7 +197,6 @@ class Persons:
             if login := login_of(email):
                 self._by_login.setdefault(login, []).append(email)
         self._found: dict[str, tuple[str, ...]] = {}
-        self._folded: dict[str, frozenset[str]] = {}
 
     def usual(self, email: str) -> str:
         """The address, as ``person_key`` has it, that stands for all of a person's."""
@@ -229,15 +228,11 @@ class Persons:
         words = (email.partition("@")[0] for email in every)
         return frozenset(word.strip().removeprefix("@") for word in (*mapped, *words))
 
-    def persons(self, name: str) -> frozenset[str]:
-        """The usual addresses of whoever a name means."""
-        if name not in self._folded:
-            self._folded[name] = frozenset(map(self.usual, self.emails(name)))
-        return self._folded[name]
-
     def stands_for(self, name: str, email: str) -> bool:
         """Whether a name in a task file means whoever has this address."""
-        return self.usual(email) in self.persons(name) or self.people.is_mine(name, email)
+        usual = self.usual(email)
+        is_known = any(self.usual(known) == usual for known in self.emails(name))
+        return is_known or self.people.is_mine(name, email)
 
     def assignee(self, name: str) -> Assignee:
         """A name with the addresses of whoever it means, as far as they are known."""
@@ -266,7 +261,13 @@ class Addresses:
     def of(self, email: str) -> frozenset[str]:
         """The keys of whoever has this address."""
         if email not in self._known:
-            self._known[email] = self._of(email)
+            known_as = self._canonical.get(email, email)
+            keys = {person_key(known_as)} if email else set()
+            for address in (email, known_as) if email else ():
+                keys |= {_name_key(n) for e, n in self._names.items() if same_person(e, address)}
+                login = login_of(address)
+                keys |= {_name_key(login)} if login else set()
+            self._known[email] = frozenset(keys)
         return self._known[email]
 
     def of_all(self, emails: Iterable[str]) -> frozenset[str]:
@@ -276,17 +277,6 @@ class Addresses:
     def of_login(self, login: str) -> frozenset[str]:
         """The key of a host's login: that of whoever is called so in task files."""
         return frozenset({_name_key(login)})
-
-    def _of(self, email: str) -> frozenset[str]:
-        if not email:
-            return frozenset()
-        known_as = self._canonical.get(email, email)
-        keys = {person_key(known_as)}
-        for address in (email, known_as):
-            keys |= {_name_key(n) for e, n in self._names.items() if same_person(e, address)}
-            login = login_of(address)
-            keys |= {_name_key(login)} if login else set()
-        return frozenset(keys)
 
 
 def _name_key(name: str) -> str:

@@ -20,13 +20,12 @@ from enum import Enum
 from operator import attrgetter
 from typing import Annotated, NamedTuple
 
+from gitlease.core import resources
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import LONGEST, MS, Instant, Time
 from gitlease.core.policy import Margins, Policy, Rule, person_key
-from gitlease.core.resources import pattern
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource, Scope
+from gitlease.core.resources import Resource, Scope, fold
 from gitlease.core.shape import JSON, LARGEST, RARE
 
 MAX_REASON, MAX_NOTE = 500, 2_000
@@ -417,14 +416,10 @@ FIELDS: tuple[str, ...] = tuple(Lease.__annotations__)
 """The fields of a lease in the order of a line."""
 
 
-def _shape() -> str:
-    # Lines written with other fields, or another version of Unicode, are not read.
-    kinds = [f"{x.__name__}{sorted(x.__annotations__.items())}" for x in (Lease, Resource, Margins)]
-    words = [x.value for kind in (State, Rule) for x in kind]
-    return repr((*kinds, words, FIELDS, unicodedata.unidata_version))
-
-
-ROW_SHAPE = _shape()
+# Lines written with other fields, or another version of Unicode, are not read.
+_KINDS = [f"{x.__name__}{sorted(x.__annotations__.items())}" for x in (Lease, Resource, Margins)]
+_WORDS = [x.value for kind in (State, Rule) for x in kind]
+ROW_SHAPE = repr((*_KINDS, _WORDS, FIELDS, unicodedata.unidata_version))
 DEPTH = 64  # segments of a head that are looked at: a shorter one rules out less
 
 ROOT = "/"
@@ -439,7 +434,7 @@ def row_of(lease: Lease, file: str = "") -> str:
     if not lease.resource.is_path:
         parts[2] = fold(lease.resource.text)
     if patterns := lease.patterns:
-        heads = ["/".join(("", *pattern.parse(x).head[:DEPTH])) or ROOT for x in patterns]
+        heads = ["/".join(("", *resources.parse(x).head[:DEPTH])) or ROOT for x in patterns]
         # What could be taken for more than one head or line is looked at whatever is asked for.
         parts[3] = _BETWEEN.join(heads) if all(x.isprintable() for x in heads) else ROOT
     if not parts[1].isprintable():
@@ -468,7 +463,7 @@ class Reach:
 
     @classmethod
     def of_patterns(cls, patterns: Iterable[str]) -> Reach:
-        return cls(pattern.parse(x).head for x in patterns)
+        return cls(resources.parse(x).head for x in patterns)
 
     def meets(self, heads: str) -> bool:
         """Whether a lease whose line has these heads may cover a common file: no false no."""

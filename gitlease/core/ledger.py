@@ -7,9 +7,8 @@ leases as with a hundred thousand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from operator import attrgetter
 from typing import Annotated, Protocol, runtime_checkable
 
 from gitlease.core.errors import Invalid
@@ -27,7 +26,7 @@ from gitlease.core.lease import (
     same_person,
 )
 from gitlease.core.policy import Issues, Policy, issue_resource, person_key
-from gitlease.core.resources.resource import Resource, Scope
+from gitlease.core.resources import Resource, Scope
 
 FORMAT = 2
 ISSUES_FORMAT = 3  # where the policy has what clients of format 2 would drop
@@ -62,9 +61,6 @@ class RingEntry:
     outcome: str
 
 
-_ID = attrgetter("operation")
-
-
 @dataclass(frozen=True, slots=True)
 class Header:
     """What ``ledger.yaml`` holds. ``sequence`` is the last fencing token given in this epoch.
@@ -91,9 +87,7 @@ class Header:
 
     def entry(self, operation: str) -> RingEntry | None:
         """The ring's entry of an operation id; None if it has none."""
-        if operation not in map(_ID, self.ring):  # as nearly always: found out at the speed of C
-            return None
-        return next(entry for entry in self.ring if entry.operation == operation)
+        return next((entry for entry in self.ring if entry.operation == operation), None)
 
     def fate(self, operations: Iterable[str], base_revision: int) -> Fate:
         """What became of operations that were decided on ``base_revision``."""
@@ -113,14 +107,14 @@ class Header:
         while len(ring) > RING_SIZE:
             oldest = ring[0].revision
             ring = ring[next(n for n, entry in enumerate(ring) if entry.revision != oldest) :]
-        digest = self._chained(entries) if decision else self.digest
+        digest = self.digest
+        if decision:
+            from hashlib import sha256  # OpenSSL, for which hooks have no time
+
+            lines = (f"{entry.operation} {entry.revision} {entry.outcome}" for entry in entries)
+            chain = "\n".join([digest or self.ledger_id, *lines])
+            digest = sha256(chain.encode()).hexdigest()
         return replace(self, revision=self.revision + 1, ring=ring, digest=digest)
-
-    def _chained(self, entries: tuple[RingEntry, ...]) -> str:
-        from hashlib import sha256  # OpenSSL, for which hooks have no time
-
-        lines = (f"{entry.operation} {entry.revision} {entry.outcome}" for entry in entries)
-        return sha256("\n".join([self.digest or self.ledger_id, *lines]).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +265,8 @@ class Ledger:
         """The live leases, and every record that cannot be read."""
         if isinstance(self.records, RowRecords) and not self.changes.leases:
             return self.records.live()
-        return live_of([*self.every_lease(), *self.damage()])
+        live = (x for x in self.every_lease() if x.state is State.ACTIVE)
+        return LeaseRows.of(live), self.damage()
 
     def every_lease(self) -> list[Lease]:
         """All readable records; damaged ones are passed over (see ``damage``)."""
@@ -374,13 +369,6 @@ class Ledger:
             found = [x for x in found if x.key not in changes]
             found += (new for _, new in changes.values() if new is not None and wanted(new))
         return sorted(found, key=lambda lease: lease.key) if len(found) > 1 else found
-
-
-def live_of(every: Sequence[Lease | Damage]) -> tuple[LeaseRows, list[Damage]]:
-    """The live leases of some records in the order of their resources, and the damaged ones."""
-    found = [x for x in every if isinstance(x, Lease) and x.state is State.ACTIVE]
-    damaged = [x for x in every if isinstance(x, Damage)]
-    return LeaseRows.of(sorted(found, key=lambda lease: lease.key)), damaged
 
 
 def count_token(header: Header) -> Header:

@@ -17,7 +17,7 @@ from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Actor, Lease, Moment, State, holder_has, same_person
 from gitlease.core.ledger import Ledger, Notice
 from gitlease.core.moves.operations import LAPSED, Event, Grant
-from gitlease.core.resources.pattern import fold
+from gitlease.core.resources import fold
 
 
 class Loss(StrEnum):

@@ -11,7 +11,7 @@ from typing import Annotated
 from gitlease.core.errors import MAX_WORD, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import LONGEST, format_duration, parse_duration
-from gitlease.core.resources.resource import Resource, name_resource
+from gitlease.core.resources import Resource, name_resource
 from gitlease.core.shape import LATER, RARE
 
 # What GitHub writes where somebody keeps their address private: the login is in it.
@@ -203,7 +203,13 @@ def _value(key: str, text: str) -> object:
     if key == EDGES:
         return 0 if text.strip().lower() == "never" else parse_duration(text, what=key)
     if key == "drift":
-        return _drift(text)
+        try:
+            parts = float(text.strip().removesuffix("%")) * 10_000
+        except ValueError:
+            parts = float("nan")
+        if not (text.strip().endswith("%") and 0 <= parts <= 500_000):
+            raise UsageError(f"drift is a percentage between 0% and 50%, not {text[:40]!r}")
+        return round(parts)
     if key == "admins":
         words = admin_words(text)
         if words[:1] == (NO_ADMINS,):
@@ -222,17 +228,6 @@ def _value(key: str, text: str) -> object:
 def admin_words(text: str) -> tuple[str, ...]:
     """The words of a list of admins; after ``none`` comes who confirms that it is empty."""
     return tuple(dict.fromkeys(text.replace(",", " ").split()))
-
-
-def _drift(text: str) -> int:
-    word = text.strip()
-    try:
-        parts = float(word.removesuffix("%")) * 10_000
-    except ValueError:
-        parts = float("nan")
-    if not (word.endswith("%") and 0 <= parts <= 500_000):
-        raise UsageError(f"drift is a percentage between 0% and 50%, not {text[:40]!r}")
-    return round(parts)
 
 
 def policy_words(policy: Policy) -> dict[str, str]:

@@ -10,7 +10,7 @@ from gitlease.core.instant import MS, moment_of, utc_text
 from gitlease.core.lease import Actor, Moment, State, clock_skewed, free_at, state_of
 from gitlease.core.lease import Lease as LeaseRecord
 from gitlease.core.policy import Policy
-from gitlease.core.resources.resource import WHOLE
+from gitlease.core.resources import WHOLE
 
 # A dry run's lease is planned: its token is 0 and its id empty, unless it would renew one.
 LeaseState = Literal["active", "expired", "released", "completed", "revoked", "planned"]

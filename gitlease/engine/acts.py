@@ -21,8 +21,7 @@ from gitlease.core.instant import format_duration
 from gitlease.core.lease import State, holder_has, place, same_person
 from gitlease.core.ledger import Ledger
 from gitlease.core.loss import lost_by, lost_in
-from gitlease.core.moves.governance import restore_hints
-from gitlease.core.moves.holding import RETIRED, of_session
+from gitlease.core.moves.holding import RETIRED, of_session, restore_hints
 from gitlease.core.moves.operations import (
     AddNote,
     Barrier,
@@ -43,8 +42,7 @@ from gitlease.core.moves.operations import (
 )
 from gitlease.core.moves.transitions import Decided
 from gitlease.core.policy import Issues
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
+from gitlease.core.resources import WHOLE, Resource, fold, parse_resource
 from gitlease.engine.answers import (
     MAX_RESOURCES,
     Answer,

@@ -13,7 +13,7 @@ from gitlease.core.lease import Actor, Lease, State, same_person
 from gitlease.core.ledger import MAX_STEP, Damage, Fate, Ledger, Note, Notice, Ticket
 from gitlease.core.moves.operations import TAKEOVER, Event, Operation
 from gitlease.core.policy import DEFAULT_POLICY, Policy
-from gitlease.core.resources.resource import WHOLE, Resource
+from gitlease.core.resources import WHOLE, Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.ports import LedgerStore, Pending, Snapshot, Written
 

@@ -15,7 +15,7 @@ from gitlease.core.ledger import Ticket
 from gitlease.core.moves.claiming import rivals_of
 from gitlease.core.moves.operations import Bind, Claim, Operation, Pick
 from gitlease.core.moves.tickets import WINDOW, NotYourTurn, before, may_pass
-from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
+from gitlease.core.resources import WHOLE, Resource, parse_resource
 from gitlease.engine.answers import NO_TURN, Answer, ClaimOptions, Turn, several
 from gitlease.engine.edges import Planned
 from gitlease.engine.ledger_session import HELD, LedgerSession

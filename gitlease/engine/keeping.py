@@ -27,7 +27,7 @@ from gitlease.core.loss import (
     was_ended_by_own,
 )
 from gitlease.core.moves.operations import Grant
-from gitlease.core.resources.resource import parse_resource
+from gitlease.core.resources import parse_resource
 from gitlease.engine.acts import renew_grants
 from gitlease.engine.answers import Answer
 from gitlease.engine.ledger_session import LedgerSession

@@ -41,10 +41,9 @@ from gitlease.core.moves.operations import (
     grant_of,
 )
 from gitlease.core.policy import Policy
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, Resource
-from gitlease.core.trailers import trailer
+from gitlease.core.resources import WHOLE, Resource, fold
 from gitlease.core.view import LeaseView
+from gitlease.core.work import trailer
 from gitlease.engine.answers import Settled, is_to, named, settle, told, told_by, unread_notices
 from gitlease.engine.edges import Edges, Planned, changes_of
 from gitlease.engine.ports import (

@@ -13,13 +13,13 @@ from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor, Lease, Sighting
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.policy import DEFAULT_POLICY, Policy
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource
 
 if TYPE_CHECKING:  # hooks know ports, and have no time for the table of transitions
     from gitlease.core.errors import Invalid
     from gitlease.core.moves.operations import Event, Grant
     from gitlease.core.moves.transitions import Decided
-    from gitlease.core.work_push import WorkPush
+    from gitlease.core.work import WorkPush
 
 
 _DOING: list[str] = []

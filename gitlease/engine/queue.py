@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from enum import Enum
 from functools import cache
 
+from gitlease.core import resources
 from gitlease.core.edge import People, Progress, Task
 from gitlease.core.errors import GitleaseError, Invalid, NothingLeft, shown
 from gitlease.core.frozen import dataclass, replace
@@ -26,9 +27,7 @@ from gitlease.core.ledger import Note
 from gitlease.core.moves.claiming import ParkedMeanwhile, completed_records
 from gitlease.core.moves.operations import Claim, Event
 from gitlease.core.policy import DEFAULT_POLICY, Issues, Policy
-from gitlease.core.resources import pattern
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import GLOBAL_LAYER, Resource, parse_resource, word_anywhere
+from gitlease.core.resources import GLOBAL_LAYER, Resource, fold, parse_resource, word_anywhere
 from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.answers import Answer, ClaimOptions, FoundTask, QueueReading, Taken
 from gitlease.engine.claim import left_to, pick
@@ -51,7 +50,7 @@ _DATE = re.compile(r"[0-9]{4}-?[0-9]{2}")
 _DIGITS = re.compile(r"([0-9]+)")
 LAST = "~"  # sorts behind every date
 
-Pathy = tuple[Lease, list[pattern.Pattern]]  # what is leased, with the paths that it covers
+Pathy = tuple[Lease, list[resources.Pattern]]  # what is leased, with the paths that it covers
 
 
 class WhyNot(Enum):
@@ -171,7 +170,7 @@ def _entries(some: Sequence[Task], tasks: Sequence[Task], context: QueueContext)
     done |= {key for key, leases in held.items() if _finished(leases, context)}
     depths = _depths(tasks, done)
     pathy = [
-        (x, [pattern.parse(text) for text in x.patterns])
+        (x, [resources.parse(text) for text in x.patterns])
         for x in context.leases
         if x.patterns and context.relation(x) in _LIVE_RIVALS
     ]
@@ -292,9 +291,9 @@ def _why_not(
         return WhyNot.ASSIGNED, others[0].known, None
     if _is_other(task):
         return WhyNot.STATUS, None, None
-    own_paths = [pattern.parse(path) for path in task.paths] if pathy else []
+    own_paths = [resources.parse(path) for path in task.paths] if pathy else []
     for lease, theirs in pathy if own_paths else ():
-        overlaps = any(pattern.overlap(a, b) for a in own_paths for b in theirs)
+        overlaps = any(resources.overlap(a, b) for a in own_paths for b in theirs)
         if overlaps and lease.resource != task.resource:
             return WhyNot.HELD, lease.holder, lease
     if (waiter := context.left_to(task)) is not None:

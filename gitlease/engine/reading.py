@@ -13,8 +13,7 @@ from gitlease.core.ledger import Ledger
 from gitlease.core.moves.claiming import only_edge, rivals_of
 from gitlease.core.moves.operations import LAPSED, Event
 from gitlease.core.moves.tickets import line_for
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, Resource
+from gitlease.core.resources import WHOLE, Resource, fold
 from gitlease.engine.answers import EndedLease, Reading, of_damage, unreadable_line
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.ports import Snapshot

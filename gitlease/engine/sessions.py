@@ -12,7 +12,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Lease, State, holder_has
 from gitlease.core.moves.holding import PARKED, RELEASED, RUN_OUT
 from gitlease.core.moves.operations import EndSession, Grant, Park, RunOut, Unbind, grant_of
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, joined, leave_to_runs, several, stopped
 from gitlease.engine.ledger_session import ENDED, LedgerSession, LedgerView

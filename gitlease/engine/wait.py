@@ -43,7 +43,7 @@ from gitlease.core.moves.tickets import (
     may_pass,
     place,
 )
-from gitlease.core.resources.resource import PATH_PREFIX, Resource, parse_resource
+from gitlease.core.resources import PATH_PREFIX, Resource, parse_resource
 from gitlease.engine.answers import Answer, Turn, told_by
 from gitlease.engine.claim import ClaimPlan
 from gitlease.engine.ledger_session import LedgerSession

@@ -32,8 +32,7 @@ from gitlease.core.ledger import Ledger, Notice
 from gitlease.core.moves.claiming import rivals_of
 from gitlease.core.moves.operations import Event
 from gitlease.core.policy import DEFAULT_POLICY, Policy
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource, scopes_overlap
+from gitlease.core.resources import Resource, fold, scopes_overlap
 from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot

@@ -24,9 +24,8 @@ from gitlease.core.moves.operations import (
     grant_of,
 )
 from gitlease.core.moves.transitions import Applied
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource
-from gitlease.core.work_push import WorkPush
+from gitlease.core.resources import Resource, fold
+from gitlease.core.work import WorkPush
 from gitlease.engine.acts import renew
 from gitlease.engine.answers import Answer
 from gitlease.engine.edges import EdgeRules, Edges, find_task

@@ -28,7 +28,7 @@ from gitlease.git.repository import (
 )
 
 if TYPE_CHECKING:
-    from gitlease.core.trailers import Authorship
+    from gitlease.core.work import Authorship
 
 # --- git's raw format of changes --------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from operator import or_
 
 from gitlease.core.errors import TooMuch
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.trailers import Authorship, read_trailer
+from gitlease.core.work import Authorship, read_trailer
 from gitlease.git.history import FORM, NO_RENAMES, RENAMES, Changed, by_commit, differs, read
 from gitlease.git.message import KEY
 from gitlease.git.repository import Repository, as_entry, ask, is_id, refusal

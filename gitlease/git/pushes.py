@@ -15,7 +15,7 @@ from itertools import islice
 
 from gitlease.core.errors import Denied, Invalid, Unavailable, shown
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.work_push import Became, WorkRef
+from gitlease.core.work import Became, WorkRef
 from gitlease.git.files import make_folders, replace_file
 from gitlease.git.history import RangeCommit, commit_ids, rev_range
 from gitlease.git.repository import (

@@ -11,7 +11,7 @@ from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import LATEST, MS
 from gitlease.core.policy import person_key
-from gitlease.core.trailers import Authorship, Named, read_trailer
+from gitlease.core.work import Authorship, Named, read_trailer
 from gitlease.engine.ports import TaskProblem
 from gitlease.git.files import Unreadable
 from gitlease.git.history import (

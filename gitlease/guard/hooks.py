@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooMuch
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.policy import person_key
-from gitlease.core.resources.resource import WHOLE
+from gitlease.core.resources import WHOLE
 from gitlease.core.view import LeaseView
 from gitlease.git.history import Changed, committed, paths_between, staged
 from gitlease.git.repository import Repository, ask, is_on
@@ -334,7 +334,7 @@ class Hooks:
 
         ``amended`` is None if git does not say whether a commit is being replaced.
         """
-        from gitlease.core.trailers import trailer
+        from gitlease.core.work import trailer
 
         held = [trailer(x, layer) for layer, x in self._guard.held(parents=True) if not x.parked]
         if not held:

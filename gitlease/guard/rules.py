@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from gitlease.core import resources
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant, humanize_duration
 from gitlease.core.lease import (
@@ -21,13 +22,11 @@ from gitlease.core.lease import (
 )
 from gitlease.core.ledger import Notice
 from gitlease.core.policy import DEFAULT_POLICY, Policy
-from gitlease.core.resources import pattern
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource, fold
 from gitlease.core.view import LeaseView, view_lease
 
 if TYPE_CHECKING:
-    from gitlease.core.trailers import Authorship, Named
+    from gitlease.core.work import Authorship, Named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,12 +332,12 @@ class Cover:
     def __init__(self, leases: Sequence[Lease]) -> None:
         self._tasks: dict[str, list[int]] = {}
         self._literal: dict[tuple[str, ...], list[int]] = {}
-        self._wild: dict[str | None, list[tuple[pattern.Pattern, int]]] = {}
+        self._wild: dict[str | None, list[tuple[resources.Pattern, int]]] = {}
         for number, lease in enumerate(leases):
             if not lease.resource.is_path:
                 self._tasks.setdefault(fold(lease.resource.text), []).append(number)
             for text in lease.patterns:
-                parsed = pattern.parse(text)
+                parsed = resources.parse(text)
                 if parsed.is_literal:
                     self._literal.setdefault(parsed.head, []).append(number)
                 else:
@@ -362,12 +361,12 @@ class Cover:
         return found
 
 
-def _covers(parsed: pattern.Pattern, one: Touched) -> bool:
+def _covers(parsed: resources.Pattern, one: Touched) -> bool:
     if not one.folder:
-        return pattern.covers(parsed, one.path)
+        return resources.covers(parsed, one.path)
     try:
-        return pattern.overlap(parsed, pattern.parse(pattern.escape(one.path)))
-    except pattern.PatternError:  # a name that no pattern can have: compare the heads
+        return resources.overlap(parsed, resources.parse(resources.escape(one.path)))
+    except resources.PatternError:  # a name that no pattern can have: compare the heads
         segments = fold(one.path).split("/")
         return all(a == b for a, b in zip(parsed.head, segments, strict=False))
 

@@ -17,7 +17,7 @@ from gitlease.core.errors import (
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, humanize_duration, rfc3339
 from gitlease.core.lease import Actor, Lease, LeaseRows, Moment, Relation, relation
-from gitlease.core.resources.resource import LOCAL_LAYER, WHOLE, layer_words, word_anywhere
+from gitlease.core.resources import LOCAL_LAYER, WHOLE, layer_words, word_anywhere
 from gitlease.core.view import LeaseView
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
 from gitlease.guard.rules import (

@@ -468,7 +468,15 @@ def register(agent: Agent, place: AgentFile) -> FileDone:
     if server is not None and match is None:
         return FileDone(place.name, "unchanged")
     if agent.is_toml:
-        after = _with(before, _table(agent), match)
+        table = (
+            "# BEGIN GITLEASE v=1",
+            f"[{agent.servers}.{NAME}]",
+            f"command = {json.dumps(COMMAND[0])}",
+            f"args = {json.dumps(COMMAND[1:])}",
+            f"env_vars = {json.dumps(PASSED_ON)}",
+            "# END GITLEASE",
+        )
+        after = _with(before, table, match)
         try:
             _parse_toml(place, after)
         except Invalid:
@@ -530,17 +538,6 @@ def _read_entry(entry: Any) -> Registered:
 
 def _strings(values: Any) -> list[str]:
     return [x for x in values if isinstance(x, str)] if isinstance(values, list) else []
-
-
-def _table(agent: Agent) -> Sequence[str]:
-    return (
-        "# BEGIN GITLEASE v=1",
-        f"[{agent.servers}.{NAME}]",
-        f"command = {json.dumps(COMMAND[0])}",
-        f"args = {json.dumps(COMMAND[1:])}",
-        f"env_vars = {json.dumps(PASSED_ON)}",
-        "# END GITLEASE",
-    )
 
 
 def _without_ours(agent: Agent, data: dict[str, Any]) -> dict[str, Any]:

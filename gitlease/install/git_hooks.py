@@ -22,44 +22,8 @@ from gitlease.core.frozen import dataclass
 from gitlease.git.files import replace_file, rewrite_file, share
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
-from gitlease.install.hook_places import (
-    ANSWER,
-    ASIDE,
-    BACKUPS,
-    HOOK_RUN,
-    HOOKS,
-    HOOKS_PATH,
-    HUSKY,
-    LEFTHOOK_CALL,
-    LEFTHOOK_FILES,
-    LEFTHOOK_SNIPPET,
-    LEGACY,
-    MADE,
-    PRE_COMMIT_FILES,
-    PRE_COMMIT_ITEMS,
-    PROBE,
-    PROGRAM,
-    SCRIPTS,
-    SHEBANG,
-    SKIP,
-    HookPlace,
-    SectionForm,
-    Way,
-    find_place,
-    find_section,
-    is_current,
-    is_own,
-    lines_to_add,
-    managed_hooks,
-    manager_install,
-    marked_files,
-    own_call,
-    pre_commit_ids,
-    pre_commit_program,
-    read_file,
-    section,
-    shim,
-)
+from gitlease.install import hook_places as places
+from gitlease.install.hook_places import HookPlace, SectionForm, Way
 
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox")
 
@@ -94,7 +58,7 @@ class Plan:
 
 def install(
     repository: Repository,
-    names: Sequence[str] = HOOKS,
+    names: Sequence[str] = places.HOOKS,
     *,
     dry_run: bool = False,
     program: str | None = None,
@@ -104,9 +68,9 @@ def install(
     ``program`` is the gitlease that the hooks try before the one on PATH; by default the one that
     runs now. Raises Invalid without a work tree, and if something cannot be written.
     """
-    place = find_place(repository)
-    wanted = [name for name in HOOKS if name in names]
-    called = [name for name in wanted if own_call(place, name) is not None]
+    place = places.find_place(repository)
+    wanted = [name for name in places.HOOKS if name in names]
+    called = [name for name in wanted if places.own_call(place, name) is not None]
     changes: list[HookChange] = []
     lines: tuple[str, ...] = ()
     notes: list[str] = []
@@ -115,9 +79,16 @@ def install(
         if place.way is Way.CONFIG:
             changes += _by_config(place, rest)
         elif place.way is Way.FOLDER:
-            changes += _by_files(place, rest, notes)
+            files = (_hook_file(os.path.join(place.folder, x), x, notes) for x in rest)
+            changes += [change for change in files if change is not None]
+            own = os.path.join(repository.common_dir, "")
+            if changes and not place.folder.startswith(own):
+                where = os.path.relpath(place.folder, place.top)
+                notes.append(
+                    f"{where} is in the work tree: commit it, and everyone has these hooks"
+                )
         else:
-            lines, more = lines_to_add(place, rest)
+            lines, more = places.lines_to_add(place, rest)
             notes += more
     if called:
         notes.append(
@@ -125,19 +96,18 @@ def install(
         )
     if changes or place.way is Way.FOLDER:
         program = own_program() if program is None else program
-        path, data = os.path.join(place.private, PROGRAM), os.fsencode(f"{program}\n")
-        if program and read_file(path) != data:
+        path, data = os.path.join(place.private, places.PROGRAM), os.fsencode(f"{program}\n")
+        if program and places.read_file(path) != data:
             make = partial(_write, path, data, 0o644)
             changes.insert(0, HookChange(f"noted {program}", make, path, quiet=True))
-    former = [*_removals(place, repository, notes, former=True)]
     if not dry_run:
         with contextlib.suppress(OSError):
-            os.unlink(os.path.join(place.private, HOOKS_PATH))
-        _carry_out([*former, *changes])
+            os.unlink(os.path.join(place.private, places.HOOKS_PATH))
+        _carry_out(changes)
     where = os.path.relpath(place.folder, place.top)
     return Plan(
         place.way,
-        (*former, *changes),
+        tuple(changes),
         lines,
         tuple(notes),
         "git's configuration" if place.way is Way.CONFIG else where,
@@ -159,8 +129,8 @@ def _by_config(place: HookPlace, names: Sequence[str]) -> Iterator[HookChange]:
     for name in names:
         script = place.script(name)
         quoted = shlex.quote(script)
-        if read_file(script) != shim(name):
-            make = partial(_write, script, shim(name))
+        if places.read_file(script) != places.shim(name):
+            make = partial(_write, script, places.shim(name))
             yield HookChange(f"wrote {script}", make, script, quiet=True)
         wanted = {"command": f"test ! -x {quoted} || {quoted}", "event": name}
         for setting, value in wanted.items():
@@ -170,38 +140,29 @@ def _by_config(place: HookPlace, names: Sequence[str]) -> Iterator[HookChange]:
                 yield HookChange(f"set {key}", partial(_configure, place, words))
 
 
-def _by_files(place: HookPlace, names: Sequence[str], notes: list[str]) -> list[HookChange]:
-    made = (_hook_file(os.path.join(place.folder, name), name, notes) for name in names)
-    changes = [change for change in made if change is not None]
-    if changes and not place.folder.startswith(os.path.join(os.path.dirname(place.private), "")):
-        where = os.path.relpath(place.folder, place.top)
-        notes.append(f"{where} is in the work tree: commit it, and everyone has these hooks")
-    return changes
-
-
 def _hook_file(path: str, name: str, notes: list[str]) -> HookChange | None:
     """The change that makes one hook file call us; None if it does already, or cannot."""
     if not os.path.lexists(path):
-        return HookChange(f"created {path}", partial(_write, path, shim(name)), path)
+        return HookChange(f"created {path}", partial(_write, path, places.shim(name)), path)
     if stat.S_ISDIR(os.lstat(path).st_mode):
         notes.append(f"{path} is a folder: left unchanged")
         return None
-    data = read_file(path)
-    placed = None if data is None else find_section(data, name)
+    data = places.read_file(path)
+    placed = None if data is None else places.find_section(data, name)
     if data is not None and placed is not None:
-        if is_current(placed, name):
+        if places.is_current(placed, name):
             return None
-        new = data[: placed.start] + section(name, placed.form) + data[placed.end :]
+        new = data[: placed.start] + places.section(name, placed.form) + data[placed.end :]
         return HookChange(f"updated our section in {path}", partial(_write, path, new), path)
     at = None if data is None else _after_shebang(path, data)
     if data is not None and at is not None:
-        new = data[:at] + section(name, SectionForm.SECTION) + data[at:]
+        new = data[:at] + places.section(name, SectionForm.SECTION) + data[at:]
         return HookChange(f"added a section to {path}", partial(_write, path, new), path)
-    aside = path + ASIDE
+    aside = path + places.ASIDE
     if os.path.lexists(aside):
         notes.append(f"{path} cannot be set aside as {aside}: left unchanged")
         return None
-    make = partial(_chain, path, shim(name, SectionForm.CHAIN), aside)
+    make = partial(_chain, path, places.shim(name, SectionForm.CHAIN), aside)
     return HookChange(f"created {path}, which goes on to {aside}", make, path)
 
 
@@ -222,15 +183,15 @@ def _after_shebang(path: str, data: bytes) -> int | None:
 
 def uninstall(repository: Repository, *, dry_run: bool = False) -> Plan:
     """Remove every hook of ours, and return what was done and what is left to do by hand."""
-    place, notes = find_place(repository), list[str]()
+    place, notes = places.find_place(repository), list[str]()
     changes = [*_removals(place, repository, notes)]
-    program = os.path.join(place.private, PROGRAM)
+    program = os.path.join(place.private, places.PROGRAM)
     if os.path.lexists(program):
         make = partial(os.unlink, program)
         changes.append(HookChange(f"removed {program}", make, program, quiet=True))
-    for name in (*PRE_COMMIT_FILES, *LEFTHOOK_FILES):
-        data = read_file(os.path.join(place.top, name)) or b""
-        if pre_commit_ids(data) or LEFTHOOK_SNIPPET.encode() in data:
+    for name in (*places.PRE_COMMIT_FILES, *places.LEFTHOOK_FILES):
+        data = places.read_file(os.path.join(place.top, name)) or b""
+        if places.pre_commit_ids(data) or places.LEFTHOOK_SNIPPET.encode() in data:
             notes.append(f"{name} names our hooks in lines of yours: they stay")
     if not dry_run:
         _carry_out(changes)
@@ -241,46 +202,37 @@ def uninstall(repository: Repository, *, dry_run: bool = False) -> Plan:
     return Plan(place.way, tuple(changes), (), tuple(notes))
 
 
-def _removals(
-    place: HookPlace, repository: Repository, notes: list[str], *, former: bool = False
-) -> Iterator[HookChange]:
-    """The changes that remove our hooks; only those of earlier versions if ``former``.
-
-    Notes say what is left to a person, and why.
-    """
-    skipped = HOOKS if former else ()
+def _removals(place: HookPlace, repository: Repository, notes: list[str]) -> Iterator[HookChange]:
+    """The changes that remove our hooks. Notes say what is left to a person, and why."""
     settings = dict.fromkeys(
         entry.key.rpartition(".")[0]
         for entry in repository.config.section("hook")
         if entry.key.startswith("hook.gitlease-") and entry.scope == "local"
     )
     for key in settings:
-        if key.removeprefix("hook.gitlease-") not in skipped:
-            yield HookChange(f"unset {key}", partial(_configure, place, ("--remove-section", key)))
+        yield HookChange(f"unset {key}", partial(_configure, place, ("--remove-section", key)))
     common = os.path.join(repository.common_dir, "hooks")
-    for folder in dict.fromkeys((place.folder, common, os.path.join(place.top, HUSKY))):
-        for path, name in marked_files(folder) if is_own(repository, folder) else ():
-            if name not in skipped:
-                yield from _hook_out(path, name, notes)
-    scripts = os.path.join(place.private, SCRIPTS)
-    for path, name in marked_files(scripts):
-        if name not in skipped:
-            yield HookChange(f"removed {path}", partial(os.unlink, path), path, quiet=True)
+    for folder in dict.fromkeys((place.folder, common, os.path.join(place.top, places.HUSKY))):
+        for path, name in places.marked_files(folder) if places.is_own(repository, folder) else ():
+            yield from _hook_out(path, name, notes)
+    scripts = os.path.join(place.private, places.SCRIPTS)
+    for path, _ in places.marked_files(scripts):
+        yield HookChange(f"removed {path}", partial(os.unlink, path), path, quiet=True)
 
 
 def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[HookChange]:
-    data = read_file(path)
-    placed = None if data is None else find_section(data, name)
+    data = places.read_file(path)
+    placed = None if data is None else places.find_section(data, name)
     if data is None or placed is None:
         notes.append(f"{path} has half a section of ours: remove it by hand")
         return
     rest = data[: placed.start] + data[placed.end :]
-    alone = placed.form is not SectionForm.SECTION and rest == SHEBANG
+    alone = placed.form is not SectionForm.SECTION and rest == places.SHEBANG
     # A manager may have moved ours since, apart from what was set aside.
-    folder = os.path.dirname(path)
-    folders = [folder, *([os.path.dirname(folder)] if os.path.basename(folder) == BACKUPS else [])]
-    places = [path + ASIDE, *(os.path.join(x, name + ASIDE) for x in folders)]
-    aside = next(filter(os.path.lexists, places), path + ASIDE)
+    folder, above = os.path.dirname(path), os.path.dirname(os.path.dirname(path))
+    folders = [folder, above] if os.path.basename(folder) == places.BACKUPS else [folder]
+    moved = [path + places.ASIDE, *(os.path.join(x, name + places.ASIDE) for x in folders)]
+    aside = next(filter(os.path.lexists, moved), path + places.ASIDE)
     chained = placed.form is SectionForm.CHAIN and os.path.lexists(aside)
     if alone and chained:
         yield HookChange(f"put {path} back", partial(os.replace, aside, path), path)
@@ -336,7 +288,7 @@ def _chain(path: str, data: bytes, aside: str) -> None:
 # hook alone. A gitlease that is probed only answers.
 OWN_WAY = "your own hook"
 NO_PROGRAM = "it finds no gitlease to start"
-_ANSWER = re.compile(rf"^{ANSWER} ([a-z-]+) v(\d+) ?(.*)$", re.MULTILINE)
+_ANSWER = re.compile(rf"^{places.ANSWER} ([a-z-]+) v(\d+) ?(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,8 +312,8 @@ class HookState:
 
 def hook_states(repository: Repository) -> tuple[HookState, ...]:
     """The state of every hook that gitlease uses."""
-    place = find_place(repository)
-    return tuple(_state(place, name) for name in HOOKS)
+    place = places.find_place(repository)
+    return tuple(_state(place, name) for name in places.HOOKS)
 
 
 def warn_once(repository: Repository, hooks_path: str) -> str:
@@ -370,13 +322,13 @@ def warn_once(repository: Repository, hooks_path: str) -> str:
     ``""`` if they do, were never installed, or somebody was warned already.
     """
     private = os.path.join(repository.common_dir, "gitlease")
-    seen = os.path.join(private, HOOKS_PATH)
+    seen = os.path.join(private, places.HOOKS_PATH)
     value = os.fsencode(hooks_path)
-    if not os.path.exists(os.path.join(private, PROGRAM)) or read_file(seen) == value:
+    if not os.path.exists(os.path.join(private, places.PROGRAM)) or places.read_file(seen) == value:
         return ""
     with contextlib.suppress(OSError, Invalid):
         replace_file(seen, value)
-        if not _state(find_place(repository), "pre-commit").live:
+        if not _state(places.find_place(repository), "pre-commit").live:
             return (
                 f"core.hooksPath is {shown(hooks_path)}, and git no longer calls gitlease's hooks"
             )
@@ -384,21 +336,32 @@ def warn_once(repository: Repository, hooks_path: str) -> str:
 
 
 def _state(place: HookPlace, name: str) -> HookState:
-    if name in managed_hooks(place):
+    if name in places.managed_hooks(place):
         return _managed(place, name)
     script, way = os.path.join(place.folder, name), place.way.value
     if place.way is Way.CONFIG:
         configured = os.path.lexists(place.script(name))
         script, way = (place.script(name), way) if configured else (script, Way.FOLDER.value)
-    data = read_file(script)
-    made = data is not None and MADE[Way.PRE_COMMIT].search(data) is not None
-    moved = read_file(script + LEGACY) if made else None
-    if data is not None and moved is not None and find_section(moved, name) is not None:
-        return _moved(place, name, script, data)
-    placed = None if data is None else find_section(data, name)
+    data = places.read_file(script)
+    made = data is not None and places.MADE[Way.PRE_COMMIT].search(data) is not None
+    moved = places.read_file(script + places.LEGACY) if made else None
+    if data is not None and moved is not None and places.find_section(moved, name) is not None:
+        # pre-commit moved ours away, and runs it before its own.
+        runs = os.access(script, os.X_OK) and os.access(script + places.LEGACY, os.X_OK)
+        words = ["hook-impl", "--config=/dev/null/none", f"--hook-type={name}"]
+        words += ["--hook-dir", os.path.dirname(script), "--skip-on-missing-config", "--"]
+        return HookState(
+            name=name,
+            way=f"{Way.PRE_COMMIT.value} ({name}{places.LEGACY})",
+            live=runs,
+            proven=runs and _asked_manager(place, name, data, words),
+            program=_program(place, noted=True),
+            problem="" if runs else "not executable",
+        )
+    placed = None if data is None else places.find_section(data, name)
     program = _program(place, noted=placed is not None)
     if placed is None:  # somebody's own script is not run: it may do anything
-        own = own_call(place, name)
+        own = places.own_call(place, name)
         if own is None:
             return HookState(name=name, problem="not installed")
         runs, problem = os.access(os.path.join(place.folder, name), os.X_OK), ""
@@ -410,14 +373,14 @@ def _state(place: HookPlace, name: str) -> HookState:
     live = os.access(script, os.X_OK)
     problem = "" if live else "not executable"
     proven = False
-    if place.git >= HOOK_RUN:
+    if place.git >= places.HOOK_RUN:
         # With the hooks of others off; a script of ours needs no folder of hooks.
         off = [f"hook.{other}.enabled=false" for other in place.other_hooks]
         off += ["core.hooksPath=/dev/null"] if script == place.script(name) else []
         options = [word for setting in off for word in ("-c", setting)]
         live = proven = ask_hook(name, place.top, *options) is not None
         problem = "" if live else "it is installed, but does not answer when git runs it"
-    current = is_current(placed, name)
+    current = places.is_current(placed, name)
     if live and not current:
         problem = "of another version, or edited: gitlease hooks install"
     return HookState(
@@ -431,37 +394,23 @@ def _state(place: HookPlace, name: str) -> HookState:
     )
 
 
-def _moved(place: HookPlace, name: str, hook: str, data: bytes) -> HookState:
-    """A hook of ours that pre-commit moved away, and runs before its own."""
-    runs = os.access(hook, os.X_OK) and os.access(hook + LEGACY, os.X_OK)
-    words = ["hook-impl", "--config=/dev/null/none", f"--hook-type={name}"]
-    words += ["--hook-dir", os.path.dirname(hook), "--skip-on-missing-config", "--"]
-    return HookState(
-        name=name,
-        way=f"{Way.PRE_COMMIT.value} ({name}{LEGACY})",
-        live=runs,
-        proven=runs and _asked_manager(place, name, data, words),
-        program=_program(place, noted=True),
-        problem="" if runs else "not executable",
-    )
-
-
 def _program(place: HookPlace, *, noted: bool) -> str | None:
     # The one that was noted, or the one on PATH.
-    path = os.fsdecode(read_file(os.path.join(place.private, PROGRAM)) or b"").partition("\n")[0]
+    data = places.read_file(os.path.join(place.private, places.PROGRAM)) or b""
+    path = os.fsdecode(data).partition("\n")[0]
     there = noted and os.path.isfile(path) and os.access(path, os.X_OK)
     return path if there else shutil.which("gitlease")
 
 
 def _managed(place: HookPlace, name: str) -> HookState:
     hook = os.path.join(place.folder, name)
-    script = read_file(hook) or b""
-    live = MADE[place.way].search(script) is not None and os.access(hook, os.X_OK)
+    script = places.read_file(hook) or b""
+    live = places.MADE[place.way].search(script) is not None and os.access(hook, os.X_OK)
     proven = live and _manager_answers(place, name, script)
     way = place.way.value
     problem = ""
     if not live:
-        problem = f"git does not call {way} yet: {manager_install(place.way, [name])}"
+        problem = f"git does not call {way} yet: {places.manager_install(place.way, [name])}"
     elif not proven:
         problem = f"{way} did not answer for it"
     return HookState(name=name, way=way, live=live, proven=proven, problem=problem, awaits=not live)
@@ -470,15 +419,17 @@ def _managed(place: HookPlace, name: str) -> HookState:
 def _manager_answers(place: HookPlace, name: str, script: bytes) -> bool:
     """Whether a manager calls our hook when it is asked to run that alone."""
     if place.way is Way.LEFTHOOK:  # its hook hands on what git is given
-        passes_on = re.search(LEFTHOOK_CALL % name.encode(), script, re.MULTILINE)
-        if place.git < HOOK_RUN or not passes_on:
+        passes_on = re.search(places.LEFTHOOK_CALL % name.encode(), script, re.MULTILINE)
+        if place.git < places.HOOK_RUN or not passes_on:
             return False
         kept = ("--no-stage-fixed", "--no-auto-install", "--force")  # nothing else is touched
         return any(
             ask_hook(name, place.top, after=(option, "gitlease", *kept)) is not None
             for option in ("--command", "--commands")  # of its versions 2 and 1
         )
-    item, hook = next((item, hook) for item, _, hook, stages in PRE_COMMIT_ITEMS if name in stages)
+    item, hook = next(
+        (item, hook) for item, _, hook, stages in places.PRE_COMMIT_ITEMS if name in stages
+    )
     # With files named it leaves the work tree as it is, instead of setting aside what is unstaged.
     words = ("run", item, "--verbose", "--hook-stage", name, "-c", place.file)
     files = ("--files", place.file, "--commit-msg-filename", os.devnull)
@@ -486,14 +437,14 @@ def _manager_answers(place: HookPlace, name: str, script: bytes) -> bool:
 
 
 def _asked_manager(place: HookPlace, hook: str, script: bytes, words: Sequence[str]) -> bool:
-    program = pre_commit_program(script)
+    program = places.pre_commit_program(script)
     if program is None:
         return False
     try:
         ran = subprocess.run(
             [*program, *words],
             cwd=place.top,
-            env={**os.environ, PROBE: "1", SKIP: ""},
+            env={**os.environ, places.PROBE: "1", places.SKIP: ""},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=TIMEOUT,
@@ -515,7 +466,7 @@ def ask_hook(
         (*options, "hook", "run", "--ignore-missing", name, *(["--", *after] if after else [])),
         cwd=cwd,
         timeout=TIMEOUT,
-        env={PROBE: "1", SKIP: ""},
+        env={places.PROBE: "1", places.SKIP: ""},
         repository=repository,
     )
     return _answer(name, ran.out + ran.err.encode())

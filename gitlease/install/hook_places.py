@@ -75,8 +75,18 @@ def section(name: str, form: SectionForm) -> bytes:
     if form is SectionForm.CHAIN:
         aside = f"${{0%{LEGACY}}}{ASIDE}"  # where it is, whoever moved this file
         end += f'\n[ ! -x "{aside}" ] || exec "{aside}" "$@"'
+    # A push has no idle marker: it asks the remote anyway.
+    idle = {"pre-push": "", "post-rewrite": _REWRITTEN + _IDLE}.get(name, _IDLE)
+    body = (
+        (_FIND + idle + _PROGRAM + (_ASK if name in CHECKED else _TELL))
+        .replace("@GIT@", _NOTHING_STAGED if _MARKERS.get(name) == COMMIT else "")
+        .replace("@MARKER@", _MARKERS.get(name, ACTIVITY))
+        .replace("@NAME@", name)
+        .replace("@WHAT@", CHECKED.get(name, ""))
+        .replace("@INPUT@", "" if name in READS_INPUT else " </dev/null")
+    )
     lines = [f"# BEGIN gitlease {name} v{VERSION} {form.value}: see `gitlease hooks --help`"]
-    lines += [begin, *_body(name), end, f"# END gitlease {name}"]
+    lines += [begin, *body.splitlines(), end, f"# END gitlease {name}"]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -100,20 +110,6 @@ def find_section(data: bytes, name: str) -> PlacedSection | None:
 def is_current(placed: PlacedSection, name: str) -> bool:
     """Whether a section is what this version of gitlease writes."""
     return placed.text == section(name, placed.form)
-
-
-def _body(name: str) -> list[str]:
-    # A push has no idle marker: it asks the remote anyway.
-    idle = {"pre-push": "", "post-rewrite": _REWRITTEN + _IDLE}.get(name, _IDLE)
-    return (
-        (_FIND + idle + _PROGRAM + (_ASK if name in CHECKED else _TELL))
-        .replace("@GIT@", _NOTHING_STAGED if _MARKERS.get(name) == COMMIT else "")
-        .replace("@MARKER@", _MARKERS.get(name, ACTIVITY))
-        .replace("@NAME@", name)
-        .replace("@WHAT@", CHECKED.get(name, ""))
-        .replace("@INPUT@", "" if name in READS_INPUT else " </dev/null")
-        .splitlines()
-    )
 
 
 _MARKERS = {

@@ -93,12 +93,6 @@ def find_shim(data: bytes) -> PlacedHook | None:
     return PlacedHook(HookForm(found[1].decode()), words[0] if words else "")
 
 
-def is_current(data: bytes) -> bool:
-    """Whether a hook file is what this version of gitlease writes."""
-    placed = find_shim(data)
-    return placed is not None and data == shim(placed.form, placed.program)
-
-
 _HEAD = re.compile(
     rb"#!/bin/sh\n# gitlease pre-receive v\d{1,6} (file|chain|part): [^\n]*\np=([^\n]*)\n"
 )
@@ -248,28 +242,30 @@ def install_server(
         _set(repository, IDENTITY_KEY, [variable], changes)
     if gateways is not None:
         _set(repository, GATEWAY_KEY, gateways, changes)
-    _fix_prefix(repository, changes)
+    # Fix the prefix of ledgers: anybody who can push could change the project's file, and the hook
+    # may run without a home, and so without the server's other files of git.
+    trusted = GitConfig(tuple(e for e in repository.config.entries if e.scope in TRUSTED))
+    prefix = trusted.get(PREFIX_KEY) or project_settings(repository)[0].ref_prefix
+    if prefix != KEYS["lease.ref_prefix"].default:
+        _set(repository, PREFIX_KEY, [prefix], changes)
     try:
         new = shim(place.form, program if program is not None else own_program() or "")
         _write(place, new, changes, notes)
     except OSError as error:
         raise Invalid(f"{place.hook} cannot be written: {error.strerror}") from None
     place = find_server_place(repository)
-    notes += [
-        f"{hook} runs after it: while that works, a lease may be granted that the push ignores"
-        for hook in _run_later(place, repository.common_dir)
-    ]
-    return ServerDone(place, tuple(changes), tuple(notes))
-
-
-def _run_later(place: ServerPlace, home: str) -> list[str]:
     # git asks these once pre-receive has agreed, and a folder's hooks are called by name.
-    folder = hooks_folder(home, f"--git-dir={home}")
+    folder = hooks_folder(repository.common_dir, f"--git-dir={repository.common_dir}")
     files = [os.path.join(folder, name) for name in ("update", "reference-transaction")]
     if place.form is HookForm.PART:
         parts = os.path.dirname(place.hook)
         files += [os.path.join(parts, x) for x in sorted(os.listdir(parts)) if x > PART]
-    return [x for x in files if os.path.isfile(x) and os.access(x, os.X_OK)]
+    notes += [
+        f"{hook} runs after it: while that works, a lease may be granted that the push ignores"
+        for hook in files
+        if os.path.isfile(hook) and os.access(hook, os.X_OK)
+    ]
+    return ServerDone(place, tuple(changes), tuple(notes))
 
 
 def check_identity(
@@ -378,19 +374,6 @@ def _drop_folder(hook: str) -> None:
             os.rmdir(folder)
 
 
-def _fix_prefix(repository: Repository, changes: list[str]) -> None:
-    # Fix the prefix of ledgers: anybody who can push could change the project's file, and the hook
-    # may run without a home, and so without the server's other files of git.
-    usual = KEYS["lease.ref_prefix"].default
-    said = [e for e in repository.config.entries if e.scope in TRUSTED]
-    prefix = GitConfig(tuple(said)).get(PREFIX_KEY)
-    if not prefix:
-        project, _ = project_settings(repository)
-        prefix = project.ref_prefix
-    if prefix != usual:
-        _set(repository, PREFIX_KEY, [prefix], changes)
-
-
 def _set(repository: Repository, key: str, values: Sequence[str], changes: list[str]) -> None:
     """Set a setting of this repository to these values; without any, unset it."""
     entries = repository.config.section(key.partition(".")[0])
@@ -439,7 +422,8 @@ def server_state(repository: Repository) -> ServerState:
     place = find_server_place(repository)
     data = read_file(place.hook)
     placed = None if data is None else find_shim(data)
-    installed = data is not None and placed is not None
+    installed = placed is not None
+    current = placed is not None and data == shim(placed.form, placed.program)
     home, aside = repository.common_dir, aside_of(place.hook)
     answer = ask_hook(NAME, home, f"--git-dir={home}", repository=False) if installed else None
     problem = ""
@@ -451,14 +435,14 @@ def server_state(repository: Repository) -> ServerState:
         problem = "it is installed, but does not answer when git runs it"
     elif answer == "":
         problem = "it finds no gitlease to start"
-    elif data is not None and not is_current(data):
+    elif not current:
         problem = "it is of another version, or edited: gitlease server install"
     return ServerState(
         hook=place.hook,
         way=place.host.value,
         installed=installed,
         proven=bool(answer),
-        current=data is not None and is_current(data),
+        current=current,
         program=answer or (placed.program if placed is not None and answer is None else None),
         kept=aside if place.form is HookForm.CHAIN and os.path.lexists(aside) else None,
         settings=settings,

@@ -23,10 +23,9 @@ from gitlease.core.loss import Loss
 from gitlease.core.moves.operations import Grant, Renew, grant_of
 from gitlease.core.moves.transitions import Decided
 from gitlease.core.policy import DEFAULT_POLICY
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource, fold
 from gitlease.core.view import LeaseView
-from gitlease.core.work_push import Became, WorkRef
+from gitlease.core.work import Became, WorkRef
 from gitlease.engine.answers import Answer, Settled, of_damage, told_by
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Prepared, Snapshot, Swapped

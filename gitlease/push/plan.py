@@ -20,7 +20,7 @@ from gitlease.core.errors import (
     shown,
 )
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.work_push import Became, WorkPush, WorkRef
+from gitlease.core.work import Became, WorkPush, WorkRef
 from gitlease.engine.ports import Cause
 from gitlease.git.pushes import REPLACES, main_branches, names_of, removed
 from gitlease.git.repository import (

@@ -18,7 +18,7 @@ from gitlease.core.instant import rfc3339
 from gitlease.core.lease import MAX_NOTE, Lease, State, same_person
 from gitlease.core.loss import Hold, Loss, Lost, early_ms
 from gitlease.core.moves.operations import Grant, grant_of
-from gitlease.core.resources.resource import Resource, word_anywhere
+from gitlease.core.resources import Resource, word_anywhere
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of

@@ -28,7 +28,7 @@ from gitlease.core.errors import (
 )
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import format_duration
-from gitlease.core.resources.pattern import fold
+from gitlease.core.resources import fold
 from gitlease.engine import claim
 from gitlease.engine.answers import Answer
 from gitlease.engine.queue import Entry, WhyNot, nothing_left

@@ -18,8 +18,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, same_person
 from gitlease.core.moves.operations import Grant
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
+from gitlease.core.resources import WHOLE, Resource, fold, parse_resource
 from gitlease.core.shape import JSON, Damaged
 from gitlease.engine.answers import Answer
 from gitlease.engine.ports import DeadRun

@@ -20,7 +20,7 @@ from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import rfc3339
 from gitlease.core.moves.transitions import Illegal, Pusher
-from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
+from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.objects import GitObjects, PipedObjects
 from gitlease.git.repository import OFFLINE, Pieces, Repository, ask, ask_line, discover, is_id
@@ -96,14 +96,6 @@ def layer_of(ref: str, prefix: str) -> str:
             "(a-z, 0-9, _ and -), and nothing else belongs there",
         )
     return layer
-
-
-def split(moves: Sequence[RefMove], prefix: str) -> tuple[list[RefMove], list[RefMove]]:
-    """The moves of ledgers, and those of work."""
-    ledgers = [move for move in moves if is_ledger(move.ref, prefix)]
-    if len(ledgers) > MAX_LEDGERS:
-        raise Illegal("too-large", f"a push of more than {MAX_LEDGERS} ledgers cannot be judged")
-    return ledgers, [move for move in moves if not is_ledger(move.ref, prefix)]
 
 
 # --- what is there ----------------------------------------------------------------------------
@@ -209,11 +201,6 @@ def bounded_memory() -> Iterator[None]:
         limits.setrlimit(limits.RLIMIT_DATA, before)
 
 
-def open_pushed(git_dir: str, environ: Mapping[str, str]) -> GitObjects:
-    """The objects of a repository, of the push's quarantine, and of what git was told besides."""
-    return PipedObjects(git_dir, {**environ, **OFFLINE, "LC_ALL": "C"})
-
-
 # --- the judgement ----------------------------------------------------------------------------
 
 SHOWN = 10  # findings that are printed
@@ -310,11 +297,12 @@ class _Push:
                     "not judged there"
                 )
         self._prefixes = prefixes
-        self._work = [RefMove(x.ref, self._refs.now(x.ref), x.new) for x in told]
-        self._ledgers = list[RefMove]()
-        for prefix in prefixes:
-            found, self._work = split(self._work, prefix)
-            self._ledgers += found
+        moves = [RefMove(x.ref, self._refs.now(x.ref), x.new) for x in told]
+        self._ledgers = [x for x in moves if any(is_ledger(x.ref, prefix) for prefix in prefixes)]
+        self._work = [x for x in moves if x not in self._ledgers]
+        if len(self._ledgers) > MAX_LEDGERS:
+            most = f"more than {MAX_LEDGERS} ledgers"
+            raise Illegal("too-large", f"a push of {most} cannot be judged")
 
     def _work_under(self, prefix: str) -> str | None:
         # A ref among the ledgers' that is not a ledger.
@@ -454,4 +442,6 @@ class _Push:
 
     @cached_property
     def _objects(self) -> GitObjects:
-        return open_pushed(self._repository.git_dir, self._environ)
+        # Of the repository, of the push's quarantine, and of what git was told besides.
+        environ = {**self._environ, **OFFLINE, "LC_ALL": "C"}
+        return PipedObjects(self._repository.git_dir, environ)

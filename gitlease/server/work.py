@@ -19,8 +19,8 @@ from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Actor, Lease, Moment, Sighting, State
 from gitlease.core.ledger import Damage, Ledger
 from gitlease.core.moves.transitions import Illegal, Pusher
-from gitlease.core.resources.resource import parse_resource
-from gitlease.core.trailers import Named
+from gitlease.core.resources import parse_resource
+from gitlease.core.work import Named
 from gitlease.git.history import (
     FORM,
     NO_RENAMES,

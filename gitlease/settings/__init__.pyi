@@ -32,6 +32,5 @@ from gitlease.settings.sources import read_settings_file as read_settings_file
 from gitlease.settings.sources import resolve_remote as resolve_remote
 from gitlease.settings.sources import set_config as set_config
 from gitlease.settings.text import SuggestedSettings as SuggestedSettings
-from gitlease.settings.text import default_yaml as default_yaml
 from gitlease.settings.text import settings_yaml as settings_yaml
 from gitlease.settings.text import suggest_settings as suggest_settings

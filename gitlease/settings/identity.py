@@ -75,6 +75,8 @@ def resolve_identity(
         holder, holder_source, no_holder = "", "none", error
     session, session_source = _session(repository, environ, session_flag or None, no_session)
     branch, leader = repository.branch(), os.getsid(0)  # 0: outside of this container
+    words = environ.get(TOKENS, "")[:MAX_TOKENS].split()
+    tokens = (int(x) for x in words if x.isdecimal() and x.isascii() and len(x) < 20)
     return Identity(
         actor=Actor(
             holder=holder,
@@ -86,7 +88,7 @@ def resolve_identity(
         holder_source=holder_source,
         session_source=session_source,
         below_agent=any(environ.get(variable) for _, variable in AGENTS),
-        run_tokens=_run_tokens(environ) if session == environ.get(VARIABLE) else frozenset(),
+        run_tokens=frozenset(tokens if session == environ.get(VARIABLE) else ()),
         no_holder=no_holder,
     )
 
@@ -150,11 +152,6 @@ def _session(
         name = "".join(c if c.isprintable() else "_" for c in repository.worktree)[:100]
         return f"worktree:{name}-{repository.clone_id}", f"linked worktree {shown(name)}"
     return None, "none"
-
-
-def _run_tokens(environ: Mapping[str, str]) -> frozenset[int]:
-    words = environ.get(TOKENS, "")[:MAX_TOKENS].split()
-    return frozenset(int(x) for x in words if x.isdecimal() and x.isascii() and len(x) < 20)
 
 
 def agent_session(agent: str, number: str) -> str:

@@ -1,4 +1,5 @@
-"""What a settings file says: every value checked by the schema, and refused with its line.
+"""What a settings file says: every value checked by the schema, and refused with its line; the file
+of a commit, too, since the rules that judge commits must not arrive with them.
 
 Every value is a text until the schema says otherwise: ``no`` is not a boolean by itself, ``1:30``
 is no number. In a file of a newer schema, keys that are not known here are passed over with a
@@ -7,14 +8,20 @@ warning, so that a team can update one by one; what is known is checked as ever.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
 from gitlease.core.errors import Invalid, UsageError, shown
+from gitlease.git.files import Unreadable
+from gitlease.git.objects import BLOB, TooLarge, objects_of
+from gitlease.git.repository import GitFailed, Repository, answered, ask
 from gitlease.git.yaml_nodes import BadYaml, Node, Shape, fields_of, read_fields
 from gitlease.settings.schema import FILE, FILE_STEM, KEYS, NEWER, SECTIONS, Form, Found, Key, near
+from gitlease.settings.sources import MAX_FILE
 
 SCHEMA = 1
+LINK = "120000"
 
 
 def parse_settings(data: bytes) -> dict[str, Found]:
@@ -29,12 +36,41 @@ def parse_settings(data: bytes) -> dict[str, Found]:
         raise _bad(error.line, error.message, *error.hints) from None
 
 
+def committed_settings(where: Repository, commit: str) -> dict[str, Found]:
+    """Return the settings in the file at the root of a commit (full id), by dotted key.
+
+    Raises Invalid, which names the commit, if the file is not a regular file, is too large, is not
+    in these objects or says something wrong; {} means that there is no file.
+    """
+    words = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", FILE)
+    name = f"{FILE} in {commit[:10]}"
+    entry = os.fsdecode(answered(ask(where, *words), f"{name} cannot be read"))
+    if not entry:
+        return {}
+    mode, kind, rest = entry.split(" ", 2)
+    if kind != "blob" or mode == LINK:  # nor is a link followed in a work tree
+        raise Invalid(f"{name} is not a regular file")
+    try:
+        data = objects_of(where).read(rest.partition("\t")[0], BLOB, MAX_FILE)
+    except TooLarge as large:
+        raise Invalid(f"{name} {large}") from None
+    except Unreadable as why:
+        raise GitFailed(f"{name} cannot be read: it {why}") from None
+    try:
+        return parse_settings(data)
+    except Invalid as error:
+        raise Invalid(f"{error.message} (in {commit[:10]})", hints=error.hints) from None
+
+
 def _settings(text: str) -> dict[str, Found]:
     fields = read_fields(text, "the file")
-    number = _schema(fields[NEWER]) if NEWER in fields else SCHEMA
     found: dict[str, Found] = {}
-    if number > SCHEMA:
-        found[NEWER] = Found([], f"{FILE}:{fields[NEWER].line}")
+    if (node := fields.get(NEWER)) is not None and not node.unset:
+        word = node.text or node.shape.value
+        if not re.fullmatch("[1-9][0-9]{0,8}", word):
+            raise _bad(node.line, f"schema is a number like {SCHEMA}, not {shown(word)}")
+        if int(word) > SCHEMA:
+            found[NEWER] = Found([], f"{FILE}:{node.line}")
     for name, node in fields.items():
         if name in KEYS:
             _take(found, KEYS[name], node)
@@ -97,13 +133,6 @@ def _list(key: Key, node: Node, name: str) -> list[Any]:
         if item.null:
             raise _bad(item.line, f"an entry of {name} must not be empty")
     return [_word(key, item, f"an entry of {name}") for item in items]
-
-
-def _schema(node: Node) -> int:
-    word = str(SCHEMA) if node.unset else node.text or node.shape.value
-    if not re.fullmatch("[1-9][0-9]{0,8}", word):
-        raise _bad(node.line, f"schema is a number like {SCHEMA}, not {shown(word)}")
-    return int(word)
 
 
 def _unknown(found: dict[str, Found], node: Node, name: str, siblings: list[str]) -> None:

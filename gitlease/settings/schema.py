@@ -10,8 +10,7 @@ from typing import Any
 from gitlease.core.errors import UsageError, check_text, shown
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import format_duration, parse_duration
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import GLOBAL_LAYER, parse_layer, path_resource, resolve_path
+from gitlease.core.resources import GLOBAL_LAYER, fold, parse_layer, path_resource, resolve_path
 
 FILE = ".gitlease.yaml"
 LEDGER = "lease.ledger"

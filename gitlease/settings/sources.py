@@ -177,8 +177,16 @@ def load_settings(
         {name: Found(key.default, BUILT_IN) for name, key in KEYS.items()}
         | dict(committed)
         | _from_git(repository)
-        | _from_environment(environ)
-        | _from_flags(flags)
+        | {
+            name: Found(checked(key.read, text, key.variable), f"environment {key.variable}")
+            for name, key in KEYS.items()
+            if key.variable and (text := environ.get(key.variable))
+        }
+        | {
+            name: Found(key.read(text, f"--{key.flag}"), f"flag --{key.flag}")
+            for name, key in KEYS.items()
+            if key.flag and (text := flags.get(key.flag))
+        }
     )
 
 
@@ -201,22 +209,6 @@ def settings_of(found: dict[str, Found]) -> Settings:
         ),
         found=found,
     )
-
-
-def _from_flags(flags: Mapping[str, str | None]) -> dict[str, Found]:
-    return {
-        name: Found(key.read(text, f"--{key.flag}"), f"flag --{key.flag}")
-        for name, key in KEYS.items()
-        if key.flag and (text := flags.get(key.flag))
-    }
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Found]:
-    return {
-        name: Found(checked(key.read, text, key.variable), f"environment {key.variable}")
-        for name, key in KEYS.items()
-        if key.variable and (text := environ.get(key.variable))
-    }
 
 
 def checked(read: Reader, text: str, what: str) -> Any:
@@ -351,9 +343,26 @@ def set_config(repository: Repository, key: str, value: str) -> str:
     ``key`` is as in the file (``guard.max_age``) or as in git config (``lease.guardMaxAge``).
     Raises UsageError for a bad value and for a key that only the file may have.
     """
-    name, read = _settable(key, value)
+    found = GIT_KEYS.get(key.lower()) or KEYS.get(key.lower())
+    if key.lower() == SESSION_KEY:
+        name = SESSION_KEY
+    elif found is None:
+        hint = near(key, [SESSION_KEY, *KEYS, *(k.git for k in GIT_KEYS.values() if k.git)])
+        raise UsageError(f"{shown(key)} is not a setting", hints=(hint,) if hint else ())
+    elif found.git is None:
+        hint = f"edit {FILE} at the root of the work tree"
+        if found.form is Form.WORD and value.isalnum():
+            found.read(value, key)  # says what a value must be
+            section, _, member = found.name.partition(".")
+            hint += f": {section}: {{{member}: {value}}}"
+        raise UsageError(
+            f"{found.name} applies to everyone who works here, so it is set in {FILE}",
+            hints=(hint,),
+        )
+    else:
+        name = found.git
     if value:
-        word = read(value, key)
+        word = (read_session if found is None else found.read)(value, key)
         if name == "lease.remote" and not looks_like_url(word):
             names = repository.remote_names()
             if word not in names:
@@ -371,24 +380,3 @@ def set_config(repository: Repository, key: str, value: str) -> str:
         )
         raise Invalid(f"git did not write {name}: {why}")
     return name
-
-
-def _settable(key: str, value: str) -> tuple[str, Any]:
-    word = key.lower()
-    if word == SESSION_KEY:
-        return SESSION_KEY, read_session
-    found = GIT_KEYS.get(word) or KEYS.get(word)
-    if found is None:
-        hint = near(key, [SESSION_KEY, *KEYS, *(k.git for k in GIT_KEYS.values() if k.git)])
-        raise UsageError(f"{shown(key)} is not a setting", hints=(hint,) if hint else ())
-    if found.git is None:
-        hint = f"edit {FILE} at the root of the work tree"
-        if found.form is Form.WORD and value.isalnum():
-            found.read(value, key)  # says what a value must be
-            section, _, member = found.name.partition(".")
-            hint += f": {section}: {{{member}: {value}}}"
-        raise UsageError(
-            f"{found.name} applies to everyone who works here, so it is set in {FILE}",
-            hints=(hint,),
-        )
-    return found.git, found.read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import posixpath
@@ -11,7 +12,7 @@ from typing import Any
 
 from gitlease.core.errors import Invalid, shown
 from gitlease.core.frozen import dataclass
-from gitlease.core.resources.pattern import escape, fold
+from gitlease.core.resources import escape, fold
 from gitlease.git.files import read_small
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
@@ -21,6 +22,7 @@ from gitlease.settings.schema import FILE_STEM, KEYS, usual_handles
 
 Lines = Iterator[tuple[str, bool]]
 """Lines without their ``#``, each with whether it is set; those that are not get one."""
+DEFAULTS: Mapping[str, Any] = {}
 
 # Words that every reader of YAML takes for text; all others are put in quotes.
 _PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off|y|n)$)[A-Za-z][A-Za-z0-9_-]*", re.I)
@@ -69,15 +71,11 @@ _TAIL = """
 """
 
 
-def default_yaml() -> str:
-    """The text of a new settings file: it teaches, and changes nothing."""
-    return settings_yaml({})
+def settings_yaml(live: Mapping[str, Any] = DEFAULTS, *, about: Sequence[str] = ()) -> str:
+    """The text of a new settings file: without settings it teaches, and changes nothing.
 
-
-def settings_yaml(live: Mapping[str, Any], *, about: Sequence[str] = ()) -> str:
-    """The same with some of the settings of ``tasks`` set, by dotted key.
-
-    Mappings have only the members that are set. ``about`` is said above the tasks, a line each.
+    ``live`` has settings of ``tasks`` by dotted key; mappings have only the members that are set.
+    ``about`` is said above the tasks, a line each.
     """
     said = "".join(f"# {line}\n" for line in about)
     files = KEYS["tasks.files"].default
@@ -169,7 +167,7 @@ def suggest_settings(repository: Repository) -> SuggestedSettings:
             has_tasks = os.path.lexists(os.path.join(root, base, "tasks"))
             if file == ROOT_CONFIG or has_tasks or _OWN_KEYS & fields.keys():
                 return _backlog_settings(repository, file, base, fields, warnings)
-    return SuggestedSettings(default_yaml())
+    return SuggestedSettings(settings_yaml())
 
 
 def _read_config(root: str, file: str, warnings: list[str]) -> dict[str, Node]:
@@ -205,10 +203,16 @@ def _backlog_settings(
     warnings: list[str],
 ) -> SuggestedSettings:
     folder = f"{base}/tasks"
-    files = _task_files(repository.toplevel or "", folder)
+    names: list[str] = []
+    with (
+        contextlib.suppress(OSError),
+        os.scandir(os.path.join(repository.toplevel or "", folder)) as x,
+    ):
+        names = [entry.name for entry in x if entry.is_file(follow_symlinks=False)]
+    files = sorted(f"{folder}/{name}" for name in names if name.lower().endswith(".md"))
     if problem := _why_unusable(repository, folder, files):
         warning = f"{shown(folder)} {problem}: its tasks are left out"
-        return SuggestedSettings(default_yaml(), warnings=(warning,))
+        return SuggestedSettings(settings_yaml(), warnings=(warning,))
     patterns = [f"{escape(folder)}/*.md"]
     values: dict[str, Any] = {
         "tasks.files": patterns,
@@ -223,17 +227,8 @@ def _backlog_settings(
         parse_settings(text.encode())
     except (Invalid, UnicodeEncodeError):
         warning = f"{shown(folder)} cannot be written as a pattern: its tasks are left out"
-        return SuggestedSettings(default_yaml(), warnings=(*warnings, warning))
+        return SuggestedSettings(settings_yaml(), warnings=(*warnings, warning))
     return SuggestedSettings(text, folder, len(files), tuple(warnings))
-
-
-def _task_files(root: str, folder: str) -> list[str]:
-    try:
-        with os.scandir(os.path.join(root, folder)) as entries:
-            names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
-    except OSError:
-        return []
-    return sorted(f"{folder}/{name}" for name in names if name.lower().endswith(".md"))
 
 
 def _why_unusable(repository: Repository, folder: str, files: list[str]) -> str:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from gitlease.core.errors import GitleaseError, Invalid, Unavailable, hint
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
-from gitlease.core.resources.resource import GLOBAL_LAYER
+from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.ports import Snapshot
 from gitlease.git.files import load_json, make_folders, store_json
 from gitlease.store.history import decision, first_after

@@ -36,8 +36,8 @@ from gitlease.core.lease import Lease, Sighting, State
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.moves.operations import Event
 from gitlease.core.policy import History
-from gitlease.core.resources.resource import GLOBAL_LAYER, parse_resource
-from gitlease.core.work_push import WorkPush
+from gitlease.core.resources import GLOBAL_LAYER, parse_resource
+from gitlease.core.work import WorkPush
 from gitlease.engine.ports import (
     Cause,
     Change,

@@ -28,7 +28,7 @@ from gitlease.core.moves.operations import (
     mark_claims_after_lapse,
 )
 from gitlease.core.moves.transitions import MOVES, Applied, StepRecord
-from gitlease.core.resources.resource import Resource, parse_resource
+from gitlease.core.resources import Resource, parse_resource
 from gitlease.core.shape import Codec, Spelling
 from gitlease.git.files import Unreadable
 from gitlease.git.objects import COMMIT, GitObjects

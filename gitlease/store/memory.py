@@ -24,7 +24,7 @@ from gitlease.engine.ports import (
 )
 
 if TYPE_CHECKING:
-    from gitlease.core.work_push import WorkPush
+    from gitlease.core.work import WorkPush
 
 
 class MemoryStore:

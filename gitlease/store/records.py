@@ -40,10 +40,10 @@ from gitlease.core.ledger import (
 )
 from gitlease.core.moves.operations import MAX_PATHS
 from gitlease.core.policy import Issues, person_key
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import (
+from gitlease.core.resources import (
     WHOLE,
     Resource,
+    fold,
     parse_resource,
     parse_scope,
     path_resource,

@@ -16,7 +16,7 @@ from typing import cast
 from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, clean, hint, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.ledger import Fate, Ledger
-from gitlease.core.work_push import Became, WorkPush
+from gitlease.core.work import Became, WorkPush
 from gitlease.engine.ports import Cause, Change, Swapped, doing
 from gitlease.git.files import CannotKeep, Unreadable, cannot_keep
 from gitlease.git.pushes import refs_in

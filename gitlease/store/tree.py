@@ -18,7 +18,7 @@ from gitlease.core.errors import Invalid
 from gitlease.core.lease import ROW_SHAPE, Lease, LeaseRows, Reach, State, heads_in, row_of
 from gitlease.core.ledger import LINES_READ, Damage, Ledger, Note, Notice, Ticket
 from gitlease.core.moves.transitions import Decided
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource
 from gitlease.git.files import Unreadable, load_text, make_folders, store_text
 from gitlease.git.objects import (
     BLOB,

@@ -18,8 +18,7 @@ from contextlib import suppress
 from gitlease.core.edge import EdgeEdit, Task, same_name
 from gitlease.core.errors import Invalid, shown
 from gitlease.core.frozen import replace
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource, fold
 from gitlease.git.yaml_nodes import Node
 from gitlease.settings.sources import Tasks
 from gitlease.tasks.reading import (

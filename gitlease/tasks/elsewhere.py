@@ -15,7 +15,7 @@ from collections.abc import Collection, Container, Iterable
 from gitlease.core.edge import Task
 from gitlease.core.errors import Invalid, NotFound, shown
 from gitlease.core.instant import MS
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource
 from gitlease.engine.ports import INDEX, TaskList
 from gitlease.git.files import Unreadable
 from gitlease.git.objects import BLOB, COMMIT, GitObjects, TreeEntry, objects_of, read_tree

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource
 from gitlease.engine.ports import INDEX, Intent, TaskChange, TaskList, Written
 from gitlease.git.files import drop_leftovers, exclusive
 from gitlease.git.objects import objects_of

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
-from gitlease.core.resources.pattern import fold
-from gitlease.core.trailers import Named, read_lines
+from gitlease.core.resources import fold
+from gitlease.core.work import Named, read_lines
 from gitlease.engine.ports import TaskFiles
 from gitlease.git.repository import Repository, ask
 

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from gitlease.core.edge import Progress, Task, printable
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import replace
-from gitlease.core.resources.pattern import escape, fold
-from gitlease.core.resources.resource import name_resource
+from gitlease.core.resources import escape, fold, name_resource
 from gitlease.git.files import read_regular
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git

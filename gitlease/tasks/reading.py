@@ -19,15 +19,14 @@ from enum import Enum
 from hashlib import sha256
 from typing import Any, Final
 
-from gitlease.core import edge
+from gitlease.core import edge, resources
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid, UsageError, shown
 from gitlease.core.frozen import non_defaults, replace
-from gitlease.core.resources import pattern, resource
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import (
+from gitlease.core.resources import (
     Resource,
     check_braces,
+    fold,
     name_resource,
     path_resource,
     resolve_path,
@@ -670,7 +669,7 @@ def _digest_of_code() -> str:
     digest = sha256()
     with contextlib.suppress(OSError):
         own = (os.path.join(here, name) for name in sorted(os.listdir(here)))
-        for path in (*own, edge.__file__, pattern.__file__, resource.__file__):
+        for path in (*own, edge.__file__, resources.__file__):
             if path.endswith(".py"):
                 with open(path, "rb") as file:
                     digest.update(file.read())

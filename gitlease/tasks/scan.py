@@ -16,8 +16,16 @@ from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
 
 from gitlease.core.errors import Invalid, UsageError, shown
-from gitlease.core.resources.pattern import Jump, Pattern, PatternError, covers, fold, parse
-from gitlease.core.resources.resource import path_resource, resolve_path
+from gitlease.core.resources import (
+    Jump,
+    Pattern,
+    PatternError,
+    covers,
+    fold,
+    parse,
+    path_resource,
+    resolve_path,
+)
 from gitlease.git.files import Unreadable, read_with_status
 from gitlease.settings.schema import FILE_STEM
 from gitlease.settings.sources import Tasks

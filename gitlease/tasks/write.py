@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gitlease.core.errors import GitleaseError, Invalid
-from gitlease.core.resources.pattern import fold
+from gitlease.core.resources import fold
 from gitlease.engine.ports import Intent
 from gitlease.git.files import (
     LEFT_OVER,

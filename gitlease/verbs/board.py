@@ -17,8 +17,7 @@ from gitlease.core.ledger import Ticket
 from gitlease.core.moves.operations import TAKEOVER, Event
 from gitlease.core.moves.tickets import line_for
 from gitlease.core.policy import Issues
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
+from gitlease.core.resources import WHOLE, Resource, fold, scopes_overlap
 from gitlease.core.view import LeaseView
 from gitlease.engine.edges import without_numbers
 from gitlease.engine.queue import Entry, QueueContext, WhyNot, survey, waiters

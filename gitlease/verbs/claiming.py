@@ -8,7 +8,7 @@ from typing import Any
 from gitlease.core.errors import Hint, LeaseHeld, UsageError, hint
 from gitlease.core.frozen import replace
 from gitlease.core.lease import State
-from gitlease.core.resources.resource import WHOLE, Resource
+from gitlease.core.resources import WHOLE, Resource
 from gitlease.engine import claim as engine
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.verbs import parameters as takes

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.core.loss import explained
-from gitlease.core.resources.resource import Resource, parse_resource, word_anywhere
+from gitlease.core.resources import Resource, parse_resource, word_anywhere
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer
 from gitlease.engine.edges import Planned

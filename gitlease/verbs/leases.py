@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from gitlease.core.errors import Hint, NotFound, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import format_duration
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource, fold
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer
 from gitlease.verbs import parameters as takes

@@ -14,8 +14,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.instant import format_duration
 from gitlease.core.lease import same_person
 from gitlease.core.loss import Loss
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, scopes_overlap
+from gitlease.core.resources import WHOLE, fold, scopes_overlap
 from gitlease.verbs import task_text
 from gitlease.verbs.table import Called, Door, find_verb
 

@@ -15,7 +15,7 @@ from gitlease.core.errors import MAX_WORD, UsageError, check_text
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, parse_duration
 from gitlease.core.lease import MAX_NOTE, MAX_REASON
-from gitlease.core.resources.resource import Resource, parse_scope
+from gitlease.core.resources import Resource, parse_scope
 from gitlease.verbs.table import AT_A_CLONE, COMMAND, HTTP, LIBRARY, TOOL, Kind, Parameter
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Hint
-from gitlease.core.resources.resource import WHOLE, scopes_overlap
+from gitlease.core.resources import WHOLE, scopes_overlap
 from gitlease.engine.queue import Carried, WhyNot
 from gitlease.engine.reading import read_leases
 from gitlease.verbs import parameters as takes
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gitlease.core.edge import Task
     from gitlease.core.lease import Actor
     from gitlease.core.ledger import Ticket
-    from gitlease.core.resources.resource import Resource
+    from gitlease.core.resources import Resource
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import FoundTask, QueueReading
     from gitlease.engine.queue import Carry, Entry

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.instant import humanize_duration
 from gitlease.core.lease import same_person
 from gitlease.core.moves.operations import LAPSED, TAKEOVER
-from gitlease.core.resources.resource import WHOLE
+from gitlease.core.resources import WHOLE
 from gitlease.engine.reading import read_leases, read_log
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire

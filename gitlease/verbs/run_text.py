@@ -9,7 +9,7 @@ from typing import Any
 from gitlease.core.edge import Task
 from gitlease.core.errors import UsageError, clean
 from gitlease.core.frozen import replace
-from gitlease.core.resources.resource import Resource, parse_resource, word_anywhere
+from gitlease.core.resources import Resource, parse_resource, word_anywhere
 from gitlease.engine.answers import Answer
 from gitlease.runs.leased_command import RunRequest, claim_to_run
 from gitlease.runs.pool import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, PoolEvent

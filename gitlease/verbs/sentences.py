@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core import instant
 from gitlease.core.instant import humanize_duration
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE
+from gitlease.core.resources import GLOBAL_LAYER, WHOLE, fold
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError

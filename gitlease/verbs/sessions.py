@@ -6,7 +6,7 @@ from typing import Any
 
 from gitlease.core.errors import Hint, UsageError
 from gitlease.core.instant import format_duration, humanize_duration
-from gitlease.core.resources.resource import WHOLE
+from gitlease.core.resources import WHOLE
 from gitlease.engine import sessions
 from gitlease.engine.answers import Answer
 from gitlease.engine.sessions import OwnSession

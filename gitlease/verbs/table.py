@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import moment_of
-from gitlease.core.resources.resource import Resource, parse_resource, path_resource
+from gitlease.core.resources import Resource, parse_resource, path_resource
 
 if TYPE_CHECKING:
     from gitlease.core.errors import Hint, LeaseHeld

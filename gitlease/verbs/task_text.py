@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.edge import printable
 from gitlease.core.errors import Hint
 from gitlease.core.instant import MS, humanize_duration
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE
+from gitlease.core.resources import WHOLE, fold
 from gitlease.verbs import sentences
 
 if TYPE_CHECKING:

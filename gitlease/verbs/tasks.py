@@ -9,8 +9,7 @@ from typing import Any
 from gitlease.core.edge import Progress, Task, printable
 from gitlease.core.errors import Hint, LeaseHeld, UsageError
 from gitlease.core.frozen import dataclass
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
+from gitlease.core.resources import WHOLE, Resource, fold, parse_resource
 from gitlease.engine import acts
 from gitlease.engine import claim as engine
 from gitlease.engine.answers import Answer

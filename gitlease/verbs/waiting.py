@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gitlease.core.errors import Hint, UsageError
 from gitlease.core.instant import format_duration
-from gitlease.core.resources.resource import WHOLE
+from gitlease.core.resources import WHOLE
 from gitlease.engine import claim as engine
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire

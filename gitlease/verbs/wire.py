@@ -8,19 +8,18 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from gitlease.core.instant import rfc3339
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource
 from gitlease.verbs import sentences
 from gitlease.verbs.table import Fault, exit_of
 
 if TYPE_CHECKING:
     from gitlease.core.edge import Task
     from gitlease.core.errors import GitleaseError
-    from gitlease.core.finding import Finding
     from gitlease.core.ledger import Note, Ticket
     from gitlease.core.loss import Lost
     from gitlease.core.moves.operations import Event
     from gitlease.core.view import LeaseView
-    from gitlease.core.work_push import WorkRef
+    from gitlease.core.work import Finding, WorkRef
     from gitlease.engine.answers import Answer, EndedLease, QueueReading, Taken
     from gitlease.engine.queue import Carry, Entry
     from gitlease.engine.watch import WatchEvent

@@ -75,7 +75,13 @@ def verify(
     """
     id_bytes = 32 if repository.object_format == "sha256" else 20
     objects = LooseObjects(repository.common_dir, id_bytes, environ)
-    commits = _first_parents(repository, tip)
+    # The oldest first. A clone with a part of a history begins where git says that it does.
+    commits: list[str] = []
+    pieces = Pieces(b"\n", lambda line: commits.append(line.decode("ascii", "replace")))
+    words = ("rev-list", "--first-parent", "--reverse", tip, "--")
+    listed = ask(repository, *words, timeout=SECONDS, on_out=pieces.more)
+    if listed.code != 0 or listed.timed_out:
+        raise refusal(listed, "the history cannot be read")
     if not commits:
         raise NoLedger(f"{tip} is not a commit")
     replay = _Replay(objects, tip)
@@ -86,17 +92,6 @@ def verify(
     for seen in (tip for tip in dict.fromkeys(tips) if tip not in known):
         replay.check_seen(seen, commits)
     return replay.result()
-
-
-def _first_parents(repository: Repository, tip: str) -> list[str]:
-    # The oldest first. A clone with a part of a history begins where git says that it does.
-    found: list[str] = []
-    pieces = Pieces(b"\n", lambda line: found.append(line.decode("ascii", "replace")))
-    words = ("rev-list", "--first-parent", "--reverse", tip, "--")
-    listed = ask(repository, *words, timeout=SECONDS, on_out=pieces.more)
-    if listed.code != 0 or listed.timed_out:
-        raise refusal(listed, "the history cannot be read")
-    return found
 
 
 class _Replay:
@@ -144,7 +139,14 @@ class _Replay:
         if commit is None:
             self._breaks(version, "commit", "it cannot be read as a step of a ledger")
             return False
-        if (ledger := self._read(commit)) is None:
+        try:
+            ledger = read_ledger(self._objects, version)
+        except GitleaseError as error:
+            if error.hints:
+                raise  # a newer format: nothing is wrong with it
+            if before is None:
+                raise NoLedger(f"the commit {version}: {error}") from None
+            self._breaks(version, "header", str(error))
             return False
         try:
             self._judge(commit, before, ledger)
@@ -156,18 +158,6 @@ class _Replay:
         found.ledger_id, found.revision = ledger.header.ledger_id, ledger.header.revision
         found.decisions += not commit.only_renews
         return True
-
-    def _read(self, commit: LedgerCommit) -> Ledger | None:
-        try:
-            ledger = read_ledger(self._objects, commit.id)
-        except GitleaseError as error:
-            if isinstance(error, GitleaseError) and error.hints:
-                raise  # a newer format: nothing is wrong with it
-            if self._ledger is None:
-                raise NoLedger(f"the commit {commit.id}: {error}") from None
-            self._breaks(commit.id, "header", str(error))
-            return None
-        return ledger
 
     def _judge(self, commit: LedgerCommit, before: Ledger | None, ledger: Ledger) -> None:
         header = ledger.header
@@ -270,7 +260,10 @@ def _check_replaced(
         raise Illegal("ring", "the ring is not the one before with renewals added")
     if commit.time != record.at // MS:
         raise Illegal("commit", "the time of the commit is not that of its step")
-    _check_tree(before, after)
+    was, now = (_records(x).entries("") for x in (before, after))
+    for name in sorted(was.keys() | now.keys()):
+        if name not in _LEFT_OPEN and was.get(name) != now.get(name):
+            raise Illegal("unexplained", f"{ascii(name)[:80]} changes in a renewal")
     reaches = bool(new.ring) and new.ring[0].revision <= old.revision + 1
     known = {entry.operation for entry in later} if reaches else None
     most = (new.revision - old.revision) * MAX_STEP
@@ -278,13 +271,6 @@ def _check_replaced(
         if not was_there:
             raise Illegal("record", f"{ascii(file)[:160]} is not of a lease that was there before")
         _check_renewed(file, before, after, most, known)
-
-
-def _check_tree(before: Ledger, after: Ledger) -> None:
-    was, now = (_records(x).entries("") for x in (before, after))
-    for name in sorted(was.keys() | now.keys()):
-        if name not in _LEFT_OPEN and was.get(name) != now.get(name):
-            raise Illegal("unexplained", f"{ascii(name)[:80]} changes in a renewal")
 
 
 def _check_renewed(

@@ -38,7 +38,7 @@ from gitlease.wiring.ledger import open_place
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 if TYPE_CHECKING:
-    from gitlease.core.resources.resource import Resource
+    from gitlease.core.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)

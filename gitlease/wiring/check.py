@@ -16,13 +16,13 @@ from gitlease.check.stale import StaleRules, StaleService
 from gitlease.check.task_history import TaskHistory, lack_of_contents
 from gitlease.core.errors import GitleaseError, Invalid, NotFound, UsageError
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.resources.resource import GLOBAL_LAYER
+from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.history import commit_ids
 from gitlease.git.repository import GitFailed, Repository, discover, without_secrets
 from gitlease.git.system_clock import SystemClock
 from gitlease.guard.commits import CommitReader
-from gitlease.settings.commit import committed_settings
+from gitlease.settings.parse import committed_settings
 from gitlease.settings.schema import Found
 from gitlease.settings.sources import Settings, load_settings, remotes_of_work
 from gitlease.store.private_store import PRIVATE_STORES

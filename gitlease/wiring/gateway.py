@@ -85,13 +85,9 @@ class _ReadOnly:
         return ()
 
     def intend(self, intent: Intent) -> None:
-        """Nothing is going to be written."""
+        """Nothing is going to be written, so nothing is intended."""
 
-    def settled(self, intent: Intent) -> None:
-        """Nothing was intended."""
-
-    def leave(self, intent: Intent) -> None:
-        """Nothing was intended."""
+    settled = leave = intend
 
     def at(self, root: str) -> TaskFiles | None:
         return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Actor
-from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
+from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.ports import Clock, LedgerStore
 from gitlease.git.repository import Repository, without_secrets
 from gitlease.guard.notes import InboxFolder, drop_idle_marker, origin_of
@@ -319,7 +319,7 @@ class LedgerPlace:
 
     def _task_places(self) -> tuple[str, ...]:
         """The literal heads of the patterns of task files; none if one has no literal head."""
-        from gitlease.core.resources.pattern import parse
+        from gitlease.core.resources import parse
 
         if not all(text.isascii() for text in self.settings.tasks.files):
             return ()

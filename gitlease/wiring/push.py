@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from gitlease.core.resources.resource import GLOBAL_LAYER
+from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.git.files import exclusive
 from gitlease.push.fenced_push import FencedPush
 from gitlease.push.plan import SECONDS, GitWork

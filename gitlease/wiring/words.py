@@ -15,11 +15,13 @@ from urllib.parse import quote
 from gitlease.core.errors import CLAIM_ANY, GitleaseError, UsageError
 from gitlease.core.lease import same_person
 from gitlease.core.policy import Issues, issue_resource, reads_as_issue
-from gitlease.core.resources.pattern import covers, fold, parse
-from gitlease.core.resources.resource import (
+from gitlease.core.resources import (
     PATH_PREFIX,
     Resource,
     check_braces,
+    covers,
+    fold,
+    parse,
     parse_resource,
     path_resource,
     resolve_path,

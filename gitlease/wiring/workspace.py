@@ -13,7 +13,7 @@ from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease
-from gitlease.core.resources.resource import GLOBAL_LAYER
+from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Inbox, LedgerStore, TaskList
@@ -303,12 +303,12 @@ def write_default_settings(
     path = os.path.join(repository.toplevel or "", FILE)
     if repository.toplevel is None or os.path.lexists(path):
         return None
-    from gitlease.settings.text import SuggestedSettings, default_yaml
+    from gitlease.settings.text import SuggestedSettings, settings_yaml
     from gitlease.tasks.propose import fitting_settings
 
     suggested = fitting_settings(repository)
     if suggested.proposed and not accept(suggested):
-        suggested = SuggestedSettings(default_yaml(), headed=suggested.headed)
+        suggested = SuggestedSettings(settings_yaml(), headed=suggested.headed)
     try:
         with open(path, "x", encoding="utf-8") as file:
             file.write(suggested.text)

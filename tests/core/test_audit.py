@@ -66,6 +66,7 @@ from gitlease.core import (
     StepRecord,
     TakeTicket,
     Unbind,
+    apply,
     decide,
     judge,
     parse_resource,
@@ -284,7 +285,8 @@ def carried_out_again(before: Ledger | None, decided: Decided, off_ms: int) -> A
     record = read_step(line)
     assert record == decided.record
     if any(isinstance(operation, Restore) for operation in record.operations):
-        return record.carried_out(before or empty())  # not as often as it is played here
+        # Not as often as it is played here.
+        return apply(before or empty(), record.operations, record.moment, together=False)
     holder = record.operations[0].actor.holder
     return judge(before, record, pusher=pusher(holder), now_ms=record.at + off_ms)
 

@@ -48,11 +48,12 @@ from gitlease.core import (
     State,
     apply,
     holder_has,
+    overlap,
+    parse,
     parse_resource,
     same_person,
     scopes_overlap,
 )
-from gitlease.core.resources import pattern
 
 ACTORS = (
     Actor("jo@example.com"),
@@ -110,7 +111,7 @@ def conflict(one: Lease, other: Lease) -> bool:
         return True
     shared = set(one.paths) & set(other.paths) if same_task else set()
     return any(
-        pattern.overlap(pattern.parse(a), pattern.parse(b))
+        overlap(parse(a), parse(b))
         for a in set(one.patterns) - shared
         for b in set(other.patterns) - shared
     )

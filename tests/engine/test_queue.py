@@ -17,8 +17,8 @@ from gitlease.core import (
     State,
     Task,
     parse_resource,
+    resources,
 )
-from gitlease.core.resources import pattern
 from gitlease.engine import (
     Carried,
     QueueContext,
@@ -244,8 +244,8 @@ def test_the_paths_of_tasks_are_read_only_where_somebody_leases_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tasks = [task(f"F{n}", paths=(f"src/part{n}",)) for n in range(3)]
-    read = Mock(side_effect=pattern.parse)
-    monkeypatch.setattr(pattern, "parse", read)
+    read = Mock(side_effect=resources.parse)
+    monkeypatch.setattr(resources, "parse", read)
     survey(tasks, around())
     assert read.call_count == 0
     survey(tasks, around(lease(holder=KIM, resource="docs/")))

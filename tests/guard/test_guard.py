@@ -329,15 +329,15 @@ def test_a_record_that_cannot_be_read_is_said_at_every_look(world: World) -> Non
 
 
 def test_many_files_and_many_leases_are_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gitlease.core.resources import pattern
+    from gitlease.core import resources
 
-    real, count = pattern.covers, [0]
+    real, count = resources.covers, [0]
 
     def counted(*words: Any) -> bool:
         count[0] += 1
         return real(*words)
 
-    monkeypatch.setattr(pattern, "covers", counted)
+    monkeypatch.setattr(resources, "covers", counted)
     leases = [lease(holder=KIM, resource=f"area{n}/**/*.py") for n in range(300)]
     touched = [Touched(f"area{n % 400}/f{n}.py") for n in range(2_000)]
     found = Viewpoint(JO, DEFAULT_POLICY, moment(10)).judge(touched, leases)

@@ -48,8 +48,8 @@ LEDGERS = (
     Mutant(
         "a chain of digests that stands still",
         "core/ledger.py",
-        "self._chained(entries) if decision else self.digest",
-        "self.digest or self._chained(entries)",
+        "        if decision:\n",
+        "        if digest is None:\n",
         "S6",
         "tests/contract/test_memory.py::TestMemoryStore::test_a_rollback_th"
         "at_was_overtaken_is_a_rollback",
@@ -57,8 +57,8 @@ LEDGERS = (
     Mutant(
         "renewals chained as decisions",
         "core/ledger.py",
-        "self._chained(entries) if decision else self.digest",
-        "self._chained(entries)",
+        "        if decision:\n",
+        "        if True:\n",
         "S6",
         "tests/verify/test_history.py::test_every_move_of_the_table_is_found_legal",
     ),

@@ -258,7 +258,7 @@ RULES = (
     ),
     Mutant(
         "a revocation by anyone",
-        "core/moves/governance.py",
+        "core/moves/holding.py",
         '    _need_admin(ledger, op.actor, "revoke a lease")\n',
         "",
         "S7",
@@ -300,16 +300,16 @@ RULES = (
     ),
     Mutant(
         "the whole overlaps none of its parts",
-        "core/resources/resource.py",
-        "WHOLE in (one, other) or pattern.fold(one) == pattern.fold(other)",
-        "pattern.fold(one) == pattern.fold(other)",
+        "core/resources.py",
+        "WHOLE in (one, other) or fold(one) == fold(other)",
+        "fold(one) == fold(other)",
         "S2",
         "tests/core/test_who_may.py::test_overlapping_scopes_conflict",
     ),
     Mutant(
         "scopes compared letter by letter",
-        "core/resources/resource.py",
-        "pattern.fold(one) == pattern.fold(other)",
+        "core/resources.py",
+        "fold(one) == fold(other)",
         "one == other",
         "S2",
         "tests/core/test_who_may.py::test_overlapping_scopes_conflict",
@@ -332,7 +332,7 @@ RULES = (
     ),
     Mutant(
         "a folder apart from what is in it",
-        "core/resources/pattern.py",
+        "core/resources.py",
         "if any(one != other for one, other in zip(a.head, b.head, strict=False)):",
         "if a.head != b.head:",
         "S2",
@@ -340,7 +340,7 @@ RULES = (
     ),
     Mutant(
         "patterns compared by what paths are read by",
-        "core/resources/pattern.py",
+        "core/resources.py",
         "b.loose.meets(a.loose.tokens)",
         "b.exact.meets(a.exact.tokens)",
         "S2",
@@ -348,7 +348,7 @@ RULES = (
     ),
     Mutant(
         "a double asterisk forgotten after a segment",
-        "core/resources/pattern.py",
+        "core/resources.py",
         "<< 1 | held\n",
         "<< 1\n",
         "S2",
@@ -356,7 +356,7 @@ RULES = (
     ),
     Mutant(
         "an asterisk that reads one character",
-        "core/resources/pattern.py",
+        "core/resources.py",
         "((here & self.inside) + self.inside) ^ self.inside",
         "(here & self.inside) << 1",
         "S2",
@@ -364,7 +364,7 @@ RULES = (
     ),
     Mutant(
         "an asterisk that reads no empty name",
-        "core/resources/pattern.py",
+        "core/resources.py",
         "return here | (here & self.stars) << 1",
         "return here",
         "S2",
@@ -372,7 +372,7 @@ RULES = (
     ),
     Mutant(
         "a double asterisk that reads one segment",
-        "core/resources/pattern.py",
+        "core/resources.py",
         "-(here & -here) & self.starts",
         "here << 1 & self.starts",
         "S2",
@@ -380,7 +380,7 @@ RULES = (
     ),
     Mutant(
         "ranges that touch only from one side",
-        "core/resources/pattern.py",
+        "core/resources.py",
         " or any(\n            low in self for low in other.edges[::2]\n        )",
         "",
         "S2",
@@ -388,7 +388,7 @@ RULES = (
     ),
     Mutant(
         "letter case of folders counted",
-        "core/resources/pattern.py",
+        "core/resources.py",
         'tuple(fold("".join(map(str, name))) for name in names)',
         'tuple("".join(map(str, name)) for name in names)',
         "S2",
@@ -397,7 +397,7 @@ RULES = (
     Mutant(
         "an issue decided on as it was typed",
         "core/moves/transitions.py",
-        "[governance.spelt(operation, ledger.header.policy) for operation in operations]",
+        "[holding.spelt(operation, ledger.header.policy) for operation in operations]",
         "operations",
         "S1",
         "tests/core/test_issues.py::test_one_issue_has_one_holder_however_it_is_spelt",
@@ -405,7 +405,7 @@ RULES = (
     Mutant(
         "an issue in any spelling",
         "core/moves/transitions.py",
-        "governance.check_spelling(operation, state.header.policy)",
+        "holding.check_spelling(operation, state.header.policy)",
         "pass",
         "S1",
         "tests/core/test_issues.py::test_the_table_takes_no_other_spelling",

@@ -18,9 +18,9 @@ from gitlease.settings import (
     FILE,
     Settings,
     SuggestedSettings,
-    default_yaml,
     load_settings,
     parse_settings,
+    settings_yaml,
     suggest_settings,
 )
 from gitlease.settings.text import MAX_BYTES
@@ -256,7 +256,7 @@ def test_what_git_ignores_is_left_out(repo: Path) -> None:
 
 def test_a_folder_that_cannot_be_a_pattern_leaves_the_usual_settings(repo: Path) -> None:
     put(repo, "backlog.config.yml", 'backlog_directory: "a\\u200bb"\n')
-    assert (fit(repo).text, fit(repo).folder) == (default_yaml(), None)
+    assert (fit(repo).text, fit(repo).folder) == (settings_yaml(), None)
     check_words(fit(repo).warnings[0])
 
 
@@ -264,10 +264,10 @@ def test_a_folder_that_cannot_be_a_pattern_leaves_the_usual_settings(repo: Path)
 
 
 def test_any_other_project_gets_the_default_file(repo: Path) -> None:
-    assert (fit(repo).text, fit(repo).folder) == (default_yaml(), None)
+    assert (fit(repo).text, fit(repo).folder) == (settings_yaml(), None)
     task(repo, "tasks/F001.md", id="F001", status="todo", assignee="[]")
     task(repo, "docs/todo/F002.md", id="F002", state="done")
-    assert (fit(repo).text, fit(repo).folder, fit(repo).warnings) == (default_yaml(), None, ())
+    assert (fit(repo).text, fit(repo).folder, fit(repo).warnings) == (settings_yaml(), None, ())
 
 
 def test_a_linked_work_tree_has_its_own_files(repo: Path, tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from gitlease.settings import (
     Location,
     Setting,
     Settings,
-    default_yaml,
     load_settings,
     parse,
     parse_settings,
@@ -388,7 +387,7 @@ def test_the_published_schema_is_that_of_the_table() -> None:
     published = (DOCS / "settings.schema.json").read_text(encoding="utf-8")
     assert published == written(settings_schema()), "python tests/support/documents.py"
     validator = jsonschema.Draft202012Validator(settings_schema())
-    whole, text = yaml.load(FULL, yaml.BaseLoader), default_yaml()  # as the file is read: texts
+    whole, text = yaml.load(FULL, yaml.BaseLoader), settings_yaml()  # as the file is read: texts
     validator.validate(whole)
     validator.validate(yaml.load(text, yaml.BaseLoader))
     validator.validate(yaml.load(re.sub(r"(?m)^#(?=  |\w+:)", "", text), yaml.BaseLoader))
@@ -824,13 +823,13 @@ def test_set_while_another_writes(repo: Path) -> None:
 
 def test_default_file_changes_nothing(repo: Path) -> None:
     before = load(repo).table()
-    write(repo, default_yaml())
+    write(repo, settings_yaml())
     assert load(repo).table() == before
 
 
 def test_default_file_teaches_what_is_true(repo: Path) -> None:
     """With its samples uncommented it still loads, and all but the examples are the defaults."""
-    samples = re.sub(r"(?m)^#(?! \S)", "", default_yaml())
+    samples = re.sub(r"(?m)^#(?! \S)", "", settings_yaml())
     before = {found.key: found.value for found in load(repo).table()}
     write(repo, samples)
     after = {found.key: found.value for found in load(repo).table()}

@@ -75,7 +75,7 @@ CHILD = """\
 import sys
 from gitlease.tasks.write import EdgeJournal
 from gitlease.core.edge import EdgeEdit
-from gitlease.core.resources.resource import parse_resource
+from gitlease.core.resources import parse_resource
 from gitlease.engine.ports import Intent, TaskChange
 
 change = TaskChange(parse_resource("F001"), "tasks/F001.md", EdgeEdit(add="jo"), "assign F001")

@@ -18,10 +18,10 @@ VERB = '''
 from __future__ import annotations
 
 from gitlease.core.frozen import dataclass
-from gitlease.core.moves import governance
+from gitlease.core.moves import holding
 from gitlease.core.moves.operations import AddNote, Operation
 from gitlease.core.moves.transitions import MOVES
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource
 from gitlease.engine.stepping import change
 from gitlease.engine.transaction import fresh_id
 from gitlease.verbs import wire
@@ -41,7 +41,7 @@ class Shout(Operation):
 # 2. The rule.
 def shout(ledger, op, moment):
     note = AddNote(id=op.id, actor=op.actor, resource=op.resource, text=op.text.upper())
-    return governance.add_note(ledger, note, moment)
+    return holding.add_note(ledger, note, moment)
 
 
 MOVES[Shout] = shout

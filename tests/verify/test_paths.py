@@ -7,7 +7,7 @@ import itertools
 import pytest
 from ledger_checker.paths import any_overlap, overlap
 
-from gitlease.core.resources import pattern
+from gitlease.core import resources
 
 PIECES = ("a", "b", "*", "**", "?", "[ab]", "[!a]", "/")
 PATTERNS = sorted(
@@ -26,8 +26,8 @@ def usable(texts: tuple[str, ...] | list[str]) -> list[str]:
     found = []
     for text in texts:
         try:
-            pattern.parse(text)
-        except pattern.PatternError:
+            resources.parse(text)
+        except resources.PatternError:
             continue
         found.append(text)
     return found
@@ -49,7 +49,7 @@ def test_it_agrees_with_the_products_on_every_pair() -> None:
     wrong = [
         (one, other)
         for one, other in itertools.combinations_with_replacement(every, 2)
-        if overlap(one, other) != pattern.overlap(pattern.parse(one), pattern.parse(other))
+        if overlap(one, other) != resources.overlap(resources.parse(one), resources.parse(other))
     ]
     assert wrong == []
 
@@ -58,7 +58,8 @@ def test_it_finds_every_file_that_two_patterns_match() -> None:
     every = [*usable(PATTERNS)[::7], *usable(LONGER)]
     some = files()
     covered = {
-        text: {file for file in some if pattern.covers(pattern.parse(text), file)} for text in every
+        text: {file for file in some if resources.covers(resources.parse(text), file)}
+        for text in every
     }
     shared = [
         (one, other)
@@ -93,7 +94,7 @@ def test_it_finds_every_file_that_two_patterns_match() -> None:
 def test_patterns_mean_what_gitignore_says(one: str, other: str, meet: bool) -> None:
     assert overlap(one, other) is meet
     assert overlap(other, one) is meet
-    assert pattern.overlap(pattern.parse(one), pattern.parse(other)) is meet
+    assert resources.overlap(resources.parse(one), resources.parse(other)) is meet
 
 
 def test_any_of_several_is_enough() -> None:

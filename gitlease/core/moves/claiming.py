@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from gitlease.core import resources
 from gitlease.core.edge import Assignee
 from gitlease.core.errors import (
     GitleaseError,
@@ -46,9 +47,7 @@ from gitlease.core.moves.operations import (
 )
 from gitlease.core.moves.tickets import give_way, served
 from gitlease.core.policy import Policy
-from gitlease.core.resources import pattern
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
+from gitlease.core.resources import WHOLE, Resource, fold, scopes_overlap
 
 Relations = Sequence[tuple[Lease, Relation]]
 ASSIGNED = (Relation.THEIRS_ASSIGNED, Relation.THEIRS_ABANDONED)
@@ -109,7 +108,7 @@ def overlaps(resource: Resource, wanted: tuple[str, ...], lease: Lease) -> tuple
     both = set(wanted).intersection(lease.patterns) if same_task else set()
     mine, theirs = ([x for x in some if x not in both] for some in (wanted, lease.patterns))
     pairs = ((a, b) for a in mine for b in theirs)
-    return next((pair for pair in pairs if pattern.any_overlap(pair[:1], pair[1:])), None)
+    return next((pair for pair in pairs if resources.any_overlap(pair[:1], pair[1:])), None)
 
 
 def relations(ledger: Ledger, resource: Resource, actor: Actor, moment: Moment) -> Relations:
@@ -204,7 +203,11 @@ def _refuse_unless_free(op: Claim, blocking: Relations, policy: Policy, moment: 
         if op.expect_holder is not None and not same_person(first.holder, op.expect_holder):
             what = f"expected {op.expect_holder}, but {what or op.resource}"
         edges = [x for x, how in held if how in ASSIGNED]
-        hints = _until(edges, policy) if edges else ()
+        hints: tuple[str, ...] = ()
+        if ends := [at for x in edges if (at := abandoned_at(x, policy)) is not None]:
+            hints = (f"after {rfc3339(max(ends), round_up=True)} anyone may claim it",)
+        elif edges:
+            hints = ("this ledger never treats a task as abandoned",)
         if op.takeover:
             hints += ("a takeover replaces an assignment, never a live lease",)
         raise held_error(op.resource, op.scope, held, policy, moment, what=what, hints=hints)
@@ -231,14 +234,6 @@ def _through_paths(op: Claim, lease: Lease) -> str:
         return f"{op.resource} covers {theirs}, which"
     ours = op.resource if pair[0] == own else f"{pair[0]} of {op.resource}"
     return f"{ours} overlaps {theirs}, which"
-
-
-def _until(edges: Sequence[Lease], policy: Policy) -> tuple[str, ...]:
-    ends = [at for x in edges if (at := abandoned_at(x, policy)) is not None]
-    if not ends:
-        return ("this ledger never treats a task as abandoned",)
-    when = rfc3339(max(ends), round_up=True)
-    return (f"after {when} anyone may claim it",)
 
 
 def held_error(
@@ -299,7 +294,21 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     decision, asked = _decide(ledger, op, moment), op
     own = decision.own
     if own is not None and decision.how is Relation.MINE:
-        status, state, lease = "renewed", ledger, _renewed(ledger, op, own, decision, moment)
+        binds = may_bind(ledger, own, op.actor, moment)
+        status, state = "renewed", ledger
+        lease = replace(
+            prolonged(own, op.id, ledger, moment, seconds=decision.ttl),
+            session=op.actor.session if binds else own.session,
+            ttl=decision.ttl,
+            paths=decision.paths,
+            reason=op.reason or own.reason,
+            # Where it was claimed first tells who else may work under it: until a session has it
+            # alone.
+            host=(binds and op.actor.host) or own.host or op.actor.host,
+            branch=op.actor.branch or own.branch,
+            edge=own.edge or op.edge,
+            picked=own.picked and op.picked,
+        )
     else:
         if own is not None and decision.how is Relation.PARKED:
             # A new promise, by a new grant: whoever still works under the parked one is fenced off.
@@ -447,22 +456,6 @@ def fit_ttl(asked: int | None, default: int, policy: Policy, resource: Resource 
             ),
         )
     return asked
-
-
-def _renewed(ledger: Ledger, op: Claim, mine: Lease, decision: _Decision, moment: Moment) -> Lease:
-    binds = may_bind(ledger, mine, op.actor, moment)
-    return replace(
-        prolonged(mine, op.id, ledger, moment, seconds=decision.ttl),
-        session=op.actor.session if binds else mine.session,
-        ttl=decision.ttl,
-        paths=decision.paths,
-        reason=op.reason or mine.reason,
-        # Where it was claimed first tells who else may work under it: until a session has it alone.
-        host=(binds and op.actor.host) or mine.host or op.actor.host,
-        branch=op.actor.branch or mine.branch,
-        edge=mine.edge or op.edge,
-        picked=mine.picked and op.picked,
-    )
 
 
 def prolonged(
@@ -680,11 +673,13 @@ def pick(ledger: Ledger, op: Pick, moment: Moment) -> tuple[Ledger, Outcome]:
     A loser of the swap decides again, on the winner's ledger, and comes to the next one: so each of
     many workers gets work of its own (S1). ParkedMeanwhile when a parked lease was not known of.
     """
-    unknown = next((x for x in _parked(ledger, op, moment) if x.key not in op.parked), None)
-    if unknown is not None:
-        raise ParkedMeanwhile(f"{unknown.resource} is parked", resource=unknown.resource.text)
+    policy = ledger.header.policy
+    for x in ledger.every_lease() if op.tasks else ():
+        is_new = x.parked and x.resource.key in op.tasks and x.key not in op.parked
+        if is_new and relation(x, op.actor, policy, moment) is Relation.PARKED:
+            raise ParkedMeanwhile(f"{x.resource} is parked", resource=x.resource.text)
     for wanted in op.claims:
-        granted_ttl(wanted, ledger.header.policy, None)  # or else each of them would be passed over
+        granted_ttl(wanted, policy, None)  # or else each of them would be passed over
         if _is_at_it(ledger, wanted, moment):
             continue
         try:
@@ -692,19 +687,6 @@ def pick(ledger: Ledger, op: Pick, moment: Moment) -> tuple[Ledger, Outcome]:
         except (LeaseHeld, PolicyRefused, UsageError, Invalid):
             continue  # held, completed, or a record or paths that no claim can be made with
     raise NothingLeft("nothing is left to claim")
-
-
-def _parked(ledger: Ledger, op: Pick, moment: Moment) -> list[Lease]:
-    if not op.tasks:
-        return []
-    policy = ledger.header.policy
-    return [
-        x
-        for x in ledger.every_lease()
-        if x.parked
-        and x.resource.key in op.tasks
-        and relation(x, op.actor, policy, moment) is Relation.PARKED
-    ]
 
 
 def _is_at_it(ledger: Ledger, wanted: Claim, moment: Moment) -> bool:

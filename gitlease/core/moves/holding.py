@@ -1,4 +1,5 @@
-"""What becomes of leases that are held: renewed, ended, parked, bound, given up, cleaned up.
+"""Moves of held leases (renewed, ended, parked, bound, cleaned up, revoked), and of policy, notes
+and notices.
 
 A parked lease is bound to no session and renewed by none, so it lapses by itself like any other,
 and others are kept out for as long as the policy allows and no longer. A claim of the same person
@@ -20,9 +21,11 @@ neither is a grant that was not named: a claim that came in between stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from gitlease.core.errors import (
+    ADMINS,
     USE_ANY,
     GitleaseError,
     Invalid,
@@ -32,8 +35,10 @@ from gitlease.core.errors import (
     NotHolder,
     PolicyRefused,
     UsageError,
+    hint,
 )
-from gitlease.core.frozen import replace
+from gitlease.core.frozen import non_defaults, replace
+from gitlease.core.instant import format_duration
 from gitlease.core.lease import (
     TABLE,
     Actor,
@@ -46,10 +51,12 @@ from gitlease.core.lease import (
     holder_has,
     lease_key,
     relation,
+    same_person,
     without_process,
 )
-from gitlease.core.ledger import Ledger, Note
+from gitlease.core.ledger import EPOCH_SIZE, NEWEST_FORMAT, NOTICES_KEPT, Ledger, Note
 from gitlease.core.loss import still_held
+from gitlease.core.moves import operations as ops
 from gitlease.core.moves.claiming import (
     Relations,
     assigned_error,
@@ -64,50 +71,46 @@ from gitlease.core.moves.claiming import (
     new_lease,
     outcome,
     prolonged,
+    refuse_unexpected,
     relations,
     tell_assignees,
     tell_session,
     without,
 )
-from gitlease.core.moves.operations import (
-    Bind,
-    Complete,
-    EndSession,
-    Event,
-    Extend,
-    Grant,
-    Operation,
-    Outcome,
-    Park,
-    Release,
-    Renew,
-    Retire,
-    Retirement,
-    RunOut,
-    Unbind,
+from gitlease.core.moves.operations import Event, Grant, Operation, Outcome
+from gitlease.core.policy import (
+    NO_ADMINS,
+    Issues,
+    Policy,
+    admin_words,
+    change_policy,
+    issue_resource,
+    reads_as_issue,
 )
-from gitlease.core.policy import Policy
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
+from gitlease.core.resources import WHOLE, Resource, fold, scopes_overlap
 
 Verb = Callable[[Verdicts], Verdict]
 """The column of the table that a verb reads."""
 
 
-def renew(ledger: Ledger, op: Renew, moment: Moment) -> tuple[Ledger, Outcome]:
+def renew(ledger: Ledger, op: ops.Renew, moment: Moment) -> tuple[Ledger, Outcome]:
     """Bump expiry to now + TTL; never re-acquire what was lost, never shorten."""
     policy = ledger.header.policy
     if op.ttl is not None:
         fit_ttl(op.ttl, op.ttl, policy, op.resource)
-    refused: tuple[GitleaseError, ...] = ()
-    if op.grants:
-        mine, refused = _of_grants(ledger, op, moment)
-    elif op.resource is None:
-        mine, refused = of_session(ledger, op.actor, moment)
+    mine, refused = list[Lease](), list[GitleaseError]()
+    for grant in op.grants:
+        try:
+            mine.append(still_held(ledger, grant, op.actor.holder, moment))
+        except (LeaseLost, Invalid) as refusal:  # a damaged record keeps only its own from beating
+            refused.append(refusal)
+    if not op.grants and op.resource is not None:
+        mine = held_for(ledger, op.resource, op.scope, op.actor, moment)
+    elif not op.grants:
+        mine, lost = of_session(ledger, op.actor, moment)
+        refused += lost
         if refused and not mine:
             raise refused[0]
-    else:
-        mine = held_for(ledger, op.resource, op.scope, op.actor, moment)
     state, renewed, binds = ledger, [], False
     for lease in mine:
         ttl = min(lease.ttl, policy.ttl_max) if op.ttl is None else op.ttl
@@ -120,10 +123,10 @@ def renew(ledger: Ledger, op: Renew, moment: Moment) -> tuple[Ledger, Outcome]:
         renewed.append(fresh)
         state = state.put(fresh)
     done = outcome(op, "renewed", renewed, moment)
-    return state, replace(done, refused=refused, is_renewal=not binds)
+    return state, replace(done, refused=tuple(refused), is_renewal=not binds)
 
 
-def extend(ledger: Ledger, op: Extend, moment: Moment) -> tuple[Ledger, Outcome]:
+def extend(ledger: Ledger, op: ops.Extend, moment: Moment) -> tuple[Ledger, Outcome]:
     """Stretch to at least now + D, capped to the policy's maximum; never shorten."""
     policy = ledger.header.policy
     seconds = min(op.seconds, policy.ttl_max)
@@ -138,7 +141,7 @@ def extend(ledger: Ledger, op: Extend, moment: Moment) -> tuple[Ledger, Outcome]
     return state, replace(done, capped_to_max=seconds < op.seconds)
 
 
-def release(ledger: Ledger, op: Release, moment: Moment) -> tuple[Ledger, Outcome]:
+def release(ledger: Ledger, op: ops.Release, moment: Moment) -> tuple[Ledger, Outcome]:
     """Drop one's own; with none it succeeds, and someone else's is refused."""
     now = moment.now.wall_ms
     state, ended = ledger, []
@@ -153,11 +156,13 @@ def release(ledger: Ledger, op: Release, moment: Moment) -> tuple[Ledger, Outcom
     return state, done
 
 
-def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outcome]:
+def complete(ledger: Ledger, op: ops.Complete, moment: Moment) -> tuple[Ledger, Outcome]:
     """End as completed: the record stays for a while and refuses most claims."""
     now, policy = moment.now.wall_ms, ledger.header.policy
     mine = _mine_to_end(ledger, op, moment)
-    done_before = _completed(ledger, op.resource, op.scope, op.actor, moment)
+    scopes = (fold(op.scope or WHOLE), WHOLE)
+    stood = relations(ledger, op.resource, op.actor, moment)
+    done_before = [x for x, y in stood if y is Relation.COMPLETED and fold(x.scope) in scopes]
     if not mine and done_before:
         return ledger, Outcome(
             operation=op.id, status="completed", leases=tuple(done_before), changed=False
@@ -210,12 +215,9 @@ def _in_scope(lease: Lease, scope: str | None) -> bool:
 
 
 def _pick(stood: Relations, scope: str | None, verb: Verb, moment: Moment) -> list[Lease]:
-    def may(lease: Lease, verdict: Verdict) -> bool:
-        return verdict is Verdict.YES or (
-            verdict is Verdict.WHILE_LIVE and holder_has(lease, moment)
-        )
-
-    return [x for x, how in stood if _in_scope(x, scope) and may(x, verb(TABLE[how]))]
+    asked = [(x, verb(TABLE[how])) for x, how in stood if _in_scope(x, scope)]
+    live = Verdict.WHILE_LIVE
+    return [x for x, y in asked if y is Verdict.YES or (y is live and holder_has(x, moment))]
 
 
 def _blockers(stood: Relations, scope: str | None, verb: Verb, verdict: Verdict) -> Relations:
@@ -293,20 +295,7 @@ def _lost(resource: Resource, scope: str | None, left: tuple[Lease, ...]) -> Lea
     )
 
 
-def _of_grants(
-    ledger: Ledger, op: Renew, moment: Moment
-) -> tuple[list[Lease], tuple[GitleaseError, ...]]:
-    mine: list[Lease] = []
-    refused: list[GitleaseError] = []
-    for grant in op.grants:
-        try:
-            mine.append(still_held(ledger, grant, op.actor.holder, moment))
-        except (LeaseLost, Invalid) as refusal:  # a damaged record keeps only its own from beating
-            refused.append(refusal)
-    return mine, tuple(refused)
-
-
-def _mine_to_end(ledger: Ledger, op: Release | Complete, moment: Moment) -> list[Lease]:
+def _mine_to_end(ledger: Ledger, op: ops.Release | ops.Complete, moment: Moment) -> list[Lease]:
     stood = relations(ledger, op.resource, op.actor, moment)
     mine = _pick(stood, op.scope, lambda row: row.end, moment)
     if mine:
@@ -320,22 +309,11 @@ def _mine_to_end(ledger: Ledger, op: Release | Complete, moment: Moment) -> list
     return []
 
 
-def _completed(
-    ledger: Ledger, resource: Resource, scope: str | None, actor: Actor, moment: Moment
-) -> list[Lease]:
-    wanted = scope or WHOLE
-    return [
-        x
-        for x, how in relations(ledger, resource, actor, moment)
-        if how is Relation.COMPLETED and fold(x.scope) in (fold(wanted), WHOLE)
-    ]
-
-
 PARKED, RELEASED, RUN_OUT = "parked", "released", "run_out"
 BOUND, UNBOUND = "bound", "unbound"
 
 
-def park(ledger: Ledger, op: Park, moment: Moment) -> tuple[Ledger, Outcome]:
+def park(ledger: Ledger, op: ops.Park, moment: Moment) -> tuple[Ledger, Outcome]:
     """Keep one's own live leases of a resource for a later session; never shorten them.
 
     Raises LeaseLost or NotHolder where none is the caller's, and PolicyRefused where nothing may be
@@ -355,25 +333,20 @@ def park(ledger: Ledger, op: Park, moment: Moment) -> tuple[Ledger, Outcome]:
     return state, replace(done, capped_to_max=op.seconds is not None and op.seconds > most)
 
 
-def end_session(ledger: Ledger, op: EndSession | RunOut, moment: Moment) -> tuple[Ledger, Outcome]:
+def end_session(
+    ledger: Ledger, op: ops.EndSession | ops.RunOut, moment: Moment
+) -> tuple[Ledger, Outcome]:
     """End those of these grants that are still held; the others are skipped.
 
     An expired lease is ended as well, but never parked: that would be a new claim.
     """
     now, by = moment.now.wall_ms, op.actor.holder
-    parks = isinstance(op, EndSession) and op.park
+    parks = isinstance(op, ops.EndSession) and op.park
     most = _longest(ledger.header.policy, None) if parks else 0
     state, ended, events = ledger, [], []
     refused: list[GitleaseError] = []
-    for number, grant in enumerate(op.grants):
-        try:
-            lease = _still_bound(ledger, grant)
-        except Invalid as damage:  # a damaged record keeps only its own
-            refused.append(damage)
-            continue
-        if lease is None or not lease.same_holder(op.actor):
-            continue
-        if parks and not holder_has(lease, moment):
+    for number, lease in _still_bound(ledger, op.grants, refused):
+        if not lease.same_holder(op.actor) or (parks and not holder_has(lease, moment)):
             continue
         how, last = _last(lease, op, ledger, moment)
         state = state.remove(lease) if last.state is State.RELEASED else state.put(last)
@@ -384,32 +357,41 @@ def end_session(ledger: Ledger, op: EndSession | RunOut, moment: Moment) -> tupl
             state, _ = noted(state, op, lease.resource, now, op.note, part=f"-{number}")
     return state, Outcome(
         operation=op.id,
-        status=RUN_OUT if isinstance(op, RunOut) else PARKED if parks else RELEASED,
+        status=RUN_OUT if isinstance(op, ops.RunOut) else PARKED if parks else RELEASED,
         leases=tuple(ended),
         events=tuple(events),
         refused=tuple(refused),
-        capped_to_max=isinstance(op, EndSession) and parks and (op.seconds or 0) > most,
+        capped_to_max=isinstance(op, ops.EndSession) and parks and (op.seconds or 0) > most,
         changed=bool(ended),
     )
 
 
 def _last(
-    lease: Lease, op: EndSession | RunOut, ledger: Ledger, moment: Moment
+    lease: Lease, op: ops.EndSession | ops.RunOut, ledger: Ledger, moment: Moment
 ) -> tuple[str, Lease]:
-    if isinstance(op, EndSession) and op.park:
+    if isinstance(op, ops.EndSession) and op.park:
         return PARKED, _parked(lease, op, ledger, moment)
-    if isinstance(op, RunOut) and lease.edge:
+    if isinstance(op, ops.RunOut) and lease.edge:
         now = moment.now.wall_ms
         over = lease if lease.expires_at <= now else replace(lease, renewed_at=now, expires_at=now)
         return RUN_OUT, replace(over, session=None, operation=op.id)
     return RELEASED, replace(lease, state=State.RELEASED)
 
 
-def _still_bound(ledger: Ledger, grant: Grant) -> Lease | None:
-    lease = ledger.lease(grant.resource, grant.scope)
-    if lease is None or lease.lease_id != grant.lease_id or lease.state is not State.ACTIVE:
-        return None
-    return lease if lease.session == grant.session else None
+def _still_bound(
+    ledger: Ledger, grants: Sequence[Grant], refused: list[GitleaseError]
+) -> Iterator[tuple[int, Lease]]:
+    """Yield the leases of these grants that are still theirs, each with its number."""
+    for number, grant in enumerate(grants):
+        try:
+            lease = ledger.lease(grant.resource, grant.scope)
+        except Invalid as damage:  # a damaged record keeps only its own
+            refused.append(damage)
+            continue
+        if lease is None or lease.state is not State.ACTIVE:
+            continue
+        if (lease.lease_id, lease.session) == (grant.lease_id, grant.session):
+            yield number, lease
 
 
 def _longest(policy: Policy, resource: Resource | None) -> int:
@@ -421,7 +403,7 @@ def _longest(policy: Policy, resource: Resource | None) -> int:
     return policy.park_max
 
 
-def _parked(lease: Lease, op: Park | EndSession, ledger: Ledger, moment: Moment) -> Lease:
+def _parked(lease: Lease, op: ops.Park | ops.EndSession, ledger: Ledger, moment: Moment) -> Lease:
     most = ledger.header.policy.park_max
     seconds = most if op.seconds is None else min(op.seconds, most)
     kept = prolonged(lease, op.id, ledger, moment, seconds=seconds, most=most)
@@ -431,7 +413,7 @@ def _parked(lease: Lease, op: Park | EndSession, ledger: Ledger, moment: Moment)
 # --- a run binds ----------------------------------------------------------------------------------
 
 
-def bind(ledger: Ledger, op: Bind, moment: Moment) -> tuple[Ledger, Outcome]:
+def bind(ledger: Ledger, op: ops.Bind, moment: Moment) -> tuple[Ledger, Outcome]:
     """Make live leases that are bound to no session the caller's session's.
 
     Whatever else there is of these resources stays as it is: a claim in the same step decides on
@@ -453,25 +435,20 @@ def bind(ledger: Ledger, op: Bind, moment: Moment) -> tuple[Ledger, Outcome]:
     return state, outcome(op, BOUND, bound, moment)
 
 
-def unbind(ledger: Ledger, op: Unbind, moment: Moment) -> tuple[Ledger, Outcome]:
+def unbind(ledger: Ledger, op: ops.Unbind, moment: Moment) -> tuple[Ledger, Outcome]:
     """Make what a run bound its person's again: for that run, or the person without a session.
 
     Grants no longer bound to that run are skipped. Raises NotHolder for anybody else.
     """
     state, freed, before = ledger, list[Lease](), list[Lease]()
     refused: list[GitleaseError] = []
-    for grant in op.grants:
-        try:
-            lease = _still_bound(state, grant)
-        except Invalid as damage:  # a damaged record keeps only its own
-            refused.append(damage)
+    policy = ledger.header.policy
+    for _, lease in _still_bound(ledger, op.grants, refused):
+        if lease.session is None:
             continue
-        if lease is None or lease.session is None:
-            continue
-        if not _may_unbind(lease, op.actor):
-            stood = [(lease, relation(lease, op.actor, ledger.header.policy, moment))]
-            policy, scope = ledger.header.policy, grant.scope
-            raise held_error(grant.resource, scope, stood, policy, moment, error=NotHolder)
+        if not lease.same_holder(op.actor) or op.actor.session not in (None, lease.session):
+            stood = [(lease, relation(lease, op.actor, policy, moment))]
+            raise held_error(lease.resource, lease.scope, stood, policy, moment, error=NotHolder)
         # The process that had it is over, so nothing is to be found there.
         freed.append(
             replace(lease, session=None, host=without_process(lease.host), operation=op.id)
@@ -480,10 +457,6 @@ def unbind(ledger: Ledger, op: Unbind, moment: Moment) -> tuple[Ledger, Outcome]
         before.append(lease)
     done = outcome(op, UNBOUND, freed, moment, before=before)
     return state, replace(done, refused=tuple(refused))
-
-
-def _may_unbind(lease: Lease, actor: Actor) -> bool:
-    return lease.same_holder(actor) and actor.session in (None, lease.session)
 
 
 RETIRED = "retired"
@@ -502,7 +475,7 @@ def may_retire(how: Relation, *, assigned: bool) -> bool:
     return lapsed or (assigned and how in (Relation.THEIRS_ASSIGNED, Relation.THEIRS_ABANDONED))
 
 
-def retire(ledger: Ledger, op: Retire, moment: Moment) -> tuple[Ledger, Outcome]:
+def retire(ledger: Ledger, op: ops.Retire, moment: Moment) -> tuple[Ledger, Outcome]:
     """Drop lapsed grants, with notices for their holders and notes for the next ones.
 
     Each item is retired whole or not at all, then with its error in ``refused``. Grants that are
@@ -511,7 +484,7 @@ def retire(ledger: Ledger, op: Retire, moment: Moment) -> tuple[Ledger, Outcome]
     state, now, by = ledger, moment.now.wall_ms, op.actor.holder
     ended: list[Lease] = []
     events: list[Event] = []
-    done: list[Retirement] = []
+    done: list[ops.Retirement] = []
     refused: list[LeaseHeld | PolicyRefused | Invalid] = []
     for number, item in enumerate(op.items):
         if not item.reason.strip():
@@ -550,7 +523,7 @@ def retire(ledger: Ledger, op: Retire, moment: Moment) -> tuple[Ledger, Outcome]
     )
 
 
-def _lapsed(ledger: Ledger, item: Retirement, op: Retire, moment: Moment) -> list[Lease]:
+def _lapsed(ledger: Ledger, item: ops.Retirement, op: ops.Retire, moment: Moment) -> list[Lease]:
     stood = relations(ledger, item.resource, op.actor, moment)
     asked = {(lease_key(g.resource, g.scope), g.lease_id) for g in item.grants}
     found = [(x, how) for x, how in stood if (x.key, x.lease_id) in asked]
@@ -575,3 +548,194 @@ def _lapsed(ledger: Ledger, item: Retirement, op: Retire, moment: Moment) -> lis
             conflicts=(finished,),
         )
     return [x for x, _ in found]
+
+
+# --- governance and housekeeping ------------------------------------------------------------------
+# Where the policy names a host of issues, whoever decides a step spells issue numbers as it does,
+# and the table takes no other spelling: no two clients can hold one issue under two names (S1).
+
+
+def revoke(ledger: Ledger, op: ops.Revoke, moment: Moment) -> tuple[Ledger, Outcome]:
+    """End leases of a resource, whoever holds them, and leave word for their holders."""
+    _need_admin(ledger, op.actor, "revoke a lease")
+    if not op.reason.strip():
+        raise UsageError("a revocation needs a reason", resource=op.resource.text)
+    now = moment.now.wall_ms
+    held = [
+        (x, how)
+        for x, how in relations(ledger, op.resource, op.actor, moment)
+        if x.state is State.ACTIVE and (op.scope is None or fold(x.scope) == fold(op.scope))
+    ]
+    refuse_unexpected(op, held, ledger.header.policy, moment)
+    found = [x for x, _ in held]
+    state = ledger
+    for lease in found:
+        state = state.remove(lease)
+        if not lease.same_holder(op.actor):
+            state = give_notice(state, lease, op.id, "revoked", op.actor.holder, now, op.reason)
+    ended = [replace(x, state=State.REVOKED) for x in found]
+    done = outcome(op, "revoked", ended, moment, reason=op.reason)
+    return state, replace(done, displaced=tuple(found))
+
+
+def add_note(ledger: Ledger, op: ops.AddNote, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Leave a note for the next holder: anyone may."""
+    now = moment.now.wall_ms
+    state, noting = noted(ledger, op, op.resource, now, op.text)
+    return state, Outcome(operation=op.id, status="noted", events=(noting,))
+
+
+def set_policy(ledger: Ledger, op: ops.SetPolicy, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Change the policy: anyone until there are admins, who must include whoever sets them."""
+    before = ledger.header.policy
+    if before.admins:
+        _need_admin(ledger, op.actor, "change its policy")
+    after = change_policy(before, dict(op.changes))
+    if before.admins and not after.admins:
+        by = op.actor.holder
+        text = next(value for key, value in reversed(op.changes) if key == "admins")
+        if not any(same_person(word, by) for word in admin_words(text)[1:]):
+            raise PolicyRefused(
+                "without admins, anyone may change the policy and make themselves the admin",
+                hints=(f"to remove them all anyway, confirm it with '{NO_ADMINS} {by}'",),
+            )
+    if after.issues is not before.issues:
+        check_spelt(ledger, before.issues, after.issues)
+    if after.admins != before.admins and after.admins and not after.is_admin(op.actor.holder):
+        raise PolicyRefused(
+            f"the admins must include you, {op.actor.holder}",
+            hints=("otherwise a mistake could not be undone",),
+        )
+    words = ", ".join(f"{key} = {value}" for key, value in op.changes)
+    changed = Event("policy", op.id, moment.now.wall_ms, op.actor.holder, detail=words)
+    form = NEWEST_FORMAT if after.abandons_early else ledger.header.format
+    state = ledger.with_header(replace(ledger.header, policy=after, format=form))
+    return state, Outcome(
+        operation=op.id, status="policy_changed", events=(changed,), changed=after != before
+    )
+
+
+def acknowledge(ledger: Ledger, op: ops.Acknowledge, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Drop notices that their holder has been shown; only one's own."""
+    if len(op.notices) > NOTICES_KEPT:
+        raise UsageError(f"one step drops at most {NOTICES_KEPT} notices")
+    before = ledger.notices(op.actor.holder)
+    kept = tuple(n for n in before if n.id not in op.notices)
+    state = ledger if kept == before else ledger.with_notices(op.actor.holder, kept)
+    return state, Outcome(
+        operation=op.id, status="acknowledged", changed=kept != before, is_renewal=True
+    )
+
+
+def barrier(ledger: Ledger, op: ops.Barrier, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Move the ledger on by one revision, so that an undecided push can never land."""
+    said = Event("barrier", op.id, moment.now.wall_ms, op.actor.holder)
+    return ledger, Outcome(operation=op.id, status="barrier", events=(said,))
+
+
+def restore(ledger: Ledger, op: ops.Restore, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Give tokens above those of another past from now on, by beginning the next epoch: anyone."""
+    header = ledger.header
+    behind = header.token < op.above
+    if behind:
+        # One epoch a step: nobody can use all of them up by one wrong number.
+        if op.above >= (header.epoch + 2) * EPOCH_SIZE:
+            raise Invalid(f"token {op.above} is of an epoch that this ledger cannot have reached")
+        header = replace(header, epoch=op.above // EPOCH_SIZE + 1, sequence=0)
+    said = Event("restored", op.id, moment.now.wall_ms, op.actor.holder)
+    return ledger.with_header(header), Outcome(
+        operation=op.id, status="restored", events=(said,), changed=behind
+    )
+
+
+def restore_hints(policy: Policy, way: str = "undo") -> tuple[str, ...]:
+    """Who may begin an epoch, and how."""
+    step = hint("one of them can do it: `{}`", "init", **{f"{way}_rollback": True})
+    return ("they are " + ", ".join(policy.admins), step)
+
+
+def drop_record(ledger: Ledger, op: ops.DropRecord, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Remove a record that cannot be read; a readable one is never dropped this way."""
+    _need_admin(ledger, op.actor, "drop a damaged record")
+    found = next((d for d in ledger.damage() if op.file in (d.file, d.shown)), None)
+    if found is None:
+        raise NotFound(f"the ledger has no damaged record {op.file}")
+    dropped = Event(
+        "dropped", op.id, moment.now.wall_ms, op.actor.holder, reason=op.reason, detail=op.file
+    )
+    return ledger.drop([found.file]), Outcome(operation=op.id, status="dropped", events=(dropped,))
+
+
+def _need_admin(ledger: Ledger, actor: Actor, what: str) -> None:
+    policy = ledger.header.policy
+    if policy.is_admin(actor.holder):
+        return
+    if policy.admins:
+        raise PolicyRefused(
+            f"only the ledger's admins may {what}, and {actor.holder} is not one of them",
+            hints=(
+                "they are " + ", ".join(policy.admins),
+                hint("one of them can add you: `{}` takes the whole list", "config", **ADMINS),
+            ),
+        )
+    limit = format_duration(policy.ttl_max)
+    raise PolicyRefused(
+        f"nobody may {what}: the ledger has no admins yet",
+        hints=(
+            f"a lease that is not renewed lapses by itself, after {limit} at most",
+            hint("until there are admins, anyone may set them: `{}`", "config", **ADMINS),
+        ),
+    )
+
+
+_SHOWN = 5
+
+
+def spelt(operation: Operation, policy: Policy) -> Operation:
+    """The operation with the host's spelling of each issue that it names."""
+    changed: Operation = _named(operation, lambda name: issue_resource(name, policy.issues))
+    return changed
+
+
+def check_spelling(operation: Operation, policy: Policy) -> None:
+    """UsageError for an operation that names an issue in another spelling than the ledger's."""
+
+    def check(name: Resource) -> Resource:
+        if (right := issue_resource(name, policy.issues)) != name:
+            raise UsageError(f"{name} is the issue {right} in this ledger", resource=name.text)
+        return name
+
+    _named(operation, check)
+
+
+def check_spelt(ledger: Ledger, was: Issues, host: Issues) -> None:
+    """PolicyRefused where a record's name would be another resource by another host's spellings."""
+    found = dict.fromkeys(x.resource for x in ledger.every_lease())
+    names = [
+        x.text
+        for x in found
+        if reads_as_issue(x.text) and (was is not Issues.NONE or issue_resource(x, host) != x)
+    ]
+    if names:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        raise PolicyRefused(
+            f"the ledger has records of {', '.join(names[:_SHOWN])}{more}, "
+            "which would then name other resources",
+            hints=(
+                hint(
+                    "release them first; claim a completed one with {} to release it", reopen=True
+                ),
+            ),
+        )
+
+
+def _named(value: Any, name: Callable[[Resource], Resource]) -> Any:
+    # The same with every resource that it names as ``name`` has it.
+    if isinstance(value, Resource):
+        return name(value)
+    if isinstance(value, tuple):
+        return tuple(_named(part, name) for part in value)
+    if isinstance(value, Operation | ops.Retirement | Grant):
+        fields = non_defaults(value).items()
+        return replace(value, **{field: _named(part, name) for field, part in fields})
+    return value

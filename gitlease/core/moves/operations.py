@@ -14,7 +14,7 @@ from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor, Lease, LeaseKey
 from gitlease.core.policy import Policy
-from gitlease.core.resources.resource import WHOLE, Resource
+from gitlease.core.resources import WHOLE, Resource
 
 MAX_PATHS = 64
 MAX_PATHS_LENGTH = 8_192

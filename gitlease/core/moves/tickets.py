@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from gitlease.core import resources
 from gitlease.core.errors import LeaseHeld, PolicyRefused, UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor, Moment, same_person
 from gitlease.core.ledger import MAX_STEP, TICKETS_KEPT, Ledger, Ticket
 from gitlease.core.moves.operations import Claim, Event, LeaveTicket, Outcome, TakeTicket
-from gitlease.core.resources import pattern
-from gitlease.core.resources.resource import Resource, scopes_overlap
+from gitlease.core.resources import Resource, scopes_overlap
 
 LONGEST_TICKET = 24 * 3_600_000  # milliseconds for which a place is kept without asking again
 WINDOW = 10.0  # seconds for which what is free is left to each who stands before
@@ -75,7 +75,7 @@ def _near(
             for t in ledger.every_ticket()
             if t.resource != resource
             and (theirs := t.resource.pattern) is not None
-            and pattern.any_overlap([theirs], covered)
+            and resources.any_overlap([theirs], covered)
         )
     return line(found, now_ms)
 

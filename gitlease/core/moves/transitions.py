@@ -32,36 +32,9 @@ from gitlease.core.lease import (
     standing,
 )
 from gitlease.core.ledger import MAX_STEP, Header, Ledger, RingEntry
-from gitlease.core.moves import claiming, governance, holding, tickets
-from gitlease.core.moves.operations import (
-    LAPSED,
-    Acknowledge,
-    AddNote,
-    Barrier,
-    Bind,
-    Claim,
-    Complete,
-    Create,
-    DropRecord,
-    EndSession,
-    Event,
-    Extend,
-    LeaveTicket,
-    Operation,
-    Outcome,
-    Park,
-    Pick,
-    Release,
-    Renew,
-    Restore,
-    Retire,
-    Revoke,
-    RunOut,
-    SetPolicy,
-    TakeTicket,
-    Unbind,
-    grant_of,
-)
+from gitlease.core.moves import claiming, holding, tickets
+from gitlease.core.moves import operations as ops
+from gitlease.core.moves.operations import Event, Operation, Outcome
 from gitlease.core.policy import DEFAULT_POLICY, Issues, Policy
 
 MAX_REVISION = 10**17
@@ -69,27 +42,27 @@ MAX_REVISION = 10**17
 Move = Callable[[Ledger, Any, Moment], tuple[Ledger, Outcome]]
 
 MOVES: Mapping[type[Operation], Move] = {
-    Claim: claiming.claim,
-    Pick: claiming.pick,
-    Bind: holding.bind,
-    Unbind: holding.unbind,
-    Renew: holding.renew,
-    Extend: holding.extend,
-    Release: holding.release,
-    Complete: holding.complete,
-    Park: holding.park,
-    EndSession: holding.end_session,
-    RunOut: holding.end_session,
-    Revoke: governance.revoke,
-    Retire: holding.retire,
-    AddNote: governance.add_note,
-    SetPolicy: governance.set_policy,
-    Acknowledge: governance.acknowledge,
-    Barrier: governance.barrier,
-    Restore: governance.restore,
-    DropRecord: governance.drop_record,
-    TakeTicket: tickets.take,
-    LeaveTicket: tickets.leave,
+    ops.Claim: claiming.claim,
+    ops.Pick: claiming.pick,
+    ops.Bind: holding.bind,
+    ops.Unbind: holding.unbind,
+    ops.Renew: holding.renew,
+    ops.Extend: holding.extend,
+    ops.Release: holding.release,
+    ops.Complete: holding.complete,
+    ops.Park: holding.park,
+    ops.EndSession: holding.end_session,
+    ops.RunOut: holding.end_session,
+    ops.Revoke: holding.revoke,
+    ops.Retire: holding.retire,
+    ops.AddNote: holding.add_note,
+    ops.SetPolicy: holding.set_policy,
+    ops.Acknowledge: holding.acknowledge,
+    ops.Barrier: holding.barrier,
+    ops.Restore: holding.restore,
+    ops.DropRecord: holding.drop_record,
+    ops.TakeTicket: tickets.take,
+    ops.LeaveTicket: tickets.leave,
 }
 
 
@@ -115,10 +88,10 @@ class Applied:
     @property
     def only_renews(self) -> bool:
         """Whether history may forget this step when the next renewal comes."""
-        return _only_renews(self.results)
+        return all(outcome.is_renewal for outcome in self.outcomes)
 
 
-def create(operation: Create) -> Ledger:
+def create(operation: ops.Create) -> Ledger:
     """The empty ledger, revision 0: the first batch applied to it makes revision 1."""
     header = Header(
         ledger_id=operation.ledger_id, revision=0, epoch=0, sequence=0, policy=operation.policy
@@ -149,7 +122,7 @@ def apply(
             raise Invalid(f"operation {operation.id} was applied before, as {known.outcome}")
         try:
             if state.header.policy.issues is not Issues.NONE:
-                governance.check_spelling(operation, state.header.policy)
+                holding.check_spelling(operation, state.header.policy)
             state, outcome = MOVES[type(operation)](state, operation, moment)
         except GitleaseError as refusal:
             if together:
@@ -161,14 +134,10 @@ def apply(
             entries.append(RingEntry(operation.id, revision, outcome.status))
     if not any(isinstance(r, Outcome) and r.changed for r in results):
         return Applied(ledger, tuple(results), changed=False)
-    header = state.header.after_step(tuple(entries), decision=not _only_renews(results))
-    applied = Applied(state.with_header(header), tuple(results), changed=True)
+    applied = Applied(state, tuple(results), changed=True)
+    header = state.header.after_step(tuple(entries), decision=not applied.only_renews)
     _check_reported(applied)
-    return applied
-
-
-def _only_renews(results: Sequence[Outcome | GitleaseError]) -> bool:
-    return all(r.is_renewal for r in results if isinstance(r, Outcome))
+    return replace(applied, ledger=state.with_header(header))
 
 
 def _check_reported(applied: Applied) -> None:
@@ -187,7 +156,9 @@ def _check_reported(applied: Applied) -> None:
                 raise RuntimeError(f"{lease.resource} was granted, and is not in the ledger")
         ended.update(lease.token for lease in outcome.displaced)
         # The caller's own expired lease is displaced as well, but only its event shows that.
-        ended.update(x.token for x in outcome.events if x.kind == LAPSED and x.token is not None)
+        ended.update(
+            x.token for x in outcome.events if x.kind == ops.LAPSED and x.token is not None
+        )
 
 
 class _Nothing:
@@ -253,10 +224,6 @@ class StepRecord:
 
         return Moment(now=now, seen=seen)
 
-    def carried_out(self, ledger: Ledger) -> Applied:
-        """The result of the step on the ledger before it."""
-        return apply(ledger, self.operations, self.moment, together=False)
-
 
 @dataclass(frozen=True, slots=True)
 class Decided:
@@ -273,7 +240,7 @@ def decide(
     """Apply operations (see ``transitions.apply``), and record how to repeat the decision."""
     asked: dict[str, Lease] = {}
     if ledger.header.policy.issues is not Issues.NONE:
-        operations = [governance.spelt(operation, ledger.header.policy) for operation in operations]
+        operations = [holding.spelt(operation, ledger.header.policy) for operation in operations]
 
     def seen(lease: Lease) -> Sighting | None:
         asked[lease.lease_id] = lease
@@ -309,17 +276,17 @@ def _resolved(operation: Operation, result: Outcome | GitleaseError) -> Operatio
     # A search through many leases or tasks is written down as what it found.
     if not isinstance(result, Outcome) or not result.leases:
         return operation
-    if isinstance(operation, Pick):
+    if isinstance(operation, ops.Pick):
         keys = {lease.key for lease in result.leases}
         taken = next(x for x in operation.claims if lease_key(x.resource, x.scope) in keys)
         return replace(taken, id=operation.id)
-    if isinstance(operation, Renew) and operation.resource is None:
-        return replace(operation, grants=tuple(map(grant_of, result.leases)))
+    if isinstance(operation, ops.Renew) and operation.resource is None:
+        return replace(operation, grants=tuple(map(ops.grant_of, result.leases)))
     return operation
 
 
 LEAST_SKEW = 10  # seconds that a push may take on its way, whatever the policy allows for clocks
-GOVERNANCE = (Revoke, SetPolicy, DropRecord)  # what only a ledger's admins may
+GOVERNANCE = (ops.Revoke, ops.SetPolicy, ops.DropRecord)  # what only a ledger's admins may
 KEYED = 40  # characters of an operation's id with a key
 NONCES = 2_000  # records that are searched for the nonce of a new grant
 NEWER = "a newer gitlease than the server's may have written it: then upgrade the server's"
@@ -350,10 +317,6 @@ class Pusher:
         """Whether this holder pushes; where nobody is known, whoever is named."""
         return self.holders is None or any(same_person(holder, mine) for mine in self.holders)
 
-    def may_govern(self, policy: Policy) -> bool:
-        """Whether what admins ask for may come by it: then it is one of them itself."""
-        return any(map(policy.is_admin, self.holders or ()))
-
 
 def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: int) -> Applied:
     """What a step comes to, if it is a legal move; Illegal, with the rule, where it is not.
@@ -361,7 +324,6 @@ def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: 
     ``before`` is None where the ledger is made, ``now_ms`` the wall clock of whoever judges.
     """
     _check_writer(record, pusher)
-    _check_ids(record, pusher)
     base = _made(record) if before is None else before
     _check_clock(base, record.at, now_ms)
     _check_governance(base, record, pusher)
@@ -381,7 +343,8 @@ def repeat(before: Ledger | None, record: StepRecord) -> Applied:
             "identity", "a step names a gateway if it is of several people, and only then"
         )
     try:
-        applied = record.carried_out(_made(record) if before is None else before)
+        base = _made(record) if before is None else before
+        applied = apply(base, record.operations, record.moment, together=False)
     except GitleaseError as refusal:
         raise _illegal(refusal) from None
     if not applied.changed:
@@ -407,7 +370,7 @@ def _made(record: StepRecord) -> Ledger:
         raise Illegal("ledger-id", "the first step of a ledger must create it")
     actor = record.operations[0].actor
     return create(
-        Create(id="create", actor=actor, ledger_id=record.ledger_id, policy=DEFAULT_POLICY)
+        ops.Create(id="create", actor=actor, ledger_id=record.ledger_id, policy=DEFAULT_POLICY)
     )
 
 
@@ -426,9 +389,6 @@ def _check_writer(record: StepRecord, pusher: Pusher) -> None:
             raise Illegal(
                 "identity", f"it is written as {printable(holder)}, and {pusher.known} pushes it"
             )
-
-
-def _check_ids(record: StepRecord, pusher: Pusher) -> None:
     # An id with a key of a request is as long as two random ones: gateways look for those.
     keyed = any(len(operation.id) == KEYED for operation in record.operations)
     if keyed and pusher.holders is not None and not pusher.gateway:
@@ -444,7 +404,7 @@ def check_nonces(base: Ledger, record: StepRecord) -> None:
 
     Ids of leases that have left the ledger are not known: none of them is anybody's lease any more.
     """
-    nonces = [x.lease_id for x in record.operations if isinstance(x, Claim | Complete)]
+    nonces = [x.lease_id for x in record.operations if isinstance(x, ops.Claim | ops.Complete)]
     if not nonces:
         return
     known = {x.lease_id for x in islice(base.every_lease(), NONCES)}
@@ -454,7 +414,7 @@ def check_nonces(base: Ledger, record: StepRecord) -> None:
 
 def _check_restores(base: Ledger, record: StepRecord) -> None:
     # Each begins an epoch, of which there are not endlessly many.
-    asked = [x for x in record.operations if isinstance(x, Restore)]
+    asked = [x for x in record.operations if isinstance(x, ops.Restore)]
     if not asked:
         return
     policy = base.header.policy
@@ -462,7 +422,7 @@ def _check_restores(base: Ledger, record: StepRecord) -> None:
         raise Illegal(
             "restore",
             "only an admin of the ledger may begin an epoch",
-            hints=governance.restore_hints(policy),
+            hints=holding.restore_hints(policy),
         )
     lately = any(entry.outcome == "restored" for entry in base.header.ring)
     if len(asked) > 1 or lately:
@@ -472,7 +432,7 @@ def _check_restores(base: Ledger, record: StepRecord) -> None:
 def _check_governance(base: Ledger, record: StepRecord, pusher: Pusher) -> None:
     # A gateway governs for others only if it is an admin itself (S2); the table checks that they
     # are too. So without admins nobody can name the first ones through a gateway.
-    if not pusher.gateway or pusher.may_govern(base.header.policy):
+    if not pusher.gateway or any(map(base.header.policy.is_admin, pusher.holders or ())):
         return
     for operation in record.operations:
         if isinstance(operation, GOVERNANCE) and not pusher.may_be(operation.actor.holder):

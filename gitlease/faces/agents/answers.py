@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import clean
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, moment_of
-from gitlease.core.resources.resource import WHOLE, layer_words, word_anywhere
+from gitlease.core.resources import WHOLE, layer_words, word_anywhere
 from gitlease.core.view import LeaseView
 from gitlease.verbs import sentences, task_text
 

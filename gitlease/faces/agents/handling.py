@@ -426,7 +426,7 @@ def _tasks(workspace: Workspace, paths: Iterable[str]) -> dict[str, frozenset[st
     found: dict[str, frozenset[str]] = {}
     if not wanted:
         return found
-    from gitlease.core.resources.pattern import fold
+    from gitlease.core.resources import fold
 
     known = workspace.ledger.edges.files.read()
     for task in known.tasks:

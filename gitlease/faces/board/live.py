@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from gitlease.core.resources.resource import Resource
+    from gitlease.core.resources import Resource
     from gitlease.engine.ports import Snapshot
     from gitlease.wiring.workspace import Workspace
 

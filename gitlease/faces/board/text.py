@@ -12,8 +12,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import rfc3339
 from gitlease.core.ledger import Note, Ticket
 from gitlease.core.moves.operations import Event
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource, fold
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.reading import history_of
 from gitlease.verbs.board import (

@@ -15,14 +15,14 @@ import click
 
 from gitlease.core.errors import Hint, NotFound, around, command_words
 from gitlease.core.instant import format_duration, moment_of
-from gitlease.core.resources.resource import LOCAL_LAYER, word_anywhere
+from gitlease.core.resources import LOCAL_LAYER, word_anywhere
 from gitlease.faces.cli import output
 from gitlease.verbs.table import Called, Details, DoorOfClone, Whole, exit_of
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError, LeaseHeld
     from gitlease.core.lease import Actor
-    from gitlease.core.resources.resource import Resource
+    from gitlease.core.resources import Resource
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer
     from gitlease.engine.ledger_session import LedgerView

@@ -14,7 +14,7 @@ from gitlease.verbs.push_options import REFUSED, push_request
 from gitlease.verbs.table import LEASE_EXITS
 
 if TYPE_CHECKING:
-    from gitlease.core.work_push import WorkRef
+    from gitlease.core.work import WorkRef
     from gitlease.faces.cli.call import Call
     from gitlease.push.fenced_push import PushAnswer
 

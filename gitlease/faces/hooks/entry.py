@@ -252,7 +252,7 @@ def report(context: HookContext, decision: HookDecision, event: str) -> None:
         first = next((views[lease.lease_id] for lease in blocking), None)
         name = first.resource if first else decision.refused.resource if decision.refused else None
         if name is not None:
-            from gitlease.core.resources.resource import layer_words
+            from gitlease.core.resources import layer_words
 
             layer = layer_words(first.layer, context.place.settings.layer) if first else []
             show = shlex.join(["gitlease", "show", name, *layer])

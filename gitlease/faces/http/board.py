@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 from gitlease.core.errors import GitleaseError, Unavailable, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant, rfc3339
-from gitlease.core.resources.resource import parse_resource
+from gitlease.core.resources import parse_resource
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.faces.board import page
 from gitlease.faces.board.page import PageView

@@ -26,7 +26,7 @@ from gitlease.core.errors import (
     check_text,
 )
 from gitlease.core.lease import Lease, State, same_person
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource
 from gitlease.engine.edges import Planned, find_task
 from gitlease.engine.reading import is_in_ledger
 from gitlease.faces.http.request_handler import (

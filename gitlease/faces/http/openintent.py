@@ -36,8 +36,7 @@ from gitlease.core.errors import (
 )
 from gitlease.core.instant import moment_of, parse_duration
 from gitlease.core.lease import Lease, State
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource, name_resource, parse_scope, reads_as_name
+from gitlease.core.resources import Resource, fold, name_resource, parse_scope, reads_as_name
 from gitlease.core.view import LeaseView
 from gitlease.engine.acts import taken_from
 from gitlease.engine.answers import EndedLease

@@ -28,8 +28,7 @@ from starlette.responses import JSONResponse, Response
 from gitlease.core.errors import GitleaseError, Hint, Unavailable, UsageError, around, check_text
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import State
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import parse_resource
+from gitlease.core.resources import fold, parse_resource
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.joiner import SAME
 from gitlease.gateway.tokens import READ, WRITE, Token

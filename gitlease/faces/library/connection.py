@@ -39,7 +39,7 @@ from gitlease.core.errors import (
 from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
 from gitlease.core.loss import Loss, reason_text
-from gitlease.core.resources.resource import Resource, parse_resource, path_resource
+from gitlease.core.resources import Resource, parse_resource, path_resource
 from gitlease.core.view import Lease
 from gitlease.faces.library.made import AwaitedGatewayVerbs, GatewayVerbs
 from gitlease.faces.library.methods import (

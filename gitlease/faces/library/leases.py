@@ -14,7 +14,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack, overload
 from gitlease.core.edge import Task
 from gitlease.core.errors import GitleaseError, Invalid, LeaseLost, Unavailable, UsageError
 from gitlease.core.loss import Lost
-from gitlease.core.resources.resource import WHOLE, parse_scope
+from gitlease.core.resources import WHOLE, parse_scope
 from gitlease.engine import acts
 from gitlease.engine.watch import Part, Watcher
 from gitlease.engine.watch import WatchEvent as WatchEvent

@@ -11,8 +11,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from gitlease.core.errors import GitleaseError, Hint, UsageError, around
 from gitlease.core.instant import moment_of
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, Resource, word_anywhere
+from gitlease.core.resources import WHOLE, Resource, fold, word_anywhere
 from gitlease.verbs import sentences
 from gitlease.verbs.doors import path_text
 from gitlease.verbs.parameters import DURATION

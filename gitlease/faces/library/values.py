@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 from gitlease.core.edge import Progress, Task
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import moment_of
-from gitlease.core.resources.resource import parse_resource, word_anywhere
+from gitlease.core.resources import parse_resource, word_anywhere
 from gitlease.core.view import Lease
 from gitlease.engine import answers
 from gitlease.engine.answers import Taken

@@ -32,7 +32,7 @@ from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from gitlease.core.errors import Denied, GitleaseError, Unavailable
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource
 from gitlease.engine.answers import Answer
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue import TaskQueue

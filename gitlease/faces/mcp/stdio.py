@@ -27,8 +27,7 @@ from gitlease.core.errors import GitleaseError, LeaseHeld, Unavailable, clean
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, Instant, format_duration
 from gitlease.core.lease import holder_has
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources import Resource, fold
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, joined
 from gitlease.engine.ledger_session import LedgerSession

@@ -13,8 +13,7 @@ from mcp import types
 from gitlease.core.errors import GitleaseError, Hint, UsageError, around
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration
-from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, word_anywhere
+from gitlease.core.resources import WHOLE, fold, word_anywhere
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.parameters import SWITCH
 from gitlease.verbs.table import TABLE, TOOL, Details, Door, Parameter, Result, find_verb

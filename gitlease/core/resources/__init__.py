@@ -1,1 +1,0 @@
-"""What is leased: names and path patterns, and when two overlap."""
