@@ -339,12 +339,11 @@ class Gateway:
 
     def assignees(self, session: LedgerSession, resource: Resource) -> tuple[Assigned, ...]:
         """Everyone to whom a task is assigned, by the known ledger and its task file."""
-        look, people = session.known_look(), self.rules.people
-        if look is None or look.head.ledger is None:
+        if (head := session.store.known(session.layer)) is None or head.ledger is None:
             return ()
         task = find_task(session.edges.read(), resource, lenient=True)
-        records = look.head.ledger.leases_of(task.resource if task else resource)
-        return assigned_to(task, records, people, look.policy, look.moment)
+        records = session.known_records(task.resource if task else resource)
+        return assigned_to(task, records, self.rules.people, head.policy, session.moment(head))
 
     def held(
         self, holder: str, resource: Resource | None = None, scope: str | None = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import cast
 
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
@@ -65,18 +67,25 @@ class _ReadOnly:
     writes = False
 
     def __init__(self, files: TaskFiles, clock: Clock) -> None:
-        self._files, self._clock = files, clock
-        self.places, self.elsewhere = files.places, files.elsewhere
+        self._files, self._clock, self._lock = files, clock, Lock()
+        self.elsewhere = files.elsewhere
         self.on_a_branch, self.assigned_since = files.on_a_branch, files.assigned_since
-        self._read: tuple[Instant, TaskList] | None = None
+        self._known: tuple[Instant, dict[str | None, object]] = clock.now(), {}
 
     def read(self, ref: str | None = None) -> TaskList:
-        if ref is not None:
-            return self._files.read(ref)
-        now, known = self._clock.now(), self._read
-        if known is None or known[0].elapsed_at_most(now) >= YOUNG:
-            known = self._read = now, self._files.read()
-        return known[1]
+        return cast(TaskList, self._lately(ref, lambda: self._files.read(ref)))
+
+    def places(self) -> Sequence[str]:
+        return cast(Sequence[str], self._lately("places", self._files.places))
+
+    def _lately(self, what: str | None, read: Callable[[], object]) -> object:
+        with self._lock:  # or all requests would read at once what one reads for all
+            now = self._clock.now()
+            if self._known[0].elapsed_at_most(now) >= YOUNG:
+                self._known = now, {}
+            if what not in (known := self._known[1]):
+                known[what] = read()
+            return known[what]
 
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
         """Nothing is going to be written."""
