@@ -209,7 +209,7 @@ def parse_json(place: AgentFile, data: bytes, group: str) -> Json:
     return members
 
 
-def write_json(place: AgentFile, before: bytes | None, new: Json) -> None:
+def write_json(place: AgentFile, before: bytes | None, new: Json, what: str) -> FileDone:
     """Write an object with the indentation and line ends of the text before.
 
     A file with nothing but a version goes.
@@ -224,8 +224,10 @@ def write_json(place: AgentFile, before: bytes | None, new: Json) -> None:
         raise Invalid(why, hints=PLAIN) from None
     if not text.strip() or text.endswith(b"\n"):
         data += b"\n"
-    is_bare = not any(x for key, x in new.items() if key != "version")
-    write(place, None if is_bare else data.replace(b"\n", b"\r\n" if b"\r\n" in text else b"\n"))
+    if b"\r\n" in text:
+        data = data.replace(b"\n", b"\r\n")
+    write(place, data if any(x for key, x in new.items() if key != "version") else None)
+    return FileDone(place.name, what)
 
 
 # --- hooks ------------------------------------------------------------------------------------
@@ -248,8 +250,7 @@ def add_hooks(agent: Agent, place: AgentFile, *, keep: bool) -> FileDone:
     wanted = with_ours(agent, data, keep=keep)
     if wanted == data:
         return FileDone(place.name, "unchanged")
-    write_json(place, before, wanted)
-    return FileDone(place.name, "written")
+    return write_json(place, before, wanted, "written")
 
 
 def remove_hooks(agent: Agent, place: AgentFile) -> FileDone:
@@ -257,8 +258,7 @@ def remove_hooks(agent: Agent, place: AgentFile) -> FileDone:
     before, data = _read_hooks(place)
     if not any(entries(data)):
         return FileDone(place.name, "absent")
-    write_json(place, before, without_ours(data))
-    return FileDone(place.name, "removed")
+    return write_json(place, before, without_ours(data), "removed")
 
 
 def hooks_in(agent: Agent, place: AgentFile) -> Installed:
@@ -486,8 +486,7 @@ def register(agent: Agent, place: AgentFile) -> FileDone:
             ) from None
         return _put(place, before, after)
     new = {**data, agent.servers: {**servers, NAME: ENTRY}}
-    write_json(place, before, new)
-    return FileDone(place.name, "written")
+    return write_json(place, before, new, "written")
 
 
 def unregister(agent: Agent, place: AgentFile) -> FileDone:
@@ -498,8 +497,7 @@ def unregister(agent: Agent, place: AgentFile) -> FileDone:
         return FileDone(place.name, "absent")
     rest = _without_ours(agent, data)
     if not agent.is_toml:
-        write_json(place, before, rest)
-        return FileDone(place.name, "removed")
+        return write_json(place, before, rest, "removed")
     match = _marked(before, AROUND_TABLE)
     text = before if match is None else _without(before, match)
     remaining = _parse_toml(place, text or b"")

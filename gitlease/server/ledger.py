@@ -35,17 +35,8 @@ from gitlease.git.objects import (
     object_id,
     read_tree,
 )
-from gitlease.store.history import (
-    MAX_COMMIT,
-    BadStep,
-    LedgerCommit,
-    commit_bytes,
-    is_renewal,
-    operations_line,
-    read_commit,
-    read_step,
-    walk,
-)
+from gitlease.store import history
+from gitlease.store.history import LedgerCommit
 from gitlease.store.records import HEADER_FILE
 from gitlease.store.tree import MAX_TREE, changed_files, read_ledger, write_tree
 
@@ -83,15 +74,15 @@ def repeat_step(
     applied = carry_out(record)
     base = commit_at(objects, before).tree_id if before else None
     _check_tree(objects, base, commit.tree_id, applied)
-    expected = commit_bytes(applied, record, commit.tree_id, commit.parent_ids)
-    if objects.read(version, COMMIT, MAX_COMMIT) != expected:
+    expected = history.commit_bytes(applied, record, commit.tree_id, commit.parent_ids)
+    if objects.read(version, COMMIT, history.MAX_COMMIT) != expected:
         raise Illegal("commit", "its commit does not describe its changes", hints=(NEWER,))
     return record, applied
 
 
 def commit_at(objects: GitObjects, version: str) -> LedgerCommit:
     """A commit of a ledger. Raises Illegal if it is not one, or too large."""
-    found = read_commit(objects, version)
+    found = history.read_commit(objects, version)
     if found is None:
         raise Illegal("commit", f"{version} is not a commit of a ledger")
     return found
@@ -99,7 +90,7 @@ def commit_at(objects: GitObjects, version: str) -> LedgerCommit:
 
 def step_record(message: str) -> StepRecord:
     """The operations that a commit's message names. Raises Illegal if it does not."""
-    line = operations_line(message)
+    line = history.operations_line(message)
     if line is None:
         raise Illegal(
             "operations",
@@ -107,8 +98,8 @@ def step_record(message: str) -> StepRecord:
             hints=("an older gitlease wrote it: upgrade that one; or it is not a ledger",),
         )
     try:
-        return read_step(line)
-    except BadStep as error:
+        return history.read_step(line)
+    except history.BadStep as error:
         raise Illegal("operations", f"its operations: {error}", hints=(NEWER,)) from None
 
 
@@ -215,7 +206,7 @@ def _steps(objects: GitObjects, old: str, new: str) -> list[str]:
         steps.insert(0, parents[0])
     if not old:
         raise Illegal("too-large", f"a push has at most {MAX_STEPS} steps of a ledger")
-    if new in (commit.id for commit in islice(walk(objects, old), LOOKED_BACK)):
+    if new in (commit.id for commit in islice(history.walk(objects, old), LOOKED_BACK)):
         raise Illegal("rewind", "a ledger never goes back to an earlier state")
     raise Illegal(
         "history",
@@ -225,9 +216,9 @@ def _steps(objects: GitObjects, old: str, new: str) -> list[str]:
 
 def _check_replacement(objects: GitObjects, old: str, version: str) -> None:
     # A renewal may replace the renewal at the tip, if the policy says so.
-    if not is_renewal(objects, old):
+    if not history.is_renewal(objects, old):
         raise Illegal("history", "it replaces a decision: only a renewal may be replaced")
-    if not is_renewal(objects, version):
+    if not history.is_renewal(objects, version):
         raise Illegal("history", "it is a decision: only a renewal may replace a renewal")
     if read_ledger(objects, old).header.policy.history is not History.REPLACE:
         raise Illegal("history", "it replaces a renewal: by the ledger's policy they append")

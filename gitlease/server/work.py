@@ -21,17 +21,8 @@ from gitlease.core.ledger import Damage, Ledger
 from gitlease.core.moves.transitions import Illegal, Pusher
 from gitlease.core.resources import parse_resource
 from gitlease.core.work import Named
-from gitlease.git.history import (
-    FORM,
-    NO_RENAMES,
-    Changed,
-    committed,
-    differs,
-    paths_between,
-    read,
-    read_change,
-    rev_range,
-)
+from gitlease.git import history
+from gitlease.git.history import Changed
 from gitlease.git.objects import TREE, GitObjects, object_id
 from gitlease.git.pushes import lost_commits
 from gitlease.git.repository import Pieces, Repository, ask, ask_line, refusal
@@ -61,7 +52,7 @@ SECONDS = 60.0  # for git alone, without the time of ``take``
 # Regardless of the server's settings: no changes of merges, and every submodule.
 _LOG = (
     *("log", "--no-walk=unsorted", "--root", "--format=%H %P", "--no-notes"),
-    *("--no-show-signature", "--no-diff-merges", *FORM, *NO_RENAMES),
+    *("--no-show-signature", "--no-diff-merges", *history.FORM, *history.NO_RENAMES),
 )
 
 
@@ -89,7 +80,7 @@ def changes_of(
         if line:
             if counts:
                 try:
-                    changes.append(read_change(line, iter([data])))
+                    changes.append(history.read_change(line, iter([data])))
                 except (StopIteration, ValueError, IndexError):
                     raise Invalid("git's answer about changes cannot be read") from None
             line = ""
@@ -201,7 +192,9 @@ class WorkGuard:
                     commits = self._group.commits[start : start + COMMITS_AT_ONCE]
                     try:
                         merges = changes_of(repository, commits, self._take)
-                        found = committed(repository, merges, renames=False) if merges else {}
+                        found = (
+                            history.committed(repository, merges, renames=False) if merges else {}
+                        )
                     except Invalid as error:
                         raise _unjudged(error.message) from None
                     self._take([one for several in found.values() for one in several])
@@ -211,7 +204,7 @@ class WorkGuard:
         """The commits that no ref has yet. Raises Illegal if one names a token too early."""
         tips = [move.new for move in moves if move.new]
         most, repository = MAX_COMMITS + 1, self._repository
-        new = rev_range(repository, tips, others=["--all"], most=most, strict=True)
+        new = history.rev_range(repository, tips, others=["--all"], most=most, strict=True)
         since = self._moment.now.wall_ms - 2 * COMMIT_SKEW
         fresh = [x.id for x in new if x.recorded * MS > since]
         given = {layer: ledger.header.token for layer, ledger in self._ledgers}
@@ -243,10 +236,10 @@ class WorkGuard:
         for move in again:
             if move.new and len(commits) + several < most:
                 kept = [move.old, head]
-                found = rev_range(repository, [move.new], kept, most=most, strict=True)
+                found = history.rev_range(repository, [move.new], kept, most=most, strict=True)
                 there = [x.id for x in found if x.id not in commits]
                 if there:
-                    paths = paths_between(repository, move.old, move.new)
+                    paths = history.paths_between(repository, move.old, move.new)
                     landing.append(_Group(there, paths))
                 several += len(there)
         gone, cut = lost(repository, self._refs, moves, self._holders)
@@ -335,7 +328,9 @@ class WorkGuard:
         if before == after or not commit or not self.others():
             return []
         empty, _ = object_id(TREE, b"", len(commit) // 2)
-        every = list(read(differs(self._repository, empty, commit, NO_RENAMES)))
+        every = list(
+            history.read(history.differs(self._repository, empty, commit, history.NO_RENAMES))
+        )
         names = []
         for tasks in (before, after):
             found = self._tasks_of(every, tasks, TaskParser(tasks))

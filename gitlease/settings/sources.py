@@ -17,20 +17,8 @@ from gitlease.core.frozen import dataclass, field
 from gitlease.git.files import load_json, read_regular, store_json
 from gitlease.git.repository import TIMEOUT, ConfigEntry, Repository, Ways
 from gitlease.git.run import run_git
-from gitlease.settings.schema import (
-    FILE,
-    GIT_KEYS,
-    KEYS,
-    NEWER,
-    SESSION_KEY,
-    Form,
-    Found,
-    Reader,
-    near,
-    read_remote,
-    read_session,
-    usual_handles,
-)
+from gitlease.settings import schema
+from gitlease.settings.schema import FILE, KEYS, Found
 
 MAX_FILE = 256 * 1024
 CACHE_FORMAT = 1
@@ -46,8 +34,8 @@ def read_settings_file(toplevel: str | None, *, folder: str) -> dict[str, Found]
     if data is None:
         return {}
     # Compared whole, which costs less than a digest.
-    schema = repr([(k.name, k.form.value, k.default, k.members) for k in KEYS.values()])
-    purpose = [CACHE_FORMAT, schema, data.decode("latin-1")]
+    forms = repr([(k.name, k.form.value, k.default, k.members) for k in KEYS.values()])
+    purpose = [CACHE_FORMAT, forms, data.decode("latin-1")]
     cache = os.path.join(folder, "settings.json")
     kept = load_json(cache, MAX_CACHE)
     if isinstance(kept, dict) and kept.get("purpose") == purpose:
@@ -141,12 +129,12 @@ class Settings:
         Where nobody decided: when the tasks are Backlog.md's, by the folder of their patterns.
         """
         decided: bool | None = self.found["tasks.handles"].value
-        return usual_handles(self.tasks.files) if decided is None else decided
+        return schema.usual_handles(self.tasks.files) if decided is None else decided
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a file of a newer schema has that is not known here."""
-        newer = self.found.get(NEWER)
+        newer = self.found.get(schema.NEWER)
         return () if newer is None else tuple(newer.value)
 
     def table(self) -> tuple[Setting, ...]:
@@ -211,7 +199,7 @@ def settings_of(found: dict[str, Found]) -> Settings:
     )
 
 
-def checked(read: Reader, text: str, what: str) -> Any:
+def checked(read: schema.Reader, text: str, what: str) -> Any:
     """A value that no flag has given. Raises Invalid where its reader raises UsageError."""
     try:
         return read(text, what)
@@ -222,16 +210,16 @@ def checked(read: Reader, text: str, what: str) -> Any:
 def _from_git(repository: Repository) -> dict[str, Found]:
     strongest: dict[str, ConfigEntry] = {}
     for entry in repository.config.section("lease"):
-        if entry.key not in GIT_KEYS and entry.key != SESSION_KEY:
-            known = [SESSION_KEY, *(key.git for key in GIT_KEYS.values() if key.git)]
+        if entry.key not in schema.GIT_KEYS and entry.key != schema.SESSION_KEY:
+            known = [schema.SESSION_KEY, *(key.git for key in schema.GIT_KEYS.values() if key.git)]
             raise Invalid(
                 f"{git_source(entry, shown(entry.key))} is not a known key",
-                hints=(near(entry.key, known) or f"known keys: {', '.join(known)}",),
+                hints=(schema.near(entry.key, known) or f"known keys: {', '.join(known)}",),
             )
         strongest[entry.key] = entry
     found = {}
     for name, entry in strongest.items():
-        key = GIT_KEYS.get(name)
+        key = schema.GIT_KEYS.get(name)
         if key is None or not entry.value:
             continue
         source = git_source(entry, key.git)
@@ -308,7 +296,7 @@ def resolve_remote(settings: Settings, repository: Repository) -> Location:
             return Location(None, None, explicit=False)
     if word in names:
         url = repository.remote_url(word) or ""
-        checked(read_remote, url, f"the URL of remote {shown(word)}")
+        checked(schema.read_remote, url, f"the URL of remote {shown(word)}")
     elif not looks_like_url(word):
         kind = UsageError if settings.remote_explicit else Invalid
         raise _no_such_remote(word, settings.found["lease.remote"].source, names, kind)
@@ -333,7 +321,7 @@ def _no_such_remote(
     word: str, source: str, names: tuple[str, ...], kind: type[UsageError] | type[Invalid]
 ) -> UsageError | Invalid:
     known = f"known remotes: {', '.join(names)}" if names else "this clone has none: git remote add"
-    hint = near(word, names) or known
+    hint = schema.near(word, names) or known
     return kind(f"{source}: there is no remote {shown(word)}", hints=(hint,))
 
 
@@ -343,15 +331,17 @@ def set_config(repository: Repository, key: str, value: str) -> str:
     ``key`` is as in the file (``guard.max_age``) or as in git config (``lease.guardMaxAge``).
     Raises UsageError for a bad value and for a key that only the file may have.
     """
-    found = GIT_KEYS.get(key.lower()) or KEYS.get(key.lower())
-    if key.lower() == SESSION_KEY:
-        name = SESSION_KEY
+    found = schema.GIT_KEYS.get(key.lower()) or KEYS.get(key.lower())
+    if key.lower() == schema.SESSION_KEY:
+        name = schema.SESSION_KEY
     elif found is None:
-        hint = near(key, [SESSION_KEY, *KEYS, *(k.git for k in GIT_KEYS.values() if k.git)])
+        hint = schema.near(
+            key, [schema.SESSION_KEY, *KEYS, *(k.git for k in schema.GIT_KEYS.values() if k.git)]
+        )
         raise UsageError(f"{shown(key)} is not a setting", hints=(hint,) if hint else ())
     elif found.git is None:
         hint = f"edit {FILE} at the root of the work tree"
-        if found.form is Form.WORD and value.isalnum():
+        if found.form is schema.Form.WORD and value.isalnum():
             found.read(value, key)  # says what a value must be
             section, _, member = found.name.partition(".")
             hint += f": {section}: {{{member}: {value}}}"
@@ -362,7 +352,7 @@ def set_config(repository: Repository, key: str, value: str) -> str:
     else:
         name = found.git
     if value:
-        word = (read_session if found is None else found.read)(value, key)
+        word = (schema.read_session if found is None else found.read)(value, key)
         if name == "lease.remote" and not looks_like_url(word):
             names = repository.remote_names()
             if word not in names:

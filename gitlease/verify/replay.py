@@ -107,21 +107,15 @@ class _Replay:
         self._wordless = self._by_others_clock = self._gone = self._again = 0
 
     def result(self) -> Verified:
-        found, why = self._found, list[str]()
-        if found.hidden:
-            message = several(found.hidden, "renewal")
-            why.append(f"{message} replaced by later ones: of those only the result is judged")
-        if self._wordless:
-            message = several(self._wordless, "commit")
-            why.append(f"{message} of format 1, which names no operations")
-        if self._by_others_clock:
-            message = several(self._by_others_clock, "takeover")
-            why.append(
-                f"{message} by a clock that only its writer knows: it may have been too early"
-            )
-        if self._again:
-            message = several(self._again, "id")
-            why.append(f"{message} of operations or grants, used again long after")
+        found = self._found
+        early = "by a clock that only its writer knows: it may have been too early"
+        counted = (
+            (found.hidden, "renewal", "replaced by later ones: of those only the result is judged"),
+            (self._wordless, "commit", "of format 1, which names no operations"),
+            (self._by_others_clock, "takeover", early),
+            (self._again, "id", "of operations or grants, used again long after"),
+        )
+        why = [f"{several(number, what)} {words}" for number, what, words in counted if number]
         if self._cut:
             why.append("this clone has only part of the history: what was before is not judged")
         if self._gone:

@@ -40,7 +40,7 @@ OUTSIDE = (
     Mutant(
         "what a commit tells not compared",
         "server/ledger.py",
-        "if objects.read(version, COMMIT, MAX_COMMIT) != expected:",
+        "if objects.read(version, COMMIT, history.MAX_COMMIT) != expected:",
         "if not expected:",
         "S6",
         "tests/stories/test_server_stories.py::test_what_is_illegal_is_refused_with_its_rule",

@@ -17,7 +17,7 @@ TIES = (
     Mutant(
         "a run bound to what another one shares",
         "core/moves/holding.py",
-        "how is Relation.MINE and fits_session(state, lease, op.actor, moment)",
+        "how is Relation.MINE and claiming.fits_session(state, lease, op.actor, moment)",
         "how is Relation.MINE",
         "S2",
         "tests/core/test_sessions.py::test_what_shares_work_with_another_run_is_not_bound",

@@ -32,19 +32,8 @@ from gitlease.core.lease import (
     same_person,
 )
 from gitlease.core.ledger import NEWEST_FORMAT, Ledger, Notice, count_token
-from gitlease.core.moves.operations import (
-    LAPSED,
-    MAX_PATHS,
-    MAX_PATHS_LENGTH,
-    Claim,
-    Complete,
-    Event,
-    Operation,
-    Outcome,
-    Pick,
-    Revoke,
-    mark_claims_after_lapse,
-)
+from gitlease.core.moves import operations as ops
+from gitlease.core.moves.operations import Claim, Event, Operation, Outcome
 from gitlease.core.moves.tickets import give_way, served
 from gitlease.core.policy import Policy
 from gitlease.core.resources import WHOLE, Resource, fold, scopes_overlap
@@ -328,7 +317,7 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
         operation=op.id,
         status=status,
         leases=(lease,),
-        events=mark_claims_after_lapse((first, *events), [op.id] if op.replaces_edges else ()),
+        events=ops.mark_claims_after_lapse((first, *events), [op.id] if op.replaces_edges else ()),
         displaced=others,
         unassigned=tuple(a.name for a in decision.unassigned),
         assigned=tuple(a.name for a in decision.assigned),
@@ -395,7 +384,9 @@ def _has_abandoned(assignee: Assignee, task: Relations) -> bool:
     return own == {Relation.THEIRS_ABANDONED}
 
 
-def refuse_unexpected(op: Claim | Revoke, held: Relations, policy: Policy, moment: Moment) -> None:
+def refuse_unexpected(
+    op: Claim | ops.Revoke, held: Relations, policy: Policy, moment: Moment
+) -> None:
     """Raise LeaseHeld where any of these is not of the holder whom the caller expects."""
     expected = op.expect_holder
     others = [(x, how) for x, how in held if expected and not same_person(x.holder, expected)]
@@ -425,9 +416,10 @@ def _check_expected(
 
 def _check_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
     # A record with more would read as damaged.
-    if len(paths) > MAX_PATHS or sum(map(len, paths)) > MAX_PATHS_LENGTH:
+    if len(paths) > ops.MAX_PATHS or sum(map(len, paths)) > ops.MAX_PATHS_LENGTH:
         raise UsageError(
-            f"a lease covers at most {MAX_PATHS} paths of {MAX_PATHS_LENGTH} characters together",
+            f"a lease covers at most {ops.MAX_PATHS} paths "
+            f"of {ops.MAX_PATHS_LENGTH} characters together",
             hints=("claim a folder or a pattern instead of its files",),
         )
     return paths
@@ -509,7 +501,7 @@ def _displace(
         if old.state is State.ACTIVE and old.same_holder(by):
             state = tell_session(state, old, op, "replaced", now)
             if not holder_has(old, moment):
-                events.append(event(LAPSED, op.id, now, by.holder, old))
+                events.append(event(ops.LAPSED, op.id, now, by.holder, old))
     return state, taken, tuple(events)
 
 
@@ -528,7 +520,7 @@ def _granted(
 
 
 def new_lease(
-    ledger: Ledger, op: Claim | Complete, now: int, *, scope: str, ttl: int
+    ledger: Ledger, op: Claim | ops.Complete, now: int, *, scope: str, ttl: int
 ) -> tuple[Ledger, Lease]:
     """The ledger with one more token given, and the new lease that has it."""
     header = count_token(ledger.header)
@@ -667,7 +659,7 @@ class ParkedMeanwhile(GitleaseError):
     code = "held"
 
 
-def pick(ledger: Ledger, op: Pick, moment: Moment) -> tuple[Ledger, Outcome]:
+def pick(ledger: Ledger, op: ops.Pick, moment: Moment) -> tuple[Ledger, Outcome]:
     """Make the first claim that can be made. NothingLeft when there is none.
 
     A loser of the swap decides again, on the winner's ledger, and comes to the next one: so each of

@@ -56,27 +56,9 @@ from gitlease.core.lease import (
 )
 from gitlease.core.ledger import EPOCH_SIZE, NEWEST_FORMAT, NOTICES_KEPT, Ledger, Note
 from gitlease.core.loss import still_held
+from gitlease.core.moves import claiming
 from gitlease.core.moves import operations as ops
-from gitlease.core.moves.claiming import (
-    Relations,
-    assigned_error,
-    completed_records,
-    event,
-    fit_ttl,
-    fits_session,
-    give_notice,
-    held_error,
-    may_bind,
-    named_in_file,
-    new_lease,
-    outcome,
-    prolonged,
-    refuse_unexpected,
-    relations,
-    tell_assignees,
-    tell_session,
-    without,
-)
+from gitlease.core.moves.claiming import Relations, event, outcome, relations
 from gitlease.core.moves.operations import Event, Grant, Operation, Outcome
 from gitlease.core.policy import (
     NO_ADMINS,
@@ -97,7 +79,7 @@ def renew(ledger: Ledger, op: ops.Renew, moment: Moment) -> tuple[Ledger, Outcom
     """Bump expiry to now + TTL; never re-acquire what was lost, never shorten."""
     policy = ledger.header.policy
     if op.ttl is not None:
-        fit_ttl(op.ttl, op.ttl, policy, op.resource)
+        claiming.fit_ttl(op.ttl, op.ttl, policy, op.resource)
     mine, refused = list[Lease](), list[GitleaseError]()
     for grant in op.grants:
         try:
@@ -114,10 +96,10 @@ def renew(ledger: Ledger, op: ops.Renew, moment: Moment) -> tuple[Ledger, Outcom
     state, renewed, binds = ledger, [], False
     for lease in mine:
         ttl = min(lease.ttl, policy.ttl_max) if op.ttl is None else op.ttl
-        fresh = prolonged(lease, op.id, ledger, moment, seconds=ttl)
+        fresh = claiming.prolonged(lease, op.id, ledger, moment, seconds=ttl)
         if op.ttl is not None:
             fresh = replace(fresh, ttl=op.ttl)
-        if op.resource is not None and may_bind(ledger, lease, op.actor, moment):
+        if op.resource is not None and claiming.may_bind(ledger, lease, op.actor, moment):
             fresh = replace(fresh, session=op.actor.session)
             binds = True
         renewed.append(fresh)
@@ -132,8 +114,8 @@ def extend(ledger: Ledger, op: ops.Extend, moment: Moment) -> tuple[Ledger, Outc
     seconds = min(op.seconds, policy.ttl_max)
     state, extended = ledger, []
     for lease in held_for(ledger, op.resource, op.scope, op.actor, moment):
-        longer = prolonged(lease, op.id, ledger, moment, seconds=seconds)
-        if may_bind(ledger, lease, op.actor, moment):
+        longer = claiming.prolonged(lease, op.id, ledger, moment, seconds=seconds)
+        if claiming.may_bind(ledger, lease, op.actor, moment):
             longer = replace(longer, session=op.actor.session)
         extended.append(longer)
         state = state.put(longer)
@@ -146,7 +128,7 @@ def release(ledger: Ledger, op: ops.Release, moment: Moment) -> tuple[Ledger, Ou
     now = moment.now.wall_ms
     state, ended = ledger, []
     for lease in _mine_to_end(ledger, op, moment):
-        state = tell_session(state.remove(lease), lease, op, "released", now, op.note)
+        state = claiming.tell_session(state.remove(lease), lease, op, "released", now, op.note)
         ended.append(replace(lease, state=State.RELEASED))
     done = outcome(op, "released", ended, moment, reason=op.note)
     if op.note is not None:
@@ -177,7 +159,7 @@ def complete(ledger: Ledger, op: ops.Complete, moment: Moment) -> tuple[Ledger, 
     if not mine:
         # Finished without a lease: it takes a token like any grant.
         scope = op.scope or WHOLE
-        state, record = new_lease(ledger, op, now, scope=scope, ttl=policy.ttl_min)
+        state, record = claiming.new_lease(ledger, op, now, scope=scope, ttl=policy.ttl_min)
         records = [record]
     done = [
         replace(
@@ -193,7 +175,7 @@ def complete(ledger: Ledger, op: ops.Complete, moment: Moment) -> tuple[Ledger, 
         for lease in records
     ]
     for lease in done:
-        state = tell_session(state.put(lease), lease, op, "completed", now)
+        state = claiming.tell_session(state.put(lease), lease, op, "completed", now)
     return state.with_notes(op.resource, ()), outcome(op, "completed", done, moment)
 
 
@@ -256,7 +238,7 @@ def held_for(
     policy = ledger.header.policy
     theirs = _blockers(stood, scope, verb, Verdict.NOT_HOLDER)
     if theirs:
-        raise held_error(resource, scope, theirs, policy, moment, error=NotHolder)
+        raise claiming.held_error(resource, scope, theirs, policy, moment, error=NotHolder)
     raise _lost(resource, scope, tuple(x for x, _ in stood if _in_scope(x, scope)))
 
 
@@ -302,10 +284,10 @@ def _mine_to_end(ledger: Ledger, op: ops.Release | ops.Complete, moment: Moment)
         return mine
     theirs = _blockers(stood, op.scope, lambda row: row.end, Verdict.HELD)
     if theirs:
-        raise held_error(op.resource, op.scope, theirs, ledger.header.policy, moment)
-    named = named_in_file(stood, op.assigned)
+        raise claiming.held_error(op.resource, op.scope, theirs, ledger.header.policy, moment)
+    named = claiming.named_in_file(stood, op.assigned)
     if named:
-        raise assigned_error(op.resource, op.scope, named)
+        raise claiming.assigned_error(op.resource, op.scope, named)
     return []
 
 
@@ -326,7 +308,7 @@ def park(ledger: Ledger, op: ops.Park, moment: Moment) -> tuple[Ledger, Outcome]
     for lease in mine:
         parked = _parked(lease, op, ledger, moment)
         kept.append(replace(parked, reason=op.reason or lease.reason))
-        state = tell_session(state.put(kept[-1]), lease, op, PARKED, now, why)
+        state = claiming.tell_session(state.put(kept[-1]), lease, op, PARKED, now, why)
     if op.note is not None:
         state, _ = noted(state, op, op.resource, now, op.note)
     done = outcome(op, PARKED, kept, moment, before=mine, reason=why)
@@ -350,7 +332,7 @@ def end_session(
             continue
         how, last = _last(lease, op, ledger, moment)
         state = state.remove(lease) if last.state is State.RELEASED else state.put(last)
-        state = tell_session(state, lease, op, how, now, op.note)
+        state = claiming.tell_session(state, lease, op, how, now, op.note)
         ended.append(last)
         events.append(event(how, op.id, now, by, lease, reason=op.note))
         if op.note is not None:
@@ -406,7 +388,7 @@ def _longest(policy: Policy, resource: Resource | None) -> int:
 def _parked(lease: Lease, op: ops.Park | ops.EndSession, ledger: Ledger, moment: Moment) -> Lease:
     most = ledger.header.policy.park_max
     seconds = most if op.seconds is None else min(op.seconds, most)
-    kept = prolonged(lease, op.id, ledger, moment, seconds=seconds, most=most)
+    kept = claiming.prolonged(lease, op.id, ledger, moment, seconds=seconds, most=most)
     return replace(kept, session=None, parked=True, picked=False)
 
 
@@ -428,7 +410,7 @@ def bind(ledger: Ledger, op: ops.Bind, moment: Moment) -> tuple[Ledger, Outcome]
         if lease is None or lease.session is not None:
             continue
         how = relation(lease, op.actor, policy, moment)
-        if how is Relation.MINE and fits_session(state, lease, op.actor, moment):
+        if how is Relation.MINE and claiming.fits_session(state, lease, op.actor, moment):
             where = op.actor.host or lease.host
             bound.append(replace(lease, session=op.actor.session, host=where, operation=op.id))
             state = state.put(bound[-1])
@@ -448,7 +430,9 @@ def unbind(ledger: Ledger, op: ops.Unbind, moment: Moment) -> tuple[Ledger, Outc
             continue
         if not lease.same_holder(op.actor) or op.actor.session not in (None, lease.session):
             stood = [(lease, relation(lease, op.actor, policy, moment))]
-            raise held_error(lease.resource, lease.scope, stood, policy, moment, error=NotHolder)
+            raise claiming.held_error(
+                lease.resource, lease.scope, stood, policy, moment, error=NotHolder
+            )
         # The process that had it is over, so nothing is to be found there.
         freed.append(
             replace(lease, session=None, host=without_process(lease.host), operation=op.id)
@@ -502,11 +486,11 @@ def retire(ledger: Ledger, op: ops.Retire, moment: Moment) -> tuple[Ledger, Outc
             ended.append(replace(lease, state=State.EXPIRED))
             events.append(event(RETIRED, op.id, now, by, lease, reason=item.reason))
             if not lease.same_holder(op.actor):
-                state = give_notice(state, lease, op.id, RETIRED, by, now, item.reason)
+                state = claiming.give_notice(state, lease, op.id, RETIRED, by, now, item.reason)
         word, name = f"{op.id}-{number}", item.resource.text
         about = Event(RETIRED, op.id, now, by, name, WHOLE, reason=item.reason)
-        left = without(item.unassigned, found)
-        state, said = tell_assignees(state, left, about, what=RETIRED, word=f"{word}.")
+        left = claiming.without(item.unassigned, found)
+        state, said = claiming.tell_assignees(state, left, about, what=RETIRED, word=f"{word}.")
         events += said
         if item.note is not None:
             state, _ = noted(state, op, item.resource, now, item.note, part=f"-{number}")
@@ -535,12 +519,12 @@ def _lapsed(ledger: Ledger, item: ops.Retirement, op: ops.Retire, moment: Moment
         and (x, how) not in kept
         and any(a.is_holder(x.holder) for a in item.unassigned)
     ]
-    whole = {x.lease_id for x in completed_records([x for x, _ in stood])}
+    whole = {x.lease_id for x in claiming.completed_records([x for x, _ in stood])}
     finished = next(
         (x for x, how in stood if how is Relation.COMPLETED and x.lease_id in whole), None
     )
     if kept:
-        raise held_error(item.resource, None, kept, ledger.header.policy, moment)
+        raise claiming.held_error(item.resource, None, kept, ledger.header.policy, moment)
     if finished is not None and item.unassigned:
         raise PolicyRefused(
             f"{item.resource} is completed, by {finished.holder}",
@@ -566,13 +550,15 @@ def revoke(ledger: Ledger, op: ops.Revoke, moment: Moment) -> tuple[Ledger, Outc
         for x, how in relations(ledger, op.resource, op.actor, moment)
         if x.state is State.ACTIVE and (op.scope is None or fold(x.scope) == fold(op.scope))
     ]
-    refuse_unexpected(op, held, ledger.header.policy, moment)
+    claiming.refuse_unexpected(op, held, ledger.header.policy, moment)
     found = [x for x, _ in held]
     state = ledger
     for lease in found:
         state = state.remove(lease)
         if not lease.same_holder(op.actor):
-            state = give_notice(state, lease, op.id, "revoked", op.actor.holder, now, op.reason)
+            state = claiming.give_notice(
+                state, lease, op.id, "revoked", op.actor.holder, now, op.reason
+            )
     ended = [replace(x, state=State.REVOKED) for x in found]
     done = outcome(op, "revoked", ended, moment, reason=op.reason)
     return state, replace(done, displaced=tuple(found))
