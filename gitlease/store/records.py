@@ -95,7 +95,7 @@ def _words(limit: int, check: Callable[[str], object] = str) -> Spelling:
         if not isinstance(data, list) or len(data) > limit:
             raise BadRecord(f"{key} is not a list of at most {limit}")
         if not all(isinstance(item, str) and item.isprintable() and item for item in data):
-            raise BadRecord(f"{key} has an entry that is not text")
+            raise BadRecord(f"{key} has an entry that is not printable text")
         for item in data:
             check(item)
         return tuple(data)
@@ -223,7 +223,7 @@ def check_lease(lease: Lease) -> bytes:
     try:
         same = read_lease(data) == lease
     except BadRecord as error:
-        raise Invalid(f"{lease.resource} cannot be recorded: {error}") from None
+        raise UsageError(f"{lease.resource} cannot be recorded: {error}") from None
     if not same:
         raise Invalid(f"{lease.resource} cannot be recorded as it is")
     return data

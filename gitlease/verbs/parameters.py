@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gitlease.core.errors import MAX_WORD, UsageError, check_text
@@ -79,13 +79,10 @@ def _duration(_door: Any, data: Any, name: str) -> int:
 
 
 def _since(door: Any, data: Any, name: str) -> int:
-    at = data
-    if isinstance(data, str):
+    if isinstance(data, str | date):
         with contextlib.suppress(ValueError):
-            at = datetime.fromisoformat(data)
-    if isinstance(at, datetime):
-        at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-        return round(at.timestamp() * MS)
+            at = datetime.fromisoformat(str(data))
+            return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * MS)
     try:
         now: datetime = door.now()
         return round(now.timestamp() * MS) - _duration(door, data, name) * MS
@@ -321,6 +318,7 @@ DryRun = Annotated[
         about="Say what the claim would do, and write nothing.",
         tool="Only say what it would do.",
         again=False,
+        plans=True,
     ),
 ]
 Commit = Annotated[

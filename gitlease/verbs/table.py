@@ -246,8 +246,8 @@ class Parameter:
     ``about`` is its help, and ``tool`` the shorter one that models read. ``option`` is its form on
     the command line, if that is not its name with dashes. ``again``: a hint that repeats the call
     may repeat it. ``waits``: it is the longest time to wait. ``changes``: with it, a verb that
-    reads changes leases. ``own``: the verb is then about the caller, who must be known. Name,
-    position and default are those of the signature.
+    reads changes leases, ``plans``: with it, none does. ``own``: the verb is then about the caller,
+    who must be known. Name, position and default are those of the signature.
     """
 
     kind: Kind
@@ -259,6 +259,7 @@ class Parameter:
     again: bool = True
     waits: bool = False
     changes: bool = False
+    plans: bool = False
     own: bool = False
     name: str = ""
     positional: bool = False
@@ -371,11 +372,13 @@ class DeclaredVerb:
 
     def only_reads(self, given: Mapping[str, Any]) -> bool:
         """Whether a call with these parameters changes no lease."""
-        return self.reads and not any(self.parameters[x].changes for x in given if given[x])
+        known = [self.parameters[x] for x in given if given[x]]
+        return any(x.plans for x in known) or (self.reads and not any(x.changes for x in known))
 
     def is_for_anyone(self, given: Mapping[str, Any]) -> bool:
         """Whether a call with these parameters needs no identity."""
-        return self.only_reads(given) and not any(self.parameters[x].own for x in given if given[x])
+        own = any(y.own or y.plans for x, y in self.parameters.items() if given.get(x))
+        return self.only_reads(given) and not own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,9 +55,7 @@ class GatewayApp:
         found: list[BaseRoute] = [
             Route(
                 x.path.replace("{key}", "{key:path}"),
-                self.handler.verb(
-                    x.name, x.respond, x.fields, writes=x.writes, in_query=x.in_query
-                ),
+                x.endpoint(self.handler),
                 methods=[x.method],
             )
             for x in ROUTES

@@ -14,11 +14,11 @@ import os
 import re
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlencode
 
 import anyio
@@ -27,14 +27,13 @@ from starlette.responses import JSONResponse, Response
 
 from gitlease.core.errors import GitleaseError, Hint, Unavailable, UsageError, around, check_text
 from gitlease.core.frozen import dataclass
-from gitlease.core.lease import State
-from gitlease.core.resources import fold, parse_resource
+from gitlease.core.resources import fold
 from gitlease.gateway.gateway import Gateway
-from gitlease.gateway.joiner import SAME
-from gitlease.gateway.tokens import READ, WRITE, Token
+from gitlease.gateway.tokens import Token
 from gitlease.verbs import wire
 from gitlease.verbs.table import http_of
 
+T = TypeVar("T")
 RATE = 1_000  # requests a second of a token; twice as many may come at once
 REALM = 'Bearer realm="gitlease"'
 
@@ -207,38 +206,10 @@ MOST_BYTES = 64 * 1024  # of a body
 BODY_SECONDS = 10.0  # in which it must have come
 THREADS = 256  # requests that are worked on at the same time
 WAITS, WAITS_OF_TOKEN = 64, 48  # of those that wait for something to be free
-MOST_ALIKE = 16  # requests with one key that wait for each other
-REMEMBERED = 10_000  # answers, for requests that are sent again
-ANOTHER_REQUEST = "this Idempotency-Key was used for another request"
-REMEMBERED_FOR = 30.0  # seconds: what was granted may be over after that
 PROBLEM = "application/problem+json"
 MAX_SESSION = 128  # characters
 SESSION_HEADER = "gitlease-session"
 IGNORED = frozenset({"by", "holder", "agent_id"})  # of a body: the token determines the holder
-
-
-@dataclass(frozen=True, slots=True)
-class ApiRequest:
-    """A request, with its body or query; ``check`` raises once it may not be carried out."""
-
-    gateway: Gateway
-    caller: Token
-    resource: str
-    data: Any
-    headers: Mapping[str, str]
-    key: str | None
-    check: Callable[[], None]
-
-    @property
-    def token(self) -> int | None:
-        """The fencing token in ``If-Match``. UsageError for anything else there."""
-        condition = self.headers.get("if-match")
-        if condition is None or condition == "*":
-            return None
-        number = condition.strip().removeprefix("W/").strip('"')
-        if not number.isascii() or not number.isdigit() or len(number) > 18:
-            raise UsageError('If-Match must be the token of a lease in quotes, such as "7"')
-        return int(number)
 
 
 def session_in(headers: Mapping[str, str], session: str | None = None) -> str | None:
@@ -247,79 +218,7 @@ def session_in(headers: Mapping[str, str], session: str | None = None) -> str | 
     return check_text(session, what="a session", limit=MAX_SESSION) if session else None
 
 
-ApiAnswer = tuple[int, wire.Document, dict[str, str]]  # status, body, headers
-Verb = Callable[[ApiRequest], ApiAnswer]
 Failure = Refused | GitleaseError
-
-
-class AnswerCache:
-    """Answers by idempotency key, so that a request may be sent again."""
-
-    def __init__(self) -> None:
-        self._answers: OrderedDict[str, tuple[bytes, float, ApiAnswer]] = OrderedDict()
-        self._busy: dict[str, tuple[bytes, threading.Lock, int]] = {}  # the last: how many wait
-        self._lock = threading.Lock()
-
-    def once(
-        self,
-        key: str | None,
-        request: bytes,
-        act: Callable[[], ApiAnswer],
-        still_granted: Callable[[ApiAnswer], bool],
-    ) -> ApiAnswer:
-        """The answer of ``act``, or the earlier one to the same request under the same key.
-
-        ``still_granted`` says whether the leases of an earlier answer still stand.
-        """
-        if key is None:
-            return act()
-        with self._lock:
-            first, busy, waiting = self._busy.get(key, (request, threading.Lock(), 0))
-            if first != request:
-                raise _other_request()
-            if waiting >= MOST_ALIKE:
-                raise Unavailable(SAME, hints=("try again",))
-            self._busy[key] = request, busy, waiting + 1
-        try:
-            with busy:
-                return self._once(key, request, act, still_granted)
-        finally:
-            with self._lock:
-                _, _, waiting = self._busy.pop(key)
-                if waiting > 1:
-                    self._busy[key] = request, busy, waiting - 1
-
-    def _once(
-        self,
-        key: str,
-        request: bytes,
-        act: Callable[[], ApiAnswer],
-        still_granted: Callable[[ApiAnswer], bool],
-    ) -> ApiAnswer:
-        with self._lock:
-            self._forget_old()
-            known = self._answers.get(key)
-        if known is not None and known[0] != request:
-            raise _other_request()
-        if known is not None and still_granted(known[2]):
-            return known[2]
-        answer = act()  # if the ledger has the operation already, it reports that
-        with self._lock:
-            self._answers[key] = request, time.monotonic(), answer
-            self._answers.move_to_end(key)
-        return answer
-
-    def _forget_old(self) -> None:
-        oldest = time.monotonic() - REMEMBERED_FOR
-        while self._answers:
-            key, (_, at, _) = next(iter(self._answers.items()))
-            if at >= oldest and len(self._answers) <= REMEMBERED:
-                return
-            del self._answers[key]
-
-
-def _other_request() -> UsageError:
-    return UsageError(ANOTHER_REQUEST, hints=("use a new key for each request",))
 
 
 class RequestHandler:
@@ -327,7 +226,6 @@ class RequestHandler:
 
     def __init__(self, gateway: Gateway, access: Access) -> None:
         self.gateway, self.access = gateway, access
-        self._cache = AnswerCache()
         self.threads, self.waits = anyio.CapacityLimiter(THREADS), anyio.CapacityLimiter(WAITS)
         self._waiting = Counter[str]()  # by token id
         self.counts = Counter[tuple[str, int]]()  # answers by verb and status
@@ -366,56 +264,11 @@ class RequestHandler:
 
         return respond
 
-    def verb(
-        self,
-        name: str,
-        verb: Verb,
-        fields: Collection[str],
-        *,
-        writes: bool | str,
-        in_query: bool,
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """The endpoint of a verb; ``writes`` if it needs write access, or the flag that does."""
-
-        async def answer(request: Request) -> Response:
-            status, body, headers = await self._answer(request, verb, writes)
-            return JSONResponse(body, status, headers=headers)
-
-        return self.endpoint(name, answer, lambda error: failed(error, fields, in_query=in_query))
-
-    async def _answer(self, request: Request, verb: Verb, writes: bool | str) -> ApiAnswer:
-        scopes = (READ, WRITE) if isinstance(writes, str) else (WRITE,) if writes else (READ,)
-        caller, gateway = self.access.admit(request.headers, *scopes), self.gateway.since_now()
-        query = request.method in ("GET", "HEAD", "DELETE")
-        data = dict(request.query_params) if query else await body_of(request)
-        if request.method == "DELETE" and await body_of(request):
-            raise UsageError(
-                "a DELETE takes its fields in the query, not in a body", hints=("?session=RUN",)
-            )
-        if not query and (odd := next(iter(request.query_params), None)) is not None:
-            raise UsageError(
-                f"a {request.method} takes its fields in the body, not {odd[:60]!r} in the query",
-                hints=('{"session": "RUN"}',),
-            )
-        if isinstance(writes, str):
-            writes = isinstance(data, dict) and bool(data.get(writes))
-            check_scope(caller, WRITE if writes else READ)
-        given = request.headers.get("idempotency-key") if writes else None
-        key = None if given is None else operation_id(caller.email, given)
-        resource = request.path_params.get("key", "")
-        if not resource and "key" in request.path_params:
-            raise UsageError("a resource must not be empty")
-        try:
-            json.dumps(data, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise UsageError(f"the {'query' if query else 'body'} has a lone surrogate") from None
-        conditions = [request.headers.get(x) for x in (SESSION_HEADER, "if-match", "if-none-match")]
-        identity = json.dumps(
-            [request.method, request.scope["path"], data, conditions], sort_keys=True
-        )
-        digest = hashlib.sha256(identity.encode()).digest()
+    async def carry_out(
+        self, request: Request, caller: Token, act: Callable[[Callable[[], None]], T], *, wait: bool
+    ) -> T:
+        """Carry a request out in a thread; ``act`` is given what raises once it may not go on."""
         threads, gone = self.threads, threading.Event()
-        waits = isinstance(data, dict) and data.get("wait") is not None
 
         def check() -> None:
             if gone.is_set():
@@ -424,31 +277,13 @@ class RequestHandler:
                 raise Unavailable("this gateway is being stopped", hints=("try again",))
             self.access.check_still_valid(request.headers)
 
-        def act() -> ApiAnswer:
-            return verb(ApiRequest(gateway, caller, resource, data, request.headers, key, check))
-
         with contextlib.ExitStack() as stack:
-            if waits:
+            if wait:
                 threads = self.waits  # so that waits never delay a renewal
                 stack.enter_context(self.waiting(caller.id))
                 watch = asyncio.create_task(_notice_leaving(request, gone))
                 stack.callback(watch.cancel)
-            return await anyio.to_thread.run_sync(
-                lambda: self._cache.once(key, digest, act, lambda x: _stands(gateway, x)),
-                limiter=threads,
-            )
-
-
-def _stands(gateway: Gateway, answer: ApiAnswer) -> bool:
-    """Whether the leases that an answer granted are still held."""
-    granted = [x for x in answer[1].get("leases", ()) if x["state"] == State.ACTIVE.value]
-    return all(
-        any(
-            lease.lease_id == x["lease_id"]
-            for lease in gateway.held(x["holder"], parse_resource(x["resource"]))
-        )
-        for x in granted
-    )
+            return await anyio.to_thread.run_sync(act, check, limiter=threads)
 
 
 async def _notice_leaving(request: Request, gone: threading.Event) -> None:

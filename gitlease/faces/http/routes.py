@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import queue
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from gitlease import __version__
 from gitlease.core.errors import LeaseHeld, LeaseLost, NotHolder, UsageError
@@ -25,16 +30,20 @@ from gitlease.engine.answers import Answer, EndedLease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue import TaskQueue
 from gitlease.engine.reading import read_leases
+from gitlease.faces.http.events import LOOK
 from gitlease.faces.http.request_handler import (
-    ANOTHER_REQUEST,
     IGNORED,
-    ApiAnswer,
-    ApiRequest,
+    RequestHandler,
+    body_of,
+    check_scope,
+    failed,
+    operation_id,
     session_in,
 )
+from gitlease.gateway.follower import Follower
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.joiner import CLAIMED, AppliedBefore, events_under
-from gitlease.gateway.tokens import Token
+from gitlease.gateway.tokens import READ, WRITE, Token
 from gitlease.guard.rules import Severity, Touched, Viewpoint
 from gitlease.verbs import wire
 from gitlease.verbs.parameters import (
@@ -59,6 +68,7 @@ from gitlease.verbs.table import (
 )
 
 PAGE = 200
+ANOTHER_REQUEST = "this Idempotency-Key was used for another request"
 ENDED = (State.RELEASED.value, State.REVOKED.value)  # listed for a while, from the audit trail
 STATES = (*(x.value for x in State), "all")
 OUTCOMES = {  # of each verb, in the ledger's record of a request
@@ -87,9 +97,11 @@ class GatewayDoor(Door):
         *,
         key: str | None = None,
         check: Callable[[], None] = lambda: None,
+        follower: Follower | None = None,
     ) -> None:
         """``key`` makes a repeated request known; ``check`` raises once it may not go on."""
-        self.gateway, self._key = gateway, key or ""
+        self.gateway, self._key, self.alone = gateway, key or "", session is not None
+        self._check, self._follower = check, follower
         self._ledger = gateway.session(caller.email, session, key=key, check=check)
 
     @property
@@ -176,6 +188,20 @@ class GatewayDoor(Door):
                 raise refusal.with_(loss=lost.loss) from None
             raise
 
+    def follow(self, tell: Callable[[], None]) -> None:
+        """Call ``tell`` once it has begun, and then at every change of leases."""
+        events = queue.SimpleQueue[object]()
+        leave = self._follower.listen(events.put) if self._follower else lambda: None
+        try:
+            tell()
+            while True:
+                self._check()
+                with contextlib.suppress(queue.Empty):
+                    events.get(timeout=LOOK)
+                    tell()
+        finally:
+            leave()
+
     def check_condition(
         self, resource: Resource, token: int | None, scope: str | None, *, held: bool
     ) -> None:
@@ -189,6 +215,33 @@ class GatewayDoor(Door):
             if held and not self.gateway.held(self.ledger.actor.holder, resource, scope):
                 raise LeaseLost(f"you do not hold {resource}", resource=resource.text)
             self.gateway.check_token(self.ledger, resource, token, scope)
+
+
+ApiAnswer = tuple[int, wire.Document, dict[str, str]]  # status, body, headers
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRequest:
+    """A request, with its body or query; ``check`` raises once it may not be carried out."""
+
+    gateway: Gateway
+    caller: Token
+    resource: str
+    data: Any
+    headers: Mapping[str, str]
+    key: str | None
+    check: Callable[[], None]
+
+    @property
+    def token(self) -> int | None:
+        """The fencing token in ``If-Match``. UsageError for anything else there."""
+        condition = self.headers.get("if-match")
+        if condition is None or condition == "*":
+            return None
+        number = condition.strip().removeprefix("W/").strip('"')
+        if not number.isascii() or not number.isdigit() or len(number) > 18:
+            raise UsageError('If-Match must be the token of a lease in quotes, such as "7"')
+        return int(number)
 
 
 def carry_out(
@@ -289,8 +342,8 @@ Respond = Callable[[ApiRequest, GatewayDoor, dict[str, Any]], ApiAnswer]
 class ApiRoute:
     """A route, its fields, and what answers with their values.
 
-    ``grants``: it may create a lease (201). ``writes`` if it needs write access, or the field that
-    does. A request has its fields in its body, except for a GET or DELETE.
+    ``verb`` is the one of the table, if it is one. A request has its fields in its body, except for
+    a GET or DELETE.
     """
 
     method: str
@@ -299,13 +352,71 @@ class ApiRoute:
     summary: str
     fields: Mapping[str, Parameter]
     answer: Respond
-    grants: bool = False
-    writes: bool | str = False
+    verb: DeclaredVerb | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change leases."""
+        verb = self.verb
+        return verb is not None and not (
+            verb.reads and not any(x.changes for x in verb.at(HTTP).values())
+        )
+
+    def only_reads(self, data: Any) -> bool:
+        """Whether a request with these fields changes no lease."""
+        known = self.verb.parameters if self.verb and isinstance(data, dict) else ()
+        return not self.verb or self.verb.only_reads({x: data[x] for x in known if x in data})
 
     @property
     def in_query(self) -> bool:
         """Whether a request has its fields in its query."""
         return self.method in ("GET", "DELETE")
+
+    def endpoint(self, handler: RequestHandler) -> Callable[[Request], Awaitable[Response]]:
+        """Its endpoint in a gateway's application."""
+
+        async def answer(request: Request) -> Response:
+            status, body, headers = await self._answer(handler, request)
+            return JSONResponse(body, status, headers=headers)
+
+        return handler.endpoint(
+            self.name, answer, lambda error: failed(error, self.fields, in_query=self.in_query)
+        )
+
+    async def _answer(self, handler: RequestHandler, request: Request) -> ApiAnswer:
+        gateway = handler.gateway.since_now()
+        caller = handler.access.admit(request.headers, *((READ, WRITE) if self.writes else (READ,)))
+        data = dict(request.query_params) if self.in_query else await body_of(request)
+        if request.method == "DELETE" and (body := await body_of(request)):
+            raise UsageError(
+                "a DELETE takes its fields in the query, not in a body",
+                hints=(f"?{_query(body)}",) if isinstance(body, dict) else (),
+            )
+        if not self.in_query and (odd := next(iter(request.query_params.items()), None)):
+            raise UsageError(
+                f"a {self.method} takes its fields in the body, not {odd[0][:60]!r} in the query",
+                hints=(json.dumps(dict([odd]))[:200],),
+            )
+        if self.writes:
+            check_scope(caller, READ if self.only_reads(data) else WRITE)
+        given = None if self.only_reads(data) else request.headers.get("idempotency-key")
+        key = None if given is None else operation_id(caller.email, given)
+        resource = request.path_params.get("key", "")
+        if not resource and "key" in request.path_params:
+            raise UsageError("a resource must not be empty")
+        try:
+            json.dumps(data, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            place = "query" if self.in_query else "body"
+            raise UsageError(f"the {place} has a lone surrogate") from None
+        return await handler.carry_out(
+            request,
+            caller,
+            lambda check: self.respond(
+                ApiRequest(gateway, caller, resource, data, request.headers, key, check)
+            ),
+            wait=isinstance(data, dict) and data.get("wait") is not None,
+        )
 
     def respond(self, request: ApiRequest) -> ApiAnswer:
         """Answer a request. Raises UsageError for its fields, and what the verb may raise."""
@@ -336,6 +447,10 @@ class ApiRoute:
                 hints = ("repeat the request, or listen at /v1/events",) if name == "wait" else ()
                 raise UsageError(f"{name} is at most {shown} here", hints=hints)
         return self.answer(request, door, values)
+
+
+def _query(fields: Mapping[str, Any]) -> str:
+    return urlencode({x: y if isinstance(y, str) else json.dumps(y) for x, y in fields.items()})
 
 
 def _field(kind: Kind, about: str, *, required: bool = False) -> Parameter:
@@ -374,7 +489,6 @@ def _of_verb(
 ) -> ApiRoute:
     """Return the route of a verb of the table; ``given`` are what it decides."""
     declared = find_verb(verb)
-    changes = (x for x, one in declared.at(HTTP).items() if one.changes)
     return ApiRoute(
         method=method,
         path=path,
@@ -384,8 +498,7 @@ def _of_verb(
         answer=lambda request, door, values: carry_out(
             request, door, declared, {**given, **values}
         ),
-        grants=verb in ("claim", "next"),
-        writes=not declared.reads or next(changes, False),
+        verb=declared,
     )
 
 
@@ -575,7 +688,8 @@ def _operation(route: ApiRoute) -> dict[str, Any]:
         }
         content = {"application/json": {"schema": schema}}
         found["requestBody"] = {"required": bool(required), "content": content}
-    done = {200: "done"} | ({201: "done"} if route.grants else {})
+    grants = route.name in ("claim", "claim_several", "next")
+    done = {200: "done"} | ({201: "done"} if grants else {})
     responses = {
         str(status): _response(text, "application/json", "Answer") for status, text in done.items()
     }

@@ -145,6 +145,8 @@ class Method:
                 read[name] = check_resource(value)
             elif name == "resources" and self.spread:
                 read[name] = [check_resource(one) for one in value] or None
+                if not value and known[name].required:
+                    raise UsageError("name at least one resource")
             elif "Duration" in known[name].kind.python:
                 read[name] = number_text(value)
             elif known[name].kind.python == "int" and isinstance(value, str):  # of a query, typed

@@ -13,11 +13,10 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 
@@ -32,10 +31,6 @@ from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from gitlease.core.errors import Denied, GitleaseError, Unavailable
-from gitlease.core.resources import Resource
-from gitlease.engine.answers import Answer
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.queue import TaskQueue
 from gitlease.engine.sessions import end_session
 from gitlease.faces.http.events import LOOK, OpenStreams
 from gitlease.faces.http.request_handler import (
@@ -47,12 +42,11 @@ from gitlease.faces.http.request_handler import (
     session_in,
     without_paths,
 )
+from gitlease.faces.http.routes import GatewayDoor
 from gitlease.faces.mcp.server import LeaseServer, thread_of
-from gitlease.faces.mcp.tools import ToolCaller
 from gitlease.gateway.follower import Follower
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import Token
-from gitlease.verbs.table import Act
 from gitlease.wiring.agents import session_of_thread
 
 CALLER = "gitlease.caller"  # the token of an admitted request
@@ -140,51 +134,6 @@ class ClientSessions:
             logging.getLogger("gitlease").warning("leases will expire by themselves: %s", error)
 
 
-class GatewayCaller(ToolCaller):
-    """The holder of a token: paths start at the root, and no task file is written."""
-
-    def __init__(
-        self,
-        gateway: Gateway,
-        session: LedgerSession,
-        follower: Follower,
-        check: Callable[[], None],
-    ) -> None:
-        """``check`` raises once the caller is gone, or may not go on."""
-        self._gateway, self._session = gateway, session
-        self._follower, self._check = follower, check
-
-    @property
-    def ledger(self) -> LedgerSession:
-        return self._session
-
-    @property
-    def queue(self) -> TaskQueue:
-        return TaskQueue(self._session)
-
-    @property
-    def alone(self) -> bool:
-        return self.ledger.actor.session is not None
-
-    def act(self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any) -> Answer:
-        if verb == "renew":
-            return self._gateway.renew(self.ledger, resources, **terms)
-        return act(self.ledger, resources)
-
-    def follow(self, tell: Callable[[], None]) -> None:
-        events = queue.SimpleQueue[object]()
-        leave = self._follower.listen(events.put)
-        try:
-            tell()
-            while True:
-                self._check()
-                with contextlib.suppress(queue.Empty):
-                    events.get(timeout=LOOK)
-                    tell()
-        finally:
-            leave()
-
-
 class GatewayBackend:
     """The leases behind a gateway, for the holders of its tokens."""
 
@@ -201,7 +150,7 @@ class GatewayBackend:
     @contextlib.contextmanager
     def caller(
         self, meta: Mapping[str, Any], request: Any, woken: threading.Event, *, writes: bool
-    ) -> Iterator[GatewayCaller]:
+    ) -> Iterator[GatewayDoor]:
         """Each step is made only while the token is good and the client there."""
         token: Token = request.scope[CALLER]
         if writes and "write" not in token.scopes:
@@ -220,9 +169,8 @@ class GatewayBackend:
             self._handler.access.check_still_valid(request.headers)
 
         gateway = self._handler.gateway.since_now()
-        opened = gateway.session(token.email, session, check=check)
         try:
-            yield GatewayCaller(gateway, opened, self._follower, check)
+            yield GatewayDoor(gateway, token, session, check=check, follower=self._follower)
         except Refused as refused:
             raise Denied(refused.message) from None
         finally:

@@ -153,14 +153,8 @@ class LeaseResources:
             finally:
                 handler.close()
 
-        async def notice_leaving() -> None:
-            try:
-                await anyio.sleep_forever()
-            finally:
-                woken.set()
-
         async with anyio.create_task_group() as group:
-            group.start_soon(notice_leaving)
+            group.start_soon(_notice_leaving, woken)
             if {*(params.notifications.resource_subscriptions or ())} & {*ABOUT}:
                 group.start_soon(follow)
             result = await handler(asked, params)
@@ -294,8 +288,7 @@ class LeaseServer:
         try:
             _check_encodes(arguments)
             check_names(tool.takes, arguments, what=tool.name)
-            only_looks = tool.name == "next" and not arguments.get("claim")
-            writes = tool.writes and not only_looks
+            writes = tool.writes and not tool.only_reads(arguments)
             with self._backend.caller(meta, asked.request, woken, writes=writes) as caller:
                 values = read_values(tool.takes, caller, arguments, what=tool.name)
                 done = tool.act(caller, **values)

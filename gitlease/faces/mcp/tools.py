@@ -25,9 +25,8 @@ Parameters = dict[str, Parameter]
 class ToolCaller(Door, Protocol):
     """A person, in one session, as the tools see them."""
 
-    @property
-    def alone(self) -> bool:
-        """Whether nobody else may call as the same person and session."""
+    alone: bool
+    """Whether nobody else may call as the same person and session."""
 
     def follow(self, tell: Callable[[], None]) -> None:
         """Call ``tell`` once it has begun, and then at every change of leases.
@@ -47,6 +46,11 @@ class LeaseTool:
     writes: bool = True
     destroys: bool = False
     again: bool = False
+
+    def only_reads(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call with these arguments changes no lease."""
+        verb = find_verb(self.name)
+        return verb.only_reads({x: arguments.get(x) for x in verb.parameters})
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of its arguments."""

@@ -243,3 +243,21 @@ def test_it_is_not_ready_after_a_rollback_or_with_a_full_disk(
     git(path_remote.bare, "update-ref", REF, before)
     assert ready()[0] == 503
     assert "older" in ready()[1]
+
+
+def test_fields_in_the_wrong_part_of_a_request_are_shown_in_the_right_one(gate: Served) -> None:
+    body = gate.ask("jo", "PUT", "/v1/leases/a?ttl=15m", json={}).json()
+    query = gate.ask("jo", "DELETE", "/v1/leases/a", json={"done": True}).json()
+    assert (body["hints"], query["hints"]) == (['{"ttl": "15m"}'], ["?done=true"])
+
+
+def test_a_path_that_does_not_print_is_a_usage_error(gate: Served) -> None:
+    answer = gate.ask("jo", "PUT", "/v1/leases/a", json={"paths": "\u202e"})
+    assert (answer.status_code, answer.json()["code"]) == (400, "usage")
+
+
+def test_reading_access_is_enough_for_a_dry_run(gate: Served) -> None:
+    gate.secret("ann", "read")
+    bodies: tuple[dict[str, bool], ...] = ({"dry_run": True}, {}, {"dry_run": False})
+    answers = [gate.ask("ann", "PUT", "/v1/leases/a", json=body) for body in bodies]
+    assert [x.status_code for x in answers] == [200, 403, 403]

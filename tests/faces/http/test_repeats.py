@@ -23,7 +23,7 @@ from support.stubborn import Stubborn
 
 import gitlease
 from gitlease.engine import fresh_id
-from gitlease.faces.http import REMEMBERED_FOR, request_handler
+from gitlease.faces.http import request_handler
 from gitlease.wiring import open_gateway, open_tokens
 
 
@@ -212,22 +212,6 @@ def test_a_key_knows_every_spelling_and_its_own_scope(two: tuple[Served, Served]
     assert said(again) == (412, "lost")
 
 
-def test_what_waits_under_a_key_keeps_only_its_like_waiting(
-    gate: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(request_handler, "MOST_ALIKE", 1)
-    gate.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
-    gate.caller("kim")
-    ask: dict[str, Any] = {"json": {"wait": 60}, "headers": KEY}
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(gate.ask, "kim", "PUT", "/v1/leases/a", **ask)
-        until(lambda: gate.ask("jo", "GET", "/v1/leases/a").json()["waiting"], "it waits")
-        assert said(gate.ask("kim", "PUT", "/v1/leases/a", headers=KEY)) == (400, "usage")
-        assert said(gate.ask("kim", "PUT", "/v1/leases/a", **ask)) == (503, "unavailable")
-        gate.ask("jo", "DELETE", "/v1/leases/a")
-        assert waiting.result(LONG).status_code == 201
-
-
 def test_a_name_is_read_to_its_end(gate: Served) -> None:
     first = gate.ask("jo", "PUT", "/v1/leases/a%231", headers=KEY)
     assert first.json()["lease"]["resource"] == "a#1"
@@ -249,7 +233,6 @@ def test_what_has_run_out_is_not_granted_by_a_key(
         ask: dict[str, Any] = {"headers": KEY, "json": {"ttl": "10s"}}
         assert gate.ask("jo", "PUT", "/v1/leases/a", **ask).status_code == 201
         manual_clock.advance(11)
-        assert REMEMBERED_FOR > 11
         assert said(gate.ask("jo", "PUT", "/v1/leases/a", **ask)) == (412, "lost")
 
 
