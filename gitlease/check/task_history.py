@@ -14,7 +14,7 @@ from shlex import quote
 from gitlease.core.edge import Task, printable
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.core.resources import fold, parse
+from gitlease.core.resources import fold
 from gitlease.git.files import Unreadable
 from gitlease.git.history import (
     NO_RENAMES,
@@ -109,7 +109,7 @@ class TaskHistory:
         remotes: Sequence[str] = (),
         in_ci: bool = False,
     ) -> None:
-        self._repository, self._tasks = repository, tasks
+        self._repository, self._tasks, self._wanted = repository, tasks, Wanted(tasks)
         self._prefix, self._remotes, self._in_ci = ref_prefix, remotes, in_ci
 
     def authors(self) -> Mapping[str, str]:
@@ -149,7 +149,14 @@ class TaskHistory:
         """Which tasks of these folded names were deleted on the current branch, by key."""
         if not keys:
             return {}
-        words = ("--ignore-missing", "-M100%", "--diff-filter=D", "HEAD", "--", *self._places())
+        words = (
+            "--ignore-missing",
+            "-M100%",
+            "--diff-filter=D",
+            "HEAD",
+            "--",
+            *self._wanted.pathspecs(),
+        )
         log = read_log(self._repository, words) if self._commits else ()
         gone = [(commit, change) for commit, change in log if change is not None]
         wanted = {change.blob_before: set(keys) for _, change in gone}
@@ -171,21 +178,12 @@ class TaskHistory:
         if branch != self._prefix:  # the ledgers are among the branches
             here, there = f"--exclude={branch}/*", f"--exclude=*/{branch}/*"
             refs = ("HEAD", here, "--branches", there, "--remotes")
-        words = (*NO_RENAMES, *form, *refs, "--", *self._places())
+        words = (*NO_RENAMES, *form, *refs, "--", *self._wanted.pathspecs())
         return list(read_log(self._repository, words))
 
     @cached_property
     def _commits(self) -> list[Commit]:
         return list(dict.fromkeys(commit for commit, _ in self._log))
-
-    def _places(self) -> list[str]:
-        """Pathspecs of task files; none if they may be anywhere."""
-        texts = (*self._tasks.files, *self._tasks.completed)
-        heads = dict.fromkeys("/".join(parse(text).head) for text in texts)
-        # Git is asked without regard to case, which it knows of letters of ASCII only.
-        if not all(heads) or not all(text.isascii() for text in texts):
-            return []
-        return [f":(top,literal,icase){head}" for head in heads]
 
     # --- what is missing here ---------------------------------------------------------------------
 
@@ -235,13 +233,13 @@ class TaskHistory:
         if root is None or not is_on(self._repository.config.get("core.sparsecheckout")):
             return ()
         # From the root: a command asked in a folder would name what lies there only.
-        words = ("ls-files", "-t", "-z", "--full-name", "--", *self._places())
+        words = ("ls-files", "-t", "-z", "--full-name", "--", *self._wanted.pathspecs())
         listed = ask(self._repository, *words, env=PATHS, timeout=SECONDS)
-        wanted, absent = Wanted(self._tasks), []
+        absent = []
         for line in answered(listed, "the index cannot be read").split(b"\0"):
             kind, _, name = line.partition(b" ")
             path = os.fsdecode(name)
-            skipped = kind in (b"S", b"s") and wanted.covers(path)
+            skipped = kind in (b"S", b"s") and self._wanted.covers(path)
             if skipped and not os.path.lexists(os.path.join(root, path)):
                 absent.append(path)
         return absent

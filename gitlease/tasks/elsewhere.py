@@ -18,6 +18,7 @@ from gitlease.core.instant import MS
 from gitlease.core.resources import Resource
 from gitlease.engine.ports import INDEX, TaskList
 from gitlease.git.files import Unreadable
+from gitlease.git.history import PATHS
 from gitlease.git.objects import BLOB, COMMIT, GitObjects, TreeEntry, objects_of, read_tree
 from gitlease.git.repository import Repository, ask
 from gitlease.tasks.reading import REFS, TaskReader
@@ -54,17 +55,11 @@ class RefTree:
             (self._folders if is_folder else self._files)[path] = entry.id
             is_file, is_link = entry.mode in _BLOBS, entry.mode == _LINK
             key = f"{entry.id}:{path}"
-            listed.append(Listed(entry.name, key, is_folder, is_file, is_link, entry.id))
+            listed.append(Listed(entry.name, key, is_folder, is_file, is_link))
         return listed
 
     def _tree(self, folder: str) -> list[TreeEntry]:
         return read_tree(self._objects, self._folders[folder], MAX_TREE)
-
-    def found(self, path: str, entry: Listed) -> FoundFile:
-        return FoundFile(path, FileKind.FILE, entry.key)
-
-    def leads_to_folder(self, path: str) -> bool:
-        return True
 
     def load(self, found: FoundFile) -> Content:
         return Content(self._objects.read(self._files[found.path], BLOB, MAX_BYTES))
@@ -86,9 +81,7 @@ class IndexTree(RefTree):
         self._objects = objects_of(repository)
         self._files, self._folders, self._entries = dict[str, str](), dict[str, str](), 0
         self._trees: dict[str, dict[str, TreeEntry]] = {}
-        heads = ["/".join(rule.pattern.head) for rule in wanted.rules]
-        places = [f":(top,icase,literal){x}" for x in heads] if all(heads) else []
-        said = ask(repository, "ls-files", "-s", "-z", "--", *places)
+        said = ask(repository, "ls-files", "-s", "-z", "--", *wanted.pathspecs(), env=PATHS)
         for line in said.out.split(b"\0")[:-1] if said.code == 0 else ():
             about, _, path = line.partition(b"\t")
             mode, oid, stage = about.decode().split()

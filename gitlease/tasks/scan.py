@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import cache
 from itertools import takewhile
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from gitlease.core.errors import Invalid, UsageError, shown
 from gitlease.core.resources import (
@@ -115,6 +115,15 @@ class Wanted:
         heads = (takewhile(lambda x: not set("*?[\\") & set(x), text) for text in texts)
         return ["/".join(head) for head in heads]
 
+    def pathspecs(self) -> list[str]:
+        """What git is asked for (with ``PATHS``) to name all task files; none if any file may be.
+
+        It ignores the case of ASCII letters alone.
+        """
+        heads = dict.fromkeys("/".join(rule.pattern.head) for rule in self.rules)
+        plain = all(heads) and all(rule.pattern.text.isascii() for rule in self.rules)
+        return [f":(top,literal,icase){head}" for head in heads] if plain else []
+
     def covers(self, path: str) -> bool:
         """Whether a file is called a task file, and is none of our own half-written ones."""
         own = path.rpartition("/")[2].startswith(OWN)
@@ -160,29 +169,23 @@ def why_no_task(tasks: Tasks, others: Sequence[str] = ()) -> str:
 
 
 class Listed(NamedTuple):
-    """What a folder has: an ``item`` of its place, which a cache knows by its key."""
+    """What a folder has, which a cache knows by its key; in a work tree as the system listed it."""
 
     name: str
     key: str
     is_folder: bool
     is_file: bool
     is_link: bool
-    item: Any
+    on_disk: os.DirEntry[str] | None = None
 
 
 class TaskPlace(Protocol):
-    """Where task files lie: a work tree, or a commit."""
+    """Where task files lie: a work tree, a commit, or the index."""
 
     wanted: Wanted
 
     def entries(self, folder: str) -> Iterable[Listed]:
         """What lies in a folder, ``""`` is the root. Raises Unreadable."""
-
-    def found(self, path: str, entry: Listed) -> FoundFile | None:
-        """The find that a file is, None when it is gone. Raises Unreadable."""
-
-    def leads_to_folder(self, path: str) -> bool:
-        """Whether a link may lead to a folder."""
 
     def load(self, found: FoundFile) -> Content | None:
         """The bytes of a file that was found, None when it is gone. Raises Unreadable."""
@@ -221,15 +224,19 @@ def walk(place: TaskPlace, known: Container[str] = ()) -> Iterator[FoundFile]:
             found = None
             try:
                 if entry.is_link:
-                    found = _problem_of_link(path, rules, depth, place)
+                    found = _problem_of_link(path, rules, depth, entry)
                 elif (
                     entry.is_file
                     and not entry.name.startswith(OWN)
                     and (entry.key in known or any(rule.covers(path) for rule in rules))
                 ):
-                    found = place.found(path, entry)
-            except Unreadable as error:
-                found = problem(path, str(error))
+                    listed = entry.on_disk
+                    stamp = stamp_of(listed.stat(follow_symlinks=False)) if listed else ()
+                    found = FoundFile(path, FileKind.FILE, entry.key, stamp)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                found = problem(path, f"cannot be read: {error.strerror}")
             if found is not None:
                 count += 1
                 if count > MAX_FILES:
@@ -267,19 +274,6 @@ class WorkTree:
             if entry.name.lower() != ".git"
         )
 
-    def found(self, path: str, entry: Listed) -> FoundFile | None:
-        try:
-            return FoundFile(
-                path, FileKind.FILE, path, stamp_of(entry.item.stat(follow_symlinks=False))
-            )
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise Unreadable(f"cannot be read: {error.strerror}") from None
-
-    def leads_to_folder(self, path: str) -> bool:
-        return os.path.isdir(os.path.join(self.root, path))
-
     def load(self, found: FoundFile) -> Content | None:
         return self._load(os.path.join(self.root, found.path))
 
@@ -308,11 +302,11 @@ class WorkTree:
         return Content(data, stamp_of(status), status.st_mtime_ns + RACY_NS < now)
 
 
-def _problem_of_link(path: str, rules: Rules, depth: int, place: TaskPlace) -> FoundFile | None:
+def _problem_of_link(path: str, rules: Rules, depth: int, entry: Listed) -> FoundFile | None:
     inner = [rule for rule in rules if rule.enters(path, depth)]
     for rule in inner:
         head = rule.pattern.head
-        to_folder = not rule.pattern.is_literal or place.leads_to_folder(path)
+        to_folder = not (rule.pattern.is_literal and entry.on_disk) or entry.on_disk.is_dir()
         if depth < len(head) or (depth == len(head) and to_folder):
             return problem(path, "is a symbolic link: its task files cannot be edited safely")
     if any(rule.covers(path) for rule in rules):

@@ -353,7 +353,7 @@ def test_to_see_whether_there_are_tasks_looks_at_one_file(
 ) -> None:
     for number in range(50):
         put_task(root, f"tasks/F{number:03}.md")
-    looked = Mock(return_value=scan.FoundFile("tasks/F000.md"))
-    monkeypatch.setattr(scan.WorkTree, "found", looked)
+    looked = Mock(return_value=())
+    monkeypatch.setattr(scan, "stamp_of", looked)
     assert open_files(root).exist()
     assert looked.call_count == 1
