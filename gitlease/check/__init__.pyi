@@ -17,7 +17,6 @@ from gitlease.check.rules import STALE_RULES as STALE_RULES
 from gitlease.check.rules import CheckResult as CheckResult
 from gitlease.check.stale import Edge as Edge
 from gitlease.check.stale import Facts as Facts
-from gitlease.check.stale import Stale as Stale
 from gitlease.check.stale import StaleRules as StaleRules
 from gitlease.check.stale import StaleService as StaleService
 from gitlease.check.stale import records_of as records_of

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import clean
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import moment_of
+from gitlease.core.view import LeaseView
 from gitlease.core.work import CheckRule, Finding, Level
+from gitlease.engine.acts import RetirePlan
 
 ERROR, WARNING = Level.ERROR, Level.WARNING
 
@@ -79,14 +81,25 @@ RULES = COMMIT_RULES + STALE_RULES
 LIMITS = {"error": Level.ERROR, "warning": Level.WARNING, "never": None}
 
 
+@dataclass(frozen=True, slots=True)
+class Action:
+    """The release of one stale claim, and the findings that it settles."""
+
+    findings: tuple[Finding, ...]
+    plan: RetirePlan
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """The result of a check. ``unread`` is what could not be read: then it has not passed.
+    """The result of a check. ``unread`` is what could not be checked: then it has not passed.
 
-    ``fixed`` are findings that were resolved, in ``commit`` if their edges were committed;
-    ``undone`` are the edits of task files that failed. ``commits`` is the number of commits
-    checked, ``shown`` what they are. ``stale``: claims were checked as well. ``prefix`` is put
-    before every file: the repository's place in what a host of CI shows.
+    ``stale``: claims were checked as well. Their ``actions`` are what may be done about findings,
+    and ``stays`` says why those without one stay. Once actions were taken, ``fixed`` is what they
+    settled, the other ``findings`` say why they stay, ``leases`` are those released, and ``commit``
+    is the last commit of an edge. ``undone`` are the failed edits of task files, or their failed
+    commits: the ledger is ahead of them. ``commits`` is the number of commits checked, ``shown``
+    what they are. ``prefix`` is put before every file: the repository's place in what a host of CI
+    shows.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -98,6 +111,9 @@ class CheckResult:
     commit: str | None = None
     shown: str = ""
     stale: bool = False
+    actions: tuple[Action, ...] = ()
+    stays: Mapping[Finding, str] = field(default_factory=dict)
+    leases: tuple[LeaseView, ...] = ()
     prefix: str = ""
 
     @property

@@ -10,7 +10,7 @@ settings, and once more by the ledger at that time: a claim that came in between
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from shlex import quote
 
 from gitlease.check.rules import (
@@ -24,6 +24,8 @@ from gitlease.check.rules import (
     STALE_EDGE,
     STALE_RULES,
     UNKNOWN_ASSIGNEE,
+    Action,
+    CheckResult,
     finding_of,
     no_ledger,
 )
@@ -36,7 +38,7 @@ from gitlease.check.task_history import (
 )
 from gitlease.core.edge import EdgeEdit, Persons, Task, printable
 from gitlease.core.errors import GitleaseError
-from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, humanize_duration, rfc3339
 from gitlease.core.lease import MAX_REASON, Lease, Moment, Standing, State, same_person, standing
 from gitlease.core.moves.claiming import completed_records
@@ -44,7 +46,6 @@ from gitlease.core.moves.holding import RETIRED
 from gitlease.core.moves.operations import Event, Retirement, grant_of
 from gitlease.core.policy import Policy
 from gitlease.core.resources import WHOLE, fold
-from gitlease.core.view import LeaseView
 from gitlease.core.work import CheckRule, Finding
 from gitlease.engine import acts
 from gitlease.engine.acts import RetirePlan
@@ -104,35 +105,6 @@ class Edge:
     last: tuple[int, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """The release of one stale claim, and the findings that it settles."""
-
-    findings: tuple[Finding, ...]
-    plan: RetirePlan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stale:
-    """What was found, the worst first. ``stays`` says why the findings without an action stay.
-
-    ``unread`` is what could not be checked, such as unreadable records and missing commits: the
-    check has not passed then. Once actions were taken, ``fixed`` is what they settled, the other
-    ``findings`` say why they stay, and ``commit`` is the last commit of an edge. ``undone`` are the
-    failed edits of task files, or their failed commits: the ledger is ahead of them.
-    """
-
-    findings: tuple[Finding, ...] = ()
-    unread: tuple[str, ...] = ()
-    actions: tuple[Action, ...] = ()
-    stays: Mapping[Finding, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    fixed: tuple[Finding, ...] = ()
-    leases: tuple[LeaseView, ...] = ()
-    undone: tuple[str, ...] = ()
-    commit: str | None = None
-
-
 class StaleService:
     """Finds stale claims, and releases them, for the actor of a ledger session.
 
@@ -150,7 +122,7 @@ class StaleService:
         self._session, self._history, self._rules = session, history, rules
         self._layers = [layer for layer in dict.fromkeys(layers) if layer != session.layer]
 
-    def find(self, *, cached: bool = False) -> Stale:
+    def find(self, *, cached: bool = False) -> CheckResult:
         """Everything that is stale now: one connection for each layer, none with ``cached``.
 
         A clone that may lack branches makes one more where that matters.
@@ -199,7 +171,8 @@ class StaleService:
             layers = (self._session.layer, *self._layers)
             made.append(([no_ledger(layers, self._session.store.place)], BY_HAND, None))
         actions = [Action(tuple(some), plan) for some, why, plan in made if plan and not why]
-        return Stale(
+        return CheckResult(
+            stale=True,
             findings=tuple(sorted((x for some, _, _ in made for x in some), key=_order)),
             actions=tuple(sorted(actions, key=lambda action: _order(action.findings[0]))),
             stays={x: why for some, why, plan in made if why or not plan for x in some},
@@ -213,11 +186,11 @@ class StaleService:
 
     def fix(
         self,
-        found: Stale,
+        found: CheckResult,
         *,
         choose: Callable[[Action], bool] = lambda _action: True,
         commit: bool = True,
-    ) -> Stale:
+    ) -> CheckResult:
         """Release what was found and chosen, each with a push and a commit of its edge.
 
         Without ``commit`` the task files are only edited. What was claimed meanwhile stays.

@@ -13,8 +13,8 @@ from gitlease.verbs import parameters as takes
 from gitlease.verbs import wire
 from gitlease.verbs.table import AT_A_CLONE, DoorOfClone, Result, Violations, verb
 from gitlease.wiring.check import (
+    CheckContext,
     hint_at_contents,
-    open_check,
     open_staleness,
     open_version,
     prefix_in,
@@ -82,7 +82,7 @@ def check_verb(
         cannot = f"cannot be combined with {door.option('cached')}"
         raise UsageError(f"{door.option('fix')} asks the remote: it {cannot}")
     ci, alone = read_context(), stale and range is None
-    opened = None if alone and door.in_memory else open_check(**door.place())
+    opened = None if alone and door.in_memory else CheckContext(**door.place())
     repository = opened.repository if opened else door.workspace.repository
     found = CheckResult(prefix=prefix_in(ci.workspace, repository))
     more = wire.Document()
@@ -105,16 +105,8 @@ def check_verb(
                     "leases": [wire.lease(view) for view in claims.leases],
                 }
             local = [f"{x[:10]} is only in this clone: push it" for x in [claims.commit] if x]
-            found = replace(
-                found,
-                stale=True,
-                findings=claims.findings,
-                fixed=claims.fixed,
-                undone=claims.undone,
-                commit=claims.commit,
-                warnings=_once(claims.warnings, local),
-                unread=claims.unread,
-            )
+            warnings = _once(claims.warnings, local)
+            found = replace(claims, prefix=found.prefix, warnings=warnings)
         if opened and chosen and not alone:
             commits = opened.service(chosen).check(cached=cached, fetched=stale and not cached)
             found = replace(

@@ -2,7 +2,7 @@ from gitlease.wiring.agents import AgentContext as AgentContext
 from gitlease.wiring.agents import agent_sessions as agent_sessions
 from gitlease.wiring.agents import is_used as is_used
 from gitlease.wiring.agents import open_for_agent as open_for_agent
-from gitlease.wiring.check import open_check as open_check
+from gitlease.wiring.check import CheckContext as CheckContext
 from gitlease.wiring.check import open_staleness as open_staleness
 from gitlease.wiring.gateway import open_gateway as open_gateway
 from gitlease.wiring.gateway import open_tokens as open_tokens

@@ -7,15 +7,15 @@ so is the mailmap. Flags, the environment and git's own config take precedence.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.check.ci import CiContext, is_ci, read_context, surroundings
+from gitlease.check.ci import is_ci, read_context, surroundings
 from gitlease.check.commits import CheckService, Chosen, HistoryStore, Ranges
 from gitlease.check.stale import StaleRules, StaleService
 from gitlease.check.task_history import TaskHistory, lack_of_contents
 from gitlease.core.errors import GitleaseError, Invalid, NotFound, UsageError
-from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.history import commit_ids
@@ -33,31 +33,47 @@ if TYPE_CHECKING:
     from gitlease.verify.replay import Verified
     from gitlease.wiring.workspace import Workspace
 
-__all__ = ("CheckContext", "Chosen", "CommittedSettings", "open_check", "read_context")
-
 USUAL_REMOTE = "origin"
 CommittedSettings = Mapping[str, Found]
-Load = Callable[[CommittedSettings | None], Settings]
 
 
-@dataclass(frozen=True, slots=True)
 class CheckContext:
-    """The parts of a check. ``ci`` is the context of continuous integration, if it runs there."""
+    """The check of the commits of the repository around ``directory``. Asks no remote yet.
 
-    ci: CiContext
-    repository: Repository
-    ranges: Ranges
-    load: Load
-    open: Callable[[Chosen, CommittedSettings | None], CheckService]
-    _committed: dict[str, CommittedSettings] = field(default_factory=dict)
+    ``ci`` is the context of continuous integration, if it runs there. Raises NotARepository,
+    Invalid for bad settings, and UsageError for bad flags.
+    """
+
+    def __init__(
+        self,
+        directory: str = ".",
+        *,
+        layer: str | None = None,
+        local: bool = False,
+        remote: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+        time_limit: float = TIME_LIMIT,
+    ) -> None:
+        self._environ, self._clock = surroundings(environ), clock or SystemClock()
+        self._flags, self._local, self._limit = (
+            {"remote": remote, "layer": layer},
+            local,
+            time_limit,
+        )
+        self.repository, self.ci = discover(directory), read_context(self._environ)
+        self._usual = self._load({})
+        self._remote = self._remote_of_work()
+        self._committed: dict[str, CommittedSettings] = {}
 
     def choose(self, words: str | None = None) -> Chosen:
         """The commits of a range, or those of the CI context.
 
         The remote is asked only for what this clone lacks. Raises UsageError and NotFound.
         """
-        chosen = self.ranges.choose(words, self.ci)
-        prefix = self.load(self.committed(chosen)).ref_prefix
+        ranges = Ranges(repository=self.repository, remote=self._remote, store=self._beside)
+        chosen = ranges.choose(words, self.ci)
+        prefix = self._load(self.committed(chosen)).ref_prefix
         if words is None and self.ci.head_ref.startswith(f"{prefix}/"):
             return replace(chosen, commits=())  # a ledger among the branches is not work
         return chosen
@@ -71,73 +87,49 @@ class CheckContext:
 
     def service(self, chosen: Chosen) -> CheckService:
         """The check of chosen commits. Asks no remote yet. Raises Invalid for bad settings."""
-        return self.open(chosen, self.committed(chosen))
-
-
-def open_check(
-    directory: str = ".",
-    *,
-    layer: str | None = None,
-    local: bool = False,
-    remote: str | None = None,
-    environ: Mapping[str, str] | None = None,
-    clock: Clock | None = None,
-    time_limit: float = TIME_LIMIT,
-) -> CheckContext:
-    """Open the repository around ``directory`` to check its commits. Asks no remote.
-
-    Raises NotARepository, Invalid for bad settings, and UsageError for bad flags.
-    """
-    environ = surroundings(environ)
-    clock = clock or SystemClock()
-    repository = discover(directory)
-    flags = {"remote": remote, "layer": layer}
-    ci = read_context(environ)
-
-    def load(committed: CommittedSettings | None) -> Settings:
-        return load_settings(repository, environ=environ, flags=flags, committed=committed)
-
-    def service(chosen: Chosen, committed: CommittedSettings | None) -> CheckService:
-        place = open_place(repository, environ, flags, local=local, committed=committed)
-        settings, where = place.settings, chosen.place or repository
+        place = open_place(
+            self.repository,
+            self._environ,
+            self._flags,
+            local=self._local,
+            committed=self.committed(chosen),
+        )
+        settings, where = place.settings, chosen.place or self.repository
         return CheckService(
             chosen=chosen,
-            store=place.git_store(clock, time_limit=time_limit),
+            store=place.git_store(self._clock, time_limit=self._limit),
             reader=CommitReader(where, settings.tasks, base=chosen.base),
             tasks=place.task_files(),
-            clock=clock,
+            clock=self._clock,
             layers=place.shared_layers,
             people=settings.people,
             trailer=settings.check_trailer,
-            context=ci,
+            context=self.ci,
         )
 
-    usual = load({})
-    name = _remote_of_work(repository, usual, load, ci)
+    def _load(self, committed: CommittedSettings | None) -> Settings:
+        return load_settings(
+            self.repository, environ=self._environ, flags=self._flags, committed=committed
+        )
 
-    def beside() -> HistoryStore | None:
+    def _remote_of_work(self) -> str | None:
+        names = self.repository.remote_names()
+        for usual in (USUAL_REMOTE, self._usual.remote):
+            if usual in names:
+                return usual
+        if len(names) < 2 or self.ci.provider:  # a request must not choose what it is compared with
+            return names[0] if len(names) == 1 else None
+        word = self._load(None).remote
+        return word if word in names else None
+
+    def _beside(self) -> HistoryStore | None:
         # Of the remote that has the clone's work: the ledger may be elsewhere.
-        url = None if name is None else repository.config.get(f"remote.{name}.url")
+        name, config = self._remote, self.repository.config
+        url = None if name is None else config.get(f"remote.{name}.url")
         if not url:
             return None
-        place = LedgerPlace(repository, usual, HERE)
-        return HistoryStore(repository, place.remote_at(url, name), folder=place.private)
-
-    ranges = Ranges(repository=repository, remote=name, store=beside)
-    return CheckContext(ci, repository, ranges, load, service)
-
-
-def _remote_of_work(
-    repository: Repository, settings: Settings, load: Load, ci: CiContext
-) -> str | None:
-    names = repository.remote_names()
-    for usual in (USUAL_REMOTE, settings.remote):
-        if usual in names:
-            return usual
-    if len(names) < 2 or ci.provider:  # a pull request must not choose what it is compared with
-        return names[0] if len(names) == 1 else None
-    word = load(None).remote
-    return word if word in names else None
+        place = LedgerPlace(self.repository, self._usual, HERE)
+        return HistoryStore(self.repository, place.remote_at(url, name), folder=place.private)
 
 
 def open_staleness(workspace: Workspace) -> StaleService:

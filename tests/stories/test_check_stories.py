@@ -29,7 +29,7 @@ from gitlease.core import (
     parse_resource,
 )
 from gitlease.engine import ClaimOptions
-from gitlease.wiring import open_check, open_workspace
+from gitlease.wiring import CheckContext, open_workspace
 
 pytestmark = pytest.mark.sampled(2)
 
@@ -113,7 +113,7 @@ class Clone:
         environ: Mapping[str, str] | None = None,
         layer: str | None = None,
     ) -> CheckResult:
-        desk = open_check(str(self.root), environ=environ or {}, clock=self.clock(), layer=layer)
+        desk = CheckContext(str(self.root), environ=environ or {}, clock=self.clock(), layer=layer)
         chosen = desk.choose(words)
         return desk.service(chosen).check()
 

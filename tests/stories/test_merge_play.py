@@ -18,7 +18,7 @@ from support.served import Host, serve
 from gitlease.core import LeaseHeld, Level
 from gitlease.guard import HookDecision, Severity
 from gitlease.push import PushRequest
-from gitlease.wiring import open_check, open_hooks, open_push, open_workspace
+from gitlease.wiring import CheckContext, open_hooks, open_push, open_workspace
 
 SOME, MORE, MANY = range(8), range(8, 40), range(40, 160)
 
@@ -110,7 +110,7 @@ class Table:
         return set()
 
     def checked(self, made: str) -> set[str]:
-        desk = open_check(str(self.root), environ={})
+        desk = CheckContext(str(self.root), environ={})
         chosen = desk.choose("origin/main..HEAD")
         every = desk.service(chosen).check().findings
         found = [x for x in every if x.commit == made and x.level is Level.ERROR]

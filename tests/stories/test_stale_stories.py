@@ -15,7 +15,7 @@ from support.session import LeaseService
 from support.snapshots import check_words
 from support.stale import JO, KIM, RELEASE, Story, task_text
 
-from gitlease.check import Stale
+from gitlease.check import CheckResult
 from gitlease.core import Finding, parse_resource
 from gitlease.engine import ClaimOptions
 from gitlease.wiring import open_staleness, write_default_settings
@@ -33,11 +33,11 @@ def story(path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch) 
     return Story(clones(2), path_remote, monkeypatch)
 
 
-def words(found: Stale) -> list[str]:
+def words(found: CheckResult) -> list[str]:
     return [f"{f.rule.id} {f.resource}" for f in found.findings]
 
 
-def only(found: Stale) -> Finding:
+def only(found: CheckResult) -> Finding:
     (finding,) = found.findings
     return finding
 

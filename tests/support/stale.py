@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gitlease.check import Stale
+from gitlease.check import CheckResult
 from gitlease.core import parse_resource
 from gitlease.engine import ClaimOptions
 from gitlease.wiring import Workspace, open_staleness, open_workspace
@@ -83,10 +83,12 @@ class Story:
     def at(self, clone: Path) -> Workspace:
         return open_workspace(str(clone), clock=self.clock)
 
-    def find(self, clone: Path | None = None) -> Stale:
+    def find(self, clone: Path | None = None) -> CheckResult:
         return open_staleness(self.at(clone or self.jo)).find()
 
-    def fix(self, clone: Path | None = None, found: Stale | None = None, **more: Any) -> Stale:
+    def fix(
+        self, clone: Path | None = None, found: CheckResult | None = None, **more: Any
+    ) -> CheckResult:
         clone = clone or self.jo
         return open_staleness(self.at(clone)).fix(found or self.find(clone), **more)
 
