@@ -1,6 +1,6 @@
-from gitlease.check.ci import CiContext as CiContext
-from gitlease.check.ci import read_context as read_context
+from gitlease.check.commits import CiContext as CiContext
 from gitlease.check.commits import oldest as oldest
+from gitlease.check.commits import read_context as read_context
 from gitlease.check.judging import GONE as GONE
 from gitlease.check.judging import RAN_OUT as RAN_OUT
 from gitlease.check.judging import Granted as Granted

@@ -44,10 +44,10 @@ from gitlease.git.repository import without_secrets as without_secrets
 from gitlease.git.run import LOCAL_VARIABLES as LOCAL_VARIABLES
 from gitlease.git.run import SAID as SAID
 from gitlease.git.run import GitResult as GitResult
+from gitlease.git.run import SystemClock as SystemClock
 from gitlease.git.run import commit_words as commit_words
 from gitlease.git.run import group_is_left as group_is_left
 from gitlease.git.run import local_variables_cleared as local_variables_cleared
 from gitlease.git.run import run_git as run_git
 from gitlease.git.run import started_at as started_at
 from gitlease.git.run import still_runs as still_runs
-from gitlease.git.system_clock import SystemClock as SystemClock

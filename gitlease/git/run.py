@@ -1,4 +1,4 @@
-"""Runs git, and tells what is known of other processes.
+"""Runs git, tells what is known of other processes, and has the clocks of this machine.
 
 git runs without a shell, with a cleaned environment, and with a limit of time: it moves data and
 answers questions; objects of the ledger are read and written by ``store``.
@@ -13,12 +13,14 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
+from gitlease.core.instant import Instant
 
 ASKED = 2.0  # seconds that a process has to end after SIGTERM
 AFTER_KILL = 2.0  # seconds in which a killed process may still be read
@@ -513,6 +515,53 @@ def _takes_next(letters: bytes) -> bool:
     """Whether the last of some short options takes the next word for its value."""
     first = next((n for n, letter in enumerate(letters) if letter in _SHORT), None)
     return first == len(letters) - 1
+
+
+# --- the clocks of this machine ------------------------------------------------------------------
+
+
+class SystemClock:
+    """Wall clock and boot clock, read together.
+
+    The boot clock keeps counting through suspend where the system has one that does
+    (``CLOCK_BOOTTIME``); elsewhere the monotonic clock stands in.
+    """
+
+    def __init__(self) -> None:
+        self._boot_id = _boot_id()
+        self._which = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+    def now(self) -> Instant:
+        boot = time.clock_gettime_ns(self._which) // 1_000_000
+        return Instant(wall_ms=time.time_ns() // 1_000_000, boot_ms=boot, boot_id=self._boot_id)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(max(0.0, seconds))
+
+
+class WokenClock(SystemClock):
+    """The same clocks, for a wait that another thread may end: ``sleep`` raises InterruptedError.
+
+    It does so from when ``woken`` is set on.
+    """
+
+    def __init__(self, woken: threading.Event) -> None:
+        super().__init__()
+        self._woken = woken
+
+    def sleep(self, seconds: float) -> None:
+        if self._woken.wait(max(0.0, seconds)):
+            raise InterruptedError("the wait was ended")
+
+
+def _boot_id() -> str:
+    """What tells one boot from another: the kernel's own id, else when it booted, by the clocks."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        started = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
+        return f"booted-{int(started) // 60}"
 
 
 # --- what goes on in the background -----------------------------------------------------------

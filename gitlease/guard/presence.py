@@ -247,7 +247,7 @@ def shared_with(
     ``names`` are the sessions of the caller, and ``key`` is that of its note; ``now`` is in seconds
     since the epoch.
     """
-    from gitlease.git.worktrees import free_worktree
+    from gitlease.git.repository import free_worktree
     from gitlease.settings.identity import here
 
     if repository.toplevel is None:

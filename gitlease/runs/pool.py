@@ -33,8 +33,7 @@ from gitlease.engine import claim
 from gitlease.engine.answers import Answer
 from gitlease.engine.queue import Entry, WhyNot, nothing_left
 from gitlease.git.pushes import commits_behind, fetch_branch, tracked
-from gitlease.git.run import local_variables_cleared
-from gitlease.git.worktrees import (
+from gitlease.git.repository import (
     drop_branch,
     drop_finished,
     fit_name,
@@ -42,6 +41,7 @@ from gitlease.git.worktrees import (
     open_worktree,
     remove_worktree,
 )
+from gitlease.git.run import local_variables_cleared
 from gitlease.runs.heartbeat import in_a_run
 from gitlease.runs.leased_command import LeasedCommand, OnStop, Print, RunRequest, dispatch
 from gitlease.runs.records import RunRecord, runs_of

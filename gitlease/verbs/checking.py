@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.check.ci import read_context
+from gitlease.check.commits import read_context
 from gitlease.check.rules import CheckResult
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import replace

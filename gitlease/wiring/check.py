@@ -10,8 +10,15 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.check.ci import is_ci, read_context, surroundings
-from gitlease.check.commits import CheckService, Chosen, HistoryStore, Ranges
+from gitlease.check.commits import (
+    CheckService,
+    Chosen,
+    HistoryStore,
+    Ranges,
+    is_ci,
+    read_context,
+    surroundings,
+)
 from gitlease.check.stale import StaleRules, StaleService
 from gitlease.check.task_history import TaskHistory, lack_of_contents
 from gitlease.core.errors import GitleaseError, Invalid, NotFound, UsageError
@@ -20,7 +27,7 @@ from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.history import commit_ids
 from gitlease.git.repository import GitFailed, Repository, discover, without_secrets
-from gitlease.git.system_clock import SystemClock
+from gitlease.git.run import SystemClock
 from gitlease.guard.commits import CommitReader
 from gitlease.settings.parse import committed_settings
 from gitlease.settings.schema import Found

@@ -15,7 +15,7 @@ from gitlease.gateway.gateway import YOUNG, Gateway
 from gitlease.gateway.tokens import Tokens
 from gitlease.git.files import make_folders
 from gitlease.git.repository import discover
-from gitlease.git.system_clock import SystemClock
+from gitlease.git.run import SystemClock
 from gitlease.settings.identity import resolve_identity
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.wiring.ledger import open_place

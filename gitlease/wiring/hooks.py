@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.frozen import dataclass
 from gitlease.engine.ports import Clock, Inbox
 from gitlease.git.repository import Repository, discover
-from gitlease.git.run import clean_environment, pushing_git, wait_for_end
-from gitlease.git.system_clock import SystemClock
+from gitlease.git.run import SystemClock, clean_environment, pushing_git, wait_for_end
 from gitlease.guard.hooks import Hooks, HookWorktree
 from gitlease.guard.notes import MarkerState, is_due, start_detached
 from gitlease.guard.service import GuardService, retry_interval

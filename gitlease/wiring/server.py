@@ -6,7 +6,7 @@ import os
 
 from gitlease.core.errors import NotARepository
 from gitlease.git.repository import Repository, discover
-from gitlease.git.system_clock import SystemClock
+from gitlease.git.run import SystemClock
 from gitlease.server.receive import PushVerdict as PushVerdict
 from gitlease.server.receive import Refusal as Refusal
 from gitlease.server.receive import receive

@@ -20,7 +20,7 @@ from gitlease.engine.ports import Clock, Inbox, LedgerStore, TaskList
 from gitlease.engine.transaction import PATIENCE
 from gitlease.git.repository import LIVE_RUNS, Repository, without_secrets
 from gitlease.git.repository import discover as find_repository
-from gitlease.git.system_clock import SystemClock, WokenClock
+from gitlease.git.run import SystemClock, WokenClock
 from gitlease.guard.notes import CarriedFolder
 from gitlease.settings.identity import Identity, here, resolve_identity
 from gitlease.settings.schema import FILE, LEDGER, PREFIX, Found

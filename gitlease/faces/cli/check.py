@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitlease.check import formats
-from gitlease.check.ci import read_context
+from gitlease.check.commits import read_context
 from gitlease.check.rules import LIMITS, CheckResult
 from gitlease.core.errors import GitleaseError, Invalid, UsageError
 from gitlease.core.frozen import replace
