@@ -42,6 +42,7 @@ NS = 1_000_000_000
 HEADS = "refs/heads/"
 
 _USUAL = ("main", "master")
+_QUIET = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
 _FETCHED = r"(?P<oid>[0-9a-f]{40,64})\t[^\t]*\tbranch '(?P<branch>.+)' of (?P<place>.+)"
 
 
@@ -182,9 +183,8 @@ def tracked(repository: Repository, ref: str) -> tuple[str, str] | None:
 
 def fetch_branch(repository: Repository, remote: str, branch: str) -> None:
     """Bring this clone's copy of a remote's branch up to date. Raises Unavailable and Denied."""
-    quiet = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
     spec = f"+{HEADS}{branch}:refs/remotes/{remote}/{branch}"
-    said = _ask_remote(repository, "fetch", *quiet, "--", remote, spec, seconds=FETCH)
+    said = _ask_remote(repository, "fetch", *_QUIET, "--", remote, spec, seconds=FETCH)
     if said.code or said.timed_out:
         lacking = f"{branch} of {remote} cannot be fetched"
         raise _failure(said, FETCH, lacking, lacking)
@@ -196,9 +196,8 @@ def fetch_commits(repository: Repository, remote: str, branch: str, *, seconds: 
     A shallow clone is left as it is.
     """
     if not os.path.exists(os.path.join(repository.common_dir, "shallow")):
-        quiet = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
         alone = ("--no-auto-maintenance", "--refmap=")  # no map: no ref is updated
-        words = (*quiet, *alone, "--", remote, HEADS + branch)
+        words = (*_QUIET, *alone, "--", remote, HEADS + branch)
         _ask_remote(repository, "fetch", *words, seconds=seconds)
 
 
@@ -475,47 +474,32 @@ def lost_commits(
     return list(found)[:MAX_COMMITS], max(len(found), len(gone)) > MAX_COMMITS
 
 
-@dataclass(frozen=True, slots=True)
-class Landed:
-    """The commits of a push that a remote has already: on any of its branches, and on a main one.
-
-    ``lands`` are those that come to a main branch now: they count there again.
-    """
-
-    anywhere: frozenset[str]
-    on_main: frozenset[str]
-    lands: frozenset[str]
-
-    def has(self, commit: str) -> bool:
-        """Whether the push does not count as bringing a commit."""
-        return commit in self.on_main or (commit in self.anywhere and commit not in self.lands)
-
-
-def landed(
+def brought_new(
     repository: Repository, pushes: Sequence[Push], remote: str, *, strict: bool = False
-) -> Landed:
-    """Ask the remote which commits of some pushes it has; else go by the last fetch.
+) -> tuple[list[str], frozenset[str]]:
+    """The commits that pushes bring, as the remote is asked, and those of them that it has.
 
-    The tracking refs need not have all of its branches. ``strict``: as in ``outgoing``.
+    It has them on other branches, and they come to a main branch now (``strict``: to any), where
+    they count again. If it does not answer, the last fetch counts: the tracking refs need not have
+    all of its branches.
     """
     heads = heads_known(repository, remote)
     main = main_branches(repository, names_of(repository, remote))
     tips = [push.local_oid for push in pushes if push.every]
-    commits = {commit for push in pushes for commit in push.every}
+    commits = dict.fromkeys(commit for push in pushes for commit in push.every)
 
     def had(oids: Sequence[str]) -> frozenset[str]:
         if not oids:
             return frozenset()
         new = rev_range(repository, tips, oids, most=MAX_COMMITS + 1)
-        whole = len(new) <= MAX_COMMITS
-        return frozenset(commits - {commit.id for commit in new}) if whole else frozenset()
+        return frozenset(commits) - {x.id for x in new} if len(new) <= MAX_COMMITS else frozenset()
 
+    anywhere = had([oid for _, oid in heads])
+    on_main = had([oid for ref, oid in heads if is_main(ref, main)])
     landing = (push for push in pushes if strict or is_main(push.remote_ref, main))
-    return Landed(
-        had([oid for _, oid in heads]),
-        had([oid for ref, oid in heads if is_main(ref, main)]),
-        frozenset(commit for push in landing for commit in push.every),
-    )
+    lands = {commit for push in landing for commit in push.every}
+    brought = [x for x in commits if x not in on_main and (x not in anywhere or x in lands)]
+    return brought, anywhere.intersection(brought)
 
 
 def removed(

@@ -133,14 +133,11 @@ class HookWorktree:
 
         Asks the remote; if it does not answer, the remote-tracking refs count.
         """
-        from gitlease.git.pushes import landed
+        from gitlease.git.pushes import brought_new
 
         pushes = self._pushes(lines, remote)
         remote = self.environ.get("PRE_COMMIT_REMOTE_NAME") or remote
-        known = landed(self.repository, pushes, remote, strict=self.strict)
-        new = dict.fromkeys(x for push in pushes for x in push.every if x not in known.on_main)
-        bring = [x for x in new if not known.has(x)]
-        there = known.anywhere.intersection(bring)
+        bring, there = brought_new(self.repository, pushes, remote, strict=self.strict)
         differs = self._differs([x for x in pushes if there.intersection(x.every)])
         return tuple(
             PushedCommit(

@@ -130,14 +130,6 @@ def cut_item(text: str, items: Sequence[Span], number: int, close: int) -> str:
     return text[:start] + text[end:place] + text[place + 1 :]
 
 
-def add_item(text: str, items: Sequence[Span], new: str) -> str:
-    """Put a last item behind the others, set off as the last of them is."""
-    gap = text[items[-2][1] : items[-1][0]] if len(items) > 1 else ""
-    between = gap if re.fullmatch(r",[ \t\r\n]*", gap) else ", "
-    end = items[-1][1]
-    return text[:end] + between + new + text[end:]
-
-
 _COLON = re.compile(r"[ \t]*:(?:[ \t\r\n]|#[^\r\n]*+)*")
 _REST = re.compile(r"[ \t]*(?:#[^\r\n]*)?")
 _YAML_BREAK = re.compile("[\x85\u2028\u2029]")
@@ -156,7 +148,8 @@ def assign(document: Document, name: str, edit: EdgeEdit) -> str:
         if field and item.says_something and leaves(item.text, edit):
             if new is None:
                 return _remove(document, field, number)
-            return _replace(document, field, number, new)
+            _check_plain_and_find_colon(document, field)
+            return _write_item(document, item, _quoted_like_others(document, new, field.items))
     if new is None:
         return document.text
     return _add(document, field, new) if field else _add_field(document, name, new)
@@ -178,19 +171,12 @@ def set_status(document: Document, name: str, word: str) -> str:
     item = field.items[0]
     if item.start == item.end:
         return _put(document.text, colon, colon, " " + scalar(word, _json_quote(document)))
-    _check_item(document, item)
-    return _put(
-        document.text, item.start, item.end, scalar(word, item.style or _json_quote(document))
-    )
+    return _write_item(document, item, scalar(word, item.style or _json_quote(document)))
 
 
-def _replace(document: Document, field: Field, number: int, name: str) -> str:
-    _check_plain_and_find_colon(document, field)
-    item = field.items[number]
+def _write_item(document: Document, item: Node, new: str) -> str:
     _check_item(document, item)
-    return _put(
-        document.text, item.start, item.end, _quoted_like_others(document, name, field.items)
-    )
+    return _put(document.text, item.start, item.end, new)
 
 
 def _add(document: Document, field: Field, name: str) -> str:
@@ -233,7 +219,9 @@ def _add_in_brackets(document: Document, field: Field, new: str) -> str:
         return _put(text, place, place, new)
     if len(spans) == 1 and _came_from_single(text, field):
         return _put(text, inside, inside, f", {new}")
-    return add_item(text, spans, new)
+    gap = text[spans[-2][1] : spans[-1][0]] if len(spans) > 1 else ""
+    between = gap if re.fullmatch(r",[ \t\r\n]*", gap) else ", "  # as the last one is set off
+    return _put(text, spans[-1][1], spans[-1][1], between + new)
 
 
 def _came_from_single(text: str, field: Field) -> bool:
@@ -247,7 +235,11 @@ def _remove(document: Document, field: Field, number: int) -> str:
     colon = _check_plain_and_find_colon(document, field)
     _check_item(document, item)
     if field.form is FieldForm.BLOCK:
-        return _cut_block_item(document, item)
+        dash = line_start(text, item.start) + _before_item(document, item).rindex("-")
+        rest = text.find("#", item.end, line_end(text, item.end))
+        if rest >= 0:
+            return _put(text, dash, rest, "")
+        return cut_lines(text, item.start, item.end)
     if field.form is FieldForm.FLOW:
         # Of a single value that became a list, the name put in is the last one.
         if number == 1 and len(field.items) == 2 and _came_from_single(text, field):
@@ -264,15 +256,6 @@ def _remove(document: Document, field: Field, number: int) -> str:
     if comment:
         return _put(text, field.start, field.end, "")
     return cut_lines(text, field.start, field.end)
-
-
-def _cut_block_item(document: Document, item: Node) -> str:
-    text = document.text
-    dash = line_start(text, item.start) + len(_before_item(document, item).rstrip(" \t")) - 1
-    rest = text.find("#", item.end, line_end(text, item.end))
-    if rest >= 0:
-        return _put(text, dash, rest, "")
-    return cut_lines(text, item.start, item.end)
 
 
 def _add_field(document: Document, name: str, value: str) -> str:
