@@ -192,7 +192,6 @@ def board_verb(door: Door, *, cached: takes.Cached = False) -> Result:
     board = make_board(door.ledger, look)
     return Result(
         body=wire.board(board),
-        lines=lambda: [],
         value=board,
         warnings=(*look.warnings, *board.warnings),
     )

@@ -128,7 +128,6 @@ def check_verb(
             "unread": list(found.unread),
         }
         | more,
-        lines=lambda: [],
         value=found,
         warnings=found.warnings,
     )
@@ -200,6 +199,7 @@ def verify_verb(
         value=found,
         warnings=version.warnings,
         failure=Violations(f"{version.shown}: {_outcome(found)}") if found.broken else None,
+        summed_up=True,
     )
 
 

@@ -306,17 +306,19 @@ class Result:
     ``value`` is what the library answers with if it is not the leases: in the engine's form, if
     the library has one of its own. ``answer`` is the engine's, for a door that keeps leases alive.
     ``refused`` has the refusals of a call for several leases. ``failure``: the answer amounts to
-    one for a caller who asks for an exit status. ``then`` are calls that are safe to
-    make, ``commands`` those of other programs; ``hints`` are for people only.
+    one for a caller who asks for an exit status; it is ``summed_up`` if the lines say it already.
+    ``then`` are calls that are safe to make, ``commands`` those of other programs. ``hints`` are
+    for people only.
     """
 
     body: Mapping[str, Any]
-    lines: Callable[[], Iterable[str | Table | Details]]
+    lines: Callable[[], Iterable[str | Table | Details]] = tuple
     leases: Sequence[LeaseView] = ()
     value: Any = None
     answer: Answer | None = None
     refused: Sequence[GitleaseError] = ()
     failure: GitleaseError | None = None
+    summed_up: bool = False
     warnings: Sequence[str] = ()
     then: Sequence[Hint] = ()
     commands: Sequence[str] = ()

@@ -127,7 +127,7 @@ def watch_verb(
         on_begin=lambda head: door.on_watch(names, told_by(store, head)),
     )
     events = watcher.events(seconds=timeout)
-    return Result(body={}, lines=tuple, value=events, warnings=store.warnings)
+    return Result(body={}, value=events, warnings=store.warnings)
 
 
 @verb(

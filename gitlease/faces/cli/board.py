@@ -18,10 +18,10 @@ import click
 from gitlease.core.errors import Invalid, NotFound, Unavailable, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces.cli import output
-from gitlease.faces.cli.setup.serve import HOST, PORT, read_host, read_port
+from gitlease.faces.cli.setup.serve import HOST, PORT, PORTS, read_host
 from gitlease.faces.cli.verb import Option, command, result_of
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.table import INTERRUPTED, Called, Result
+from gitlease.verbs.table import INTERRUPTED, Called, Result, Whole
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -61,12 +61,7 @@ def _board(
     if not (once or form or call.json):
         return _live(call, cached=cached)
     result = result_of(declared, call, given, export=form, once=not form)
-    call.answer(
-        dict(result.body),
-        warnings=result.warnings,
-        show=lambda: _show(result.value, form, cached=cached),
-    )
-    return None
+    return call.respond(result, lambda: _show(result.value, form, cached=cached))
 
 
 def _show(board: BoardView, form: str | None, *, cached: bool) -> None:
@@ -130,10 +125,12 @@ def open_page(call: Call, host: str, port: int, repo: str | None) -> None:
         raise
     address = f"http://{shown}:{port}{link}"
     opened = output.has_display() and webbrowser.open(address)
-    call.answer(
-        {"url": address, "opened": opened},
-        hints=() if opened else ("open it in a browser: it works once, within a minute",),
-        show=lambda: output.whole(address),
+    call.respond(
+        Result(
+            body={"url": address, "opened": opened},
+            lines=lambda: [Whole(address)],
+            hints=() if opened else ("open it in a browser: it works once, within a minute",),
+        )
     )
 
 
@@ -218,6 +215,6 @@ board_command = partial(
     ),
     Option(["--web"], is_flag=True, help="Open the gateway's board in a browser."),
     Option(["--host"], metavar="H", type=read_host, help=f"The gateway's host (default: {HOST})."),
-    Option(["--port"], metavar="P", type=read_port, help=f"The gateway's port (default: {PORT})."),
+    Option(["--port"], metavar="P", type=PORTS, help=f"The gateway's port (default: {PORT})."),
     Option(["--repo"], metavar="NAME", help="The gateway's name for this clone."),
 )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer
     from gitlease.engine.ledger_session import LedgerView
-    from gitlease.verbs.table import Result
+    from gitlease.verbs.table import Result, Table
     from gitlease.wiring.workspace import Found, Repository, Workspace
 
 Opener = Callable[..., "Workspace"]
@@ -48,6 +48,18 @@ def _takes_session(command: str) -> bool:
 
 def _words_of(value: Any) -> list[Any]:
     return [*value] if isinstance(value, list | tuple) else [value]
+
+
+def _show(parts: Iterable[str | Table | Details]) -> None:
+    for part in parts:
+        if isinstance(part, str):
+            (output.whole if isinstance(part, Whole) else output.line)(part)
+        elif isinstance(part, Details):
+            output.facts(part.rows)
+        else:
+            styles = part.styles or [""] * len(part.rows)
+            rows = [output.Row(*row) for row in zip(part.rows, styles, strict=True)]
+            output.table(part.headings, rows, otherwise=part.otherwise)
 
 
 def _issue_pages(workspace: Workspace) -> str | None:
@@ -327,57 +339,48 @@ class Call(DoorOfClone):
             chosen |= {"local": True} if layer == LOCAL_LAYER else {"layer": layer}
         return chosen
 
-    def respond(self, result: Result) -> int:
-        """Print the result of a verb, and return the exit status."""
+    def respond(self, result: Result, show: Callable[[], None] | None = None) -> int:
+        """Print the result of a verb, and return the exit status.
 
-        def show() -> None:
-            for part in result.lines():
-                if isinstance(part, str):
-                    (output.whole if isinstance(part, Whole) else output.line)(part)
-                    continue
-                if isinstance(part, Details):
-                    output.facts(part.rows)
-                    continue
-                styles = part.styles or [""] * len(part.rows)
-                rows = [output.Row(*row) for row in zip(part.rows, styles, strict=True)]
-                output.table(part.headings, rows, otherwise=part.otherwise)
+        It is one JSON document; or lines, for which ``show`` may stand, then warnings and hints.
+        """
+        from gitlease.faces.cli import refusals
+        from gitlease.verbs import sentences, wire
 
-        body = dict(result.body)
+        body, failure = dict(result.body), result.failure
+        if not self.json:
+            (show or partial(_show, result.lines()))()
         if result.refused:
-            from gitlease.faces.cli import refusals
-
             self.warnings += result.warnings
-            if not self.json:
-                show()
             return refusals.tell_partly(self, result.refused, body)
-        if result.failure is not None:
-            from gitlease.faces.cli import refusals
-
-            failure, shown = result.failure, dict.fromkeys((*self.warnings, *result.warnings))
-            if self.json:
+        said = (*self.warnings, *result.warnings, *sentences.skew_warnings(result.leases))
+        said = tuple(dict.fromkeys(said))
+        if failure is not None:
+            if self.json or not result.summed_up:
                 return refusals.tell(self, failure.with_(warnings=tuple(result.warnings)), body)
-            show()
-            output.warn([*shown])
+            output.warn(said)
             return exit_of(failure.code)
-        self.answer(
-            body,
-            warnings=result.warnings,
-            views=result.leases,
-            next_steps={
-                **dict.fromkeys(result.commands, ""),
-                **{self.command_of(x): x.why for x in result.then},
-            },
-            hints=[*map(self.worded, result.hints)],
-            show=show,
-        )
+        steps = {**dict.fromkeys(result.commands, ""), **self._in_words(result.then)}
+        if self.json:
+            name = self.command or ""
+            document = wire.success(name, body=body, warnings=said, next_steps=[*steps])
+            output.document(document)
+            return 0
+        output.warn(said)
+        output.hint([f"{step}  # {why}" if why else step for step, why in steps.items()])
+        output.hint([*map(self.worded, result.hints)])
         return 0
+
+    def _in_words(self, hints: Iterable[Hint]) -> dict[str, str]:
+        return {self.command_of(hint): hint.why for hint in hints}
 
     def worded(self, hint: Hint | str) -> str:
         """Return a hint for people as one line."""
         if not isinstance(hint, Hint) or not hint.verb:
             return hint
         call = self.command_of(hint)
-        return around(hint.why, call) if "{}" in hint.why else f"{hint.why}: {call}"
+        why = hint.why or "{}"
+        return around(why, call) if "{}" in why else f"{why}: {call}"
 
     def word(self, resource: Resource | str) -> str:
         """Return the word that means this resource in this folder."""
@@ -388,48 +391,8 @@ class Call(DoorOfClone):
             return str(resource)
         return word_anywhere(str(resource), root=place.toplevel)
 
-    def answer(
-        self,
-        body: dict[str, Any],
-        *,
-        warnings: Sequence[str] = (),
-        views: Sequence[LeaseView] = (),
-        next_steps: Sequence[str] | Mapping[str, str] = (),
-        hints: Sequence[str] = (),
-        show: Callable[[], None],
-    ) -> None:
-        """Print one JSON document, or ``show`` and then warnings and hints.
-
-        ``next_steps`` are commands, or a mapping from commands to their purpose; ``hints`` are for
-        people only.
-        """
-        from gitlease.verbs import sentences, wire
-
-        said = (*self.warnings, *warnings, *sentences.skew_warnings(views))
-        said = tuple(dict.fromkeys(said))
-        if self.json:
-            output.document(
-                wire.success(
-                    self.command or "", body=body, warnings=said, next_steps=list(next_steps)
-                )
-            )
-            return
-        show()
-        output.warn(said)
-        uses = next_steps if isinstance(next_steps, Mapping) else {}
-        output.hint([f"{step}  # {uses[step]}" if uses.get(step) else step for step in next_steps])
-        output.hint(hints)
-
     def note_carried(self, views: Iterable[LeaseView]) -> None:
         """Record which of the person's own leases this session uses or was shown."""
         own = [x.lease_id for x in views if x.mine and not x.session]
         if own and self.actor.session is not None:
             self.workspace.carried.add(own)
-
-    def fail(self, error: GitleaseError, body: dict[str, Any], *, show: Callable[[], None]) -> int:
-        """Print an answer that amounts to a failure, and return the exit status."""
-        from gitlease.faces.cli import refusals
-
-        if not self.json:
-            show()
-        return refusals.tell(self, error, body=body)

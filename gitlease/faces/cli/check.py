@@ -65,9 +65,10 @@ def _check(
     found: CheckResult = result.value
     text = f"{found.checked}: {found.outcome}"
     if found.fails(fail_on):
-        result = replace(result, failure=Violations(text))
+        result = replace(result, failure=Violations(text), summed_up=True)
     elif found.unread or found.undone:
-        result = replace(result, failure=Invalid(text, hints=(*found.unread, *found.undone)))
+        failure = Invalid(text, hints=(*found.unread, *found.undone))
+        result = replace(result, failure=failure, summed_up=True)
     if target is not None:
         _write(
             os.path.join(call.directory, target), _rendered(call, result, form or usual, fail_on)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.push_options import REFUSED, push_request
-from gitlease.verbs.table import LEASE_EXITS
+from gitlease.verbs.table import LEASE_EXITS, Result
 
 if TYPE_CHECKING:
     from gitlease.core.work import WorkRef
@@ -118,25 +119,26 @@ def push_verb(
         if not refs:
             raise
         return refusals.tell(call, refusal, body={"refs": [wire.work_ref(x) for x in refs]})
-    call.answer(
-        wire.pushed(answer),
-        warnings=answer.warnings,
-        views=answer.leases,
-        show=lambda: None if quiet else _show(answer, call, verbose=verbose),
+    return call.respond(
+        Result(
+            body=wire.pushed(answer),
+            lines=lambda: () if quiet else _lines(answer, call, verbose=verbose),
+            leases=answer.leases,
+            warnings=answer.warnings,
+        )
     )
-    return 0
 
 
-def _show(answer: PushAnswer, call: Call, *, verbose: bool) -> None:
+def _lines(answer: PushAnswer, call: Call, *, verbose: bool) -> Iterable[str]:
     now = call.now()
     if answer.status == "up_to_date":
-        output.line("everything is up to date")
+        yield "everything is up to date"
     for one in answer.refs:
         if one.moves or verbose:
-            output.line(_line(one, answer.remote, would=answer.status == "would_push"))
+            yield _line(one, answer.remote, would=answer.status == "would_push")
     for view in answer.leases:
         left = sentences.until(view, now)
-        output.line(f"under {sentences.named(view)}, renewed {left}, token {view.token}")
+        yield f"under {sentences.named(view)}, renewed {left}, token {view.token}"
 
 
 def _line(one: WorkRef, remote: str, *, would: bool) -> str:

@@ -19,7 +19,6 @@ from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
 from gitlease.engine.keeping import holds_of
 from gitlease.faces.cli import output
-from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import (
     Decorated,
     flag,
@@ -37,7 +36,7 @@ from gitlease.runs.supervisor import SHARE, grace_ms
 from gitlease.verbs import run_text, sentences, wire
 from gitlease.verbs.claiming import claim_options, claimed_lines
 from gitlease.verbs.parameters import DURATION, NOTE
-from gitlease.verbs.table import LEASE_EXITS, Called, Result
+from gitlease.verbs.table import LEASE_EXITS, Called, Result, Table
 
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
@@ -379,26 +378,25 @@ def _logs_of_holder(call: Call, held: LeaseHeld) -> list[str]:
 
 
 def _list(call: Call) -> None:
-    runs = runs_of(call.workspace)
+    runs, now = runs_of(call.workspace), call.now()
     found = [(record, runs.state_of(record)) for record in runs.every()]
-    rows = [_row(record, state, call.now()) for record, state in found]
-    call.answer(
-        {"runs": [wire.background(record, state) for record, state in found]},
-        show=lambda: output.table(HEADINGS, rows, otherwise="no background runs in this clone"),
+    table = Table(
+        headings=HEADINGS,
+        rows=[_row(record, state, now) for record, state in found],
+        styles=[STYLES.get(state, "") for _, state in found],
+        otherwise="no background runs in this clone",
     )
+    body = {"runs": [wire.background(record, state) for record, state in found]}
+    call.respond(Result(body=body, lines=lambda: [table]))
 
 
-def _row(record: RunRecord, state: str, now: datetime) -> Row:
+def _row(record: RunRecord, state: str, now: datetime) -> tuple[str, ...]:
     at = record.ended_at if record.ended_at is not None else record.began_at
-    since = moment_of(at)
     said = state if record.exit is None else f"{state} ({record.exit})"
     said += f": {record.message}" if record.message else ""
-    names = " ".join(record.resources)
+    head = (" ".join(record.resources), said, sentences.clock_time(moment_of(at), now))
     tail = (record.session, str(record.runner), shlex.join(record.command), record.log)
-    return Row(
-        cells=(names, said, sentences.clock_time(since, now), *tail),
-        style=STYLES.get(state, ""),
-    )
+    return (*head, *tail)
 
 
 def _logs(call: Call, word: str, *, follow: bool) -> None:
@@ -408,7 +406,7 @@ def _logs(call: Call, word: str, *, follow: bool) -> None:
         text, cut = runs.end_of(record, SHOWN)
         run = wire.background(record, runs.state_of(record))
         body = {"run": run, "text": text.decode("utf-8", "replace"), "cut": cut}
-        call.answer(body, show=lambda: None)
+        call.respond(Result(body=body))
     elif follow:
         runs.follow(record, _write)
     else:
@@ -432,7 +430,5 @@ def _stop(call: Call, word: str) -> None:
     said += f"has ended: {state}" if was_running else f"had ended before: {state}"
     said += "" if record.exit is None else f", exit {record.exit}"
     status = "stopped" if was_running and state == "stopped" else "ended"
-    call.answer(
-        {"status": status, "run": wire.background(record, state)},
-        show=lambda: output.line(said),
-    )
+    body = {"status": status, "run": wire.background(record, state)}
+    call.respond(Result(body=body, lines=lambda: [said]))

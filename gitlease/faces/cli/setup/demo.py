@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any
 from gitlease.core.errors import GitleaseError, UsageError, clean
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import flag, verb
-from gitlease.verbs.table import Violations
+from gitlease.verbs.table import Result, Violations
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from gitlease.faces.cli.call import Call
 
 # --- the scenes -------------------------------------------------------------------------------
@@ -133,10 +131,8 @@ NEXT = (
 )
 
 
-# --- what is printed: two panes, one column, or plain lines -----------------------------------
+# --- what is printed --------------------------------------------------------------------------
 
-WIDE = 120  # columns needed for two panes
-BETWEEN = " | "
 COLOURS = {"ada": "cyan", "bob": "magenta"}
 OTHERS = "yellow"
 
@@ -150,45 +146,29 @@ class DemoTeller:
 
     def heading(self, text: str) -> None:
         """Print the title of a scene."""
-        self._lines("\n" + text, style="bold")
+        self.plain("\n" + text, style="bold")
 
     def command(self, who: str, command: str) -> None:
         """Print a command."""
-        self._lines(f"{who}$ {command}", who, style=f"bold {COLOURS.get(who, OTHERS)}")
+        self.plain(f"{who}$ {command}", style=f"bold {COLOURS.get(who, OTHERS)}")
 
-    def printed(self, who: str, text: str, *, refused: bool) -> None:
+    def printed(self, text: str, *, refused: bool) -> None:
         """Print the output of a command."""
         for line in text.splitlines():
-            self._lines(line, who, style=_style(line, refused=refused))
+            self.plain(line, style=_style(line, refused=refused))
 
-    def plain(self, text: str) -> None:
-        """Print a line that belongs to no worker."""
-        self._lines(text)
-
-    def _lines(self, text: str, who: str = "", *, style: str = "") -> None:
+    def plain(self, text: str, *, style: str = "") -> None:
+        """Print lines in a style."""
         if self._quiet:
             return
         for line in text.split("\n"):
             if self._console is None:
                 output.line(line)
             else:
-                self._wrapped(self._console, clean(line), who, style)
+                from rich.text import Text
+
+                self._console.print(Text(clean(line), style, overflow="fold"))
         sys.stdout.flush()
-
-    def _wrapped(self, console: Console, line: str, who: str, style: str) -> None:
-        from rich.text import Text
-
-        columns = output.columns()  # rich takes a dumb terminal for one of 80
-        panes = who in WORKERS and columns >= WIDE
-        width = (columns - len(BETWEEN)) // 2 if panes else columns
-        for part in Text(line, style).wrap(console, width, overflow="fold"):
-            if panes:
-                pair = [Text(), Text()]
-                pair[WORKERS.index(who)] = part
-                pair[0].truncate(width, pad=True)
-                part = Text.assemble(pair[0], (BETWEEN, "dim"), pair[1])
-            part.rstrip()
-            console.print(part, no_wrap=True, overflow="ignore", crop=False)
 
 
 def _style(line: str, *, refused: bool) -> str:
@@ -292,7 +272,7 @@ class Stage:
         self.teller.command(who, command)
         done = self._started(who if who in WORKERS else ".", argv)
         self.steps.append(DemoStep(who, command, expected, done.returncode, done.stdout))
-        self.teller.printed(who, done.stdout, refused=done.returncode != 0)
+        self.teller.printed(done.stdout, refused=done.returncode != 0)
         if done.returncode != expected:
             raise Violations(
                 f"{who}$ {command} ended with {done.returncode} instead of {expected}",
@@ -392,8 +372,7 @@ def demo_verb(call: Call, *, keep: bool, fast: bool) -> int:
     }
     if differed is not None:
         return refusals.tell(call, differed, body=body)
-    call.answer(body, show=lambda: _show_end(call, teller, body))
-    return 0
+    return call.respond(Result(body=body), lambda: _show_end(call, teller, body))
 
 
 def _no_pause(_seconds: float) -> None:

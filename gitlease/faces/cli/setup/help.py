@@ -14,6 +14,7 @@ import click
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import Option, command, run_verb, suggestions, verb
+from gitlease.verbs.table import Result
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -193,7 +194,7 @@ def help_verb(call: Call, *, words: tuple[str, ...]) -> None:
     word = words[0] if words else None  # `help hooks install` is about hooks
     text = _text(click.get_current_context().find_root(), word)
     page = word in topics()
-    call.answer({"topic": word, "text": text}, show=lambda: _show(text, page=page))
+    call.respond(Result(body={"topic": word, "text": text}), lambda: _show(text, page=page))
 
 
 def _text(root: click.Context, word: str | None) -> str:
@@ -260,7 +261,7 @@ def completion_verb(call: Call, *, shell: str) -> None:
         script = (made.source_template % made.source_vars()).rstrip("\n") + "\n"
         script = script.replace(ZSH_ADDS, ZSH_ADDS_FOLDERS)
     script += FOR_GIT[shell]
-    call.answer({"shell": shell, "script": script}, show=lambda: print(script, end=""))
+    call.respond(Result(body={"shell": shell, "script": script}), lambda: print(script, end=""))
 
 
 def _config(declared: DeclaredVerb, call: Call, *, schema: str | None, **given: Any) -> int:
@@ -270,8 +271,8 @@ def _config(declared: DeclaredVerb, call: Call, *, schema: str | None, **given: 
         raise UsageError("--schema cannot be combined with anything else")
     with open(os.path.join(output.DOCS, f"{schema}.schema.json"), encoding="utf-8") as file:
         text = file.read()
-    call.answer({"document": json.loads(text)}, show=lambda: print(text, end=""))
-    return 0
+    document = Result(body={"document": json.loads(text)})
+    return call.respond(document, lambda: print(text, end=""))
 
 
 config_command = partial(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.errors import Unavailable, UsageError
+from gitlease.core.errors import Hint, Unavailable, UsageError
 from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import flag, verb
+from gitlease.verbs.table import Result
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Reading
@@ -93,22 +94,24 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool, new_led
             "recorded": recorded,
         },
     }
-    call.answer(
-        body,
-        warnings=(
-            *(suggested.warnings if suggested else ()),
-            *_doubts(seen),
-            *(headed(fit.headed) if fit and not tasks else ()),
-            *warnings,
-            *unrecorded,
-        ),
-        next_steps=[
-            call.typed("queue" if tasks else "list"),
-            *_offer_hooks(call),
-            *([] if tasks else _offer_issues(call)),
-        ],
-        hints=_offer_commits(call, tasks=tasks),
-        show=lambda: _show(call, path, recognised, reading, seen, proposed, recorded=recorded),
+    call.respond(
+        Result(
+            body=body,
+            lines=lambda: _lines(call, path, recognised, reading, seen, proposed, recorded),
+            warnings=(
+                *(suggested.warnings if suggested else ()),
+                *_doubts(seen),
+                *(headed(fit.headed) if fit and not tasks else ()),
+                *warnings,
+                *unrecorded,
+            ),
+            then=[
+                Hint("queue" if tasks else "list", {}),
+                *_offer_hooks(call),
+                *([] if tasks else _offer_issues(call)),
+            ],
+            hints=_offer_commits(call, tasks=tasks),
+        )
     )
 
 
@@ -127,15 +130,14 @@ def _accepted(call: Call, suggested: SuggestedSettings) -> bool:
     """Ask a person on a terminal whether the proposed settings are right."""
     if call.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return True
-    _show_proposal("these settings fit the task files here:", suggested)
+    output.lines(_proposal("these settings fit the task files here:", suggested))
     return click.confirm(f"write them to {FILE}?", default=True)
 
 
-def _show_proposal(about: str, suggested: SuggestedSettings) -> None:
-    output.line(about)
-    for line in suggested.text.splitlines():
-        if line and not line.startswith(("#", "schema:")):
-            output.line(f"  {line}")
+def _proposal(about: str, suggested: SuggestedSettings) -> list[str]:
+    lines = suggested.text.splitlines()
+    shown = (x for x in lines if x and not x.startswith(("#", "schema:")))
+    return [about, *(f"  {line}" for line in shown)]
 
 
 def _doubts(seen: TaskList) -> list[str]:
@@ -162,22 +164,22 @@ def _offer_commits(call: Call, *, tasks: bool) -> list[str]:
     ]
 
 
-def _offer_hooks(call: Call) -> list[str]:
+def _offer_hooks(call: Call) -> list[Hint]:
     from gitlease.wiring.hooks import has_hooks
 
     repository = call.workspace.repository
     wanted = repository.toplevel is not None and not has_hooks(repository)
-    return [call.typed("hooks", "install")] if wanted else []
+    return [Hint("hooks install", {})] if wanted else []
 
 
-def _offer_issues(call: Call) -> list[str]:
+def _offer_issues(call: Call) -> list[Hint]:
     from gitlease.core.policy import Issues
     from gitlease.wiring.words import host_of_work
 
     policy, host = call.ledger.known_policy(), host_of_work(call.workspace)
     if policy is None or policy.issues is not Issues.NONE or host is Issues.NONE:
         return []
-    return [call.typed("config", "issues", host.value, ledger=True)]
+    return [Hint("config", {"key": "issues", "value": host.value, "ledger": True})]
 
 
 def _confirmed(
@@ -201,42 +203,38 @@ def _recognised(files: int, folder: str) -> str:
     return f"recognised Backlog.md: {many} in {folder}"
 
 
-def _show(
+def _lines(
     call: Call,
     written: str | None,
     recognised: str | None,
     reading: Reading | None,
     seen: TaskList,
     proposed: SuggestedSettings | None,
-    *,
     recorded: bool,
-) -> None:
+) -> Iterable[str]:
+    in_tree = call.workspace.repository.toplevel is not None
     if written:
-        output.line(f"wrote {written}: commit it")
-        if recognised:
-            output.line(recognised)
-    elif call.workspace.repository.toplevel is None:
-        output.line(f"no work tree here, so no {FILE}")
+        yield f"wrote {written}: commit it"
+        yield from [recognised] if recognised else []
+    elif not in_tree:
+        yield f"no work tree here, so no {FILE}"
     else:
         wrote = "now records the ledger's id: commit it" if recorded else "was not changed"
-        output.line(f"{FILE} exists and {wrote}")
-    if call.workspace.repository.toplevel is not None:
-        output.line(_counted(seen))
+        yield f"{FILE} exists and {wrote}"
+    if in_tree:
+        yield _counted(seen)
     if proposed is not None and proposed.fits:
-        _show_proposal(f"for the task files here, set in {FILE}:", proposed)
+        yield from _proposal(f"for the task files here, set in {FILE}:", proposed)
     if reading is not None:
         ledger = call.ledger
-        output.line(
+        yield (
             f"the {ledger.layer} ledger is ready on {ledger.store.place}: "
             f"id {reading.ledger_id}, revision {reading.revision}"
         )
-    folder = call.typed("claim", "src/")
-    task = (
-        f"`{call.typed('next', claim=True)}` (the next task)"
-        if seen.has_tasks
-        else f"`{call.typed('claim', 'F001')}` (a task)"
-    )
-    output.line(f"take a lease with {task} or `{folder}` (a folder)")
+    task = f"`{call.typed('claim', 'F001')}` (a task)"
+    if seen.has_tasks:
+        task = f"`{call.typed('next', claim=True)}` (the next task)"
+    yield f"take a lease with {task} or `{call.typed('claim', 'src/')}` (a folder)"
 
 
 def _counted(seen: TaskList) -> str:

@@ -10,26 +10,25 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitlease.core.errors import GitleaseError, Invalid, UsageError, shown
+from gitlease.core.errors import GitleaseError, Hint, Invalid, UsageError, shown
 from gitlease.core.lease import same_person
 from gitlease.faces.agents.handling import ACTIONS, is_event, run
 from gitlease.faces.cli import output
-from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import completed, flag, option, refuse_options, verb
 from gitlease.faces.hooks.entry import HOOKS
 from gitlease.install.agents import AGENTS
-from gitlease.verbs.table import Violations
+from gitlease.verbs.table import Details, Result, Table, Violations, Whole
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
     from gitlease.install.agent_setup import Installed, Registered, ServerSetup
     from gitlease.install.git_hooks import HookState
-    from gitlease.install.server import ServerDone, ServerState
+    from gitlease.install.server import ServerState
 
 
 @verb(
@@ -67,7 +66,7 @@ asked to run ours alone. If gitlease is missing or fails, git is never stopped."
     type=click.Choice(list(HOOKS)),
     help="Only this hook; repeatable.",
 )
-def hooks_verb(call: Call, *, action: str, dry_run: bool, only: Sequence[str]) -> int | None:
+def hooks_verb(call: Call, *, action: str, dry_run: bool, only: Sequence[str]) -> int:
     from gitlease.install.git_hooks import install, uninstall
     from gitlease.wiring.workspace import find_repository
 
@@ -84,69 +83,67 @@ def hooks_verb(call: Call, *, action: str, dry_run: bool, only: Sequence[str]) -
         plan = install(repository, names, dry_run=dry_run)
     else:
         plan = uninstall(repository, dry_run=dry_run)
-    body = {
-        "action": action,
-        "way": plan.way.value,
-        "dry_run": dry_run,
-        "changes": list(plan.messages),
-        "to_add": list(plan.lines),
-    }
-
-    def show() -> None:
-        if action == "install" and plan.messages:
-            output.line(f"{'would install' if dry_run else 'installing'} into {plan.where}")
-        for text in plan.messages:
-            output.line(f"would have {text}" if dry_run else text)
-        if not plan.changes and not plan.lines:
-            output.line("nothing to do")
-        for text in plan.lines:
-            output.whole(text)
-
-    if action == "install" and plan.lines and not plan.changes and not dry_run:
-        hints = (call.typed("hooks", "status"),)
+    lines = [Whole(text) for text in plan.lines]
+    if not plan.changes and not plan.lines:
+        lines.insert(0, Whole("nothing to do"))
+    installs, failure = action == "install", None
+    if installs and plan.lines and not plan.changes and not dry_run:
         message = "nothing was installed: add the lines shown yourself"
-        error = Violations(message, hints=hints, warnings=plan.notes)
-        return call.fail(error, body, show=show)
-    steps = [call.typed("hooks", "status")] if action == "install" and plan.changes else []
-    call.answer(body, warnings=plan.notes, next_steps=[] if dry_run else steps, show=show)
-    return None
+        failure = Violations(message, hints=(Hint("hooks status", {}),))
+    head = f"{'would install' if dry_run else 'installing'} into {plan.where}"
+    return call.respond(
+        Result(
+            body={
+                "action": action,
+                "way": plan.way.value,
+                "dry_run": dry_run,
+                "changes": list(plan.messages),
+                "to_add": list(plan.lines),
+            },
+            lines=lambda: [
+                *([head] if installs and plan.messages else []),
+                *(f"would have {text}" if dry_run else text for text in plan.messages),
+                *lines,
+            ],
+            failure=failure,
+            warnings=plan.notes,
+            then=[Hint("hooks status", {})] if installs and plan.changes and not dry_run else [],
+        )
+    )
 
 
-def _show_hooks(call: Call, states: Sequence[HookState]) -> int | None:
-    body = {
-        "hooks": [
-            {
-                "name": s.name,
-                "live": s.live,
-                "proven": s.proven,
-                "way": s.way or None,
-                "current": s.current,
-                "program": s.program,
-                "problem": s.problem or None,
-            }
-            for s in states
-        ]
-    }
-
-    def show() -> None:
-        rows = []
-        for s in states:
-            live = ("live" if s.proven else "live, not proven") if s.live else "not live"
-            fields = (s.name, live, s.way, s.program or "", s.problem)
-            rows.append(Row(fields, "" if s.live else "dim"))
-        output.table(("HOOK", "STATE", "BY", "STARTS", "PROBLEM"), rows)
-
-    missing = [s for s in states if not s.live]
-    if not missing:
-        call.answer(body, show=show)
-        return None
+def _show_hooks(call: Call, states: Sequence[HookState]) -> int:
     from gitlease.install.hook_places import Way, manager_install
 
-    awaiting = [s for s in missing if s.awaits]
-    hints = [manager_install(Way(s.way), [x.name for x in awaiting]) for s in awaiting[:1]]
-    hints += [call.typed("hooks", "install")] if len(awaiting) < len(missing) else []
-    error = Violations(f"not live: {', '.join(s.name for s in missing)}", hints=tuple(hints))
-    return call.fail(error, body, show=show)
+    def row(s: HookState) -> tuple[str, ...]:
+        live = ("live" if s.proven else "live, not proven") if s.live else "not live"
+        return (s.name, live, s.way, s.program or "", s.problem)
+
+    table = Table(
+        headings=("HOOK", "STATE", "BY", "STARTS", "PROBLEM"),
+        rows=[row(s) for s in states],
+        styles=["" if s.live else "dim" for s in states],
+    )
+    missing, failure = [s for s in states if not s.live], None
+    if missing:
+        awaiting = [s for s in missing if s.awaits]
+        hints = [manager_install(Way(s.way), [x.name for x in awaiting]) for s in awaiting[:1]]
+        hints += [Hint("hooks install", {})] if len(awaiting) < len(missing) else []
+        message = f"not live: {', '.join(s.name for s in missing)}"
+        failure = Violations(message, hints=tuple(hints))
+    facts = [
+        {
+            "name": s.name,
+            "live": s.live,
+            "proven": s.proven,
+            "way": s.way or None,
+            "current": s.current,
+            "program": s.program,
+            "problem": s.problem or None,
+        }
+        for s in states
+    ]
+    return call.respond(Result(body={"hooks": facts}, lines=lambda: [table], failure=failure))
 
 
 # --- agent -----------------------------------------------------------------------------------
@@ -197,7 +194,7 @@ def agent_verb(
     user: bool,
     keep: bool,
     agents_md: bool,
-) -> int | None:
+) -> int:
     if is_event((host, action)):
         return run((host, action, *words, *(["--keep"] if keep else [])))
     if host not in AGENTS:
@@ -227,13 +224,20 @@ def agent_verb(
         "keeps_leases": state.keep,
         "program": setup.program,
     }
+    failure, hints = None, setup.hints
     if action == "status" and (not body["installed"] or setup.is_off):
-        hints = () if setup.is_off else (call.typed("agent", host, "install", user=user),)
-        message, hints = _not_live(state, off=setup.is_off), (*setup.hints, *hints)
-        error = Violations(message, hints=hints, warnings=setup.warnings)
-        return call.fail(error, body, show=lambda: _show_agent(body))
-    call.answer(body, warnings=setup.warnings, hints=setup.hints, show=lambda: _show_agent(body))
-    return None
+        install = () if setup.is_off else (Hint(f"agent {host} install", {"user": user}),)
+        message, hints = _not_live(state, off=setup.is_off), ()
+        failure = Violations(message, hints=(*setup.hints, *install))
+    return call.respond(
+        Result(
+            body=body,
+            lines=lambda: _agent_lines(body),
+            failure=failure,
+            warnings=setup.warnings,
+            hints=hints,
+        )
+    )
 
 
 def _not_live(state: Installed, *, off: bool) -> str:
@@ -244,18 +248,18 @@ def _not_live(state: Installed, *, off: bool) -> str:
     return f"{state.file} has no hooks of gitlease"
 
 
-def _show_agent(body: dict[str, Any]) -> None:
+def _agent_lines(body: dict[str, Any]) -> Iterable[str]:
     for done in body["files"]:
-        output.line(_DONE[done["what"]].format("gitlease", done["file"]))
+        yield _DONE[done["what"]].format("gitlease", done["file"])
     if body["action"] != "status":
         return
-    output.line(f"{body['file']}: " + (", ".join(body["events"]) or "no gitlease hooks"))
+    yield f"{body['file']}: " + (", ".join(body["events"]) or "no gitlease hooks")
     if body["events"]:
         ends = "are kept" if body["keeps_leases"] else "end, and tasks stay assigned"
-        output.line(f"at the end of a session its leases {ends}")
+        yield f"at the end of a session its leases {ends}"
         if body["missing"]:
-            output.line(f"missing or outdated: {', '.join(body['missing'])}")
-    output.line(f"gitlease is {body['program'] or 'not on PATH'}")
+            yield f"missing or outdated: {', '.join(body['missing'])}"
+    yield f"gitlease is {body['program'] or 'not on PATH'}"
 
 
 _DONE = {
@@ -306,7 +310,7 @@ those that git's ssh needs.""",
 )
 @click.argument("host", metavar=f"[{'|'.join(AGENTS)}]", required=False, type=click.Choice(AGENTS))
 @flag("--user", help="Use your own file instead of the work tree's.")
-def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) -> int | None:
+def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) -> int:
     elsewhere = {"--layer": call.layer, "--local": call.local, "--remote": call.remote}
     refuse_options(elsewhere, "mcp: the clone's settings name the ledger")
     if call.session or call.no_session:
@@ -341,7 +345,7 @@ def _check_package() -> None:
         raise Invalid("mcp needs the Python package mcp, which is not installed", hints=(EXTRA,))
 
 
-def _set_up_mcp(call: Call, action: str, host: str, *, user: bool) -> int | None:
+def _set_up_mcp(call: Call, action: str, host: str, *, user: bool) -> int:
     from gitlease.install.agent_setup import set_up_server
 
     if action != "uninstall":
@@ -361,13 +365,13 @@ def _set_up_mcp(call: Call, action: str, host: str, *, user: bool) -> int | None
     if action == "status" and server is not None:
         body["tools"] = list(_tools(setup, server))
     hints = (AGENTS[host].server_hint,) if there and action == "install" else ()
-    steps = {"install": "status", "status": None if there else "install"}.get(action)
-    typed = [call.typed("mcp", steps, host, user=user)] if steps else []
+    step = {"install": "status", "status": None if there else "install"}.get(action)
+    then = [Hint(f"mcp {step} {host}", {"user": user})] if step else []
     if action == "status" and not there:
-        error = Violations(f"{setup.file} has no gitlease server", hints=tuple(typed))
-        return call.fail(error, body, show=lambda: None)
-    call.answer(body, hints=hints, next_steps=typed, show=lambda: _show_mcp(body))
-    return None
+        error = Violations(f"{setup.file} has no gitlease server", hints=tuple(then))
+        return call.respond(Result(body=body, failure=error))
+    result = Result(body=body, lines=lambda: _mcp_lines(body), hints=hints, then=then)
+    return call.respond(result)
 
 
 def _tools(setup: ServerSetup, server: Registered) -> tuple[str, ...]:
@@ -388,12 +392,12 @@ def _tools(setup: ServerSetup, server: Registered) -> tuple[str, ...]:
         raise error.with_(message=f"{setup.file}: {error.message}") from None
 
 
-def _show_mcp(body: dict[str, Any]) -> None:
+def _mcp_lines(body: dict[str, Any]) -> Iterable[str]:
     if body["what"] is not None:
-        output.line(_DONE[body["what"]].format("the gitlease server", body["file"]))
+        yield _DONE[body["what"]].format("the gitlease server", body["file"])
     elif body["installed"]:
-        output.line(f"{body['file']} starts it: {' '.join(body['starts'])}")
-        output.line(f"it answers, with the tools {', '.join(body['tools'])}")
+        yield f"{body['file']} starts it: {' '.join(body['starts'])}"
+        yield f"it answers, with the tools {', '.join(body['tools'])}"
 
 
 # --- server ----------------------------------------------------------------------------------
@@ -463,7 +467,7 @@ def server_verb(
     identity: str | None,
     no_identity: bool,
     gateway: Sequence[str],
-) -> int | None:
+) -> int:
     from gitlease.install.server import (
         check_identity,
         install_server,
@@ -479,36 +483,19 @@ def server_verb(
     if action == "status":
         return _show_server(call, server_state(place), folder)
     if action == "uninstall":
-        _answer_server(call, uninstall_server(place), action)
-        return None
-    check_identity(place, identity, gateways=gateway, no_identity=no_identity)
-    done = install_server(place, mode=mode, identity=identity, gateways=gateway or None)
-    _answer_server(call, done, action, server_state(find_bare(place.common_dir)), folder)
-    return None
-
-
-def _answer_server(
-    call: Call, done: ServerDone, action: str, state: ServerState | None = None, folder: str = ""
-) -> None:
-    body: dict[str, Any] = {
-        "action": action,
-        "hook": done.place.hook,
-        "changes": list(done.changes),
-    }
-    warnings = list(done.notes)
-    if state is not None:
-        body |= _facts(state)
-        warnings += _warnings(state)
-
-    def show() -> None:
-        for text in done.changes:
-            output.line(text)
-        if not done.changes:
-            output.line("nothing to do")
-
-    status = call.typed("server", "status", folder)
-    call.answer(
-        body, warnings=warnings, next_steps=[status] if action == "install" else [], show=show
+        done, state = uninstall_server(place), None
+    else:
+        check_identity(place, identity, gateways=gateway, no_identity=no_identity)
+        done = install_server(place, mode=mode, identity=identity, gateways=gateway or None)
+        state = server_state(find_bare(place.common_dir))
+    head = {"action": action, "hook": done.place.hook, "changes": list(done.changes)}
+    return call.respond(
+        Result(
+            body=head | (_facts(state) if state else {}),
+            lines=lambda: done.changes or ["nothing to do"],
+            warnings=[*done.notes, *(_warnings(state) if state else ())],
+            then=[Hint("server status", {"resources": [folder]})] if state else [],
+        )
     )
 
 
@@ -543,33 +530,33 @@ def _warnings(state: ServerState) -> list[str]:
     return warnings
 
 
-def _show_server(call: Call, state: ServerState, folder: str) -> int | None:
-    body = {"hook": state.hook, **_facts(state)}
+def _show_server(call: Call, state: ServerState, folder: str) -> int:
+    settings = state.settings
     missing = state.problem or ("" if state.installed else "not installed")
-
-    def show() -> None:
-        fires = "proven: git calls it" if state.proven else "not proven"
-        settings = state.settings
-        rows = [
-            ("hook", f"{state.hook}, {fires if state.installed else 'not installed'}"),
-            ("by", state.way),
-            ("mode", settings.mode),
-            ("identity", settings.identity or "none: everything is judged but who pushes"),
-            ("ledgers", f"{settings.prefix}/<layer>"),
-            ("starts", state.program or "nothing"),
-        ]
-        rows += [("gateway", name) for name in settings.gateways]
-        rows += [("kept", state.kept)] if state.kept else []
-        people = (f"{user} is {', '.join(them)}" for user, them in settings.holders.items())
-        rows += [("holder", text) for text in people]
-        output.facts(rows)
-
-    if not missing:
-        call.answer(body, warnings=_warnings(state), show=show)
-        return None
-    hints = (call.typed("server", "install", folder),)
-    error = Violations(f"the hook does not work: {missing}", hints=hints)
-    return call.fail(error, body, show=show)
+    fires = "proven: git calls it" if state.proven else "not proven"
+    people = (f"{user} is {', '.join(them)}" for user, them in settings.holders.items())
+    rows = [
+        ("hook", f"{state.hook}, {fires if state.installed else 'not installed'}"),
+        ("by", state.way),
+        ("mode", settings.mode),
+        ("identity", settings.identity or "none: everything is judged but who pushes"),
+        ("ledgers", f"{settings.prefix}/<layer>"),
+        ("starts", state.program or "nothing"),
+        *(("gateway", name) for name in settings.gateways),
+        ("kept", state.kept or ""),
+        *(("holder", text) for text in people),
+    ]
+    failure, install = None, Hint("server install", {"resources": [folder]})
+    if missing:
+        failure = Violations(f"the hook does not work: {missing}", hints=(install,))
+    return call.respond(
+        Result(
+            body={"hook": state.hook, **_facts(state)},
+            lines=lambda: [Details(rows=rows)],
+            failure=failure,
+            warnings=() if missing else _warnings(state),
+        )
+    )
 
 
 # --- uninstall -------------------------------------------------------------------------------
@@ -595,29 +582,21 @@ anything that could not be removed. To remove the program itself: pip uninstall 
 )
 @flag("--dry-run", help="Print what would be done, and do nothing.")
 @flag("--user", help="Also the agents' hooks in your own files, for all repositories.")
-def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int | None:
+def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int:
     from gitlease.install.agent_setup import remove_all
     from gitlease.wiring.workspace import find_repository
 
     repository = find_repository(call.directory or ".")
     held, stays = _known(call)
     if held and not dry_run:
-        hints = (call.typed("release", all=True), call.typed("session", "list"))
+        hints = (Hint("release", {"all": True}), Hint("session list", {}))
         raise Violations(f"you still hold {', '.join(held[:5])}: release it first", hints=hints)
     removed, failed = remove_all(repository, user=user, dry_run=dry_run)
+    done = [f"would have {text}" for text in removed] if dry_run else removed
+    done, left = done or ["gitlease is not installed in this clone"], map(Whole, stays)
+    failure = Violations(f"could not be removed: {'; '.join(failed)}") if failed else None
     body = {"dry_run": dry_run, "done": removed, "stays": stays}
-
-    def show() -> None:
-        done = [f"would have {text}" for text in removed] if dry_run else removed
-        output.lines(done or ["gitlease is not installed in this clone"])
-        for text in stays:
-            output.whole(text)
-
-    if not failed:
-        call.answer(body, show=show)
-        return None
-    error = Violations(f"could not be removed: {'; '.join(failed)}")
-    return call.fail(error, body, show=show)
+    return call.respond(Result(body=body, lines=lambda: [*done, *left], failure=failure))
 
 
 def _known(call: Call) -> tuple[list[str], list[str]]:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitlease.core.errors import Invalid, NotFound, UsageError, shown
+from gitlease.core.errors import Hint, Invalid, NotFound, UsageError, shown
 from gitlease.faces.cli import output
-from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import option, read_by, refuse_options, verb
 from gitlease.verbs.parameters import DURATION
+from gitlease.verbs.table import Result, Table, Whole
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -23,24 +23,12 @@ if TYPE_CHECKING:
 
 ACTIONS = ("add", "list", "revoke")
 HOST, PORT = "127.0.0.1", 8470
+PORTS = click.IntRange(1, 65_535)
 NEEDED = ("starlette", "uvicorn")
+ADD = Hint("serve token add", {"resources": ["EMAIL"]})
 EXTRA = "pip install 'gitlease[server]'"
 
 _NAME = r"[A-Za-z0-9_-]{1,64}"  # compiled where it is used
-
-
-def read_port(text: str) -> int:
-    """Return a TCP port. UsageError if it is not one."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65_535):
-        raise UsageError(f"invalid port {shown(text)}: expected 1-65535")
-    return int(text)
-
-
-def read_rate(text: str) -> int:
-    """Return requests a second. UsageError if it is not a whole number of them."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text) >= 1):
-        raise UsageError(f"invalid rate {shown(text)}: expected 1-999999 requests a second")
-    return int(text)
 
 
 def read_host(text: str) -> str:
@@ -107,7 +95,7 @@ it, for any address; --allow-host adds the names they use.""",
     help="How long the token is valid (default: until it is revoked).",
 )
 @option("--host", metavar="H", type=read_host, help=f"The host to listen on (default: {HOST}).")
-@option("--port", metavar="P", type=read_port, help=f"The port to listen on (default: {PORT}).")
+@option("--port", metavar="P", type=PORTS, help=f"The port to listen on (default: {PORT}).")
 @option(
     "--allow-host",
     "names",
@@ -119,7 +107,7 @@ it, for any address; --allow-host adds the names they use.""",
 @option(
     "--rate",
     metavar="N",
-    type=read_rate,
+    type=click.IntRange(1, 999_999),
     help="The requests a second that each token may send (default: 1000).",
 )
 @option(
@@ -142,7 +130,7 @@ def serve_verb(
     names: Sequence[str],
     rate: int | None,
     repo: Sequence[str],
-) -> int | None:
+) -> int:
     if part is not None and action is None:
         raise UsageError(f"token needs one of {', '.join(ACTIONS)}")
     of_add = {"--name": name, "--scopes": scopes, "--expires": expires}
@@ -158,12 +146,8 @@ def serve_verb(
         needs = {"add": "needs an EMAIL", "list": "takes no more words"}
         raise UsageError(f"token {action} {needs.get(action, 'needs an ID or a NAME')}")
     if action == "add":
-        _add(call, who or "", name, scopes, expires)
-    elif action == "revoke":
-        _revoke(call, who or "")
-    else:
-        _list(call)
-    return None
+        return call.respond(_add(call, who or "", name, scopes, expires))
+    return call.respond(_revoke(call, who or "") if action == "revoke" else _list(call))
 
 
 def _serve(
@@ -207,7 +191,7 @@ def _repositories(call: Call, repo: Sequence[str]) -> dict[str, str]:
         if not open_tokens(folder).listed():
             there = call.with_words(directory=folder) if name else call
             output.warn([f"{name or 'this gateway'} has no token yet, so nobody may use it"])
-            output.hint([there.typed("serve", "token", "add", "EMAIL")])
+            output.hint([there.command_of(ADD)])
     return folders
 
 
@@ -230,54 +214,57 @@ def _folders(call: Call, repo: Sequence[str]) -> dict[str, str]:
 
 def _add(
     call: Call, email: str, name: str | None, scopes: frozenset[str] | None, expires: int | None
-) -> None:
+) -> Result:
     from gitlease.gateway.tokens import SCOPES
     from gitlease.wiring.gateway import open_tokens
 
     now, tokens = _now(), open_tokens(call.directory)
     made, secret = tokens.add(email, name=name, scopes=scopes or SCOPES, expires=expires, now=now)
-    call.answer(
-        {"action": "add", "secret": secret, "tokens": [_document(made, now)]},
-        next_steps={call.typed("serve", "token", "revoke", made.name): "revoke it"},
+    return Result(
+        body={"action": "add", "secret": secret, "tokens": [_document(made, now)]},
+        lines=lambda: [Whole(secret)],
+        then=[Hint("serve token revoke", {"resources": [made.name]}, "revoke it")],
         hints=(
             f"this token acts as {made.email}, and is not shown again: keep it secret",
             "clients send it as Authorization: Bearer TOKEN",
         ),
-        show=lambda: output.whole(secret),
     )
 
 
-def _list(call: Call) -> None:
+def _list(call: Call) -> Result:
     from gitlease.verbs.sentences import date_time
     from gitlease.wiring.gateway import open_tokens
 
-    now, found = _now(), open_tokens(call.directory).listed()
+    now, here, found = _now(), call.now(), open_tokens(call.directory).listed()
 
-    def show() -> None:
-        rows, here = [], call.now()
-        for x in found:
-            head, over = (x.id, x.name, x.email, ",".join(sorted(x.scopes))), x.is_over(now)
-            ends = "never" if x.expires_at is None else date_time(x.expires_at, here)
-            cells = (*head, date_time(x.created_at, here), "expired" if over else ends)
-            rows.append(Row(cells, "dim" if over else ""))
-        headings = ("ID", "NAME", "EMAIL", "SCOPES", "CREATED", "EXPIRES")
-        output.table(headings, rows, otherwise="there are no tokens")
+    def row(x: Token) -> tuple[str, ...]:
+        head = (x.id, x.name, x.email, ",".join(sorted(x.scopes)), date_time(x.created_at, here))
+        ends = "never" if x.expires_at is None else date_time(x.expires_at, here)
+        return (*head, "expired" if x.is_over(now) else ends)
 
-    steps = [] if found else [call.typed("serve", "token", "add", "EMAIL")]
-    body = {"action": "list", "tokens": [_document(x, now) for x in found]}
-    call.answer(body, next_steps=steps, show=show)
+    table = Table(
+        headings=("ID", "NAME", "EMAIL", "SCOPES", "CREATED", "EXPIRES"),
+        rows=[*map(row, found)],
+        styles=["dim" if x.is_over(now) else "" for x in found],
+        otherwise="there are no tokens",
+    )
+    return Result(
+        body={"action": "list", "tokens": [_document(x, now) for x in found]},
+        lines=lambda: [table],
+        then=[] if found else [ADD],
+    )
 
 
-def _revoke(call: Call, word: str) -> None:
+def _revoke(call: Call, word: str) -> Result:
     from gitlease.wiring.gateway import open_tokens
 
     try:
         token = open_tokens(call.directory).revoke(word)
     except NotFound as unknown:
-        raise unknown.with_(hints=(call.typed("serve", "token", "list"),)) from None
-    call.answer(
-        {"action": "revoke", "tokens": [_document(token, _now())]},
-        show=lambda: output.line(f"revoked {token.name}, which acted as {token.email}"),
+        raise unknown.with_(hints=(Hint("serve token list", {}),)) from None
+    return Result(
+        body={"action": "revoke", "tokens": [_document(token, _now())]},
+        lines=lambda: [f"revoked {token.name}, which acted as {token.email}"],
     )
 
 
