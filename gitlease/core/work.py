@@ -11,14 +11,11 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
+from gitlease.core.lease import Lease
 from gitlease.core.resources import GLOBAL_LAYER, WHOLE, fold, parse_resource
-
-if TYPE_CHECKING:
-    from gitlease.core.lease import Lease
 
 LONGEST_TRAILER = 2_000  # characters of one trailer: a path has less
 

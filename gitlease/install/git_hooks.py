@@ -104,14 +104,10 @@ def install(
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(place.private, places.HOOKS_PATH))
         _carry_out(changes)
-    where = os.path.relpath(place.folder, place.top)
-    return Plan(
-        place.way,
-        tuple(changes),
-        lines,
-        tuple(notes),
-        "git's configuration" if place.way is Way.CONFIG else where,
-    )
+    where = "git's configuration"
+    if place.way is not Way.CONFIG:
+        where = os.path.relpath(place.folder, place.top)
+    return Plan(place.way, tuple(changes), lines, tuple(notes), where)
 
 
 def own_program() -> str | None:
@@ -288,6 +284,7 @@ def _chain(path: str, data: bytes, aside: str) -> None:
 # hook alone. A gitlease that is probed only answers.
 OWN_WAY = "your own hook"
 NO_PROGRAM = "it finds no gitlease to start"
+OFF = "not executable"
 _ANSWER = re.compile(rf"^{places.ANSWER} ([a-z-]+) v(\d+) ?(.*)$", re.MULTILINE)
 
 
@@ -336,9 +333,16 @@ def warn_once(repository: Repository, hooks_path: str) -> str:
 
 
 def _state(place: HookPlace, name: str) -> HookState:
+    state, hook = partial(HookState, name=name), os.path.join(place.folder, name)
+    script, way = hook, place.way.value
     if name in places.managed_hooks(place):
-        return _managed(place, name)
-    script, way = os.path.join(place.folder, name), place.way.value
+        made_by_manager = places.read_file(hook) or b""
+        live = bool(places.MADE[place.way].search(made_by_manager)) and os.access(hook, os.X_OK)
+        proven = live and _manager_answers(place, name, made_by_manager)
+        problem = "" if proven else f"{way} did not answer for it"
+        if not live:
+            problem = f"git does not call {way} yet: {places.manager_install(place.way, [name])}"
+        return state(way=way, live=live, proven=proven, problem=problem, awaits=not live)
     if place.way is Way.CONFIG:
         configured = os.path.lexists(place.script(name))
         script, way = (place.script(name), way) if configured else (script, Way.FOLDER.value)
@@ -350,29 +354,24 @@ def _state(place: HookPlace, name: str) -> HookState:
         runs = os.access(script, os.X_OK) and os.access(script + places.LEGACY, os.X_OK)
         words = ["hook-impl", "--config=/dev/null/none", f"--hook-type={name}"]
         words += ["--hook-dir", os.path.dirname(script), "--skip-on-missing-config", "--"]
-        return HookState(
-            name=name,
-            way=f"{Way.PRE_COMMIT.value} ({name}{places.LEGACY})",
-            live=runs,
-            proven=runs and _asked_manager(place, name, data, words),
-            program=_program(place, noted=True),
-            problem="" if runs else "not executable",
-        )
+        proven = runs and _asked_manager(place, name, data, words)
+        way, problem = f"{Way.PRE_COMMIT.value} ({name}{places.LEGACY})", "" if runs else OFF
+        program = _program(place, noted=True)
+        return state(way=way, live=runs, proven=proven, program=program, problem=problem)
     placed = None if data is None else places.find_section(data, name)
     program = _program(place, noted=placed is not None)
     if placed is None:  # somebody's own script is not run: it may do anything
         own = places.own_call(place, name)
         if own is None:
-            return HookState(name=name, problem="not installed")
-        runs, problem = os.access(os.path.join(place.folder, name), os.X_OK), ""
+            return state(problem="not installed")
+        runs, problem = os.access(hook, os.X_OK), ""
         if program is None or not runs:
             problem = f"{own} calls it, but is not executable" if program else NO_PROGRAM
-        return HookState(name=name, way=OWN_WAY, live=not problem, program=program, problem=problem)
+        return state(way=OWN_WAY, live=not problem, program=program, problem=problem)
     if program is None:
-        return HookState(name=name, way=way, problem=NO_PROGRAM)
-    live = os.access(script, os.X_OK)
-    problem = "" if live else "not executable"
-    proven = False
+        return state(way=way, problem=NO_PROGRAM)
+    live, proven = os.access(script, os.X_OK), False
+    problem = "" if live else OFF
     if place.git >= places.HOOK_RUN:
         # With the hooks of others off; a script of ours needs no folder of hooks.
         off = [f"hook.{other}.enabled=false" for other in place.other_hooks]
@@ -383,15 +382,8 @@ def _state(place: HookPlace, name: str) -> HookState:
     current = places.is_current(placed, name)
     if live and not current:
         problem = "of another version, or edited: gitlease hooks install"
-    return HookState(
-        name=name,
-        way=way,
-        live=live,
-        proven=proven,
-        current=current,
-        program=program,
-        problem=problem,
-    )
+    state = partial(state, way=way, program=program, problem=problem)
+    return state(live=live, proven=proven, current=current)
 
 
 def _program(place: HookPlace, *, noted: bool) -> str | None:
@@ -400,20 +392,6 @@ def _program(place: HookPlace, *, noted: bool) -> str | None:
     path = os.fsdecode(data).partition("\n")[0]
     there = noted and os.path.isfile(path) and os.access(path, os.X_OK)
     return path if there else shutil.which("gitlease")
-
-
-def _managed(place: HookPlace, name: str) -> HookState:
-    hook = os.path.join(place.folder, name)
-    script = places.read_file(hook) or b""
-    live = places.MADE[place.way].search(script) is not None and os.access(hook, os.X_OK)
-    proven = live and _manager_answers(place, name, script)
-    way = place.way.value
-    problem = ""
-    if not live:
-        problem = f"git does not call {way} yet: {places.manager_install(place.way, [name])}"
-    elif not proven:
-        problem = f"{way} did not answer for it"
-    return HookState(name=name, way=way, live=live, proven=proven, problem=problem, awaits=not live)
 
 
 def _manager_answers(place: HookPlace, name: str, script: bytes) -> bool:

@@ -28,11 +28,11 @@ from gitlease.guard.rules import Severity
 from gitlease.server.ledger import judge_ledger
 from gitlease.settings.schema import FILE
 from gitlease.settings.server import BLOCK, ServerSettings, project_settings, server_settings
+from gitlease.settings.sources import Settings
 from gitlease.store.records import HEADER_FILE
 
 if TYPE_CHECKING:
     from gitlease.server.work import WorkGuard
-    from gitlease.settings.sources import Settings
 
 # --- what the hook is told --------------------------------------------------------------------
 
@@ -298,11 +298,12 @@ class _Push:
                 )
         self._prefixes = prefixes
         moves = [RefMove(x.ref, self._refs.now(x.ref), x.new) for x in told]
-        self._ledgers = [x for x in moves if any(is_ledger(x.ref, prefix) for prefix in prefixes)]
-        self._work = [x for x in moves if x not in self._ledgers]
-        if len(self._ledgers) > MAX_LEDGERS:
+        refs = {x.ref for x in moves if any(is_ledger(x.ref, prefix) for prefix in prefixes)}
+        if len(refs) > MAX_LEDGERS:
             most = f"more than {MAX_LEDGERS} ledgers"
             raise Illegal("too-large", f"a push of {most} cannot be judged")
+        self._ledgers = [x for x in moves if x.ref in refs]
+        self._work = [x for x in moves if x.ref not in refs]
 
     def _work_under(self, prefix: str) -> str | None:
         # A ref among the ledgers' that is not a ledger.

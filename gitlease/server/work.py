@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.frozen import dataclass
@@ -26,7 +26,14 @@ from gitlease.git.history import Changed
 from gitlease.git.objects import TREE, GitObjects, object_id
 from gitlease.git.pushes import lost_commits
 from gitlease.git.repository import Pieces, Repository, ask, ask_line, refusal
-from gitlease.guard.commits import TaskParser, TaskTouched, task_status_changes, touched
+from gitlease.guard.commits import (
+    CommitFacts,
+    CommitReader,
+    TaskParser,
+    TaskTouched,
+    task_status_changes,
+    touched,
+)
 from gitlease.guard.rules import (
     COMMIT_SKEW,
     GuardFinding,
@@ -38,9 +45,6 @@ from gitlease.guard.rules import (
 from gitlease.server.receive import RefMove, ServerRefs
 from gitlease.settings.sources import Tasks
 from gitlease.store.tree import LEASE_FOLDERS, GitRecords, read_ledger
-
-if TYPE_CHECKING:
-    from gitlease.guard.commits import CommitFacts, CommitReader
 
 # --- the changes of a push's commits, some files at a time ------------------------------------
 # One commit may change more files than fit into memory: git's output is judged as it arrives, and
@@ -220,8 +224,6 @@ class WorkGuard:
         return [x.id for x in new]
 
     def _reader(self) -> CommitReader:
-        from gitlease.guard.commits import CommitReader
-
         return CommitReader(self._repository, self._parsers[0][0])
 
     def _commits(

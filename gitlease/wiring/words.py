@@ -26,9 +26,10 @@ from gitlease.core.resources import (
     path_resource,
     resolve_path,
 )
+from gitlease.git.repository import Repository, ask
+from gitlease.settings.sources import remotes_of_work
 
 if TYPE_CHECKING:
-    from gitlease.git.repository import Repository
     from gitlease.wiring.workspace import Workspace
 
 _WILDCARD = re.compile(r"[*?\[\\]")
@@ -157,8 +158,6 @@ def _refuse_submodule(repository: Repository, resource: Resource) -> None:
     root, pattern = repository.toplevel, resource.pattern
     if root is None or pattern is None or not os.path.isfile(os.path.join(root, _MODULES)):
         return
-    from gitlease.git.repository import ask
-
     words = ("config", "-z", "-f", os.path.join(root, _MODULES))
     said = ask(repository, *words, "--get-regexp", r"^submodule\..*\.path$")
     for entry in os.fsdecode(said.out).split("\0"):
@@ -217,8 +216,6 @@ def _matches_a_file(workspace: Workspace, text: str) -> bool:
         return True
     if pattern.is_literal and os.path.lexists(os.path.join(repository.toplevel, text)):
         return True
-    from gitlease.git.repository import ask
-
     files = ("ls-files", "-z")
     lists = [files, (*files, "--others", "--exclude-standard")]
     lists += [
@@ -259,8 +256,6 @@ def issue_pages(workspace: Workspace) -> str | None:
 
 def _place(workspace: Workspace) -> tuple[str, str] | None:
     """The server of the work, and the path there; None for a local path, and without a remote."""
-    from gitlease.settings.sources import remotes_of_work
-
     for name in remotes_of_work(workspace.location, workspace.repository):
         url = workspace.repository.remote_url(name) or ""
         found = _URL.fullmatch(url) or ("://" not in url and _SCP.fullmatch(url)) or None

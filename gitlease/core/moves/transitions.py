@@ -206,11 +206,15 @@ class StepRecord:
         """Who the commit is by."""
         return self.gateway or self.operations[0].actor.holder
 
+    @property
+    def is_of_one(self) -> bool:
+        """Whether all operations are of one holder."""
+        first = self.operations[0].actor.holder
+        return all(same_person(x.actor.holder, first) for x in self.operations)
+
     def brought_by(self, gateway: str) -> StepRecord:
         """The same, where it is of several holders in the name of the gateway that joined them."""
-        first = self.operations[0].actor.holder
-        alone = all(same_person(x.actor.holder, first) for x in self.operations)
-        return self if alone else replace(self, gateway=gateway)
+        return self if self.is_of_one else replace(self, gateway=gateway)
 
     @property
     def moment(self) -> Moment:
@@ -336,9 +340,7 @@ def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: 
 
 def repeat(before: Ledger | None, record: StepRecord) -> Applied:
     """Carry a step out again, by what anybody can know of it. Raises Illegal if it is no move."""
-    writer = record.operations[0].actor.holder
-    alone = all(same_person(x.actor.holder, writer) for x in record.operations)
-    if alone != (record.gateway is None):
+    if record.is_of_one != (record.gateway is None):
         raise Illegal(
             "identity", "a step names a gateway if it is of several people, and only then"
         )
@@ -356,9 +358,7 @@ def repeat(before: Ledger | None, record: StepRecord) -> Applied:
 
 def refused(applied: Applied) -> Illegal | None:
     """Why the table refuses an operation of a step; None where it refuses none."""
-    found = (result for result in applied.results if isinstance(result, GitleaseError))
-    first = next(found, None)
-    return None if first is None else _illegal(first)
+    return next((_illegal(x) for x in applied.results if isinstance(x, GitleaseError)), None)
 
 
 def _illegal(refusal: GitleaseError) -> Illegal:
