@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from gitlease.check.rules import LIMITS, RULES, CheckResult
 from gitlease.core.errors import clean
 from gitlease.core.instant import utc_text
-from gitlease.core.work import CheckRule, Finding, Level
+from gitlease.core.work import Finding, Level
 
 ANNOTATIONS = 10  # annotations of one kind that GitHub shows of a step
 LONGEST_ANNOTATION = 4_000  # characters of one message
@@ -217,7 +217,16 @@ def as_sarif(report: CheckResult, *, version: str) -> str:
     driver: Json = {
         "name": "gitlease",
         "semanticVersion": version,
-        "rules": [_rule(rule) for rule in RULES],
+        "rules": [
+            {
+                "id": rule.id,
+                "name": "".join(word.capitalize() for word in rule.id.split("-")),
+                "shortDescription": {"text": rule.meaning},
+                "fullDescription": {"text": rule.meaning},
+                "defaultConfiguration": {"level": rule.level.value},
+            }
+            for rule in RULES
+        ],
     }
     notes = [{"level": "note", "message": {"text": one_line(x)}} for x in report.warnings]
     notes += [{"level": "error", "message": {"text": one_line(x)}} for x in report.unread]
@@ -230,16 +239,6 @@ def as_sarif(report: CheckResult, *, version: str) -> str:
         "results": [_result(report, found, order[found.rule.id]) for found in report.findings],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
-
-
-def _rule(rule: CheckRule) -> Json:
-    return {
-        "id": rule.id,
-        "name": "".join(word.capitalize() for word in rule.id.split("-")),
-        "shortDescription": {"text": rule.meaning},
-        "fullDescription": {"text": rule.meaning},
-        "defaultConfiguration": {"level": rule.level.value},
-    }
 
 
 def _result(report: CheckResult, found: Finding, number: int) -> Json:

@@ -117,10 +117,6 @@ class Tenure:
         """Whether any of the second that begins then lies in it: git's dates have seconds."""
         return second is not None and self.since < second + 1_000 and second < self.until
 
-    def surely(self, second: int) -> bool:
-        """Whether all of the second that begins then lies in it."""
-        return self.since <= second and second + 1_000 <= self.until
-
 
 @dataclass(frozen=True, slots=True)
 class Granted:
@@ -563,7 +559,7 @@ class _Judge:
             return (
                 "it was recorded under a lease of its own authors, and may have been amended since"
             )
-        if not tenure.surely(made):
+        if made < tenure.since or tenure.until < made + MS:
             return "it was made in the same second as that began or ended"
         if tenure.stands or tenure.until - made > SKEW:
             return ""

@@ -167,7 +167,10 @@ class MergeHistory:
         commit, *parents = ids.split()
         sides = [self._upto.get(parent, 0) for parent in parents]
         upto = reduce(or_, sides, 0)
-        if files := files | self._chosen(sides):
+        # And those on which more than one side of a merge had worked.
+        pairs = [(one & ~other, other & ~one) for one, other in combinations(sides, 2)]
+        files |= {x for x, on in self._on.items() if any(a & on and b & on for a, b in pairs)}
+        if files:
             if len(self._works) >= MAX_WORK:
                 raise TooMuch(f"a merge that drops more than {MAX_WORK} commits cannot be judged")
             bit = 1 << len(self._works)
@@ -175,11 +178,6 @@ class MergeHistory:
             self._on |= {file: self._on[file] | bit for file in files}
             upto |= bit
         self._upto[commit] = upto
-
-    def _chosen(self, sides: Sequence[int]) -> set[Names]:
-        # The files on which more than one side of a merge had worked.
-        pairs = [(one & ~other, other & ~one) for one, other in combinations(sides, 2)]
-        return {x for x, on in self._on.items() if any(a & on and b & on for a, b in pairs)}
 
 
 def newest_common(repository: Repository, commits: Sequence[str]) -> list[str]:
@@ -256,7 +254,7 @@ def merged(repository: Repository, parents: Sequence[str], made: str | None) -> 
             asked = frozenset(path for side in sides for path in side)
         bases = newest_common(repository, parents)
         names = _names(repository, parents, bases, alone)
-    files = [_file(x, sides) for x in dict.fromkeys(names.get(x, (x,)) for x in sorted(asked))]
+    files = [_File(x, sides) for x in dict.fromkeys(names.get(x, (x,)) for x in sorted(asked))]
     history = read_history(repository, parents, bases, [x.names for x in files if x.may_lose])
     return [one for file in files for one in file.changes(asked, history)]
 
@@ -281,19 +279,16 @@ def _names(
     return {name: tuple(sorted(every)) for name, every in found.items()}
 
 
-@dataclass(frozen=True, slots=True)
 class _File:
     """One file of a merge: the differences of its names from each side, and the sides that it is
     equal to.
     """
 
-    names: Names
-    differs: tuple[Mapping[str, Changed], ...]
-    kept: tuple[bool, ...]
-
-    @property
-    def may_lose(self) -> bool:
-        return not all(self.kept) and (any(self.kept) or len(self.names) > 1)
+    def __init__(self, names: Names, sides: Sequence[Mapping[str, Changed]]) -> None:
+        self.names = names
+        self.differs = [{name: side[name] for name in names if name in side} for side in sides]
+        self.kept = tuple(map(_is_kept, self.differs))
+        self.may_lose = not all(self.kept) and (any(self.kept) or len(names) > 1)
 
     def changes(self, asked: Collection[str], history: MergeHistory) -> Iterator[Changed]:
         """The merge's own changes; ``asked`` are the paths that differ from git's own merge."""
@@ -313,11 +308,6 @@ class _File:
                     continue
             if lost := history.lost(self.names, followed):
                 yield replace(one, lost=lost)
-
-
-def _file(names: Names, sides: Sequence[Mapping[str, Changed]]) -> _File:
-    found = tuple({name: side[name] for name in names if name in side} for side in sides)
-    return _File(names, found, tuple(map(_is_kept, found)))
 
 
 def _is_kept(differing: Mapping[str, Changed]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Iterable
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import Invalid, NotFound, shown
@@ -141,11 +141,11 @@ def tasks_elsewhere(
             found.append((ref, reader.read(tree, REFS, some)))
 
     head = _tree(repository, "HEAD", wanted)
-    names = list(walk(head, _Paths(paths))) if head else []
+    names = list(walk(head, paths)) if head else []
     absent = [x for x in names if x.path not in paths]
     if sparse or absent or head is None:
         index = IndexTree(repository, wanted)
-        read(INDEX, index, (x for x in walk(index, _Paths(paths)) if x.path not in paths))
+        read(INDEX, index, (x for x in walk(index, paths) if x.path not in paths))
     if head is not None:
         read("HEAD", head, absent)
     tree = None if main is None else _tree(repository, main, wanted)
@@ -183,16 +183,6 @@ def task_on_a_branch(
             if task.resource == resource:
                 return ref, task
     return None
-
-
-class _Paths(Container[str]):
-    """Keys of a tree's files, by the paths in them."""
-
-    def __init__(self, paths: Collection[str]) -> None:
-        self._paths = paths
-
-    def __contains__(self, key: object) -> bool:
-        return str(key).partition(":")[2] in self._paths
 
 
 def _tree(repository: Repository, ref: str, wanted: Wanted) -> RefTree | None:

@@ -195,7 +195,7 @@ class TaskPlace(Protocol):
 
 
 def walk(place: TaskPlace, known: Container[str] = ()) -> Iterator[FoundFile]:
-    """Everything in the place of a task file. ``known`` keys are covered for certain.
+    """Everything in the place of a task file. ``known`` keys and paths are covered for certain.
 
     Raises Invalid when there is too much.
     """
@@ -228,7 +228,11 @@ def walk(place: TaskPlace, known: Container[str] = ()) -> Iterator[FoundFile]:
                 elif (
                     entry.is_file
                     and not entry.name.startswith(OWN)
-                    and (entry.key in known or any(rule.covers(path) for rule in rules))
+                    and (
+                        entry.key in known
+                        or path in known
+                        or any(rule.covers(path) for rule in rules)
+                    )
                 ):
                     listed = entry.on_disk
                     stamp = stamp_of(listed.stat(follow_symlinks=False)) if listed else ()

@@ -14,7 +14,7 @@ from gitlease.engine.stepping import settle_landed
 from gitlease.git.pushes import HEADS, commit_of, fetch_commits
 from gitlease.guard.notes import MarkerState, is_due
 from gitlease.runs.records import alive_in
-from gitlease.tasks.landed import landed, merged
+from gitlease.tasks.files import landed, merged
 from gitlease.wiring.workspace import Workspace
 
 if TYPE_CHECKING:

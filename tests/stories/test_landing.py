@@ -480,9 +480,9 @@ def test_too_many_commits_to_read_leave_the_lease(
     merging.works()
     merging.pushes()
     merging.merges()
-    monkeypatch.setattr("gitlease.tasks.landed.MOST", 1)
+    monkeypatch.setattr("gitlease.tasks.files.MOST", 1)
     assert merging.goes_on()
-    monkeypatch.setattr("gitlease.tasks.landed.MOST", 9)
+    monkeypatch.setattr("gitlease.tasks.files.MOST", 9)
     assert not merging.goes_on()
 
 
