@@ -306,19 +306,6 @@ class Point:
     named: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RangeRequest:
-    """The commits of ``head`` that none of the ``bases`` has.
-
-    ``otherwise`` are bases to use if the others do not exist any more.
-    """
-
-    head: Point
-    bases: tuple[Point, ...]
-    shown: str
-    otherwise: tuple[Point, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranges:
     """Chooses commits of one repository. ``store`` opens the store beside it, or returns None."""
@@ -335,25 +322,22 @@ class Ranges:
         """
         if words is None and context.nothing:
             return Chosen(commits=(), shown=context.shown or "nothing")
-        if words is not None:
-            request = self._by_words(words, context)
-        elif context.head:
-            request = self._by_context(context)
-        else:
-            default = self._default(context)
-            request = RangeRequest(_named("HEAD"), (default,), f"{default.shown}..HEAD")
+        if words is not None or not context.head:
+            return self._choose(*self._by_words("HEAD" if words is None else words, context))
+        head = Point(context.shown, context.head, context.head)
+        bases, default = self._bases(context)
         try:
-            return self._choose(request)
+            return self._choose(head, bases, context.shown)
         except NotFound:
-            if not request.otherwise:
+            if default is None:
                 raise
-        chosen = self._choose(replace(request, bases=request.otherwise, otherwise=()))
-        names = ", ".join(base.shown for base in request.otherwise)
-        warning = f"what was there before is gone: checked are the commits that {names} lacks"
-        return replace(chosen, warnings=(warning, *chosen.warnings))
+        chosen = self._choose(head, [default], context.shown)
+        warning = "what was there before is gone: checked are the commits that"
+        warnings = (f"{warning} {default.shown} lacks", *chosen.warnings)
+        return replace(chosen, warnings=warnings)
 
-    def _choose(self, request: RangeRequest) -> Chosen:
-        points = (request.head, *request.bases)
+    def _choose(self, head: Point, bases: Sequence[Point], label: str) -> Chosen:
+        points = (head, *bases)
         found = commit_ids(self.repository, [point.here for point in points])
         for point, oid in zip(points, found, strict=True):
             if oid is None and not point.there:
@@ -364,7 +348,7 @@ class Ranges:
                 raise UsageError(message, hints=(_FORMS[0], hint))
         ids = [oid for oid in found if oid is not None]
         if len(ids) == len(points):
-            chosen, whole = _listed(request, self.repository, ids)
+            chosen, whole = _listed(label, self.repository, ids)
             if whole:
                 return chosen
         # The remote is asked for an id if one is known, since names may have moved.
@@ -372,18 +356,18 @@ class Ranges:
         wants = [oid or point.there for oid, point in zip(found, points, strict=True)]
         if store is None or not all(wants):
             raise NotFound(
-                f"this clone does not have all of the commits of {shown(request.shown)}",
+                f"this clone does not have all of the commits of {shown(label)}",
                 hints=UNSHALLOW,
             )
         for depth in DEPTHS:
             fetched = store.fetch(list(dict.fromkeys(wants)), depth=depth)
-            chosen, whole = _listed(request, store.repository, [fetched[name] for name in wants])
+            chosen, whole = _listed(label, store.repository, [fetched[name] for name in wants])
             if whole:
                 return replace(chosen, place=store.repository)
         warning = "the remote's own history is shallow: what its first commits change is unknown"
         return replace(chosen, place=store.repository, warnings=(warning,))
 
-    def _by_words(self, words: str, context: CiContext) -> RangeRequest:
+    def _by_words(self, words: str, context: CiContext) -> tuple[Point, Sequence[Point], str]:
         dots = "..." if "..." in words else ".."
         first, between, last = words.partition(dots)
         ends = [end for end in (first, last) if end]
@@ -394,23 +378,21 @@ class Ranges:
             raise UsageError(f"the range {shown(words)} has no beginning", hints=_FORMS)
         if not between:
             default = self._default(context)
-            return RangeRequest(_named(words), (default,), f"{default.shown}..{words}")
-        return RangeRequest(_named(last or "HEAD"), (_named(first),), words)
+            return _named(words), [default], f"{default.shown}..{words}"
+        return _named(last or "HEAD"), [_named(first)], words
 
-    def _by_context(self, context: CiContext) -> RangeRequest:
-        head = Point(context.shown, context.head, context.head)
+    def _bases(self, context: CiContext) -> tuple[list[Point], Point | None]:
+        """The bases of a change, and the one to use if these do not exist any more."""
         bases: list[Point] = []
         tracked = self._branch(context.base_branch)
         if tracked is not None and (tracked.here or not context.base):
             bases.append(tracked)  # first: it may be newer than the host's base
         if context.base:
             bases.append(Point(context.base[:10], context.base, context.base))
-        otherwise: tuple[Point, ...] = ()
         default = self._branch(context.default_branch)
-        if default is not None and default.there != context.head_ref:
-            otherwise = (default,)
-            bases += [default] * context.new
-        return RangeRequest(head, tuple(bases), context.shown, otherwise)
+        if default is None or default.there == context.head_ref:
+            return bases, None
+        return bases + [default] * context.new, default
 
     def _branch(self, name: str) -> Point | None:
         if not name:
@@ -456,13 +438,13 @@ def _named(word: str) -> Point:
     return Point(word, word, word if is_id(word) else "", named=True)
 
 
-def _listed(request: RangeRequest, where: Repository, ids: Sequence[str]) -> tuple[Chosen, bool]:
+def _listed(label: str, where: Repository, ids: Sequence[str]) -> tuple[Chosen, bool]:
     """The commits of the head that the bases lack, and whether that is certain."""
     head, *bases = ids
     commits, whole = in_range(where, head, bases, most=MAX_COMMITS + 1)
     chosen = Chosen(
         commits=commits[-MAX_COMMITS:],
-        shown=request.shown,
+        shown=label,
         base=bases[0] if bases else head,
         cut=len(commits) > MAX_COMMITS,
     )
