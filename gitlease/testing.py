@@ -25,7 +25,7 @@ from typing import Any, Self
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import moment_of, utc_text
 from gitlease.faces.library.leases import Leases, OnLost, Session
-from gitlease.faces.library.refusals import StrPath, check_listener, refusing_class, to_folder
+from gitlease.faces.library.methods import StrPath, check_listener, refusing_class, to_folder
 from gitlease.wiring.memory import MemoryStore, MovableClock, memory_workspace
 from gitlease.wiring.workspace import Workspace
 

@@ -17,7 +17,7 @@ from support.terminals import played
 COLLECTS = 40  # the exit status of a verb that does, and one more of one that does not
 # What a verb comes to, which tells instead.
 LASTING = {
-    "serve": (["serve"], "gitlease.faces.http.serving", "serve"),
+    "serve": (["serve"], "gitlease.faces.http.app", "serve"),
     "mcp": (["mcp"], "gitlease.faces.mcp.stdio", "serve"),
     "board": (["board"], "gitlease.faces.board.live", "LiveBoard"),
     "wait": (["wait", "F001"], "gitlease.faces.cli.output", "aside"),

@@ -197,7 +197,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, str], str, i
         return 3
 
     stand_in = SimpleNamespace(serve=serve)
-    monkeypatch.setitem(sys.modules, "gitlease.faces.http.serving", stand_in)
+    monkeypatch.setitem(sys.modules, "gitlease.faces.http.app", stand_in)
     return calls
 
 

@@ -184,8 +184,8 @@ def test_a_parameter_arrives_from_a_tool(
         caught.append(WatchedVerb(verb))
         return caught[-1]
 
-    monkeypatch.setattr("gitlease.faces.mcp.tools.find_verb", watched)
-    monkeypatch.setattr("gitlease.faces.mcp.tools.LONGEST_WAIT", 1_000)  # this door's own bound
+    monkeypatch.setattr("gitlease.faces.mcp.server.find_verb", watched)
+    monkeypatch.setattr("gitlease.faces.mcp.server.LONGEST_WAIT", 1_000)  # this door's own bound
     arguments = dict[str, Any]()
     for other, one in tool.takes.items():
         if other in (name, "resources") or one.required:

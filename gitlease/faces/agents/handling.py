@@ -139,7 +139,7 @@ def handle(
         if data is None:
             raise Invalid("standard input cannot be read")
         event = read(agent, kind, parse(data))
-        system = _System(opener or _open_context, start or _start_detached, now)
+        system = _System(opener or _open_context, start or start_detached, now)
         reply = _reply(event, system, keep="--keep" in argv)
         notice, document = reply.notice, answer(agent, kind, reply)
     except NotARepository:
@@ -154,10 +154,6 @@ def _open_context(directory: str, **who: str) -> AgentContext | None:
     from gitlease.wiring.agents import open_for_agent
 
     return open_for_agent(directory, **who)  # type: ignore[arg-type]
-
-
-def _start_detached(words: Sequence[str], *, cwd: str) -> bool:
-    return start_detached(words, cwd=cwd)
 
 
 def _fault(kind: EventKind, error: Exception) -> str:
@@ -192,7 +188,14 @@ def _reply(event: AgentEvent, system: _System, *, keep: bool) -> Reply:
         ask_for_ledger(event, system.start, system.now())
         begin_session(event, system.now())
     note_presence(event, system.opener, system.now())
-    reply = _handled(event, system)
+    if event.kind is EventKind.BEFORE_EDIT:
+        reply = _before_edit(event, system)
+    elif event.kind is EventKind.BEFORE_SHELL:
+        reply = before_shell(event, system.opener, system.now())
+    elif event.kind is EventKind.AFTER_TOOL:
+        reply = _after_tool(event, system)
+    else:
+        reply = _start(event, system.opener)
     if event.kind.asks or event.kind is EventKind.AFTER_TOOL:
         _look_again(event, system)
     return reply
@@ -204,16 +207,6 @@ def _look_again(event: AgentEvent, system: _System) -> None:
     used = marker is not None and has_traces(os.path.dirname(marker.private))
     if marker is not None and used and is_due(marker, LOOK, every=LOOK_INTERVAL, now=system.now()):
         system.start(["agent", event.by, LOOK], cwd=event.cwd or ".")
-
-
-def _handled(event: AgentEvent, system: _System) -> Reply:
-    if event.kind is EventKind.BEFORE_EDIT:
-        return _before_edit(event, system)
-    if event.kind is EventKind.BEFORE_SHELL:
-        return before_shell(event, system.opener, system.now())
-    if event.kind in (EventKind.SESSION_START, EventKind.SUBAGENT_START):
-        return _start(event, system.opener)
-    return _after_tool(event, system)
 
 
 def _before_edit(event: AgentEvent, system: _System) -> Reply:

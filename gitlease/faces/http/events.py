@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.errors import UsageError
 from gitlease.core.instant import rfc3339
-from gitlease.faces.http.request_handler import Access, Refused, failed
+from gitlease.faces.http.request_handler import Access, Refused
 from gitlease.gateway.follower import GAP, LAPSED, FollowedEvent, Follower
 from gitlease.verbs import wire
 
@@ -67,16 +67,13 @@ def stream(
     threads = anyio.CapacityLimiter(READERS)
 
     async def answer(request: Request) -> Response:
-        try:
-            token = access.admit(request.headers, "read")
-            after = _last_seen(request.headers.get("last-event-id"))
-            with contextlib.ExitStack() as stack:
-                stack.enter_context(streams.opened(token.id))
-                events, leave = await _listen(follower, after, threads)
-                stack.callback(leave)
-                end = stack.pop_all().close
-        except (Refused, GitleaseError) as error:
-            return failed(error)
+        token = access.admit(request.headers, "read")
+        after = _last_seen(request.headers.get("last-event-id"))
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(streams.opened(token.id))
+            events, leave = await _listen(follower, after, threads)
+            stack.callback(leave)
+            end = stack.pop_all().close
         return EventStream(
             _lines(events, closing, lambda: access.is_still_valid(request.headers)), end
         )

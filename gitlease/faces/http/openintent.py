@@ -93,10 +93,7 @@ def routes(
     )
 
     async def discover(request: Request) -> Response:
-        try:
-            handler.access.check_address(request.headers)
-        except Refused as error:
-            return refused(error)
+        handler.access.check_address(request.headers)
         return JSONResponse(_discovery(request.scope.get("root_path", "")))
 
     async def subscribe(request: Request) -> Response:
@@ -116,7 +113,9 @@ def routes(
     found = [(method, root + path, verb) for root in ROOTS for method, path, verb in verbs]
     return [
         *compat_routes(handler, "openintent", found, refused),
-        Route("/.well-known/openintent.json", discover),
+        Route(
+            "/.well-known/openintent.json", handler.endpoint("openintent_root", discover, refused)
+        ),
         *(Route(root + path, subscribe) for root in ROOTS for path in subscriptions),
     ]
 

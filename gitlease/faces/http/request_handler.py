@@ -26,7 +26,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from gitlease.core.errors import GitleaseError, Hint, Unavailable, UsageError, around, check_text
-from gitlease.core.frozen import dataclass
 from gitlease.core.resources import fold
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import Token
@@ -54,22 +53,6 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedHosts:
-    """The hosts that requests may be addressed to; with ``addresses`` also every IP address."""
-
-    names: frozenset[str]
-    addresses: bool = False
-
-    def __contains__(self, name: str) -> bool:
-        if name in self.names:
-            return True
-        try:
-            return self.addresses and bool(ip_address(name))
-        except ValueError:
-            return False
-
-
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach that host."""
     try:
@@ -81,14 +64,15 @@ def is_loopback(host: str) -> bool:
 class Access:
     """Admits requests by their tokens, each token at a limited rate.
 
-    ``find_token`` maps a secret and a time (wall-clock milliseconds) to its token.
+    ``find_token`` maps a secret and a time (wall-clock milliseconds) to its token, and ``hosts``
+    says whether a request may be addressed to that host.
     """
 
     def __init__(
         self,
         find_token: Callable[[str, int], Token | None],
         *,
-        hosts: AllowedHosts,
+        hosts: Callable[[str], bool],
         rate: float = RATE,
     ) -> None:
         self._find_token, self._hosts = find_token, hosts
@@ -144,7 +128,7 @@ class Access:
         name, _, port = host.rpartition(":")
         if not port.isdigit() or not (host.startswith("[") or host.count(":") == 1):
             name = host
-        if name.lower().strip("[]").removesuffix(".") not in self._hosts:
+        if not self._hosts(name.lower().strip("[]").removesuffix(".")):
             raise Refused(
                 421,
                 "wrong_host",

@@ -3,5 +3,5 @@ from gitlease.faces.library.methods import OF_A_CLONE as OF_A_CLONE
 from gitlease.faces.library.methods import OF_A_GATEWAY as OF_A_GATEWAY
 from gitlease.faces.library.methods import TERMS as TERMS
 from gitlease.faces.library.methods import Method as Method
-from gitlease.faces.library.refusals import in_python as in_python
+from gitlease.faces.library.methods import in_python as in_python
 from gitlease.faces.library.values import WorkOutcome as WorkOutcome

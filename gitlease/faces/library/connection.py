@@ -21,7 +21,6 @@ from collections.abc import (
     Mapping,
 )
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from socket import SHUT_RDWR, socket
 from typing import Any, Self, TypeVar
@@ -36,19 +35,18 @@ from gitlease.core.errors import (
     UsageError,
     check_text,
 )
-from gitlease.core.frozen import replace
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import moment_of
 from gitlease.core.loss import Loss, reason_text
 from gitlease.core.resources import Resource, parse_resource, path_resource
 from gitlease.core.view import Lease
+from gitlease.faces.library import values
 from gitlease.faces.library.made import AwaitedGatewayVerbs, GatewayVerbs
 from gitlease.faces.library.methods import (
     KINDS,
     LEASE,
     AwaitedVerb,
     Method,
-)
-from gitlease.faces.library.refusals import (
     ResourceLike,
     StrPath,
     refusing_class,
@@ -78,8 +76,8 @@ class GatewayEvent:
 
 
 FIELD = r'"(\w+)": true|\?(\w+)=true'  # in a gateway's hints: of a body, and of a query
-_LACKING = {"lease_id": "", "token": 0, "ttl_seconds": 0, "renewals": 0}  # if ended, or planned
-_TIMES = ("claimed_at", "renewed_at", "expires_at", "free_at", "lapses_at")
+# If ended, or planned.
+_LACKING = {"lease_id": "", "token": 0, "ttl_seconds": 0, "renewals": 0, "paths": []}
 
 
 def leases_of(document: Mapping[str, Any]) -> tuple[Lease, ...]:
@@ -89,15 +87,12 @@ def leases_of(document: Mapping[str, Any]) -> tuple[Lease, ...]:
 
 def lease_of(data: Mapping[str, Any]) -> Lease:
     """A lease as the library has it; unknown fields of a newer gateway are ignored."""
-    times = {x: datetime.fromisoformat(data[x]) for x in _TIMES if data.get(x)}
-    if ended := data.get("ended_at"):  # released or revoked: known from the audit trail alone
-        at = datetime.fromisoformat(ended)
-        times = dict.fromkeys(("claimed_at", "renewed_at", "expires_at"), at) | times
-        seconds = min(0, int((at - datetime.now(UTC)).total_seconds()))  # by two clocks
-        data = {**data, "expires_in": seconds}
-    known = {x: y for x, y in data.items() if x in Lease.__annotations__}
-    known |= {x: y for x, y in _LACKING.items() if known.get(x) is None}
-    return Lease(**{"free_at": None, **known, **times, "paths": tuple(data["paths"] or ())})
+    known = {x: y for x, y in data.items() if y is not None}
+    if ended := known.get("ended_at"):  # released or revoked: known from the audit trail alone
+        known = dict.fromkeys(("claimed_at", "renewed_at", "expires_at"), ended) | known
+        left = datetime.fromisoformat(ended) - datetime.now(UTC)
+        known["expires_in"] = min(0, int(left.total_seconds()))  # by two clocks
+    return values.ANSWERS.load(Lease, _LACKING | known)
 
 
 def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -> GitleaseError:
@@ -145,10 +140,7 @@ def events_of(lines: Iterable[bytes]) -> Iterator[GatewayEvent]:
             number = line.removeprefix("id: ")
         elif line.startswith("data: "):
             data = json.loads(line.removeprefix("data: "))
-            known = {x: data.get(x) for x in ("kind", "resource", "scope", "holder", "session")}
-            at = datetime.fromisoformat(data["at"])
-            more = {"token": data.get("token"), "by": data.get("by"), "at": at}
-            yield GatewayEvent(**known, **more, id=number)
+            yield values.ANSWERS.load(GatewayEvent, {**data, "id": number})
 
 
 T = TypeVar("T")
@@ -417,33 +409,18 @@ class AsyncConnection(AwaitedGatewayVerbs):
 
     async def events(self, *, after: str | None = None) -> AsyncGenerator[GatewayEvent, None]:
         """Events as they happen, as from ``Connection.events``."""
-        loop, opened, left = asyncio.get_running_loop(), list[socket](), threading.Event()
-        events: asyncio.Queue[GatewayEvent | GitleaseError | None] = asyncio.Queue()
-
-        def put(one: GatewayEvent | GitleaseError | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(events.put_nowait, one)
+        opened, left = list[socket](), threading.Event()
 
         def begin(connected: socket) -> None:
             opened.append(connected)
             if left.is_set():
                 raise ConnectionAbortedError
 
-        def read() -> None:
-            try:
-                for event in self.connection._events(after, begin):
-                    put(event)
-            except GitleaseError as error:
-                put(error)
-            finally:
-                put(None)
-
-        threading.Thread(target=read, daemon=True).start()
+        events = self.connection._events(after, begin)
+        loop = asyncio.get_running_loop()
         try:
-            while (one := await events.get()) is not None:
-                if isinstance(one, GitleaseError):
-                    raise one
-                yield one
+            while event := await loop.run_in_executor(self.threads, next, events, None):
+                yield event
         finally:
             left.set()
             for connected in opened:

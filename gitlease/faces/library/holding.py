@@ -22,8 +22,8 @@ from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.sessions import unbind
 from gitlease.faces.library.made import HoldOptions
-from gitlease.faces.library.methods import TERMS
-from gitlease.faces.library.refusals import (
+from gitlease.faces.library.methods import (
+    TERMS,
     ResourceLike,
     StrPath,
     check_listener,

@@ -20,9 +20,10 @@ from gitlease.engine.watch import Part, Watcher
 from gitlease.engine.watch import WatchEvent as WatchEvent
 from gitlease.faces.library.holding import HeldLeases, call_in_thread
 from gitlease.faces.library.made import ClaimTerms, LeaseVerbs
-from gitlease.faces.library.methods import TERMS, Method
-from gitlease.faces.library.refusals import (
+from gitlease.faces.library.methods import (
+    TERMS,
     Duration,
+    Method,
     ResourceLike,
     StrPath,
     refusing_class,

@@ -6,11 +6,16 @@ from typing import Protocol, TypedDict
 
 from gitlease.core.edge import Task as Task
 from gitlease.core.view import Lease as Lease
-from gitlease.faces.library.methods import OF_A_CLONE, OF_A_GATEWAY, TERMS, make_methods
-from gitlease.faces.library.refusals import Duration as Duration
-from gitlease.faces.library.refusals import OpenOptions
-from gitlease.faces.library.refusals import ResourceLike as ResourceLike
-from gitlease.faces.library.refusals import StrPath as StrPath
+from gitlease.faces.library.methods import (
+    OF_A_CLONE,
+    OF_A_GATEWAY,
+    TERMS,
+    OpenOptions,
+    make_methods,
+)
+from gitlease.faces.library.methods import Duration as Duration
+from gitlease.faces.library.methods import ResourceLike as ResourceLike
+from gitlease.faces.library.methods import StrPath as StrPath
 
 
 class LeaseVerbs(Protocol):

@@ -10,7 +10,7 @@ from gitlease.core.view import Lease
 from gitlease.engine.queue import Entry
 from gitlease.engine.sessions import OwnSession
 from gitlease.engine.watch import WatchEvent
-from gitlease.faces.library.refusals import Duration, OpenOptions, ResourceLike, StrPath
+from gitlease.faces.library.methods import Duration, OpenOptions, ResourceLike, StrPath
 from gitlease.faces.library.values import Board, LedgerStatus, LogEntry, QueueReading, WhoAmI
 from gitlease.verify.replay import Verified
 from gitlease.wiring.workspace import Setting

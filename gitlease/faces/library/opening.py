@@ -20,8 +20,8 @@ from gitlease.engine import acts
 from gitlease.engine.watch import WatchEvent
 from gitlease.faces.library.leases import Leases, OnLost, Session
 from gitlease.faces.library.made import AwaitedLeaseVerbs, RunOptions
-from gitlease.faces.library.methods import AwaitedVerb
-from gitlease.faces.library.refusals import (
+from gitlease.faces.library.methods import (
+    AwaitedVerb,
     Duration,
     OpenOptions,
     ResourceLike,

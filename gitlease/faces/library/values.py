@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, cast
 
@@ -10,7 +9,8 @@ from gitlease.core.edge import Progress, Task
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import moment_of
 from gitlease.core.resources import parse_resource, word_anywhere
-from gitlease.core.view import Lease
+from gitlease.core.shape import Codec, Spelling
+from gitlease.core.view import Lease, LeaseState
 from gitlease.engine import answers
 from gitlease.engine.answers import Taken
 from gitlease.engine.queue import Carry, Entry
@@ -210,13 +210,23 @@ class Board:
     news: tuple[BoardNews, ...]
 
 
+# What a gateway answers, in JSON.
+ANSWERS = Codec(
+    ValueError,
+    {
+        datetime: Spelling(lambda _key, data: datetime.fromisoformat(data)),
+        LeaseState: Spelling(lambda _key, data: data),
+    },
+    lenient=True,
+)
+
+
 def log_entries(result: Result) -> tuple[LogEntry, ...]:
     """The events of an audit trail, which a gateway's answer has as JSON."""
     if result.value is None:
-        events = [x | {"at": datetime.fromisoformat(x["at"])} for x in result.body["events"]]
-    else:
-        events = [x._asdict() | {"at": moment_of(x.at)} for x in result.value]
-    return tuple(LogEntry(**{k: x.get(k) for k in LogEntry.__annotations__}) for x in events)
+        return tuple(ANSWERS.load(LogEntry, x) for x in result.body["events"])
+    events = [x._asdict() | {"at": moment_of(x.at)} for x in result.value]
+    return tuple(LogEntry(**{k: x[k] for k in LogEntry.__annotations__}) for x in events)
 
 
 def next_task(result: Result) -> Task:
@@ -240,17 +250,7 @@ def next_task(result: Result) -> Task:
 
 def board(result: Result) -> Board:
     """The board of an answer in JSON."""
-
-    def read(row: Mapping[str, Any]) -> dict[str, Any]:
-        given = {x: row.get(x) for x in ("at", "ends_at", "free_at")}
-        times = {x: datetime.fromisoformat(y) for x, y in given.items() if y}
-        return {**row, **{x: tuple(y) for x, y in row.items() if isinstance(y, list)}, **times}
-
-    rows, news = result.body["rows"], result.body["news"]
-    return Board(
-        rows=tuple(BoardEntry(**read(row)) for row in rows),
-        news=tuple(BoardNews(**read(item)) for item in news),
-    )
+    return ANSWERS.load(Board, result.body)
 
 
 def ledger_status(result: Result) -> LedgerStatus:

@@ -1,7 +1,7 @@
 from gitlease.faces.mcp.server import BOARD as BOARD
+from gitlease.faces.mcp.server import LONGEST_WAIT as LONGEST_WAIT
 from gitlease.faces.mcp.server import MINE as MINE
+from gitlease.faces.mcp.server import TOOLS as TOOLS
 from gitlease.faces.mcp.server import LeaseServer as LeaseServer
+from gitlease.faces.mcp.server import LeaseTool as LeaseTool
 from gitlease.faces.mcp.stdio import CloneBackend as CloneBackend
-from gitlease.faces.mcp.tools import LONGEST_WAIT as LONGEST_WAIT
-from gitlease.faces.mcp.tools import TOOLS as TOOLS
-from gitlease.faces.mcp.tools import LeaseTool as LeaseTool

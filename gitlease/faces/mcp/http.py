@@ -43,7 +43,7 @@ from gitlease.faces.http.request_handler import (
     without_paths,
 )
 from gitlease.faces.http.routes import GatewayDoor
-from gitlease.faces.mcp.server import LeaseServer, thread_of
+from gitlease.faces.mcp.server import Backend, LeaseServer, thread_of
 from gitlease.gateway.follower import Follower
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import Token
@@ -134,7 +134,7 @@ class ClientSessions:
             logging.getLogger("gitlease").warning("leases will expire by themselves: %s", error)
 
 
-class GatewayBackend:
+class GatewayBackend(Backend):
     """The leases behind a gateway, for the holders of its tokens."""
 
     def __init__(

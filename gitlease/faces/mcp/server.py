@@ -1,4 +1,7 @@
-"""The MCP server: its tools and resources, and how a call becomes a result, over any transport."""
+"""The MCP server: its tools, their answers as agents see them, and its resources.
+
+It works over any transport.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import contextlib
 import json
 import logging
 import threading
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
@@ -19,19 +23,399 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 
 from gitlease import __version__
-from gitlease.core.errors import GitleaseError, Unavailable, UsageError
-from gitlease.core.frozen import replace
-from gitlease.faces.mcp.tools import (
-    LONGEST_WAIT,
-    TOOLS,
-    LeaseTool,
-    ToolCaller,
-    answered,
-    put_in_words,
-    refused,
+from gitlease.core.errors import GitleaseError, Hint, Unavailable, UsageError, around
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import format_duration
+from gitlease.core.resources import WHOLE, fold, word_anywhere
+from gitlease.verbs import sentences, wire
+from gitlease.verbs.parameters import SWITCH
+from gitlease.verbs.table import (
+    TABLE,
+    TOOL,
+    Details,
+    Door,
+    Parameter,
+    Result,
+    check_names,
+    find_verb,
+    read_values,
 )
-from gitlease.verbs import wire
-from gitlease.verbs.table import Result, check_names, read_values
+
+LONGEST_WAIT = 50  # seconds: hosts give a call a minute
+Parameters = dict[str, Parameter]
+
+
+class ToolCaller(Door, Protocol):
+    """A person, in one session, as the tools see them."""
+
+    alone: bool
+    """Whether nobody else may call as the same person and session."""
+
+    def follow(self, tell: Callable[[], None]) -> None:
+        """Call ``tell`` once it has begun, and then at every change of leases.
+
+        Raises InterruptedError at its end, and what reading the ledger raises.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTool:
+    """A tool. ``writes``: it changes the ledger; ``again``: it is idempotent."""
+
+    name: str
+    about: str
+    takes: Parameters
+    act: Callable[..., Result]
+    writes: bool = True
+    destroys: bool = False
+    again: bool = False
+
+    def only_reads(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call with these arguments changes no lease."""
+        verb = find_verb(self.name)
+        return verb.only_reads({x: arguments.get(x) for x in verb.parameters})
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of its arguments."""
+        properties = {
+            name: {
+                **(one.kind.tool_schema or one.kind.schema),
+                **({"description": one.tool} if one.tool else {}),
+            }
+            for name, one in self.takes.items()
+        }
+        required = [name for name, one in self.takes.items() if one.required]
+        more = {"required": required} if required else {}
+        return {"type": "object", "properties": properties, **more, "additionalProperties": False}
+
+
+def call_of(tool: str, **arguments: Any) -> str:
+    """A suggested call: the tool and its arguments."""
+    given = {name: value for name, value in arguments.items() if value not in (None, WHOLE)}
+    return f"{tool} {json.dumps(given, ensure_ascii=False)}"
+
+
+def call_in(hint: Hint) -> str | None:
+    """The call of a tool that a hint stands for; None where no tool does it."""
+    given = {x: y for x, y in hint.arguments.items() if x not in ("layer", "session")}
+    if hint.verb == "done":
+        return call_of("release", resources=[given.pop("resource")], **given, done=True)
+    if hint.verb == "renew" and given.pop("all", False):
+        return call_of("renew")
+    return call_of(hint.verb, **given) if hint.verb in TOOLS else None
+
+
+# --- tools that are more than one verb --------------------------------------------------------
+
+
+def _of_verb(verb: str, caller: ToolCaller, **values: Any) -> Result:
+    """Carry out a verb; one that takes one resource is given the only one of the call."""
+    declared = find_verb(verb)
+    if "resource" in declared.parameters:
+        resources = values.pop("resources", None)
+        if resources is not None and len(resources) != 1:
+            raise UsageError("this takes one resource at a time", hints=("call it for each",))
+        values |= {"resource": resources[0]} if resources else {}
+    return declared.function(caller, **values)
+
+
+def _renew(caller: ToolCaller, **values: Any) -> Result:
+    if "scope" in values and "resources" not in values:
+        raise UsageError("scope needs resources")
+    return _with_tokens(_of_verb("renew", caller, **values, all="resources" not in values))
+
+
+def _with_tokens(result: Result) -> Result:
+    """The result, with the token of each live lease in its line: models may read lines only."""
+
+    def lines() -> list[str]:
+        said, views = _lines_of(result), result.leases
+        if len(said) != len(views):
+            return said
+        live = (f", token {x.token}" if x.state == "active" else "" for x in views)
+        return [f"{line}{token}" for line, token in zip(said, live, strict=True)]
+
+    return replace(result, lines=lines)
+
+
+def _next(caller: ToolCaller, *, claim: bool = False, **values: Any) -> Result:
+    result = _of_verb("next", caller, claim=claim, **values)
+    # By the time of the call another may have the task, so the call chooses again.
+    return result if claim else replace(result, then=[Hint("next", {"claim": True})])
+
+
+def _release(caller: ToolCaller, *, done: bool = False, **values: Any) -> Result:
+    if not done:
+        return _of_verb("release", caller, **values)
+    if "note" in values:
+        raise UsageError("note and done exclude each other: a note is for the next holder")
+    if len(values["resources"]) != 1:
+        raise UsageError("done finishes one resource at a time", hints=("call release for each",))
+    return _of_verb("done", caller, **values)
+
+
+def _status(caller: ToolCaller, *, resources: Sequence[Any] = (), mine: bool = False) -> Result:
+    if mine and resources:
+        raise UsageError("mine and resources exclude each other")
+    if resources:
+        return _joined([_shown(caller, x, alone=len(resources) == 1) for x in resources])
+    found = _of_verb("list", caller, mine=mine)
+    if not mine:
+        return found
+    known = _of_verb("queue", caller, mine=True, cached=True)  # what was read just now
+    carried = replace(known, body={"carrying": known.body["tasks"]}, warnings=())
+    return _joined([found, carried])
+
+
+def _shown(caller: ToolCaller, resource: Any, *, alone: bool) -> Result:
+    found = _of_verb("show", caller, resources=[resource])
+    if alone:
+        return found
+    task = found.body["task"]
+    body = {**found.body, "tasks": [] if task is None else [task]}
+    return replace(found, body=body, lines=lambda: [f"{resource}:", *_lines_of(found)])
+
+
+def _joined(results: Sequence[Result]) -> Result:
+    """Several answers as one: lists go on, and what is there once for each is left out."""
+    if len(results) == 1:
+        return results[0]
+    body: dict[str, Any] = {}
+    for result in results:
+        for name, value in result.body.items():
+            if isinstance(value, list):
+                body[name] = [*body.get(name, ()), *value]
+    return Result(
+        body=body,
+        lines=lambda: [line for result in results for line in _lines_of(result)],
+        warnings=tuple(dict.fromkeys(x for result in results for x in result.warnings)),
+    )
+
+
+def _wait(caller: ToolCaller, *, timeout: int = LONGEST_WAIT, **values: Any) -> Result:
+    if timeout > LONGEST_WAIT:
+        longest = format_duration(LONGEST_WAIT)
+        raise UsageError(f"timeout is at most {longest}", hints=("call wait again afterwards",))
+    return _of_verb("wait", caller, timeout=timeout, **values)
+
+
+# --- the tools --------------------------------------------------------------------------------
+
+
+MANY = replace(find_verb("release").parameters["resources"], required=True)
+SOME = replace(MANY, required=False)
+
+
+def _takes(verb: str, **own: Parameter) -> Parameters:
+    """The parameters of a verb, but that all tools name resources alike."""
+    known = find_verb(verb).at(TOOL)
+    named = {
+        "resources" if name == "resource" else name: one
+        if name != "resource"
+        else replace(MANY, required=one.required)
+        for name, one in known.items()
+        if name != "all"
+    }
+    return named | own
+
+
+TOOLS: Mapping[str, LeaseTool] = {
+    tool.name: tool
+    for tool in (
+        LeaseTool(
+            name="claim",
+            about="Lease resources before you edit, all or none: task ids (F001), names "
+            "(deploy-prod) or paths (src/auth/). Others are refused until it ends. "
+            "Claiming your own renews it.",
+            takes=_takes("claim"),
+            act=lambda caller, new=False, **values: _of_verb(
+                "claim", caller, **values, new=new or not caller.alone
+            ),
+            destroys=True,
+            again=True,
+        ),
+        LeaseTool(
+            name="renew",
+            about="Keep leases while you work: these, or all of yours. Lost: stop that work.",
+            takes=_takes("renew"),
+            act=_renew,
+            again=True,
+        ),
+        LeaseTool(
+            name="extend",
+            about="Stretch a lease to at least this long from now, for a known pause.",
+            takes=_takes("extend"),
+            act=lambda caller, **values: _with_tokens(_of_verb("extend", caller, **values)),
+            again=True,
+        ),
+        LeaseTool(
+            name="release",
+            about="Give leases back when you stop; with done, finish one task.",
+            takes=_takes(
+                "release",
+                resources=MANY,
+                done=Parameter(kind=SWITCH, tool="The work is finished.", default=False),
+            ),
+            act=_release,
+            destroys=True,
+            again=True,
+        ),
+        LeaseTool(
+            name="next",
+            about="The next task of the queue; with claim it is claimed at once, for you alone.",
+            takes=_takes("next"),
+            act=_next,
+        ),
+        LeaseTool(
+            name="status",
+            about="Who holds what, until when; of these resources, with their notes, or of all.",
+            takes={
+                "resources": SOME,
+                "mine": Parameter(
+                    kind=SWITCH, tool="What you hold and are assigned.", default=False
+                ),
+            },
+            act=_status,
+            writes=False,
+        ),
+        LeaseTool(
+            name="wait",
+            about=f"Wait until resources are free, {LONGEST_WAIT}s at most; claims nothing.",
+            takes={x: find_verb("wait").parameters[x] for x in ("resources", "scope", "timeout")},
+            act=_wait,
+            again=True,
+        ),
+        *(
+            LeaseTool(
+                name=one.name,
+                about=one.tool,
+                takes=_takes(one.name),
+                act=partial(_of_verb, one.name),
+                writes=not one.reads,
+            )
+            for one in map(find_verb, TABLE)
+            if one.tool
+        ),
+    )
+}
+
+
+def answered(tool: str, result: Result, now: datetime) -> types.CallToolResult:
+    """The result of a tool; if part of it was refused, it is an error."""
+    if result.refused:
+        return refused(tool, result.refused[0], now, {}, result=result)
+    steps = [step for hint in result.then if (step := call_in(hint)) is not None]
+    document = wire.success(tool, body=result.body, warnings=result.warnings, next_steps=steps)
+    return _result([*_lines_of(result), *_warnings(result.warnings)], steps, document)
+
+
+def _lines_of(result: Result) -> list[str]:
+    lines = list[str]()
+    for part in result.lines():
+        if isinstance(part, str):
+            lines.append(part)
+        elif isinstance(part, Details):
+            lines += [f"{name}: {value}" for name, value in part.rows if value]
+        else:
+            names = [heading.lower() for heading in part.headings]
+            rows = (zip(names, row, strict=True) for row in part.rows)
+            lines += [", ".join(f"{name} {cell}" for name, cell in row if cell) for row in rows]
+            lines += [part.otherwise] if part.otherwise and not part.rows else []
+    return lines
+
+
+def refused(
+    tool: str,
+    error: GitleaseError,
+    now: datetime,
+    arguments: Mapping[str, Any],
+    *,
+    result: Result | None = None,
+) -> types.CallToolResult:
+    """The result of a refusal: who has the lease, until when, and what to do.
+
+    ``result`` is that of a call which was refused in part.
+    """
+    all_refused = result.refused if result else ()
+    body = dict(result.body) if result else {}
+    if all_refused:
+        body["refused"] = [wire.refusal(x, now=now) for x in all_refused]
+    steps = _next_calls(error, arguments)
+    document = wire.failure(tool, error, now=now, next_steps=steps, body=body)
+    lines = [
+        *(_lines_of(result) if result else ()),
+        f"{error.code}: {sentences.refusal(error, now)}",
+        *(f"{x.code}: {sentences.refusal(x, now)}" for x in all_refused[1:]),
+        *sentences.others_in_the_way(error, now),
+        *(f"hint: {hint}" for hint in (*error.hints, *_advice(error))),
+        *_warnings(error.warnings),
+    ]
+    return _result(lines, steps, document, is_error=True)
+
+
+def put_in_words(
+    error: GitleaseError, words: Callable[[str], str], takes: Collection[str] = ()
+) -> GitleaseError:
+    """Return a refusal with its texts as the clients of a server may read them.
+
+    A hint at an argument that is not one of those that the tool ``takes`` is left out.
+    """
+    fitting = [
+        hint
+        for hint in error.hints
+        if not isinstance(hint, Hint) or hint.verb or hint.arguments.keys() <= {*takes}
+    ]
+    return error.with_(
+        message=words(error.message),
+        hints=tuple(words(_in_calls(hint)) for hint in fitting),
+        warnings=tuple(map(words, error.warnings)),
+    )
+
+
+def _result(
+    lines: Sequence[str], steps: Sequence[str], document: wire.Document, *, is_error: bool = False
+) -> types.CallToolResult:
+    text = "\n".join([*lines, *(f"next: {step}" for step in steps)])
+    content: list[types.ContentBlock] = [types.TextContent(type="text", text=text)]
+    return types.CallToolResult(content=content, structured_content=document, is_error=is_error)
+
+
+def _warnings(warnings: Sequence[str]) -> list[str]:
+    return [f"warning: {text}" for text in warnings]
+
+
+def _in_calls(text: str) -> str:
+    if not isinstance(text, Hint) or text.verb:
+        return text
+    return around(text.why, ", ".join(f"{x}: {json.dumps(y)}" for x, y in text.arguments.items()))
+
+
+def _advice(error: GitleaseError) -> Sequence[str]:
+    if error.code == "lost":
+        return ("stop the work that it covers",)
+    if error.by_edge and error.holder:
+        return (f"ask {error.to_ask}, or take another task",)
+    if error.code in sentences.IN_THE_WAY and error.views and not error.views[0].mine:
+        return ("work on something else, or ask the holder to release it",)
+    return ()
+
+
+def _next_calls(error: GitleaseError, arguments: Mapping[str, Any]) -> list[str]:
+    # All are safe: none takes a lease from its holder.
+    name, scope = word_anywhere(error.resource or ""), error.scope
+    if error.code in ("held", "wait_timeout") and name and error.free_at and not error.by_edge:
+        given = arguments.get("resources", name)
+        words = [given] if isinstance(given, str) else [*given]
+        others = dict.fromkeys(word_anywhere(x.resource) for x in error.views)
+        if not {fold(x) for x in others} <= {fold(x) for x in words}:
+            words, scope = list(others), None  # these conflict by their paths
+        return [call_of("wait", resources=words, scope=scope, timeout=LONGEST_WAIT)]
+    if name and error.code in (*sentences.IN_THE_WAY, "lost", "unknown_outcome"):
+        return [call_of("status", resources=[name])]
+    if error.code == "nothing_left":
+        return [call_of("status")]
+    return []
+
 
 BOARD, MINE = "lease://board", "lease://mine"
 ABOUT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -46,7 +430,10 @@ Asked = ServerRequestContext[Any, Any]
 
 
 class Backend(Protocol):
-    """The leases that a server serves: those of a clone, or those behind a gateway."""
+    """The leases that a server serves: those of a clone, or those behind a gateway.
+
+    What is usual for a server with one client stands here.
+    """
 
     def caller(
         self, meta: Mapping[str, Any], request: Any, woken: threading.Event, *, writes: bool
@@ -58,15 +445,19 @@ class Backend(Protocol):
 
     def words(self, text: str) -> str:
         """A message as the clients of this server may read it."""
+        return text
 
     def sender(self, request: Any) -> Hashable:
         """Identifies the client of a request, as far as possible."""
+        return None
 
     def waiting(self, request: Any) -> AbstractContextManager[None]:
         """Count the block as a wait. Raises Unavailable if there are too many."""
+        return contextlib.nullcontext()
 
     def listening(self, request: Any) -> AbstractContextManager[None]:
         """Count the block as a listener. Raises Unavailable if there are too many."""
+        return contextlib.nullcontext()
 
 
 def thread_of(meta: Mapping[str, Any]) -> str:
@@ -219,7 +610,21 @@ class LeaseServer:
     async def _list_tools(
         self, _asked: Asked, _page: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_shown(tool) for tool in TOOLS.values()])
+        tools = [
+            types.Tool(
+                name=tool.name,
+                description=tool.about,
+                input_schema=tool.schema(),
+                annotations=types.ToolAnnotations(
+                    read_only_hint=not tool.writes,
+                    destructive_hint=tool.destroys if tool.writes else None,
+                    idempotent_hint=tool.again if tool.writes else None,
+                    open_world_hint=False,
+                ),
+            )
+            for tool in TOOLS.values()
+        ]
+        return types.ListToolsResult(tools=tools)
 
     async def _call_tool(
         self, asked: Asked, params: types.CallToolRequestParams
@@ -330,15 +735,3 @@ async def _tell_waiting(asked: Asked) -> None:
         seconds = number * EVERY
         await asked.session.report_progress(seconds, LONGEST_WAIT, f"waiting for {seconds:g}s")
         await anyio.sleep(EVERY)
-
-
-def _shown(tool: LeaseTool) -> types.Tool:
-    hints = types.ToolAnnotations(
-        read_only_hint=not tool.writes,
-        destructive_hint=tool.destroys if tool.writes else None,
-        idempotent_hint=tool.again if tool.writes else None,
-        open_world_hint=False,
-    )
-    return types.Tool(
-        name=tool.name, description=tool.about, input_schema=tool.schema(), annotations=hints
-    )

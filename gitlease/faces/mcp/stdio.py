@@ -35,8 +35,7 @@ from gitlease.engine.sessions import run_out
 from gitlease.engine.stepping import in_every
 from gitlease.engine.transaction import fresh_id
 from gitlease.engine.watch import Watcher
-from gitlease.faces.mcp.server import LeaseServer, thread_of
-from gitlease.faces.mcp.tools import ToolCaller
+from gitlease.faces.mcp.server import Backend, LeaseServer, ToolCaller, thread_of
 from gitlease.guard.rules import renew_at
 from gitlease.guard.service import renew_known, retry_interval
 from gitlease.runs.heartbeat import at_the_end
@@ -149,7 +148,7 @@ class CloneCaller(ToolCaller, WorkTreeDoor):
             tell()
 
 
-class CloneBackend:
+class CloneBackend(Backend):
     """The leases of the clone around a folder, which is opened anew for each call.
 
     So each call uses the current settings, and calls share nothing. The claimed leases are kept by
@@ -171,7 +170,7 @@ class CloneBackend:
 
     @contextlib.contextmanager
     def caller(
-        self, meta: Mapping[str, Any], _request: Any, woken: threading.Event, *, writes: bool
+        self, meta: Mapping[str, Any], request: Any, woken: threading.Event, *, writes: bool
     ) -> Iterator[CloneCaller]:
         with self._counted(woken):
             thread = thread_of(meta)
@@ -214,18 +213,6 @@ class CloneBackend:
                 self._calls -= 1
                 self._waits.discard(woken)
                 self._idle.notify_all()
-
-    def words(self, text: str) -> str:
-        return text
-
-    def sender(self, _request: Any) -> None:
-        return None
-
-    def waiting(self, _request: Any) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-    def listening(self, _request: Any) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
 
     def tend(self) -> None:
         """Renew what is due of the leases claimed here, where no hooks of the agent do it.
@@ -394,15 +381,11 @@ async def _probe(command: Sequence[str], folder: str, env: Mapping[str, str]) ->
                     return tuple(tool.name for tool in (await client.list_tools()).tools)
         except TimeoutError:
             pass
-        except Exception as error:  # the SDK raises groups of whatever went wrong
-            why = f"{_innermost(error)}"
+        except Exception as error:
+            while isinstance(error, ExceptionGroup):  # of whatever went wrong in the SDK
+                error = error.exceptions[0]
+            why = f"{error}"
         with contextlib.suppress(OSError):
             stderr.seek(0)
             why = next(reversed([x for x in stderr.read().splitlines() if x.strip()]), why)
     raise Unavailable(f"{' '.join(command)} does not answer: {clean(why)[:200]}")
-
-
-def _innermost(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -21,8 +21,8 @@ from support.snapshots import check_words, raises
 
 import gitlease
 from gitlease.core import Invalid
+from gitlease.faces.http import app as server
 from gitlease.faces.http import application, events, gateway_app, hosts_of, request_handler
-from gitlease.faces.http import serving as server
 from gitlease.wiring import open_gateway, open_tokens
 
 

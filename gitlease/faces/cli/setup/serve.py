@@ -171,7 +171,7 @@ def _serve(
                 "put a TLS proxy in front, and listen on this machine only"
             ]
         )
-    from gitlease.faces.http.serving import serve
+    from gitlease.faces.http.app import serve
 
     gc.enable()  # this may last for months
     return serve(found, host, port, call.prog, names=names, rate=rate or RATE)
