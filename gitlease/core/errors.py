@@ -84,7 +84,7 @@ class GitleaseError(Exception):
     """``conflicts`` as the caller sees them, where the ledger was read."""
     warnings: tuple[str, ...] = ()
     """Further warnings for a person."""
-    then: tuple[Hint, ...] = ()  # calls that are safe to make next, where the verb knows them
+    then = ()  # calls (hints) that are safe to make next, where the verb knows them
     loss: Loss | None = None  # why the caller no longer has it, where that is known
 
     def __init__(

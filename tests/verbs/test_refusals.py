@@ -47,7 +47,7 @@ def refuses(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         def found(name: str) -> Any:
             return Refusing(declared=find_verb(name), function=function)
 
-        for module in ("cli.verb", "library.methods", "mcp.tools"):
+        for module in ("cli.verb", "library.methods", "mcp.server"):
             monkeypatch.setattr(f"gitlease.faces.{module}.find_verb", found)
         monkeypatch.setattr("gitlease.faces.http.routes.carry_out", function)
 
