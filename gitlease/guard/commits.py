@@ -18,11 +18,9 @@ from gitlease.git.history import (
     COMMITS_AT_ONCE,
     GITLINK,
     LINK,
-    NO_RENAMES,
     Changed,
     committed,
-    differs,
-    read,
+    paths_between,
     usual_addresses,
 )
 from gitlease.git.message import KEY
@@ -289,13 +287,10 @@ class CommitReader:
 
     def differing(self, tip: str) -> frozenset[str] | None:
         """Files in which a commit differs from ``base``; None where that cannot be known."""
-        if not self._base:
-            return None
         try:
-            out = differs(self._repository, self._base, tip, NO_RENAMES)
+            return paths_between(self._repository, self._base, tip) if self._base else None
         except Invalid:
             return None
-        return frozenset(one.path for one in read(out))
 
     def canonical(self, emails: Iterable[str]) -> dict[str, str]:
         """What the project's mailmap makes of addresses."""

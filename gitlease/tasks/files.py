@@ -9,7 +9,7 @@ import contextlib
 import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -209,13 +209,11 @@ class GitTaskFiles:
         ]
 
     def _write(self, root: str, change: TaskChange) -> Written:
-        def edited(data: bytes) -> bytes:
-            return self._edit(change, data)
-
         from gitlease.tasks.write import change_file
 
+        edit = partial(self._edit, change)
         try:
-            return Written(change, change_file(root, change.file, edited, aside=self._folder))
+            return Written(change, change_file(root, change.file, edit, aside=self._folder))
         except Invalid as error:
             return Written(change, False, problem=error.message)
 

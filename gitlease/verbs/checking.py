@@ -16,8 +16,8 @@ from gitlease.wiring.check import (
     CheckContext,
     hint_at_contents,
     open_staleness,
-    open_version,
     prefix_in,
+    verify_ledger,
 )
 
 if TYPE_CHECKING:
@@ -179,8 +179,8 @@ def verify_verb(
 ) -> Result:
     if ref is not None and (cached or door.chose_ledger):
         raise UsageError("REF excludes the options that choose a ledger: it is of this repository")
-    version = open_version(door.workspace.place, ref=ref, cached=cached)
-    found = version.verify(tips)
+    place = door.workspace.place
+    shown, found, warnings = verify_ledger(place, ref=ref, cached=cached, tips=tips)
     return Result(
         body={
             "ledger": found.ledger_id or None,
@@ -195,10 +195,10 @@ def verify_verb(
                 for one in found.broken
             ],
         },
-        lines=lambda: _verified_lines(version.shown, found),
+        lines=lambda: _verified_lines(shown, found),
         value=found,
-        warnings=version.warnings,
-        failure=Violations(f"{version.shown}: {_outcome(found)}") if found.broken else None,
+        warnings=warnings,
+        failure=Violations(f"{shown}: {_outcome(found)}") if found.broken else None,
         summed_up=True,
     )
 

@@ -22,11 +22,11 @@ from gitlease.check.commits import (
 from gitlease.check.stale import StaleRules, StaleService
 from gitlease.check.task_history import TaskHistory, lack_of_contents
 from gitlease.core.errors import GitleaseError, Invalid, NotFound, UsageError
-from gitlease.core.frozen import dataclass, replace
+from gitlease.core.frozen import replace
 from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.history import commit_ids
-from gitlease.git.repository import GitFailed, Repository, discover, without_secrets
+from gitlease.git.repository import GitFailed, Repository, discover, is_id, without_secrets
 from gitlease.git.run import SystemClock
 from gitlease.guard.commits import CommitReader
 from gitlease.settings.parse import committed_settings
@@ -182,47 +182,36 @@ def hint_at_contents(repository: Repository, error: GitleaseError) -> GitleaseEr
 # --- a ledger to verify ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerVersion:
-    """A commit of a ledger, in the repository with its history; ``shown`` is for people."""
+def verify_ledger(
+    place: LedgerPlace, *, ref: str | None = None, cached: bool = False, tips: Sequence[str] = ()
+) -> tuple[str, Verified, tuple[str, ...]]:
+    """Replay the history of the ledger at ``ref``, else of the configured one as it is now.
 
-    repository: Repository
-    tip: str
-    shown: str
-    warnings: tuple[str, ...] = ()
-
-    def verify(self, tips: Sequence[str] = ()) -> Verified:
-        """Check its history; ``tips`` are commits that were at its ref at other times.
-
-        Raises NotFound for one that is not a commit, and Invalid if the commit holds no ledger that
-        this gitlease knows.
-        """
-        from gitlease.verify.replay import NoLedger, verify
-
-        sampled = []
-        for word, oid in zip(tips, commit_ids(self.repository, tips), strict=True):
-            whole = len(word) in (40, 64) and not set(word) - set("0123456789abcdef")
-            if oid is None and not whole:
-                raise NotFound(f"{word[:80]!r} is not a commit of this ledger")
-            sampled.append(oid or word)  # a renewal that was replaced may be gone by now
-        try:
-            return verify(self.repository, self.tip, sampled, environ=os.environ)
-        except NoLedger as error:
-            raise Invalid(f"{self.shown} holds no ledger: {error}") from None
-
-
-def open_version(
-    place: LedgerPlace, *, ref: str | None = None, cached: bool = False
-) -> LedgerVersion:
-    """The version of a ledger to check: that at ``ref``, else the configured one as it is now.
-
-    The latter is fetched first, unless ``cached``. Raises NotFound without such a commit or
-    ledger, and what a fetch raises.
+    The latter is fetched first, unless ``cached``. ``tips`` are commits that were at its ref at
+    other times. Returns what it was, for people, and warnings as well. Raises NotFound without such
+    a commit or ledger, Invalid for one that this gitlease does not know, and what a fetch raises.
     """
+    from gitlease.verify.replay import NoLedger, verify
+
+    where, tip, shown, warnings = _version(place, ref, cached=cached)
+    sampled = []
+    for word, oid in zip(tips, commit_ids(where, tips), strict=True):
+        if oid is None and not is_id(word):
+            raise NotFound(f"{word[:80]!r} is not a commit of this ledger")
+        sampled.append(oid or word)  # a renewal that was replaced may be gone by now
+    try:
+        return shown, verify(where, tip, sampled, environ=os.environ), warnings
+    except NoLedger as error:
+        raise Invalid(f"{shown} holds no ledger: {error}") from None
+
+
+def _version(
+    place: LedgerPlace, ref: str | None, *, cached: bool
+) -> tuple[Repository, str, str, tuple[str, ...]]:
     if ref is not None:
         for where in (place.repository, *(_private(place, x) for x in PRIVATE_STORES)):
             if os.path.isdir(where.git_dir) and (oid := commit_ids(where, [ref])[0]) is not None:
-                return LedgerVersion(where, oid, ref)
+                return where, oid, ref, ()
         raise NotFound(f"{ref[:80]!r} is not a commit of this repository or its ledger")
     if place.given is not None:
         raise UsageError("a ledger in memory has no history to verify")
@@ -237,7 +226,7 @@ def open_version(
         raise NotFound(f"there is no ledger {name} at {without_secrets(store.place)}")
     said = ("this is what the clone knows: nothing was fetched",) if cached else ()
     private = _private(place, PRIVATE_STORES[len(head.version) == 64])
-    return LedgerVersion(private, head.version, f"ledger {name}", (*store.warnings, *said))
+    return private, head.version, f"ledger {name}", (*store.warnings, *said)
 
 
 def _private(place: LedgerPlace, store: str) -> Repository:
