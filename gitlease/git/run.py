@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal
 
 from gitlease.core.errors import Invalid
@@ -326,18 +327,18 @@ def parent_and_words(pid: int) -> tuple[int, list[bytes]]:
     return 0, []
 
 
-def ancestors() -> Iterator[int]:
-    """The processes that this one descends from, the nearest first."""
-    pid = os.getppid()
+def ancestors(pid: int | None = None) -> Iterator[tuple[int, list[bytes]]]:
+    """The processes that this one descends from, the nearest first, with their words."""
+    pid = os.getppid() if pid is None else pid
     while pid > 1:  # the first one of a machine is everybody's
-        yield pid
-        pid, _ = parent_and_words(pid)
+        parent, words = parent_and_words(pid)
+        yield pid, words
+        pid = parent
 
 
 def working_parent() -> tuple[int, str]:
     """The nearest process above that is no shell, with when it started; 0 where there is none."""
-    for pid in ancestors():
-        words = parent_and_words(pid)[1]
+    for pid, words in ancestors():
         if words and os.path.basename(words[0]).lstrip(b"-") not in SHELLS:
             return pid, started_at(pid)
     return 0, ""
@@ -479,15 +480,10 @@ def wait_for_end(pid: int, started: str, *, seconds: float) -> None:
 
 def _git_above(command: bytes, pid: int | None = None) -> tuple[int, Sequence[bytes]]:
     """The nearest git above with this command, and what follows that; 0 and nothing if none has."""
-    pid = os.getppid() if pid is None else pid
-    for _ in range(GENERATIONS):
-        parent, words = parent_and_words(pid)
+    for above, words in islice(ancestors(pid), GENERATIONS):
         name = os.path.basename(words[0]) if words else b""
         if name in (b"git", b"git.exe") and command in words:
-            return pid, words[words.index(command) + 1 :]
-        if parent <= 1:
-            break
-        pid = parent
+            return above, words[words.index(command) + 1 :]
     return 0, ()
 
 

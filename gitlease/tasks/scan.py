@@ -310,7 +310,9 @@ def _problem_of_link(path: str, rules: Rules, depth: int, entry: Listed) -> Foun
     inner = [rule for rule in rules if rule.enters(path, depth)]
     for rule in inner:
         head = rule.pattern.head
-        to_folder = not (rule.pattern.is_literal and entry.on_disk) or entry.on_disk.is_dir()
+        # A tree of git's does not say where a link leads.
+        unsure = entry.on_disk is None or not rule.pattern.is_literal
+        to_folder = unsure or os.path.isdir(entry.on_disk or "")
         if depth < len(head) or (depth == len(head) and to_folder):
             return problem(path, "is a symbolic link: its task files cannot be edited safely")
     if any(rule.covers(path) for rule in rules):
