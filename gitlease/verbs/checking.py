@@ -106,7 +106,8 @@ def check_verb(
                 }
             local = [f"{x[:10]} is only in this clone: push it" for x in [claims.commit] if x]
             warnings = _once(claims.warnings, local)
-            found = replace(claims, prefix=found.prefix, warnings=warnings)
+            prefix = found.prefix
+            found = replace(claims, prefix=prefix, actions=(), stays={}, warnings=warnings)
         if opened and chosen and not alone:
             commits = opened.service(chosen).check(cached=cached, fetched=stale and not cached)
             found = replace(
