@@ -1,3 +1,4 @@
+from gitlease.verbs.board import Section as Section
 from gitlease.verbs.run_text import OUTCOMES as OUTCOMES
 from gitlease.verbs.table import CODES as CODES
 from gitlease.verbs.table import COMMAND as COMMAND
@@ -10,3 +11,4 @@ from gitlease.verbs.table import exit_of as exit_of
 from gitlease.verbs.table import find_verb as find_verb
 from gitlease.verbs.table import http_of as http_of
 from gitlease.verbs.table import read_values as read_values
+from gitlease.verbs.wire import SHAPES as SHAPES

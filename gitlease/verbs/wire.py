@@ -30,20 +30,51 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 Document = dict[str, Any]
-LEASE = (
-    "resource scope layer holder session lease_id token state ttl_seconds claimed_at renewed_at "
-    "expires_at expires_in free_at renewals paths reason host branch worktree mine assigned parked "
-    "lapses_at"
+_LEASE = (
+    "resource scope layer holder session? lease_id? token:int? state:state ttl_seconds:int "
+    "claimed_at:time renewed_at:time expires_at:time expires_in:int free_at:time? renewals:int "
+    "paths:texts reason? host? branch? worktree? mine:bool assigned:bool parked:bool "
+    "lapses_at:time?"
 )
-ENDED_LEASE = (
-    "resource scope layer holder session lease_id token state claimed_at ended_at ended_by "
-    "ttl_seconds renewed_at expires_at expires_in free_at renewals paths host branch worktree "
-    "reason mine assigned parked lapses_at"
+_TASK = (
+    "resource title? status? progress:progress? assigned:texts assigned_in:places priority? "
+    "depends_on:texts waits_for:texts paths:texts created? file?"
 )
-TASK = (
-    "resource title status progress assigned assigned_in priority depends_on waits_for paths "
-    "created file"
-)
+# The fields of each document in their order: text, unless a kind is named; ``?`` may be null. The
+# published schema is made from this.
+SHAPES: Mapping[str, str] = {
+    "lease": _LEASE,
+    "ended_lease": "resource scope layer holder session? lease_id:null token:int state:ended "
+    "claimed_at:time? ended_at:time ended_by ttl_seconds:null renewed_at:null expires_at:null "
+    "expires_in:null free_at:null renewals:null paths:null host:null branch:null worktree:null "
+    "reason? mine:bool assigned:bool parked:bool lapses_at:null",
+    "error": "code:code exit:int message resource? scope? holder? session? expires_at:time? "
+    "expires_in:int? free_at:time? lease:lease? conflicts:leases hints:texts next:texts",
+    "edge": "resource file changed:bool committed?",
+    "task": _TASK,
+    "entry": f"{_TASK} claimable:bool why_not? who? lease:lease?",
+    "carry": f"{_TASK} state taken_over_by? lease:lease?",
+    "note": "resource author at:time text",
+    "taken": "resource scope what by at:time reason?",
+    "ticket": "place:int resource scope holder session? since:time until:time",
+    "event": "kind operation at:time by resource? scope? holder? session? token:int? reason? "
+    "detail?",
+    "violation": "rule level:level message resource? scope? layer? holder? since:time? commit? "
+    "file? line:int? evidence:texts next:texts",
+    "ref": "ref source? from? to? status reason?",
+    "run": "resources:texts scope layer holder session tokens:ints state pid:int command_pid:int? "
+    "command:texts began_at:time ended_at:time? exit:int? message? log?",
+    "loss": "resource scope lease_id token:int loss by? message",
+    "board_row": "section:section resource scope title? holder? session? host? branch? reason? "
+    "ends_at:time? free_at:time? mine:bool waiting:texts waits_for:texts",
+    "news": "at:time what name text",
+}
+
+
+def _shaped(shape: str, found: object = None, **own: Any) -> Document:
+    """Return a document of this shape: its ``own`` values, and attributes for all others."""
+    names = (word.partition(":")[0].rstrip("?") for word in SHAPES[shape].split())
+    return {x: own[x] if x in own else _value(getattr(found, x)) for x in names}
 
 
 def success(
@@ -69,13 +100,7 @@ def ended(answer: Answer) -> Document:
     ``edge_in`` is where the caller's assignment stands now: in the ledger's record, a file, both.
     """
     edges = [
-        {
-            "resource": w.change.resource.text,
-            "file": w.change.file,
-            "changed": w.changed,
-            "committed": w.commit,
-        }
-        for w in answer.written
+        _shaped("edge", w.change, changed=w.changed, committed=w.commit) for w in answer.written
     ]
     head: Document = {"status": answer.status, "edge": answer.edge}
     return head | {"edge_in": list(answer.edge_in), "edges": edges} | _leases(answer.leases)
@@ -110,25 +135,21 @@ def ran(
 
 def loss(one: Lost) -> Document:
     """Return a lost lease: ``loss`` is the reason, ``by`` the person responsible, if known."""
-    grant = one.hold.grant
-    return {
-        "resource": grant.resource.text,
-        "scope": grant.scope,
-        "lease_id": grant.lease_id,
-        "token": grant.token,
-        "loss": one.loss.value,
-        "by": one.by,
-        "message": one.error.message,
-    }
+    grant, message = one.hold.grant, one.error.message
+    return _shaped("loss", grant, loss=one.loss.value, by=one.by, message=message)
 
 
 def background(record: RunRecord, state: str) -> Document:
     """Return a background run; ``pid`` is its runner, which holds the leases."""
-    known = _picked(record, "resources scope layer holder session tokens")
-    known |= {"state": state, "pid": record.runner, "command_pid": record.pid}
-    known |= _picked(record, "command began_at ended_at exit message log")
-    ended = None if record.ended_at is None else rfc3339(record.ended_at)
-    return known | {"began_at": rfc3339(record.began_at), "ended_at": ended}
+    return _shaped(
+        "run",
+        record,
+        state=state,
+        pid=record.runner,
+        command_pid=record.pid,
+        began_at=rfc3339(record.began_at),
+        ended_at=None if record.ended_at is None else rfc3339(record.ended_at),
+    )
 
 
 def _leases(views: Sequence[LeaseView]) -> Document:
@@ -154,22 +175,20 @@ def refusal(error: GitleaseError, *, now: datetime, next_steps: Sequence[str] = 
     """Return the ``error`` of a failure; every key is always present."""
     views = error.views
     first = views[0] if views else None
-    return {
-        "code": error.code,
-        "exit": exit_of(error.code),
-        "message": sentences.refusal(error, now),
-        "resource": error.resource,
-        "scope": error.scope,
-        "holder": first.holder if first else error.whose,
-        "session": first.session if first else None,
-        "expires_at": seconds(first.expires_at) if first else None,
-        "expires_in": first.expires_in if first else None,
-        "free_at": None if error.free_at_ms is None else rfc3339(error.free_at_ms, round_up=True),
-        "lease": lease(first) if first else None,
-        "conflicts": [lease(view) for view in views],
-        "hints": list(error.hints),
-        "next": list(next_steps),
-    }
+    return _shaped(
+        "error",
+        error,
+        exit=exit_of(error.code),
+        message=sentences.refusal(error, now),
+        holder=first.holder if first else error.whose,
+        session=first.session if first else None,
+        expires_at=seconds(first.expires_at) if first else None,
+        expires_in=first.expires_in if first else None,
+        free_at=None if error.free_at_ms is None else rfc3339(error.free_at_ms, round_up=True),
+        lease=lease(first) if first else None,
+        conflicts=[lease(view) for view in views],
+        next=list(next_steps),
+    )
 
 
 def lease(view: LeaseView) -> Document:
@@ -182,19 +201,16 @@ def lease(view: LeaseView) -> Document:
         for name, at in (("free_at", view.free_at), ("lapses_at", view.lapses_at))
     }
     grant = {"lease_id": view.lease_id or None, "token": view.token or None}
-    return _picked(view, LEASE) | grant | later
+    return _shaped("lease", view, **grant, **later)
 
 
 def ended_lease(one: EndedLease) -> Document:
     """Return a lease that was released or revoked; what the audit trail does not tell is None."""
-    known = _picked(one, "resource scope layer holder session token state reason mine")
+    absent = (x.removesuffix(":null") for x in SHAPES["ended_lease"].split() if ":null" in x)
     since = None if one.claimed_at is None else rfc3339(one.claimed_at)
-    return (
-        dict.fromkeys(ENDED_LEASE.split())
-        | known
-        | {"claimed_at": since, "ended_at": rfc3339(one.ended_at), "ended_by": one.by}
-        | {"assigned": False, "parked": False}
-    )
+    ended = {"claimed_at": since, "ended_at": rfc3339(one.ended_at), "ended_by": one.by}
+    known: Document = dict.fromkeys(absent) | ended | {"assigned": False, "parked": False}
+    return _shaped("ended_lease", one, **known)
 
 
 def task(found: Task | None, *, resource: str = "", waits_for: Sequence[str] = ()) -> Document:
@@ -204,13 +220,13 @@ def task(found: Task | None, *, resource: str = "", waits_for: Sequence[str] = (
     meaning: ``todo``, ``in_progress``, ``done`` or ``other``. ``assigned_in`` says where each
     assignment stands: ``record``, ``file`` or ``both``.
     """
-    lists: Document = {"assigned": [], "assigned_in": {}, "depends_on": [], "paths": []}
-    body = dict.fromkeys(TASK.split()) | lists | {"resource": resource}
+    known: Document = {"waits_for": list(waits_for)}
     if found is not None:
-        body |= _picked(found, "resource title status progress priority depends_on paths")
-        body |= _picked(found, "created file")
-        body |= {"assigned": list(found.everyone), "assigned_in": found.everyone}
-    return body | {"waits_for": list(waits_for)}
+        known |= {"assigned": list(found.everyone), "assigned_in": found.everyone}
+        return _shaped("task", found, **known)
+    known |= {"resource": resource, "assigned": [], "assigned_in": {}, "depends_on": []}
+    texts = ["title", "status", "progress", "priority", "created", "file"]
+    return _shaped("task", **known, paths=[], **dict.fromkeys(texts))
 
 
 def entry(found: Entry) -> Document:
@@ -243,12 +259,12 @@ def carried(reading: QueueReading) -> list[Document]:
 
 def taken(found: Taken) -> Document:
     """Return a loss; ``what`` is ``taken_over`` or ``revoked``."""
-    return _picked(found, "resource scope what by at reason")
+    return _shaped("taken", found)
 
 
 def note(left: Note) -> Document:
     """Return a note."""
-    return _picked(left, "resource author at text") | {"at": rfc3339(left.at)}
+    return _shaped("note", left, at=rfc3339(left.at))
 
 
 def pushed(answer: PushAnswer) -> Document:
@@ -259,22 +275,21 @@ def pushed(answer: PushAnswer) -> Document:
 
 def work_ref(one: WorkRef) -> Document:
     """Return one ref of a push with its old and new ids; None if the ref does not exist."""
-    return {
-        "ref": one.ref,
-        "source": one.source or None,
-        "from": one.old or None,
-        "to": one.new or None,
-        "status": one.became.value,
-        "reason": one.reason or None,
-    }
+    texts = {"source": one.source, "from": one.old, "to": one.new, "reason": one.reason}
+    given = {name: text or None for name, text in texts.items()}
+    return _shaped("ref", one, status=one.became.value, **given)
 
 
 def waiting(tickets: Sequence[Ticket]) -> list[Document]:
     """Return the waiters for a resource in order; they give up at ``until``."""
     return [
-        {"place": number}
-        | _picked(ticket, "resource scope holder session")
-        | {"since": rfc3339(ticket.since), "until": rfc3339(ticket.until)}
+        _shaped(
+            "ticket",
+            ticket,
+            place=number,
+            since=rfc3339(ticket.since),
+            until=rfc3339(ticket.until),
+        )
         for number, ticket in enumerate(tickets, start=1)
     ]
 
@@ -282,54 +297,45 @@ def waiting(tickets: Sequence[Ticket]) -> list[Document]:
 def watched(event: WatchEvent) -> Document:
     """Return one event of ``watch``; ``lease`` is present if it concerns one."""
     head: Document = {"schema": SCHEMA, "event": event.kind}
-    body = head | _picked(event, "resource scope layer holder session token at")
+    names = ("resource", "scope", "layer", "holder", "session", "token", "at")
+    body = head | {name: _value(getattr(event, name)) for name in names}
     return body | ({"lease": lease(event.lease)} if event.lease is not None else {})
 
 
 def board(found: BoardView) -> Document:
     """Return the body of a board: its rows, and recent events."""
-    news = [
-        {"at": rfc3339(x.at), "what": x.what, "name": x.name, "text": x.text} for x in found.news
-    ]
+    news = [_shaped("news", x, at=rfc3339(x.at)) for x in found.news]
     return {"rows": [board_row(x) for x in found.rows], "news": news}
 
 
 def board_row(row: BoardRow) -> Document:
     """Return a row of a board; ``ends_at`` is in the past for an expired lease."""
-    texts = _picked(row, "title holder session host branch reason")
+    texts = ("title", "holder", "session", "host", "branch", "reason")
     free = None if row.assigned else row.lapses
-    return {
-        **_picked(row, "section resource scope"),
-        **{name: text or None for name, text in texts.items()},
-        "ends_at": None if row.ends is None else rfc3339(row.ends),
-        "free_at": None if free is None else rfc3339(free, round_up=True),
-        "mine": row.mine,
-        "waiting": [x.holder for x in row.waiting],
-        "waits_for": list(row.waits_for),
-    }
+    return _shaped(
+        "board_row",
+        row,
+        **{name: getattr(row, name) or None for name in texts},
+        ends_at=None if row.ends is None else rfc3339(row.ends),
+        free_at=None if free is None else rfc3339(free, round_up=True),
+        waiting=[x.holder for x in row.waiting],
+    )
 
 
 def event(entry: Event) -> Document:
     """Return a line of the audit trail."""
-    return entry._asdict() | {"at": rfc3339(entry.at)}
+    return _shaped("event", entry, at=rfc3339(entry.at))
 
 
 def violation(found: Finding) -> Document:
     """Return one finding of a check; every key is always present."""
-    rule = {"rule": found.rule.id}
-    facts = "level message resource scope layer holder since commit file line evidence"
-    return rule | _picked(found, facts) | {"next": list(found.next_steps)}
+    return _shaped("violation", found, rule=found.rule.id, next=list(found.next_steps))
 
 
 def seconds(at: datetime, *, round_up: bool = False) -> str:
     """Format as UTC, RFC 3339 with ``Z``, in whole seconds."""
     up = timedelta(seconds=1) if round_up and at.microsecond else timedelta()
     return sentences.rfc3339(at + up)
-
-
-def _picked(found: object, names: str) -> Document:
-    """Return the attributes of these names, in their order, as JSON has them."""
-    return {name: _value(getattr(found, name)) for name in names.split()}
 
 
 def _value(value: Any) -> Any:

@@ -2,25 +2,70 @@
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, get_args
 
+import click
 import pytest
 
 import gitlease
-from gitlease.faces.cli import MODULES
+from gitlease.core import LeaseState, Progress
+from gitlease.faces.cli import MODULES, application, shared_options
 from gitlease.faces.http import ROUTES
 from gitlease.faces.library import OF_A_CLONE
-from gitlease.verbs import CODES, COMMAND, TABLE, Parameter, find_verb
+from gitlease.verbs import CODES, COMMAND, SHAPES, TABLE, Parameter, Section, find_verb
 
 DOCS = Path(gitlease.__file__).with_name("docs")
+WIDTH = 100
+TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
+# The kinds of fields of ``SHAPES``.
+KINDS: dict[str, dict[str, Any]] = {
+    "": {"type": "string"},
+    "int": {"type": "integer"},
+    "bool": {"type": "boolean"},
+    "null": {"type": "null"},
+    "texts": TEXTS,
+    "ints": {"type": "array", "items": {"type": "integer"}},
+    "time": {"$ref": "#/$defs/time"},
+    "lease": {"$ref": "#/$defs/lease"},
+    "leases": {"type": "array", "items": {"$ref": "#/$defs/lease"}},
+    "code": {"type": "string", "examples": [*CODES]},
+    "state": {"enum": [*get_args(LeaseState)]},
+    "ended": {"enum": ["released", "revoked"]},
+    "progress": {"enum": [x.value for x in Progress]},
+    "places": {"type": "object", "additionalProperties": {"enum": ["record", "file", "both"]}},
+    "level": {"enum": ["error", "warning", "note"]},
+    "section": {"enum": [x.value for x in Section]},
+}
 ANSWERS = {"Lease": "a lease", "tuple[Lease, ...]": "leases", "None": "nothing"}
 
 
 def synopsis(verb: str) -> str:
-    """A verb as it is typed, with its own options."""
-    return " ".join([verb, *map(usage, find_verb(verb).at(COMMAND).values())])
+    """A verb as it is typed, with its own options, and those of its command alone."""
+    known, app = find_verb(verb).at(COMMAND), application()
+    typed = [verb, *map(usage, known.values())]
+    if MODULES.get(verb):
+        command = app.get_command(click.Context(app), verb)
+        assert command is not None
+        others = {*known, *(x.name for x in shared_options(session=True))}
+        typed += [own_usage(x) for x in command.params if x.name not in others]
+    words = " ".join(typed).replace("|", r"\|")
+    optional = [x for x in known.values() if x.positional and not x.required]
+    for outer, inner in pairwise(map(usage, optional)):  # KEY [VALUE]
+        words = words.replace(f"{outer} {inner}", f"{outer[:-1]} {inner}]")
+    return words
+
+
+def own_usage(param: click.Parameter) -> str:
+    """An option of the command line alone as it is typed."""
+    choices = "|".join(map(str, getattr(param.type, "choices", ())))
+    value = "" if getattr(param, "is_flag", False) else param.metavar or choices
+    if value.startswith("[="):  # may be left out
+        return f"[{param.opts[0]}[={choices}]]"
+    return f"[{param.opts[0]}{' ' * bool(value)}{value}]"
 
 
 def usage(one: Parameter) -> str:
@@ -53,13 +98,11 @@ def commands(page: str) -> str:
         typed, _, does = row.removeprefix("| ").partition(" | ")
         verb = typed.strip("`").split("`")[0].split()[0]
         two = next((x for x in TABLE if typed.startswith(f"`{x} ")), verb)
-        # A command with options of the command line alone stands as the page has it.
-        made = two in TABLE and not MODULES.get(two)
-        rows[typed] = f"| `{synopsis(two)}` | {does}" if made else row
+        # A command that is no verb of the table stands as the page has it.
+        rows[typed] = f"| `{synopsis(two)}` | {does}" if two in TABLE else row
     known = [row.removeprefix("| `") for row in rows.values()]
     for verb in TABLE:
-        begins = verb if MODULES.get(verb) else synopsis(verb)
-        if not any(row.startswith(begins) for row in known) and " " not in verb:
+        if not any(row.startswith(synopsis(verb)) for row in known) and " " not in verb:
             rows[verb] = f"| `{synopsis(verb)}` | {find_verb(verb).help.split(chr(10) * 2)[0]} |"
     exits = ["| 0 | | done, or free |"]
     for status in sorted({x.exit for x in CODES.values()}):
@@ -97,10 +140,41 @@ def gateway(page: str) -> str:
 
 
 def answers(page: str) -> str:
-    """The codes of refusals."""
-    codes = ", ".join(f'"{x}"' for x in CODES)
-    line = f'"code": {{"type": "string", "examples": [{codes}]}},'
-    return re.sub(r'"code": \{"type": "string".*\},', line, page)
+    """The shapes of documents; what the schema says besides of each stays."""
+    schema = json.loads(page)
+    for name, fields in SHAPES.items():
+        words = [word.partition(":") for word in fields.split()]
+        schema["$defs"][name] |= {
+            "properties": {field.rstrip("?"): kind_of(field, kind) for field, _, kind in words},
+            "required": [field.rstrip("?") for field, _, _ in words],
+        }
+    return laid_out(schema) + "\n"
+
+
+def kind_of(field: str, kind: str) -> dict[str, Any]:
+    """The schema of a field of a shape."""
+    shape = KINDS[kind.rstrip("?")]
+    if not f"{field}{kind}".endswith("?"):
+        return shape
+    if "enum" in shape:
+        return {"enum": [*shape["enum"], None]}
+    if "type" in shape:
+        return shape | {"type": [shape["type"], "null"]}
+    return {"anyOf": [shape, {"type": "null"}]}
+
+
+def laid_out(value: Any, indent: str = "") -> str:
+    """JSON with what is short on one line."""
+    line = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list) or len(indent + line) <= WIDTH:
+        return line
+    inner = indent + "  "
+    if isinstance(value, list):
+        parts = [laid_out(x, inner) for x in value]
+    else:
+        parts = [f"{json.dumps(x)}: {laid_out(y, inner)}" for x, y in value.items()]
+    start, end = "[]" if isinstance(value, list) else "{}"
+    return f"{start}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{end}"
 
 
 PAGES: dict[str, Callable[[str], str]] = {

@@ -12,5 +12,6 @@ from gitlease.faces.cli.setup.demo import DemoScene as DemoScene
 from gitlease.faces.cli.setup.demo import DemoTeller as DemoTeller
 from gitlease.faces.cli.setup.help import topics as topics
 from gitlease.faces.cli.verb import Verb as Verb
+from gitlease.faces.cli.verb import shared_options as shared_options
 
 def import_click() -> None: ...
