@@ -26,7 +26,7 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import moment_of, utc_text
 from gitlease.faces.library.leases import Leases, OnLost, Session
 from gitlease.faces.library.methods import StrPath, check_listener, refusing_class, to_folder
-from gitlease.wiring.memory import MemoryStore, MovableClock, memory_workspace
+from gitlease.wiring.memory import MemoryStorage, MovableClock, memory_store, memory_workspace
 from gitlease.wiring.workspace import Workspace
 
 __all__ = ["MemoryLedger"]
@@ -42,9 +42,9 @@ class MemoryLedger:
     """
 
     def __init__(self) -> None:
-        self._clock = MovableClock()
-        self._store = MemoryStore(self._clock)
+        self._clock, self._storage = MovableClock(), MemoryStorage()
         self._folder = TemporaryDirectory(prefix="gitlease-", ignore_cleanup_errors=True)
+        self._store = memory_store(self._storage, f"{self._folder.name}/:state", self._clock)
 
     def __repr__(self) -> str:
         return f"<MemoryLedger at {utc_text(self.now)}>"
@@ -70,13 +70,13 @@ class MemoryLedger:
     @property
     def failing(self) -> GitleaseError | None:
         """The error of every contact with the remote, such as ``gitlease.Unavailable("…")``."""
-        return self._store.failing
+        return self._storage.failing
 
     @failing.setter
     def failing(self, error: GitleaseError | None) -> None:
         if error is not None and not isinstance(error, GitleaseError):
             raise UsageError('failing is an error like gitlease.Unavailable("away"), or None')
-        self._store.failing = error
+        self._storage.failing = error
 
     def open(
         self,

@@ -1,4 +1,5 @@
 from gitlease.store.git_ledger import RefLedgerStore as RefLedgerStore
+from gitlease.store.git_ledger import Storage as Storage
 from gitlease.store.history import BadStep as BadStep
 from gitlease.store.history import commit_bytes as commit_bytes
 from gitlease.store.history import operations_line as operations_line
@@ -8,14 +9,14 @@ from gitlease.store.history import step_line as step_line
 from gitlease.store.history import write_message as write_message
 from gitlease.store.history_reader import HistoryStep as HistoryStep
 from gitlease.store.history_reader import LedgerHistory as LedgerHistory
-from gitlease.store.memory import MemoryStore as MemoryStore
+from gitlease.store.memory import MemoryStorage as MemoryStorage
 from gitlease.store.private_store import SHA1 as SHA1
 from gitlease.store.private_store import SHA256 as SHA256
 from gitlease.store.private_store import TIDY_AFTER as TIDY_AFTER
 from gitlease.store.private_store import TIDY_AGAIN as TIDY_AGAIN
 from gitlease.store.private_store import CacheDamaged as CacheDamaged
 from gitlease.store.private_store import LooseObjects as LooseObjects
-from gitlease.store.private_store import PrivateStores as PrivateStores
+from gitlease.store.private_store import PrivateStore as PrivateStore
 from gitlease.store.private_store import make_bare as make_bare
 from gitlease.store.records import HEADER_FILE as HEADER_FILE
 from gitlease.store.records import MAX_MESSAGES as MAX_MESSAGES

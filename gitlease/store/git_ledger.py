@@ -23,6 +23,7 @@ from weakref import proxy
 from gitlease.core.errors import (
     AnotherLedger,
     Denied,
+    GitleaseError,
     HeadGone,
     Invalid,
     Rollback,
@@ -81,14 +82,16 @@ class Storage(Protocol):
     def read(self, version: str) -> Ledger:
         """The ledger at a version. Raises Invalid if it is none."""
 
-    def lent(self, ledger: Ledger, version: str, kept: str) -> Ledger:
-        """The same for those who decide by it; what is kept of it lies in the folder ``kept``."""
+    def lent(self, layer: str, ledger: Ledger) -> Ledger:
+        """The same for those who decide by it: a part that is lost is fetched again."""
+        return ledger
 
     def past(self, version: str) -> Iterator[PastStep]:
         """The states up to a version, the newest first, as far back as they are here."""
 
     def deepen(self, layer: str) -> bool:
         """Fetch what a first contact left out of history; whether there may be any."""
+        return False
 
     def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
         """The record files that differ, and whether each was there before; None if it ended.
@@ -107,18 +110,23 @@ class Storage(Protocol):
 
     def work_refs(self, work: WorkPush) -> Mapping[str, str]:
         """The refs of some work now, ``""`` for those that are not there."""
+        return {}
 
     def keep(self, layer: str, version: str) -> None:
         """Keep what can be read of a known head."""
+        return
 
     def announce(self, layer: str) -> None:
         """Have other clones on this machine look: a lease has ended."""
+        return
 
     def nearby(self, layer: str) -> str:
         """A word that differs after each announcement; ``""`` where there can be none."""
+        return ""
 
-    def mend(self, *, anew: bool) -> None:
-        """Use what another process has fetched anew; with ``anew`` delete what is kept, if none."""
+    def mend(self, tries: int) -> None:
+        """Use what another process has fetched anew; if none, delete it at the second try."""
+        return
 
 
 class RefLedgerStore:
@@ -127,6 +135,8 @@ class RefLedgerStore:
     ``place`` says to people where they are, without secrets. ``facts`` are what a grant there
     depends on; without them nothing is proven.
     """
+
+    in_memory = False  # then no command can be started that would find it
 
     def __init__(
         self,
@@ -384,7 +394,7 @@ class RefLedgerStore:
 
     def _rebuild(self, again: int) -> None:
         # What is seen while others write may look damaged once: then a fetch is enough.
-        self._refs.mend(anew=self._mended)
+        self._refs.mend(max(again, self._mended))
         self._kept.clear()
         self._mended = True
         self.clock.sleep(PAUSE * again)
@@ -410,9 +420,9 @@ class RefLedgerStore:
         note_sent("a change of the ledger")
         try:
             pushed = self._refs.swap(moves, work)
-        except (Invalid, CacheDamaged) as error:
+        except GitleaseError as error:
             self.forget_pending(prepared)  # nothing was sent that could land
-            if isinstance(error, Invalid):
+            if not isinstance(error, CacheDamaged):
                 raise
             self._rebuild(0)
             raise HeadGone(GONE) from None
@@ -680,7 +690,7 @@ class RefLedgerStore:
         def seen(lease: Lease) -> Sighting:
             return known.sighting(lease_file(lease))
 
-        ledger = self._refs.lent(ledger, known.version, self.state(layer).path)
+        ledger = self._refs.lent(layer, ledger)
         return Snapshot(layer, known.version, ledger, known.received, seen=seen)
 
 

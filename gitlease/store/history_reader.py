@@ -75,11 +75,11 @@ def read_history(
     layer, version = head.layer, head.version
 
     def read(refs: GitRefs) -> LedgerHistory:
-        found = _walk(refs.objects(version), version, since - MARGIN, token)
+        found = _walk(refs.objects, version, since - MARGIN, token)
         if older and not found[3] and refs.deepen(layer):
-            found = _walk(refs.objects(version), version, since - MARGIN, token)
+            found = _walk(refs.objects, version, since - MARGIN, token)
         walked, events, to_root, _ = found
-        reader = _Records(refs.objects(version), refs.read(walked[0].id).header)
+        reader = _Records(refs.objects, refs.read(walked[0].id).header)
         begun = not walked[0].parent_ids and reader.header.revision <= 1
         first = reader.first(walked[0])
         steps, at = list[HistoryStep](), walked[0].time * MS

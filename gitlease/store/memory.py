@@ -2,144 +2,93 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import GitleaseError
-from gitlease.core.lease import Lease, Sighting
 from gitlease.core.ledger import Fate, Ledger
-from gitlease.core.moves.operations import Event
-from gitlease.engine.ports import (
-    Cause,
-    Change,
-    Clock,
-    LedgerStep,
-    Pending,
-    Prepared,
-    Snapshot,
-    Swapped,
-)
+from gitlease.engine.ports import Cause, Change, Clock, Swapped
+from gitlease.git.objects import Absent, check_object, object_id
+from gitlease.store.git_ledger import RefLedgerStore, Storage
+from gitlease.store.history import LedgerCommit, walk
+from gitlease.store.state import StateFolder
+from gitlease.store.tree import differences, read_ledger, write_step
 
 if TYPE_CHECKING:
     from gitlease.core.work import WorkPush
+    from gitlease.store.transport import Move
 
 
-class MemoryStore:
-    """Ledgers as values. ``failing`` is what everything that would ask a remote raises."""
+class MemoryObjects:
+    """Objects in git's form, by their ids."""
 
-    moved = False
-    place = "memory"
-    in_memory = True  # no command can be started that would find it
+    def __init__(self) -> None:
+        self._objects: dict[str, tuple[str, bytes]] = {}
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+    def read(self, id: str, kind: str, limit: int) -> bytes:
+        if id not in self._objects:
+            raise Absent
+        found, data = self._objects[id]
+        check_object(found == kind, len(data), kind, limit)
+        return data
+
+    def write(self, kind: str, data: bytes) -> str:
+        id, _ = object_id(kind, data, 20)
+        self._objects[id] = kind, data
+        return id
+
+
+class MemoryStorage(Storage):
+    """Ledgers whose states are objects in memory, and the version of each layer's head.
+
+    ``failing`` is what everything that would ask a remote raises.
+    """
+
+    def __init__(self) -> None:
         self.failing: GitleaseError | None = None
-        self.warnings: tuple[str, ...] = ()
-        self.heads: dict[str, tuple[str, Ledger]] = {}
-        self._past: dict[str, list[tuple[str, LedgerStep]]] = {}
-        self._seen: dict[tuple[str, int], Sighting] = {}
-        self._notices: set[str] = set()
-        self._numbers = itertools.count(1)
-        self._lock = threading.RLock()
+        self.heads: dict[str, str] = {}
+        self.objects = MemoryObjects()
+        self._lock = threading.Lock()
 
-    def known(self, layer: str) -> Snapshot | None:
-        return self._snapshot(layer) if layer in self.heads else None
-
-    def fetch(self, layer: str, there: str = "") -> Snapshot:
-        self._ask()
-        return self._snapshot(layer)
-
-    def confirm(self, layer: str, *, rolled_back: bool = False, another: bool = False) -> Snapshot:
-        return self.fetch(layer)
-
-    def accept(self, head: Snapshot, *, another: bool) -> None:
-        """There is no other ledger."""
-
-    def doubt(self, head: Snapshot) -> None:
-        return None
-
-    def read_elsewhere(self, head: Snapshot) -> str:
-        return ""
-
-    def admit(self, head: Snapshot, *, grants: bool) -> bool:
-        return True
+    def fetch(self, layer: str, known: str = "") -> str | None:
+        self.ask()
+        return self.heads.get(layer)
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
-        self._ask()
-        return {layer: mark for layer in layers if (mark := self.mark(layer))}
+        self.ask()
+        return {layer: self.heads[layer] for layer in layers if layer in self.heads}
 
-    def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
-        return nullcontext()
+    def read(self, version: str) -> Ledger:
+        return read_ledger(self.objects, version)
 
-    def nearby(self, layer: str) -> str:
-        return ""
+    def past(self, version: str) -> Iterator[LedgerCommit]:
+        return walk(self.objects, version)
 
-    def mark(self, layer: str) -> str:
-        return self.heads[layer][0] if layer in self.heads else ""
+    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
+        return differences(old, new)
 
-    def prepare(self, changes: Sequence[Change], *, append: bool = False) -> Prepared:
-        made = {change.base.layer: change for change in changes}
-        return Prepared(made, {layer: f"{next(self._numbers):040x}" for layer in made})
+    def write(self, change: Change, *, replace_tip: bool) -> str:
+        tip = change.base.version
+        return write_step(self.objects, change.decided, tip, replace_tip=replace_tip)
 
-    def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
+    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
         """Nothing is pushed from here: there is no ``work``."""
-        self._ask()
+        self.ask()
         with self._lock:
-            applied = all(self.mark(x) == prepared.replaces(x) for x in prepared.changes)
-            for layer, change in prepared.changes.items() if applied else ():
-                version = prepared.versions[layer]
-                self.heads[layer] = (version, change.ledger)
-                step = LedgerStep(change.ledger, change.decided.applied.events)
-                self._past.setdefault(layer, []).append((version, step))
-                for lease in change.ledger.every_lease():
-                    self._sighting(lease)
-            heads = {layer: self._snapshot(layer) for layer in prepared.changes}
-        fate, cause = (Fate.APPLIED, Cause.NONE) if applied else (Fate.LOST, Cause.MOVED)
-        return Swapped(fate=fate, heads=heads, cause=cause)
+            if any(self.heads.get(move.layer, "") != move.expected for move in moves):
+                return Swapped(Fate.UNDECIDED, cause=Cause.MOVED, sent=False)
+            self.heads |= {move.layer: move.new for move in moves}
+        return Swapped(Fate.APPLIED)
 
-    def pending(self, layer: str) -> tuple[Pending, ...]:
-        return ()
-
-    def settle(self, pending: Pending, head: Snapshot) -> Fate:
-        return Fate.LOST
-
-    def forget_pending(self, prepared: Prepared) -> None:
-        """Nothing is ever pending here."""
-
-    def keep_pending(self, prepared: Prepared) -> None:
-        """What is done here is done at once."""
-
-    def deepen(self, layer: str) -> bool:
-        return False
-
-    def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
-        found = [event for _, step in self._past.get(layer, ()) for event in step.events]
-        return tuple(found[::-1][:limit])
-
-    def steps(self, before: Snapshot, after: Snapshot, limit: int) -> Sequence[LedgerStep]:
-        past = self._past.get(after.layer, [])
-        at = {version: number for number, (version, _) in enumerate(past)}
-        if before.version not in at or after.version not in at:
-            return ()
-        found = past[at[before.version] + 1 : at[after.version] + 1]
-        return [step for _, step in found] if len(found) <= limit else ()
-
-    def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
-        before = frozenset(self._notices)
-        self._notices |= set(notices)
-        return before
-
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Ask the remote, so to speak."""
         if self.failing is not None:
             raise self.failing
 
-    def _snapshot(self, layer: str) -> Snapshot:
-        version, ledger = self.heads.get(layer, ("", None))
-        return Snapshot(layer, version, ledger, self.clock.now(), seen=self._sighting)
 
-    def _sighting(self, lease: Lease) -> Sighting:
-        key = (lease.lease_id, lease.renewals)
-        return self._seen.setdefault(key, Sighting(at=self.clock.now(), changed=False))
+def memory_store(storage: MemoryStorage, folder: str, clock: Clock) -> RefLedgerStore:
+    """Ledgers in memory as one clone knows them, with a folder for its state."""
+    store = RefLedgerStore(storage, lambda x: StateFolder(f"{folder}/{x}"), clock, "memory")
+    store.in_memory = True
+    return store

@@ -1,7 +1,7 @@
 """The private bare repository under the clone's git common directory: a cache of objects.
 
 Linked worktrees share it and the user's repository is never touched. Whatever is in it can be
-fetched again, so a damaged one is moved aside and made anew.
+fetched again, so a damaged one is deleted and made anew.
 """
 
 from __future__ import annotations
@@ -112,7 +112,6 @@ CONFIG = """\
 \tautogc = false
 """
 SHA1, SHA256 = 20, 32  # bytes of an object's id
-PRIVATE_STORES = ("store.git", "store-sha256.git")  # of each
 _FORMATS = {
     SHA1: {"version": 0, "extensions": ""},
     SHA256: {"version": 1, "extensions": "[extensions]\n\tobjectFormat = sha256\n"},
@@ -187,15 +186,16 @@ class CacheDamaged(HeadGone):
 
 
 class PrivateStore:
-    """Opens the store, makes it where it is missing, and makes it anew where it is damaged."""
+    """Opens the store, makes it where it is missing, and makes it anew where it is damaged.
+
+    ``id_bytes`` are those of a new one; that of another format, which is there already, is used.
+    """
 
     def __init__(self, path: str, id_bytes: int = SHA1) -> None:
-        self.path, self._id_bytes, self._lock = path, id_bytes, f"{path}.lock"
+        self.path, self._id_bytes = path, id_bytes
         self._objects: LooseObjects | None = None
-        self._folder: int | None = None  # kept open, so that its inode number is not used again
-
-    def __del__(self) -> None:
-        self.let_go()
+        self._opened: tuple[int, int] | None = None  # which of the stores that stood here in turn
+        self._is_temporary = False
 
     @property
     def objects(self) -> LooseObjects:
@@ -206,12 +206,12 @@ class PrivateStore:
         return self._objects
 
     def _is_usable_by_git(self) -> bool:
-        expected = _config(self.path, self._id_bytes)
-        return (
-            read_small(os.path.join(self.path, "config"), 2 * len(expected)) == expected
-            and os.path.isfile(os.path.join(self.path, "HEAD"))
-            and _is_plain(self.path)
-        )
+        config = read_small(os.path.join(self.path, "config"), 1_024)
+        for id_bytes in (SHA1, SHA256):
+            if config == _config(self.path, id_bytes):
+                self._id_bytes = id_bytes
+                return os.path.isfile(os.path.join(self.path, "HEAD")) and _is_plain(self.path)
+        return False
 
     def is_cut(self) -> bool:
         """Whether a fetch left out the oldest history of something."""
@@ -235,7 +235,7 @@ class PrivateStore:
 
     def ready(self) -> None:
         """See that there is a store, for git to run in."""
-        if self._folder is not None:
+        if self._opened is not None:
             return
         for _ in range(2):
             try:
@@ -243,11 +243,18 @@ class PrivateStore:
                 make_bare(self.path, self._id_bytes)
             except OSError as error:
                 raise cannot_keep(self.path, error) from None
-            with contextlib.suppress(OSError):
-                self._folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._opened = self._present()
             if self._is_usable_by_git():
                 break
             self.delete()
+
+    def _present(self) -> tuple[int, int] | None:
+        """The store that is there now, as the file tells that only its making writes."""
+        try:
+            found = os.stat(os.path.join(self.path, "config"))
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
@@ -256,7 +263,7 @@ class PrivateStore:
         A fetch that negotiates on the old store would leave half of a ledger in the new one.
         Raises CacheDamaged where it was made anew already.
         """
-        with exclusive(self._lock, timeout=REBUILD_PATIENCE, shared=True):
+        with exclusive(f"{self.path}.lock", timeout=REBUILD_PATIENCE, shared=True):
             if self.replaced():
                 raise CacheDamaged("the ledger's store was replaced")
             yield
@@ -267,37 +274,29 @@ class PrivateStore:
 
     def replaced(self) -> bool:
         """Whether another process has made the store anew since it was opened here."""
-        if self._folder is None:
-            return False
-        try:
-            return not os.path.samestat(os.fstat(self._folder), os.stat(self.path))
-        except OSError:
-            return True
+        return self._opened is not None and self._opened != self._present()
 
     def let_go(self) -> None:
         """Let go of what is open, to use the store that is there now."""
-        folder, self._folder, self._objects = self._folder, None, None
-        if folder is not None:
-            with contextlib.suppress(OSError):
-                os.close(folder)
+        self._opened = self._objects = None
 
     def delete(self) -> None:
         """Delete a damaged store, as far as it was opened; the next contact fills another.
 
         Whoever comes second finds another one than the one that was damaged, and leaves it.
         """
-        with exclusive(self._lock, timeout=REBUILD_PATIENCE):
-            if self._folder is not None and not self.replaced():
+        with exclusive(f"{self.path}.lock", timeout=REBUILD_PATIENCE):
+            if self._opened is not None and not self.replaced():
                 remove(self.path)
         self.let_go()
 
     def lost(self, read: Callable[[], bytes]) -> bytes:
-        """Read an object that is not there once more; where that is in vain, remove the store.
+        """Read an object that is not there once more; where that is in vain, delete the store.
 
-        Another process may have removed it, and be filling it. Raises CacheDamaged.
+        Another process may have deleted it, and be filling it. Raises CacheDamaged.
         """
         try:
-            with exclusive(self._lock, timeout=REBUILD_PATIENCE):
+            with exclusive(f"{self.path}.lock", timeout=REBUILD_PATIENCE):
                 with contextlib.suppress(Absent):
                     return read()
                 if not self.replaced():
@@ -305,6 +304,31 @@ class PrivateStore:
         finally:
             self.let_go()
         raise CacheDamaged(GONE)
+
+    def switch(self) -> None:
+        """Make it anew for ids of the other format, as the remote has them."""
+        self.delete()
+        self._id_bytes = SHA1 + SHA256 - self._id_bytes
+
+    def move_aside(self) -> bool:
+        """Read on in a temporary folder, where the clone's own cannot be written; once.
+
+        What is fetched there is gone with this process; what is written still needs the clone's.
+        """
+        if self._is_temporary:
+            return False
+        import atexit
+        import shutil
+        import tempfile
+
+        try:
+            folder = tempfile.mkdtemp(prefix="gitlease-")
+        except OSError:
+            return False
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        self.path, self._is_temporary = os.path.join(folder, "store.git"), True
+        self.let_go()
+        return True
 
     def tidy(self) -> None:
         """Pack objects, and let unreachable ones leave: once a day, or earlier if there are many.
@@ -341,60 +365,6 @@ class PrivateStore:
                 file = os.path.join(folder, name)
                 if time.time() - os.stat(file).st_mtime > TIDY_AFTER:
                     os.unlink(file)
-
-
-class PrivateStores:
-    """The private stores of a clone: one for each format of ids that its ledgers' remotes have."""
-
-    def __init__(self, folder: str, id_bytes: int = SHA1) -> None:
-        """``id_bytes`` are those of the remote, as far as no version of it is known."""
-        self._temporary, self._stores, self._id_bytes = "", _stores_in(folder), id_bytes
-
-    def move_aside(self) -> bool:
-        """Read on in a temporary folder, where the clone's own cannot be written; once.
-
-        What is fetched there is gone with this process; what is written still needs the clone's.
-        """
-        if self._temporary:
-            return False
-        import atexit
-        import shutil
-        import tempfile
-
-        try:
-            self._temporary = tempfile.mkdtemp(prefix="gitlease-")
-        except OSError:
-            return False
-        atexit.register(shutil.rmtree, self._temporary, ignore_errors=True)
-        self._stores = _stores_in(self._temporary)
-        return True
-
-    @property
-    def usual(self) -> PrivateStore:
-        """The store for what the remote sends, as far as its format is known."""
-        return self._stores[self._id_bytes]
-
-    def of(self, version: str) -> PrivateStore:
-        """The store that has a version, which is the usual one then; that for ``""``."""
-        if len(version) // 2 in self._stores:
-            self._id_bytes = len(version) // 2
-        return self.usual
-
-    def switch(self) -> None:
-        """Take the other format, as the remote does."""
-        wrong = self.usual
-        self._id_bytes = SHA1 + SHA256 - self._id_bytes
-        if not os.path.isdir(os.path.join(wrong.path, "refs", "known")):
-            wrong.delete()  # it was made only to find that out
-
-    def replaced(self) -> list[PrivateStore]:
-        """Those that another process has made anew since they were opened here."""
-        return [store for store in self._stores.values() if store.replaced()]
-
-
-def _stores_in(folder: str) -> dict[int, PrivateStore]:
-    names = zip((SHA1, SHA256), PRIVATE_STORES, strict=True)
-    return {n: PrivateStore(os.path.join(folder, name), n) for n, name in names}
 
 
 def _is_plain(path: str, name: str = "") -> bool:

@@ -23,8 +23,8 @@ from gitlease.git.pushes import refs_in
 from gitlease.git.repository import as_entry, denies, detail_of, is_id, without_secrets
 from gitlease.git.run import ALLOWED_PROTOCOLS, GitResult, run_git
 from gitlease.store.history import LedgerCommit, walk
-from gitlease.store.private_store import CacheDamaged, LooseObjects, PrivateStores, is_private
-from gitlease.store.tree import GitRecords, changed_records, lets_go_of, read_ledger, write_step
+from gitlease.store.private_store import CacheDamaged, LooseObjects, PrivateStore, is_private
+from gitlease.store.tree import GitRecords, differences, read_ledger, write_step
 
 TIME_LIMIT = 30.0  # seconds for one fetch or push
 MEMORY = 1024**3  # bytes that git may have for the few objects of a ledger
@@ -505,7 +505,7 @@ class Move:
 
 
 class GitRefs:
-    """The refs ``<prefix>/<layer>`` of one remote, and the private stores with their objects.
+    """The refs ``<prefix>/<layer>`` of one remote, and the private store with their objects.
 
     ``state`` gives the folder of a layer's state, and ``time_limit`` is that of each call of git.
     """
@@ -513,38 +513,36 @@ class GitRefs:
     def __init__(
         self,
         remote: Remote,
-        stores: PrivateStores,
+        store: PrivateStore,
         state: Callable[[str], str],
         prefix: str,
         *,
         time_limit: float,
         watched: Watched,
     ) -> None:
-        self._remote, self._stores, self._state_path = remote, stores, state
+        self._remote, self._store, self._state_path = remote, store, state
         self._prefix, self._limit = prefix, time_limit
         self._markers: dict[str, str] = {}
-        self._watched, self._damaged = watched, 0  # times in a row
+        self._watched = watched
 
     # --- objects ----------------------------------------------------------------------------------
 
     def read(self, version: str) -> Ledger:
-        with self._retried_if_replaced():
-            return read_ledger(self.objects(version), version)
+        return read_ledger(self.objects, version)
 
     def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
-        return [x for x in changed_records(old, new) if not (old and lets_go_of(old, new, x[0]))]
+        return differences(old, new)
 
-    def lent(self, ledger: Ledger, version: str, kept: str) -> Ledger:
+    def lent(self, layer: str, ledger: Ledger) -> Ledger:
         records = cast(GitRecords, ledger.records)
-        lost = self._stores.of(version).lost
-        return replace(ledger, records=records.handed_out(kept, lost))
+        kept = self._state_path(layer)
+        return replace(ledger, records=records.handed_out(kept, self._store.lost))
 
     def past(self, version: str) -> Iterator[LedgerCommit]:
-        return walk(self.objects(version), version)
+        return walk(self.objects, version)
 
     def write(self, change: Change, *, replace_tip: bool) -> str:
-        tip = change.base.version
-        store = self._stores.of(tip)
+        store, tip = self._store, change.base.version
         store.ready()
         try:
             with store.in_use():
@@ -557,81 +555,64 @@ class GitRefs:
             raise cannot_keep(store.path, error) from None
 
     def keep(self, layer: str, version: str) -> None:
-        store = self._stores.of(version)
         # In a store made anew since, a ref would vouch for objects that are not there.
-        if version and not store.replaced():
+        if version and not self._store.replaced():
             with contextlib.suppress(OSError):
-                store.set_ref(known_ref(self._state_path(layer)), version)
-        store.tidy()
+                self._store.set_ref(known_ref(self._state_path(layer)), version)
+        self._store.tidy()
 
-    def mend(self, *, anew: bool) -> None:
-        if anew:
-            self._stores.usual.delete()
-        for store in self._stores.replaced():
-            store.let_go()
+    def mend(self, tries: int) -> None:
+        if self._store.replaced():
+            self._store.let_go()
+        elif tries > 1 and self._store.move_aside():  # it was made anew: the disk takes nothing
+            return
+        elif tries:
+            self._store.delete()
 
-    def objects(self, version: str) -> LooseObjects:
-        return self._stores.of(version).objects
-
-    @contextlib.contextmanager
-    def _retried_if_replaced(self) -> Iterator[None]:
-        try:
-            yield
-        except (Invalid, Unavailable) as error:
-            if not self._stores.replaced():
-                raise
-            raise CacheDamaged(f"the ledger's store was replaced: {error.message}") from None
+    @property
+    def objects(self) -> LooseObjects:
+        return self._store.objects
 
     # --- refs -------------------------------------------------------------------------------------
 
     def fetch(self, layer: str, known: str = "") -> str | None:
         """The commit id at the ref, with its objects fetched; None when there is no ref."""
-        self._stores.of(known)  # is the usual one from now on
         try:
             version = self._fetched_in_its_format(layer, first=not known)
-            if version is None and known and self._answers_nothing():
-                raise Unavailable(
-                    "the remote cannot be reached: what answers at its URL shows no refs at all"
-                )
-            self._damaged = 0
-            return version
-        except (CannotKeep, CacheDamaged) as why:
-            # It is fetched into again, and then made anew: after that the disk takes nothing.
-            again = self._damaged > 1 or isinstance(why, CannotKeep)
-            self._damaged = 0 if self._stores.replaced() else self._damaged + 1
-            if not again or not self._stores.move_aside():
+        except CannotKeep:
+            if not self._store.move_aside():
                 raise
-        return self._fetched_in_its_format(layer, first=True)
+            version = self._fetched_in_its_format(layer, first=True)
+        if version is None and known and self._answers_nothing():
+            raise Unavailable(
+                "the remote cannot be reached: what answers at its URL shows no refs at all"
+            )
+        return version
 
     def _answers_nothing(self) -> bool:
         """Whether a portal's page may stand in the place of a server: it has no refs."""
         url = self._remote.effective or self._remote.url
         if not url.lower().startswith(("http://", "https://")):
             return False
-        return not peek_refs(self._remote, self._stores.usual.path, (), timeout=self._limit)
+        return not peek_refs(self._remote, self._store.path, (), timeout=self._limit)
 
     def _fetched_in_its_format(self, layer: str, *, first: bool) -> str | None:
         fetch = self._first_fetched if first else self._fetched
         try:
             return fetch(layer)
         except OtherFormat:
-            self._stores.switch()
-        try:
-            return fetch(layer)
-        except OtherFormat:  # neither of them
-            self._stores.switch()
-            raise
+            self._store.switch()
+        return self._first_fetched(layer)
 
     def deepen(self, layer: str) -> bool:
-        store = self._stores.usual
-        if not store.is_cut():
+        if not self._store.is_cut():
             return False
-        with store.cutting(self._limit):
+        with self._store.cutting(self._limit):
             self._fetched(layer, WHOLE)
         return True
 
     def _first_fetched(self, layer: str) -> str | None:
-        store = self._stores.usual
+        store = self._store
         store.ready()
         with store.cutting(self._limit):
             came = store.ref(known_ref(self._state_path(layer)))  # by another, meanwhile
@@ -639,9 +620,9 @@ class GitRefs:
 
     def peek_at(self, remote: Remote, layer: str) -> str | None:
         """The version of a layer's ref at another remote; None when there is none."""
-        store, ref = self._stores.usual, self._ref(layer)
-        store.ready()
-        return peek_refs(remote, store.path, [ref], timeout=self._limit).get(ref)
+        ref = self._ref(layer)
+        self._store.ready()
+        return peek_refs(remote, self._store.path, [ref], timeout=self._limit).get(ref)
 
     def use(self, remote: Remote) -> Remote:
         """Read and write at another remote from now on; returns the former one."""
@@ -654,17 +635,20 @@ class GitRefs:
 
     def _fetched(self, layer: str, *options: str, remote: Remote | None = None) -> str | None:
         """Each fetch has a ref of its own: two at once in one clone must not disturb each other."""
-        store, to = self._stores.usual, f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
+        store, to = self._store, f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
         store.ready()
+        ref, place = self._ref(layer), remote or self._remote
         try:
-            with self._retried_if_replaced(), store.in_use():
-                ref = self._ref(layer)
-                place = remote or self._remote
+            with store.in_use():
                 if not fetch_ref(place, store.path, ref, to, *options, timeout=self._limit):
                     return None
                 if (version := store.ref(to)) is None:
                     raise CacheDamaged("the fetched ledger cannot be read")
                 return version
+        except (Invalid, Unavailable) as error:
+            if not store.replaced():
+                raise
+            raise CacheDamaged(f"the ledger's store was replaced: {error.message}") from None
         finally:
             with contextlib.suppress(OSError):
                 store.set_ref(to, None)
@@ -708,23 +692,22 @@ class GitRefs:
         return os.path.join(shared, "gitlease", self._markers[layer])
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
-        store, refs = self._stores.usual, {self._ref(layer): layer for layer in layers}
-        store.ready()
-        with self._retried_if_replaced():
-            names = [*refs, *filter(None, [self._watched.ref])]
-            found = peek_refs(self._remote, store.path, names, timeout=self._limit)
+        refs = {self._ref(layer): layer for layer in layers}
+        self._store.ready()
+        names = [*refs, *filter(None, [self._watched.ref])]
+        found = peek_refs(self._remote, self._store.path, names, timeout=self._limit)
         self._watched.tip = found.pop(self._watched.ref, "")
         return {refs[ref]: version for ref, version in found.items()}
 
     def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
         named = [(self._ref(move.layer), move.expected, move.new) for move in moves]
-        path = self._stores.of(moves[0].new).path
+        path = self._store.path
         if work is None:
             try:
                 pushed = push_refs(self._remote, path, named, self._watched, timeout=self._limit)
                 return replace(pushed, hints=pushed.hints or self._ref_hints(moves, pushed))
             except OtherFormat as other:  # nothing was sent: it can be made anew in that format
-                self._stores.switch()
+                self._store.switch()
                 raise CacheDamaged(other.message) from None
         return push_work(work, named, objects=os.path.join(path, "objects"))
 

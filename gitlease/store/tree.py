@@ -36,7 +36,7 @@ from gitlease.git.objects import (
 )
 from gitlease.git.repository import is_id
 from gitlease.store.history import MAX_COMMIT, commit_bytes, read_commit
-from gitlease.store.private_store import CacheDamaged
+from gitlease.store.private_store import GONE, CacheDamaged
 from gitlease.store.records import (
     FAN,
     FILE_NAME,
@@ -84,9 +84,7 @@ class StoreObjects:
         except Absent:
             if self._lost is not None:
                 return self._lost(lambda: self._objects.read(id, kind, limit))
-            raise CacheDamaged(
-                f"this clone's copy of the ledger has lost an object: {id}"
-            ) from None
+            raise CacheDamaged(f"{GONE} ({id})") from None
 
 
 def read_file(objects: GitObjects, entry: TreeEntry, limit: int) -> bytes:
@@ -345,7 +343,12 @@ def changed_records(old: Ledger | None, new: Ledger) -> list[tuple[str, bool | N
     return found
 
 
-def lets_go_of(old: Ledger, new: Ledger, file: str) -> bool:
+def differences(old: Ledger | None, new: Ledger) -> list[tuple[str, bool | None]]:
+    """The changed records without those that only let go of a lease."""
+    return [x for x in changed_records(old, new) if not (old and _lets_go_of(old, new, x[0]))]
+
+
+def _lets_go_of(old: Ledger, new: Ledger, file: str) -> bool:
     """Whether the record of a file only lets go of the lease that was there before."""
     try:
         before, now = (cast("GitRecords", x.records).read_at(file) for x in (old, new))

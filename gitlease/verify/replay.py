@@ -73,8 +73,7 @@ def verify(
     ``tips`` are full ids of commits that were at its ref at other times. Raises NoLedger, and
     Invalid for a newer format and if git does not answer.
     """
-    id_bytes = 32 if repository.object_format == "sha256" else 20
-    objects = LooseObjects(repository.common_dir, id_bytes, environ)
+    objects = LooseObjects(repository.common_dir, len(tip) // 2, environ)
     # The oldest first. A clone with a part of a history begins where git says that it does.
     commits: list[str] = []
     pieces = Pieces(b"\n", lambda line: commits.append(line.decode("ascii", "replace")))

@@ -32,7 +32,6 @@ from gitlease.guard.commits import CommitReader
 from gitlease.settings.parse import committed_settings
 from gitlease.settings.schema import Found
 from gitlease.settings.sources import Settings, load_settings, remotes_of_work
-from gitlease.store.private_store import PRIVATE_STORES
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.wiring.ledger import HERE, LedgerPlace, open_place
 
@@ -209,7 +208,7 @@ def _version(
     place: LedgerPlace, ref: str | None, *, cached: bool
 ) -> tuple[Repository, str, str, tuple[str, ...]]:
     if ref is not None:
-        for where in (place.repository, *(_private(place, x) for x in PRIVATE_STORES)):
+        for where in (place.repository, _private(place)):
             if os.path.isdir(where.git_dir) and (oid := commit_ids(where, [ref])[0]) is not None:
                 return where, oid, ref, ()
         raise NotFound(f"{ref[:80]!r} is not a commit of this repository or its ledger")
@@ -225,12 +224,10 @@ def _version(
             raise NotFound(f"this clone knows no ledger {name}: ask the remote for it")
         raise NotFound(f"there is no ledger {name} at {without_secrets(store.place)}")
     said = ("this is what the clone knows: nothing was fetched",) if cached else ()
-    private = _private(place, PRIVATE_STORES[len(head.version) == 64])
-    return private, head.version, f"ledger {name}", (*store.warnings, *said)
+    return _private(place), head.version, f"ledger {name}", (*store.warnings, *said)
 
 
-def _private(place: LedgerPlace, store: str) -> Repository:
-    folder = os.path.join(place.private, store)
-    private = replace(place.repository, common_dir=folder, git_dir=folder, toplevel=None)
-    form = "sha256" if store == PRIVATE_STORES[1] else "sha1"
-    return replace(private, object_format=form, folder="", worktree=None)
+def _private(place: LedgerPlace) -> Repository:
+    folder = place.objects
+    plain = replace(place.repository, toplevel=None, folder="", worktree=None)
+    return replace(plain, common_dir=folder, git_dir=folder)

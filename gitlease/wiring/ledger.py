@@ -108,6 +108,12 @@ class LedgerPlace:
         """The folder of a layer's state."""
         return os.path.join(self.private, "state", self.key, layer)
 
+    @property
+    def objects(self) -> str:
+        """The repository with the objects of its ledgers, as far as they were fetched."""
+        name = "store.git" if self.key == "default" else f"store-{self.key}.git"
+        return os.path.join(self.private, name)
+
     def layers_in_use(self) -> tuple[str, ...]:
         """The configured layer, ``global``, and all others with a ledger known here."""
         if self.local:
@@ -214,7 +220,7 @@ class LedgerPlace:
         self, clock: Clock, *, time_limit: float, watched: Watched | None = None
     ) -> RefLedgerStore:
         from gitlease.store.git_ledger import RefLedgerStore
-        from gitlease.store.private_store import SHA1, SHA256, PrivateStores, make_bare, make_folder
+        from gitlease.store.private_store import SHA1, SHA256, PrivateStore, make_bare, make_folder
         from gitlease.store.transport import GitRefs, Remote, Watched
 
         url = self.location.url
@@ -235,9 +241,9 @@ class LedgerPlace:
             warnings = ()
         id_bytes = SHA256 if url and self.repository.object_format == "sha256" else SHA1
         prefix = "refs/gitlease" if url is None else self.settings.ref_prefix
-        stores, watched = PrivateStores(self.private, id_bytes), watched or Watched()
+        store, watched = PrivateStore(self.objects, id_bytes), watched or Watched()
         return RefLedgerStore(
-            GitRefs(remote, stores, self.state, prefix, time_limit=time_limit, watched=watched),
+            GitRefs(remote, store, self.state, prefix, time_limit=time_limit, watched=watched),
             lambda x: StateFolder(self.state(x), on_move=lambda: drop_idle_marker(self.private)),
             clock,
             place,

@@ -14,10 +14,11 @@ from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, Instant
 from gitlease.git.repository import ConfigEntry, GitConfig, Repository, discover
 from gitlease.runs.heartbeat import Heartbeat
-from gitlease.store.memory import MemoryStore
+from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.store.memory import MemoryStorage, memory_store
 from gitlease.wiring.workspace import Workspace, open_workspace
 
-__all__ = ["MemoryStore", "MovableClock", "memory_workspace"]
+__all__ = ["MemoryStorage", "MovableClock", "memory_store", "memory_workspace"]
 
 GLANCE = 0.02  # seconds of real time between two looks of another thread
 
@@ -79,7 +80,7 @@ class MovableClock:
 
 
 def memory_workspace(
-    store: MemoryStore,
+    store: RefLedgerStore,
     *,
     holder: str,
     private: str,

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from support.clock import ManualClock
-from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
+from support.memory import MemoryClone
 
-from gitlease.engine import LedgerStore
+from gitlease.core import Fate, WorkPush
+from gitlease.engine import Cause, LedgerStore, Swapped
+from gitlease.store import MemoryStorage, Move, RefLedgerStore
+
+
+class Remote(MemoryStorage):
+    """May refuse whatever does not append."""
+
+    only_appends = False
+
+    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
+        if self.only_appends and any(next(self.past(x.new)).before != x.expected for x in moves):
+            return Swapped(Fate.UNDECIDED, cause=Cause.REFUSED, detail="only appends here")
+        return super().swap(moves, work)
 
 
 class MemoryPlace:
@@ -15,14 +29,16 @@ class MemoryPlace:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.remote = MemoryRemote()
+        self.remote = Remote()
         self._clones: defaultdict[int, MemoryClone] = defaultdict(MemoryClone)
 
     def store(self, n: int) -> LedgerStore:
-        return memory_ledger_store(self.remote, clock=self.clock, clone=self._clones[n])
+        return RefLedgerStore(self.remote, self._clones[n].state, self.clock, "memory")
 
     def force(self, layer: str, version: str) -> None:
-        self.remote.force(layer, version)
+        self.remote.heads.pop(layer, None)
+        if version:
+            self.remote.heads[layer] = version
 
     def refuse_replacements(self) -> None:
-        self.remote.refuses_replacements = True
+        self.remote.only_appends = True

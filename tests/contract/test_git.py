@@ -12,7 +12,7 @@ from support.remotes import Remote, Servers, open_remote
 from support.repos import git
 
 from gitlease.engine import LedgerStore
-from gitlease.store import GitRefs, PrivateStores, RefLedgerStore, StateFolder, transport
+from gitlease.store import GitRefs, PrivateStore, RefLedgerStore, StateFolder, transport
 
 PREFIX = "refs/gitlease"
 ONLY_APPENDS = """\
@@ -42,8 +42,8 @@ class GitPlace:
             transport.Remote(url=self._remote.url, folder=str(home)),
             transport.Watched(),
         )
-        stores = PrivateStores(str(home))
-        refs = GitRefs(remote, stores, state, PREFIX, time_limit=60.0, watched=watched)
+        own = PrivateStore(str(home / "store.git"))
+        refs = GitRefs(remote, own, state, PREFIX, time_limit=60.0, watched=watched)
         place = "the remote of this test"
         return RefLedgerStore(refs, lambda x: StateFolder(state(x)), self.clock, place)
 

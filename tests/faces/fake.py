@@ -13,6 +13,7 @@ from typing import Any
 
 from support.clock import ManualClock
 from support.documents import held_to_schema
+from support.memory import MemoryClone
 from support.session import LeaseService, ledger_session
 from support.tasks import MemoryTasks
 
@@ -21,19 +22,29 @@ from gitlease.engine import EdgeRules, Edges, TaskList, TaskQueue
 from gitlease.faces.cli import run
 from gitlease.guard import CarriedFolder
 from gitlease.settings import Identity
-from gitlease.store import MemoryStore
+from gitlease.store import MemoryStorage, RefLedgerStore
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
 
 
-class DeskStore(MemoryStore):
-    """The ledgers of all desks, which counts how often the remote would be asked."""
+class DeskStore(RefLedgerStore):
+    """The ledgers of all desks, in memory."""
 
-    asked, place = 0, "origin (memory)"
+    in_memory = True
 
-    def _ask(self) -> None:
+    def __init__(self, clock: ManualClock) -> None:
+        self.remote = DeskRemote()
+        super().__init__(self.remote, MemoryClone().state, clock, "origin (memory)")
+
+
+class DeskRemote(MemoryStorage):
+    """Counts how often the remote would be asked."""
+
+    asked = 0
+
+    def ask(self) -> None:
         self.asked += 1
-        super()._ask()
+        super().ask()
 
 
 @dataclass
@@ -126,7 +137,7 @@ class Desk:
             carried=CarriedFolder(self.private, self.holder, session),
         )
         chosen = options["local"] or options["layer"] or options.get("alone")
-        others = () if chosen else sorted({"global", *self.store.heads} - {layer})
+        others = () if chosen else sorted({"global", *self.store.remote.heads} - {layer})
         space.in_use = (
             space,
             *(self.open(directory, **{**options, "layer": x, "alone": True}) for x in others),

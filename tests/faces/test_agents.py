@@ -384,7 +384,7 @@ def test_without_the_remote_an_edit_goes_through_with_a_warning(
     desks: tuple[Desk, Seats],
 ) -> None:
     ada, seats = desks
-    ada.store.failing = Unavailable("origin does not answer")
+    ada.store.remote.failing = Unavailable("origin does not answer")
     answer, aside = seats.send("claude-before-edit")
     assert answer is not None
     check_words(answer["systemMessage"])
@@ -402,7 +402,7 @@ def test_without_the_remote_old_knowledge_of_a_holder_is_a_warning(
     seats.watch = MemoryWatch()
     assert denied(host, seats.send(name)[0])
     ada.clock.advance(61)
-    ada.store.failing = Unavailable("origin does not answer")
+    ada.store.remote.failing = Unavailable("origin does not answer")
     answer, _ = seats.send(name)
     assert denied(host, answer) == ""
     assert "is held by ada@example.com" in json.dumps(answer)
@@ -574,11 +574,11 @@ def test_the_background_renews_and_releases_only_what_is_bound_to_the_session(
     )
     background.release([own], opener)
     assert [session for session, _ in held().values()] == ["other", None]
-    asked = bob.store.asked
+    asked = bob.store.remote.asked
     background.release([own], opener)
-    assert bob.store.asked == asked
+    assert bob.store.remote.asked == asked
     background.renew([own], opener)
-    assert bob.store.asked == asked
+    assert bob.store.remote.asked == asked
 
 
 RAN_OUT = "your lease of path:a expired at "

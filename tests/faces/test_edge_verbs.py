@@ -175,7 +175,7 @@ def test_done_without_a_lease_or_an_edge_sets_the_status_alone(ada: Desk) -> Non
 def test_a_file_that_cannot_be_edited_is_told_before_anything_happens(ada: Desk) -> None:
     ada.tasks.unwritable.add("tasks/F001.md")
     ran = ada.run("claim", "F001")
-    assert (ran.code, ran.out, ada.store.heads) == (7, "", {})
+    assert (ran.code, ran.out, ada.store.remote.heads) == (7, "", {})
 
 
 def test_a_file_that_failed_after_the_ledger_had_changed_is_a_warning(

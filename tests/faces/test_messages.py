@@ -10,8 +10,10 @@ from faces.fake import make_desks, words
 from support.snapshots import check_words
 from support.tasks import task
 
-from gitlease.core import AnotherLedger, Denied, Lease, Rollback, Unavailable
+from gitlease.core import AnotherLedger, Denied, Rollback, Unavailable
 from gitlease.faces.cli import app
+from gitlease.git import COMMIT
+from gitlease.store import lease_file, read_commit, write_lease, write_tree
 
 
 def test_a_claim_teaches() -> None:
@@ -177,10 +179,16 @@ def test_the_date_is_shown_when_it_is_not_today() -> None:
 def test_what_is_assigned_has_no_time_at_which_it_is_free() -> None:
     ada, bob = make_desks()
     ada.ok("claim", "F001")
-    version, ledger = ada.store.heads["global"]
-    (lease,) = ledger.every_lease()
-    assert isinstance(lease, Lease)
-    ada.store.heads["global"] = (version, ledger.put(replace(lease, edge=True)))
+    remote = ada.store.remote
+    tip = remote.heads["global"]
+    (lease,) = remote.read(tip).every_lease()
+    commit = read_commit(remote.objects, tip)
+    assert commit is not None
+    record = {lease_file(lease): write_lease(replace(lease, edge=True))}
+    tree = write_tree(remote.objects, commit.tree_id, record)
+    data = remote.objects.read(tip, COMMIT, 10_000).replace(commit.tree_id.encode(), tree.encode())
+    remote.heads["global"] = remote.objects.write(COMMIT, data)
+    ada.store.state("global").forget()
     bob.clock.advance(3_600)
     ran = bob.run("claim", "F001", "--json")
     assert ran.json["error"]["free_at"] is None
@@ -262,7 +270,7 @@ def test_a_resource_that_is_empty_is_a_usage_error(word: str) -> None:
     ran = ada.run("claim", "F001", "--path", word)
     assert ran.code == 2
     check_words(ran.err.splitlines()[0])
-    assert ada.store.asked == 0
+    assert ada.store.remote.asked == 0
 
 
 def test_a_task_that_is_held_in_part_is_offered_by_its_free_scope_alone() -> None:
@@ -347,7 +355,7 @@ READ = ("show", "release", "done", "renew", "park", "wait", "watch", "log")
 def test_bad_arguments_are_told_before_anybody_is_asked(argv: tuple[str, ...]) -> None:
     ada, _ = make_desks()
     ran = ada.run(*argv)
-    assert (ran.code, ran.out, ada.store.asked) == (2, "", 0)
+    assert (ran.code, ran.out, ada.store.remote.asked) == (2, "", 0)
     check_words(ran.err)
 
 
@@ -367,7 +375,7 @@ def test_hints_follow_the_name_it_was_called_by() -> None:
 def test_a_remote_out_of_reach_hints_to_what_this_clone_knows() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001")
-    ada.store.failing = Unavailable("the remote cannot be reached: no route to host")
+    ada.store.remote.failing = Unavailable("the remote cannot be reached: no route to host")
     ran = ada.run("list")
     assert (ran.code, ran.out) == (5, "")
     check_words(ran.err.splitlines()[1])
@@ -378,7 +386,7 @@ def test_a_remote_out_of_reach_hints_to_what_this_clone_knows() -> None:
 
 def test_a_ledger_that_went_back_hints_to_init_and_gives_programs_nothing_to_run() -> None:
     ada, _ = make_desks()
-    ada.store.failing = AnotherLedger("the ledger is another one")
+    ada.store.remote.failing = AnotherLedger("the ledger is another one")
     ran = ada.run("claim", "F001", "--json")
     assert (ran.code, ran.json["error"]["next"]) == (7, [])
     check_words(ran.err)
@@ -386,7 +394,7 @@ def test_a_ledger_that_went_back_hints_to_init_and_gives_programs_nothing_to_run
 
 def test_a_ledger_that_was_rolled_back_is_never_accepted_by_init() -> None:
     ada, _ = make_desks()
-    ada.store.failing = Rollback("the ledger was rolled back", hints=("push it back",))
+    ada.store.remote.failing = Rollback("the ledger was rolled back", hints=("push it back",))
     ran = ada.run("claim", "F001")
     assert ran.code == 7
     check_words(ran.err)
@@ -394,7 +402,7 @@ def test_a_ledger_that_was_rolled_back_is_never_accepted_by_init() -> None:
 
 def test_control_characters_of_a_remote_are_spelt_out() -> None:
     ada, _ = make_desks()
-    ada.store.failing = Denied("remote: \x1b[2Jcome \u202eback\x9b31m\nhint: obey")
+    ada.store.remote.failing = Denied("remote: \x1b[2Jcome \u202eback\x9b31m\nhint: obey")
     ran = ada.run("claim", "F001")
     check_words(ran.err)
     assert ran.err.replace("\n", "").isprintable()
@@ -419,7 +427,7 @@ def test_a_clock_that_is_wrong_is_a_warning() -> None:
 def test_whoami_explains() -> None:
     ada, _ = make_desks()
     check_words(ada.ok("whoami", "--session", "s1").out)
-    assert ada.store.asked == 0
+    assert ada.store.remote.asked == 0
 
 
 def test_every_option_reaches_the_workspace_before_and_after_the_verb() -> None:

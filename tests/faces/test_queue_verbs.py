@@ -57,7 +57,7 @@ def ids(document: dict[str, Any]) -> list[str]:
 
 def test_the_queue_has_what_may_be_claimed_best_first(ada: Desk) -> None:
     check_words(ada.ok("queue").out.splitlines())
-    assert ada.store.asked == 1
+    assert ada.store.remote.asked == 1
 
 
 def test_all_shows_why_not(desks: tuple[Desk, Desk]) -> None:
@@ -212,13 +212,13 @@ def test_a_remote_out_of_reach_hints_to_the_same_from_what_is_known(
 ) -> None:
     ada.tasks.refs["main"] = (task("F001"),)
     ada.ok("claim", "F004", "--takeover", "--reason", "so that something is known")
-    ada.store.failing = Unavailable("the remote cannot be reached")
+    ada.store.remote.failing = Unavailable("the remote cannot be reached")
     ran = ada.run(*argv, "--json")
     assert (ran.code, ran.json["error"]["next"]) == (5, [cached])
-    asked = ada.store.asked
+    asked = ada.store.remote.asked
     known = ada.ok(*cached.split()[1:])
     check_words(known.err)
-    assert ada.store.asked == asked
+    assert ada.store.remote.asked == asked
 
 
 def test_titles_of_any_kind_stay_in_their_line() -> None:
@@ -240,7 +240,7 @@ def test_next_is_the_first_that_waits_for_nothing(ada: Desk) -> None:
     assert list(document) == [*HEAD, "task", *TAIL]
     assert list(document["task"]) == ENTRY
     assert document["next"] == ["gitlease claim F003"]
-    assert ada.store.heads == {}, "nothing was claimed"
+    assert ada.store.remote.heads == {}, "nothing was claimed"
 
 
 def test_next_says_what_the_task_waits_for() -> None:
@@ -315,12 +315,12 @@ def test_nothing_left_names_the_whole_queue() -> None:
 )
 def test_the_options_of_next(ada: Desk, argv: tuple[str, ...], message: str) -> None:
     ran = ada.run("next", *argv)
-    assert (ran.code, ran.out, ada.store.asked) == (2, "", 0)
+    assert (ran.code, ran.out, ada.store.remote.asked) == (2, "", 0)
     assert ran.err.startswith(message)
 
 
 def test_a_claim_that_finds_no_remote_proposes_nothing(ada: Desk) -> None:
-    ada.store.failing = Unavailable("the remote cannot be reached")
+    ada.store.remote.failing = Unavailable("the remote cannot be reached")
     ran = ada.run("next", "--claim", "--json")
     assert (ran.code, ran.json["error"]["next"]) == (5, [])
 
@@ -474,9 +474,9 @@ def test_show_of_a_broken_task_file_warns(ada: Desk) -> None:
 
 def test_show_asks_the_remote_once(ada: Desk) -> None:
     ada.ok("claim", "F001")
-    asked = ada.store.asked
+    asked = ada.store.remote.asked
     ada.ok("show", "F001")
-    assert ada.store.asked == asked + 1
+    assert ada.store.remote.asked == asked + 1
 
 
 def test_an_empty_ref_is_none_that_is_there(ada: Desk) -> None:

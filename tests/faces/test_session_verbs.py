@@ -337,7 +337,7 @@ def test_what_is_no_way_to_say_it(argv: tuple[str, ...], said: str) -> None:
     ran = ada.run(*argv)
     assert ran.code == 2, ran
     assert said in ran.err
-    assert ada.store.asked == 0
+    assert ada.store.remote.asked == 0
 
 
 def test_without_a_session_the_refusal_says_how(ada: Desk) -> None:
@@ -395,8 +395,8 @@ def test_the_list_of_sessions(desks: tuple[Desk, Desk]) -> None:
 
 def test_the_list_may_be_what_this_clone_knows(ada: Desk) -> None:
     ada.ok("claim", "F001", "--session", "build-7")
-    asked = ada.store.asked
+    asked = ada.store.remote.asked
     document = ada.ok("session", "list", "--cached", "--json").json
-    assert ada.store.asked == asked
+    assert ada.store.remote.asked == asked
     assert [s["session"] for s in document["sessions"]] == ["build-7"]
     check_words(document["warnings"])

@@ -186,7 +186,7 @@ def test_the_options_of_a_claim_go_with_a_status_that_claims(
     ada: Desk, status: str, option: tuple[str, ...]
 ) -> None:
     ran = ada.run("set", "F001", status, *option)
-    assert (ran.code, ran.out, ada.store.asked) == (2, "", 0)
+    assert (ran.code, ran.out, ada.store.remote.asked) == (2, "", 0)
     assert ran.err.startswith(f"{option[0]} needs a status that claims, and ")
     assert ada.tasks["F001"].status == "To Do"
 
@@ -199,7 +199,7 @@ def test_a_scope_goes_with_a_status_that_claims_or_finishes(ada: Desk) -> None:
 
 def test_a_word_that_nobody_knows_is_refused_with_those_that_are_known(ada: Desk) -> None:
     ran = ada.run("set", "F001", "In Revue")
-    assert (ran.code, ada.store.asked) == (2, 0)
+    assert (ran.code, ada.store.remote.asked) == (2, 0)
     check_words(ran.err)
 
 

@@ -274,7 +274,7 @@ def test_every_usage_error_is_one_document_where_json_was_asked_for() -> None:
         assert ran.code == 2, argv
         assert (ran.json["ok"], ran.json["error"]["code"]) == (False, "usage")
         assert ran.err, "people's text goes to standard error"
-    assert ada.store.asked == 0
+    assert ada.store.remote.asked == 0
 
 
 def test_json_after_the_double_dash_is_a_word() -> None:

@@ -28,7 +28,11 @@ def modes(private: Path) -> tuple[set[int], set[int], int]:
     every = [x for x in private.rglob("*") if not x.name.endswith(".lock") and x.name != "lock"]
     folders = {stat.S_IMODE(x.stat().st_mode) for x in (private, *every) if x.is_dir()}
     files = {stat.S_IMODE(x.stat().st_mode) for x in every if x.is_file()}
-    return folders, files, stat.S_IMODE((private / "store.git.lock").stat().st_mode)
+    return (
+        folders,
+        files,
+        stat.S_IMODE((private / "store.git.lock").stat().st_mode),
+    )
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ from gitlease.core import (
     holder_has,
 )
 from gitlease.engine import Answer, Cause, Change, EdgeRules, Edges, Pending, Swapped, transaction
-from gitlease.store import Move, RefLedgerStore, lease_file
+from gitlease.store import Move, RefLedgerStore, Storage, lease_file
 
 SETUP = COMMANDS - 1  # the number of the command that makes a ledger before a world begins
 SILENCE = "no answer"
@@ -108,14 +108,11 @@ class _Ids:
         return self._process
 
 
-class Remote:
+class Remote(Storage):
     """The remote as one process reaches it, and the objects that clients share."""
 
     def __init__(self, process: Process) -> None:
         self._process, self._versions = process, process.versions
-
-    def deepen(self, layer: str) -> bool:
-        return False
 
     def fetch(self, layer: str, known: str = "") -> str | None:
         answer = self._process.ask(Request("fetch"))
@@ -185,9 +182,6 @@ class Remote:
         ]
         return changed
 
-    def lent(self, ledger: Ledger, version: str, kept: str) -> Ledger:
-        return ledger
-
     def past(self, version: str) -> Iterator[MemoryStep]:
         at: Version | None = self._versions.by_name[version]
         while at is not None:
@@ -196,18 +190,6 @@ class Remote:
             # Nobody watches here, and the ring is long enough for all that is played.
             yield MemoryStep(at.name, before, renewal, (), None)
             at = at.parent
-
-    def announce(self, layer: str) -> None:
-        """There is nobody nearby."""
-
-    def nearby(self, layer: str) -> str:
-        return ""
-
-    def keep(self, layer: str, version: str) -> None:
-        """Nothing is ever lost here."""
-
-    def mend(self, *, anew: bool) -> None:
-        """Nothing is ever damaged here."""
 
 
 class Store(RefLedgerStore):

@@ -41,7 +41,7 @@ from gitlease.core import (
 )
 from gitlease.engine import Cause, Change, Clock, Pending, Swapped
 from gitlease.guard import CachedLedger, IdleMarker, Unreachable
-from gitlease.store import Known, Move, RefLedgerStore, StateFolder, lease_file
+from gitlease.store import Known, Move, RefLedgerStore, StateFolder, Storage, lease_file
 
 T = TypeVar("T")
 
@@ -379,7 +379,7 @@ class MemoryStep(NamedTuple):
     operations: frozenset[str] | None
 
 
-class MemoryRefs:
+class MemoryRefs(Storage):
     """The refs of a MemoryRemote; its versions need no fetching to be read."""
 
     def __init__(self, remote: MemoryRemote) -> None:
@@ -400,9 +400,6 @@ class MemoryRefs:
                 changed.append((lease_file(lease), old is None or key in before))
         return changed
 
-    def lent(self, ledger: Ledger, version: str, kept: str) -> Ledger:
-        return ledger
-
     def past(self, version: str) -> Iterator[MemoryStep]:
         while version:
             step = self._remote.steps[version]
@@ -413,9 +410,6 @@ class MemoryRefs:
 
     def fetch(self, layer: str, known: str = "") -> str | None:
         return self._remote.fetch(layer)
-
-    def deepen(self, layer: str) -> bool:
-        return False
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         return self._remote.peek(layers)
@@ -431,18 +425,6 @@ class MemoryRefs:
         base = self._remote.steps[tip] if tip else Step(header=change.ledger.header)
         after = base.after(change, base.parent if replace_tip else tip)
         return self._remote.keep(after, base=tip)
-
-    def announce(self, layer: str) -> None:
-        """There is nobody nearby."""
-
-    def nearby(self, layer: str) -> str:
-        return ""
-
-    def keep(self, layer: str, version: str) -> None:
-        """Nothing is ever lost here."""
-
-    def mend(self, *, anew: bool) -> None:
-        """Nothing is ever damaged here."""
 
 
 def memory_ledger_store(

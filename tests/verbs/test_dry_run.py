@@ -147,7 +147,7 @@ def test_a_refusal_is_that_of_the_claim(
 )
 def test_what_the_remote_refuses_is_refused_alike(kind: type[GitleaseError]) -> None:
     bob = prepared()
-    bob.store.failing = kind("the remote says no", hints=("ask it nicely",))
+    bob.store.remote.failing = kind("the remote says no", hints=("ask it nicely",))
     assert bob.run("claim", "F007", "--dry-run") == bob.run("claim", "F007")
 
 

@@ -121,7 +121,7 @@ def test_a_mistyped_word_is_refused_before_anybody_is_asked(name: str, one: Para
                 option = other.words.partition("/")[0].split()[0]
                 words += [typed] if other.positional else [option, typed]
         ran = ada.run(*words)
-        assert (ran.code, ran.out, ada.store.asked) == (2, "", 0), (words, ran.err)
+        assert (ran.code, ran.out, ada.store.remote.asked) == (2, "", 0), (words, ran.err)
 
 
 @pytest.mark.parametrize(

@@ -406,9 +406,9 @@ def test_once_is_the_same_in_a_pipe(wide: None) -> None:
     first = document["rows"][0]
     assert first["resource"] == "F001"
     assert first["waiting"] == ["kim+F001@example.com"]
-    asked = ada.store.asked
+    asked = ada.store.remote.asked
     check_words(ada.ok("board", "--once", "--cached").err)
-    assert ada.store.asked == asked
+    assert ada.store.remote.asked == asked
 
 
 def test_an_empty_ledger_has_a_board(wide: None) -> None:
