@@ -1,6 +1,5 @@
 from gitlease.settings.identity import Identity as Identity
 from gitlease.settings.identity import resolve_identity as resolve_identity
-from gitlease.settings.ledger_id import recorded_id as recorded_id
 from gitlease.settings.parse import SCHEMA as SCHEMA
 from gitlease.settings.parse import parse_settings as parse_settings
 from gitlease.settings.schema import FALSE as FALSE
@@ -29,6 +28,7 @@ from gitlease.settings.sources import Settings as Settings
 from gitlease.settings.sources import Tasks as Tasks
 from gitlease.settings.sources import load_settings as load_settings
 from gitlease.settings.sources import read_settings_file as read_settings_file
+from gitlease.settings.sources import recorded_id as recorded_id
 from gitlease.settings.sources import resolve_remote as resolve_remote
 from gitlease.settings.sources import set_config as set_config
 from gitlease.settings.text import SuggestedSettings as SuggestedSettings

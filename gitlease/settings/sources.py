@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gitlease.core.errors import Invalid, UsageError, hint, shown
+from gitlease.core.errors import GitleaseError, Invalid, UsageError, hint, shown
 from gitlease.core.frozen import dataclass, field
-from gitlease.git.files import load_json, read_regular, store_json
-from gitlease.git.repository import TIMEOUT, ConfigEntry, Repository, Ways
+from gitlease.git.files import Unreadable, load_json, read_regular, store_json
+from gitlease.git.repository import TIMEOUT, ConfigEntry, Repository, Ways, default_branches
 from gitlease.git.run import run_git
 from gitlease.settings import schema
 from gitlease.settings.schema import FILE, KEYS, Found
@@ -370,3 +371,42 @@ def set_config(repository: Repository, key: str, value: str) -> str:
         )
         raise Invalid(f"git did not write {name}: {why}")
     return name
+
+
+# --- the id of the repository's ledger, which ``init`` records ------------------------------------
+# What counts is what is committed: of the fetched default branch, else of HEAD.
+
+MAX_OUT = 8 * MAX_FILE
+_ID = rb"[0-9A-Za-z-]{1,64}"
+# As gitlease writes it, which spares the import of a parser.
+_OWN = rb"(?m)^lease:(?: \{|[ \t]*\n +)ledger: (" + _ID + rb")(?:$|[,}])"
+# Where the line of an id may be, in a file that cannot be parsed.
+_LINE = rb"(?m)^[^#\n]*?\bledger['\"]?[ \t]*:[ \t]*['\"]?(" + _ID + rb")\b"
+
+
+def recorded_id(repository: Repository, remotes: Iterable[str]) -> str | None:
+    """The committed id, by one git process; None where none is, or git cannot tell."""
+    from gitlease.git.objects import BLOB, objects_of
+
+    objects = objects_of(repository)
+    for place in (*default_branches(repository, remotes), "HEAD"):
+        with contextlib.suppress(Unreadable):
+            found = _id_in(objects.named(f"{place}:{FILE}", BLOB, MAX_OUT))
+            if found is not None:
+                return found
+    return None
+
+
+def _id_in(data: bytes) -> str | None:
+    if found := re.search(_OWN, data):
+        return found[1].decode()
+    if len(data) > MAX_FILE or not (b"ledger" in data or b"\\" in data):
+        return None
+    from gitlease.settings.parse import parse_settings
+
+    try:
+        setting = parse_settings(data).get(schema.LEDGER)
+    except GitleaseError:  # what it says of other settings must not hide the id
+        found = re.search(_LINE, data)
+        return found[1].decode() if found else None
+    return None if setting is None else str(setting.value)

@@ -10,15 +10,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gitlease.core.errors import Invalid, shown
+from gitlease.core.errors import GitleaseError, Invalid, shown
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources import escape, fold
-from gitlease.git.files import read_small
+from gitlease.git.files import read_small, replace_file
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
 from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_fields
 from gitlease.settings.parse import parse_settings
-from gitlease.settings.schema import FILE_STEM, KEYS, usual_handles
+from gitlease.settings.schema import FILE, FILE_STEM, KEYS, usual_handles
+from gitlease.settings.sources import MAX_FILE
 
 Lines = Iterator[tuple[str, bool]]
 """Lines without their ``#``, each with whether it is set; those that are not get one."""
@@ -279,3 +280,53 @@ def statuses_of(words: Iterable[str], usual: Mapping[str, Iterable[str]]) -> dic
 def letters(word: str) -> str:
     """Return the folded letters and digits of a word."""
     return "".join(filter(str.isalnum, fold(word)))
+
+
+# --- settings that init records -------------------------------------------------------------------
+
+_LEASE = re.compile(r"(?m)^lease:[ \t]*(?:#.*)?$")
+COMMENTED = "#lease:\n"
+_FLOW = re.compile(r"(?m)^lease:[ \t]*\{[ \t]*")
+
+
+def record(repository: Repository, wanted: dict[str, str]) -> bool | None:
+    """Write settings of ``lease`` into the work tree's file, whatever is there of the same names.
+
+    None where it has them already, and False where it has to be by hand.
+    """
+    path = os.path.join(repository.toplevel or "", FILE)
+    data = read_small(path, MAX_FILE) if repository.toplevel is not None else None
+    if data is None:
+        return False
+    try:
+        expected = {k: x.value for k, x in parse_settings(data).items()} | wanted
+        text = data.decode()
+        for name in sorted(wanted, reverse=True):  # the id first, where it is looked for
+            text = _with_setting(text, name.removeprefix("lease."), wanted[name])
+        if {k: x.value for k, x in parse_settings(text.encode()).items()} != expected:
+            return False
+        if text.encode() == data:
+            return None
+        replace_file(path, text.encode(), mode=os.stat(path).st_mode & 0o777)
+    except (GitleaseError, UnicodeDecodeError, OSError):
+        return False
+    return True
+
+
+def _with_setting(text: str, key: str, value: str) -> str:
+    line = rf"(?m)^[^#\n]*?\b{key}['\"]?[ \t]*:[ \t]*['\"]?([\w./-]+)"
+    if (there := re.search(line, text)) is not None:
+        return text[: there.start(1)] + value + text[there.end(1) :]
+    if (block := _LEASE.search(text)) is not None:
+        inner = re.compile(r"\n([ ]+)[^\s#]").match(text, block.end())
+        indent = inner[1] if inner else "  "
+        return f"{text[: block.end()]}\n{indent}{key}: {value}{text[block.end() :]}"
+    if (flow := _FLOW.search(text)) is not None:
+        rest = text[flow.end() :]
+        comma = "" if rest.startswith("}") else ", "
+        return f"{text[: flow.end()]}{key}: {value}{comma}{rest}"
+    about = "# The ledger's id: no lease is granted on another one."
+    if COMMENTED in text:  # as a new file has it: uncommented later, no key may stand twice
+        return text.replace(COMMENTED, f"{about}\nlease:\n  {key}: {value}\n", 1)
+    end = "" if not text or text.endswith("\n") else "\n"
+    return f"{text}{end}\n{about}\nlease:\n  {key}: {value}\n"

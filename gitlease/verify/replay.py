@@ -19,7 +19,7 @@ from gitlease.core.moves.transitions import Applied, Illegal, StepRecord, check_
 from gitlease.core.policy import History, Rule
 from gitlease.git.objects import GitObjects
 from gitlease.git.repository import Pieces, Repository, ask, refusal
-from gitlease.server.ledger import repeat_step, step_record
+from gitlease.server.receive import repeat_step, step_record
 from gitlease.store.history import LedgerCommit, is_renewal, read_commit
 from gitlease.store.private_store import LooseObjects
 from gitlease.store.records import HEADER_FILE, MAX_HEADER, MAX_RECORD, BadRecord, write_lease

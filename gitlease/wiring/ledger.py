@@ -23,6 +23,7 @@ from gitlease.settings.sources import (
     Location,
     Settings,
     load_settings,
+    recorded_id,
     remotes_of_work,
     resolve_remote,
 )
@@ -259,8 +260,6 @@ class LedgerPlace:
         location, repository, ways = self.location, self.repository, self.location.ways
 
         def recorded() -> str | None:
-            from gitlease.settings.ledger_id import recorded_id
-
             return recorded_id(repository, remotes_of_work(location, repository))
 
         if ways is None:

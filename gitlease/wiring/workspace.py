@@ -30,6 +30,7 @@ from gitlease.settings.sources import (
     Setting,
     Settings,
     load_settings,
+    recorded_id,
     remotes_of_work,
 )
 from gitlease.settings.sources import set_config as write_setting
@@ -344,7 +345,7 @@ def record_ledger(workspace: Workspace, ledger_id: str | None) -> tuple[bool, tu
     With it goes the prefix of its refs, where that file does not set it. Returns whether it was
     written, and warnings. What is committed already stays as it is.
     """
-    from gitlease.settings.ledger_id import record, recorded_id
+    from gitlease.settings.text import record
 
     location, repository = workspace.location, workspace.repository
     shared = location.url is not None and workspace.layer == GLOBAL_LAYER

@@ -31,7 +31,7 @@ OUTSIDE = (
     ),
     Mutant(
         "what was written not compared",
-        "server/ledger.py",
+        "server/receive.py",
         "    if expected == tree:\n",
         "    if expected:\n",
         "S1",
@@ -39,7 +39,7 @@ OUTSIDE = (
     ),
     Mutant(
         "what a commit tells not compared",
-        "server/ledger.py",
+        "server/receive.py",
         "if objects.read(version, COMMIT, history.MAX_COMMIT) != expected:",
         "if not expected:",
         "S6",
@@ -79,7 +79,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a ledger deleted",
-        "server/ledger.py",
+        "server/receive.py",
         'raise Illegal("delete", "a ledger is never deleted")',
         "return",
         "S1",
@@ -87,7 +87,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a decision replaced at the server",
-        "server/ledger.py",
+        "server/receive.py",
         "            _check_replacement(objects, old, steps[0])\n",
         "",
         "S1",
