@@ -234,14 +234,7 @@ def holder_has(lease: Lease, moment: Moment) -> bool:
 
 def standing(lease: Lease, policy: Policy, moment: Moment) -> Standing:
     """How a contender must see this lease now."""
-    terms = _terms(lease, policy, moment)
-    elapsed = terms.seen.at.elapsed_at_least(moment.now)
-    # Every wait must be over by the smaller of the clocks, too.
-    if moment.now.wall_ms > terms.ends and elapsed >= terms.wait:
-        return Standing.LAPSED
-    if terms.by_wall and moment.now.wall_ms < lease.expires_at:
-        return Standing.LIVE
-    return Standing.LIVE if terms.observed and elapsed < terms.duration else Standing.EXPIRED
+    return _judged(lease, policy, moment)[0]
 
 
 def clock_skewed(lease: Lease, policy: Policy, moment: Moment) -> bool:
@@ -251,7 +244,7 @@ def clock_skewed(lease: Lease, policy: Policy, moment: Moment) -> bool:
 
 def free_at(lease: Lease, policy: Policy, moment: Moment) -> int:
     """Wall-clock milliseconds, on this reader's clock, after which anyone may take it."""
-    return _terms(lease, policy, moment).ends
+    return _judged(lease, policy, moment)[1]
 
 
 def abandoned_at(lease: Lease, policy: Policy) -> int | None:
@@ -267,39 +260,31 @@ def abandoned_at(lease: Lease, policy: Policy) -> int | None:
     return lease.expires_at + (after + margin) * MS
 
 
-@dataclass(frozen=True, slots=True)
-class _Terms:
-    # What a contender judges a lease by. ``by_wall`` and ``observed``: the rules that must agree.
-    # ``duration`` and ``wait`` are milliseconds; ``wait`` must pass since the record was ``seen``,
-    # and the reader's wall clock must pass ``ends``.
-
-    seen: Sighting
-    by_wall: bool
-    observed: bool
-    duration: int
-    wait: int
-    ends: int
-
-
-def _terms(lease: Lease, policy: Policy, moment: Moment) -> _Terms:
+def _judged(lease: Lease, policy: Policy, moment: Moment) -> tuple[Standing, int]:
+    # And the wall clock of the reader after which anyone may take it.
     margins, seen = policy.margins.widest(lease.margins), moment.sighting(lease)
-    duration = lease.duration_ms
+    now, duration = moment.now.wall_ms, lease.duration_ms
     future = _is_future(lease, margins, moment)
     if future:
         longest = max(policy.ttl_max, policy.park_max) if lease.parked else policy.ttl_max
         duration = min(duration, longest * MS)
-    # The timestamps of a record from the future mean nothing on this clock.
+    # Both rules must agree. The timestamps of a record from the future mean nothing on this clock.
     by_wall = not future and Rule.WALL in (policy.rule, lease.margins.rule)
     observed = future or margins.rule is Rule.OBSERVED
-    wait = 0
+    wait = 0  # milliseconds that must pass since the record was seen
     if observed:
         wait = duration + -(-duration * margins.drift // MILLION) + margins.grace * MS
     elif seen.changed:
         wait = duration  # under ``wall`` only a change seen here proves that the holder was alive
-    ends = [seen.at.wall_ms + wait] if wait else []
+    ends = [seen.at.wall_ms + wait] if wait or not by_wall else []
     if by_wall:
         ends.append(lease.expires_at + margins.skew * MS)
-    return _Terms(seen, by_wall, observed, duration, wait, max(ends))
+    elapsed = seen.at.elapsed_at_least(moment.now)
+    # Every wait must be over by the smaller of the clocks, too.
+    if now > max(ends) and elapsed >= wait:
+        return Standing.LAPSED, max(ends)
+    live = (by_wall and now < lease.expires_at) or (observed and elapsed < duration)
+    return Standing.LIVE if live else Standing.EXPIRED, max(ends)
 
 
 def _is_future(lease: Lease, margins: Margins, moment: Moment) -> bool:

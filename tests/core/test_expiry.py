@@ -126,6 +126,13 @@ def test_observed_counts_by_the_smaller_clock() -> None:
         assert standing(observed_lease(), OBSERVED, there) is not Standing.LAPSED
 
 
+def test_a_lease_ended_at_once_lapses_without_grace() -> None:
+    strict = Policy(rule=Rule.OBSERVED, grace=0)
+    over = replace(lease(margins=strict.margins), expires_at=lease().renewed_at)
+    assert stands(over, 1, SEEN_AT_ONCE, strict) is Standing.LAPSED
+    assert free_at(over, strict, moment(1, SEEN_AT_ONCE)) == at(0).wall_ms
+
+
 def test_observed_believes_no_timestamp() -> None:
     ancient = replace(lease(since=-86_400 * 365), margins=OBSERVED.margins)
     assert stands(ancient, 10, SEEN_AT_ONCE, OBSERVED) is not Standing.LAPSED

@@ -40,8 +40,8 @@ RULES = (
     Mutant(
         "a contender's larger clock believed",
         "core/lease.py",
-        "terms.seen.at.elapsed_at_least(moment.now)",
-        "terms.seen.at.elapsed_at_most(moment.now)",
+        "elapsed = seen.at.elapsed_at_least(moment.now)",
+        "elapsed = seen.at.elapsed_at_most(moment.now)",
         "S3",
         "tests/core/test_expiry.py::test_a_change_is_waited_for_by_the_smaller_clock",
     ),
