@@ -18,7 +18,6 @@ from gitlease.core.resources import fold
 from gitlease.git.files import Unreadable
 from gitlease.git.history import (
     NO_RENAMES,
-    PATHS,
     SECONDS,
     Changed,
     Commit,
@@ -27,7 +26,7 @@ from gitlease.git.history import (
 )
 from gitlease.git.objects import BLOB, objects_of
 from gitlease.git.pushes import HEADS, heads_asked
-from gitlease.git.repository import Repository, answered, ask, is_on
+from gitlease.git.repository import PATHS, Repository, answered, ask, is_on
 from gitlease.settings.schema import FILE_STEM
 from gitlease.settings.sources import Tasks
 from gitlease.store.transport import TIME_LIMIT

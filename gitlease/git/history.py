@@ -17,6 +17,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import LATEST, MS
 from gitlease.core.lease import same_person
 from gitlease.git.repository import (
+    PATHS,
     Repository,
     answered,
     ask,
@@ -260,9 +261,8 @@ def _merging(repository: Repository) -> list[str]:
 # Numbers come first, where no address can displace them.
 _HEAD = "%H%x1f%at%x1f%ct%x1f%P%x1f%ae%x1f%aE%x1f%ce%x1f%cE"
 _QUIET = ("--root", "--no-notes", "--no-show-signature", "--encoding=none")
-# Against settings of the user's, and with pathspecs as they are.
+# Against settings of the user's.
 _PLAIN = ("-c", "log.diffMerges=separate", "-c", "log.follow=false")
-PATHS = {f"GIT_{kind}_PATHSPECS": "0" for kind in ("LITERAL", "GLOB", "NOGLOB", "ICASE")}
 _CONTACT = re.compile(r"[^\s<>\x00-\x1f\x7f]{1,254}")
 
 

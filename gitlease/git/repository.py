@@ -366,6 +366,8 @@ MAX_WORDS = 500  # ids in the arguments of one process
 AT_LENGTH = {"GIT_FLUSH": "0"}  # a log would be written, and read, commit by commit
 # Commits as they are: git would re-encode ids and addresses, too, from whatever a header claims.
 _AS_WRITTEN = ("-c", "i18n.logOutputEncoding=")
+# Pathspecs as they are written, whatever the user's environment says.
+PATHS = {f"GIT_{kind}_PATHSPECS": "0" for kind in ("LITERAL", "GLOB", "NOGLOB", "ICASE")}
 OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
 
 _DENIED = (

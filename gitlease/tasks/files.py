@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from gitlease.core.errors import Invalid
+from gitlease.core.errors import Invalid, NotFound
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
@@ -32,7 +32,16 @@ from gitlease.git.repository import (
 from gitlease.git.run import run_git
 from gitlease.settings.sources import Tasks
 from gitlease.store.private_store import make_folder
-from gitlease.tasks.scan import Wanted, WorkTree, walk, why_no_task
+from gitlease.tasks.scan import (
+    FileKind,
+    FoundFile,
+    IndexTree,
+    RefTree,
+    Wanted,
+    WorkTree,
+    walk,
+    why_no_task,
+)
 
 if TYPE_CHECKING:
     from gitlease.core.edge import Task
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
     from gitlease.tasks.write import EdgeJournal
 
 PATIENCE = 5.0  # seconds to wait for another process that is changing task files
+MOST_BRANCHES = 64  # in which an unknown name is looked for
 
 
 class GitTaskFiles:
@@ -99,8 +109,6 @@ class GitTaskFiles:
     def read(self, ref: str | None = None) -> TaskList:
         root = self._repository.toplevel
         if ref is not None:
-            from gitlease.tasks.elsewhere import IndexTree, RefTree
-
             if ref == INDEX:
                 return self._reader.read(IndexTree(self._repository, self._wanted), "refs")
             return self._reader.read(RefTree(self._repository, ref, self._wanted), "refs")
@@ -134,27 +142,73 @@ class GitTaskFiles:
     def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
         if self._repository.toplevel is None:
             return ()
-        from gitlease.tasks.elsewhere import tasks_elsewhere
+        paths = {t.file for t in here.tasks} | {p.file for p in here.problems} | {*here.others}
+        found: list[tuple[str, TaskList]] = []
 
-        main, sparse = self._main(), self._is_sparse()
-        return tasks_elsewhere(
-            self._repository, self._reader, self._wanted, here, main, sparse=sparse
-        )
+        def read(ref: str, tree: RefTree, files: Iterable[FoundFile]) -> None:
+            if some := [x for x in files if x.kind is FileKind.FILE]:
+                found.append((ref, self._reader.read(tree, "refs", some)))
+
+        # Names are compared first: of a checkout that equals its branch no file is read.
+        head, main = self._tree("HEAD"), self._main()
+        names = list(walk(head, paths)) if head else []
+        absent = [x for x in names if x.path not in paths]
+        if self._is_sparse() or absent or head is None:
+            index = IndexTree(self._repository, self._wanted)
+            read(INDEX, index, (x for x in walk(index, paths) if x.path not in paths))
+        if head is not None:
+            read("HEAD", head, absent)
+        tree = None if main is None else self._tree(main)
+        if main is not None and tree is not None and (head is None or tree.root != head.root):
+            same = {x.key for x in names}
+            read(main, tree, (x for x in walk(tree, same) if x.key not in same))
+        return found
 
     def on_a_branch(self, resource: Resource) -> tuple[str, Task] | None:
         if self._repository.toplevel is None:
             return None
-        from gitlease.tasks.elsewhere import task_on_a_branch
+        form = ("--sort=-committerdate", f"--count={MOST_BRANCHES}", "--format=%(refname)")
+        said = ask(self._repository, "for-each-ref", *form, "refs/heads/", "refs/remotes/")
+        seen = set[str]()
+        for ref in os.fsdecode(said.out).splitlines():
+            try:
+                tree = self._tree(ref)
+                fresh = [] if tree is None else [x for x in walk(tree) if x.key not in seen]
+            except Invalid:  # more than can be looked at
+                continue
+            seen |= {x.key for x in fresh}
+            files = [x for x in fresh if x.kind is FileKind.FILE]
+            if tree is None or not files:
+                continue
+            for task in self._reader.read(tree, "refs", files).tasks:
+                if task.resource == resource:
+                    return ref, task
+        return None
 
-        return task_on_a_branch(self._repository, self._reader, self._wanted, resource)
+    def _tree(self, ref: str) -> RefTree | None:
+        try:
+            return RefTree(self._repository, ref, self._wanted)
+        except NotFound:  # no commit yet
+            return None
 
     def _is_sparse(self) -> bool:
         return is_on(self._repository.config.get("core.sparsecheckout"))
 
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
-        from gitlease.tasks.elsewhere import assigned_since
-
-        return assigned_since(self._repository, task, name, None if ref == INDEX else ref)
+        repository, file = self._repository, f":(top,literal){task.file}"
+        if ref in (None, INDEX):  # a name that is not committed counts from the file's own time
+            said = ask(repository, "cat-file", "blob", f"HEAD:{task.file}")
+            if said.code != 0 or name.encode() not in said.out:
+                with contextlib.suppress(OSError):
+                    root = repository.toplevel or ""
+                    return os.stat(os.path.join(root, task.file)).st_mtime_ns // 1_000_000
+                return None
+            ref = "HEAD"
+        search = (f"-S{name}", "--no-textconv") if name else ()
+        words = ("log", "-1", "--format=%at", *search, "--end-of-options", ref or "HEAD")
+        said = ask(repository, *words, "--", file)
+        text = said.out.decode("ascii", "replace").strip()
+        return int(text) * MS if said.code == 0 and text.isdigit() else None
 
     # Changing
 

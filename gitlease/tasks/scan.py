@@ -1,21 +1,24 @@
-"""Finds the task files of a work tree, and reads them without ever following a link.
+"""Finds the task files of a work tree, a commit or the index, and reads them.
 
 Whoever can commit decides what lies there: links out of the repository, pipes, folders in the
 place of files, names that are no text. Only folders below the literal beginning of a pattern are
-looked into.
+looked into, and no link is ever followed. That needs no connection: what a partial clone does not
+have is said, never fetched, and sizes are asked before contents are read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import posixpath
 import time
 from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import cache
 from itertools import takewhile
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from gitlease.core.errors import Invalid, UsageError, shown
+from gitlease.core.errors import Invalid, NotFound, UsageError, shown
 from gitlease.core.resources import (
     Jump,
     Pattern,
@@ -27,6 +30,8 @@ from gitlease.core.resources import (
     resolve_path,
 )
 from gitlease.git.files import Unreadable, read_with_status
+from gitlease.git.objects import BLOB, COMMIT, GitObjects, TreeEntry, objects_of, read_tree
+from gitlease.git.repository import PATHS, Repository, ask
 from gitlease.settings.schema import FILE_STEM
 from gitlease.settings.sources import Tasks
 
@@ -179,21 +184,6 @@ class Listed(NamedTuple):
     on_disk: os.DirEntry[str] | None = None
 
 
-class TaskPlace(Protocol):
-    """Where task files lie: a work tree, a commit, or the index."""
-
-    wanted: Wanted
-
-    def entries(self, folder: str) -> Iterable[Listed]:
-        """What lies in a folder, ``""`` is the root. Raises Unreadable."""
-
-    def load(self, found: FoundFile) -> Content | None:
-        """The bytes of a file that was found, None when it is gone. Raises Unreadable."""
-
-    def linked(self, path: str) -> tuple[str | None, bytes]:
-        """Where a link leads to in this place, and the beginning of what is there."""
-
-
 def walk(place: TaskPlace, known: Container[str] = ()) -> Iterator[FoundFile]:
     """Everything in the place of a task file. ``known`` keys and paths are covered for certain.
 
@@ -255,6 +245,7 @@ class WorkTree:
         self.root, self.wanted = root, wanted
 
     def entries(self, folder: str) -> Iterable[Listed]:
+        """What lies in a folder, ``""`` is the root. Raises Unreadable."""
         try:
             with os.scandir(os.path.join(self.root, folder)) as opened:
                 entries = list(opened)
@@ -279,9 +270,11 @@ class WorkTree:
         )
 
     def load(self, found: FoundFile) -> Content | None:
+        """The bytes of a file that was found, None when it is gone. Raises Unreadable."""
         return self._load(os.path.join(self.root, found.path))
 
     def linked(self, path: str) -> tuple[str | None, bytes]:
+        """Where a link leads to in this place, and the beginning of what is there."""
         root, target = os.path.realpath(self.root), os.path.realpath(f"{self.root}/{path}")
         inside = target[len(root) :].lstrip("/") if target.startswith(root + "/") else ""
         if not inside or ".git" in inside.lower().split("/"):
@@ -304,6 +297,102 @@ class WorkTree:
             return None
         data, status = read
         return Content(data, stamp_of(status), status.st_mtime_ns + RACY_NS < now)
+
+
+# --- what git has --------------------------------------------------------------------------------
+
+MAX_TREE = 16 * 1024 * 1024  # bytes of one folder
+MAX_ENTRIES = 2_000_000  # of all folders: the same one may lie in many places
+MAX_LINK = 4096
+MAX_COMMIT = 8 * 1024 * 1024  # bytes, whatever its message
+
+_BLOBS, _LINK, _TREE = (0o100644, 0o100755), 0o120000, 0o040000
+
+
+class RefTree:
+    """The files of the commit that a ref names. Raises NotFound where there is none."""
+
+    def __init__(self, repository: Repository, ref: str, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self._objects = objects_of(repository)
+        self.root = _root(repository, self._objects, ref)
+        self._folders, self._files, self._entries = {"": self.root}, dict[str, str](), 0
+
+    def entries(self, folder: str) -> list[Listed]:
+        tree = self._tree(folder)
+        self._entries += len(tree)
+        if self._entries > MAX_ENTRIES:
+            raise Invalid(f"there are more than {MAX_ENTRIES} files and folders to look at")
+        listed = []
+        for entry in tree:
+            if entry.name in ("", ".", "..") or "/" in entry.name or entry.name.lower() == ".git":
+                continue  # no name that git gives a file
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            is_folder = entry.mode == _TREE
+            (self._folders if is_folder else self._files)[path] = entry.id
+            is_file, is_link = entry.mode in _BLOBS, entry.mode == _LINK
+            key = f"{entry.id}:{path}"
+            listed.append(Listed(entry.name, key, is_folder, is_file, is_link))
+        return listed
+
+    def _tree(self, folder: str) -> list[TreeEntry]:
+        return read_tree(self._objects, self._folders[folder], MAX_TREE)
+
+    def load(self, found: FoundFile) -> Content:
+        return Content(self._objects.read(self._files[found.path], BLOB, MAX_BYTES))
+
+    def linked(self, path: str) -> tuple[str | None, bytes]:
+        with contextlib.suppress(Unreadable):
+            text = os.fsdecode(self._objects.read(self._files[path], BLOB, MAX_LINK))
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(path), text))
+            if target in self._files:
+                return target, b""
+        return None, b""
+
+
+class IndexTree(RefTree):
+    """The files of the index, in which a sparse checkout has what its work tree lacks."""
+
+    def __init__(self, repository: Repository, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self._objects = objects_of(repository)
+        self._files, self._folders, self._entries = dict[str, str](), dict[str, str](), 0
+        self._trees: dict[str, dict[str, TreeEntry]] = {}
+        said = ask(repository, "ls-files", "-s", "-z", "--", *wanted.pathspecs(), env=PATHS)
+        for line in said.out.split(b"\0")[:-1] if said.code == 0 else ():
+            about, _, path = line.partition(b"\t")
+            mode, oid, stage = about.decode().split()
+            if stage in ("0", "2"):  # of an unmerged file, one's own side
+                self._add(os.fsdecode(path), TreeEntry("", int(mode, 8), oid))
+
+    def _add(self, path: str, entry: TreeEntry) -> None:
+        folder, _, name = path.rpartition("/")
+        self._trees.setdefault(folder, {})[name] = entry._replace(name=name)
+        if folder and folder not in self._folders:
+            self._folders[folder] = ""
+            self._add(folder, TreeEntry("", _TREE, ""))
+
+    def _tree(self, folder: str) -> list[TreeEntry]:
+        return list(self._trees.get(folder, {}).values())
+
+
+def _root(repository: Repository, objects: GitObjects, ref: str) -> str:
+    if not ref or ref.startswith("-") or not ref.isprintable():
+        raise _no_ref(ref)
+    said = ask(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    try:  # its tree may not be here, which is said of the folder
+        commit = objects.read(said.out.decode().strip(), COMMIT, MAX_COMMIT)
+    except Unreadable:
+        raise _no_ref(ref) from None
+    return commit.removeprefix(b"tree ").partition(b"\n")[0].decode()
+
+
+def _no_ref(ref: str) -> NotFound:
+    hint = "name a branch, a tag or a commit of this clone; git fetch brings others here"
+    return NotFound(f"there is no ref {shown(ref)}", hints=(hint,))
+
+
+TaskPlace = WorkTree | RefTree
 
 
 def _problem_of_link(path: str, rules: Rules, depth: int, entry: Listed) -> FoundFile | None:

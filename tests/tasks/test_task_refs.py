@@ -23,7 +23,6 @@ from support.task_trees import (
 
 from gitlease.core import Invalid, NotFound, name_resource
 from gitlease.engine import find_task
-from gitlease.tasks import elsewhere as task_tree
 from gitlease.tasks import reading as task_reading
 from gitlease.tasks import scan as task_scan
 
@@ -239,7 +238,7 @@ def tree_of(root: Path, *entries: tuple[str, str, str]) -> str:
 def test_a_tree_with_endless_folders_comes_to_an_end(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_tree, "MAX_ENTRIES", 1000)
+    monkeypatch.setattr(task_scan, "MAX_ENTRIES", 1000)
     tree = git(root, "hash-object", "-t", "tree", "-w", "--stdin")
     for _ in range(12):
         tree = tree_of(root, ("40000", "a", tree), ("40000", "b", tree), ("40000", "c", tree))
