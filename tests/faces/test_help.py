@@ -45,11 +45,11 @@ def test_every_verb_has_a_paragraph_examples_and_exit_codes(name: str) -> None:
     for part in ("Options:", "Examples:", "Exit codes:", "  -C DIR", "  --json", "  --layer NAME"):
         assert part in ran.out
     assert len(verb.help or "") > 60
-    assert verb.examples
-    assert all(line.startswith(f"gitlease {name}") for line in verb.examples)
+    assert verb.page.examples
+    assert all(line.startswith(f"gitlease {name}") for line in verb.page.examples)
     known = {code.exit for code in CODES.values()}
-    assert 2 in verb.exits or verb.own_exits
-    assert set(verb.exits) <= known
+    assert 2 in verb.page.exits or verb.own_exits
+    assert set(verb.page.exits) <= known
     assert (ran.err, ada.opened) == ("", [])
 
 
@@ -58,7 +58,7 @@ def test_examples_can_be_typed(name: str) -> None:
     """Every option of an example is one of the verb's."""
     verb = find(name)
     options = {opt for param in verb.params for opt in (*param.opts, *param.secondary_opts)}
-    for line in verb.examples:
+    for line in verb.page.examples:
         said = line.split("#")[0].partition(" -- ")[0].split()[2:]
         assert {word for word in said if word.startswith("-")} <= options, line
 

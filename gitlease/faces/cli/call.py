@@ -57,9 +57,7 @@ def _show(parts: Iterable[str | Table | Details]) -> None:
         elif isinstance(part, Details):
             output.facts(part.rows)
         else:
-            styles = part.styles or [""] * len(part.rows)
-            rows = [output.Row(*row) for row in zip(part.rows, styles, strict=True)]
-            output.table(part.headings, rows, otherwise=part.otherwise)
+            output.table(part.headings, part.rows, styles=part.styles, otherwise=part.otherwise)
 
 
 def _issue_pages(workspace: Workspace) -> str | None:

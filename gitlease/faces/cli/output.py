@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gitlease.core.errors import clean
-from gitlease.core.frozen import dataclass
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,14 +24,6 @@ SHORTENED = {"RESOURCE", "RESOURCES", "WHERE", "COMMAND", "LOG", "STARTS", "SOUR
 LEAST_FOLDED, LEAST_SHORTENED = 12, 12
 LINES = 2  # of one cell
 RED, YELLOW, DIM, PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of a table, and its style on a terminal."""
-
-    cells: tuple[str, ...]
-    style: str = ""
 
 
 class OutputForm:
@@ -120,7 +111,13 @@ def hint(hints: Sequence[str]) -> None:
         aside(f"hint: {text}", DIM, whole=typed)
 
 
-def table(headings: Sequence[str], rows: Sequence[Row], *, otherwise: str = "") -> None:
+def table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    styles: Sequence[str] = (),
+    otherwise: str = "",
+) -> None:
     """Print an aligned table, or ``otherwise`` if there are no rows.
 
     On a terminal that is too narrow, some columns give way: prose is folded over two lines, and
@@ -130,9 +127,9 @@ def table(headings: Sequence[str], rows: Sequence[Row], *, otherwise: str = "") 
         if otherwise:
             line(otherwise)
         return
-    used = [i for i, _ in enumerate(headings) if any(row.cells[i] for row in rows)]
+    used = [i for i, _ in enumerate(headings) if any(row[i] for row in rows)]
     names = [headings[i] for i in used]
-    cells = [[" ".join(clean(row.cells[i]).split()) for i in used] for row in rows]
+    cells = [[" ".join(clean(row[i]).split()) for i in used] for row in rows]
     laid_out = table_lines(names, cells, columns() if on_terminal() else None)
     if not laid_out:
         for texts in cells:
@@ -144,8 +141,8 @@ def table(headings: Sequence[str], rows: Sequence[Row], *, otherwise: str = "") 
     else:
         from rich.text import Text
 
-        wide, styles = console(), ["bold", *(row.style for row in rows)]
-        for style, lines in zip(styles, laid_out, strict=True):
+        wide = console()
+        for style, lines in zip(["bold", *(styles or [""] * len(rows))], laid_out, strict=True):
             for text in lines:
                 wide.print(_linked(Text(text, style=style)), soft_wrap=True)
 

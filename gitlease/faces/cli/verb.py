@@ -14,21 +14,28 @@ import click
 from gitlease.core.errors import Hint, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces.cli import output
-from gitlease.verbs.table import CODES, COMMAND, TABLE, Called, Parameter, find_verb, read_values
+from gitlease.verbs.table import (
+    CODES,
+    COMMAND,
+    TABLE,
+    Called,
+    DeclaredVerb,
+    Parameter,
+    find_verb,
+    read_values,
+)
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
-    from gitlease.verbs.table import DeclaredVerb, Kind, Result
+    from gitlease.verbs.table import Kind, Result
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 # The option for help is among those that all verbs share.
 CONTEXT: dict[str, Any] = {"help_option_names": [], "max_content_width": 100}
-DONE = "done"
 # Verbs without the progress line: they report themselves, or share the terminal with a command.
 SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", "serve", "board"})
 READING = frozenset({"board"})  # besides those of the table
-HELD = ("held", "wait_timeout")
 
 
 class Option(click.Option):
@@ -74,7 +81,6 @@ optional_resources_argument = click.argument(
 class Verb(click.Command):
     """A verb, with its own options before the shared ones, and examples and exit codes in its help.
 
-    ``exits`` are its exit statuses besides 0, and ``no`` the error codes behind exit 1.
     ``own_exits`` are statuses of this verb alone, with their meanings. ``with_command`` passes the
     words after ``--`` as the parameter ``command``. ``bare`` maps options that never take the next
     word as their value to their default value.
@@ -82,28 +88,18 @@ class Verb(click.Command):
 
     def __init__(
         self,
-        name: str | None = None,
+        page: DeclaredVerb,
         *,
-        examples: Sequence[str],
-        exits: Sequence[int],
+        name: str,
         own_exits: Sequence[tuple[int, str]] = (),
-        done: str = DONE,
-        no: Sequence[str] = HELD,
-        advice: Sequence[str] = (),
-        session: bool = True,
-        cached: bool = False,
         with_command: bool = False,
         bare: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(name, context_settings=CONTEXT, **settings)
+        super().__init__(name, context_settings=CONTEXT, help=page.help, **settings)
+        self.page, self.own_exits = page, own_exits
         self.with_command, self.bare = with_command, bare or {}
-        self.examples, self.exits, self.done, self.advice = examples, exits, done, advice
-        self.no, self.own_exits = no, own_exits
-        if cached:
-            text = "Answer from what this clone knows, without asking the remote."
-            self.params.append(Option(["--cached"], is_flag=True, help=text))
-        self.params += shared_options(session=session)
+        self.params += shared_options(session=page.session)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -127,19 +123,26 @@ class Verb(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         prog = ctx.find_root().info_name or "gitlease"
-        if self.advice:
-            _section(formatter, "How long", self.advice)
-        _section(formatter, "Examples", [line.replace("gitlease", prog) for line in self.examples])
-        lines = [f"{0:>3}  {self.done}", *(_exit_line(x, self.no) for x in self.exits)]
+        page = self.page
+        if page.advice:
+            _section(formatter, "How long", page.advice)
+        _section(formatter, "Examples", [line.replace("gitlease", prog) for line in page.examples])
+        lines = [f"{0:>3}  {page.done}", *(_exit_line(x, page.no) for x in page.exits)]
         lines += [f"{status:>3}  {meaning}" for status, meaning in self.own_exits]
         _section(formatter, "Exit codes", lines)
 
 
-def verb(name: str, text: str, **settings: Any) -> Callable[[Callable[..., Any]], Verb]:
-    """Make a function the verb ``name`` with this help text; it gets the ``Call`` first."""
+OF_COMMAND = ("own_exits", "with_command", "bare")
+
+
+def verb(name: str, help: str, **traits: Any) -> Callable[[Callable[..., Any]], Verb]:
+    """Make a function a verb of the command line alone; it gets the ``Call`` first."""
+    own = {x: traits.pop(x) for x in OF_COMMAND if x in traits}
 
     def decorate(function: Callable[..., Any]) -> Verb:
-        return click.command(name, cls=Verb, help=text, **settings)(click.pass_obj(function))
+        page = DeclaredVerb(name=name, function=function, help=help, **{"done": "done", **traits})
+        params = [*reversed(vars(function).get("__click_params__", ()))]  # as decorators add them
+        return Verb(page, name=name, params=params, callback=click.pass_obj(function), **own)
 
     return decorate
 
@@ -295,19 +298,7 @@ def command(
         kind = click.Choice(actions)
         params.insert(0, click.Argument(["action"], metavar="|".join(actions), type=kind))
         carry_out = partial(_carry_out_action, dict(zip(actions, verbs, strict=True)))
-    return Verb(
-        name,
-        help=page.help,
-        examples=page.examples,
-        exits=page.exits,
-        done=page.done,
-        no=page.no,
-        advice=page.advice,
-        session=page.session,
-        bare=bare,
-        params=params,
-        callback=click.pass_obj(carry_out),
-    )
+    return Verb(page, name=name, bare=bare, params=params, callback=click.pass_obj(carry_out))
 
 
 def _carry_out_action(

@@ -352,7 +352,7 @@ def demo_verb(call: Call, *, keep: bool, fast: bool) -> int:
     began, folder = time.monotonic(), tempfile.mkdtemp(prefix="gitlease-demo-")
     teller = DemoTeller(quiet=call.json)
     paced = output.on_terminal() and sys.stdout.isatty() and not call.json and not fast
-    stage = Stage(os.path.realpath(folder), teller, time.sleep if paced else _no_pause)
+    stage = Stage(os.path.realpath(folder), teller, time.sleep if paced else lambda _: None)
     differed: GitleaseError | None = None
     try:
         _perform(stage)
@@ -373,10 +373,6 @@ def demo_verb(call: Call, *, keep: bool, fast: bool) -> int:
     if differed is not None:
         return refusals.tell(call, differed, body=body)
     return call.respond(Result(body=body), lambda: _show_end(call, teller, body))
-
-
-def _no_pause(_seconds: float) -> None:
-    pass
 
 
 def _perform(stage: Stage) -> None:
