@@ -105,7 +105,8 @@ class Storage(Protocol):
     def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
         """Move ledgers, all or none, if each is what is expected; with the refs of ``work``.
 
-        Without heads, and undecided unless it was a clean success.
+        Without heads, and undecided unless it was a clean success. Raises only what shows that
+        nothing was sent.
         """
 
     def work_refs(self, work: WorkPush) -> Mapping[str, str]:

@@ -346,7 +346,11 @@ class PrivateStore:
             return
         with contextlib.suppress(OSError):
             os.utime(marker)
-            self._drop_refs_of_killed_fetches()
+            folder = os.path.join(self.path, "refs", "fetched")
+            with contextlib.suppress(OSError), os.scandir(folder) as refs:
+                for ref in refs:  # of fetches that were killed
+                    if time.time() - ref.stat().st_mtime > TIDY_AFTER:
+                        os.unlink(ref.path)
             # Refs are read here without git, as files.
             words = ["git", f"--git-dir={self.path}", "-c", "gc.packRefs=false"]
             words += ["gc", "--quiet", "--prune=1.day.ago"]
@@ -357,14 +361,6 @@ class PrivateStore:
             return len(os.listdir(os.path.join(self.path, "objects", "17"))) > MANY // 256
         except OSError:
             return False
-
-    def _drop_refs_of_killed_fetches(self) -> None:
-        folder = os.path.join(self.path, "refs", "fetched")
-        with contextlib.suppress(OSError):
-            for name in os.listdir(folder):
-                file = os.path.join(folder, name)
-                if time.time() - os.stat(file).st_mtime > TIDY_AFTER:
-                    os.unlink(file)
 
 
 def _is_plain(path: str, name: str = "") -> bool:

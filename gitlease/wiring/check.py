@@ -103,7 +103,7 @@ class CheckContext:
         settings, where = place.settings, chosen.place or self.repository
         return CheckService(
             chosen=chosen,
-            store=place.git_store(self._clock, time_limit=self._limit),
+            store=place.store(self._clock, time_limit=self._limit),
             reader=CommitReader(where, settings.tasks, base=chosen.base),
             tasks=place.task_files(),
             clock=self._clock,

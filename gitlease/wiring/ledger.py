@@ -15,7 +15,7 @@ from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Actor
 from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER
-from gitlease.engine.ports import Clock, LedgerStore
+from gitlease.engine.ports import Clock
 from gitlease.git.repository import Repository, without_secrets
 from gitlease.guard.notes import InboxFolder, drop_idle_marker, origin_of
 from gitlease.settings.schema import Found
@@ -51,7 +51,7 @@ def open_place(
     *,
     local: bool = False,
     committed: Mapping[str, Found] | None = None,
-    store: LedgerStore | None = None,
+    store: RefLedgerStore | None = None,
 ) -> LedgerPlace:
     """The place of a repository's ledger, with arguments as for ``open_workspace``."""
     flags = flags or {}
@@ -74,7 +74,7 @@ class LedgerPlace:
     settings: Settings
     location: Location
     layer: str = GLOBAL_LAYER
-    given: LedgerStore | None = None
+    given: RefLedgerStore | None = None
 
     @property
     def local(self) -> bool:
@@ -210,16 +210,13 @@ class LedgerPlace:
 
     def store(
         self, clock: Clock, *, time_limit: float, watched: Watched | None = None
-    ) -> LedgerStore:
+    ) -> RefLedgerStore:
         """The ledgers there, with a limit in seconds for each call of git.
 
         Contacts learn of the ref ``watched`` by the way.
         """
-        return self.given or self.git_store(clock, time_limit=time_limit, watched=watched)
-
-    def git_store(
-        self, clock: Clock, *, time_limit: float, watched: Watched | None = None
-    ) -> RefLedgerStore:
+        if self.given is not None:
+            return self.given
         from gitlease.store.git_ledger import RefLedgerStore
         from gitlease.store.private_store import SHA1, SHA256, PrivateStore, make_bare, make_folder
         from gitlease.store.transport import GitRefs, Remote, Watched

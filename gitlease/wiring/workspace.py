@@ -16,7 +16,7 @@ from gitlease.core.lease import Actor, Lease
 from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Clock, Inbox, LedgerStore, TaskList
+from gitlease.engine.ports import Clock, Inbox, TaskList
 from gitlease.engine.transaction import PATIENCE
 from gitlease.git.repository import LIVE_RUNS, Repository, without_secrets
 from gitlease.git.repository import discover as find_repository
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from gitlease.guard.service import GuardService
     from gitlease.runs.records import RunsFolder
     from gitlease.settings.text import SuggestedSettings
+    from gitlease.store.git_ledger import RefLedgerStore
     from gitlease.wiring.landing import Landing
 
 
@@ -214,7 +215,7 @@ def open_workspace(
     anonymous: bool = False,
     committed: Mapping[str, Found] | None = None,
     repository: Repository | None = None,
-    store: LedgerStore | None = None,
+    store: RefLedgerStore | None = None,
 ) -> Workspace:
     """Open the repository around ``directory``. Asks no remote.
 
