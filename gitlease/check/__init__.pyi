@@ -7,7 +7,6 @@ from gitlease.check.judging import Granted as Granted
 from gitlease.check.judging import Judgement as Judgement
 from gitlease.check.judging import Tenure as Tenure
 from gitlease.check.judging import Timeline as Timeline
-from gitlease.check.judging import find as find
 from gitlease.check.judging import timeline as timeline
 from gitlease.check.rules import HELD_NOW as HELD_NOW
 from gitlease.check.rules import HELD_THEN as HELD_THEN

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 
-from gitlease.check.judging import Judgement, Timeline, find, timeline
+from gitlease.check.judging import Judgement, Timeline, timeline
 from gitlease.check.rules import CheckResult, no_ledger
 from gitlease.core.edge import Addresses
 from gitlease.core.errors import Denied, GitleaseError, NotFound, Unavailable, UsageError, shown
@@ -537,7 +537,7 @@ class CheckService:
             ]
         warnings = [*self.context.problems, *chosen.warnings, *store.warnings]
         with doing(f"comparing {len(commits)} commits with the leases of their time"):
-            found = find(commits, self._judgement(timelines, commits))
+            found = self._judgement(timelines, commits).find(commits)
             try:  # findings about claims of tasks stand at the edge's line of the task's file
                 listed = self.tasks.read().tasks if any(x.resource for x in found) else ()
                 unplaced = []

@@ -46,6 +46,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from gitlease.check.rules import (
@@ -60,7 +61,7 @@ from gitlease.check.rules import (
 )
 from gitlease.core.edge import Addresses, printable
 from gitlease.core.errors import UsageError
-from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, rfc3339
 from gitlease.core.lease import Actor, Lease, Moment, Relation, State, relation
 from gitlease.core.moves.operations import LAPSED
@@ -330,9 +331,8 @@ def _command(verb: str, resource: str, layer: str) -> str:
 # --- judging --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What commits are judged by.
+    """Judges commits by the tenures that cover what they touch, and the tokens that they name.
 
     ``pushers`` are the keys of the person who pushed them, if known: they count as people of every
     commit. ``requesters`` opened or updated the pull request, by name with their keys: they count
@@ -340,39 +340,37 @@ class Judgement:
     files that all commits together change; None if that is not known.
     """
 
-    addresses: Addresses
-    pushers: frozenset[str] = frozenset()
-    requesters: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    trailer: bool = False
-    ledgers: Mapping[str, Timeline] = field(default_factory=dict)
-    landing: Callable[[], frozenset[str] | None] = lambda: None
-
-
-def find(commits: Sequence[CommitFacts], by: Judgement) -> list[Finding]:
-    """Every violation, in the order of the commits."""
-    judge = _Judge(commits, by)
-    return [finding for commit in commits for finding in judge.of(commit)]
-
-
-class _Judge:
-    """Judges commits by the tenures that cover what they touch, and the tokens that they name."""
-
-    def __init__(self, commits: Sequence[CommitFacts], by: Judgement) -> None:
-        self._by, self._people = by, by.addresses.of_all
-        self._tenures = [s for ledger in by.ledgers.values() for s in ledger.tenures]
-        self._keys = [by.addresses.of(tenure.lease.holder) for tenure in self._tenures]
+    def __init__(
+        self,
+        *,
+        addresses: Addresses,
+        ledgers: Mapping[str, Timeline],
+        pushers: frozenset[str] = frozenset(),
+        requesters: Mapping[str, frozenset[str]] = MappingProxyType({}),
+        trailer: bool = False,
+        landing: Callable[[], frozenset[str] | None] = lambda: None,
+    ) -> None:
+        self._addresses, self._people, self._ledgers = addresses, addresses.of_all, ledgers
+        self._pushers, self._requesters, self._trailer = pushers, requesters, trailer
+        self._landing, self._merges = landing, dict[str, CommitFacts]()
+        self._tenures = [s for ledger in ledgers.values() for s in ledger.tenures]
+        self._keys = [addresses.of(tenure.lease.holder) for tenure in self._tenures]
         self._cover = Cover([tenure.lease for tenure in self._tenures])
-        self._merges = merged_by(commits)
         self._grants: dict[tuple[str, str], list[Granted]] = {}
-        for layer, ledger in by.ledgers.items():
+        for layer, ledger in ledgers.items():
             for _, grant in sorted(ledger.grants.items()):
                 self._grants.setdefault((layer, grant.key), []).append(grant)
 
-    def of(self, commit: CommitFacts) -> Iterator[Finding]:
+    def find(self, commits: Sequence[CommitFacts]) -> list[Finding]:
+        """Every violation, in the order of the commits."""
+        self._merges = merged_by(commits)
+        return [finding for commit in commits for finding in self._of(commit)]
+
+    def _of(self, commit: CommitFacts) -> Iterator[Finding]:
         """All findings about one commit."""
         yield from self._broken_claims(commit)
         for named in dict.fromkeys(commit.named):
-            verdict = self._judge_token(commit, named) if named.layer in self._by.ledgers else None
+            verdict = self._judge_token(commit, named) if named.layer in self._ledgers else None
             if verdict is not None:
                 yield _finding(
                     commit,
@@ -392,7 +390,7 @@ class _Judge:
             words = f"has a trailer that names no lease: {printable(first)}{more}"
             expected = ("expected Gitlease: RESOURCE token=NUMBER",)
             yield _of_trailer(commit, CommitVerdict(UNREADABLE, words, evidence=expected))
-        if self._by.trailer:
+        if self._trailer:
             yield from self._trailer_owed(commit)
 
     def _trailer_owed(self, commit: CommitFacts) -> Iterator[Finding]:
@@ -401,7 +399,7 @@ class _Judge:
         A merge need not name any, and the lines in a squash's message count if they are true. What
         is named of a ledger that is not checked could be anything.
         """
-        if any(x.layer in self._by.ledgers for x in commit.named) or len(commit.parents) > 1:
+        if any(x.layer in self._ledgers for x in commit.named) or len(commit.parents) > 1:
             return
         if not commit.touched or commit.only_tasks:
             return
@@ -409,7 +407,7 @@ class _Judge:
         for line in commit.mentioned:
             grant = self._grant(line)
             if grant is not None and grant.key == line.key:
-                granted |= self._by.addresses.of(grant.holder)
+                granted |= self._addresses.of(grant.holder)
         if granted & self._people(commit.emails):
             return
         layers = ", ".join(printable(name) for name in dict.fromkeys(x.layer for x in commit.named))
@@ -419,15 +417,15 @@ class _Judge:
         yield _of_trailer(commit, verdict, *_listed([one.path for one in commit.touched]))
 
     def _grant(self, named: Named) -> Granted | None:
-        ledger = self._by.ledgers.get(named.layer)
+        ledger = self._ledgers.get(named.layer)
         return ledger.grants.get(named.token) if ledger is not None else None
 
     def _help(self, commit: CommitFacts, keys: frozenset[str]) -> str:
         """Why one of these keys may have taken part in a commit; ``""`` if nothing says so."""
-        named = next((x for x in commit.helpers if self._by.addresses.of(x) & keys), None)
+        named = next((x for x in commit.helpers if self._addresses.of(x) & keys), None)
         if named is not None:
             return f"only its message says that {printable(named)} took part"
-        requesters = self._by.requesters.items()
+        requesters = self._requesters.items()
         asking = next((name for name, theirs in requesters if theirs & keys), None)
         if asking is None:
             return ""
@@ -447,7 +445,7 @@ class _Judge:
         best: dict[tuple[str, str], Finding] = {}
         for number, paths in touched.items():
             tenure, keys = self._tenures[number], self._keys[number]
-            if keys & self._by.pushers:
+            if keys & self._pushers:
                 continue
             if keys & people:
                 verdict = self._judge_address(commit, tenure, paths)
@@ -486,20 +484,20 @@ class _Judge:
             return None
         if names_grant(named, commit.recorded, lease, tenure.layer) or self._lands_elsewhere(paths):
             return None
-        pushed = bool(self._by.pushers)
+        pushed = bool(self._pushers)
         why = "it was pushed by somebody else and" if pushed else "it"
         words = f"{_held(lease, 'holds')} now: {why} does not name token {lease.token}"
         return CommitVerdict(UNPROVEN, words, Level.ERROR if pushed else None, (PROOF,))
 
     def _blocks_now(self, tenure: Tenure) -> bool:
-        ledger = self._by.ledgers[tenure.layer]
+        ledger = self._ledgers[tenure.layer]
         return tenure.stands and (
             relation(tenure.lease, NOBODY, ledger.policy, ledger.moment) is Relation.THEIRS
         )
 
     def _lands_elsewhere(self, paths: Sequence[str]) -> bool:
         """Whether all commits together leave these paths as they are."""
-        landing = self._by.landing()
+        landing = self._landing()
         return landing is not None and landing.isdisjoint(paths)
 
     def _judge(
@@ -510,7 +508,7 @@ class _Judge:
         paths: Sequence[str],
         own: Sequence[Tenure],
     ) -> CommitVerdict | None:
-        lease, now = tenure.lease, self._by.ledgers[tenure.layer].moment.now.wall_ms
+        lease, now = tenure.lease, self._ledgers[tenure.layer].moment.now.wall_ms
         held = _held(lease, "held")
         made = commit.made(now)
         mine = [x for x in own if x.layer == tenure.layer]
@@ -564,12 +562,12 @@ class _Judge:
         if tenure.stands or tenure.until - made > SKEW:
             return ""
         people = self._people(commit.emails)
-        grants = self._by.ledgers[tenure.layer].grants
+        grants = self._ledgers[tenure.layer].grants
         for named in commit.named:
             grant = grants.get(named.token) if named.layer == tenure.layer else None
             if grant is None or grant.key != named.key or not grant.follows(tenure):
                 continue
-            if self._by.addresses.of(grant.holder) & people:
+            if self._addresses.of(grant.holder) & people:
                 return f"it names token {grant.token}, which was issued after that had ended"
         return ""
 
@@ -577,7 +575,7 @@ class _Judge:
 
     def _judge_token(self, commit: CommitFacts, named: Named) -> CommitVerdict | None:
         """Judge a token: to whom it was issued, for what, and until when."""
-        grant, timeline = self._grant(named), self._by.ledgers[named.layer]
+        grant, timeline = self._grant(named), self._ledgers[named.layer]
         if grant is None and named.token >= timeline.tokens:
             return CommitVerdict(UNKNOWN, "which was never issued")
         if grant is None:
@@ -588,7 +586,7 @@ class _Judge:
         if grant.key != named.key or fold(grant.scope) != fold(named.scope):
             words = f"which was issued for {_of(grant.resource, grant.scope)}"
             return CommitVerdict(UNKNOWN, words, None, evidence, grant.at)
-        holder = self._by.addresses.of(grant.holder)
+        holder = self._addresses.of(grant.holder)
         foreign: CommitVerdict | None = None
         if not holder & self._people(commit.emails):
             words, doubt = (
@@ -605,7 +603,7 @@ class _Judge:
                 for x in self._grants[named.layer, grant.key]
                 if x.token > grant.token
                 and scopes_overlap(x.scope, grant.scope)
-                and not self._by.addresses.of(x.holder) & holder
+                and not self._addresses.of(x.holder) & holder
             ),
             None,
         )

@@ -15,7 +15,6 @@ from gitlease.check import (
     Judgement,
     Tenure,
     Timeline,
-    find,
     oldest,
     timeline,
 )
@@ -95,7 +94,7 @@ def found(
         trailer=trailer,
         ledgers={"global": standing},
     )
-    return [(x.rule.id, x.level.value) for x in find([one, *others], by)]
+    return [(x.rule.id, x.level.value) for x in by.find([one, *others])]
 
 
 THEN, MAYBE = [("held-then", "error")], [("held-then", "warning")]
@@ -234,9 +233,9 @@ def test_what_is_said_for_whoever_took_part_is_no_more_than_is_known() -> None:
     )
     keys = Addresses().of(KIM.holder)
     by = Judgement(addresses=Addresses(), requesters={"@kim": keys}, ledgers={"global": standing})
-    (asked,) = find([commit(30)], by)
+    (asked,) = by.find([commit(30)])
     check_words(asked.message)
-    (claimed,) = find([replace(commit(30), helpers=(KIM.holder,))], by)
+    (claimed,) = by.find([replace(commit(30), helpers=(KIM.holder,))])
     said = f"; only its message says that {KIM.holder} took part"
     assert claimed.message.endswith(said)
 
@@ -293,8 +292,8 @@ def test_a_file_that_is_of_different_tasks_in_different_commits_is_judged_apart(
     other = commit(30, touched=(Touched("tasks/x.md", frozenset({"f002"})),))
     standing = Timeline("global", (task,), {}, None, 0, DEFAULT_POLICY, Moment(now=at(HOUR)))
     by = Judgement(addresses=Addresses(), ledgers={"global": standing})
-    assert [len(find([x], by)) for x in (mine, other)] == [1, 0]
-    assert len(find([mine, other, mine], by)) == 2
+    assert [len(by.find([x])) for x in (mine, other)] == [1, 0]
+    assert len(by.find([mine, other, mine])) == 2
 
 
 # --- tokens ---------------------------------------------------------------------------------------
@@ -369,7 +368,7 @@ def test_why_the_hosts_date_does_not_tell_is_said() -> None:
     )
     by = Judgement(addresses=Addresses(), ledgers={"global": standing})
     one = replace(commit(200, named=(NAMED,), touched=()), committer=HOST)
-    (late,) = find([one], by)
+    (late,) = by.find([one])
     check_words(late.message)
     check_words(late.evidence[0])
 
