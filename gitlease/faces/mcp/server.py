@@ -471,13 +471,47 @@ def thread_of(meta: Mapping[str, Any]) -> str:
     return thread if isinstance(thread, str) else ""
 
 
-class LeaseResources:
-    """The resources for the callers of a backend, and notifications that they changed."""
+INSTRUCTIONS = """Leases say who works on what in this repository: people and agents share it.
+Claim before your first edit, with the paths you will change; renew while you work; release, with a
+note on how far you got, when you stop. What another holds is theirs until it is free."""
+THREADS, WAITS = 32, 16  # calls at the same time, and waiting ones
+BUG = "a bug in gitlease: see the server's standard error"
+EVERY = 5.0  # seconds between two progress notifications of a wait
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend, self._listeners = backend, anyio.CapacityLimiter(LISTENERS)
 
-    async def listed(
+class LeaseServer:
+    """The tools and resources of a backend's callers. ``mcp`` is the server that transports run.
+
+    Waiting calls have a limit of their own, ``waits``, so that they never delay a renewal.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        threads: anyio.CapacityLimiter | None = None,
+        waits: anyio.CapacityLimiter | None = None,
+    ) -> None:
+        self._backend = backend
+        self._threads = threads or anyio.CapacityLimiter(THREADS)
+        self._waits = waits or anyio.CapacityLimiter(WAITS)
+        self._cancellable: dict[Hashable, set[threading.Event]] = {}
+        self._listeners = anyio.CapacityLimiter(LISTENERS)
+        self.mcp: Server[Any] = Server(
+            "gitlease",
+            version=__version__,
+            instructions=INSTRUCTIONS,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_read_resource=self._read_resource,
+            on_subscriptions_listen=self._listen_to,
+        )
+        self.mcp.add_notification_handler(
+            "notifications/cancelled", types.CancelledNotificationParams, self._cancelled
+        )
+
+    async def _list_resources(
         self, _asked: Asked, _page: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         found = [
@@ -491,7 +525,7 @@ class LeaseResources:
         ]
         return types.ListResourcesResult(resources=found)
 
-    async def read(
+    async def _read_resource(
         self, asked: Asked, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """The document of a resource, as ``status`` returns it. Raises MCPError."""
@@ -518,7 +552,7 @@ class LeaseResources:
         warnings = [*map(self._backend.words, found.warnings)]
         return json.dumps(wire.success("status", body=found.body, warnings=warnings))
 
-    async def listen(
+    async def _listen_to(
         self, asked: Asked, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """Notify a client of changes; the stream ends if they cannot be followed."""
@@ -565,47 +599,6 @@ class LeaseResources:
             return
         except GitleaseError as error:
             logging.getLogger("gitlease").warning("changes cannot be followed: %s", error)
-
-
-INSTRUCTIONS = """Leases say who works on what in this repository: people and agents share it.
-Claim before your first edit, with the paths you will change; renew while you work; release, with a
-note on how far you got, when you stop. What another holds is theirs until it is free."""
-THREADS, WAITS = 32, 16  # calls at the same time, and waiting ones
-BUG = "a bug in gitlease: see the server's standard error"
-EVERY = 5.0  # seconds between two progress notifications of a wait
-
-
-class LeaseServer:
-    """The tools for the callers of a backend. ``mcp`` is the server that transports run.
-
-    Waiting calls have a limit of their own, ``waits``, so that they never delay a renewal.
-    """
-
-    def __init__(
-        self,
-        backend: Backend,
-        *,
-        threads: anyio.CapacityLimiter | None = None,
-        waits: anyio.CapacityLimiter | None = None,
-    ) -> None:
-        self._backend = backend
-        self._threads = threads or anyio.CapacityLimiter(THREADS)
-        self._waits = waits or anyio.CapacityLimiter(WAITS)
-        self._cancellable: dict[Hashable, set[threading.Event]] = {}
-        resources = LeaseResources(backend)
-        self.mcp: Server[Any] = Server(
-            "gitlease",
-            version=__version__,
-            instructions=INSTRUCTIONS,
-            on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
-            on_list_resources=resources.listed,
-            on_read_resource=resources.read,
-            on_subscriptions_listen=resources.listen,
-        )
-        self.mcp.add_notification_handler(
-            "notifications/cancelled", types.CancelledNotificationParams, self._cancelled
-        )
 
     async def _list_tools(
         self, _asked: Asked, _page: types.PaginatedRequestParams | None
