@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import warnings
@@ -227,7 +228,9 @@ class Holding:
         if self._entered:
             raise UsageError("this hold was entered before: call gitlease.hold again for a new one")
         self._entered = True
-        self._runner = _current_task_or_thread()
+        self._runner = threading.current_thread()
+        with contextlib.suppress(RuntimeError):  # there is no event loop
+            self._runner = asyncio.current_task() or self._runner
         self._held_before = _held_by.get(self._runner, frozenset())
 
     def _claim(self) -> None:
@@ -280,14 +283,6 @@ class Holding:
             return None
         _held_by[self._runner] = _held_by.get(self._runner, frozenset()) - kept.granted
         return kept
-
-
-def _current_task_or_thread() -> object:
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        task = None
-    return task or threading.current_thread()
 
 
 def _refuse_deadlock(held: LeaseHeld, own_ids: frozenset[str]) -> None:

@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 
@@ -35,7 +35,6 @@ from gitlease.engine.sessions import end_session
 from gitlease.faces.http.events import LOOK, OpenStreams
 from gitlease.faces.http.request_handler import (
     MOST_BYTES,
-    SESSION_HEADER,
     Refused,
     RequestHandler,
     failed,
@@ -179,15 +178,6 @@ class GatewayBackend(Backend):
 
     def words(self, text: str) -> str:
         return without_paths(text)
-
-    def sender(self, request: Any) -> Hashable:
-        token: Token = request.scope[CALLER]
-        return (
-            token.id,
-            request.headers.get(SESSION_HEADER),
-            request.headers.get(MCP_SESSION_ID_HEADER),
-            request.client and request.client.host,
-        )
 
     def waiting(self, request: Any) -> AbstractContextManager[None]:
         return _counted(self._handler.waiting(request.scope[CALLER].id))

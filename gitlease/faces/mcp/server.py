@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
@@ -447,10 +447,6 @@ class Backend(Protocol):
         """A message as the clients of this server may read it."""
         return text
 
-    def sender(self, request: Any) -> Hashable:
-        """Identifies the client of a request, as far as possible."""
-        return None
-
     def waiting(self, request: Any) -> AbstractContextManager[None]:
         """Count the block as a wait. Raises Unavailable if there are too many."""
         return contextlib.nullcontext()
@@ -495,7 +491,6 @@ class LeaseServer:
         self._backend = backend
         self._threads = threads or anyio.CapacityLimiter(THREADS)
         self._waits = waits or anyio.CapacityLimiter(WAITS)
-        self._cancellable: dict[Hashable, set[threading.Event]] = {}
         self._listeners = anyio.CapacityLimiter(LISTENERS)
         self.mcp: Server[Any] = Server(
             "gitlease",
@@ -506,9 +501,6 @@ class LeaseServer:
             on_list_resources=self._list_resources,
             on_read_resource=self._read_resource,
             on_subscriptions_listen=self._listen_to,
-        )
-        self.mcp.add_notification_handler(
-            "notifications/cancelled", types.CancelledNotificationParams, self._cancelled
         )
 
     async def _list_resources(
@@ -631,32 +623,10 @@ class LeaseServer:
         if tool.name != "wait":
             return await self._called(tool, arguments, asked, woken, self._threads)
         try:
-            with self._backend.waiting(asked.request), self._cancels(woken, asked):
+            with self._backend.waiting(asked.request):
                 return await self._called(tool, arguments, asked, woken, self._waits)
         except Unavailable as busy:
             return refused(tool.name, busy, datetime.now(UTC), {})
-
-    @contextlib.contextmanager
-    def _cancels(self, woken: threading.Event, asked: Asked) -> Iterator[None]:
-        """Let a cancellation that arrives as a request of its own end a wait; the SDK cannot.
-
-        If two waits have the same id, it is ambiguous, and neither ends.
-        """
-        key = self._backend.sender(asked.request), str(asked.request_id)
-        waits = self._cancellable.setdefault(key, set())
-        waits.add(woken)
-        try:
-            yield
-        finally:
-            waits.discard(woken)
-            if not waits:
-                self._cancellable.pop(key, None)
-
-    async def _cancelled(self, asked: Asked, params: types.CancelledNotificationParams) -> None:
-        key = self._backend.sender(asked.request), str(params.request_id)
-        waits = self._cancellable.get(key, set())
-        if len(waits) == 1:
-            next(iter(waits)).set()
 
     async def _called(
         self,
