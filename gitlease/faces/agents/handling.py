@@ -95,7 +95,12 @@ def run(argv: Sequence[str], *, stdin: BinaryIO | None = None) -> int:
 
             return in_background(argv[1], argv[2:])
         data = _read(stdin)
-        document, aside = handle(argv, data) if _is_known(argv) else _unknown(argv)
+        if _is_known(argv):
+            document, aside = handle(argv, data)
+        else:
+            host, word = (clean(text)[:60] for text in argv[:2])
+            document = {} if host in AGENTS and AGENTS[host].flat else None
+            aside = f"unknown event {word!r} of {host!r}: nothing was done"
         if document is not None:
             print(json.dumps(document), flush=True)
         if aside and sys.stderr is not None:
@@ -112,12 +117,6 @@ def _read(stdin: BinaryIO | None) -> bytes | None:
         return (stdin or sys.stdin.buffer).read(MAX_BYTES + 1)
     except (OSError, ValueError):
         return None
-
-
-def _unknown(argv: Sequence[str]) -> tuple[dict[str, Any] | None, str]:
-    host, word = (clean(text)[:60] for text in argv[:2])
-    aside = f"unknown event {word!r} of {host!r}: nothing was done"
-    return {} if host in AGENTS and AGENTS[host].flat else None, aside
 
 
 def handle(

@@ -353,18 +353,15 @@ class _Words:
         return datetime.now(UTC)
 
     def resources(self, words: Iterable[ResourceLike], *, claiming: bool = False) -> list[str]:
-        return [_word(word) for word in words]
+        found = list[str]()
+        for word in words:
+            if isinstance(word, os.PathLike):
+                word = path_resource(os.fspath(word))  # from the repository's root
+            found.append((word if isinstance(word, Resource) else parse_resource(word)).text)
+        return found
 
     def paths(self, words: Iterable[StrPath]) -> list[str]:
         return [path_resource(to_folder(path)).pattern or "" for path in words]
-
-
-def _word(word: ResourceLike) -> str:
-    if isinstance(word, Resource):
-        return word.text
-    if isinstance(word, os.PathLike):
-        return path_resource(os.fspath(word)).text  # from the repository's root
-    return parse_resource(word).text
 
 
 def _read(answer: http.client.HTTPResponse) -> dict[str, Any] | None:
