@@ -172,11 +172,15 @@ def objects_of(repository: Repository) -> PipedObjects:
 
 def object_id(kind: str, data: bytes, id_bytes: int) -> tuple[str, bytes]:
     """The id that git gives an object, and the bytes that it is the digest of."""
+    whole = b"%s %d\0%s" % (kind.encode(), len(data), data)
+    return digest(whole, id_bytes).hex(), whole
+
+
+def digest(data: bytes | bytearray, id_bytes: int) -> bytes:
+    """What git adds to data as their check sum, or takes for their id."""
     from hashlib import sha1, sha256  # OpenSSL, for which hooks have no time
 
-    whole = b"%s %d\0%s" % (kind.encode(), len(data), data)
-    made = sha1(whole, usedforsecurity=False) if id_bytes == 20 else sha256(whole)
-    return made.hexdigest(), whole
+    return (sha1(data, usedforsecurity=False) if id_bytes == 20 else sha256(data)).digest()
 
 
 class TreeEntry(NamedTuple):
@@ -203,13 +207,9 @@ def read_tree(objects: GitObjects, id: str, limit: int) -> list[TreeEntry]:
 
 def tree_bytes(entries: Iterable[TreeEntry]) -> bytes:
     """The bytes of a tree, with its entries in git's order."""
-
-    def place(entry: TreeEntry) -> bytes:
-        return os.fsencode(entry.name) + b"/" * (entry.mode == FOLDER)
-
     return b"".join(
         b"%o %s\0%s" % (entry.mode, os.fsencode(entry.name), bytes.fromhex(entry.id))
-        for entry in sorted(entries, key=place)
+        for entry in sorted(entries, key=lambda x: os.fsencode(x.name) + b"/" * (x.mode == FOLDER))
     )
 
 

@@ -28,6 +28,7 @@ from gitlease.git.files import (
     load_json,
     make_folders,
     read_small,
+    replace_file,
     store_json,
 )
 
@@ -112,6 +113,7 @@ class StateFolder:
         """``on_move`` is called whenever the known head has become another one."""
         self.path, self._on_move = path, on_move
         self._read: tuple[bytes, Known | None] = b"", None
+        self._texts: dict[str, tuple[Sighting, str]] = {}  # of the sightings written last
 
     def load(self) -> Known | None:
         """What is known; None before the first contact, and when the file is damaged."""
@@ -133,9 +135,21 @@ class StateFolder:
                 drop_leftovers(self.path)
                 there = self.load()
                 joined = known.joined(there)
-                store_json(os.path.join(self.path, KNOWN_FILE), _dump(joined))
+                self._read = self._written(joined), joined
+                replace_file(os.path.join(self.path, KNOWN_FILE), self._read[0])
                 if there is None or there.version != joined.version:
                     self._on_move()
+
+    def _written(self, known: Known) -> bytes:
+        before, self._texts = self._texts, {}
+        for file, x in known.sighted.items():  # thousands, of which a step sees a few anew
+            text = before.get(file)
+            if text is None or text[0] is not x:
+                at = json.dumps([x.at.wall_ms, x.at.boot_ms, x.changed])
+                text = x, f"{json.dumps(file)}:{at}"
+            self._texts[file] = text
+        sighted = ",".join(text for _, text in self._texts.values())
+        return f'{json.dumps(_dump(known))[:-1]},"sighted":{{{sighted}}}}}'.encode()
 
     def turn(self, seconds: float) -> contextlib.AbstractContextManager[object]:
         """Wait until no other process of this clone changes the ledger, so long at most."""
@@ -244,9 +258,6 @@ def _dump(known: Known) -> dict[str, object]:
         "boot_id": known.base.boot_id,
         "received": [known.received.wall_ms, known.received.boot_ms],
         "base": [known.base.wall_ms, known.base.boot_ms],
-        "sighted": {
-            file: [s.at.wall_ms, s.at.boot_ms, s.changed] for file, s in known.sighted.items()
-        },
         "append_only": known.append_only,
         "digest": known.digest,
         "decision": known.decision,

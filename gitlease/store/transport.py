@@ -41,6 +41,7 @@ _SETTINGS = {
     "fetch.recurseSubmodules": "false",
     "push.recurseSubmodules": "no",
     "push.gpgSign": "false",
+    "pack.window": "0",  # looking for likenesses takes longer than to send the few objects
     "push.pushOption": "",  # clears the list: what a person tells servers is about their work
     "protocol.ext.allow": "never",
 }
@@ -545,8 +546,8 @@ class GitRefs:
         store, tip = self._store, change.base.version
         store.ready()
         try:
-            with store.in_use():
-                return write_step(store.objects, change.decided, tip, replace_tip=replace_tip)
+            with store.in_use(), store.objects.together() as objects:
+                return write_step(objects, change.decided, tip, replace_tip=replace_tip)
         except Unreadable as error:
             raise CacheDamaged(f"the ledger's objects cannot be written: {error}") from None
         except FileNotFoundError:  # another process has made the store anew

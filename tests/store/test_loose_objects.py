@@ -21,10 +21,12 @@ from gitlease.store import (
     LooseObjects,
     commit_bytes,
     make_bare,
+    private_store,
     read_commit,
     write_message,
 )
 
+FEW, JOINED = private_store.FEW, private_store.JOINED
 FORMATS = pytest.mark.parametrize("id_bytes", [SHA1, SHA256], ids=["sha1", "sha256"])
 
 
@@ -72,6 +74,45 @@ def test_what_git_packed_is_read_however_much_it_is(tmp_path: Path, id_bytes: in
     assert {id: fresh.read(id, BLOB, 10) for id in ids} == ids
     later = fresh.write(BLOB, b"later")
     assert fresh.read(later, BLOB, 10) == b"later"
+
+
+@FORMATS
+def test_what_a_step_writes_much_of_is_one_pack(tmp_path: Path, id_bytes: int) -> None:
+    store = tmp_path / "store.git"
+    objects = opened(store, id_bytes)
+    written = dict[str, bytes]()
+    for step in range(JOINED + 1):
+        with objects.together() as new:
+            for n in range(FEW):
+                data = b"%d of %d " % (n, step) * (1, 2, 100, 5_000)[n % 4]
+                written[new.write(BLOB, data)] = data
+            new.write(TREE, b"".join(tree_of(list(written)[-FEW:])))
+        packs = step + 1 if step + 1 < JOINED else step + 2 - JOINED
+        assert len(list(store.glob("objects/pack/*.pack"))) == packs
+    names = sorted(x.suffix for x in (store / "objects").rglob("*") if x.is_file())
+    assert names == [".idx", ".idx", ".pack", ".pack"], "and no file of its own for any"
+    fresh = opened(store, id_bytes)
+    for found in (objects, fresh):
+        assert {id: found.read(id, BLOB, len(data)) for id, data in written.items()} == written
+        with pytest.raises(OtherKind):
+            found.read(next(iter(written)), TREE, 100)
+        with pytest.raises(TooLarge):
+            found.read(list(written)[-1], BLOB, 100)
+    for index in store.glob("objects/pack/*.idx"):
+        git(store, "verify-pack", str(index))
+    assert git(store, "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_what_is_kept_of_packs_in_memory_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_store, "RECENT", 100 * FEW)
+    objects = opened(store := tmp_path / "store.git", SHA1)
+    for step in range(5):
+        with objects.together() as new:
+            ids = [new.write(BLOB, b"%2d of %2d" % (n, step) * 5) for n in range(FEW + 1)]
+        assert len(list(store.glob("objects/pack/*.pack"))) == (1, 2, 1, 2, 3)[step]
+        assert [objects.read(id, BLOB, 50) for id in ids] == [x for _, x in new.new.values()]
 
 
 @FORMATS

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from pathlib import Path
 from unittest import mock
 
 import pytest
-from support.gateway import Served
+from support.gateway import LONG, Served
 
-from gitlease.store import GitRecords
+from gitlease.core import Actor, Claim, parse_resource
+from gitlease.engine import Step, fresh_id
+from gitlease.store import GitRecords, private_store
 
 
 @contextmanager
@@ -38,6 +43,33 @@ def test_a_claim_starts_no_process_but_its_push(kind: str, request: pytest.Fixtu
         gate.ask("jo", "DELETE", "/v1/leases/task-api").raise_for_status()
         gate.ask("jo", "PUT", "/v1/leases/task-ui", json={}).raise_for_status()
     assert [x for x in started if x != "ls-remote"] == ["push"] * 3
+
+
+def test_a_step_of_many_is_one_pack_and_one_push(names: Served) -> None:
+    names.ask("jo", "PUT", "/v1/leases/F0", json={}).raise_for_status()
+    objects, gateway = names.folder / ".git/gitlease/store.git/objects", names.app.gateway
+    before, pushed = files_in(objects), gateway.joiner.steps
+    with processes() as started, mock.patch("os.replace", side_effect=os.replace) as moved:
+        asked = list[Future[Step]]()
+        for n in range(60):
+            who = Actor(f"p{n}@example.com")
+            operation = Claim(
+                id=fresh_id(), actor=who, resource=parse_resource(f"F{n + 1}"), lease_id=fresh_id()
+            )
+            asked.append(gateway.joiner.ask(who, [operation], together=True, what="a claim"))
+        assert all(one.result(LONG).applied.changed for one in asked)
+    steps = gateway.joiner.steps - pushed
+    assert steps <= 4, "what comes while one is pushed goes along in the next"
+    assert started == ["push"] * steps
+    new = files_in(objects) - before
+    assert sum(x.suffix == ".pack" for x in new) >= 1
+    assert len(new) <= 2 * steps + private_store.FEW * (steps - 1)
+    # Beside these what is pending, what is known, and the ref that keeps it.
+    assert moved.call_count == len(new) + 3 * steps
+
+
+def files_in(folder: Path) -> set[Path]:
+    return {x for x in folder.rglob("*") if x.is_file()}
 
 
 def test_a_claim_reads_the_records_of_its_own_name_alone(names: Served) -> None:
