@@ -465,7 +465,7 @@ class LeaseRows:
     def __init__(self, rows: Iterable[str]) -> None:
         self.rows = tuple(rows)
         self._parts = [row.split("\t", _PARTS) for row in self.rows]
-        if any(len(parts) <= _PARTS for parts in self._parts):
+        if min(map(len, self._parts), default=_PARTS + 1) <= _PARTS:
             raise _damaged()
         self._built: dict[int, Lease] = {}
         self._files: dict[tuple[LeaseKey, str], str] = {}

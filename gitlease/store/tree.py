@@ -10,6 +10,7 @@ import contextlib
 import copy
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, cast
@@ -34,7 +35,6 @@ from gitlease.git.objects import (
     read_tree,
     tree_bytes,
 )
-from gitlease.git.repository import is_id
 from gitlease.store.history import MAX_COMMIT, commit_bytes, read_commit
 from gitlease.store.private_store import GONE, CacheDamaged
 from gitlease.store.records import (
@@ -395,6 +395,12 @@ MAX_BYTES = 256 * 1024 * 1024
 FORM = f"records 2 {ROW_SHAPE}"
 LIVE, ENDED, DAMAGED = "live", "ended", "damaged"
 _FOLDER = "\x1e"  # before what is kept of a folder: no line has it
+_ROW = r"(?m)^[0-9a-f]{40,64}\t(\w+)\t(.*)$"
+_PART = (  # of a folder; by one expression, because there may be a hundred thousand lines
+    r"([0-9a-f]{{2}}) [0-9a-f]{{40,64}}\n(?:[0-9a-f]{{40}}(?:[0-9a-f]{{24}})?\t(?:"
+    r"(?:live|ended)\t{top}/\1/[^\t\n]*\t[^\t\n]*\t[^\t\n]*\t[^\t\n]{heads}\t[^\t\n]*"
+    r'|damaged\t"{top}/\1/[^\t\n]*)\n)*+'
+)
 
 
 def file_of_rows(kept: str, top: str) -> str:
@@ -428,8 +434,7 @@ def kept_rows(tree: GitRecords, top: str, kept: str) -> list[tuple[str, str]] | 
             text = "".join(f"{_FOLDER}{fan} {lines}" for fan, lines in found.items())
             if len(text) < MAX_BYTES // 4:  # whatever its letters: more would not be read again
                 store_text(file_of_rows(kept, top), text, form=f"{FORM} {top}")
-    rows = [line for one in found.values() for line in one.split("\n")[1:-1]]
-    return [(state, told) for _, state, told in (row.split("\t", 2) for row in rows)]
+    return [row for lines in found.values() for row in re.findall(_ROW, lines)]
 
 
 def damaged_file(told: str) -> str:
@@ -439,23 +444,10 @@ def damaged_file(told: str) -> str:
 
 def _load(kept: str, top: str) -> dict[str, str]:
     read = load_text(file_of_rows(kept, top), MAX_BYTES, form=f"{FORM} {top}")
-    parts = () if read is None else read[0].split(_FOLDER)[1:]
-    found = {fan: rest for fan, _, rest in (part.partition(" ") for part in parts)}
-    every = ((fan, line) for fan, rest in found.items() for line in rest.split("\n")[1:-1])
-    return found if all(_is_row(line, f"{top}/{fan}/") for fan, line in every) else {}
-
-
-def _is_row(line: str, folder: str) -> bool:
-    """Whether a line is one that is written here: an odd one must not look like no rival."""
-    id, _, rest = line.partition("\t")
-    state, _, told = rest.partition("\t")
-    if not is_id(id):
-        return False
-    if state == DAMAGED:
-        return told.startswith(f'"{folder}') and "\t" not in told
-    heads = told.count("\t") == 4 and told.split("\t", 4)[3]
-    covers = bool(heads) or not folder.startswith("paths/")
-    return state in (LIVE, ENDED) and told.startswith(folder) and heads is not False and covers
+    parts = [] if read is None else read[0].split(_FOLDER)[1:]
+    # An odd line, of whoever wrote it, must not look like no rival.
+    is_sound = re.compile(_PART.format(top=top, heads="+" if top == "paths" else "*")).fullmatch
+    return {x[:2]: x[3:] for x in parts} if all(map(is_sound, parts)) else {}
 
 
 def _read(tree: GitRecords, folder: str, lines: str) -> str:
