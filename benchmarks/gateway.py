@@ -11,6 +11,7 @@ import base64
 import contextlib
 import http.client
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -36,7 +37,7 @@ from gitlease.wiring import open_tokens  # noqa: E402
 
 CLIENTS, PROCESSES = 64, 4
 ROUNDS = 40  # of a claim and a bare push in turns
-RATE_AIM, CLAIM_AIM_MS = 500, 8.0
+RATE_AIM, TAIL_AIM_MS, CLAIM_AIM_MS = 450, 400, 8.0
 Ask = tuple[str, str, str, dict[str, str]]
 """Method, path, body and headers of one request."""
 
@@ -86,8 +87,8 @@ def some_clients(
 
 def crowd(
     name: str, port: int, ask: Callable[[int, int], Ask], seconds: float, clients: int
-) -> float:
-    """A row of the table: many clients at once; how many requests a second."""
+) -> tuple[float, float]:
+    """A row of the table: many clients at once; requests a second, and the ms that 1 % exceed."""
     shares = [range(n, clients, PROCESSES) for n in range(min(PROCESSES, clients))]
     began = time.monotonic()
     with ProcessPoolExecutor(len(shares)) as pool:
@@ -98,12 +99,12 @@ def crowd(
     tail = took[int(len(took) * 0.99)] * 1_000
     middle, worst = median(took) * 1_000, took[-1] * 1_000
     print(f"{name:<34}{rate:>10.0f}{middle:>10.1f}{tail:>10.1f}{worst:>10.1f}", flush=True)
-    return rate
+    return rate, tail
 
 
 @contextlib.contextmanager
-def process(words: Sequence[str], port: int, cwd: Path) -> Iterator[None]:
-    """A server that listens at a port, until the block ends."""
+def process(words: Sequence[str], port: int, cwd: Path) -> Iterator[int]:
+    """A server that listens at a port, until the block ends; the id of its process."""
     env = clean_env({"PYTHONPATH": str(ROOT)})
     server = subprocess.Popen(
         words, cwd=cwd, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -119,10 +120,18 @@ def process(words: Sequence[str], port: int, cwd: Path) -> Iterator[None]:
             if server.poll() is not None or time.monotonic() > end:
                 raise SystemExit(f"{words[0]} did not start")
             time.sleep(0.05)
-        yield
+        yield server.pid
     finally:
         server.terminate()
         server.wait()
+
+
+def spent(server: int) -> tuple[float, float]:
+    """The seconds of a core that a process used, with the gits that it ran, and its MiB."""
+    times = Path(f"/proc/{server}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    pages = Path(f"/proc/{server}/statm").read_text(encoding="ascii").split()[1]
+    used = sum(map(int, times[11:15])) / os.sysconf("SC_CLK_TCK")
+    return used, int(pages) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def alone(
@@ -165,12 +174,13 @@ def main() -> None:
         port = free_port()
         words = [sys.executable, "-m", "gitlease", "serve", "--port", str(port)]
         print(f"{'':<34}{'a second':>10}{'median':>10}{'p99':>10}{'worst':>10}   (ms)")
-        with process(words, port, clone):
+        with process(words, port, clone) as server:
             ask = partial(claims, secrets)
             one_client(port, ask, 0.5, 0)
             claimed, pushed = alone(port, partial(_later, ask), remote, clone, ROUNDS)
-            name = f"gateway, {asked.clients} clients"
-            rate = crowd(name, port, partial(_latest, ask), asked.seconds, asked.clients)
+            name, before = f"gateway, {asked.clients} clients", spent(server)
+            rate, tail = crowd(name, port, partial(_latest, ask), asked.seconds, asked.clients)
+            used, size = spent(server)
         if shutil.which("etcd"):
             port = free_port()
             own, peers = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{free_port()}"
@@ -184,8 +194,11 @@ def main() -> None:
         one, bare = median(claimed), median(pushed)
         print(f"\none claim {one:.1f} ms ({min(claimed):.1f} at best)", end="; ")
         print(f"a bare push {bare:.1f} ms ({min(pushed):.1f} at best): {one - bare:+.1f} ms")
-        met = "met" if rate >= RATE_AIM else "MISSED"
-        print(f"aim: {RATE_AIM} claims a second by {CLIENTS} clients: {met}")
+        cost = (used - before[0]) / (rate * asked.seconds) * 1_000
+        print(f"the gateway and its gits used {cost:.1f} ms of a core a claim", end="; ")
+        print(f"it has {size:.0f} MiB after them, and had {before[1]:.0f}")
+        met = "met" if rate >= RATE_AIM and tail <= TAIL_AIM_MS else "MISSED"
+        print(f"aim: {RATE_AIM} claims a second, 99 % within {TAIL_AIM_MS} ms: {met}")
         met = "met" if one <= bare + CLAIM_AIM_MS else "MISSED"
         print(f"aim: one claim at most a bare push + {CLAIM_AIM_MS:g} ms: {met}")
 
