@@ -62,7 +62,6 @@ from gitlease.engine.stepping import (
     change_with_edges,
     in_every,
     settle_landed,
-    settle_named,
 )
 from gitlease.engine.transaction import fresh_id
 
@@ -79,7 +78,7 @@ def renew(
     Raises LeaseLost or NotHolder if none of them can be renewed.
     """
     wanted = several(resources)
-    landed = _of(settle_named(session, wanted), wanted, scope)
+    landed = _of(settle_landed(session, wanted), wanted, scope)
     finished = {fold(view.resource) for view in landed.leases}
     operations = [
         Renew(id=fresh_id(), actor=session.actor, resource=r, scope=scope, ttl=ttl)
@@ -158,7 +157,7 @@ def extend(
 
     A lease of a landed task is completed instead.
     """
-    landed = _of(settle_named(session, [resource]), [resource], scope)
+    landed = _of(settle_landed(session, [resource]), [resource], scope)
     if landed.leases:
         return landed
     op = Extend(id=fresh_id(), actor=session.actor, resource=resource, seconds=seconds, scope=scope)

@@ -66,108 +66,86 @@ HELD, ENDED, COMPLETED, RETIRED = "held", "ended", "completed", "retired"
 PART = "completed part"  # of a task, which is done with the last of several
 
 
-class Intents:
-    """The changes of task files that go with steps of one ledger."""
+def fulfil(
+    edges: Edges, intent: Intent | None, planned: Iterable[Planned]
+) -> tuple[tuple[Written, ...], tuple[str, ...]]:
+    """Write the decided edits; failures are returned as warnings, and tried again later."""
+    if intent is None:
+        return (), ()
+    try:
+        written = edges.files.write(changes_of(planned), commit=intent.commit)
+    except GitleaseError as error:
+        written, problems = (), [error.message]
+    else:
+        problems = [f"{w.change.file}: {w.problem}" for w in written if w.problem]
+    if not problems:
+        edges.files.settled(intent)
+        return written, ()
+    # The ledger has changed, and that must be said: the intent stays for the next command.
+    edges.files.leave(intent)
+    said = "the ledger has the change, but the task file could not be updated"
+    return written, tuple(f"{said}: {problem}" for problem in problems)
 
-    def __init__(self, edges: Edges) -> None:
-        self._files, self._people = edges.files, edges.rules.people
-        self._holder = edges.holder
 
-    def begin(
-        self, planned: Iterable[Planned], *, goal: str, operations: Sequence[str], commit: bool
-    ) -> Intent | None:
-        """Remember the planned edits; None if there are none. Raises Invalid."""
-        changes = tuple(changes_of(planned))
-        if not changes:
-            return None
-        intent = Intent(
-            id=operations[0],
-            holder=self._holder,
-            goal=goal,
-            operations=tuple(operations),
-            changes=changes,
-            commit=commit,
+def repair(edges: Edges, intent: Intent, ledger: Ledger | None) -> tuple[str, ...]:
+    """Finish the edits of a killed command if the ledger has its step; returns warnings."""
+    files = edges.files.at(intent.root)
+    confirmed = (_confirmed_part(edges.rules.people, intent, x, ledger) for x in intent.changes)
+    wanted = [change for change in confirmed if change is not None]
+    if files is None or not wanted:
+        edges.files.settled(intent)
+        return ()
+    try:
+        here, away = _located(files.read(), wanted)
+        written = files.write(here, commit=intent.commit)
+    except GitleaseError as error:
+        away, written, problems = [], (), [error.message]
+    else:
+        problems = [f"{w.change.file}: {w.problem}" for w in written if w.problem]
+    problems += [f"there is no task file of {c.resource} here ({c.message})" for c in away]
+    if problems:
+        edges.files.leave(intent)
+    else:
+        edges.files.settled(intent)
+    said = [f"an interrupted command is not finished yet: {text}" for text in problems]
+    return tuple(said) + tuple(
+        f"finished an interrupted command: {w.change.message}, in {w.change.file}"
+        for w in written
+        if (w.changed or w.commit) and not w.problem
+    )
+
+
+def _confirmed_part(
+    people: People, intent: Intent, change: TaskChange, ledger: Ledger | None
+) -> TaskChange | None:
+    leases = [] if ledger is None else ledger.leases_of(change.resource)
+    own = [x for x in leases if same_person(x.holder, intent.holder)]
+    held = any(x.state is State.ACTIVE and x.edge for x in own)
+    done = any(x.state is State.COMPLETED for x in own)
+    if intent.goal == HELD and held:
+        # Who works on another scope stays an assignee, whoever's edge was taken over.
+        live = [x.holder for x in leases if x.state is State.ACTIVE and x not in own]
+        gone = tuple(
+            name
+            for name in change.edit.remove
+            if not any(people.is_mine(name, holder) for holder in live)
         )
-        self._files.intend(intent)
-        return intent
+        return replace(change, edit=replace(change.edit, remove=gone))
+    if intent.goal == RETIRED:
+        made = ledger is not None and any(map(ledger.header.entry, intent.operations))
+        return change if made and not _claimed_again(people, change, leases) else None
+    if intent.goal == ENDED and not held:
+        return replace(change, edit=given_back(change.edit, leases, intent.holder))
+    if intent.goal in (COMPLETED, PART) and done and not held:
+        part = intent.goal == PART
+        return replace(change, edit=finished(change.edit, leases, intent.holder, part=part))
+    return None
 
-    def fulfil(
-        self, intent: Intent | None, planned: Iterable[Planned], *, commit: bool
-    ) -> tuple[tuple[Written, ...], tuple[str, ...]]:
-        """Write the decided edits; failures are returned as warnings, and tried again later."""
-        if intent is None:
-            return (), ()
-        try:
-            written = self._files.write(changes_of(planned), commit=commit)
-        except GitleaseError as error:
-            written, problems = (), [error.message]
-        else:
-            problems = [f"{w.change.file}: {w.problem}" for w in written if w.problem]
-        if not problems:
-            self._files.settled(intent)
-            return written, ()
-        # The ledger has changed, and that must be said: the intent stays for the next command.
-        self._files.leave(intent)
-        said = "the ledger has the change, but the task file could not be updated"
-        return written, tuple(f"{said}: {problem}" for problem in problems)
 
-    def repair(self, intent: Intent, ledger: Ledger | None) -> tuple[str, ...]:
-        """Finish the edits of a killed command if the ledger has its step; returns warnings."""
-        files = self._files.at(intent.root)
-        confirmed = (self._confirmed_part(intent, x, ledger) for x in intent.changes)
-        wanted = [change for change in confirmed if change is not None]
-        if files is None or not wanted:
-            self._files.settled(intent)
-            return ()
-        try:
-            here, away = _located(files.read(), wanted)
-            written = files.write(here, commit=intent.commit)
-        except GitleaseError as error:
-            away, written, problems = [], (), [error.message]
-        else:
-            problems = [f"{w.change.file}: {w.problem}" for w in written if w.problem]
-        problems += [f"there is no task file of {c.resource} here ({c.message})" for c in away]
-        if problems:
-            self._files.leave(intent)
-        else:
-            self._files.settled(intent)
-        said = [f"an interrupted command is not finished yet: {text}" for text in problems]
-        return tuple(said) + tuple(
-            f"finished an interrupted command: {w.change.message}, in {w.change.file}"
-            for w in written
-            if (w.changed or w.commit) and not w.problem
-        )
-
-    def _confirmed_part(
-        self, intent: Intent, change: TaskChange, ledger: Ledger | None
-    ) -> TaskChange | None:
-        leases = [] if ledger is None else ledger.leases_of(change.resource)
-        own = [x for x in leases if same_person(x.holder, intent.holder)]
-        held = any(x.state is State.ACTIVE and x.edge for x in own)
-        done = any(x.state is State.COMPLETED for x in own)
-        if intent.goal == HELD and held:
-            # Who works on another scope stays an assignee, whoever's edge was taken over.
-            live = [x.holder for x in leases if x.state is State.ACTIVE and x not in own]
-            gone = tuple(
-                name
-                for name in change.edit.remove
-                if not any(self._people.is_mine(name, holder) for holder in live)
-            )
-            return replace(change, edit=replace(change.edit, remove=gone))
-        if intent.goal == RETIRED:
-            made = ledger is not None and any(map(ledger.header.entry, intent.operations))
-            return change if made and not self._claimed_again(change, leases) else None
-        if intent.goal == ENDED and not held:
-            return replace(change, edit=given_back(change.edit, leases, intent.holder))
-        if intent.goal in (COMPLETED, PART) and done and not held:
-            part = intent.goal == PART
-            return replace(change, edit=finished(change.edit, leases, intent.holder, part=part))
-        return None
-
-    def _claimed_again(self, change: TaskChange, leases: Iterable[Lease]) -> bool:
-        active = [x.holder for x in leases if x.state is State.ACTIVE]
-        names = change.edit.remove
-        return any(self._people.is_mine(name, holder) for name in names for holder in active)
+def _claimed_again(people: People, change: TaskChange, leases: Iterable[Lease]) -> bool:
+    active = [x.holder for x in leases if x.state is State.ACTIVE]
+    names = change.edit.remove
+    return any(people.is_mine(name, holder) for name in names for holder in active)
 
 
 def matched(
@@ -446,7 +424,7 @@ class LedgerSession:
         self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
         self._ttl_source = ttl_source
         self.dice = dice or random.SystemRandom()
-        self.intents, self.carry = Intents(self.edges), carry
+        self.carry = carry
         self.transaction = Transaction(
             store,
             clock=clock,
@@ -529,10 +507,6 @@ class LedgerSession:
 
         ledger = _read_with_retry(self.known_ledger)
         return ledger.header.policy if ledger else None
-
-    def views(self, look: LedgerView, leases: Sequence[Lease]) -> tuple[LeaseView, ...]:
-        """Leases as this actor sees them at that moment."""
-        return self.views_in(look.head, leases, look.moment)
 
     def views_in(
         self, head: Snapshot, leases: Sequence[Lease], moment: Moment | None = None
@@ -735,7 +709,7 @@ class LedgerSession:
             if open_still.intersection(intent.operations):
                 self.edges.files.leave(intent)
             else:
-                said += self.intents.repair(intent, head.ledger)
+                said += repair(self.edges, intent, head.ledger)
         return tuple(said)
 
 

@@ -565,7 +565,7 @@ class TaskQueue:
         for session, one in ((self._session, look), *others):
             held += (
                 x
-                for x in session.views(one, one.leases)
+                for x in session.views_in(one.head, one.leases, one.moment)
                 if x.state == State.ACTIVE.value and not same_person(x.holder, session.actor.holder)
             )
         held.sort(key=lambda x: x.expires_at)

@@ -296,7 +296,7 @@ def sessions(layers: Sequence[LedgerSession], *, cached: bool = False) -> Sessio
         look = session.look(cached=cached)
         said += look.warnings
         own = [x for x in look.leases if x.session is not None and _is_own(session, x)]
-        for view in session.views(look, own):
+        for view in session.views_in(look.head, own, look.moment):
             if view.state == State.ACTIVE.value and view.session is not None:
                 found.setdefault(view.session, []).append(view)
     current = layers[0].actor.session

@@ -21,10 +21,11 @@ from gitlease.engine.ledger_session import (
     LedgerSession,
     decided,
     edge_word,
+    fulfil,
     left_to_others,
     matched,
 )
-from gitlease.engine.ports import Snapshot, Written
+from gitlease.engine.ports import Intent, Snapshot, Written
 from gitlease.engine.transaction import Step, fresh_id
 
 Planning = Callable[[], tuple[Sequence[Operation], Sequence[Planned]]]
@@ -90,14 +91,22 @@ def change_with_edges(
     session.check_holder()
     session.settle()
     operations, planned = plan()
-    edges, intents = session.edges, session.intents
+    edges = session.edges
     record = edges.recorded(commit)
     if not checked:
         edges.check(planned, commit=commit)
     ids = [op.id for op in operations]
     intent = None
-    if not session.is_dry:
-        intent = intents.begin(planned, goal=goal, operations=ids, commit=record)
+    if not session.is_dry and (changes := tuple(changes_of(planned))):
+        intent = Intent(
+            id=ids[0],
+            holder=edges.holder,
+            goal=goal,
+            operations=tuple(ids),
+            changes=changes,
+            commit=record,
+        )
+        edges.files.intend(intent)
     try:
         step, said = session.step(what, operations)
     except GitleaseError as refusal:
@@ -120,7 +129,7 @@ def change_with_edges(
         decided(one, op, outcomes[op.id], step.applied.ledger, edges.rules.people, session.layer)
         for op, one in matched(operations, planned, outcomes)
     ]
-    written, unwritten = intents.fulfil(intent, final, commit=record)
+    written, unwritten = fulfil(edges, intent, final)
     if session.is_dry and edges.files.writes:
         edited = [x for x in final if x.edit.remove or x.edit.status or not x.mine]
         written = tuple(Written(x, changed=True) for x in changes_of(edited))
@@ -226,25 +235,41 @@ OWN = (Relation.MINE, Relation.PARKED, Relation.MINE_LAPSED)
 NOTHING = Answer(status="completed", changed=False)
 
 
-def complete_landed(
+def settle_landed(
     session: LedgerSession,
-    leases: Iterable[Lease] | None = None,
+    resources: Iterable[Resource] | None = None,
     *,
     ended: str | None = None,
 ) -> Answer:
-    """Complete the caller's leases of landed tasks, lapsed ones too; no task file changes.
+    """Complete the caller's leases of landed tasks before another verb; no task file changes.
 
-    ``leases``: only of these; None: of all in this clone's copy.
-
-    The remote is asked only if something has landed, by this clone's copy: first whether the very
-    same leases are still there. A lease that ended meanwhile is among ``refused``; more leases than
-    one step carries are left for the next time. ``ended`` is as in LandedWork.
+    ``resources``: only leases of these, lapsed ones too; None: of all in this clone's copy.
+    A failure is left for the next time, and so are more leases than one step carries. ``ended`` is
+    as in LandedWork.
     """
+    session.completes_landed = True
+    try:
+        answer = _complete_landed(session, resources, ended)
+    except GitleaseError as error:
+        answer = replace(NOTHING, warnings=error.warnings)
+    finally:
+        session.completes_landed = False
+    usual = session.store.warnings  # of the place itself, nothing new
+    return replace(answer, warnings=tuple(x for x in answer.warnings if x not in usual))
+
+
+def _complete_landed(
+    session: LedgerSession, resources: Iterable[Resource] | None, ended: str | None
+) -> Answer:
+    # The remote is asked only if something has landed, by this clone's copy: first whether the
+    # very same leases are still there. One that ended meanwhile is among ``refused``.
     head = session.store.known(session.layer)
     if session.landed is None or head is None or head.ledger is None:
         return NOTHING
-    if leases is None:  # without reading the records of everybody else
+    if resources is None:  # without reading the records of everybody else
         leases = head.ledger.live()[0].of_person(session.actor.holder)
+    else:
+        leases = [x for resource in resources for x in session.own_records(resource)]
     own = _own(session, head, leases)
     landed, branch = session.landed(own, ended=ended) if own else ((), "")
     if not landed:
@@ -268,32 +293,6 @@ def complete_landed(
     messages = tuple(_message(view, branch) for view in answer.leases)
     warnings = tuple(dict.fromkeys((*look.warnings, *answer.warnings, *messages)))
     return replace(answer, warnings=warnings)
-
-
-def settle_landed(
-    session: LedgerSession,
-    leases: Iterable[Lease] | None = None,
-    *,
-    ended: str | None = None,
-) -> Answer:
-    """Complete landed leases before another verb; a failure is left for the next time."""
-    session.completes_landed = True
-    try:
-        answer = complete_landed(session, leases, ended=ended)
-    except GitleaseError as error:
-        answer = replace(NOTHING, warnings=error.warnings)
-    finally:
-        session.completes_landed = False
-    usual = session.store.warnings  # of the place itself, nothing new
-    return replace(answer, warnings=tuple(x for x in answer.warnings if x not in usual))
-
-
-def settle_named(
-    session: LedgerSession, resources: Iterable[Resource], *, ended: str | None = None
-) -> Answer:
-    """Do so for leases of these resources."""
-    leases = [x for resource in resources for x in session.own_records(resource)]
-    return settle_landed(session, leases, ended=ended)
 
 
 def landed_for_others(session: LedgerSession, conflicts: Sequence[Lease]) -> tuple[str, ...]:

@@ -130,7 +130,6 @@ class WaitQueue:
         self._since: int | None = None
         self._until = 0
         self._failed = 0
-        self._operations = set[str]()
 
     def place(self, head: Snapshot | None) -> Place:
         """The waiter's place in that state of the ledger."""
@@ -198,19 +197,11 @@ class WaitQueue:
         )
         # InterruptedError: the clock of a wait that was ended does not sleep any more.
         with contextlib.suppress(GitleaseError, InterruptedError):
-            self._settle(self._carry_out(op).head)
+            self._carry_out(op)
 
     def _carry_out(self, op: Operation) -> Step:
-        self._operations.add(op.id)
         what = f"the ticket for {self._resources[0]}"
         return self._transaction.carry_out([op], what=what)
-
-    def _settle(self, head: Snapshot) -> None:
-        # Later commands have no use for the outcome of a ticket.
-        store = self._session.store
-        for pending in list(store.pending(self._session.layer)):
-            if self._operations.intersection(pending.operations):
-                store.settle(pending, head)
 
 
 LOOK = 7.0  # seconds between the looks of the first in line, at most

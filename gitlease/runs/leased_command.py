@@ -23,7 +23,7 @@ from gitlease.engine import acts
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.sessions import give_back, run_out, unbind
-from gitlease.engine.stepping import settle_named
+from gitlease.engine.stepping import settle_landed
 from gitlease.engine.transaction import fresh_id
 from gitlease.git.repository import TIMEOUT, without_secrets
 from gitlease.git.run import local_variables_cleared, run_git, started_at
@@ -254,7 +254,7 @@ class LeasedCommand:
         self, ledger: LedgerSession, granted: Sequence[Grant], note: str | None
     ) -> list[str]:
         named = [x.resource for x in granted]
-        landed = settle_named(ledger, named, ended=ledger.actor.session)  # the command pushed it
+        landed = settle_landed(ledger, named, ended=ledger.actor.session)  # the command pushed it
         warnings, ids = [*landed.warnings], {lease.lease_id for lease in landed.leases}
         if granted := [grant for grant in granted if grant.lease_id not in ids]:
             note, commit = note or self.request.note, self.request.options.commit

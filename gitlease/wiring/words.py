@@ -206,7 +206,7 @@ def _is_known(workspace: Workspace, resource: Resource) -> bool:
     named = [lease for lease in look.leases if lease.resource == resource]
     return any(
         view.state == "active" or (view.state == "expired" and same_person(view.holder, holder))
-        for view in ledger.views(look, named)
+        for view in ledger.views_in(look.head, named, look.moment)
     )
 
 

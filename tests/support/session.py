@@ -124,7 +124,7 @@ class LeaseService:
         self.store, self.clock = session.store, session.clock
         self.actor, self.layer = session.actor, session.layer
         self.edges, self.inbox = session.edges, session.inbox
-        self.look, self.known_look, self.views = session.look, session.known_look, session.views
+        self.look, self.known_look = session.look, session.known_look
 
         self.read = partial(reading.read_leases, session)
         self.log = partial(reading.read_log, session)
