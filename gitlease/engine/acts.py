@@ -478,22 +478,18 @@ def set_status(
         id=fresh_id(), actor=session.actor, resource=planned.resource, assigned=planned.others
     )
     _, said = session.read(lambda head: session.transaction.decided(head, [ask]))
-    if edges.rules.progress(word) is Progress.OTHER and _is_picked(session, planned.resource):
+    head = session.store.known(session.layer)
+    picked = head is not None and any(
+        x.picked and x.answers_to(session.actor) and holder_has(x, session.moment(head))
+        for x in session.own_records(planned.resource)
+    )
+    if edges.rules.progress(word) is Progress.OTHER and picked:
         from gitlease.engine import claim
 
         # Handed on for a review, say: a lapse no longer puts it back into the queue.
         claim.claim(session, [planned.resource], ClaimOptions(commit=False))
     written = _write_without_ledger(session, planned, resource, commit)
     return Answer(status="set", written=written, changed=bool(written), warnings=said)
-
-
-def _is_picked(session: LedgerSession, resource: Resource) -> bool:
-    """Whether the caller holds it as picked from the queue, by this clone's copy of the ledger."""
-    head = session.store.known(session.layer)
-    return head is not None and any(
-        x.picked and x.answers_to(session.actor) and holder_has(x, session.moment(head))
-        for x in session.own_records(resource)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -562,18 +558,13 @@ def note(session: LedgerSession, resource: Resource, text: str) -> Answer:
 def set_policy(session: LedgerSession, changes: dict[str, str]) -> Answer:
     """Change the ledger's policy; makes a ledger if there is none."""
     if changes.get("issues", Issues.NONE.value) != Issues.NONE.value:
-        _check_tasks(session)
+        # A task whose id reads as an issue would be taken for the issue.
+        found = replace(session.edges.files.read(), problems=())
+        for problem in without_numbers(found).problems:
+            other = "give such tasks other ids first, for example T12 for 12"
+            raise UsageError(problem.message, hints=(other,))
     op = SetPolicy(id=fresh_id(), actor=session.actor, changes=tuple(changes.items()))
     return change(session, "config", [op])
-
-
-def _check_tasks(session: LedgerSession) -> None:
-    # A task whose id reads as an issue would be taken for the issue.
-    found = session.edges.files.read()
-    for problem in without_numbers(replace(found, problems=())).problems:
-        raise UsageError(
-            problem.message, hints=("give such tasks other ids first, for example T12 for 12",)
-        )
 
 
 def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool = False) -> Reading:

@@ -281,7 +281,9 @@ def _claim_of(
         paths = next((x.paths for x in own), ())
     terms = {name: getattr(options, name) for name in _SAME}
     terms["paths"] = tuple(dict.fromkeys((*paths, *planned.paths)))
-    terms["picked"] = options.picked and not _is_chosen(session, planned)
+    # Unless the task is the caller's by its file, and not by an earlier pick.
+    chosen = planned.mine and not any(x.picked for x in session.own_records(planned.resource))
+    terms["picked"] = options.picked and not chosen
     return Claim(
         **terms,
         id=fresh_id(),
@@ -296,13 +298,6 @@ def _claim_of(
         ticket=turn.ticket,
         passing=turn.passing,
     )
-
-
-def _is_chosen(session: LedgerSession, planned: Planned) -> bool:
-    """Whether the task is the caller's by its file, and not by an earlier pick."""
-    if not planned.mine:
-        return False
-    return not any(x.picked for x in session.own_records(planned.resource))
 
 
 def _claimed_elsewhere(session: LedgerSession, answer: Answer) -> tuple[str, ...]:

@@ -27,10 +27,6 @@ BY_INIT = hint(
 )
 
 
-def _own_words() -> dict[Progress, tuple[str, ...]]:
-    return {p: (p.value,) for p in (Progress.TODO, Progress.IN_PROGRESS, Progress.DONE)}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeRules:
     """The settings of edges. ``required`` None: true if there is a task.
@@ -39,7 +35,9 @@ class EdgeRules:
     """
 
     people: People = field(default_factory=People)
-    statuses: Mapping[Progress, tuple[str, ...]] = field(default_factory=_own_words)
+    statuses: Mapping[Progress, tuple[str, ...]] = field(
+        default_factory=lambda: {p: (p.value,) for p in Progress if p is not Progress.OTHER}
+    )
     required: bool | None = None
     commit: bool = False
 

@@ -2,15 +2,18 @@
 
 1. All grants of a process are renewed in one push, when the first has used a third of its time,
    with jitter, so that many processes do not beat as one.
-2. A failure is retried with growing pauses until a grant's own time is nearly over: then it is
+2. Whoever of this clone changes the ledger renews along what will soon be due: each keeper asks for
+   that, once for every renewal, and pushes nothing where it finds it done.
+3. A failure is retried with growing pauses until a grant's own time is nearly over: then it is
    given up, whatever is on its way.
-3. Nothing is ever claimed here. A loss is final. An expiry is reported before anybody else may
+4. Nothing is ever claimed here. A loss is final. An expiry is reported before anybody else may
    start; a revocation, or a release from elsewhere, with the next renewal, or as soon as this
    clone learns of it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 
@@ -28,14 +31,15 @@ from gitlease.core.loss import (
 )
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources import parse_resource
+from gitlease.core.shape import JSON
 from gitlease.engine.acts import renew_grants
 from gitlease.engine.answers import Answer
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Snapshot
-from gitlease.engine.wait import HeadWatcher
+from gitlease.engine.transaction import DUE, Wish, fresh_id
 
 AT_ONCE = 200  # grants of one push: as many events as one commit tells
-SOONEST, LATEST = 1 / 3, 0.42  # parts of a grant's time after which it is renewed
+LATEST = 0.42  # of a grant's time, after which it is renewed at the latest, and DUE at the soonest
 FIRST_RETRY = 1.0  # seconds after the first failure, at most
 CONTACT_LEAST, CONTACT_MOST = 2.0, 30.0  # seconds for one contact with the remote
 EVENTS_SEARCHED = 500
@@ -83,6 +87,8 @@ class Keeper:
         self._open, self._clock, self._early = open_session, clock, early
         self._dice = dice or random.SystemRandom()
         self._kept: dict[str, _Kept] = {}
+        self._name = fresh_id()
+        self._asked: tuple[Hold, ...] = ()
 
     def add(self, holds: Sequence[Hold]) -> None:
         """Keep these grants; the time of one already kept starts anew."""
@@ -117,7 +123,10 @@ class Keeper:
         lost: list[Lost] = []
         failure: GitleaseError | None = None
         try:
-            session = self._open(self._contact_seconds(batch))
+            # Several contacts must fit into the rest of the shortest grant.
+            now = self._clock.now()
+            left = min(hold.left_ms(now) for hold in batch) / MS
+            session = self._open(min(CONTACT_MOST, max(CONTACT_LEAST, left / 3)))
             for start in range(0, len(batch), AT_ONCE):
                 part = batch[start : start + AT_ONCE]
                 answer = renew_grants(session, [hold.grant for hold in part])
@@ -136,6 +145,20 @@ class Keeper:
         return RenewalResult(
             asked=tuple(batch), renewed=tuple(renewed), lost=tuple(lost), failure=failure
         )
+
+    def wishes(self) -> tuple[Hold, ...] | None:
+        """What to ask others of this clone to renew along; None if that is asked already."""
+        holds = tuple(kept.hold for kept in self._kept.values())
+        return None if holds == self._asked else holds
+
+    def ask(self, wishes: tuple[Hold, ...]) -> None:
+        """Ask so; any failure means that everything is renewed here."""
+        self._asked = wishes
+        with contextlib.suppress(Exception):
+            session = self._open(CONTACT_LEAST)
+            head, wish = session.store.known(session.layer), Wish(session.actor.holder, wishes)
+            if head is not None and head.along is not None:
+                head.along.ask(self._name, JSON.dump(wish))
 
     def settle(self, beat: RenewalResult) -> tuple[Lost, ...]:
         """Restart renewed grants, give up lost ones, and retry the others."""
@@ -174,12 +197,19 @@ class Keeper:
         now = self._clock.now()
         over = [k for k in self._kept.values() if self._until_given_up(k.hold, now) <= 0]
         self.drop([kept.hold.grant.lease_id for kept in over])
-        return tuple(_given_up(kept) for kept in over)
+        lost = list[Lost]()
+        for kept in over:
+            if kept.failure is None and not kept.asked:  # this process, or its machine, slept
+                lost.append(Lost(hold=kept.hold, loss=Loss.EXPIRED))
+            else:
+                detail = NO_ANSWER if kept.failure is None else kept.failure.message
+                lost.append(Lost(hold=kept.hold, loss=Loss.UNREACHABLE, detail=detail))
+        return tuple(lost)
 
     # --- how ------------------------------------------------------------------------------------
 
     def _keep(self, hold: Hold) -> None:
-        part = self._dice.uniform(SOONEST, LATEST)
+        part = self._dice.uniform(DUE, LATEST)
         self._kept[hold.grant.lease_id] = _Kept(hold, part * hold.duration_ms)
 
     def _due(self, kept: _Kept, now: Instant) -> float:
@@ -196,12 +226,6 @@ class Keeper:
     def _until_given_up(self, hold: Hold, now: Instant) -> int:
         return hold.left_ms(now) - self._early(hold)
 
-    def _contact_seconds(self, batch: Sequence[Hold]) -> float:
-        # Several contacts must fit into the rest of the shortest grant.
-        now = self._clock.now()
-        left = min(hold.left_ms(now) for hold in batch) / MS
-        return min(CONTACT_MOST, max(CONTACT_LEAST, left / 3))
-
 
 class LossDetector:
     """Finds losses in what this clone already knows, without a connection.
@@ -212,7 +236,6 @@ class LossDetector:
     def __init__(self, open_session: Callable[[float], LedgerSession]) -> None:
         self._open = open_session
         self._session: LedgerSession | None = None
-        self._watcher: HeadWatcher | None = None
         self._judged: tuple[str, frozenset[str]] | None = None
         self._doubted: dict[str, int] = {}  # by lease, the looks for which it has been away
         self._skip = 0
@@ -233,14 +256,13 @@ class LossDetector:
             return ()
 
     def _look(self, holds: Sequence[Hold]) -> tuple[Lost, ...]:
-        if self._session is None or self._watcher is None:
+        if self._session is None:
             self._session = self._open(CONTACT_LEAST)
-            self._watcher = HeadWatcher(self._session)
         session, ids = self._session, frozenset(hold.grant.lease_id for hold in holds)
         now = (session.store.mark(session.layer), ids)
         if now == self._judged and not self._doubted.keys() & ids:
             return ()
-        head = self._watcher.refresh()
+        head = session.store.known(session.layer)
         gone = [x for hold in holds if head and (x := _gone(session, head, hold)) is not None]
         released = {x.hold.grant.lease_id for x in gone if x.loss is Loss.RELEASED_ELSEWHERE}
         looks = {one: self._doubted.get(one, 0) + 1 for one in released}
@@ -264,13 +286,6 @@ def holds_of(answer: Answer) -> tuple[Hold, ...]:
         for view in answer.leases
         if view.state == "active" and not view.parked
     )
-
-
-def _given_up(kept: _Kept) -> Lost:
-    if kept.failure is None and not kept.asked:
-        return Lost(hold=kept.hold, loss=Loss.EXPIRED)  # this process, or its machine, slept
-    detail = NO_ANSWER if kept.failure is None else kept.failure.message
-    return Lost(hold=kept.hold, loss=Loss.UNREACHABLE, detail=detail)
 
 
 def _gone(session: LedgerSession, head: Snapshot, hold: Hold) -> Lost | None:

@@ -420,7 +420,7 @@ class LedgerSession:
         self.edges, self.inbox = edges, inbox
         edges.outranked = lambda task, ref: self.decisions.outranked(task, ref)
         edges.own_decision = lambda task: self.decisions.own_at(task)
-        edges.is_plain = self._is_plain
+        edges.is_plain = lambda x: {lease.edge for lease in self.own_records(x)} == {False}
         self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
         self._ttl_source = ttl_source
         self.dice = dice or random.SystemRandom()
@@ -497,10 +497,6 @@ class LedgerSession:
         except Invalid:  # the step that follows reports it
             return []
         return [x for x in found if x.state is State.ACTIVE and x.same_holder(self.actor)]
-
-    def _is_plain(self, resource: Resource) -> bool:
-        edges = [x.edge for x in self.own_records(resource)]
-        return bool(edges) and not any(edges)
 
     def known_policy(self) -> Policy | None:
         """The policy in this clone's copy, without a connection; None before the first contact."""

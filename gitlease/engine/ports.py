@@ -64,13 +64,24 @@ class Clock(Protocol):
         """Let time pass."""
 
 
+class Asking(Protocol):
+    """What the processes of one clone ask of each other, as JSON; it never fails."""
+
+    def ask(self, name: str, what: object) -> None:
+        """Ask in the place of what was asked under that name."""
+
+    def asked(self) -> Sequence[object]:
+        """What living processes ask, without a connection."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """One known state of a ledger ref; ``ledger`` is None if the ref does not exist.
 
     ``version`` is the store's opaque name of the state (a commit id; ``""`` for no ref), which a
     swap expects. ``received`` is when it was read, ``seen`` gives this clone's first sighting of a
-    record, and ``warnings`` are meant for the user.
+    record, and ``warnings`` are meant for the user. ``along`` is None where processes share nothing
+    but the ledger.
     """
 
     layer: str
@@ -79,6 +90,7 @@ class Snapshot:
     received: Instant
     seen: Callable[[Lease], Sighting | None] = lambda _lease: None
     warnings: tuple[str, ...] = ()
+    along: Asking | None = None
 
     @property
     def policy(self) -> Policy:

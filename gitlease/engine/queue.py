@@ -414,15 +414,9 @@ class TaskQueue:
         look = self._session.look(cached=cached)  # first: it may finish what was left undone
         return self._reading(self._tasks(ref), look)
 
-    def mine(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
-        """Like ``queue``, with what is carried in the other layers too."""
-        look = self._session.look(cached=cached)
-        reading = self._reading(self._tasks(ref), look)
-        others, said = self._looks(cached=cached)
-        return self._with_others(reading, others, said)
-
     def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
-        """A briefing at the start of work: like ``mine``, with losses, notes and others' leases."""
+        """A briefing at the start of work: like ``queue``, with what is carried in other layers,
+        losses, notes and others' leases."""
         look = self._session.look(cached=cached)
         return self._brief(look, *self._looks(cached=cached), ref)
 
@@ -648,7 +642,9 @@ class TaskQueue:
         shown = self._with_records(found.tasks, look)
         entries = survey(shown, context)
         next_up = tuple(hand_out(entries))
-        said = look.warnings + _problems(found)
+        nothing = not found.tasks and not found.problems
+        problems = (found.nothing or NO_TASKS,) if nothing else problem_messages(found)
+        said = look.warnings + problems
         return QueueReading(
             entries=tuple(entries),
             next_up=next_up,
@@ -750,12 +746,6 @@ def problem_messages(found: TaskList) -> tuple[str, ...]:
     if len(found.problems) > PROBLEMS_SHOWN:
         said.append(f"and {len(found.problems) - PROBLEMS_SHOWN} more task files cannot be used")
     return tuple(said)
-
-
-def _problems(found: TaskList) -> tuple[str, ...]:
-    if not found.tasks and not found.problems:
-        return (found.nothing or NO_TASKS,)
-    return problem_messages(found)
 
 
 def _with_warnings(answer: Answer, said: Sequence[str]) -> Answer:

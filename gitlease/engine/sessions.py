@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from gitlease.core.errors import MAX_WORD, GitleaseError, UsageError, check_text, hint
@@ -153,7 +152,17 @@ def end_session(
     end: EndSession | RunOut = RunOut(id="", actor=actor, grants=(), note=note)
     if park or release:
         end = EndSession(id="", actor=actor, grants=(), park=park, seconds=seconds, note=note)
-    select = partial(_bound, session=name, below=below, live=park, spared=spared)
+
+    def select(look: LedgerView) -> list[Lease]:
+        return [
+            x
+            for x in look.leases
+            if x.session is not None
+            and (x.session == name or (below and x.session.startswith(f"{name}/")))
+            and (not park or holder_has(x, look.moment))
+            and x.lease_id not in spared
+        ]
+
     nothing = Answer(status=status, changed=False)
     spares = name == actor.session
     return in_every(
@@ -325,16 +334,3 @@ def _end(
         session, "session end", lambda: (ops, planned), goal=ENDED, commit=commit, checked=True
     )
     return replace(answer, refused=refused + answer.refused)
-
-
-def _bound(
-    look: LedgerView, *, session: str, below: bool, live: bool, spared: Collection[str]
-) -> list[Lease]:
-    return [
-        x
-        for x in look.leases
-        if x.session is not None
-        and (x.session == session or (below and x.session.startswith(f"{session}/")))
-        and (not live or holder_has(x, look.moment))
-        and x.lease_id not in spared
-    ]

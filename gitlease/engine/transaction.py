@@ -5,13 +5,15 @@
 3. What became of a swap is read, not believed. Lost: decide again on the new head. Undecided: the
    very same change is pushed again; when giving up, a barrier sees to it that it never lands.
 4. A change confirmed after its lease's own time is lost: nobody may act on it.
+5. Renewals that other processes of this clone ask for go along, in the same step. They only save
+   pushes: whoever asked finds its lease renewed in the ledger, or renews it itself.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from gitlease.core.errors import (
     Denied,
@@ -23,14 +25,16 @@ from gitlease.core.errors import (
     UnknownOutcome,
     UsageError,
 )
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, Moment, State
-from gitlease.core.ledger import Fate, Ledger
+from gitlease.core.lease import Actor, Lease, Moment, State, same_person
+from gitlease.core.ledger import MAX_STEP, Fate, Ledger
+from gitlease.core.loss import Hold, still_held
 from gitlease.core.moves.holding import UNBOUND
-from gitlease.core.moves.operations import Barrier, Create, Operation
+from gitlease.core.moves.operations import Barrier, Create, Grant, Operation, Outcome, Renew
 from gitlease.core.moves.transitions import Applied, Decided, create, decide
 from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.shape import JSON, Damaged
 from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.ports import (
     Cause,
@@ -54,6 +58,9 @@ PASSING = 4  # tries of others for which a new one waits at most
 HALVED = 8  # tries after which it waits half as long
 SAME_AGAIN = 2  # times an undecided change is pushed again
 BUSY_AGAIN = 30  # times it is, while others hold the lock of the ref
+DUE = 1 / 3  # of a lease's time, after which its heartbeat renews it
+ALONG = DUE / 2  # and after which others do along the way
+MOST_ALONG = 64  # grants
 
 
 def fresh_id() -> str:
@@ -68,6 +75,21 @@ class Step:
     applied: Applied
     head: Snapshot
     moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The grants of a person that a process asks others of this clone to renew along, once each.
+
+    They are those of the records that were decided when each ``Hold`` began.
+    """
+
+    holder: str
+    holds: tuple[Hold, ...]
+
+
+class _Done(Exception):
+    """Another process of this clone has done it, in the step that it is raised with."""
 
 
 CarryOut = Callable[..., Step]  # what carries out a batch as ``Transaction.carry_out`` does
@@ -100,12 +122,75 @@ class Transaction:
         """Apply a batch to the shared ledger, or raise the refusal that the fresh ledger gives."""
         if self._carry is not None:
             return self._carry(operations, together=together, what=what)
+        along: Sequence[Operation] = ()
+        alone = False
 
         def decide(heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
+            nonlocal along
             head = heads[self._layer]
-            return {self._layer: self.decided(head, operations, together=together)}
+            # First, since the operations may end the very same leases.
+            along = () if alone else self._along(head, operations)
+            batch = (*along, *operations)
+            return {self._layer: self.decided(head, batch, together=together)}
 
-        return self.carry_out_on([self._layer], decide, what=what)[self._layer]
+        try:
+            step = self.carry_out_on([self._layer], decide, what=what)[self._layer]
+        except _Done as done:
+            step = done.args[0]
+        except Denied:
+            if not along:
+                raise
+            alone = True  # it may be for what went along
+            step = self.carry_out_on([self._layer], decide, what=what)[self._layer]
+        if along:
+            results = step.applied.results[len(along) :]
+            changed = any(isinstance(x, Outcome) and x.changed for x in results)
+            step = replace(step, applied=replace(step.applied, results=results, changed=changed))
+        if step.applied.changed:
+            check_in_time(step.applied, step.moment, self._clock.now())
+        return step
+
+    def _along(self, head: Snapshot, operations: Sequence[Operation]) -> Sequence[Operation]:
+        """The renewal of what other processes ask for, and would soon have to renew themselves.
+
+        Each asks anew for every renewal, so that no lease outlives its heartbeat by more than one.
+        Raises _Done if the operation is such a renewal, and was made since it was asked for.
+        """
+        ledger, holder = head.ledger, self.actor.holder
+        if ledger is None or head.along is None or not (asked := head.along.asked()):
+            return ()
+        moment, due, done = Moment(now=self._clock.now(), seen=head.seen), list[Grant](), {}
+        own = [x for op in operations for x in getattr(op, "grants", ())]
+        named = {getattr(op, "resource", None) for op in operations}
+        for hold in _wanted(asked, holder):
+            try:
+                lease = still_held(ledger, hold.grant, holder, moment)
+            except HeadGone:
+                raise
+            except GitleaseError:  # its own heartbeat finds that out
+                continue
+            seen, duration = head.seen(lease), lease.duration_ms
+            since = hold.since if seen is None else seen.since or seen.at
+            elapsed = since.elapsed_at_most(moment.now)
+            # What was written in this clone counts as seen from its decision.
+            if lease.parked or since.wall_ms != lease.renewed_at:
+                continue
+            if lease.renewed_at != hold.since.wall_ms:
+                if elapsed < DUE * duration:
+                    done[hold.grant] = lease, since
+            elif elapsed >= ALONG * duration and hold.grant.resource not in named:
+                due.append(hold.grant)
+        first, *others = operations
+        if isinstance(first, Renew) and not others and own and done.keys() >= {*own}:
+            leases, instants = zip(*(done[grant] for grant in own), strict=True)
+            outcome = Outcome(operation=first.id, status="renewed", leases=leases)
+            at = replace(moment, now=min(instants, key=lambda x: x.wall_ms))
+            raise _Done(Step(Applied(ledger, (outcome,), changed=True), head, at))
+        due = [x for x in due if x not in own][:MOST_ALONG]
+        if not due or len(operations) >= MAX_STEP:
+            return ()
+        actor = replace(self.actor, session=None, session_explicit=False)
+        return [Renew(id=fresh_id(), actor=actor, grants=tuple(due))]
 
     def decided(
         self, head: Snapshot, operations: Sequence[Operation], *, together: bool = True
@@ -216,8 +301,6 @@ class Transaction:
                     if waited:  # others will have come first
                         heads = {layer: self._store.fetch(layer) for layer in layers}
                     continue
-            for step in changed.values() if send is None else ():
-                check_in_time(step.applied, step.moment, self._clock.now())
             return {x: Step(step.applied, heads[x], step.moment) for x, step in steps.items()}
 
     def _not_admitted(
@@ -359,6 +442,13 @@ class Transaction:
 
     def _late(self, began: Instant) -> bool:
         return began.elapsed_at_most(self._clock.now()) > self._patience * 1_000
+
+
+def _wanted(asked: Iterable[object], holder: str) -> Iterable[Hold]:
+    for value in asked:
+        with suppress(Damaged):
+            wish = JSON.load(Wish, value)
+            yield from wish.holds if same_person(wish.holder, holder) else ()
 
 
 def check_in_time(applied: Applied, moment: Moment, now: Instant) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Literal
 
 from gitlease.core.errors import GitleaseError, HeadGone, Invalid, Unavailable
 from gitlease.core.frozen import dataclass, replace
@@ -38,32 +37,17 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.wait import HeadWatcher
 
-Kind = Literal[
-    "claimed",
-    "renewed",
-    "parked",
-    "released",
-    "completed",
-    "lapsed",
-    "taken_over",
-    "revoked",
-    "available",
-    "assigned",
-]
-"""The kinds of events. What made a resource free for anyone to claim is followed by ``available``.
-
-``assigned`` comes from ``assignments_between`` alone, along with a claim.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class LeaseEvent:
     """One event: ``at`` in wall-clock milliseconds, by its writer's clock.
 
-    ``lease`` is its lease, as it is or last was; an available resource has none.
+    ``lease`` is its lease, as it is or last was; an available resource has none. What made a
+    resource free for anyone to claim is followed by ``available``, and ``assigned`` comes from
+    ``assignments_between`` alone, along with a claim.
     """
 
-    kind: Kind
+    kind: str
     resource: Resource
     scope: str
     at: int
@@ -177,14 +161,6 @@ def _rivals(
         return ()  # what cannot be read is no news
 
 
-def _readable(ledger: Ledger | None, resource: Resource) -> bool:
-    # A damaged record was not released.
-    try:
-        return ledger is None or ledger.leases_of(resource) is not None
-    except Invalid:
-        return False
-
-
 class _Comparison:
     def __init__(
         self, before: LedgerAt, after: LedgerAt, parts: Sequence[Part], said: Sequence[Event]
@@ -217,7 +193,12 @@ class _Comparison:
         What was parked is resumed by a new grant, and not released before.
         """
         if now is None:
-            return _readable(self._after.ledger, lease.resource) and not self._was_cleared(lease)
+            try:
+                if self._after.ledger is not None:
+                    self._after.ledger.leases_of(lease.resource)
+            except Invalid:
+                return False  # a damaged record was not released
+            return not self._was_cleared(lease)
         if now.state is not State.ACTIVE or self._before.lapsed(lease):
             return False
         resumed = lease.parked and same_person(lease.holder, now.holder)
@@ -240,10 +221,9 @@ class _Comparison:
                     yield _of("completed", lease, lease.renewed_at)
             elif not same:
                 taken = self._takes_over(lease, was)
-                began: Kind = "taken_over" if taken else "claimed"
-                yield _of(began, lease, lease.claimed_at)
+                yield _of("taken_over" if taken else "claimed", lease, lease.claimed_at)
             elif was is not None and was.renewals != lease.renewals:
-                kind: Kind = "parked" if lease.parked and not was.parked else "renewed"
+                kind = "parked" if lease.parked and not was.parked else "renewed"
                 yield _of(kind, lease, lease.renewed_at)
 
     def _takes_over(self, lease: Lease, was: Lease | None) -> bool:
@@ -277,7 +257,14 @@ class _Comparison:
         for asked_of in asked:
             if self._before.blocked(*asked_of) and not self._after.blocked(*asked_of):
                 resource, scope, _ = asked_of
-                at = _last_end(found, resource, scope) or self._after.moment.now.wall_ms
+                ends = (
+                    x.at
+                    for x in found
+                    if x.kind in ("released", "revoked", "lapsed")
+                    and x.resource == resource
+                    and scopes_overlap(x.scope, scope)
+                )
+                at = max(ends, default=self._after.moment.now.wall_ms)
                 yield LeaseEvent("available", resource, scope, at)
 
     def _notice(self, lease: Lease) -> Notice | None:
@@ -288,17 +275,7 @@ class _Comparison:
         return next((n for n in about if n.id.endswith(end)), None)
 
 
-def _last_end(found: Sequence[LeaseEvent], resource: Resource, scope: str) -> int | None:
-    ends = ("released", "revoked", "lapsed")
-    times = [
-        x.at
-        for x in found
-        if x.kind in ends and x.resource == resource and scopes_overlap(x.scope, scope)
-    ]
-    return max(times, default=None)
-
-
-def _of(kind: Kind, lease: Lease, at: int) -> LeaseEvent:
+def _of(kind: str, lease: Lease, at: int) -> LeaseEvent:
     return LeaseEvent(kind, lease.resource, lease.scope, at, lease)
 
 
@@ -320,7 +297,7 @@ class WatchEvent:
     nobody's.
     """
 
-    kind: Kind
+    kind: str
     resource: str
     scope: str
     layer: str

@@ -157,7 +157,10 @@ class Heartbeat:
             notices = self._notices(self._keeping.settle(beat))
             if batch or notices:
                 self._changed.notify_all()
+            wishes = self._keeping.wishes()
         _notify(notices)
+        if wishes is not None:
+            self._keeping.ask(wishes)
 
     def _next_batch(self) -> tuple[Hold, ...] | None:
         """Wait for the next batch: empty after a nap, None if nothing is left to keep."""

@@ -204,8 +204,16 @@ class Pool:
 
     def _take_one(self) -> bool:
         """Whether there was something to take, so that it is worth asking for more at once."""
+        # A run gives its task back before it has ended: until then it must not be taken again.
+        # What failed before comes after everything else.
+        skip = self._left_alone | {job.name for job in self.running}
         try:
-            job = self._next()
+            try:
+                job = self._take(frozenset(skip | (+self._failures).keys()))
+            except NothingLeft:
+                if not self._failures.total():
+                    raise
+                job = self._take(frozenset(skip))
         except NothingLeft:
             self._nothing()
             return False
@@ -227,15 +235,6 @@ class Pool:
             self._tell(PoolEvent("started", job))
         return True
 
-    def _next(self) -> Job | None:
-        # What failed before comes after everything else. A run gives its task back before it has
-        # ended: until then it must not be taken again.
-        skip = self._left_alone | {job.name for job in self.running}
-        if self._failures:
-            with contextlib.suppress(NothingLeft):
-                return self._take(frozenset(skip | self._failures.keys()))
-        return self._take(frozenset(skip))
-
     def _nothing(self) -> None:
         # What runs now may free something, and so may other people.
         now = self._answered = self._clock()
@@ -253,22 +252,15 @@ class Pool:
             self.running.remove(job)
             self.counts[end.outcome] += 1
             self._tell(PoolEvent("ended", job, end))
-            self._judge(job, end)
             self._ask_at, self._empty_since = 0.0, None
-
-    def _judge(self, job: Job, end: JobEnd) -> None:
-        """Leave a task alone that failed too often, was stopped, or was not finished."""
-        failed = end.outcome in (FAILED, LOST)
-        if failed:
-            self._failures[job.name] += 1
-        # What was stopped on its own is not to be started again either.
-        if (
-            end.outcome in (GIVEN_BACK, STOPPED)
-            or self._failures[job.name] >= self._limits.max_failures
-        ):
-            self._left_alone.add(job.name)
-            if failed:
-                self._tell(PoolEvent("left_alone", job, end, self._failures[job.name]))
+            failed, name = end.outcome in (FAILED, LOST), job.name
+            self._failures[name] += failed
+            too_often = self._failures[name] >= self._limits.max_failures
+            # What was stopped on its own is not to be started again either.
+            if too_often or end.outcome in (GIVEN_BACK, STOPPED):
+                self._left_alone.add(name)
+                if failed:
+                    self._tell(PoolEvent("left_alone", job, end, self._failures[name]))
 
 
 BRANCHES = "work"  # the folder of branches, one for each task

@@ -677,8 +677,8 @@ class RefLedgerStore:
         def seen(lease: Lease) -> Sighting:
             return known.sighting(lease_file(lease))
 
-        ledger = self._refs.lent(layer, ledger)
-        return Snapshot(layer, known.version, ledger, known.received, seen=seen)
+        ledger, state = self._refs.lent(layer, ledger), self.state(layer)
+        return Snapshot(layer, known.version, ledger, known.received, seen=seen, along=state)
 
 
 def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:

@@ -33,9 +33,10 @@ from gitlease.git.files import (
 )
 
 LOCK_PATIENCE = 5.0
+MOST_ASKING = 64  # processes
 SHOWN_KEPT = 200
 MAX_BYTES = 64 * 1024 * 1024
-KNOWN_FILE = "known.json"
+KNOWN_FILE, ASKING = "known.json", "asking"
 _UNREADABLE = LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError
 _busy: dict[str, threading.Thread] = {}  # who of this process is busy with an operation
 
@@ -157,6 +158,26 @@ class StateFolder:
             make_folders(self.path)
         return exclusive(os.path.join(self.path, "turn.lock"), timeout=seconds)
 
+    def ask(self, name: str, what: object) -> None:
+        """Ask others of this clone something, in the place of what was asked under that name."""
+        file = os.path.join(self.path, ASKING, f"{name}.json")
+        with contextlib.suppress(OSError):
+            make_folders(os.path.dirname(file))
+            store_json(file, {"process": os.getpid(), "what": what})
+
+    def asked(self) -> list[object]:
+        """What living processes ask; of the dead ones nothing is left."""
+        folder, found = os.path.join(self.path, ASKING), list[object]()
+        with contextlib.suppress(OSError):
+            for name in sorted(os.listdir(folder))[:MOST_ASKING]:
+                data = load_json(file := os.path.join(folder, name), MAX_BYTES)
+                with contextlib.suppress(*_UNREADABLE):
+                    if _exists(int(data["process"])):
+                        found.append(data["what"])
+                        continue
+                _remove(file)
+        return found
+
     def mark(self) -> str:
         """A word that changes whenever any process of this clone has written what is known."""
         try:
@@ -236,6 +257,10 @@ def _alive(process: int, operation: str) -> bool:
     if process == os.getpid():
         thread = _busy.get(operation)
         return thread is not None and thread is not threading.current_thread() and thread.is_alive()
+    return _exists(process)
+
+
+def _exists(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:

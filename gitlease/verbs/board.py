@@ -247,7 +247,7 @@ class _Rows:
         self._problems = found.problems
         self._tasks = {x.resource.key: x for x in found.tasks}
         live = [x for x in look.leases if x.state is State.ACTIVE]
-        self._leases = list(zip(live, session.views_in(look.head, live, look.moment), strict=True))
+        self._leases = list(zip(live, session.views_in(look.head, live), strict=True))
 
     def all(self) -> Iterator[BoardRow]:
         """Sorted by end, the latest first if it has passed; free tasks in queue order."""

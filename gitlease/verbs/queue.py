@@ -58,7 +58,7 @@ def queue_verb(
     cached: takes.Cached = False,
 ) -> Result:
     if mine:
-        carrying = door.queue.mine(ref=ref, cached=cached)
+        carrying = door.queue.brief(ref=ref, cached=cached)
         return Result(
             body={"tasks": wire.carried(carrying)},
             lines=lambda: [_carried_table(door, carrying)],

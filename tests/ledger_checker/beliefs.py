@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from simulation.machines import Machine, Process, Run
     from support.memory import MemoryRemote, Step
 
-    from gitlease.core import Grant, Lease
+    from gitlease.core import Grant, Hold, Lease
     from gitlease.engine import Answer
     from gitlease.store import Known
 
@@ -80,6 +80,7 @@ class Checker:
         self.senders: dict[str, tuple[str, bool]] = {}  # by operation its command; if it grants
         self.landed: set[str] = set()  # commands of which something was carried out
         self.wrote: set[str] = set()  # commands of which a lease was written, to stay
+        self.carried: set[str] = set()  # leases that another process of their clone has renewed
         self.excused: set[str] = set()
         self.effects: dict[str, tuple[int, str, str]] = {}
         self.held = 0
@@ -105,10 +106,11 @@ class Checker:
         gone = [x for nonce, x in old.items() if nonce not in new]
         self._check_events(after, [x for x in changed if x.lease_id in old])
         self.ties.moved(after, old, changed, gone)
+        self.carried |= {x.lease_id for x in changed if x.operation in self.ties.along}
         for lease in self.ties.intruded:
             if (run := self._believer(lease)) is not None:
                 raise Broken(f"S7: {run.name} holds {lease.resource}, which another run ended")
-        self._note_operations(fresh)
+        self._note_operations(fresh, wrote=any(x.operation not in self.ties.along for x in changed))
         self.line.add(version, fresh, (x.lease_id for x in gone))
         ended = {e.token for e in after.events if e.kind in ENDS}
         self.excused |= {x.lease_id for x in old.values() if x.token in ended}
@@ -126,12 +128,12 @@ class Checker:
             if lease.token not in told:
                 raise Broken(f"S7: the lease of {lease.holder} was changed by somebody else")
 
-    def _note_operations(self, fresh: Iterable[str]) -> None:
+    def _note_operations(self, fresh: Iterable[str], *, wrote: bool) -> None:
         for operation in fresh:
             if operation in self.senders:
                 number, grants = self.senders[operation]
                 self.landed.add(number)
-                if grants and not self.forked:
+                if grants and wrote and not self.forked:
                     self.wrote.add(number)
 
     def _check_overlaps(self, changed: Iterable[Lease], after: Step) -> None:
@@ -285,6 +287,10 @@ class Checker:
             self.senders[operation] = process.number, grants
             self.ties.sent(process, operation)
 
+    def asked(self, holds: Iterable[Hold]) -> None:
+        """A process asks others of its clone to renew these along, once."""
+        self.ties.asked |= {(x.grant.lease_id, x.since.wall_ms) for x in holds}
+
     def answered(self, process: Process, answer: Answer, *, holds: bool) -> None:
         """A command said that it succeeded: S6, and that is what happened.
 
@@ -297,7 +303,8 @@ class Checker:
             lasts = (view.expires_at - view.renewed_at).total_seconds() * MS
             if answer.at is not None and answer.at.elapsed_at_most(now) >= lasts:
                 raise Broken(f"S3: {process.number} reports a lease that has run out")
-        if answer.changed and process.number not in self.landed:
+        along = {x.lease_id for x in answer.leases} <= self.carried
+        if answer.changed and process.number not in self.landed and not along:
             raise Broken(f"S6: {process.number} reports a change that the remote never had")
 
     def given_back(self, grants: Iterable[Grant]) -> None:

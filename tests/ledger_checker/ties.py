@@ -6,7 +6,7 @@ Judged by the records of two states and by who sent what, never by the product's
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledger_checker.moves import Broken, is_active, same_person
@@ -42,6 +42,15 @@ class Ties:
         self.senders: dict[str, Sender] = {}
         self.counted: Counter[str] = Counter()
         self.intruded: list[Lease] = []
+        self.asked: set[tuple[str, int]] = set()  # by its id and when it was renewed last
+        self.along: set[str] = set()  # operations that renew what other processes asked for
+
+    def renewed_along(self, old: Mapping[str, Lease], changed: Collection[Lease]) -> None:
+        """Note who renews what: of each lease once, as it was when its keeper asked for that."""
+        for operation in {x.operation for x in changed}:
+            its = [(x, old.get(x.lease_id)) for x in changed if x.operation == operation]
+            if all(was and (was.lease_id, was.renewed_at) in self.asked for _, was in its):
+                self.along.add(operation)
 
     def sent(self, process: Process, operation: str) -> None:
         self.senders.setdefault(operation, Sender(process, process.session, process.unbinds))
@@ -59,13 +68,14 @@ class Ties:
         """
         self.intruded = []
         told: dict[int | None, list[Event]] = {}
+        self.renewed_along(old, changed)
         for event in after.events:
             told.setdefault(event.token, []).append(event)
         for lease in changed:
             was = old.get(lease.lease_id)
             sender = self.senders.get(lease.operation)
             if was is not None:
-                self._check_kept(was, lease, {e.kind for e in told.get(lease.token, ())}, sender)
+                self._check_kept(was, lease, [e.kind for e in told.get(lease.token, ())], sender)
                 continue
             if sender is not None and lease.session != sender.session:
                 raise Broken(f"S7: {lease.resource} was granted to a run that did not ask for it")
@@ -78,10 +88,13 @@ class Ties:
             self._check_gone(was, told.get(was.token, ()), after)
 
     def _check_kept(
-        self, was: Lease, now: Lease, kinds: Collection[str], sender: Sender | None
+        self, was: Lease, now: Lease, kinds: Sequence[str], sender: Sender | None
     ) -> None:
         """S7: a lease that is bound to a run is changed by it or its person, and by no other."""
         own = sender is None or sender.session in (None, was.session)
+        if now.operation in self.along and kinds == ["renewed"]:
+            self.counted["renewed along"] += not own
+            own = True
         if was.session is None:
             if sender is not None and now.session not in (None, sender.session):
                 raise Broken(f"S7: {now.resource} was bound to a run that did not ask for it")

@@ -54,6 +54,9 @@ class Script:
         self.due = False
         return RenewalResult(asked=tuple(batch), lost=self.lose)
 
+    def wishes(self) -> None:
+        """Nobody else of the clone is asked."""
+
     def settle(self, beat: RenewalResult) -> tuple[Lost, ...]:
         lost = tuple(x for x in beat.lost if x.hold.grant.lease_id in self.kept)
         self.drop([x.hold.grant.lease_id for x in lost])

@@ -11,7 +11,9 @@ from support.session import NoTaskFiles
 from support.tasks import task
 
 from gitlease.core import (
+    JSON,
     Grant,
+    Hold,
     Lease,
     LeaseLost,
     NotHolder,
@@ -25,6 +27,7 @@ from gitlease.engine import (
     LedgerSession,
     Reading,
     TaskList,
+    Wish,
     acts,
     claim,
     holds_of,
@@ -74,6 +77,9 @@ class Host(Protocol):
 
     def given_back(self, process: Process, grants: Sequence[Grant]) -> None:
         """A command was told that these are bound no more."""
+
+    def asked(self, holds: Sequence[Hold]) -> None:
+        """Others of the clone are asked to renew these along."""
 
 
 class Commands:
@@ -189,7 +195,8 @@ class Commands:
         dice, run = self._dice, process.run
         wanted = self._wanted(run)
         options = ClaimOptions(ttl=dice.choice(TTLS), reopen=dice.random() < 0.7, bind=True)
-        answer = claim.claim(self._session(process), wanted, options)
+        session = self._session(process)
+        answer = claim.claim(session, wanted, options)
         grants = [x.grant for x in holds_of(answer)]
         joined = {view.lease_id for view in answer.leases if view.renewals}
         bound = set(answer.bound)
@@ -201,6 +208,7 @@ class Commands:
             joined=[x for x in grants if x.lease_id in joined - bound],
         )
         run.machine.alive.append(process.job)
+        self._ask(session, run, answer)
         return answer
 
     def _wanted(self, run: Run) -> list[Resource]:
@@ -218,7 +226,15 @@ class Commands:
         lost = {x.resource for x in answer.refused if isinstance(x, LeaseLost | NotHolder)}
         for grants in (job.bound, job.ours, job.joined):
             grants[:] = [x for x in grants if x.resource.text not in lost]
+        self._ask(session, job.run, answer)
         return answer
+
+    def _ask(self, session: LedgerSession, run: Run, answer: Answer) -> None:
+        """Have whoever of the clone changes the ledger next renew along what a run holds."""
+        head, holds = session.store.known(session.layer), holds_of(answer)
+        if head is not None and head.along is not None:
+            self._host.asked(holds)
+            head.along.ask(run.name, JSON.dump(Wish(run.actor.holder, holds)))
 
     def _release_ours(self, process: Process) -> Answer:
         """What a run was granted itself ends with it."""

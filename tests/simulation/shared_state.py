@@ -212,6 +212,9 @@ class Disk(StateFolder):
     def turn(self, seconds: float) -> AbstractContextManager[object]:
         return nullcontext()  # every guarantee holds where nobody waits for a turn
 
+    def asked(self) -> list[object]:
+        return []  # no process keeps anything here
+
     def load(self) -> Known | None:
         return self.images[-1].known
 

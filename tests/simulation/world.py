@@ -28,6 +28,7 @@ from gitlease.core import (
     Actor,
     GitleaseError,
     Grant,
+    Hold,
     Resource,
     parse_resource,
     replace,
@@ -320,6 +321,9 @@ class World:
         went_back = self.remote.rolled_back or process.began != self._turns
         if not went_back and not self.weather.lagging:
             self.checker.given_back(grants)
+
+    def asked(self, holds: Sequence[Hold]) -> None:
+        self.checker.asked(holds)
 
     def _answered(self, process: Process, verb: str, answer: Answer) -> None:
         holds = verb in HOLDING

@@ -325,6 +325,13 @@ class MemoryState(StateFolder):
         self._known: Known | None = None
         self._shown: dict[str, None] = {}
         self._pending: dict[str, Pending] = {}
+        self._asking: dict[str, object] = {}
+
+    def ask(self, name: str, what: object) -> None:
+        self._asking[name] = what
+
+    def asked(self) -> list[object]:
+        return list(self._asking.values())
 
     def turn(self, seconds: float) -> AbstractContextManager[object]:
         return nullcontext()  # whatever holds with turns holds without

@@ -305,10 +305,7 @@ def check_paths(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) 
     touched = [Touched(x.pattern) for x in values["paths"] if x.pattern is not None]
     live = [x for x in look.leases if x.state is State.ACTIVE]
     found = view.judge(touched, live)
-    seen = {
-        x.lease_id: v
-        for x, v in zip(live, door.ledger.views_in(look.head, live, look.moment), strict=True)
-    }
+    seen = {x.lease_id: v for x, v in zip(live, door.ledger.views_in(look.head, live), strict=True)}
     body = {
         "free": not any(x.severity is Severity.BLOCK for x in found),
         "findings": [

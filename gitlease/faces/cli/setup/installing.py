@@ -608,11 +608,7 @@ def _known(call: Call) -> tuple[list[str], list[str]]:
         place = call.workspace.location
         for space in spaces:
             look = space.ledger.known_look()
-            views = (
-                space.ledger.views_in(look.head, look.leases, look.moment)
-                if look is not None
-                else ()
-            )
+            views = space.ledger.views_in(look.head, look.leases) if look is not None else ()
             holder = space.identity.actor.holder
             held += [
                 x.resource for x in views if x.state == "active" and same_person(x.holder, holder)

@@ -1,0 +1,294 @@
+"""Renewals that go along: one process of a clone renews what the others ask for.
+
+Concerned are S3 (a holder counts from the decision that renewed its lease, whoever made it), S6 (an
+answer is about its own operations), S7 (only what its own person asks for is renewed), S8 (whoever
+pushes may be killed at any point) and that nobody's lease outlives its heartbeat. No promise rests
+on it: who finds its lease not renewed renews it itself.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from core.values import JO, KIM
+from support.memory import Fault, MemoryState
+from support.session import MemoryWorld
+
+from gitlease.core import JSON, Actor, GitleaseError, Hold, Lost, parse_resource
+from gitlease.engine import ClaimOptions, Keeper, LedgerSession, Wish, holds_of, sessions
+from gitlease.store import RefLedgerStore
+
+TTL = 15
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Process:
+    """A process of a clone that holds one lease, and keeps it."""
+
+    def __init__(self, world: MemoryWorld, name: str, who: Actor = JO, ttl: int = TTL) -> None:
+        self.world, self.name = world, name
+        self.run = Actor(who.holder, session=f"run-{name}", session_explicit=True)
+        self.lost: list[Lost] = []
+        dice = random.Random(name)
+        self.keeper = Keeper(self.open, clock=world.clock, dice=dice)
+        wanted = [parse_resource(name)]
+        answer = world.of(self.run, clone="here").claim(wanted, ClaimOptions(ttl=ttl))
+        self.hold: Hold = holds_of(answer)[0]
+        self.keeper.add([self.hold])
+        self.ask()
+
+    def open(self, limit: float) -> LedgerSession:
+        return self.world.of(Actor(self.run.holder), clone="here", patience=limit).session
+
+    def ask(self) -> None:
+        if (wishes := self.keeper.wishes()) is not None:
+            self.keeper.ask(wishes)
+
+    def beat(self) -> None:
+        """What the threads of its heartbeat do at one instant."""
+        self.lost += self.keeper.overdue()
+        if batch := self.keeper.batch():
+            beat = self.keeper.renew(batch)
+            self.lost += self.keeper.settle(beat)
+        self.ask()
+
+
+class World(MemoryWorld):
+    def __init__(self) -> None:
+        super().__init__()
+        self.processes: list[Process] = []
+
+    def start(self, *names: str, **how: Any) -> list[Process]:
+        made = [Process(self, name, **how) for name in names]
+        self.processes += made
+        self.remote.requests.clear()
+        return made
+
+    def run_for(self, seconds: float) -> None:
+        end = self.clock.boot_ms + seconds * 1_000
+        while self.clock.boot_ms < end:
+            waits = [x.keeper.due_in() for x in self.processes]
+            left = (end - self.clock.boot_ms) / 1_000
+            self.clock.advance(min([left, *(max(w, 0.001) for w in waits if w is not None)]))
+            for process in self.processes:
+                process.beat()
+
+    @property
+    def pushes(self) -> int:
+        return self.remote.requests.count("push")
+
+    def renewals(self) -> dict[str, int]:
+        return {f"{x.resource}": x.renewals for x in self.leases()}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_six_runs_renew_in_one_push_each_third(world: World) -> None:
+    world.start(*"ABCDEF")
+    world.run_for(24)
+    assert world.pushes <= 5, "six runs alone take 24"
+    assert set(world.remote.requests) == {"push"}
+    assert [x.lost for x in world.processes] == [[]] * 6
+    assert min(world.renewals().values()) >= 3
+
+
+def test_runs_that_start_apart_fall_into_step(world: World) -> None:
+    for name in "ABCDEF":
+        world.start(name)
+        world.run_for(0.9)
+    world.run_for(20)
+    world.remote.requests.clear()
+    world.run_for(24)
+    assert world.pushes <= 5
+    assert [x.lost for x in world.processes] == [[]] * 6
+
+
+def test_a_claim_takes_along_what_is_soon_due_and_answers_for_itself(world: World) -> None:
+    world.start("A", "B")
+    world.clock.advance(4)
+    answer = world.of(JO, clone="here").claim([parse_resource("C")])
+    assert [x.resource for x in answer.leases] == ["C"]
+    assert answer.status == "claimed"
+    assert (world.pushes, world.renewals()) == (1, {"A": 1, "B": 1, "C": 0})
+    world.run_for(4)
+    assert world.pushes == 1, "both find it done when they would be due"
+
+
+def test_what_was_renewed_just_now_is_left(world: World) -> None:
+    world.start("A")
+    world.clock.advance(2)
+    world.of(JO, clone="here").claim([parse_resource("C")])
+    assert world.renewals() == {"A": 0, "C": 0}
+
+
+def test_a_holder_counts_from_the_decision_of_whoever_renewed_its_lease(world: World) -> None:
+    """S3: not from when it learns of it."""
+    [one] = world.start("A")
+    world.clock.advance(4)
+    decided = world.clock.now()
+    world.of(JO, clone="here").claim([parse_resource("C")])
+    world.clock.advance(3)
+    one.beat()
+    [asked] = world.clones["here"].state("global").asked()
+    [kept] = JSON.load(Wish, asked).holds
+    assert (kept.since, kept.duration_ms) == (decided, TTL * 1_000)
+
+
+def test_what_another_clone_renewed_does_not_count(world: World) -> None:
+    """S3: of that it is not known when it was decided."""
+    [one] = world.start("A")
+    world.clock.advance(4)
+    world.of(JO, clone="there").renew_all()
+    world.of(Actor(JO.holder), clone="there").beat([one.hold.grant])
+    world.clock.advance(2)
+    world.of(JO, clone="here").read()
+    world.remote.requests.clear()
+    world.run_for(2)
+    assert world.pushes == 1
+
+
+def test_the_lease_of_a_process_that_hangs_is_renewed_once_more_at_most(world: World) -> None:
+    [hangs] = world.start("A")
+    world.start("B")
+    world.processes.remove(hangs)
+    world.run_for(120)
+    assert world.renewals() == {"A": 1, "B": world.renewals()["B"]}
+    [lease] = [x for x in world.leases() if f"{x.resource}" == "A"]
+    assert lease.expires_at < world.clock.now().wall_ms
+
+
+def test_nothing_of_another_person_goes_along(world: World) -> None:
+    """S7."""
+    world.start("A", who=KIM)
+    world.clock.advance(4)
+    world.of(JO, clone="here").claim([parse_resource("C")])
+    assert world.renewals() == {"A": 0, "C": 0}
+
+
+@pytest.mark.parametrize("verb", ["release", "complete", "revoked"])
+def test_what_has_ended_is_not_brought_back(world: World, verb: str) -> None:
+    [one] = world.start("A")
+    world.clock.advance(4)
+    person = world.of(Actor(JO.holder), clone="here")
+    if verb == "release":
+        assert person.release([parse_resource("A")]).status == "released"
+    elif verb == "complete":
+        assert person.complete(parse_resource("A"), any_name=True).status == "completed"
+    else:
+        elsewhere = world.of(Actor(JO.holder), clone="there")
+        elsewhere.release([parse_resource("A")])
+    person.claim([parse_resource("C")])
+    assert "A" not in [f"{x.resource}" for x in world.leases() if x.state.value == "active"]
+    world.run_for(4)
+    assert [x.hold.grant for x in one.lost] == [one.hold.grant]
+
+
+def test_a_refused_claim_renews_nothing(world: World) -> None:
+    world.start("A")
+    world.of(KIM).claim([parse_resource("K")])
+    world.clock.advance(4)
+    with pytest.raises(GitleaseError) as refused:
+        world.of(JO, clone="here").claim([parse_resource("K")])
+    assert refused.value.code == "held"
+    assert world.renewals()["A"] == 0
+
+
+def test_a_server_that_refuses_what_goes_along_takes_the_claim_alone(world: World) -> None:
+    world.start("A")
+    world.clock.advance(4)
+    world.remote.pushes.extend([Fault.REFUSED] * 2)
+    answer = world.of(JO, clone="here").claim([parse_resource("C")])
+    assert answer.status == "claimed"
+    assert world.renewals() == {"A": 0, "C": 0}
+
+
+def test_who_waits_for_its_turn_finds_its_lease_renewed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = world.start("A", "B")
+    world.clock.advance(6.4)
+    entered: list[Process] = []
+
+    @contextmanager
+    def turn(self: MemoryState, seconds: float) -> Iterator[None]:
+        if not entered:
+            entered.append(other)
+            other.beat()
+        yield
+
+    monkeypatch.setattr(MemoryState, "turn", turn)
+    one.beat()
+    assert entered
+    assert world.pushes == 1
+    assert world.renewals() == {"A": 1, "B": 1}
+    assert one.keeper.batch() == ()
+
+
+@pytest.mark.parametrize("verb", ["unbind", "give_back"])
+def test_what_was_renewed_along_can_be_ended_at_once(world: World, verb: str) -> None:
+    """S6: only a renewal is done by another's renewal."""
+    [one] = world.start("A")
+    world.clock.advance(4)
+    world.of(JO, clone="here").claim([parse_resource("C")])
+    session = one.open(9)
+    if verb == "unbind":
+        sessions.unbind(session, [one.hold.grant])
+    else:
+        sessions.give_back(session, [one.hold.grant], note=None, commit=None)
+    left = [x for x in world.leases() if f"{x.resource}" == "A"]
+    assert [x.session for x in left] == ([None] if verb == "unbind" else [])
+
+
+@pytest.mark.parametrize("point", ["write", "push", "pushed", "adopt", "done"])
+def test_a_process_killed_with_others_renewals_leaves_them_to_theirs(
+    world: World, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """S8: at every point of its push."""
+    one, other = world.start("A", "B")
+    world.clock.advance(6.4)
+    with monkeypatch.context() as patch:
+        if point == "write":
+            patch.setattr(MemoryState, "add_pending", _kill)
+        elif point == "push":
+            patch.setattr(RefLedgerStore, "_swap", _kill)
+        elif point == "pushed":
+            patch.setattr(RefLedgerStore, "_adopted", _kill)
+        elif point == "adopt":
+            patch.setattr(RefLedgerStore, "credit", _kill)
+            world.remote.pushes.append(Fault.UNANSWERED)
+        else:
+            patch.setattr(RefLedgerStore, "forget_pending", _kill)
+        with pytest.raises(Killed):
+            one.beat()
+    world.processes.remove(one)
+    world.run_for(60)
+    assert other.lost == []
+    live = [f"{x.resource}" for x in world.leases() if x.expires_at > world.clock.now().wall_ms]
+    assert live == ["B"]
+
+
+def _kill(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def test_where_nothing_can_be_asked_each_renews_its_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr(MemoryState, "ask", fail)
+    world.start("A", "B")
+    world.run_for(24)
+    assert [x.lost for x in world.processes] == [[], []]
+    assert world.pushes >= 7
