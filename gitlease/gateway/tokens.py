@@ -26,8 +26,7 @@ from gitlease.git.files import (
     cannot_keep,
     drop_leftovers,
     exclusive,
-    open_regular,
-    read_up_to,
+    read_with_status,
     replace_file,
 )
 
@@ -171,13 +170,12 @@ class Tokens:
 
     def _read(self) -> tuple[_TokensByHash, tuple[int, ...]]:
         try:
-            opened = open_regular(self._file)
-            if opened is None:
-                raise self._unreadable("not a regular file")
-            with opened:
-                there, data = os.fstat(opened.fileno()), read_up_to(opened, LARGEST)
+            read = read_with_status(self._file, LARGEST)
         except OSError as error:
             raise self._unreadable(error.strerror or "unknown") from None
+        if read is None:
+            raise self._unreadable("not a regular file")
+        data, there = read
         if there.st_mode & 0o077:
             file = shlex.quote(self._file)
             raise Invalid(

@@ -1,7 +1,12 @@
+from gitlease.git.files import LOCK as LOCK
+from gitlease.git.files import MOST_NOTES as MOST_NOTES
+from gitlease.git.files import NOTES as NOTES
 from gitlease.git.files import CannotKeep as CannotKeep
+from gitlease.git.files import Notes as Notes
 from gitlease.git.files import Unreadable as Unreadable
 from gitlease.git.files import exclusive as exclusive
-from gitlease.git.files import open_regular as open_regular
+from gitlease.git.files import notes_of as notes_of
+from gitlease.git.files import read_with_status as read_with_status
 from gitlease.git.history import Changed as Changed
 from gitlease.git.history import committed as committed
 from gitlease.git.history import read_answer as read_answer
@@ -28,7 +33,6 @@ from gitlease.git.plain_yaml import read_own as read_own
 from gitlease.git.plain_yaml import read_plain as read_plain
 from gitlease.git.plain_yaml import write_plain as write_plain
 from gitlease.git.pushes import Push as Push
-from gitlease.git.pushes import ask_main_branch as ask_main_branch
 from gitlease.git.pushes import main_branch as main_branch
 from gitlease.git.pushes import main_branches as main_branches
 from gitlease.git.pushes import outgoing as outgoing

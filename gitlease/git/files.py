@@ -10,8 +10,8 @@ import os
 import re
 import stat
 import time
-import zlib
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -21,44 +21,38 @@ PUBLIC = 0o666  # the mode of a file for whomever the umask and the clone allow
 LEFT_OVER = 3600  # seconds after which nobody still writes a temporary file
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 CACHE = ".cache"
-STAMP, WORD = ".stamp", ".word"
-_AGES = {".tmp": LEFT_OVER, CACHE: 90 * 86_400, STAMP: 30 * 86_400, WORD: 30 * 86_400}
+_AGES = {".tmp": LEFT_OVER, CACHE: 90 * 86_400}
 
-
+# The git directories that ``core.sharedRepository`` shares, each with the bits that it gives.
 _SHARED: dict[str, int] = {}
-"""The git directories that ``core.sharedRepository`` shares, each with the bits that it gives."""
-_EXACT = 1 << 15  # the bits replace those that the umask leaves, instead of adding to them
+EXACT = 1 << 15  # the bits replace those that the umask leaves, instead of adding to them
 
 
 class Unreadable(Exception):
     """A file or an object cannot be read; the text says why."""
 
 
-def open_regular(path: str, folder: int | None = None) -> BinaryIO | None:
+def open_regular(path: str) -> BinaryIO | None:
     """A regular file, open for reading; None for what is none. Raises OSError, for a link too.
 
-    A relative path begins at the open ``folder``. A pipe is never waited for.
+    A pipe is never waited for.
     """
-    handle = os.open(path, _FLAGS, dir_fd=folder)
+    handle = os.open(path, _FLAGS)
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return open(handle, "rb")
     os.close(handle)
     return None
 
 
-def read_up_to(opened: BinaryIO, limit: int) -> bytes:
-    """The bytes of an open file; more than ``limit`` of them say that it is too large."""
-    # What is asked for is allocated, however small the file is.
-    return opened.read(min(limit, os.fstat(opened.fileno()).st_size) + 1)
+def read_with_status(
+    path: str, limit: int, folder: int | None = None
+) -> tuple[bytes, os.stat_result] | None:
+    """The bytes of a file, and its status when it was opened; more than ``limit`` say: too large.
 
-
-def read_with_status(path: str, limit: int) -> tuple[bytes, os.stat_result] | None:
-    """The bytes of a file, as ``read_up_to`` has them, and its status when it was opened.
-
-    None for what is no regular file; raises OSError, for a link too. It takes a third of the time
-    that an object of Python's would.
+    None for what is no regular file; raises OSError, for a link too. A relative path begins at the
+    open ``folder``. It takes a third of the time that an object of Python's would.
     """
-    handle = os.open(path, _FLAGS)
+    handle = os.open(path, _FLAGS, dir_fd=folder)
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
@@ -74,59 +68,29 @@ def read_with_status(path: str, limit: int) -> tuple[bytes, os.stat_result] | No
 
 
 def read_regular(path: str, limit: int) -> bytes | None:
-    """The bytes of a file, as ``read_up_to`` has them; None for what is no regular file.
-
-    Raises OSError, for a link too.
-    """
+    """The bytes of a file, as ``read_with_status`` has them. Raises OSError, for a link too."""
     read = read_with_status(path, limit)
     return None if read is None else read[0]
 
 
 def read_small(path: str, limit: int) -> bytes | None:
     """What a regular file of at most ``limit`` bytes holds; None for anything else."""
-    try:
+    with contextlib.suppress(OSError):
         data = read_regular(path, limit)
-    except OSError:
-        return None
-    return data if data is not None and len(data) <= limit else None
+        return data if data is not None and len(data) <= limit else None
+    return None
 
 
 def load_json(file: str, limit: int) -> Any:
     """What a file of ours holds; None when that cannot be read, or is larger than ``limit``."""
-    try:
-        data = read_small(file, limit)
-        return None if data is None else json.loads(data)
-    except (ValueError, RecursionError):
-        return None
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(read_small(file, limit) or b"")
+    return None
 
 
 def store_json(file: str, value: object) -> None:
     """Write a value aside and move it into place. Raises OSError."""
     replace_file(file, json.dumps(value, separators=(",", ":")).encode())
-
-
-def load_text(file: str, limit: int, *, form: str) -> tuple[str, str] | None:
-    """What ``store_text`` wrote in the same form, and its check sum; None for anything else."""
-    data = read_small(file, limit)
-    head, _, body = (data or b"").partition(b"\n")
-    if head != sum_of(body, form):
-        return None
-    try:
-        return body.decode("utf-8", "surrogatepass"), head.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def store_text(file: str, text: str, *, form: str) -> str:
-    """Keep text with a check sum of it, which is returned. Raises OSError."""
-    body = text.encode("utf-8", "surrogatepass")
-    head = sum_of(body, form)
-    replace_file(file, head + b"\n" + body)
-    return head.decode()
-
-
-def sum_of(body: bytes, form: str) -> bytes:
-    return b"%08x %d" % (zlib.crc32(body, zlib.crc32(form.encode())), len(body))
 
 
 def replace_file(
@@ -175,41 +139,36 @@ def rewrite_file(file: str, data: bytes, *, mode: int = PUBLIC) -> None:
 
 def share_clone(common_dir: str, setting: str | None) -> None:
     """Give files below a git directory the modes that ``core.sharedRepository`` asks for."""
-    if bits := _shared_bits(setting or ""):
+    if bits := _bits_of(setting or ""):
         _SHARED[common_dir] = bits
         share(os.path.join(common_dir, "gitlease"))
     else:
         _SHARED.pop(common_dir, None)
 
 
-def _shared_bits(setting: str) -> int:
+def _bits_of(setting: str) -> int:
     word = setting.lower()
     if word in ("group", "true", "yes", "on", "1"):
         return 0o660
     if word in ("all", "world", "everybody", "2"):
         return 0o664
     mode = int(word, 8) if re.fullmatch("[0-7]{1,5}", word) else 0
-    return (mode & 0o666) | _EXACT if mode & 0o600 == 0o600 else 0  # git refuses others
+    return (mode & 0o666) | EXACT if mode & 0o600 == 0o600 else 0  # git refuses others
 
 
-def sharing_of(path: str) -> str:
-    """The value of ``core.sharedRepository`` for a repository of ours; ``""`` for none."""
-    bits = _bits_below(path)
-    return f"0{bits & 0o666:o}" if bits & _EXACT else {0o660: "group", 0o664: "all"}.get(bits, "")
-
-
-def _bits_below(path: str) -> int:
+def shared_bits(path: str) -> int:
+    """The bits that files at a path of ours have in common; 0 for none."""
     return next((bits for top, bits in _SHARED.items() if path.startswith(f"{top}/")), 0)
 
 
 def share(path: str, opened: int | None = None) -> None:
     """Change the mode of a new file or folder, perhaps ``opened``, as git does for its own."""
-    if not (bits := _bits_below(path)):
+    if not (bits := shared_bits(path)):
         return
     with contextlib.suppress(OSError):  # it is another's, who has shared it
         place = path if opened is None else opened
         before = os.stat(place).st_mode
-        mode = (0 if bits & _EXACT else stat.S_IMODE(before)) | (bits & 0o666)
+        mode = (0 if bits & EXACT else stat.S_IMODE(before)) | (bits & 0o666)
         if stat.S_ISDIR(before):
             mode |= (mode & 0o444) >> 2 | stat.S_ISGID
         elif before & stat.S_IXUSR:
@@ -302,3 +261,84 @@ def take(descriptor: int, *, shared: bool = False) -> bool | None:
     except OSError as error:
         return False if error.errno in _NO_LOCKS else None
     return True
+
+
+# --- notes: the small state of a clone, in one file ---------------------------------------------
+# SQLite would cost a hook 5 ms, a tenth of what it takes; this costs half a millisecond.
+
+NOTES, LOCK = "notes.json", "lock"
+LARGEST_NOTES = 64 * 1024 * 1024
+MOST_NOTES = 200  # of a kind: the newest are kept
+NOTES_PATIENCE = 2.0
+
+# By key, when a note was written (in seconds since the epoch), and its JSON value.
+Table = dict[str, tuple[float, Any]]
+
+
+class Notes:
+    """Notes in a private ``folder``, by kind. They save work, and never fail.
+
+    Where the file cannot be read there are no notes, and where it cannot be written they are lost.
+    """
+
+    def __init__(self, folder: str, mode: int = PUBLIC) -> None:
+        self._folder, self._file, self._mode = folder, os.path.join(folder, NOTES), mode
+
+    def read(self) -> dict[str, Table]:
+        found = load_json(self._file, LARGEST_NOTES)
+        tables = defaultdict[str, Table](dict)
+        for kind, table in found.items() if isinstance(found, dict) else ():
+            for key, row in table.items() if isinstance(table, dict) else ():
+                match row:
+                    case [int() | float() as at, value]:
+                        tables[kind][key] = at, value
+        return tables
+
+    def of(self, kind: str) -> Table:
+        return self.read()[kind]
+
+    def get(self, kind: str, key: str) -> Any:
+        """The value of a note; None where there is none."""
+        return self.of(kind).get(key, (0, None))[1]
+
+    def put(self, kind: str, key: str, value: object, *, at: float) -> None:
+        self.change(lambda tables: tables[kind].update({key: (at, value)}))
+
+    def drop(self, kind: str, *keys: str) -> None:
+        if not self.of(kind).keys().isdisjoint(keys):
+            self.change(lambda tables: [tables[kind].pop(key, None) for key in keys])
+
+    def is_due(self, kind: str, key: str, value: str = "", *, every: int, now: float) -> bool:
+        """Whether a note was not written for so many seconds; writes it now."""
+        at, _ = self.of(kind).get(key, (now - every, None))
+        if 0 <= now - at < every:
+            return False
+        self.put(kind, key, value, at=now)
+        return True
+
+    def change(self, change: Callable[[dict[str, Table]], object]) -> bool:
+        """Change the notes while no other process does; whether they are written now."""
+        try:
+            make_folders(self._folder)
+            with exclusive(os.path.join(self._folder, LOCK), timeout=NOTES_PATIENCE):
+                tables, before = self.read(), self.read()
+                change(tables)
+                if tables != before:
+                    drop_leftovers(self._folder)
+                    for table in tables.values():
+                        for key in sorted(table, key=lambda x: table[x][0])[:-MOST_NOTES]:
+                            del table[key]
+                    replace_file(self._file, json.dumps(tables).encode(), mode=self._mode)
+        except OSError:
+            return False
+        return True
+
+
+def strings_in(value: object) -> list[str]:
+    """The strings of a list; none of anything else."""
+    return [x for x in value if isinstance(x, str)] if isinstance(value, list) else []
+
+
+def notes_of(common_dir: str) -> Notes:
+    """The notes of a clone, by its common git directory."""
+    return Notes(os.path.join(common_dir, "gitlease"))

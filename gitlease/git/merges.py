@@ -64,13 +64,21 @@ def merge_by_git(repository: Repository, parents: Sequence[str], folder: str) ->
     None if git lacks the command, or the repository objects. Raises Invalid if git fails: the rule
     for sides alone would let through what it cannot see.
     """
-    env = _beside(repository, folder)
+    # git reads objects from the repository, and writes new ones into the folder.
+    own = os.environ.get("GIT_OBJECT_DIRECTORY") or os.path.join(repository.common_dir, "objects")
+    others = os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES", "")
+    env = {
+        "GIT_OBJECT_DIRECTORY": folder,
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(filter(None, (as_entry(own), others))),
+        "GIT_ATTR_NOSYSTEM": "1",
+        **_NOBODY,
+    }
     inner = _with_attributes(repository, parents[0], folder)
     drivers = (x.key for x in repository.config.section("merge") if x.key.endswith(".driver"))
     settings = (*_SETTINGS, *(word for x in drivers for word in ("-c", f"{x}={_AS_TEXT}")))
-    current, *others = parents
+    current, *more = parents
     conflicts = set[str]()
-    for number, other in enumerate(others, 1):
+    for number, other in enumerate(more, 1):
         said = ask(inner, *settings, *_MERGE, current, other, env=env)
         tree, *rest = said.out.split(b"\0")
         named = tree.decode("ascii", "replace")
@@ -80,7 +88,7 @@ def merge_by_git(repository: Repository, parents: Sequence[str], folder: str) ->
         # MODE BLOB STAGE TAB PATH; after an empty entry there are messages.
         entries = rest[: rest.index(b"")] if b"" in rest else rest
         conflicts |= {os.fsdecode(entry.partition(b"\t")[2]) for entry in entries}
-        if number < len(others):
+        if number < len(more):
             two = ("-p", current, "-p", other)
             said = ask(repository, "commit-tree", named, *two, "-m", "merged", env=env)
             current = os.fsdecode(said.out).strip()
@@ -88,18 +96,6 @@ def merge_by_git(repository: Repository, parents: Sequence[str], folder: str) ->
                 _check_failure(repository, said)
                 return None
     return GitMerge(named, frozenset(conflicts), env)
-
-
-def _beside(repository: Repository, folder: str) -> dict[str, str]:
-    # git reads objects from the repository, and writes new ones into the folder.
-    own = os.environ.get("GIT_OBJECT_DIRECTORY") or os.path.join(repository.common_dir, "objects")
-    others = os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES", "")
-    return {
-        "GIT_OBJECT_DIRECTORY": folder,
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(filter(None, (as_entry(own), others))),
-        "GIT_ATTR_NOSYSTEM": "1",
-        **_NOBODY,
-    }
 
 
 def _with_attributes(repository: Repository, commit: str, folder: str) -> Repository:

@@ -198,7 +198,11 @@ def read_tree(objects: GitObjects, id: str, limit: int) -> list[TreeEntry]:
         if entry.start() != at:
             raise Unreadable("is malformed")
         mode, name, oid = entry.groups()
-        found.append(TreeEntry(os.fsdecode(name), _usual(int(mode, 8)), oid.hex()))
+        bits = int(mode, 8)
+        usual = stat.S_IFMT(bits)
+        if stat.S_ISREG(bits):
+            usual = EXECUTABLE if bits & 0o100 else FILE
+        found.append(TreeEntry(os.fsdecode(name), usual, oid.hex()))
         at = entry.end()
     if at != len(data):
         raise Unreadable("is malformed")
@@ -211,12 +215,6 @@ def tree_bytes(entries: Iterable[TreeEntry]) -> bytes:
         b"%o %s\0%s" % (entry.mode, os.fsencode(entry.name), bytes.fromhex(entry.id))
         for entry in sorted(entries, key=lambda x: os.fsencode(x.name) + b"/" * (x.mode == FOLDER))
     )
-
-
-def _usual(mode: int) -> int:
-    if stat.S_ISREG(mode):
-        return EXECUTABLE if mode & 0o100 else FILE
-    return stat.S_IFMT(mode)
 
 
 def check_object(is_kind: bool, size: int, kind: str, limit: int) -> None:

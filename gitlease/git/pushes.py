@@ -7,7 +7,6 @@ had landed there. Elsewhere the pusher may take back their own.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,16 +15,17 @@ from itertools import islice
 from gitlease.core.errors import Denied, Invalid, Unavailable, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.work import Became, WorkRef
-from gitlease.git.files import make_folders, replace_file
+from gitlease.git.files import notes_of
 from gitlease.git.history import RangeCommit, commit_ids, rev_range
 from gitlease.git.repository import (
+    BRANCHES,
     Repository,
     ask,
     branch_noted,
     denies,
     detail_of,
     is_id,
-    note_of,
+    remote_key,
     without_secrets,
 )
 from gitlease.git.run import GitResult, run_git
@@ -37,7 +37,6 @@ MAX_FETCHED = 1024 * 1024
 FETCH = 600.0  # seconds for a branch to be fetched
 
 ASK_EVERY = 3_600  # seconds between two questions for a remote's default branch
-NS = 1_000_000_000
 
 HEADS = "refs/heads/"
 
@@ -213,14 +212,27 @@ def commits_behind(repository: Repository, ref: str) -> int:
     return int(said.out) if said.code == 0 else 0
 
 
-def main_branch(repository: Repository, names: Iterable[str]) -> str | None:
+def main_branch(
+    repository: Repository, names: Sequence[str], *, now: float | None = None
+) -> str | None:
     """The main branch of the first of these remotes that has one here, by its full name here.
 
-    That is the remote's default branch as git or ``ask_main_branch`` noted it, else one with a
+    That is the remote's default branch as git knows it or the remote answered, else one with a
     usual name, else the only branch: a remote that was added by hand has no default branch here.
+    Given the time ``now``, remotes are asked where none is known, once an hour at most.
     """
     found = (_main_of(repository, name) for name in names)
-    return next((ref for ref, _ in filter(None, found)), None)
+    known = next((ref for ref, _ in filter(None, found)), None)
+    if known or now is None:
+        return known
+    for name in names:
+        notes, key = notes_of(repository.common_dir), remote_key(repository, name)
+        if notes.is_due(BRANCHES, key, every=ASK_EVERY, now=now):
+            words = ("ls-remote", "--quiet", "--symref", "--", name, "HEAD")
+            said = _ask_remote(repository, *words, seconds=SECONDS)
+            if symref := re.match(rb"ref: refs/heads/([^\t\n]+)\tHEAD\n", said.out):
+                notes.put(BRANCHES, key, os.fsdecode(symref[1]), at=now)
+    return main_branch(repository, names)
 
 
 def _main_of(repository: Repository, name: str) -> tuple[str, str] | None:
@@ -236,28 +248,6 @@ def _main_of(repository: Repository, name: str) -> tuple[str, str] | None:
         every = [(ref, oid) for oid, ref, symref in _listed(repository, [place]) if not symref]
         named = every[0] if len(every) == 1 else None
     return named
-
-
-def ask_main_branch(repository: Repository, names: Iterable[str], *, now: float) -> str | None:
-    """Ask these remotes for their default branches where none is known here, and note the answers.
-
-    A remote is asked once an hour at most. The main branch as ``main_branch`` has it then.
-    """
-    names = list(names)
-    if (known := main_branch(repository, names)) is not None:
-        return known
-    for name in names:
-        file = note_of(repository, name)
-        with contextlib.suppress(OSError):
-            if 0 <= now - os.stat(file).st_mtime < ASK_EVERY:
-                continue
-        words = ("ls-remote", "--quiet", "--symref", "--", name, "HEAD")
-        said = _ask_remote(repository, *words, seconds=SECONDS)
-        symref = re.match(rb"ref: refs/heads/([^\t\n]+)\tHEAD\n", said.out)
-        with contextlib.suppress(OSError):
-            make_folders(os.path.dirname(file))
-            replace_file(file, symref[1] if symref else b"", dated=int(now * NS))
-    return main_branch(repository, names)
 
 
 # --- what a push brings and takes away --------------------------------------------------------

@@ -14,12 +14,11 @@ from contextlib import contextmanager
 
 from gitlease.core.errors import Invalid, NotARepository
 from gitlease.core.frozen import dataclass, field
-from gitlease.git.files import read_small, share_clone
+from gitlease.git.files import notes_of, share_clone
 from gitlease.git.run import GitResult, run_git
 
 TIMEOUT = 10.0
 SHARED = "core.sharedrepository"
-LIVE_RUNS = "alive"  # the folder, in a clone's private state, with the records of live runs
 TRUE = frozenset({"true", "yes", "on", "1"})  # as git reads a setting
 
 # --show-toplevel comes last: where there is no work tree git prints the others, then fails.
@@ -611,18 +610,6 @@ def drop_branch(repository: Repository, branch: str, start: str) -> None:
         ask(repository, "update-ref", "-d", ref, began)
 
 
-def free_worktree(repository: Repository, name: str) -> str:
-    """Where `git worktree add` has room beside a work tree: no such folder, no such branch."""
-    fit, number = fit_name(name), 1
-    while True:
-        tried = fit if number == 1 else f"{fit}-{number}"
-        path = os.path.join(f"{repository.toplevel}{SUFFIX}", tried)
-        branch = ("rev-parse", "--verify", "--quiet", f"refs/heads/{tried}")
-        if not os.path.lexists(path) and not ask_line(repository, *branch):
-            return path
-        number += 1
-
-
 def remove_worktree(repository: Repository, worktree: Repository) -> str | None:
     """Remove a linked work tree; why it was kept, where it has what is nowhere else.
 
@@ -643,21 +630,17 @@ def remove_worktree(repository: Repository, worktree: Repository) -> str | None:
 
 # --- files at default branches ---------------------------------------------------------------
 
-LONGEST = 4_096  # bytes of the name of a branch
-NOTES = os.path.join("gitlease", "main-branches")  # what remotes answered
+BRANCHES = "main branches"  # a kind of notes: what remotes answered
 
 
 def branch_noted(repository: Repository, name: str) -> str:
     """The default branch of a remote as it answered itself; ``""`` if it was not asked."""
-    if not os.path.isdir(os.path.join(repository.common_dir, NOTES)):
-        return ""
-    return os.fsdecode(read_small(note_of(repository, name), LONGEST) or b"")
+    return str(notes_of(repository.common_dir).get(BRANCHES, remote_key(repository, name)) or "")
 
 
-def note_of(repository: Repository, name: str) -> str:
-    """The file of that answer, for a remote and its URL: another repository may get the name."""
-    named = _digest(f"{name} {repository.remote_url(name)}")[:16]
-    return os.path.join(repository.common_dir, NOTES, named)
+def remote_key(repository: Repository, name: str) -> str:
+    """What names a remote in notes: another repository may get the name."""
+    return f"{name} {without_secrets(repository.remote_url(name) or '')}"
 
 
 def default_branches(repository: Repository, remotes: Iterable[str]) -> list[str]:

@@ -11,15 +11,14 @@ from gitlease.guard.notes import ACTIVITY as ACTIVITY
 from gitlease.guard.notes import COMMIT as COMMIT
 from gitlease.guard.notes import MESSAGE as MESSAGE
 from gitlease.guard.notes import MOST as MOST
-from gitlease.guard.notes import MOST_FILES as MOST_FILES
 from gitlease.guard.notes import MOST_PLACES as MOST_PLACES
 from gitlease.guard.notes import NOW as NOW
 from gitlease.guard.notes import SETTLED_NS as SETTLED_NS
 from gitlease.guard.notes import SINCE as SINCE
+from gitlease.guard.notes import STARTED as STARTED
 from gitlease.guard.notes import WHO as WHO
-from gitlease.guard.notes import CarriedFolder as CarriedFolder
-from gitlease.guard.notes import InboxFolder as InboxFolder
-from gitlease.guard.notes import MarkerState as MarkerState
+from gitlease.guard.notes import CarriedLeases as CarriedLeases
+from gitlease.guard.notes import NotedInbox as NotedInbox
 from gitlease.guard.notes import Origin as Origin
 from gitlease.guard.notes import drop_idle_marker as drop_idle_marker
 from gitlease.guard.notes import find_common_dir as find_common_dir
@@ -28,6 +27,7 @@ from gitlease.guard.notes import is_due as is_due
 from gitlease.guard.notes import origin_of as origin_of
 from gitlease.guard.notes import start_detached as start_detached
 from gitlease.guard.notes import write_idle_marker as write_idle_marker
+from gitlease.guard.presence import PRESENT as PRESENT
 from gitlease.guard.presence import RECENT as RECENT
 from gitlease.guard.presence import Present as Present
 from gitlease.guard.presence import forget_run as forget_run

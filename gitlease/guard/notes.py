@@ -10,33 +10,30 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
-from gitlease.core.shape import JSON, Damaged
 from gitlease.git.files import (
-    STAMP,
-    WORD,
-    drop_leftovers,
-    load_json,
+    LOCK,
+    NOTES,
+    Notes,
+    Table,
     make_folders,
-    read_regular,
+    notes_of,
     read_small,
     replace_file,
-    store_json,
+    strings_in,
 )
 
 if TYPE_CHECKING:
     from gitlease.git.repository import Repository
     from gitlease.guard.rules import IdleMarker
 
-T = TypeVar("T")
-
 LONGEST_POINTER = 8_192
 LARGEST_NOTE = 1_048_576
-# In the private folder, a note that the remote was asked for a ledger. Alone it is no trace of use.
-ASKED = "asked"
+# A note that the remote was asked for a ledger. Alone it is no trace of use.
+ASKED, ASKING, NO_LEDGER = "asked", "asking", "no ledger"
 
 
 def find_work_tree(path: str) -> str | None:
@@ -76,29 +73,26 @@ def common_dir_of(git_dir: str) -> str:
 def has_traces(common_dir: str) -> bool:
     """Whether any command of gitlease has left private state in a clone, if only its folder."""
     with contextlib.suppress(OSError):
-        return os.listdir(os.path.join(common_dir, "gitlease")) != [ASKED]
+        names = {*os.listdir(os.path.join(common_dir, "gitlease"))}
+        return not names <= {NOTES, LOCK} or [*notes_of(common_dir).read()] != [ASKED]
     return False
 
 
 def ask_is_due(common_dir: str, *, every: int, now: float) -> bool:
     """Whether the remote was not asked for a ledger for so long; notes that it is asked now."""
-    return _once(os.path.join(common_dir, "gitlease", ASKED), "asking", every=every, now=now)
+    return notes_of(common_dir).is_due(ASKED, "", ASKING, every=every, now=now)
 
 
 def is_asking(common_dir: str) -> bool:
     """Whether the answer of the remote is still to come."""
-    return first_line(os.path.join(common_dir, "gitlease", ASKED)) == "asking"
+    return bool(notes_of(common_dir).get(ASKED, "") == ASKING)
 
 
 def note_asked(common_dir: str, *, answered: bool) -> None:
     """Note that the remote has no ledger; where it did not answer, it is asked again soon."""
-    file = os.path.join(common_dir, "gitlease", ASKED)
-    with contextlib.suppress(OSError):
-        if answered:
-            asked_at = os.stat(file).st_mtime_ns
-            replace_file(file, b"no ledger\n", dated=asked_at)
-        else:
-            drop(file)
+    notes = notes_of(common_dir)
+    at, _ = notes.of(ASKED).get("", (0.0, None))
+    notes.put(ASKED, "", NO_LEDGER, at=at if answered else 0.0)
 
 
 def _root_around(folder: str) -> str | None:
@@ -111,54 +105,6 @@ def _root_around(folder: str) -> str | None:
 def first_line(file: str) -> str:
     """The first line of a small file, ``""`` where it has none."""
     return os.fsdecode(read_small(file, LONGEST_POINTER) or b"").partition("\n")[0].strip()
-
-
-# --- notes ----------------------------------------------------------------------------------------
-
-
-def keep(folder: str, name: str, data: object, *, at: float | None = None) -> None:
-    """Keep a note as JSON, dated ``at`` (in seconds since the epoch). It never fails."""
-    file = os.path.join(folder, name)
-    with contextlib.suppress(OSError, ValueError):
-        make_folders(folder)
-        drop_leftovers(folder)
-        store_json(file, data)
-        if at is not None:
-            os.utime(file, (at, at))
-
-
-def kept(folder: str, kind: type[T]) -> Iterator[tuple[str, T | None, float]]:
-    """Each note with its file and its date; None for one that cannot be read."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if not entry.name.endswith(".tmp"):
-                note = None
-                with contextlib.suppress(Damaged):
-                    note = JSON.load(kind, load_json(entry.path, LARGEST_NOTE))
-                yield entry.path, note, entry.stat(follow_symlinks=False).st_mtime
-
-
-def drop(file: str) -> None:
-    """Drop a note, and its folder after the last one. It never fails."""
-    with contextlib.suppress(OSError):
-        os.unlink(file)
-        os.rmdir(os.path.dirname(file))
-
-
-def _once(file: str, text: str, *, every: int, now: float) -> bool:
-    """Whether a file was not dated for so many seconds; dates it now."""
-    with contextlib.suppress(OSError):
-        if 0 <= now - os.stat(file).st_mtime < every:
-            return False
-    _date(file, text, now)
-    return True
-
-
-def _date(file: str, text: str, at: float) -> None:
-    with contextlib.suppress(OSError):
-        make_folders(os.path.dirname(file))
-        drop_leftovers(os.path.dirname(file))
-        replace_file(file, os.fsencode(f"{text}\n"), dated=int(at * NS))
 
 
 # --- idle markers ---------------------------------------------------------------------------------
@@ -261,129 +207,75 @@ def drop_idle_marker(folder: str) -> None:
 
 # --- what is left to be said, and what is carried -------------------------------------------------
 
-FOLDER = "words"
+WORDS = "words"
 LONGEST = 4_000
 MOST = 20  # that are told at once; older ones are dropped
-MOST_FILES = 1_000
-A_DAY = 86_400  # seconds
 CARRIED = "carried"
 MOST_CARRIED = 200  # leases of one session; the newest are kept
 
 
-class InboxFolder:
-    """What is to be said to one run, in a folder below the clone's private ``folder``."""
+class NotedInbox:
+    """What is to be said to one run, in the notes of the clone's private ``folder``."""
 
     def __init__(self, folder: str, holder: str, session: str | None) -> None:
-        self._private, self._every = folder, os.path.join(folder, FOLDER)
-        self._run = holder, session
-
-    @property
-    def _folder(self) -> str:
-        return os.path.join(self._every, _name_of(*self._run))
+        self._private, self._run = folder, f"{holder}\0{session or ''}"
 
     def leave(self, texts: Sequence[str]) -> None:
-        """A kill leaves a whole line or none. The marker is dropped, so the next hook looks."""
-        folder = self._folder
-        for text in texts[:MOST]:
-            name = f"{time.time_ns():020d}-{os.urandom(4).hex()}{WORD}"
-            with contextlib.suppress(OSError):
-                make_folders(folder)
-                data = text[:LONGEST].encode("utf-8", "replace")
-                replace_file(os.path.join(folder, name), data)
-        if not texts:
-            return
-        drop_idle_marker(self._private)
-        with contextlib.suppress(OSError), os.scandir(self._every) as runs:
-            for run in runs:  # and what was left for runs that never came back
-                drop_leftovers(run.path)
-                if time.time() - run.stat(follow_symlinks=False).st_mtime > A_DAY:
-                    with contextlib.suppress(OSError):  # there is something in it
-                        os.rmdir(run.path)
+        """Leave lines. The marker is dropped, so the next hook looks."""
+        new = [x[:LONGEST].encode("utf-8", "replace").decode() for x in texts[:MOST]]
+
+        def change(tables: dict[str, Table]) -> None:
+            _, before = tables[WORDS].get(self._run, (0, []))
+            tables[WORDS][self._run] = time.time(), [*strings_in(before), *new][-MOST:]
+
+        if new:
+            Notes(self._private).change(change)
+            drop_idle_marker(self._private)
 
     def take(self) -> tuple[str, ...]:
-        """Whoever removes a file tells what is in it, and nobody else does."""
-        if not os.path.isdir(self._every):
-            return ()
-        folder = self._folder
-        try:
-            names = sorted(name for name in os.listdir(folder) if not name.endswith(".tmp"))
-        except OSError:
-            return ()
-        said = []
-        for name in names[-MOST_FILES:]:
-            file = os.path.join(folder, name)
-            try:
-                data = read_regular(file, LONGEST * 4)
-                if data is not None:
-                    os.unlink(file)
-            except OSError:
-                continue
-            if data and data.strip():
-                said.append(data.decode("utf-8", "replace"))
-        return tuple(dict.fromkeys(said[-MOST:]))
+        """Whoever removes lines tells them, and nobody else does."""
+        notes, texts = Notes(self._private), list[str]()
+
+        def change(tables: dict[str, Table]) -> None:
+            texts.extend(strings_in(tables[WORDS].pop(self._run, (0, []))[1]))
+
+        if notes.get(WORDS, self._run) and notes.change(change):
+            return tuple(x for x in dict.fromkeys(texts) if x.strip())
+        return ()
 
 
-class CarriedFolder:
+class CarriedLeases:
     """The ids of the leases of its person that a session carries: those it used, or was told of.
 
     They are bound to no session, and so nobody else would know that this one works under them. A
-    file for each session lies in the clone's private ``folder``.
+    note for each session is in the clone's private ``folder``.
 
     It only saves leases from lapsing, and never fails. Without a session nothing is noted: the
     person's own commands renew whatever is the person's.
     """
 
     def __init__(self, folder: str, holder: str, session: str | None) -> None:
-        self._folder, self._run = os.path.join(folder, CARRIED), (holder, session)
-
-    @property
-    def _name(self) -> str:
-        return _name_of(*self._run) + STAMP
+        self._notes, self._session = Notes(folder), session
+        self._run = f"{holder}\0{session}"
 
     def ids(self) -> frozenset[str]:
         return frozenset(self._load())
 
     def add(self, lease_ids: Iterable[str]) -> None:
         """Note what the session uses, or is told that it carries."""
-        if self._run[1] is None:
-            return
         known = self._load()
         new = [x for x in dict.fromkeys(lease_ids) if x not in known]
-        if new:
-            keep(self._folder, self._name, [*known, *new][-MOST_CARRIED:])
+        if new and self._session is not None:
+            kept = [*known, *new][-MOST_CARRIED:]
+            self._notes.put(CARRIED, self._run, kept, at=time.time())
 
     def _load(self) -> list[str]:
-        if not os.path.isdir(self._folder):
-            return []
-        found = load_json(os.path.join(self._folder, self._name), LARGEST_NOTE)
-        return [x for x in found if isinstance(x, str)] if isinstance(found, list) else []
-
-
-def _name_of(holder: str, session: str | None) -> str:
-    """What is called after a run of a person."""
-    from hashlib import sha256
-
-    return sha256(f"{holder}\0{session or ''}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        return strings_in(self._notes.get(CARRIED, self._run))
 
 
 # --- work that nobody waits for -------------------------------------------------------------------
 
-HEAD_BYTES = 400  # of the file of a known head, which begins with the ledger's id and its version
-LONGEST_NAME = 200  # characters of a stamp
-STAMPS = "agents"  # the folder, in the private state, of what was last started when
-
-
-@dataclass(frozen=True, slots=True)
-class MarkerState:
-    """What the files of a clone say at a glance.
-
-    ``heads`` is another word whenever another state of a ledger is known. ``inbox``: something may
-    be left to be said by work in the background.
-    """
-
-    private: str
-    heads: str = ""
-    inbox: bool = False
+STARTED, CHECKS = "started", "checks"  # kinds of notes: what was started, and when to look again
 
 
 def start_detached(words: Sequence[str], *, cwd: str, env: Mapping[str, str] | None = None) -> bool:
@@ -400,56 +292,38 @@ def start_detached(words: Sequence[str], *, cwd: str, env: Mapping[str, str] | N
     return False
 
 
-def marker_state(start: str) -> MarkerState | None:
-    """What this clone's markers say, found without starting git; None where there is no clone."""
+def used_clone(start: str) -> str | None:
+    """The private folder of the clone around a folder; None where there is no trace of gitlease."""
     common = find_common_dir(start)
-    if common is None:
-        return None
-    private = os.path.join(common, "gitlease")
-    inbox = os.path.isdir(os.path.join(private, FOLDER))
-    return MarkerState(private, _heads(private), inbox)
+    return None if common is None or not has_traces(common) else os.path.join(common, "gitlease")
 
 
-def is_due(state: MarkerState, name: str, *, every: int, now: float | None = None) -> bool:
+def is_anything_left(private: str) -> bool:
+    """Whether something may be left to be said by work in the background."""
+    return bool(Notes(private).of(WORDS))
+
+
+def is_due(private: str, name: str, *, every: int, now: float | None = None) -> bool:
     """Whether what is called ``name`` was not started for ``every`` seconds; marks it as started.
 
     Two hooks at the same moment may both be told so: what they start is safe to do twice.
     """
-    return _once(_stamp(state, name), "", every=every, now=time.time() if now is None else now)
+    now = time.time() if now is None else now
+    return Notes(private).is_due(STARTED, name, every=every, now=now)
 
 
-def check_is_due(state: MarkerState, name: str, *, now: float) -> bool:
+def check_is_due(private: str, name: str, *, now: float) -> bool:
     """Whether what is called ``name`` has to look again: its time has come, or a head has moved."""
-    stamp = _stamp(state, name)
-    with contextlib.suppress(OSError):
-        return now >= os.stat(stamp).st_mtime or first_line(stamp) != state.heads
-    return True
+    return now >= Notes(private).of(CHECKS).get(name, (now, None))[0]
 
 
-def postpone_check(state: MarkerState, name: str, *, at: float) -> None:
+def postpone_check(private: str, name: str, *, at: float) -> None:
     """Have nobody look under that name until then, while no head moves."""
-    _date(_stamp(state, name), state.heads, at)
+    Notes(private).put(CHECKS, name, "", at=at)
 
 
-def _stamp(state: MarkerState, name: str) -> str:
-    named = os.fsencode(name).hex()[-LONGEST_NAME:] + STAMP  # hashlib takes longer than all else
-    return os.path.join(state.private, STAMPS, named)
-
-
-def _heads(private: str) -> str:
-    """A word of the files that say which heads are known, of every place and layer."""
-    from gitlease.store.state import KNOWN_FILE
-
-    found = []
-    for place in _folders(os.path.join(private, "state")):
-        for layer in _folders(place):
-            file = os.path.join(layer, KNOWN_FILE)
-            with contextlib.suppress(OSError), open(file, "rb") as known:
-                found.append(known.read(HEAD_BYTES).partition(b'"boot_id"')[0].hex())
-    return " ".join(sorted(found))
-
-
-def _folders(path: str) -> list[str]:
-    with contextlib.suppress(OSError), os.scandir(path) as entries:
-        return [entry.path for entry in entries if entry.is_dir()]
-    return []
+def head_moved(private: str) -> None:
+    """Leave the next hooks to look for themselves, since what is known has changed."""
+    drop_idle_marker(private)
+    notes = Notes(private)
+    notes.drop(CHECKS, *notes.of(CHECKS))

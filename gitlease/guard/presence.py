@@ -1,7 +1,6 @@
-"""Who works where, as far as this machine knows: agents, runs and tool servers, by notes in files.
+"""Who works where, as far as this machine knows: agents, runs and tool servers, by notes.
 
-The notes of sessions lie in the git directory of the work tree itself, so that linked work trees
-are apart. Their folder exists while there is any note.
+The notes of sessions name the git directory of the work tree, so that linked work trees are apart.
 
 A lease that a tool server claimed stays its own for as long as its process lives, whichever
 conversations its host begins and ends meanwhile:
@@ -23,38 +22,33 @@ import contextlib
 import os
 import shlex
 import stat
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from gitlease.core.frozen import dataclass
-from gitlease.core.shape import JSON
-from gitlease.git.files import (
-    load_json,
-    read_small,
-    replace_file,
-)
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.shape import JSON, Damaged
+from gitlease.git.files import Table, notes_of, read_small, replace_file
 from gitlease.git.run import started_at, still_runs, working_parent
 from gitlease.guard.notes import (
     LARGEST_NOTE,
     common_dir_of,
-    drop,
     find_common_dir,
     first_line,
-    keep,
-    kept,
 )
+from gitlease.settings.identity import CONTINUED
 
 if TYPE_CHECKING:
     from gitlease.core.lease import Actor
     from gitlease.git.repository import Repository
 
-FOLDER = os.path.join("gitlease", "present")
+PRESENT = "present"  # a kind of notes, by the git directory and the name of a session
 # Seconds without a sign after which a session counts as gone: twice as long as a lease lasts by
 # default. A test run says nothing for minutes, and a person thinks before the next prompt.
 RECENT = 1_800
 RUN = "run"
-LONGEST_NAME = 120  # bytes of what names a note
+SIGN_EVERY = 30  # seconds after which another sign of a session is noted
 BY_PLACE = "worktree:"  # sessions that are named after the work tree
 
 
@@ -80,33 +74,38 @@ class Present:
 
 def arrive(git_dir: str, key: str, present: Present, *, now: float) -> None:
     """Note that a session works in the work tree of this git directory. It never fails."""
-    for file, other, seen in _notes(git_dir):
-        if other is None or not _is_live(other, present.host, now - seen):
-            drop(file)
-    keep(os.path.join(git_dir, FOLDER), _name(key), JSON.dump(present), at=now)
+
+    def change(tables: dict[str, Table]) -> None:
+        table = tables[PRESENT]
+        for name, (seen, value) in [*table.items()]:
+            other = _loaded(value)
+            if other is None or not _is_live(other, present.host, now - seen):
+                del table[name]
+        table[_name(git_dir, key)] = now, JSON.dump(present)
+
+    notes_of(common_dir_of(git_dir)).change(change)
 
 
 def touch(git_dir: str, key: str, *, now: float) -> bool:
     """Note another sign of a session; whether a note of it was there. It never fails."""
-    file = _note(git_dir, key)
-    data = load_json(file, LARGEST_NOTE)
-    if not isinstance(data, dict):
+    notes, name = notes_of(common_dir_of(git_dir)), _name(git_dir, key)
+    seen, value = notes.of(PRESENT).get(name, (0.0, None))
+    present = _loaded(value)
+    if present is None:
         return False
-    with contextlib.suppress(OSError, LookupError, TypeError):
-        if data.get("proven") and still_runs(data["pid"], data["started"]):
-            os.utime(file, (now, now))
-        else:
-            pid, started = working_parent()
-            same = pid > 0 and (pid, started) == (data.get("pid"), data.get("started"))
-            data |= {"pid": pid, "started": started, "proven": same}
-            keep(os.path.dirname(file), os.path.basename(file), data, at=now)
+    if not (present.proven and still_runs(present.pid, present.started)):
+        pid, started = working_parent()
+        same = pid > 0 and (pid, started) == (present.pid, present.started)
+        present = replace(present, pid=pid, started=started, proven=same)
+    if JSON.dump(present) != value or not 0 <= now - seen < SIGN_EVERY:
+        notes.put(PRESENT, name, JSON.dump(present), at=now)
     return True
 
 
 def leave(common_dir: str, key: str) -> None:
     """Forget a session in every work tree of a clone. It never fails."""
-    for git_dir in git_dirs_of(common_dir):
-        drop(_note(git_dir, key))
+    notes = notes_of(common_dir)
+    notes.drop(PRESENT, *(x for x in notes.of(PRESENT) if x.partition("\0")[2] == key))
 
 
 def git_dirs_of(common_dir: str) -> list[str]:
@@ -166,40 +165,36 @@ def is_noted(common_dir: str, host: str, session: str, *, now: float) -> bool:
 
 
 def _agents(common_dir: str, host: str, now: float) -> Iterator[Present]:
-    for git_dir in git_dirs_of(common_dir):
-        for _, present, seen in _notes(git_dir):
-            if present and present.by != RUN and _is_live(present, host, now - seen):
-                yield present
+    for _, present, seen in _notes(git_dirs_of(common_dir)):
+        if present.by != RUN and _is_live(present, host, now - seen):
+            yield present
 
 
-def is_alone(git_dir: str, key: str) -> bool:
-    """Whether there is no note of anybody else: found out without reading any."""
-    own = _name(key)
-    with contextlib.suppress(OSError):
-        return all(name == own for name in os.listdir(os.path.join(git_dir, FOLDER)))
-    return True
+def is_alone(git_dirs: Collection[str], key: str) -> bool:
+    """Whether there is no note of anybody else in these work trees."""
+    return all(other == key for other, _, _ in _notes(git_dirs))
 
 
 def others(
-    git_dir: str,
+    git_dirs: Collection[str],
     own: Collection[str],
     host: str,
     *,
     now: float,
     key: str = "",
 ) -> list[Present]:
-    """The live sessions in a work tree but those of the caller, the longest there first.
+    """The live sessions in work trees but those of the caller, the longest there first.
 
     The caller's are the note of ``key`` and those with one of the names in ``own``. A name that a
     linked work tree gives tells nothing where several work in it. ``host`` is this machine.
     """
-    notes = [(file, x, now - seen) for file, x, seen in _notes(git_dir) if x is not None]
+    notes = [*_notes(git_dirs)]
     named = Counter(name for _, x, _ in notes for name in x.names)
     sure = {name for name in own if named[name] < 2 or not name.startswith(BY_PLACE)}
     live = [
         x
-        for file, x, age in notes
-        if file != _note(git_dir, key) and _is_live(x, host, age) and sure.isdisjoint(x.names)
+        for other, x, seen in notes
+        if other != key and _is_live(x, host, now - seen) and sure.isdisjoint(x.names)
     ]
     return sorted(live, key=lambda x: (x.since, x.session))
 
@@ -213,16 +208,23 @@ def _is_live(present: Present, host: str, age: float) -> bool:
     return abs(age) < RECENT
 
 
-def _notes(git_dir: str) -> Iterator[tuple[str, Present | None, float]]:
-    return kept(os.path.join(git_dir, FOLDER), Present)
+def _notes(git_dirs: Collection[str]) -> Iterator[tuple[str, Present, float]]:
+    places = {*map(os.path.realpath, git_dirs)}
+    for common_dir in {*map(common_dir_of, git_dirs)}:
+        for name, (seen, value) in notes_of(common_dir).of(PRESENT).items():
+            place, _, key = name.partition("\0")
+            if place in places and (present := _loaded(value)) is not None:
+                yield key, present, seen
 
 
-def _note(git_dir: str, key: str) -> str:
-    return os.path.join(git_dir, FOLDER, _name(key))
+def _loaded(value: object) -> Present | None:
+    with contextlib.suppress(Damaged):
+        return JSON.load(Present, value)
+    return None
 
 
-def _name(key: str) -> str:
-    return os.fsencode(key)[-LONGEST_NAME:].hex()
+def _name(git_dir: str, key: str) -> str:
+    return f"{os.path.realpath(git_dir)}\0{key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,19 +249,32 @@ def shared_with(
     ``names`` are the sessions of the caller, and ``key`` is that of its note; ``now`` is in seconds
     since the epoch.
     """
-    from gitlease.git.repository import free_worktree
     from gitlease.settings.identity import here
 
     if repository.toplevel is None:
         return None
     host = here(0) or ""
     git_dirs = git_dirs_of(repository.common_dir) if in_clone else [repository.git_dir]
-    found = [x for g in git_dirs for x in others(g, names, host, now=now, key=key)]
+    found = others(git_dirs, names, host, now=now, key=key)
     if not found:
         return None
-    path = free_worktree(repository, min(names, key=len, default="") or "mine")
+    path = _free_worktree(repository, min(names, key=len, default="") or "mine")
     words = ("git", "-C", repository.toplevel, "worktree", "add", path)
     return SharedTree(tuple(found), shlex.join(words))
+
+
+def _free_worktree(repository: Repository, name: str) -> str:
+    """Where `git worktree add` has room beside a work tree: no such folder, no such branch."""
+    from gitlease.git.repository import SUFFIX, ask_line, fit_name
+
+    fit, number = fit_name(name), 1
+    while True:
+        tried = fit if number == 1 else f"{fit}-{number}"
+        path = os.path.join(f"{repository.toplevel}{SUFFIX}", tried)
+        branch = ("rev-parse", "--verify", "--quiet", f"refs/heads/{tried}")
+        if not os.path.lexists(path) and not ask_line(repository, *branch):
+            return path
+        number += 1
 
 
 def note_agent(
@@ -301,7 +316,7 @@ def _present(
     )
 
 
-SERVERS = os.path.join("gitlease", "servers")
+SERVERS = "servers"  # a kind of notes, by process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,25 +341,98 @@ class ToolServer:
 
 def note_server(common_dir: str, server: ToolServer) -> None:
     """Note what a server holds; nothing of one that holds nothing. Never fails."""
-    folder, name = os.path.join(common_dir, SERVERS), f"{server.pid}.json"
+    notes = notes_of(common_dir)
     if server.leases:
-        keep(folder, name, JSON.dump(server))
+        notes.put(SERVERS, f"{server.pid}", JSON.dump(server), at=time.time())
     else:
-        drop(os.path.join(folder, name))
+        notes.drop(SERVERS, f"{server.pid}")
 
 
 def live_servers(common_dir: str, machine: str) -> list[ToolServer]:
     """The servers of this machine that hold anything. Notes of dead ones are dropped."""
-    servers = list[ToolServer]()
-    for file, server, _ in kept(os.path.join(common_dir, SERVERS), ToolServer):
+    notes, servers = notes_of(common_dir), list[ToolServer]()
+    for key, (_, value) in notes.of(SERVERS).items():
+        server = None
+        with contextlib.suppress(Damaged):
+            server = JSON.load(ToolServer, value)
         if server is None or (
             server.machine == machine and not still_runs(server.pid, server.started)
         ):
-            drop(file)
+            notes.drop(SERVERS, key)
         elif server.machine == machine:
             servers.append(server)
     return servers
 
+
+# --- conversations that continue one another in the same host process -------------------------
+# After ``/clear`` a host goes on with a new number. Notes say which session such a conversation
+# continues, so that its leases stay its own.
+
+ENDS = "ends"  # a kind of notes, by session
+PENDING_FOR = 60.0  # seconds for which an end waits for a conversation that continues it
+
+Process = tuple[int, str]
+"""A host process: its number, and when it started (empty: unknown)."""
+
+
+def has_conversations(common_dir: str) -> bool:
+    """Whether any conversation of this clone has ended so that another may continue it."""
+    return bool(notes_of(common_dir).of(ENDS))
+
+
+def end_conversation(common_dir: str, session: str, process: Process, *, now: float) -> None:
+    """Note that a conversation may be continued soon by another one. Never fails."""
+    notes_of(common_dir).put(ENDS, session, [*process, True], at=now)
+
+
+def begin_conversation(
+    common_dir: str, session: str, process: Process, *, clears: bool, now: float
+) -> None:
+    """Note that a conversation begins, or goes on. Never fails.
+
+    ``clears``: it continues the one that ended in the same process, if exactly one has.
+    """
+
+    def change(tables: dict[str, Table]) -> None:
+        ends = tables[ENDS]
+        _close(tables, session)
+        pending = [
+            name
+            for name, (at, value) in ends.items()
+            if value == [*process, True] and 0 <= now - at < PENDING_FOR
+        ]
+        if clears and process[1] and len(pending) == 1:
+            before = pending[0]
+            _close(tables, before)
+            tables[CONTINUED][session] = now, tables[CONTINUED].get(before, (now, before))[1]
+
+    notes_of(common_dir).change(change)
+
+
+def end_takes_effect(common_dir: str, session: str) -> bool:
+    """Whether the end of a conversation is still pending, which it is no longer afterwards."""
+    pending = []
+    notes_of(common_dir).change(lambda tables: pending.append(_close(tables, session)))
+    return any(pending)
+
+
+def has_ended(common_dir: str, session: str, process: Process) -> bool:
+    """Whether a conversation ended in this process."""
+    ended = notes_of(common_dir).get(ENDS, session)
+    return bool(process[1]) and ended in ([*process, True], [*process, False])
+
+
+def _close(tables: dict[str, Table], session: str) -> bool:
+    """Let nobody continue a conversation; whether anybody could."""
+    at, value = tables[ENDS].get(session, (0.0, None))
+    match value:
+        case [pid, started, True]:
+            tables[ENDS][session] = at, [pid, started, False]
+            return True
+    return False
+
+
+# --- the clones of a session ------------------------------------------------------------------
 
 MOST_CLONES = 20  # clones of one session
 LONGEST_KEY = 200  # digits

@@ -6,6 +6,7 @@ Whatever is wrong with them, they are of no use, and no harm: the guard asks the
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Mapping
 
@@ -17,24 +18,21 @@ from gitlease.core.ledger import Notice
 from gitlease.core.policy import Policy
 from gitlease.core.shape import JSON, Damaged
 from gitlease.engine.ports import Clock
-from gitlease.git.files import load_json, load_text, make_folders, store_json, store_text
+from gitlease.git.files import Notes, make_folders
 from gitlease.guard.notes import Origin, drop_idle_marker, write_idle_marker
 from gitlease.guard.rules import CachedLedger, IdleMarker, Unreachable
-from gitlease.store.state import StateFolder
+from gitlease.store.state import StateFolder, load_text, store_text
 
-FORMAT = 5
-FILE, ROWS = "watch.json", "watch.rows"
-FORM = f"leases 2 {ROW_SHAPE}"
-FAILURE = "unreachable.json"
-MAX_BYTES = 32 * 1024 * 1024
-MAX_ROWS = 256 * 1024 * 1024
-MAX_FAILURE = 16 * 1024
+FILE = "watch.rows"
+FORM = f"leases 3 {ROW_SHAPE}"
+FAILURE = "unreachable"  # a kind of notes, by the state of a place
+MAX_BYTES = 256 * 1024 * 1024
 LONGEST_MESSAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class _KeptWatch:
-    """What is kept beside the leases, and the check sum of those."""
+    """What is kept before the leases, in the first line of their file."""
 
     layer: str
     version: str
@@ -42,7 +40,6 @@ class _KeptWatch:
     policy: Policy
     damage: tuple[str, ...]
     notices: tuple[Notice, ...]
-    rows: str
     doubt: str
 
 
@@ -56,25 +53,19 @@ class WatchFolder:
         self, folder: str, state: Callable[[str], str], clock: Clock, origin: Origin
     ) -> None:
         self._folder, self._state, self._clock, self._origin = folder, state, clock, origin
-        self._rows: dict[str, tuple[str, str, LeaseRows]] = {}
+        self._notes = Notes(folder)
+        self._read: dict[str, tuple[tuple[int, ...], _KeptWatch, LeaseRows]] = {}
 
     def load(self, layer: str) -> CachedLedger | None:
-        data = load_json(os.path.join(self._state(layer), FILE), MAX_BYTES)
-        known = StateFolder(self._state(layer)).load()
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
+        known, read = StateFolder(self._state(layer)).load(), self._load(layer)
+        if read is None:
             return None
-        try:
-            kept = JSON.load(_KeptWatch, data.get("watched"))
-        except Damaged:
-            return None
+        kept, rows = read
         if (kept.layer, kept.version) != (layer, known.version if known else ""):
             return None
         now = self._clock.now()
         # A sighting of before a reboot, or a clock that was set back, counts anew.
         if not kept.received.same_boot(now) if known is None else known.at(now) is not known:
-            return None
-        rows = self._rows_of(layer, kept.version, kept.rows)
-        if rows is None:
             return None
 
         def seen(lease: Lease) -> Sighting | None:
@@ -94,13 +85,9 @@ class WatchFolder:
         )
 
     def save(self, watched: CachedLedger) -> None:
-        folder = self._state(watched.layer)
+        file = self._file(watched.layer)
         with contextlib.suppress(OSError):
-            make_folders(folder)
-            text = "".join(f"{row}\n" for row in watched.leases.rows)
-            form = f"{FORM} {watched.version}"
-            check = store_text(os.path.join(folder, ROWS), text, form=form)
-            self._rows[watched.layer] = watched.version, check, watched.leases
+            make_folders(os.path.dirname(file))
             kept = _KeptWatch(
                 watched.layer,
                 watched.version,
@@ -108,28 +95,28 @@ class WatchFolder:
                 watched.policy,
                 watched.damage,
                 watched.notices,
-                check,
                 watched.doubt,
             )
-            store_json(os.path.join(folder, FILE), {"format": FORMAT, "watched": JSON.dump(kept)})
+            lines = (json.dumps(JSON.dump(kept)), *watched.leases.rows, "")
+            store_text(file, "\n".join(lines), form=FORM)
+            self._read[watched.layer] = _mark(file), kept, watched.leases
 
-    def _rows_of(self, layer: str, version: str, check: str) -> LeaseRows | None:
-        """The leases of a version, which are read once; None where they are not there."""
-        kept = self._rows.get(layer)
-        if kept is not None and kept[:2] == (version, check):
-            return kept[2]
-        file, form = os.path.join(self._state(layer), ROWS), f"{FORM} {version}"
-        read = load_text(file, MAX_ROWS, form=form)
-        if read is None or read[1] != check:
-            return None
-        try:
-            rows = LeaseRows(read[0].split("\n")[:-1])
-        except Invalid:
-            return None
-        if not rows.are_sound():
-            return None
-        self._rows[layer] = version, check, rows
-        return rows
+    def _load(self, layer: str) -> tuple[_KeptWatch, LeaseRows] | None:
+        """What is kept, which is read once; None where it is not whole."""
+        file = self._file(layer)
+        with contextlib.suppress(OSError, ValueError, Invalid):
+            mark = _mark(file)
+            if self._read.get(layer, ((),))[0] != mark:
+                first, *lines = (load_text(file, MAX_BYTES, form=FORM) or "").split("\n")
+                rows = LeaseRows(lines[:-1])
+                if not rows.are_sound():
+                    return None
+                self._read[layer] = mark, JSON.load(_KeptWatch, json.loads(first)), rows
+            return self._read[layer][1:]
+        return None
+
+    def _file(self, layer: str) -> str:
+        return os.path.join(self._state(layer), FILE)
 
     def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:
         now = self._clock.now().wall_ms // MS
@@ -141,22 +128,18 @@ class WatchFolder:
                 drop_idle_marker(self._folder)
 
     def unreachable(self) -> Unreachable | None:
-        data = load_json(self._failure, MAX_FAILURE)
-        try:
-            return JSON.load(Unreachable, data)
-        except Damaged:
-            return None
+        with contextlib.suppress(Damaged):
+            return JSON.load(Unreachable, self._notes.get(FAILURE, self._state("")))
+        return None
 
     def set_unreachable(self, failure: Unreachable | None) -> None:
         if failure is None:
-            with contextlib.suppress(OSError):
-                os.unlink(self._failure)
-            return
-        with contextlib.suppress(OSError):
-            make_folders(self._state(""))
-            short = replace(failure, message=failure.message[:LONGEST_MESSAGE])
-            store_json(self._failure, JSON.dump(short))
+            self._notes.drop(FAILURE, self._state(""))
+        else:
+            short = JSON.dump(replace(failure, message=failure.message[:LONGEST_MESSAGE]))
+            self._notes.put(FAILURE, self._state(""), short, at=failure.at.wall_ms / MS)
 
-    @property
-    def _failure(self) -> str:
-        return os.path.join(self._state(""), FAILURE)
+
+def _mark(file: str) -> tuple[int, ...]:
+    there = os.lstat(file)
+    return there.st_ino, there.st_mtime_ns, there.st_size

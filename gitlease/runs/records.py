@@ -31,7 +31,7 @@ from gitlease.git.files import (
     share,
     store_json,
 )
-from gitlease.git.repository import LIVE_RUNS, short_host
+from gitlease.git.repository import short_host
 from gitlease.git.run import group_is_left, numbered_in, started_at, still_runs
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gitlease.engine.queue import TaskQueue
     from gitlease.git.repository import Repository
 
-FOLDER = "runs"
+FOLDER, LIVE = "runs", "alive"
 KEPT = 50  # ended runs
 MOST = 2_000  # records that are ever read
 LARGEST = 1_048_576
@@ -333,7 +333,7 @@ def record_of(place: RunPlace, answer: Answer, *, number: str, **more: Any) -> R
 
 def alive_in(place: RunPlace) -> RunsFolder:
     """A record of each run of this clone that has not given back its leases."""
-    return runs_of(place, LIVE_RUNS)
+    return runs_of(place, LIVE)
 
 
 def remember(place: RunPlace, answer: Answer, *, runner: int = 0, present: bool = True) -> None:

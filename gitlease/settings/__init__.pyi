@@ -1,4 +1,5 @@
 from gitlease.settings.identity import Identity as Identity
+from gitlease.settings.identity import continued as continued
 from gitlease.settings.identity import resolve_identity as resolve_identity
 from gitlease.settings.parse import SCHEMA as SCHEMA
 from gitlease.settings.parse import parse_settings as parse_settings

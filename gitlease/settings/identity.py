@@ -9,6 +9,7 @@ from gitlease.core.errors import MAX_WORD, Invalid, UsageError, shown
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor
 from gitlease.core.policy import is_holder
+from gitlease.git.files import notes_of
 from gitlease.git.repository import Repository, short_host
 from gitlease.settings.schema import SESSION_KEY, read_session
 from gitlease.settings.sources import checked, git_source
@@ -26,7 +27,7 @@ AGENTS = (
     ("cursor", "CURSOR_TRACE_ID"),
 )
 AGENT_DIGITS = 8
-CONVERSATIONS = "conversations.json"  # in a clone's private state: which continue which
+CONTINUED = "continued"  # a kind of notes: by conversation the session that it continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +144,16 @@ def _session(
         if number := environ.get(variable):
             source = f"environment {variable}"
             session = checked(read_session, agent_session(agent, number), source)
-            if os.path.exists(os.path.join(repository.common_dir, "gitlease", CONVERSATIONS)):
-                from gitlease.settings.conversations import continued
-
-                session = continued(repository.common_dir, session)
-            return session, source
+            return continued(repository.common_dir, session), source
     if repository.worktree:
         name = "".join(c if c.isprintable() else "_" for c in repository.worktree)[:100]
         return f"worktree:{name}-{repository.clone_id}", f"linked worktree {shown(name)}"
     return None, "none"
+
+
+def continued(common_dir: str, session: str) -> str:
+    """The session that an agent's conversation continues, else its own."""
+    return str(notes_of(common_dir).get(CONTINUED, session) or session)
 
 
 def agent_session(agent: str, number: str) -> str:

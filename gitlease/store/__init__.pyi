@@ -33,6 +33,8 @@ from gitlease.store.records import write_header as write_header
 from gitlease.store.records import write_lease as write_lease
 from gitlease.store.state import Known as Known
 from gitlease.store.state import StateFolder as StateFolder
+from gitlease.store.state import load_text as load_text
+from gitlease.store.state import store_text as store_text
 from gitlease.store.transport import GitRefs as GitRefs
 from gitlease.store.transport import Move as Move
 from gitlease.store.transport import helper_of as helper_of

@@ -17,7 +17,6 @@ repository without the ledger, that is the one that others fetch from.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,6 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.ports import Snapshot
-from gitlease.git.files import load_json, make_folders, store_json
 from gitlease.store.history import decision, first_after
 from gitlease.store.transport import GitRefs, Remote
 
@@ -38,8 +36,7 @@ PATIENCE = 10.0  # seconds in which a change has to be seen where others fetch
 PAUSE = 0.5
 YOUNG = 5_000  # milliseconds for which the recorded id is not read anew
 ALONE_FOR = 3_600_000  # after so many, other remotes are asked again if they have a ledger now
-MAX_BYTES = 4_096
-PROOF, OWN, BESIDE, ALONE = "proof.json", "own-ledger.json", "beside.json", "alone.json"
+PROOF, OWN, BESIDE, ALONE = "proof", "own ledger", "beside", "alone"  # names of notes
 RULES = "see what sends pushes elsewhere: git config --show-origin --get-regexp insteadof"
 NAME_REMOTE = "name the remote whose ledger everybody uses: git config lease.remote NAME-OR-URL"
 
@@ -316,12 +313,10 @@ class Admission:
             raise self._not_seen(head, self._unlike(head, there))
 
     def _kept(self, layer: str, name: str) -> Any:
-        return load_json(os.path.join(self._ledgers.state(layer).path, name), MAX_BYTES)
+        return self._ledgers.state(layer).notes.get("facts", name)
 
     def _keep(self, layer: str, name: str, value: object) -> None:
-        folder = self._ledgers.state(layer).path
-        make_folders(folder)
-        store_json(os.path.join(folder, name), value)
+        self._ledgers.state(layer).notes.put("facts", name, value, at=0)
 
     def _is_proven(self, head: Snapshot) -> bool:
         ledger = head.ledger

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 
 from gitlease.core.errors import HeadGone
 from gitlease.git.files import (
+    EXACT,
     cannot_keep,
     exclusive,
     make_folders,
@@ -24,7 +25,7 @@ from gitlease.git.files import (
     read_small,
     replace_file,
     share,
-    sharing_of,
+    shared_bits,
 )
 from gitlease.git.objects import Absent, GitObjects, PipedObjects, check_object, digest, object_id
 from gitlease.git.repository import OFFLINE, is_id
@@ -220,8 +221,9 @@ def make_bare(path: str, id_bytes: int = SHA1) -> None:
 
 
 def _config(path: str, id_bytes: int) -> bytes:
-    shared = sharing_of(path)
-    line = f"\tsharedRepository = {shared}\n" if shared else ""
+    bits = shared_bits(path)
+    named = f"0{bits & 0o666:o}" if bits & EXACT else {0o660: "group", 0o664: "all"}.get(bits)
+    line = f"\tsharedRepository = {named}\n" if named else ""
     return CONFIG.format(shared=line, **_FORMATS[id_bytes]).encode()
 
 

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -22,6 +23,8 @@ from gitlease.core.lease import Sighting
 from gitlease.core.shape import JSON
 from gitlease.engine.ports import Pending, Prepared
 from gitlease.git.files import (
+    LOCK,
+    Notes,
     cannot_keep,
     drop_leftovers,
     exclusive,
@@ -30,6 +33,7 @@ from gitlease.git.files import (
     read_small,
     replace_file,
     store_json,
+    strings_in,
 )
 
 LOCK_PATIENCE = 5.0
@@ -112,7 +116,7 @@ class StateFolder:
 
     def __init__(self, path: str, *, on_move: Callable[[], None] = lambda: None) -> None:
         """``on_move`` is called whenever the known head has become another one."""
-        self.path, self._on_move = path, on_move
+        self.path, self.notes, self._on_move = path, Notes(path), on_move
         self._read: tuple[bytes, Known | None] = b"", None
         self._texts: dict[str, tuple[Sighting, str]] = {}  # of the sightings written last
 
@@ -132,7 +136,7 @@ class StateFolder:
         """Remember; never less than what another process has seen meanwhile."""
         with contextlib.suppress(OSError):  # what is won must not fail for want of a cache
             make_folders(self.path)
-            with exclusive(os.path.join(self.path, "lock"), timeout=LOCK_PATIENCE):
+            with exclusive(os.path.join(self.path, LOCK), timeout=LOCK_PATIENCE):
                 drop_leftovers(self.path)
                 there = self.load()
                 joined = known.joined(there)
@@ -150,7 +154,8 @@ class StateFolder:
                 text = x, f"{json.dumps(file)}:{at}"
             self._texts[file] = text
         sighted = ",".join(text for _, text in self._texts.values())
-        return f'{json.dumps(_dump(known))[:-1]},"sighted":{{{sighted}}}}}'.encode()
+        rest = json.dumps(JSON.dump(known, "sighted"))
+        return f'{rest[:-1]},"sighted":{{{sighted}}}}}'.encode()
 
     def turn(self, seconds: float) -> contextlib.AbstractContextManager[object]:
         """Wait until no other process of this clone changes the ledger, so long at most."""
@@ -193,14 +198,10 @@ class StateFolder:
 
     def shown(self, notices: Iterable[str]) -> frozenset[str]:
         """Remember notices as shown; returns which of all were shown before."""
-        file = os.path.join(self.path, "shown.json")
-        loaded = load_json(file, MAX_BYTES)
-        before = [str(x) for x in loaded] if isinstance(loaded, list) else []
+        before = strings_in(self.notes.get("shown", ""))
         now = list(dict.fromkeys([*before, *notices]))
         if now != before:
-            with contextlib.suppress(OSError):
-                make_folders(self.path)
-                store_json(file, now[-SHOWN_KEPT:])
+            self.notes.put("shown", "", now[-SHOWN_KEPT:], at=0)
         return frozenset(before)
 
     # A file for each pending change: processes of one clone never write the same one.
@@ -275,50 +276,16 @@ def _remove(file: str) -> None:
         os.unlink(file)
 
 
-def _dump(known: Known) -> dict[str, object]:
-    return {
-        "ledger_id": known.ledger_id,
-        "version": known.version,
-        "revision": known.revision,
-        "boot_id": known.base.boot_id,
-        "received": [known.received.wall_ms, known.received.boot_ms],
-        "base": [known.base.wall_ms, known.base.boot_ms],
-        "append_only": known.append_only,
-        "digest": known.digest,
-        "decision": known.decision,
-        "renewed": {nonce: list(one) for nonce, one in known.renewed.items()},
-        "restarted": known.restarted and [known.restarted.wall_ms, known.restarted.boot_ms],
-    }
-
-
 def _known(data: Mapping[str, Any]) -> Known:
-    boot = str(data["boot_id"])
-
-    def instant(pair: list[Any]) -> Instant:
-        return Instant(wall_ms=int(pair[0]), boot_ms=int(pair[1]), boot_id=boot)
-
-    version = str(data["version"])
-    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", version):
-        raise ValueError(version)
-    return Known(
-        ledger_id=str(data["ledger_id"]),
-        version=version,
-        revision=int(data["revision"]),
-        received=instant(data["received"]),
-        base=instant(data["base"]),
-        sighted={
-            str(file): Sighting(at=instant(x), changed=bool(x[2]))
-            for file, x in data["sighted"].items()
-        },
-        append_only=bool(data["append_only"]),
-        digest=data.get("digest"),
-        decision=str(data.get("decision", "")),
-        renewed={
-            str(nonce): (str(text), int(renewals))
-            for nonce, (text, renewals) in data.get("renewed", {}).items()
-        },
-        restarted=instant(data["restarted"]) if data["restarted"] else None,
-    )
+    boot = str(data["base"]["boot_id"])
+    sighted = {
+        file: Sighting(at=Instant(int(wall), int(since), boot), changed=bool(changed))
+        for file, (wall, since, changed) in data["sighted"].items()
+    }
+    known = JSON.load(Known, data, sighted=sighted)
+    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", known.version):
+        raise ValueError(known.version)
+    return known
 
 
 def pending_of(prepared: Prepared, layer: str) -> Pending:
@@ -337,3 +304,24 @@ def pending_of(prepared: Prepared, layer: str) -> Pending:
         resources=tuple(dict.fromkeys(x.resource.text for x in written)),
         decision=not change.renewal,
     )
+
+
+# --- text with a check sum ----------------------------------------------------------------------
+
+
+def load_text(file: str, limit: int, *, form: str) -> str | None:
+    """What ``store_text`` wrote in the same form; None for anything else."""
+    head, _, body = (read_small(file, limit) or b"").partition(b"\n")
+    with contextlib.suppress(UnicodeDecodeError):
+        return body.decode("utf-8", "surrogatepass") if head == _sum_of(body, form) else None
+    return None
+
+
+def store_text(file: str, text: str, *, form: str) -> None:
+    """Keep text with a check sum of it. Raises OSError."""
+    body = text.encode("utf-8", "surrogatepass")
+    replace_file(file, _sum_of(body, form) + b"\n" + body)
+
+
+def _sum_of(body: bytes, form: str) -> bytes:
+    return b"%08x %d" % (zlib.crc32(body, zlib.crc32(form.encode())), len(body))

@@ -20,7 +20,7 @@ from gitlease.core.lease import ROW_SHAPE, Lease, LeaseRows, Reach, State, heads
 from gitlease.core.ledger import LINES_READ, Damage, Ledger, Note, Notice, Ticket
 from gitlease.core.moves.transitions import Decided
 from gitlease.core.resources import Resource
-from gitlease.git.files import Unreadable, load_text, make_folders, store_text
+from gitlease.git.files import Unreadable, make_folders
 from gitlease.git.objects import (
     BLOB,
     COMMIT,
@@ -57,6 +57,7 @@ from gitlease.store.records import (
     resource_hash,
     write_header,
 )
+from gitlease.store.state import load_text, store_text
 
 MAX_TREE = 8 * 1024 * 1024  # bytes of one folder: far beyond 100,000 records of one resource
 LEASE_FOLDERS = ("leases", "paths")
@@ -444,7 +445,7 @@ def damaged_file(told: str) -> str:
 
 def _load(kept: str, top: str) -> dict[str, str]:
     read = load_text(file_of_rows(kept, top), MAX_BYTES, form=f"{FORM} {top}")
-    parts = [] if read is None else read[0].split(_FOLDER)[1:]
+    parts = [] if read is None else read.split(_FOLDER)[1:]
     # An odd line, of whoever wrote it, must not look like no rival.
     is_sound = re.compile(_PART.format(top=top, heads="+" if top == "paths" else "*")).fullmatch
     return {x[:2]: x[3:] for x in parts} if all(map(is_sound, parts)) else {}

@@ -27,8 +27,7 @@ from gitlease.git.files import (
     drop_leftovers,
     load_json,
     open_lock,
-    open_regular,
-    read_up_to,
+    read_with_status,
     store_json,
     take,
 )
@@ -149,19 +148,16 @@ def _stamp(folder: int, name: str) -> Stamp | None:
 
 def _read(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
     try:
-        opened = open_regular(name, folder)
+        read = read_with_status(name, MAX_BYTES, folder)
     except OSError:
         if _is_link(name, folder):
             raise Invalid(f"{printable(file)} is a symbolic link, which is never edited") from None
         raise
-    if opened is None:
+    if read is None:
         raise Invalid(f"{printable(file)} is not a regular file")
-    with opened:
-        status = os.fstat(opened.fileno())
-        data = read_up_to(opened, MAX_BYTES)
-    if len(data) > MAX_BYTES:
+    if len(read[0]) > MAX_BYTES:
         raise Invalid(f"{printable(file)} is larger than {MAX_BYTES // 1024} KiB")
-    return data, status
+    return read
 
 
 @contextmanager

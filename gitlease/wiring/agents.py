@@ -14,9 +14,9 @@ from gitlease.core.instant import MS
 from gitlease.engine.ports import Clock
 from gitlease.git.repository import Repository, ask, discover, is_on
 from gitlease.git.run import run_git, started_at, still_runs, wait_for_end, working_parent
+from gitlease.guard import presence
 from gitlease.guard.notes import has_traces, note_asked
 from gitlease.guard.presence import (
-    SERVERS,
     ToolServer,
     is_noted,
     live_servers,
@@ -155,35 +155,29 @@ def begin_conversation(
     common_dir: str, host: str, session_id: str, *, clears: bool, now: float
 ) -> None:
     """Note that a conversation of this process's host begins; ``clears``: after ``/clear``."""
-    from gitlease.settings.conversations import begin, has_any
-
-    if has_any(common_dir):
+    if presence.has_conversations(common_dir):
         session = agent_session(host, _plain(session_id))
-        begin(common_dir, session, working_parent(), clears=clears, now=now)
+        presence.begin_conversation(common_dir, session, working_parent(), clears=clears, now=now)
 
 
 def end_conversation(context: AgentContext, host: str, session_id: str, *, now: float) -> str:
     """Note that a conversation ended that another may continue; return its own session."""
-    from gitlease.settings.conversations import end
-
     session = agent_session(host, _plain(session_id))
-    end(context.workspace.repository.common_dir, session, working_parent(), now=now)
+    presence.end_conversation(
+        context.workspace.repository.common_dir, session, working_parent(), now=now
+    )
     return session
 
 
 def wait_for_successor() -> None:
     """Sleep for as long as another conversation may continue one that ended."""
-    from gitlease.settings.conversations import PENDING_FOR
-
-    time.sleep(PENDING_FOR)
+    time.sleep(presence.PENDING_FOR)
 
 
 def is_pending(workspace: Workspace, session: str, number: str) -> bool:
     """Whether a conversation that ended a minute ago has not been continued; ends it if so."""
-    from gitlease.settings.conversations import take_effect
-
     common, now = workspace.repository.common_dir, workspace.ledger.clock.now().wall_ms / MS
-    pending = take_effect(common, number)
+    pending = presence.end_takes_effect(common, number)
     return pending and not is_noted(common, here(0) or "", session, now=now)
 
 
@@ -223,12 +217,12 @@ def in_session_of_host(workspace: Workspace, own: str, *, before: str | None) ->
 
 def _has_ended(workspace: Workspace) -> bool:
     """Whether the conversation that a host named to its tool server has ended."""
-    from gitlease.settings.conversations import has_ended
-
     identity, common = workspace.identity, workspace.repository.common_dir
     by_agent = identity.session_source in {f"environment {variable}" for _, variable in AGENTS}
     session = identity.actor.session
-    return session is not None and by_agent and has_ended(common, session, working_parent())
+    return (
+        session is not None and by_agent and presence.has_ended(common, session, working_parent())
+    )
 
 
 def note_tool_server(workspace: Workspace, leases: Mapping[str, str], *, told: bool) -> None:
@@ -257,11 +251,10 @@ def _of_tool_servers(
     ``process`` is the caller's host process, if known. Else its conversation must be recorded.
     """
     common, machine, found = repository.common_dir, here(0) or "", set[str]()
-    if os.path.isdir(os.path.join(common, SERVERS)):
-        for server in live_servers(common, machine):
-            live = sessions_of(common, machine, server.host, now=now)
-            if live <= family and (live or (process[1] and server.host == process)):
-                found.update(server.leases.values())
+    for server in live_servers(common, machine):
+        live = sessions_of(common, machine, server.host, now=now)
+        if live <= family and (live or (process[1] and server.host == process)):
+            found.update(server.leases.values())
     return frozenset(found)
 
 

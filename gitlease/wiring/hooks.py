@@ -11,7 +11,7 @@ from gitlease.engine.ports import Clock, Inbox
 from gitlease.git.repository import Repository, discover
 from gitlease.git.run import SystemClock, clean_environment, pushing_git, wait_for_end
 from gitlease.guard.hooks import Hooks, HookWorktree
-from gitlease.guard.notes import MarkerState, is_due, start_detached
+from gitlease.guard.notes import is_due, start_detached
 from gitlease.guard.service import GuardService, retry_interval
 from gitlease.settings.identity import Identity, resolve_identity
 from gitlease.wiring.ledger import LedgerPlace, open_place
@@ -46,7 +46,7 @@ class HookContext:
             return False
         every = retry_interval(lease for _, lease in renewable)
         run = f"{self.identity.actor.holder} {self.identity.actor.session}"
-        if not is_due(MarkerState(self.place.private), run, every=every):
+        if not is_due(self.place.private, run, every=every):
             return False
         return self._start("beat")
 

@@ -12,7 +12,7 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
 from gitlease.engine.stepping import settle_landed
 from gitlease.git.pushes import HEADS, commit_of, fetch_commits
-from gitlease.guard.notes import MarkerState, is_due
+from gitlease.guard.notes import is_due
 from gitlease.runs.records import alive_in
 from gitlease.tasks.files import landed, merged
 from gitlease.wiring.workspace import Workspace
@@ -116,8 +116,8 @@ class Landing:
         if commit_of(repository, main) == tip:
             return False
         if not commit_of(repository, tip):
-            state, now = MarkerState(workspace.place.private), workspace.ledger.clock.now().wall_ms
-            if not is_due(state, f"main {main}", every=FETCH_EVERY, now=now / MS):
+            private, now = workspace.place.private, workspace.ledger.clock.now().wall_ms
+            if not is_due(private, f"main {main}", every=FETCH_EVERY, now=now / MS):
                 return False
             branch = main.removeprefix(f"refs/remotes/{remote}/")
             fetch_commits(repository, remote, branch, seconds=FETCH)

@@ -17,7 +17,7 @@ from gitlease.core.lease import Actor
 from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.repository import Repository, without_secrets
-from gitlease.guard.notes import InboxFolder, drop_idle_marker, origin_of
+from gitlease.guard.notes import NotedInbox, head_moved, origin_of
 from gitlease.settings.schema import Found
 from gitlease.settings.sources import (
     Location,
@@ -153,12 +153,10 @@ class LedgerPlace:
 
         Given the time ``now``, a remote whose default branch is not known here is asked for it.
         """
-        from gitlease.git.pushes import ask_main_branch, main_branch
+        from gitlease.git.pushes import main_branch
 
         names = remotes_of_work(self.location, self.repository)
-        if now is not None:
-            return ask_main_branch(self.repository, names, now=now)
-        return main_branch(self.repository, names)
+        return main_branch(self.repository, names, now=now)
 
     def headless_remote(self) -> str | None:
         """The remote whose branches are known here, while its default branch is not."""
@@ -169,9 +167,9 @@ class LedgerPlace:
             return None
         return next((name for name in names if refs_known(self.repository, [name])), None)
 
-    def inbox(self, actor: Actor) -> InboxFolder:
+    def inbox(self, actor: Actor) -> NotedInbox:
         """The messages of background work for an actor."""
-        return InboxFolder(self.private, actor.holder, actor.session)
+        return NotedInbox(self.private, actor.holder, actor.session)
 
     def guard(self, actor: Actor, clock: Clock) -> GuardService:
         """The guard of the shared layers; it never waits long for a remote."""
@@ -242,7 +240,7 @@ class LedgerPlace:
         store, watched = PrivateStore(self.objects, id_bytes), watched or Watched()
         return RefLedgerStore(
             GitRefs(remote, store, self.state, prefix, time_limit=time_limit, watched=watched),
-            lambda x: StateFolder(self.state(x), on_move=lambda: drop_idle_marker(self.private)),
+            lambda x: StateFolder(self.state(x), on_move=lambda: head_moved(self.private)),
             clock,
             place,
             warnings=warnings,

@@ -18,10 +18,10 @@ from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Inbox, TaskList
 from gitlease.engine.transaction import PATIENCE
-from gitlease.git.repository import LIVE_RUNS, Repository, without_secrets
+from gitlease.git.repository import Repository, without_secrets
 from gitlease.git.repository import discover as find_repository
 from gitlease.git.run import SystemClock, WokenClock
-from gitlease.guard.notes import CarriedFolder
+from gitlease.guard.notes import CarriedLeases
 from gitlease.settings.identity import Identity, here, resolve_identity
 from gitlease.settings.schema import FILE, LEDGER, PREFIX, Found
 from gitlease.settings.sources import (
@@ -126,9 +126,9 @@ class Workspace:
         return TaskQueue(self.ledger, lambda: [space.ledger for space in self.in_use[1:]])
 
     @cached_property
-    def carried(self) -> CarriedFolder:
+    def carried(self) -> CarriedLeases:
         """Which of the person's leases this session carries."""
-        return CarriedFolder(self.place.private, self.actor.holder, self.actor.session)
+        return CarriedLeases(self.place.private, self.actor.holder, self.actor.session)
 
     @cached_property
     def guard(self) -> GuardService:
@@ -277,10 +277,10 @@ class LandingLater:
 def _recorded_runs(private: str, clock: Clock) -> RunsFolder | None:
     """The runs of a clone; their module is loaded once there is a record of one."""
     with contextlib.suppress(OSError):
-        if os.listdir(os.path.join(private, LIVE_RUNS)):
+        if os.listdir(os.path.join(private, "alive")):
             from gitlease.runs.records import RunsFolder
 
-            return RunsFolder(private, clock.now().boot_id, LIVE_RUNS)
+            return RunsFolder(private, clock.now().boot_id, "alive")
     return None
 
 

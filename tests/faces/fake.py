@@ -20,7 +20,7 @@ from support.tasks import MemoryTasks
 from gitlease.core import Actor, Instant, NotFound, Task
 from gitlease.engine import EdgeRules, Edges, TaskList, TaskQueue
 from gitlease.faces.cli import run
-from gitlease.guard import CarriedFolder
+from gitlease.guard import CarriedLeases
 from gitlease.settings import Identity
 from gitlease.store import MemoryStorage, RefLedgerStore
 
@@ -134,7 +134,7 @@ class Desk:
             ),
             layer=layer,
             ledger=service.session,
-            carried=CarriedFolder(self.private, self.holder, session),
+            carried=CarriedLeases(self.private, self.holder, session),
         )
         chosen = options["local"] or options["layer"] or options.get("alone")
         others = () if chosen else sorted({"global", *self.store.remote.heads} - {layer})

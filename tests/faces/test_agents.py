@@ -34,7 +34,7 @@ from gitlease.faces.agents import (
     events,
     handling,
 )
-from gitlease.guard import GuardService, InboxFolder, has_traces
+from gitlease.guard import GuardService, NotedInbox, has_traces
 from gitlease.install import AGENTS, MCP_EDITS
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
@@ -105,7 +105,7 @@ class Seats:
         space.again = lambda **_: space
         actor = space.identity.actor
         folder = str(self.root / ".git" / "gitlease")
-        space.inbox = InboxFolder(folder, actor.holder, actor.session)
+        space.inbox = NotedInbox(folder, actor.holder, actor.session)
         space.guard = GuardService(
             self.watch or MemoryWatch(),
             lambda: self.desk.store,

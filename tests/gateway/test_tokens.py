@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 from support.snapshots import check_words, raises
@@ -20,7 +20,7 @@ from support.snapshots import check_words, raises
 from gitlease.core import Invalid, NotFound, UsageError
 from gitlease.gateway import LARGEST, Token, Tokens
 from gitlease.gateway import tokens as module
-from gitlease.git import exclusive, open_regular
+from gitlease.git import exclusive, read_with_status
 
 NOW = 1_800_000_000_000
 ADA = "ada@example.com"
@@ -125,11 +125,11 @@ def test_the_file_is_read_only_when_it_has_changed(
 ) -> None:
     gateway, reads = Tokens(str(folder)), list[str]()
 
-    def read(path: str) -> BinaryIO | None:
+    def counted(path: str, limit: int) -> tuple[bytes, os.stat_result] | None:
         reads.append(path)
-        return open_regular(path)
+        return read_with_status(path, limit)
 
-    monkeypatch.setattr(module, "open_regular", read)
+    monkeypatch.setattr(module, "read_with_status", counted)
     assert gateway.holder_of("x", NOW) is None
     assert reads == []
     _, secret = add(tokens)

@@ -408,7 +408,7 @@ def test_short_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_main_branch_of_a_remote_added_by_hand(tmp_path: Path) -> None:
-    from gitlease.git import ask_main_branch, main_branch, main_branches
+    from gitlease.git import main_branch, main_branches
 
     there, here = tmp_path / "there", tmp_path / "here"
     trunk = "refs/remotes/origin/trunk"
@@ -423,12 +423,12 @@ def test_main_branch_of_a_remote_added_by_hand(tmp_path: Path) -> None:
     git(here, "config", "init.defaultBranch", "trunk")
     assert main_branch(fetched(), ["origin"]) == trunk, "as this person calls it"
     git(here, "config", "init.defaultBranch", "main")
-    assert ask_main_branch(fetched(), ["origin"], now=9e9) == trunk, "as the remote says"
+    assert main_branch(fetched(), ["origin"], now=9e9) == trunk, "as the remote says"
     assert main_branch(fetched(), ["origin"]) == trunk
     assert "trunk" in main_branches(fetched(), ["origin"])
     git(there, "symbolic-ref", "HEAD", "refs/heads/none")
     git(here, "remote", "set-url", "origin", f"{there}/.git")
-    assert ask_main_branch(fetched(), ["origin"], now=9e9) is None, "another remote by this name"
+    assert main_branch(fetched(), ["origin"], now=9e9) is None, "another remote by this name"
 
 
 def _fetched_without_head(here: Path) -> Repository:

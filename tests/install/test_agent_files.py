@@ -14,7 +14,7 @@ from support.snapshots import raises
 
 from gitlease.core import Invalid
 from gitlease.git import discover
-from gitlease.guard import MarkerState, find_common_dir, is_due
+from gitlease.guard import find_common_dir, is_due
 from gitlease.guard import start_detached as start
 from gitlease.install import (
     AGENTS,
@@ -331,7 +331,7 @@ def test_the_clone_is_found_without_git(repo: Path, clones: Callable[..., list[P
 
 
 def test_what_was_just_started_is_not_due(tmp_path: Path) -> None:
-    here = MarkerState(str(tmp_path))
+    here = str(tmp_path)
     assert is_due(here, "one", every=60, now=1_000.0)
     assert not is_due(here, "one", every=60, now=1_059.0)
     assert is_due(here, "two", every=60, now=1_059.0)

@@ -389,7 +389,7 @@ def test_init_records_the_refs_of_its_ledger_too(clones: Clones, path_remote: Re
 
 def test_recorded_id_is_read_where_the_remote_says(clones: Clones, path_remote: Remote) -> None:
     """Nothing here names its default branch, which is called neither main nor master."""
-    from gitlease.git import ask_main_branch
+    from gitlease.git import main_branch
     from gitlease.settings import recorded_id
 
     (ada,) = clones(1)
@@ -403,7 +403,7 @@ def test_recorded_id_is_read_where_the_remote_says(clones: Clones, path_remote: 
     git(ada, "remote", "set-head", "-d", "origin")
     git(ada, "checkout", "-q", "before")
     assert recorded_id(discover(str(ada)), ["origin"]) is None
-    assert ask_main_branch(discover(str(ada)), ["origin"], now=1.0) == "refs/remotes/origin/trunk"
+    assert main_branch(discover(str(ada)), ["origin"], now=1.0) == "refs/remotes/origin/trunk"
     assert recorded_id(discover(str(ada)), ["origin"]) == "abc-1"
 
 

@@ -837,7 +837,7 @@ def still_works(clone: Path, clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("name", STATES)
-@pytest.mark.parametrize("file", ["known.json", "shown.json", "pending/1.json"])
+@pytest.mark.parametrize("file", ["known.json", "notes.json", "pending/1.json"])
 def test_a_damaged_state_file(file: str, name: str, path_remote: Remote, clones: Clones) -> None:
     clone, clock = clones(1)[0], ManualClock()
     door(clone, clock=clock).claim("F001")

@@ -17,7 +17,8 @@ from support.running import Desk
 from support.snapshots import check_words
 from support.typed import Agent, Typist
 
-from gitlease.settings import conversations
+from gitlease.guard import presence
+from gitlease.settings import continued
 
 Clones = Callable[..., list[Path]]
 OLD, NEW, OTHER = "11111111-0000", "22222222-0000", "33333333-0000"
@@ -128,17 +129,17 @@ def test_only_the_same_process_continues_a_conversation(
 ) -> None:
     common = str(tmp_path)
     (tmp_path / "gitlease").mkdir()
-    conversations.end(common, "claude:1", PROCESS, now=1_000)
-    conversations.begin(common, "claude:2", process, clears=True, now=1_000 + later)
-    assert (conversations.continued(common, "claude:2") == "claude:1") is joined
+    presence.end_conversation(common, "claude:1", PROCESS, now=1_000)
+    presence.begin_conversation(common, "claude:2", process, clears=True, now=1_000 + later)
+    assert (continued(common, "claude:2") == "claude:1") is joined
 
 
 def test_a_process_without_a_start_time_joins_nothing(tmp_path: Path) -> None:
     common = str(tmp_path)
     (tmp_path / "gitlease").mkdir()
-    conversations.end(common, "claude:1", (0, ""), now=1_000)
-    conversations.begin(common, "claude:2", (0, ""), clears=True, now=1_001)
-    assert conversations.continued(common, "claude:2") == "claude:2"
+    presence.end_conversation(common, "claude:1", (0, ""), now=1_000)
+    presence.begin_conversation(common, "claude:2", (0, ""), clears=True, now=1_001)
+    assert continued(common, "claude:2") == "claude:2"
 
 
 # --- a host as a process, with its tool server ----------------------------------------------------

@@ -337,7 +337,7 @@ def replaced(folder: Path) -> None:
 
 
 def instead(file: Path, *, link: bool) -> None:
-    """A folder, or a link that leads to itself, is in the place of a lock, which is needed."""
+    """A folder, or a link that leads to itself, is in the place of a file, which is needed."""
     shutil.rmtree(file.parent / "state", ignore_errors=True)
     file.unlink(missing_ok=True)
     if link:
@@ -358,8 +358,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "a folder for the lock": lambda own: instead(own / "store.git.lock", link=False),
     "a loop for the lock": lambda own: instead(own / "store.git.lock", link=True),
     "idle markers": lambda own: garble(list(own.glob("idle-*")), b"\xff\n"),
-    "words": lambda own: replaced(own / "words"),
-    "a failure": lambda own: (own / "state" / "default" / "unreachable.json").write_text("{}"),
+    "a folder for the notes": lambda own: instead(own / "notes.json", link=False),
     "every file": lambda own: garble(every_file(own), b"\xff{"),
     "everything": lambda own: empty(own),
 }

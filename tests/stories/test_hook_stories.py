@@ -25,6 +25,7 @@ from support.session import LeaseService
 from support.snapshots import check_words
 
 from gitlease.core import parse_resource
+from gitlease.git import Notes
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
 
@@ -728,8 +729,8 @@ def test_what_the_heartbeat_finds_is_told_once_by_what_comes_next(pair: Pair, by
     told = revoked(pair)
     pair.jo.put("docs/guide.md")
     goes_on(pair.jo.commit())
-    words = pair.jo.private / "words"
-    until(lambda: any(x.name[0] != "." for x in words.glob("*/*")), "something is left to be said")
+    words = Notes(str(pair.jo.private))
+    until(lambda: bool(words.of("words")), "something is left to be said")
 
     def next_one() -> str:
         pair.jo.put("docs/guide.md")
@@ -767,8 +768,8 @@ def test_a_heartbeat_that_fails_says_so_later_and_stops_nothing(pair: Pair) -> N
     pair.jo.claim("F001", ago=DUE)
     pair.remote.rename(pair.remote.with_suffix(".away"))
     commits(pair.jo)
-    words = pair.jo.private / "words"
-    until(lambda: any(x.name[0] != "." for x in words.glob("*/*")), "something is left to be said")
+    words = Notes(str(pair.jo.private))
+    until(lambda: bool(words.of("words")), "something is left to be said")
     pair.jo.put("docs/guide.md")
     check_words(goes_on_anyhow(pair.jo))
 

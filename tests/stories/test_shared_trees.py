@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -18,9 +17,8 @@ from support.typed import Agent, Typist
 
 from gitlease.core import replace
 from gitlease.faces.agents import handling
-from gitlease.git import discover, short_host
-from gitlease.guard import RECENT, Present, forget_run, note_run, presence
-from gitlease.guard.presence import FOLDER
+from gitlease.git import discover, notes_of, short_host
+from gitlease.guard import PRESENT, RECENT, Present, forget_run, note_run, presence
 
 Clones = Callable[..., list[Path]]
 EVENTS = Path(__file__).parents[1] / "faces" / "agent_events"
@@ -181,7 +179,7 @@ def test_the_name_of_a_linked_work_tree_makes_nobody_the_same(one: Agent) -> Non
         Agent(one.at, session=session).sends("session-start", cwd=str(place))
     git_dir = git(place, "rev-parse", "--absolute-git-dir")
     host = short_host() or ""
-    both = presence.others(git_dir, (), host, now=one.at.clock.wall_ms / 1e3)
+    both = presence.others([git_dir], (), host, now=one.at.clock.wall_ms / 1e3)
     assert len(both) == 2
     shared = set(both[0].names) & set(both[1].names)
     assert all(name.startswith("worktree:") for name in shared)
@@ -199,7 +197,7 @@ def test_a_session_that_is_over_is_in_nobodys_way(one: Agent, other: Agent, ends
         one.at.clock.advance(1)
     else:
         git_dir, key = str(one.at.clone / ".git"), f"claude {other.session}"
-        found = next(x for _, x, _ in presence._notes(git_dir) if x and "89ab" in x.session)
+        found = next(x for _, x, _ in presence._notes([git_dir]) if "89ab" in x.session)
         now = one.at.clock.wall_ms / 1_000
         gone = of_process(found, 2**22 - 1, "1")
         presence.arrive(git_dir, key, of_process(found, gone.pid, "1", proven=False), now=now)
@@ -214,12 +212,12 @@ def of_process(present: Present, pid: int, started: str, *, proven: bool = True)
     return replace(present, pid=pid, started=started, proven=proven)
 
 
-def test_the_last_note_takes_the_folder_along(one: Agent, other: Agent) -> None:
-    folder = one.at.clone / ".git" / FOLDER
-    assert len(list(folder.iterdir())) == 2
+def test_the_end_of_a_session_takes_its_note_along(one: Agent, other: Agent) -> None:
+    notes = notes_of(str(one.at.clone / ".git"))
+    assert len(notes.of(PRESENT)) == 2
     one.sends("session-end")
     other.sends("session-end")
-    assert not folder.exists()
+    assert not notes.of(PRESENT)
 
 
 @pytest.mark.parametrize("mode", ["warn", "off"])
@@ -248,8 +246,7 @@ def test_it_is_the_runner_that_is_present_not_its_command(one: Agent, tmp_path: 
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     run = desk.start("run", "api", "--any", "--", *sleeper(tmp_path / "pid"), **quiet)
     number_in(tmp_path / "pid")
-    files = (one.at.clone / ".git" / FOLDER).iterdir()
-    present = [json.loads(x.read_text(encoding="utf-8")) for x in files]
+    present = [x for _, x in notes_of(str(one.at.clone / ".git")).of(PRESENT).values()]
     assert [x["pid"] for x in present if x["by"] == "run"] == [run.pid]
     run.terminate()
     run.wait(LONG)

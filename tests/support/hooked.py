@@ -13,7 +13,8 @@ from pathlib import Path
 
 from gitlease.core import LeaseView, parse_resource
 from gitlease.engine import ClaimOptions
-from gitlease.git import SystemClock
+from gitlease.git import Notes, SystemClock
+from gitlease.guard import STARTED
 from gitlease.wiring import Workspace, open_workspace
 from support.clock import ManualClock
 from support.commands import run_gitlease
@@ -158,8 +159,8 @@ class Person:
 
     def beats(self) -> int:
         """How many heartbeats hooks started."""
-        names = [bytes.fromhex(x.stem) for x in (self.private / "agents").glob("*.stamp")]
-        return sum(not name.startswith(b"main ") for name in names)  # a fetch of the main branch
+        names = Notes(str(self.private)).of(STARTED)
+        return sum(not name.startswith("main ") for name in names)  # a fetch of the main branch
 
 
 @dataclass

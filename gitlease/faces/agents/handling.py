@@ -33,11 +33,12 @@ from gitlease.guard.notes import (
     find_git_dir,
     find_work_tree,
     has_traces,
+    is_anything_left,
     is_asking,
     is_due,
-    marker_state,
     postpone_check,
     start_detached,
+    used_clone,
 )
 from gitlease.install.agents import AGENTS
 
@@ -202,9 +203,8 @@ def _reply(event: AgentEvent, system: _System, *, keep: bool) -> Reply:
 
 def _look_again(event: AgentEvent, system: _System) -> None:
     """Have the ledger fetched for the next event, so that it knows what others did meanwhile."""
-    marker = marker_state(event.cwd or ".")
-    used = marker is not None and has_traces(os.path.dirname(marker.private))
-    if marker is not None and used and is_due(marker, LOOK, every=LOOK_INTERVAL, now=system.now()):
+    private = used_clone(event.cwd or ".")
+    if private is not None and is_due(private, LOOK, every=LOOK_INTERVAL, now=system.now()):
         system.start(["agent", event.by, LOOK], cwd=event.cwd or ".")
 
 
@@ -304,17 +304,17 @@ def _after_tool(event: AgentEvent, system: _System) -> Reply:
     # Runs after every tool, so it opens the repository only for a due check or for messages.
     from gitlease.faces.agents.answers import one_line
 
-    marker = marker_state(event.cwd or ".")
-    if marker is None or not has_traces(os.path.dirname(marker.private)):
+    private = used_clone(event.cwd or ".")
+    if private is None:
         return Reply()
     name = f"{event.by} {event.session_id} {event.agent_id}"
-    due = check_is_due(marker, name, now=system.now())
-    context = context_of(event, system.opener) if due or marker.inbox else None
+    due = check_is_due(private, name, now=system.now())
+    context = context_of(event, system.opener) if due or is_anything_left(private) else None
     if context is None:
         return Reply()
     messages = list(context.workspace.inbox.take())
     if due:
-        postpone_check(marker, name, at=_beat(event, context, system))
+        postpone_check(private, name, at=_beat(event, context, system))
         messages += context.workspace.guard.lost()
     return Reply(context="\n".join(one_line(text) for text in messages[:MAX_MESSAGES]))
 
@@ -562,7 +562,7 @@ def _discarding(
     if git_dir is None:
         return None
     git_dirs = git_dirs_of(common_dir_of(git_dir)) if found.stash else [git_dir]
-    if all(is_alone(x, _key(event)) for x in git_dirs):
+    if is_alone(git_dirs, _key(event)):
         return None
     context = context_of(replace(event, cwd=folder), opener)
     if context is None or (mode := context.workspace.settings.guard_mode) == "off":
