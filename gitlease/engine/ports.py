@@ -224,6 +224,9 @@ class LedgerStore(Protocol):
     def mark(self, layer: str) -> str:
         """A cheap token that changes whenever this clone learns of another head."""
 
+    def nearby(self, layer: str) -> str:
+        """A cheap hint that changes when another clone on this machine ends a lease."""
+
     def prepare(self, changes: Sequence[Change], *, append: bool = False) -> Prepared:
         """Write the objects of one step in each of several ledgers. No connection.
 

@@ -7,7 +7,8 @@
    every few seconds as long as others stand behind it, who count on that; the further back, the
    less often. A look asks for the version alone, and fetches only a new one. Between two looks this
    clone's own state is watched, which costs no connection: news of another process of the clone
-   wakes at once.
+   wakes at once. So does the end of a lease in another clone on this machine, if the system has a
+   shared folder for the user's runs.
 3. What is free is first left to those who have waited longer, for a window each.
 4. An assignment that no live lease goes with does not end by waiting: that is said at once.
 5. A remote that cannot be reached for a while does not end the wait; its limit does, with one more
@@ -49,6 +50,7 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.transaction import Step, Transaction, fresh_id
 
+BETWEEN = 1.0  # seconds, at least, between two questions that another clone's word causes
 GLANCE = 0.25  # seconds between two looks at this clone's own state
 SHORTEST = 0.01
 
@@ -59,11 +61,13 @@ class HeadWatcher:
     def __init__(self, session: LedgerSession) -> None:
         self._store, self._layer, self._clock = session.store, session.layer, session.clock
         self.head: Snapshot | None = None
-        self._mark = ""
+        self._mark = self._nearby = ""
+        self._looked: Instant | None = None  # because another clone said so
 
     def refresh(self) -> Snapshot | None:
         """This clone's copy, without a connection."""
         self._mark = self._store.mark(self._layer)
+        self._nearby = self._store.nearby(self._layer)
         known = self._store.known(self._layer)
         if known is not None or (self.head is not None and self.head.version):
             self.head = known
@@ -84,16 +88,32 @@ class HeadWatcher:
         return self.refresh() or head
 
     def nap(self, seconds: float) -> bool:
-        """Let time pass; returns True early if this clone learns of another head."""
+        """Let time pass; returns True early if this clone learns of another head.
+
+        Asks the remote if another clone on this machine gives a hint of one.
+        """
         began = self._clock.now()
         while (left := seconds - began.elapsed_at_most(self._clock.now()) / 1_000) > 0:
             self._clock.sleep(max(SHORTEST, min(GLANCE, left)))
-            if self._store.mark(self._layer) != self._mark:
+            told = self._may_ask() and self._store.nearby(self._layer) != self._nearby
+            if told or self._store.mark(self._layer) != self._mark:
                 before = self.head.version if self.head else None
-                head = self.refresh()
+                head = self._told() if told else self.refresh()
                 if head is not None and head.version != before:
                     return True
         return False
+
+    def _may_ask(self) -> bool:
+        # Many ends in a row must not cause as many questions.
+        looked = self._looked
+        return looked is None or looked.elapsed_at_most(self._clock.now()) >= BETWEEN * 1_000
+
+    def _told(self) -> Snapshot | None:
+        self._looked = self._clock.now()
+        try:
+            return self.look()
+        except Unavailable:  # the next look in turn says so
+            return self.refresh()
 
 
 TRIES = 3  # failures in a row, after which it is waited without a ticket

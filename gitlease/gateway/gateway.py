@@ -167,6 +167,9 @@ class SharedStore:
         head = self.newest(layer)
         return head.version if head else ""
 
+    def nearby(self, layer: str) -> str:
+        return ""
+
     def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
         swapped = self.inner.swap(prepared, work)
         for head in swapped.heads.values():

@@ -33,7 +33,7 @@ from gitlease.core.errors import (
 )
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Lease, Sighting
+from gitlease.core.lease import Lease, Sighting, State
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.moves.operations import Event
 from gitlease.core.policy import History
@@ -116,6 +116,14 @@ class Storage(Protocol):
     def keep(self, layer: str, version: str) -> None:
         """Keep what can be read of a known head."""
         return
+
+    def announce(self, layer: str) -> None:
+        """Have other clones on this machine look: a lease has ended."""
+        return
+
+    def nearby(self, layer: str) -> str:
+        """A word that differs after each announcement; ``""`` where there can be none."""
+        return ""
 
     def mend(self, tries: int) -> None:
         """Use what another process has fetched anew; if none, delete it at the second try."""
@@ -218,6 +226,9 @@ class RefLedgerStore:
 
     def mark(self, layer: str) -> str:
         return self.state(layer).mark()
+
+    def nearby(self, layer: str) -> str:
+        return self._refs.nearby(layer)
 
     def confirm(self, layer: str, *, rolled_back: bool = False, another: bool = False) -> Snapshot:
         try:
@@ -444,6 +455,9 @@ class RefLedgerStore:
             version, appended = prepared.versions[layer], layer in prepared.appended
             heads[layer] = self.adopt(change, version, append_only=appended)
             self._refs.keep(layer, version)
+            ended = change.ledger.changes.leases.values()
+            if any(x is not None and (y is None or y.state is not State.ACTIVE) for x, y in ended):
+                self._refs.announce(layer)
         return heads
 
     def _read_back(self, prepared: Prepared, pushed: Swapped, work: WorkPush | None) -> Swapped:

@@ -23,7 +23,7 @@ from gitlease.git.pushes import refs_in
 from gitlease.git.repository import as_entry, denies, detail_of, is_id, without_secrets
 from gitlease.git.run import ALLOWED_PROTOCOLS, GitResult, run_git
 from gitlease.store.history import LedgerCommit, walk
-from gitlease.store.private_store import CacheDamaged, LooseObjects, PrivateStore
+from gitlease.store.private_store import CacheDamaged, LooseObjects, PrivateStore, is_private
 from gitlease.store.tree import GitRecords, differences, read_ledger, write_step
 
 TIME_LIMIT = 30.0  # seconds for one fetch or push
@@ -523,6 +523,7 @@ class GitRefs:
     ) -> None:
         self._remote, self._store, self._state_path = remote, store, state
         self._prefix, self._limit = prefix, time_limit
+        self._markers: dict[str, str] = {}
         self._watched = watched
 
     # --- objects ----------------------------------------------------------------------------------
@@ -652,6 +653,44 @@ class GitRefs:
         finally:
             with contextlib.suppress(OSError):
                 store.set_ref(to, None)
+
+    def announce(self, layer: str) -> None:
+        if (marker := self._shared_marker(layer)) is None:
+            return
+        folder = os.path.dirname(marker)
+        with contextlib.suppress(OSError):
+            if is_private(os.path.dirname(folder)):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, 0o700)
+            if not is_private(os.path.dirname(folder), folder):
+                return
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(marker, flags, 0o600), "wb") as opened:
+                os.utime(opened.fileno())
+
+    def nearby(self, layer: str) -> str:
+        if (marker := self._shared_marker(layer)) is None:
+            return ""
+        folder = os.path.dirname(marker)
+        try:
+            private = is_private(os.path.dirname(folder), folder)
+            return str(os.lstat(marker).st_mtime_ns) if private else ""
+        except OSError:
+            return ""  # nobody has announced anything yet
+
+    def _shared_marker(self, layer: str) -> str | None:
+        shared = os.environ.get("XDG_RUNTIME_DIR", "")
+        if not os.path.isabs(shared) or not hasattr(os, "getuid"):
+            return None
+        if layer not in self._markers:  # who waits looks at it four times a second
+            from hashlib import sha256
+
+            url = self._remote.url
+            if not is_far(url):  # a path, however it is written
+                path = os.path.join(self._remote.folder, url.removeprefix("file://"))
+                url = os.path.realpath(path)
+            self._markers[layer] = sha256(f"{url}\0{self._ref(layer)}".encode()).hexdigest()
+        return os.path.join(shared, "gitlease", self._markers[layer])
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         refs = {self._ref(layer): layer for layer in layers}
