@@ -93,8 +93,8 @@ class Action:
 class CheckResult:
     """The result of a check. ``unread`` is what could not be checked: then it has not passed.
 
-    ``stale``: claims were checked as well. Their ``actions`` are what may be done about findings,
-    and ``stays`` says why those without one stay. Once actions were taken, ``fixed`` is what they
+    ``stale``: claims were checked as well. Their ``_actions`` are what may be done about findings,
+    and ``_stays`` says why those without one stay. Once actions were taken, ``fixed`` is what they
     settled, the other ``findings`` say why they stay, ``leases`` are those released, and ``commit``
     is the last commit of an edge. ``undone`` are the failed edits of task files, or their failed
     commits: the ledger is ahead of them. ``commits`` is the number of commits checked, ``shown``
@@ -111,8 +111,8 @@ class CheckResult:
     commit: str | None = None
     shown: str = ""
     stale: bool = False
-    actions: tuple[Action, ...] = ()
-    stays: Mapping[Finding, str] = field(default_factory=dict)
+    _actions: tuple[Action, ...] = ()
+    _stays: Mapping[Finding, str] = field(default_factory=dict)
     leases: tuple[LeaseView, ...] = ()
     prefix: str = ""
 

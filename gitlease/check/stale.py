@@ -174,8 +174,8 @@ class StaleService:
         return CheckResult(
             stale=True,
             findings=tuple(sorted((x for some, _, _ in made for x in some), key=_order)),
-            actions=tuple(sorted(actions, key=lambda action: _order(action.findings[0]))),
-            stays={x: why for some, why, plan in made if why or not plan for x in some},
+            _actions=tuple(sorted(actions, key=lambda action: _order(action.findings[0]))),
+            _stays={x: why for some, why, plan in made if why or not plan for x in some},
             warnings=warnings,
             unread=(
                 *(text for head in heads for text in unread_records(head)),
@@ -195,10 +195,10 @@ class StaleService:
 
         Without ``commit`` the task files are only edited. What was claimed meanwhile stays.
         """
-        reasons: dict[Finding, tuple[str, ...]] = {x: (why,) for x, why in found.stays.items()}
+        reasons: dict[Finding, tuple[str, ...]] = {x: (why,) for x, why in found._stays.items()}
         answers: list[Answer] = []
         failure: tuple[str, ...] = ()
-        for action in found.actions:
+        for action in found._actions:
             why = failure or (() if choose(action) else (KEPT,))
             if not why:
                 try:
@@ -214,8 +214,10 @@ class StaleService:
         warnings += [error.message for answer in answers for error in answer.refused]
         return replace(
             found,
-            actions=(),
-            fixed=tuple(x for action in found.actions for x in action.findings if x not in reasons),
+            _actions=(),
+            fixed=tuple(
+                x for action in found._actions for x in action.findings if x not in reasons
+            ),
             findings=tuple(_not_fixed(x, *reasons[x]) for x in found.findings if x in reasons),
             leases=tuple(view for answer in answers for view in answer.leases),
             undone=tuple(_unwritten(w) for w in written if w.problem),

@@ -51,6 +51,7 @@ from gitlease.engine.transaction import Transaction as Transaction
 from gitlease.engine.transaction import Wish as Wish
 from gitlease.engine.transaction import fresh_id as fresh_id
 from gitlease.engine.transaction import pause_after as pause_after
+from gitlease.engine.wait import HeadWatcher as HeadWatcher
 from gitlease.engine.wait import WaitQueue as WaitQueue
 from gitlease.engine.watch import LeaseEvent as LeaseEvent
 from gitlease.engine.watch import LedgerAt as LedgerAt

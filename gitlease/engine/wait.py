@@ -62,7 +62,7 @@ class HeadWatcher:
         self._store, self._layer, self._clock = session.store, session.layer, session.clock
         self.head: Snapshot | None = None
         self._mark = self._nearby = ""
-        self._looked: Instant | None = None  # because another clone said so
+        self._asked: Instant | None = None  # because another clone said so
 
     def refresh(self) -> Snapshot | None:
         """This clone's copy, without a connection."""
@@ -93,27 +93,21 @@ class HeadWatcher:
         Asks the remote if another clone on this machine gives a hint of one.
         """
         began = self._clock.now()
-        while (left := seconds - began.elapsed_at_most(self._clock.now()) / 1_000) > 0:
+        while (left := seconds - began.elapsed_at_most(now := self._clock.now()) / 1_000) > 0:
             self._clock.sleep(max(SHORTEST, min(GLANCE, left)))
-            told = self._may_ask() and self._store.nearby(self._layer) != self._nearby
-            if told or self._store.mark(self._layer) != self._mark:
-                before = self.head.version if self.head else None
-                head = self._told() if told else self.refresh()
-                if head is not None and head.version != before:
+            # Many ends in a row must not cause as many questions.
+            may_ask = self._asked is None or self._asked.elapsed_at_most(now) >= BETWEEN * 1_000
+            hinted = may_ask and self._store.nearby(self._layer) != self._nearby
+            if hinted or self._store.mark(self._layer) != self._mark:
+                before, head = self.head, None
+                if hinted:
+                    self._asked = now
+                    with contextlib.suppress(Unavailable):  # the next look in turn says so
+                        head = self.look()
+                head = head or self.refresh()
+                if head is not None and head.version != (before.version if before else None):
                     return True
         return False
-
-    def _may_ask(self) -> bool:
-        # Many ends in a row must not cause as many questions.
-        looked = self._looked
-        return looked is None or looked.elapsed_at_most(self._clock.now()) >= BETWEEN * 1_000
-
-    def _told(self) -> Snapshot | None:
-        self._looked = self._clock.now()
-        try:
-            return self.look()
-        except Unavailable:  # the next look in turn says so
-            return self.refresh()
 
 
 TRIES = 3  # failures in a row, after which it is waited without a ticket

@@ -32,6 +32,15 @@ class Unreadable(Exception):
     """A file or an object cannot be read; the text says why."""
 
 
+def is_private(folder: str) -> bool:
+    """Whether this is a folder that only this user may enter."""
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
 def open_regular(path: str) -> BinaryIO | None:
     """A regular file, open for reading; None for what is none. Raises OSError, for a link too.
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import stat
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -29,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.shape import JSON, Damaged
-from gitlease.git.files import Table, notes_of, read_small, replace_file
+from gitlease.git.files import Table, is_private, notes_of, read_small, replace_file
 from gitlease.git.run import started_at, still_runs, working_parent
 from gitlease.guard.notes import (
     LARGEST_NOTE,
@@ -450,7 +449,7 @@ def note_clone(key: str, common_dir: str) -> None:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(path, 0o700)
         known = [x for x in clones_of(key) if x != common_dir]
-        if _is_private(folder) and "\n" not in common_dir:
+        if is_private(folder) and "\n" not in common_dir:
             lines = [common_dir, *known][:MOST_CLONES]
             replace_file(file, os.fsencode("\n".join(lines)))
 
@@ -458,7 +457,7 @@ def note_clone(key: str, common_dir: str) -> None:
 def clones_of(key: str) -> list[str]:
     """The common git directories of the clones in which a session was seen."""
     file = _file(key)
-    if file is None or not _is_private(os.path.dirname(file)):
+    if file is None or not is_private(os.path.dirname(file)):
         return []
     with contextlib.suppress(OSError, ValueError):
         lines = os.fsdecode(read_small(file, LARGEST_NOTE) or b"").split("\n")
@@ -480,11 +479,3 @@ def _file(key: str) -> str | None:
         return None
     name = os.fsencode(key).hex()[-LONGEST_KEY:]
     return os.path.join(shared, "gitlease", "agents", name)
-
-
-def _is_private(folder: str) -> bool:
-    try:
-        found = os.lstat(folder)
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 import time
 import zlib
 from bisect import bisect_right
@@ -463,12 +462,3 @@ def make_folder(folder: str) -> None:
         make_folders(folder)
     except OSError as error:
         raise cannot_keep(folder, error) from None
-
-
-def is_private(*folders: str) -> bool:
-    """Whether these are folders that only this user may enter."""
-    found = [os.lstat(folder) for folder in folders]
-    return all(
-        stat.S_ISDIR(x.st_mode) and x.st_uid == os.getuid() and not stat.S_IMODE(x.st_mode) & 0o077
-        for x in found
-    )

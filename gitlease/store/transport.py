@@ -18,12 +18,12 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.work import Became, WorkPush
 from gitlease.engine.ports import Cause, Change, Swapped, doing
-from gitlease.git.files import CannotKeep, Unreadable, cannot_keep
+from gitlease.git.files import CannotKeep, Unreadable, cannot_keep, is_private
 from gitlease.git.pushes import refs_in
 from gitlease.git.repository import as_entry, denies, detail_of, is_id, without_secrets
 from gitlease.git.run import ALLOWED_PROTOCOLS, GitResult, run_git
 from gitlease.store.history import LedgerCommit, walk
-from gitlease.store.private_store import CacheDamaged, LooseObjects, PrivateStore, is_private
+from gitlease.store.private_store import CacheDamaged, LooseObjects, PrivateStore
 from gitlease.store.tree import GitRecords, differences, read_ledger, write_step
 
 TIME_LIMIT = 30.0  # seconds for one fetch or push
@@ -655,34 +655,29 @@ class GitRefs:
                 store.set_ref(to, None)
 
     def announce(self, layer: str) -> None:
-        if (marker := self._shared_marker(layer)) is None:
-            return
-        folder = os.path.dirname(marker)
-        with contextlib.suppress(OSError):
-            if is_private(os.path.dirname(folder)):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(folder, 0o700)
-            if not is_private(os.path.dirname(folder), folder):
-                return
+        if (marker := self._marker(layer)) is not None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            with open(os.open(marker, flags, 0o600), "wb") as opened:
+            with (
+                contextlib.suppress(OSError),
+                open(os.open(marker, flags, 0o600), "wb") as opened,
+            ):
                 os.utime(opened.fileno())
 
     def nearby(self, layer: str) -> str:
-        if (marker := self._shared_marker(layer)) is None:
-            return ""
-        folder = os.path.dirname(marker)
-        try:
-            private = is_private(os.path.dirname(folder), folder)
-            return str(os.lstat(marker).st_mtime_ns) if private else ""
-        except OSError:
-            return ""  # nobody has announced anything yet
+        with contextlib.suppress(OSError):  # nobody has announced anything yet
+            if (marker := self._marker(layer)) is not None:
+                return str(os.lstat(marker).st_mtime_ns)
+        return ""
 
-    def _shared_marker(self, layer: str) -> str | None:
+    def _marker(self, layer: str) -> str | None:
+        # Who waits looks at it four times a second.
         shared = os.environ.get("XDG_RUNTIME_DIR", "")
-        if not os.path.isabs(shared) or not hasattr(os, "getuid"):
+        folder = os.path.join(shared, "gitlease")
+        if not os.path.isabs(shared) or not is_private(shared):
             return None
-        if layer not in self._markers:  # who waits looks at it four times a second
+        with contextlib.suppress(OSError):
+            os.mkdir(folder, 0o700)
+        if layer not in self._markers:
             from hashlib import sha256
 
             url = self._remote.url
@@ -690,7 +685,7 @@ class GitRefs:
                 path = os.path.join(self._remote.folder, url.removeprefix("file://"))
                 url = os.path.realpath(path)
             self._markers[layer] = sha256(f"{url}\0{self._ref(layer)}".encode()).hexdigest()
-        return os.path.join(shared, "gitlease", self._markers[layer])
+        return os.path.join(folder, self._markers[layer]) if is_private(folder) else None
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         refs = {self._ref(layer): layer for layer in layers}

@@ -209,7 +209,7 @@ def test_what_needs_contents_that_are_not_here_is_no_pass(world: World) -> None:
     found = world.stale(JO).find()
     assert [f.rule.id for f in found.findings] == ["lapsed-lease", "unknown-assignee"]
     check_words(found.unread)
-    assert {x.plan.item.resource.text for x in found.actions} == {"deploy"}
+    assert {x.plan.item.resource.text for x in found._actions} == {"deploy"}
 
 
 def test_task_files_that_are_not_checked_out_are_no_pass_and_their_leases_stay(
@@ -241,8 +241,8 @@ def test_what_is_leased_in_another_layer_that_counts_is_held(world: World) -> No
     world.clock.advance(8 * DAY)
     found = world.stale(JO, layer="alpha").find()
     assert [(f.rule.id, f.layer) for f in found.findings] == [("stale-edge", None)]
-    assert found.actions == ()
-    check_words(found.stays[found.findings[0]])
+    assert found._actions == ()
+    check_words(found._stays[found.findings[0]])
 
 
 def why_not(finding: Finding) -> str:
@@ -289,7 +289,7 @@ def test_the_second_time_does_nothing(world: World) -> None:
     world.kims_left()
     world.stale(JO).fix(world.stale(JO).find())
     found = world.stale(JO).find()
-    assert (found.findings, found.actions) == ((), ())
+    assert (found.findings, found._actions) == ((), ())
     world.remote.requests.clear()
     again = world.stale(JO).fix(found)
     assert (again.leases, world.remote.requests) == ((), [])
@@ -302,7 +302,7 @@ def test_what_was_found_before_somebody_else_fixed_it_changes_nothing_more(world
     found = world.stale(JO).find()
     world.stale(KIM, release=False).fix(world.stale(KIM, release=False).find())
     version = world.remote.refs["global"]
-    lapsed = replace(found, actions=tuple(x for x in found.actions if not x.plan.planned))
+    lapsed = replace(found, _actions=tuple(x for x in found._actions if not x.plan.planned))
     assert world.stale(JO).fix(lapsed).leases == ()
     assert world.remote.refs["global"] == version
 
@@ -362,7 +362,7 @@ def test_a_lease_of_a_task_that_is_gone_is_retired(world: World) -> None:
     del world.files[JO.holder].tasks["tasks/F002.md"]
     world.told.gone["f002"] = Deleted("tasks/F002.md", "c0ffee", JO.holder)
     stale = world.stale(JO)
-    check_words(list(stale.find().stays.values()))
+    check_words(list(stale.find()._stays.values()))
     world.clock.advance(DAY)
     fixed = stale.fix(stale.find())
     assert [f.rule.id for f in fixed.fixed] == ["lease-on-gone"]
@@ -439,7 +439,7 @@ def test_what_went_before_a_failure_is_reported(world: World) -> None:
     assert [f.resource for f in fixed.fixed] == ["F001"]
     assert [(f.resource, why_not(f)) for f in fixed.findings] == [("deploy", "the remote refused")]
     with pytest.raises(Denied):
-        stale.fix(replace(found, actions=found.actions[1:]))
+        stale.fix(replace(found, _actions=found._actions[1:]))
 
 
 # --- killed -------------------------------------------------------------------------------------

@@ -177,7 +177,7 @@ def test_leases_of_tasks_that_are_done_or_gone_are_found(story: Story) -> None:
     found = story.find()
     assert words(found) == ["lease-on-done F001", "lease-on-gone F002"]
     assert found.findings[1].evidence[0] == f"tasks/F002.md was deleted in {made[:10]} by {JO}"
-    assert found.actions == ()
+    assert found._actions == ()
 
 
 def test_a_live_lease_is_told_of_only_where_no_branch_has_its_edge(story: Story) -> None:
@@ -240,7 +240,7 @@ def test_a_lease_whose_branch_is_missing_here_is_no_finding(story: Story, tmp_pa
         found = story.find(clone)
     assert (said["fetches"], said["pushes"]) == (2, 0)
     assert_untouched(before, snapshot(clone))
-    assert (found.findings, found.actions) == ((), ())
+    assert (found.findings, found._actions) == ((), ())
     check_words(found.unread)
     git(clone, "fetch", "-q", "origin", ALL, env=story.env())
     found = story.find(clone)
@@ -297,7 +297,7 @@ def test_task_files_that_a_sparse_checkout_leaves_out_are_no_pass(
     before = snapshot(clone)
     found = story.find(clone)
     assert_untouched(before, snapshot(clone))
-    assert (words(found), found.actions) == ([], ())
+    assert (words(found), found._actions) == ([], ())
     check_words(found.unread)
     git(clone, "sparse-checkout", "add", "tasks")
     found = story.find(clone)
