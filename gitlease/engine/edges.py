@@ -204,7 +204,13 @@ class Edges:
             task = known.task(resource, lenient=options.any_name)
             away = known.elsewhere(resource, task)
             if not options.reopen:
-                self._check_open_elsewhere(away)
+                for ref, other in away:
+                    if other.is_done:
+                        raise PolicyRefused(
+                            f"{other.resource} is done, says {other.file} in {place_of(ref)}",
+                            resource=other.resource.text,
+                            hints=(REOPEN,),
+                        )
             if task is not None:
                 self._check_open(task, options.reopen)
                 plan = self.claim_of(
@@ -392,15 +398,6 @@ class Edges:
         at = self.own_decision(task)
         since = None if at is None else self.files.assigned_since(task, "", ref)
         return at is not None and since is not None and since <= at
-
-    def _check_open_elsewhere(self, away: Sequence[tuple[str, Task]]) -> None:
-        for ref, task in away:
-            if task.is_done:
-                raise PolicyRefused(
-                    f"{task.resource} is done, says {task.file} in {place_of(ref)}",
-                    resource=task.resource.text,
-                    hints=(REOPEN,),
-                )
 
     def _with_elsewhere(self, planned: Planned, away: Sequence[tuple[str, Task]]) -> Planned:
         """The plan with the assignees that branches name: two other assignees both protect."""

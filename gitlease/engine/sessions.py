@@ -253,7 +253,16 @@ def _end_all(
             try:
                 if isinstance(end, RunOut) and (bound := _bound_for_a_time(session, left)):
                     left = [x for x in left if x not in bound]
-                    done = joined(done, _give_back_bound(session, bound))
+                    # Each in the name of the session that has it, which may work for the caller.
+                    unbound = [
+                        Unbind(
+                            id=fresh_id(),
+                            actor=replace(session.actor, session=lease.session),
+                            grants=(grant_of(lease),),
+                        )
+                        for lease in bound
+                    ]
+                    done = joined(done, change(session, "session end", unbound))
                 if left:
                     some = [*map(grant_of, left)]
                     done = joined(done, _end(session, replace(end, id=fresh_id()), some, commit))
@@ -282,19 +291,6 @@ def _bound_for_a_time(session: LedgerSession, leases: Sequence[Lease]) -> list[L
         return []
     unbound = {x.token for x in events if x.token in tokens and x.session is None}
     return [x for x in renewed if x.token in unbound]
-
-
-def _give_back_bound(session: LedgerSession, leases: Sequence[Lease]) -> Answer:
-    # Each in the name of the session that has it: the caller may be one that it works for.
-    operations = [
-        Unbind(
-            id=fresh_id(),
-            actor=replace(session.actor, session=lease.session),
-            grants=(grant_of(lease),),
-        )
-        for lease in leases
-    ]
-    return change(session, "session end", operations)
 
 
 def sessions(layers: Sequence[LedgerSession], *, cached: bool = False) -> SessionsReading:
