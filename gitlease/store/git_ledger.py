@@ -206,6 +206,11 @@ class RefLedgerStore:
 
     def _fetched(self, layer: str, there: str = "") -> Snapshot:
         before = self.load(layer)
+        if before is None and self.state(layer).damaged:
+            self._warn(
+                f"what this clone knew of the ledger at {self.place} was damaged: it trusts what "
+                "is there now, and counts others' expired leases as seen from now on"
+            )
         if before is not None and self._watched.ref and not self._watched.tip:
             there = there or self._refs.peek([layer]).get(layer, "")  # a fetch tells of no other
         version = there or None
@@ -278,8 +283,11 @@ class RefLedgerStore:
             told = self._with_repairs(lambda: check(head, self.fetch, grants=grants))
         except NotProven:
             return False
-        self.warnings += (told,) if told and told not in self.warnings else ()
+        self._warn(told)
         return True
+
+    def _warn(self, text: str) -> None:
+        self.warnings += (text,) if text and text not in self.warnings else ()
 
     def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
         if (known := self.load(layer)) is None:

@@ -118,6 +118,7 @@ class StateFolder:
         """``on_move`` is called whenever the known head has become another one."""
         self.path, self.notes, self._on_move = path, Notes(path), on_move
         self._read: tuple[bytes, Known | None] = b"", None
+        self.damaged = False  # whether something was known that could not be read
         self._texts: dict[str, tuple[Sighting, str]] = {}  # of the sightings written last
 
     def load(self) -> Known | None:
@@ -126,10 +127,10 @@ class StateFolder:
         if data is None:
             return None
         if data != self._read[0]:  # a step asks three times, and leases may be many
-            try:
+            self._read = data, None
+            with contextlib.suppress(*_UNREADABLE):
                 self._read = data, _known(json.loads(data))
-            except _UNREADABLE:
-                self._read = data, None
+            self.damaged = self._read[1] is None
         return self._read[1]
 
     def save(self, known: Known) -> None:
@@ -150,12 +151,15 @@ class StateFolder:
         for file, x in known.sighted.items():  # thousands, of which a step sees a few anew
             text = before.get(file)
             if text is None or text[0] is not x:
-                at = json.dumps([x.at.wall_ms, x.at.boot_ms, x.changed])
-                text = x, f"{json.dumps(file)}:{at}"
+                seen = json.dumps([x.at.wall_ms, x.at.boot_ms, x.changed])
+                text = x, f"{json.dumps(file)}:{seen}"
             self._texts[file] = text
         sighted = ",".join(text for _, text in self._texts.values())
-        rest = json.dumps(JSON.dump(known, "sighted"))
-        return f'{rest[:-1]},"sighted":{{{sighted}}}}}'.encode()
+        rest = {**JSON.dump(known, "sighted", *_INSTANTS), "boot_id": known.base.boot_id}
+        for name in _INSTANTS:
+            at = getattr(known, name)
+            rest[name] = at and [at.wall_ms, at.boot_ms]
+        return f'{json.dumps(rest)[:-1]},"sighted":{{{sighted}}}}}'.encode()
 
     def turn(self, seconds: float) -> contextlib.AbstractContextManager[object]:
         """Wait until no other process of this clone changes the ledger, so long at most."""
@@ -276,13 +280,22 @@ def _remove(file: str) -> None:
         os.unlink(file)
 
 
+# An older gitlease beside this one reads and writes the same file: instants stand as pairs in it.
+_INSTANTS = "received", "base", "restarted"
+
+
 def _known(data: Mapping[str, Any]) -> Known:
-    boot = str(data["base"]["boot_id"])
+    boot = str(data["boot_id"])
+
+    def instant(wall: float, since: float) -> Instant:
+        return Instant(int(wall), int(since), boot)
+
+    given = {name: instant(*data[name]) for name in _INSTANTS if data[name] is not None}
     sighted = {
-        file: Sighting(at=Instant(int(wall), int(since), boot), changed=bool(changed))
+        file: Sighting(at=instant(wall, since), changed=bool(changed))
         for file, (wall, since, changed) in data["sighted"].items()
     }
-    known = JSON.load(Known, data, sighted=sighted)
+    known = JSON.load(Known, data, sighted=sighted, **given)
     if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", known.version):
         raise ValueError(known.version)
     return known

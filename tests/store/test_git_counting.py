@@ -847,6 +847,16 @@ def test_a_damaged_state_file(file: str, name: str, path_remote: Remote, clones:
     still_works(clone, clock)
 
 
+def test_the_loss_of_what_was_known_is_reported_once(path_remote: Remote, clones: Clones) -> None:
+    clone = clones(1)[0]
+    door(clone).claim("F001")
+    state_file(clone).write_text("{")
+    for reported in (True, False):
+        leases = door(clone)
+        leases.list()
+        assert any("was damaged" in x for x in leases.warnings) is reported
+
+
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_state_file_with_odd_values(name: str, path_remote: Remote, clones: Clones) -> None:
     clone, clock = clones(1)[0], ManualClock()

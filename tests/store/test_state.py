@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import threading
@@ -44,6 +45,44 @@ def test_of_another_head_only_the_later_word_counts(tmp_path: Path) -> None:
     loaded = folder.load()
     assert loaded is not None
     assert loaded.sighted["mine"].at == at(60)
+
+
+# What the version before this one wrote, and an older gitlease beside this one in a clone reads.
+BEFORE: dict[str, object] = {
+    "ledger_id": "ledger-1",
+    "version": HEAD,
+    "revision": 7,
+    "boot_id": "b",
+    "received": [1_800_000_100_000, 100_000],
+    "base": [1_800_000_000_000, 0],
+    "append_only": True,
+    "digest": "d" * 64,
+    "decision": "c" * 40,
+    "renewed": {"nonce-1": ["F001", 3]},
+    "restarted": None,
+    "sighted": {"mine": [1_800_000_010_000, 10_000, True]},
+}
+
+
+@pytest.mark.parametrize("restarted", [None, [1_800_000_050_000, 50_000]], ids=["", "restarted"])
+def test_what_an_older_version_knew_is_read_and_written_as_it_was(
+    tmp_path: Path, restarted: list[int] | None
+) -> None:
+    before = {**BEFORE, "restarted": restarted}
+    file = tmp_path / "known.json"
+    file.write_text(json.dumps(before))
+    loaded = StateFolder(str(tmp_path)).load()
+    assert loaded == replace(
+        known(mine=10),
+        append_only=True,
+        digest="d" * 64,
+        decision="c" * 40,
+        renewed={"nonce-1": ("F001", 3)},
+        restarted=at(50) if restarted else None,
+    )
+    file.unlink()
+    StateFolder(str(tmp_path)).save(loaded)
+    assert json.loads(file.read_text()) == before
 
 
 def test_a_pending_change_remembers_when_it_was_decided(tmp_path: Path) -> None:
