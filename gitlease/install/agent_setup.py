@@ -59,23 +59,23 @@ def without_ours(data: Json) -> Json:
         return data
     left: Json = {}
     for event, groups in data["hooks"].items():
-        kept = (
-            [x for x in map(_kept, groups) if x is not None] if isinstance(groups, list) else groups
-        )
+        kept = groups
+        if isinstance(groups, list):
+            kept = [other for group in groups for other in _kept(group)]
         if kept or not groups:
             left[event] = kept
     return _with_group(data, "hooks", left)
 
 
-def _kept(group: Any) -> Any:
-    """What others have of a group of handlers; None for nothing."""
+def _kept(group: Any) -> list[Any]:
+    """The group of handlers with those of others alone; none where it had only ours."""
     inner = group.get("hooks") if isinstance(group, dict) else None
     if is_ours(group):
-        return None
+        return []
     if not isinstance(inner, list) or not any(map(is_ours, inner)):
-        return group
+        return [group]
     others = [handler for handler in inner if not is_ours(handler)]
-    return {**group, "hooks": others} if others else None
+    return [{**group, "hooks": others}] if others else []
 
 
 def _with_group(data: Json, name: str, group: Json) -> Json:
@@ -108,6 +108,7 @@ class AgentFile:
 
     name: str
     file: str
+    linked: bool = False  # a symbolic link leads there: the file stays, with an empty object
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ def place_of(
     if not user:
         return inside(repository, name)
     file = os.path.abspath(own)
-    return AgentFile(file, os.path.realpath(file))
+    return AgentFile(file, os.path.realpath(file), os.path.islink(file))
 
 
 def inside(repository: Repository | None, name: str) -> AgentFile:
@@ -146,10 +147,10 @@ def inside(repository: Repository | None, name: str) -> AgentFile:
     if repository is None or repository.toplevel is None:
         raise Invalid("not in a work tree", hints=(hint("for all repositories: {}", user=True),))
     root = os.path.realpath(repository.toplevel)
-    file = os.path.realpath(os.path.join(root, name))
+    file = os.path.realpath(named := os.path.join(root, name))
     if not file.startswith(os.path.join(root, "")):
         raise Invalid(f"{name} leads out of the work tree", hints=("replace the link with a file",))
-    return AgentFile(name, file)
+    return AgentFile(name, file, os.path.islink(named))
 
 
 def read(place: AgentFile, *, most: int = MAX_BYTES) -> bytes | None:
@@ -209,10 +210,12 @@ def parse_json(place: AgentFile, data: bytes, group: str) -> Json:
     return members
 
 
-def write_json(place: AgentFile, before: bytes | None, new: Json, what: str) -> FileDone:
+def write_json(
+    place: AgentFile, before: bytes | None, new: Json, what: str, *, bare: Json | None = None
+) -> FileDone:
     """Write an object with the indentation and line ends of the text before.
 
-    A file with nothing but a version goes.
+    A file that has nothing, or no more than ``bare``, goes.
     """
     text = before or b""
     first = re.search(rb"\n([ \t]+)\S", text)
@@ -226,7 +229,7 @@ def write_json(place: AgentFile, before: bytes | None, new: Json, what: str) -> 
         data += b"\n"
     if b"\r\n" in text:
         data = data.replace(b"\n", b"\r\n")
-    write(place, data if any(x for key, x in new.items() if key != "version") else None)
+    write(place, data if place.linked or (new and new != bare) else None)
     return FileDone(place.name, what)
 
 
@@ -258,7 +261,8 @@ def remove_hooks(agent: Agent, place: AgentFile) -> FileDone:
     before, data = _read_hooks(place)
     if not any(entries(data)):
         return FileDone(place.name, "absent")
-    return write_json(place, before, without_ours(data), "removed")
+    bare = {"version": 1} if agent.flat else None  # which the host needs, and we may have written
+    return write_json(place, before, without_ours(data), "removed", bare=bare)
 
 
 def hooks_in(agent: Agent, place: AgentFile) -> Installed:
