@@ -1,4 +1,5 @@
 from gitlease.verbs.board import Section as Section
+from gitlease.verbs.next_steps import LONGEST_WAIT as LONGEST_WAIT
 from gitlease.verbs.run_text import OUTCOMES as OUTCOMES
 from gitlease.verbs.table import CODES as CODES
 from gitlease.verbs.table import COMMAND as COMMAND

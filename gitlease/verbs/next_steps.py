@@ -11,60 +11,68 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import AnotherLedger, GitleaseError, Hint, LeaseHeld, LeaseLost
 from gitlease.core.frozen import replace
-from gitlease.core.instant import format_duration
 from gitlease.core.lease import same_person
 from gitlease.core.loss import Loss
-from gitlease.core.resources import WHOLE, fold, scopes_overlap
+from gitlease.core.resources import WHOLE, fold, scopes_overlap, word_anywhere
 from gitlease.verbs import task_text
-from gitlease.verbs.table import Called, Door, find_verb
+from gitlease.verbs.table import COMMAND, HTTP, TOOL, Called, Door, find_verb
 
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
 
 SHOWN = ("held", "wait_timeout", "not_holder", "unknown_outcome", "lost")
-MINUTE = timedelta(minutes=1)
 WAITS = (1, 2, 5, 15)  # minutes of a wait that a refusal suggests: the first that is enough
 AGENT_WAIT = 120  # seconds that agents' shell tools give a command by default
+LONGEST_WAIT = 50  # seconds: hosts give a call of a tool a minute
 
 
-def steps_after(door: Door, error: GitleaseError, called: Called) -> Sequence[Hint]:
-    """Return calls that are safe to make as they are."""
-    code, name = error.code, error.resource
+def steps_after(door: Door | None, error: GitleaseError, called: Called) -> Sequence[Hint]:
+    """Return calls that are safe to make as they are; with no door, what any caller may do."""
     if error.then:
         return error.then
+    if called.door != COMMAND and error.resource is not None:  # whose names no folder has changed
+        error = error.with_(resource=word_anywhere(error.resource))
+    code, name = error.code, error.resource
     if code == "nothing_left":
         kept = {x: called.values[x] for x in ("ref", "cached") if x in called.values}
-        return [Hint("queue", {"all": True, **kept})]
+        return [Hint("queue", {"all": True, **kept}, "`{}` shows why each task is not offered")]
     if code == "unavailable":
         known = find_verb(called.verb) if called.verb else None
-        offered = known and "cached" in known.parameters and known.only_reads(called.values)
+        offered = known and "cached" in known.at(called.door) and known.only_reads(called.values)
         return [_again(called, cached=True)] if offered else []
     if code in ("held", "wait_timeout") and (waits := _waits(door, error, called)):
         return waits
     if name is None or code not in SHOWN:
         return []
-    show = [Hint("show", {"resource": name, "layer": error.layer})]
-    return _resumed(door, error, name, show) if isinstance(error, LeaseLost) else show
+    show = [Hint("show", {"resource": name, "layer": error.layer}, "`{}` shows who holds it")]
+    return _resumed(door, error, name, show) if door and isinstance(error, LeaseLost) else show
 
 
-def _waits(door: Door, error: GitleaseError, called: Called) -> list[Hint]:
+def _waits(door: Door | None, error: GitleaseError, called: Called) -> list[Hint]:
     """Return the calls that wait, if waiting helps."""
+    known = find_verb(called.verb).parameters if called.verb else {}
+    limit = next((name for name, one in known.items() if one.waits), "")
     if isinstance(error, LeaseHeld) and error.waiting:
-        return _waiting(called, WAITS[-1] * 60)  # in line, behind those who wait
-    if not error.views or error.by_edge or error.views[0].mine:
+        return _waiting(called, limit, WAITS[-1] * 60)  # in line, behind those who wait
+    if not error.views or error.by_edge or error.views[0].mine or (known and not limit):
         return []
+    now = error.views[0].expires_at - timedelta(seconds=error.views[0].expires_in)
     free = error.free_at  # else an edge follows: the wait ends when the lease has lapsed
     free = free or max(view.lapses_at or view.expires_at for view in error.views)
-    minutes = -(-(free - door.now()) // MINUTE)
+    minutes = -(-(free - now) // timedelta(minutes=1))
     seconds = next((x for x in WAITS if x >= minutes), minutes) * 60
-    seconds = min(seconds, AGENT_WAIT) if door.for_agent else seconds
-    if not (again := _waiting(called, seconds)) or called.verb == "wait":
+    longest = AGENT_WAIT if door and door.for_agent else seconds
+    seconds = min(seconds, LONGEST_WAIT if called.door == TOOL else longest)
+    again = _waiting(called, limit, seconds)
+    beyond = error.resource is None or called.values.get("paths")
+    if called.verb == "wait" or (again and beyond):
         return again
-    terms = {"timeout": format_duration(seconds), "scope": _part(error.scope)}
-    # First the one that claims nothing; it takes no paths besides those of the task itself.
-    takes_none = error.resource is not None and not called.values.get("paths")
-    alone = [Hint("wait", {"resources": [error.resource], **terms})] if takes_none else []
-    # Of a task that stays assigned, no wait of a claim can succeed.
+    # A wait takes no paths besides those of a task: else it is for what is in the way.
+    held = dict.fromkeys(word_anywhere(x.resource) for x in error.views)
+    names, scope = ([*held], None) if beyond else ([error.resource], _part(error.scope))
+    terms = {"resources": names, "timeout": seconds, "scope": scope}
+    # First the one that claims nothing. Of a task that stays assigned, no claim can succeed.
+    alone = [Hint("wait", terms)] if called.door != HTTP else []
     return [*alone, *again] if error.free_at is not None else alone
 
 
@@ -80,19 +88,19 @@ def _resumed(door: Door, error: LeaseLost, name: str, show: list[Hint]) -> list[
     return [claiming(door, x, error.scope, error.layer) for x in again] or show
 
 
-def _again(called: Called, **changes: object) -> Hint:
+def _again(called: Called, why: str = "", **changes: object) -> Hint:
     given = {**changes, **called.more, **called.values}
-    return Hint(called.command or called.verb, given)
+    return Hint(called.command or called.verb, given, why)
 
 
-def _waiting(called: Called, seconds: int) -> list[Hint]:
+def _waiting(called: Called, limit: str, seconds: int) -> list[Hint]:
     """Return the same call, if it can wait, without what only this one should dare."""
-    known = find_verb(called.verb).parameters if called.verb else {}
-    limit = next((name for name, one in known.items() if one.waits), None)
-    if limit is None:
+    known = find_verb(called.verb).at(called.door) if limit else {}
+    if limit not in known:
         return []
-    kept = {x: value for x, value in called.values.items() if known[x].again and x != limit}
-    return [_again(replace(called, values=kept), **{limit: format_duration(seconds)})]
+    lost = {limit, *(name for name, one in known.items() if not one.again)}
+    kept = {x: value for x, value in called.values.items() if x not in lost}
+    return [_again(replace(called, values=kept), "`{}` waits for it", **{limit: seconds})]
 
 
 def claiming(door: Door, name: str, scope: str | None, layer: str | None) -> Hint:

@@ -395,6 +395,7 @@ class Called:
     values: Mapping[str, object] = field(default_factory=dict)
     command: str = ""
     more: Mapping[str, object] = field(default_factory=dict)
+    door: str = COMMAND
 
 
 def verb(name: str, help: str, **traits: Any) -> Callable[[Callable[..., Result]], DeclaredVerb]:

@@ -87,7 +87,7 @@ def test_a_refusal_says_who_where_until_when_and_what_to_call(
         bob.claim("/src/a.py", scope="api")
     assert str(held.value) == who + until
     (hint,) = held.value.hints
-    assert hint == "`leases.claim('/src/a.py', scope='api', wait='12m')` waits for it"
+    assert hint == "`leases.claim('/src/a.py', wait='15m', scope='api')` waits for it"
     assert held.value.__notes__ == [f"hint: {hint}"], "a traceback has it too"
     with pytest.raises(gitlease.WaitTimeout, match=r"waited 1m: src/a.py is held by ada.* until"):
         bob.claim("/src/a.py", wait="1m")

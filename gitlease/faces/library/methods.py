@@ -18,17 +18,19 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar
 from gitlease.core import errors
 from gitlease.core.errors import GitleaseError, Hint, UsageError, around
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import moment_of
+from gitlease.core.instant import format_duration, moment_of
 from gitlease.core.resources import WHOLE, Resource, fold, word_anywhere
 from gitlease.faces.library import values
 from gitlease.verbs import sentences
 from gitlease.verbs.doors import path_text
+from gitlease.verbs.next_steps import steps_after
 from gitlease.verbs.parameters import DURATION
 from gitlease.verbs.table import (
     CODES,
     HTTP,
     LIBRARY,
     TABLE,
+    Called,
     DeclaredVerb,
     Parameter,
     Result,
@@ -52,25 +54,35 @@ P = ParamSpec("P")
 T = TypeVar("T")
 ANOTHER_DAY = moment_of(0)  # as seen from it, times have their dates
 
-# The methods of verbs that hints below the doors name.
-_METHODS = {"": "", "config": "leases.config", "init": "leases.init"}
-_METHODS["session list"] = "leases.sessions"
-_FIRST = ("key", "value")
+# The methods of verbs that hints name, and what they take without a name.
+_METHODS = {x: f"leases.{x}" for x in ("config", "init", "claim", "show", "queue")}
+_METHODS |= {"": "", "session list": "leases.sessions"}
+_FIRST = ("key", "value", "resource", "resources")
 
 
 def in_python(text: str) -> str:
     """Return a hint with its call in Python, where the library has it."""
     if not isinstance(text, Hint) or text.verb not in _METHODS or "help" in text.arguments:
         return str(text)
-    first = [repr(x) for name, x in text.arguments.items() if name in _FIRST]
-    named = [f"{name}={x!r}" for name, x in text.arguments.items() if name not in _FIRST]
+    first, named = list[str](), list[str]()
+    left_out = ("layer", "session", "all") if text.verb else ()
+    for name, value in text.arguments.items():
+        if name in _FIRST:
+            first += map(repr, value if isinstance(value, list) else [value])
+        elif value not in (None, False) and name not in left_out:
+            value = format_duration(value) if name == "wait" and isinstance(value, int) else value
+            named.append(f"{name}={value!r}")
     call = ", ".join([*first, *named]).replace("set_upstream", "upstream")
     return around(text.why, f"{_METHODS[text.verb]}({call})" if text.verb else call)
 
 
 def refusal(error: GitleaseError) -> GitleaseError:
     """The refusal as a caller gets it: hints in Python, and without the traceback below."""
-    hints = tuple(dict.fromkeys((*map(in_python, error.hints), *_suggested_calls(error))))
+    given = {"resources": [word_anywhere(error.resource or "")], "scope": error.scope}
+    given |= {"scope": None} if error.scope == WHOLE else {}
+    claim = Called(verb="claim" if error.resource else "", values=given, door=HTTP)
+    steps = steps_after(None, error, claim)  # a program waits by claiming, as at a gateway
+    hints = tuple(dict.fromkeys(map(in_python, (*error.hints, *steps))))
     shown = error.with_(text=_text(error), hints=hints)
     for hint in hints:
         shown.add_note(f"hint: {hint}")
@@ -90,20 +102,6 @@ def _text(error: GitleaseError) -> str:
         if error.resource is not None and fold(error.resource) == fold(view.resource):
             text += sentences.afterwards(view, ANOTHER_DAY)
     return text + sentences.quoted(view.reason)
-
-
-def _suggested_calls(error: GitleaseError) -> tuple[str, ...]:
-    view, free, name = error.lease, error.free_at, word_anywhere(error.resource or "")
-    part = "" if error.scope in (None, WHOLE) else f", scope={error.scope!r}"
-    if error.code in ("held", "wait_timeout") and name and view and free and not view.mine:
-        seconds = (free - view.expires_at).total_seconds() + view.expires_in
-        wait = f"{max(1, int(seconds // 60) + 1)}m"
-        return (f"`leases.claim({name!r}{part}, wait={wait!r})` waits for it",)
-    if error.code in (*sentences.IN_THE_WAY, "unknown_outcome") and name:
-        return (f"`leases.show({name!r})` shows who holds it",)
-    if error.code == "nothing_left":
-        return ("`leases.queue()` shows why each task is not offered",)
-    return ()
 
 
 def bind(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,4 @@
 from gitlease.faces.mcp.server import BOARD as BOARD
-from gitlease.faces.mcp.server import LONGEST_WAIT as LONGEST_WAIT
 from gitlease.faces.mcp.server import MINE as MINE
 from gitlease.faces.mcp.server import TOOLS as TOOLS
 from gitlease.faces.mcp.server import LeaseServer as LeaseServer

@@ -26,12 +26,13 @@ from gitlease import __version__
 from gitlease.core.errors import GitleaseError, Hint, Unavailable, UsageError, around
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration
-from gitlease.core.resources import WHOLE, fold, word_anywhere
 from gitlease.verbs import sentences, wire
+from gitlease.verbs.next_steps import LONGEST_WAIT, steps_after
 from gitlease.verbs.parameters import SWITCH
 from gitlease.verbs.table import (
     TABLE,
     TOOL,
+    Called,
     Details,
     Door,
     Parameter,
@@ -41,7 +42,6 @@ from gitlease.verbs.table import (
     read_values,
 )
 
-LONGEST_WAIT = 50  # seconds: hosts give a call a minute
 Parameters = dict[str, Parameter]
 
 
@@ -91,7 +91,7 @@ class LeaseTool:
 
 def call_of(tool: str, **arguments: Any) -> str:
     """A suggested call: the tool and its arguments."""
-    given = {name: value for name, value in arguments.items() if value not in (None, WHOLE)}
+    given = {x: y for x, y in arguments.items() if y is not None and y is not False}
     return f"{tool} {json.dumps(given, ensure_ascii=False)}"
 
 
@@ -102,6 +102,8 @@ def call_in(hint: Hint) -> str | None:
         return call_of("release", resources=[given.pop("resource")], **given, done=True)
     if hint.verb == "renew" and given.pop("all", False):
         return call_of("renew")
+    if hint.verb in ("show", "queue"):
+        return call_of("status", resources=[given["resource"]] if "resource" in given else None)
     return call_of(hint.verb, **given) if hint.verb in TOOLS else None
 
 
@@ -303,7 +305,7 @@ TOOLS: Mapping[str, LeaseTool] = {
 def answered(tool: str, result: Result, now: datetime) -> types.CallToolResult:
     """The result of a tool; if part of it was refused, it is an error."""
     if result.refused:
-        return refused(tool, result.refused[0], now, {}, result=result)
+        return refused(tool, result.refused[0], now, result=result)
     steps = [step for hint in result.then if (step := call_in(hint)) is not None]
     document = wire.success(tool, body=result.body, warnings=result.warnings, next_steps=steps)
     return _result([*_lines_of(result), *_warnings(result.warnings)], steps, document)
@@ -328,8 +330,9 @@ def refused(
     tool: str,
     error: GitleaseError,
     now: datetime,
-    arguments: Mapping[str, Any],
     *,
+    caller: ToolCaller | None = None,
+    arguments: Mapping[str, Any] | None = None,
     result: Result | None = None,
 ) -> types.CallToolResult:
     """The result of a refusal: who has the lease, until when, and what to do.
@@ -340,7 +343,8 @@ def refused(
     body = dict(result.body) if result else {}
     if all_refused:
         body["refused"] = [wire.refusal(x, now=now) for x in all_refused]
-    steps = _next_calls(error, arguments)
+    called = Called(verb=tool, values=arguments or {}, door=TOOL)
+    steps = [*filter(None, map(call_in, steps_after(caller, error, called)))]
     document = wire.failure(tool, error, now=now, next_steps=steps, body=body)
     lines = [
         *(_lines_of(result) if result else ()),
@@ -398,23 +402,6 @@ def _advice(error: GitleaseError) -> Sequence[str]:
     if error.code in sentences.IN_THE_WAY and error.views and not error.views[0].mine:
         return ("work on something else, or ask the holder to release it",)
     return ()
-
-
-def _next_calls(error: GitleaseError, arguments: Mapping[str, Any]) -> list[str]:
-    # All are safe: none takes a lease from its holder.
-    name, scope = word_anywhere(error.resource or ""), error.scope
-    if error.code in ("held", "wait_timeout") and name and error.free_at and not error.by_edge:
-        given = arguments.get("resources", name)
-        words = [given] if isinstance(given, str) else [*given]
-        others = dict.fromkeys(word_anywhere(x.resource) for x in error.views)
-        if not {fold(x) for x in others} <= {fold(x) for x in words}:
-            words, scope = list(others), None  # these conflict by their paths
-        return [call_of("wait", resources=words, scope=scope, timeout=LONGEST_WAIT)]
-    if name and error.code in (*sentences.IN_THE_WAY, "lost", "unknown_outcome"):
-        return [call_of("status", resources=[name])]
-    if error.code == "nothing_left":
-        return [call_of("status")]
-    return []
 
 
 BOARD, MINE = "lease://board", "lease://mine"
@@ -626,7 +613,7 @@ class LeaseServer:
             with self._backend.waiting(asked.request):
                 return await self._called(tool, arguments, asked, woken, self._waits)
         except Unavailable as busy:
-            return refused(tool.name, busy, datetime.now(UTC), {})
+            return refused(tool.name, busy, datetime.now(UTC))
 
     async def _called(
         self,
@@ -652,7 +639,7 @@ class LeaseServer:
         self, tool: LeaseTool, arguments: Mapping[str, Any], asked: Asked, woken: threading.Event
     ) -> types.CallToolResult | None:
         """The result of a call; None for a bug in gitlease."""
-        meta = dict[str, Any](asked.meta or {})
+        meta, caller = dict[str, Any](asked.meta or {}), None
         try:
             _check_encodes(arguments)
             check_names(tool.takes, arguments, what=tool.name)
@@ -663,10 +650,11 @@ class LeaseServer:
                 return answered(tool.name, self._readable(done), datetime.now(UTC))
         except GitleaseError as error:
             shown = put_in_words(error, self._backend.words, tool.takes)
-            return refused(tool.name, shown, datetime.now(UTC), arguments)
+            now = datetime.now(UTC)
+            return refused(tool.name, shown, now, caller=caller, arguments=arguments)
         except InterruptedError:
             ended = Unavailable("the wait was cancelled, or this server is being stopped")
-            return refused(tool.name, ended, datetime.now(UTC), arguments)
+            return refused(tool.name, ended, datetime.now(UTC))
         except Exception:
             logging.getLogger("gitlease").exception("%s", tool.name)
             return None

@@ -24,8 +24,9 @@ from support.tools import ERAS, Era, ToolClient, over_http
 
 from gitlease.core import UsageError
 from gitlease.faces.http import WAITS_OF_TOKEN, events
-from gitlease.faces.mcp import BOARD, LONGEST_WAIT
+from gitlease.faces.mcp import BOARD
 from gitlease.faces.mcp.server import _check_encodes
+from gitlease.verbs import LONGEST_WAIT
 from gitlease.wiring import open_tokens
 
 SOON = LONGEST_WAIT / 3  # seconds: long before a wait ends by itself
