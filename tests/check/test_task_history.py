@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.clock import ManualClock
-from support.repos import assert_untouched, git, make_repository, run_git, snapshot
+from support.repos import assert_untouched, git, make_repository, real_clone, run_git, snapshot
 from support.snapshots import check_words, raises
 from support.task_trees import commit_all, put, put_task, tasks_like, text_of
 from support.tasks import task
@@ -313,8 +313,7 @@ def test_a_shallow_clone_says_so_and_takes_nothing_for_written_at_its_edge(
     commit(root, 9, author=KIM)
     put(root, "README", "x")
     commit(root, 1)
-    clone = tmp_path / "shallow"
-    git(tmp_path, "clone", "-q", "--depth=1", f"file://{root}", str(clone))
+    clone = real_clone(root.as_uri(), tmp_path / "shallow", JO, "--depth=1")
     before = snapshot(clone)
     there = history(clone)
     past = past_of(clone)
@@ -334,8 +333,7 @@ def test_a_clone_without_contents_cannot_tell(root: Path, tmp_path: Path) -> Non
     commit(root, 9, author=KIM)
     put(root, FILE, text_of("F001", f"assigned: [{KIM}]\n") + "more\n", old=False)
     commit(root, 8)
-    clone = tmp_path / "partial"
-    git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{root}", str(clone))
+    clone = real_clone(root.as_uri(), tmp_path / "partial", JO, "--filter=blob:none")
     git(clone, "remote", "remove", "origin")
     assert past_of(clone).last_change(KIM.__eq__) == (None, False)
 
@@ -352,9 +350,9 @@ def clone(root: Path, tmp_path: Path) -> Path:
     """A whole clone of a repository with one branch, whose remote cannot be reached any more."""
     assign(root, KIM)
     commit(root, 9)
-    git(tmp_path, "clone", "-q", f"file://{root}", "clone")
+    clone = real_clone(root.as_uri(), tmp_path / "clone", JO)
     root.rename(tmp_path / "moved")
-    return tmp_path / "clone"
+    return clone
 
 
 def test_a_clone_that_follows_all_branches_asks_no_remote(clone: Path) -> None:

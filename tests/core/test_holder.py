@@ -19,6 +19,7 @@ from core.values import (
     set_policy,
     step,
 )
+from support.snapshots import raises
 
 from gitlease.core import (
     Actor,
@@ -83,7 +84,7 @@ def test_notices_of_ascii_holders_lie_where_they_always_lay() -> None:
 
 def test_a_lease_is_kept_from_whose_email_only_folds_alike() -> None:
     ledger = holding(lease(holder=ADA))
-    with pytest.raises(LeaseHeld, match=r"straße@example\.com"):
+    with raises(LeaseHeld):
         step(ledger, claim(ELSE), when=moment(10))
     with pytest.raises(LeaseHeld):
         step(ledger, release(ELSE), when=moment(10))

@@ -7,6 +7,7 @@ from core.test_pattern import PATHS, PATTERNS
 from core.values import JO, KIM, lease
 from hypothesis import given
 from hypothesis import strategies as st
+from support.snapshots import raises
 
 from gitlease.core import (
     Invalid,
@@ -119,8 +120,7 @@ def test_where_a_lease_lies_is_told_of_those_that_were_built() -> None:
 @pytest.mark.parametrize("told", ["", "null", "[]", "[1]", "{", '"x"', "[" * 100_000])
 def test_a_line_that_tells_no_lease_is_refused_with_a_way_out(told: str) -> None:
     head = row_of(lease()).rpartition("\t")[0]
-    with pytest.raises(Invalid, match="damaged") as caught:
+    with raises(Invalid):
         list(LeaseRows([f"{head}\t{told}"]))
-    assert caught.value.hints
-    with pytest.raises(Invalid, match="damaged"):
+    with raises(Invalid):
         LeaseRows([told])

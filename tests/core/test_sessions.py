@@ -19,8 +19,8 @@ from core.values import (
     fresh,
     holding,
     lease,
-    leases_in,
     moment,
+    only,
     park,
     release,
     renew,
@@ -34,7 +34,6 @@ from gitlease.core import (
     Grant,
     Lease,
     LeaseHeld,
-    Ledger,
     Loss,
     NotHolder,
     Relation,
@@ -71,11 +70,6 @@ def unbind(who: Actor, *leases: Lease) -> Unbind:
 
 def run_out(who: Actor, *leases: Lease, **more: Any) -> RunOut:
     return RunOut(id=fresh(), actor=who, grants=grants(*leases), **more)
-
-
-def only(ledger: Ledger) -> Lease:
-    (found,) = leases_in(ledger)
-    return found
 
 
 # --- a run binds ----------------------------------------------------------------------------------

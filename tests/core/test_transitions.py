@@ -26,6 +26,7 @@ from core.values import (
     leases_in,
     moment,
     note,
+    only,
     picture,
     release,
     renew,
@@ -51,7 +52,6 @@ from gitlease.core import (
     GitleaseError,
     Header,
     Invalid,
-    Lease,
     LeaseHeld,
     LeaseLost,
     Ledger,
@@ -79,11 +79,6 @@ from gitlease.core.moves import claiming
 
 LIVE, LAPSED = 10, TTL + SKEW + 1
 AGENT = replace(JO, session="agent")
-
-
-def only(ledger: Ledger) -> Lease:
-    (found,) = leases_in(ledger)
-    return found
 
 
 # --- a refusal changes nothing -------------------------------------------------------------------

@@ -39,6 +39,7 @@ from gitlease.core import (
     Sighting,
     State,
     TakeTicket,
+    Task,
     apply,
     create,
     parse_resource,
@@ -169,6 +170,16 @@ def step(
 
 def leases_in(ledger: Ledger) -> list[Lease]:
     return ledger.every_lease()
+
+
+def only(ledger: Ledger) -> Lease:
+    (found,) = leases_in(ledger)
+    return found
+
+
+def task(name: str, **more: object) -> Task:
+    fields: dict[str, object] = {"resource": parse_resource(name), "file": f"tasks/{name}.md"}
+    return Task(**(fields | more))  # type: ignore[arg-type]
 
 
 def picture(ledger: Ledger, people: Iterable[str] = (JO.holder, KIM.holder)) -> object:

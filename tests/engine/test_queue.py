@@ -6,7 +6,7 @@ from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
-from core.values import JO, KIM, SKEW, TTL, lease, moment
+from core.values import JO, KIM, SKEW, TTL, lease, moment, task
 
 from gitlease.core import (
     DEFAULT_POLICY,
@@ -16,7 +16,6 @@ from gitlease.core import (
     Progress,
     State,
     Task,
-    parse_resource,
     resources,
 )
 from gitlease.engine import (
@@ -33,11 +32,6 @@ from gitlease.engine import (
 
 LAPSED = TTL + SKEW + 1
 GONE = LAPSED + 7 * 86_400
-
-
-def task(name: str, **more: object) -> Task:
-    fields: dict[str, object] = {"resource": parse_resource(name), "file": f"tasks/{name}.md"}
-    return Task(**(fields | more))  # type: ignore[arg-type]
 
 
 def around(*leases: Lease, who: Actor = JO, seconds: float = 10) -> QueueContext:

@@ -163,29 +163,29 @@ def test_each_hash_is_compared_in_constant_time(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    "words",
     [
-        ({"email": ""}, "invalid email"),
-        ({"email": "a b@example.com"}, "invalid email"),
-        ({"email": " ada@example.com"}, "invalid email"),
-        ({"email": "a\x1b@example.com"}, "invalid email"),
-        ({"email": "a" * 255}, "invalid email"),
-        ({"name": ""}, "invalid token name"),
-        ({"name": "a b"}, "invalid token name"),
-        ({"name": "ci\n"}, "invalid token name"),
-        ({"name": "a" * 65}, "invalid token name"),
-        ({"name": "ab12cd34"}, "would be an id"),
-        ({"name": "taken"}, "token taken exists already"),
-        ({"scopes": ()}, "scopes are read, write or both"),
-        ({"scopes": ("read", "admin")}, "scopes are read, write or both"),
+        {"email": ""},
+        {"email": "a b@example.com"},
+        {"email": " ada@example.com"},
+        {"email": "a\x1b@example.com"},
+        {"email": "a" * 255},
+        {"name": ""},
+        {"name": "a b"},
+        {"name": "ci\n"},
+        {"name": "a" * 65},
+        {"name": "ab12cd34"},
+        {"name": "taken"},
+        {"scopes": ()},
+        {"scopes": ("read", "admin")},
     ],
 )
 def test_bad_words_are_refused_and_change_nothing(
-    tokens: Tokens, file: Path, words: dict[str, Any], said: str
+    tokens: Tokens, file: Path, words: dict[str, Any]
 ) -> None:
     add(tokens, name="taken")
     before = file.read_bytes()
-    with pytest.raises(UsageError, match=said):
+    with raises(UsageError):
         add(tokens, **words)
     assert file.read_bytes() == before
 
@@ -277,15 +277,17 @@ def test_a_damaged_file_is_named_with_the_way_out(
     tokens: Tokens, folder: Path, file: Path, data: bytes
 ) -> None:
     put(file, data)
+    said = set()
     for ask in (
         tokens.listed,
         lambda: tokens.holder_of("glt_x", NOW),
         lambda: tokens.revoke("ci"),
         lambda: add(tokens),
     ):
-        with pytest.raises(Invalid, match="tokens cannot be read") as refused:
+        with pytest.raises(Invalid) as refused:
             ask()
-        assert str(file) in refused.value.message
+        said.add(refused.value.message)
+    check_words(said)
     assert file.read_bytes() == data, "it is left for a person to look at"
     (hint,) = refused.value.hints
     subprocess.run(["sh", "-c", hint.partition(": ")[2]], check=True)

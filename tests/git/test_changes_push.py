@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.counting import processes
 from support.repos import commit_file, git, make_repository, run_git
 from support.snapshots import raises
 
@@ -83,14 +82,6 @@ def test_commits_count_wherever_they_are_to_land_anew(clone: Path) -> None:
 
 def head(clone: Path, name: str = "HEAD") -> str:
     return git(clone, "rev-parse", name)
-
-
-def processes(trace: Path, act: Callable[[], object], patch: pytest.MonkeyPatch) -> int:
-    with patch.context() as inside:
-        inside.setenv("GIT_TRACE2_EVENT", str(trace))
-        act()
-    lines = trace.read_text().splitlines() if trace.exists() else []
-    return sum(json.loads(line)["event"] == "start" for line in lines)
 
 
 def test_the_commits_of_an_update_are_those_since_the_remotes(clone: Path) -> None:
@@ -229,16 +220,17 @@ def test_too_many_commits_are_cut_and_it_is_said(
 
 def test_what_is_no_line_of_a_push_is_refused(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = f"refs/heads/main {head(clone)} refs/heads/main {ZERO}\n"
+    capitals = good.replace(head(clone), "A" * 40)
     repository = discover(str(clone))
-    for odd in ("x\n", f"a {ZERO} b --all\n", f"a HEAD refs/heads/b {ZERO}\n", good.upper()):
-        with pytest.raises(Invalid, match="cannot be read"):
+    for odd in ("x\n", f"a {ZERO} b --all\n", f"a HEAD refs/heads/b {ZERO}\n", capitals):
+        with raises(Invalid):
             outgoing(repository, [good, odd], remote="origin", environ={})
     assert outgoing(repository, ["\n"], remote="origin", environ={}) == []
     unknown = f"refs/heads/main {UNKNOWN} refs/heads/main {ZERO}\n"
-    with pytest.raises(Invalid, match="the commits of a range cannot be read"):
+    with raises(Invalid):
         outgoing(repository, [unknown], remote="origin", environ={})
     monkeypatch.setattr(pushes_module, "MAX_REFS", 3)
-    with pytest.raises(Invalid, match="more than 3 refs"):
+    with raises(Invalid):
         outgoing(repository, [good] * 4, remote="origin", environ={})
 
 

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+import pytest
 
 import gitlease
 from support.repos import git, real_clone
@@ -140,3 +142,12 @@ def entered_by(words: Sequence[str], *, cwd: Path) -> set[str]:
     )
     assert done.returncode == 0, done.stderr[-2_000:]
     return {line for line in done.stderr.splitlines() if line.endswith(".py")}
+
+
+def processes(trace: Path, act: Callable[[], object], patch: pytest.MonkeyPatch) -> int:
+    """How many git processes something starts."""
+    with patch.context() as inside:
+        inside.setenv("GIT_TRACE2_EVENT", str(trace))
+        act()
+    lines = trace.read_text().splitlines() if trace.exists() else []
+    return sum(json.loads(line)["event"] == "start" for line in lines)

@@ -71,8 +71,7 @@ def make_places(folder: Path, gateway: Gateway, small: Disk) -> list[Place]:
 
 def seed_tasks(folder: Path, gateway: Gateway) -> None:
     """Give the shared repository its tasks, before it is cloned."""
-    tree = folder / "seed"
-    git(folder, "clone", "-q", str(gateway.bare), str(tree))
+    tree = real_clone(gateway.bare, folder / "seed", "s@example.com")
     (tree / "tasks").mkdir()
     for task in TASKS:
         (tree / "tasks" / f"{task}.md").write_text(_TASK.format(task), encoding="utf-8")
@@ -80,7 +79,7 @@ def seed_tasks(folder: Path, gateway: Gateway) -> None:
     (tree / "src" / "a" / "x.py").write_text("x = 1\n", encoding="utf-8")
     (tree / ".gitlease.yaml").write_text("tasks: {required: false}\n", encoding="utf-8")
     git(tree, "add", ".")
-    git(tree, "-c", "user.name=S", "-c", "user.email=s@example.com", "commit", "-qm", "tasks")
+    git(tree, "commit", "-qm", "tasks")
     git(tree, "push", "-q", "origin", "HEAD:main")
 
 
