@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.repos import assert_untouched, git, make_repository, snapshot
-from support.snapshots import raises
+from support.snapshots import check_words, raises
 
 from gitlease.core import Invalid
 from gitlease.git import discover
@@ -171,28 +171,26 @@ def test_only_what_calls_our_handler_is_ours(command: object, ours: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ('{\n  // mine\n  "a": 1\n}', ".claude/settings.json:2: not JSON"),
-        ("[1]", "hooks are not in the form"),
-        ('{"hooks": []}', "hooks are not in the form"),
-        ('{"hooks": {"Stop": {}}}', "hooks are not in the form"),
-        ('{"a": 1, "a": 2}', "an object has a key twice"),
-        ("[" * 100_000, "not JSON"),
-        ('{"a": "' + "x" * 1_100_000 + '"}', "larger than 1024 KiB"),
-        ("\udcff", "not JSON in UTF-8"),
+        '{\n  // mine\n  "a": 1\n}',
+        "[1]",
+        '{"hooks": []}',
+        '{"hooks": {"Stop": {}}}',
+        '{"a": 1, "a": 2}',
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param('{"a": "' + "x" * 1_100_000 + '"}', id="large"),
+        "\udcff",
     ],
 )
-def test_a_file_that_cannot_be_kept_whole_is_left_alone(
-    repo: Path, text: str, message: str
-) -> None:
+def test_a_file_that_cannot_be_kept_whole_is_left_alone(repo: Path, text: str) -> None:
     file = file_of(repo, "claude")
     file.parent.mkdir()
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
     before = snapshot(repo)
-    with pytest.raises(Invalid, match=message):
+    with raises(Invalid):
         add_hooks(AGENTS["claude"], place(repo, "claude"), keep=False)
-    assert message in hooks_in(AGENTS["claude"], place(repo, "claude")).problem
+    check_words(hooks_in(AGENTS["claude"], place(repo, "claude")).problem)
     assert not is_installed("claude", str(repo))
     assert_untouched(before, snapshot(repo))
 

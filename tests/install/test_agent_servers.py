@@ -154,30 +154,24 @@ def test_what_is_added_behind_our_table_stays(repo: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "text", "message"),
+    ("host", "text"),
     [
-        ("claude", '{\n  // mine\n  "a": 1\n}', ".mcp.json:2: not JSON"),
-        ("claude", "[1]", "servers are not in the form"),
-        ("claude", '{"mcpServers": []}', "servers are not in the form"),
-        (
-            "claude",
-            '{"mcpServers": {"gitlease": {"url": "http://x"}}}',
-            "does not start this program",
-        ),
-        ("claude", '{"mcpServers": {"gitlease": {"command": "npx"}}}', "start this program: npx"),
-        ("cursor", '{"a": 1, "a": 2}', "an object has a key twice"),
-        ("codex", "a = \n", "not TOML"),
-        ("codex", 'mcp_servers = {a = {command = "x"}}\n', "cannot be extended"),
-        ("codex", '[mcp_servers.gitlease]\ncommand = "x"\n', "start this program: x"),
-        ("codex", "mcp_servers = 1\n", "servers are not in the form"),
+        ("claude", '{\n  // mine\n  "a": 1\n}'),
+        ("claude", "[1]"),
+        ("claude", '{"mcpServers": []}'),
+        ("claude", '{"mcpServers": {"gitlease": {"url": "http://x"}}}'),
+        ("claude", '{"mcpServers": {"gitlease": {"command": "npx"}}}'),
+        ("cursor", '{"a": 1, "a": 2}'),
+        ("codex", "a = \n"),
+        ("codex", 'mcp_servers = {a = {command = "x"}}\n'),
+        ("codex", '[mcp_servers.gitlease]\ncommand = "x"\n'),
+        ("codex", "mcp_servers = 1\n"),
     ],
 )
-def test_a_file_that_cannot_take_it_is_left_alone(
-    repo: Path, host: str, text: str, message: str
-) -> None:
+def test_a_file_that_cannot_take_it_is_left_alone(repo: Path, host: str, text: str) -> None:
     put(repo, host, text)
     before = snapshot(repo)
-    with pytest.raises(Invalid, match=message):
+    with raises(Invalid):
         register(AGENTS[host], place(repo, host))
     assert_untouched(before, snapshot(repo))
 
@@ -251,6 +245,6 @@ def test_more_of_our_table_below_our_lines_is_for_its_writer(repo: Path, below: 
 def test_an_entry_that_is_null_is_no_place_for_another(repo: Path) -> None:
     file = put(repo, "claude", '{"mcpServers": {"gitlease": null, "x": {}}}')
     before = file.read_text()
-    with pytest.raises(Invalid, match="start this program"):
+    with raises(Invalid):
         register(AGENTS["claude"], place(repo, "claude"))
     assert file.read_text() == before

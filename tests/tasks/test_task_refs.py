@@ -116,7 +116,7 @@ def test_a_ref_that_is_none_is_not_found(root: Path, ref: str) -> None:
     commit_all(root)
     git(root, "tag", "blob", "HEAD:tasks/F001.md")
     files = open_files(root)
-    with pytest.raises(NotFound, match=r"^there is no ref ") as raised:
+    with raises(NotFound) as raised:
         files.read(ref)
     assert raised.value.message.isprintable()
     assert len(raised.value.message) < 100

@@ -332,24 +332,21 @@ def test_a_file_in_conflict_is_refused(root: Path) -> None:
 
 def test_a_file_that_cannot_be_edited_safely_is_refused(root: Path) -> None:
     put(root, "tasks/F003.md", "---\nid: F003\nassigned: {a: b}\n---\n")
-    assert refused(root, change_of("tasks/F003.md")).message.startswith("tasks/F003.md:3: ")
+    check_words(refused(root, change_of("tasks/F003.md")))
 
 
 def test_a_file_that_is_not_that_tasks_any_more_is_refused(root: Path) -> None:
-    message = "tasks/F001.md:1: this is not the task file of F002"
-    assert refused(root, change_of(FILE, "F002")).message == message
+    check_words(refused(root, change_of(FILE, "F002")))
     put(root, FILE, "# moved\n")
-    message = "tasks/F001.md:1: this is not a task: it has no id"
-    assert refused(root, change_of(FILE)).message == message
+    check_words(refused(root, change_of(FILE)))
 
 
 @HINDERED
 def test_a_folder_that_cannot_be_written_is_refused(root: Path) -> None:
     (root / "tasks").chmod(0o500)
     try:
-        message = refused_by_check(root, change_of(FILE)).message
-        assert message == "tasks/F001.md cannot be written: tasks is read-only"
-        with pytest.raises(Invalid, match=r"^tasks/F001\.md cannot be edited: Permission denied$"):
+        check_words(refused_by_check(root, change_of(FILE)))
+        with raises(Invalid):
             written(open_files(root), change_of(FILE))
     finally:
         (root / "tasks").chmod(0o700)
