@@ -11,7 +11,7 @@ from support.clock import ManualClock
 from support.ledgers import REF, door
 from support.remotes import Remote, Servers, new_bare, open_remote
 from support.repos import commit_file, git, real_clone
-from support.snapshots import check_words
+from support.snapshots import check_words, cleaned, raises
 
 from gitlease.core import AnotherLedger, Invalid, LeaseHeld, Unavailable
 from gitlease.faces.library import Leases
@@ -458,7 +458,7 @@ def test_two_remotes_with_a_ledger_each_grant_nothing_until_one_is_chosen(
     git(ada, "remote", "rename", "origin", "upstream")
     git(ada, "remote", "add", "origin", str(fork))
     assert "upstream" in refused(door(ada)).hints[0]
-    with pytest.raises(Invalid, match="upstream"):
+    with raises(Invalid):
         door(ada).init()
     door(ada).init(new_ledger=True)  # as the hint says
     assert door(ada).claim("F003").mine
@@ -572,7 +572,7 @@ def test_hooks_warn_of_another_ledger_and_let_pass(
     for _ in range(2):  # by what was just fetched, and by what is kept of it
         done = run_gitlease(("hook", "pre-commit"), cy)
         assert done.returncode == 0, done
-        assert "records the ledger" in done.stderr
+        check_words(cleaned(done.stderr))
 
 
 def test_command_line_says_how_to_go_on(clones: Clones, path_remote: Remote, fork: Path) -> None:
@@ -585,7 +585,7 @@ def test_command_line_says_how_to_go_on(clones: Clones, path_remote: Remote, for
     desk = Desk(bob)
     error = desk.document("claim", "F001", expect=7)["error"]
     assert (error["code"], recorded in error["message"]) == ("invalid", True)
-    assert any("gitlease init --new-ledger" in hint for hint in error["hints"])
+    check_words(error["hints"])
     assert recorded in desk.document("list")["warnings"][0]
     assert desk.document("status")["ledger"]["written_to"] == str(fork)
     assert desk.document("init", "--new-ledger")["ledger"]["recorded"]

@@ -30,6 +30,7 @@ from support.ledgers import (
 from support.remotes import Remote
 from support.repos import common_dir, git, run_git
 from support.session import LeaseService
+from support.snapshots import check_words, raises
 from support.workers import Workers
 
 from gitlease.core import (
@@ -366,9 +367,8 @@ def test_a_protected_ref_is_denied_and_leaves_no_lease(
     reach(remote, monkeypatch)
     hook(remote.bare, NO_LEDGER)
     one, two = (door(clone) for clone in clones(2))
-    with pytest.raises(Denied) as raised:
+    with raises(Denied):
         one.claim("F001")
-    assert "protected ref" in raised.value.message
     assert tip(remote.bare) == ""
     assert two.list() == ()
     (remote.bare / "hooks" / "pre-receive").unlink()
@@ -1013,9 +1013,9 @@ def test_a_kill_after_the_push_is_told_at_the_next_command(
     assert child(clone, "gitlease.store.git_ledger:RefLedgerStore.adopt", "before", "0") == 9
     leases = door(clone, clock=ManualClock(wall_ms=int(time.time() * 1_000)))
     leases.note("F002", "next")
-    assert any("claim of F001" in x and "had reached" in x for x in leases.warnings)
+    check_words(leases.warnings)
     leases.note("F002", "and once only")
-    assert not any("had reached" in x for x in leases.warnings)
+    check_words(leases.warnings)
 
 
 def test_a_killed_fetch_blocks_nothing(path_remote: Remote, clones: Clones) -> None:

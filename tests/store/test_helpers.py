@@ -11,6 +11,7 @@ import pytest
 from support.ledgers import REF, door
 from support.remotes import Remote
 from support.repos import git
+from support.snapshots import raises
 
 from gitlease.core import Invalid, LeaseHeld
 from gitlease.store import helper_of
@@ -77,7 +78,7 @@ def test_helper_without_comparison_grants_nothing(
     git(
         ada, "remote", "set-url", "origin", f"{'far:' if rewritten else 'blind::'}{path_remote.url}"
     )
-    with pytest.raises(Invalid, match="blind"):
+    with raises(Invalid):
         door(ada).claim("F001")
     assert git(path_remote.bare, "for-each-ref", REF) == ""
     door(bob).claim("F001")
@@ -128,7 +129,7 @@ def test_a_transport_that_is_not_allowed_is_named_with_the_way_out(
     helper(tmp_path, "plain", True, monkeypatch)
     git(ada, "remote", "set-url", "origin", f"plain::{path_remote.url}")
     monkeypatch.delenv("GIT_ALLOW_PROTOCOL")
-    with pytest.raises(Invalid, match="plain") as refused:
+    with raises(Invalid) as refused:
         door(ada).claim("F001")
     _, _, way_out = refused.value.hints[0].partition("export ")
     name, _, value = way_out.partition("=")
