@@ -123,6 +123,8 @@ NAMESAKES = {
 }
 MOST = {
     "imports from modules in tests": 25,
+    # gitlease's stand in snapshots: these are git's, of files, or were written by the test itself
+    "sentences in assertions of tests": 355,
     "modules": 221,
     "modules of few lines": 27,
     "imports in functions": 313,
@@ -573,6 +575,24 @@ def test_tests_import_from_packages() -> None:
         and package_of(node.module) not in ("door", "testing")
     ]
     assert len(modules) <= MOST["imports from modules in tests"], modules
+
+
+def sentences_in(tree: ast.Module) -> Iterator[str]:
+    """Texts of three words or more that a test's assertions hold word by word, but no commands."""
+    for node in ast.walk(tree):
+        held = getattr(node, "test", None) if isinstance(node, ast.Assert) else None
+        if isinstance(node, ast.keyword) and node.arg == "match":
+            held = node.value
+        for part in ast.walk(held) if held else ():
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                words, blanks = re.findall(r"[A-Za-z']{2,}", part.value), part.value.count(" ")
+                if len(words) > 2 and blanks > 1 and not part.value.startswith(("--", "git ")):
+                    yield part.value
+
+
+def test_sentences_stand_in_snapshots() -> None:
+    found = [text for tree in trees_of_tests().values() for text in sentences_in(tree)]
+    assert len(found) <= MOST["sentences in assertions of tests"], found
 
 
 # --- the rules themselves --------------------------------------------------------------------
