@@ -21,7 +21,7 @@ from support.commands import run_gitlease
 from support.fences import clean_env
 from support.memory import MemoryWatch
 from support.repos import git
-from support.snapshots import check_words
+from support.snapshots import check_words, cleaned
 from support.tasks import task
 from support.typed import commands_in
 
@@ -237,12 +237,7 @@ def test_what_another_holds_is_not_edited(desks: tuple[Desk, Seats], name: str) 
     host, _ = words(name)
     why = denied(host, seats.send(name)[0])
     check_words(why)
-    for part in ("session build-7 on laptop", "branch main", "until 12:15:00Z", "rate limits"):
-        assert part in why
     assert why.count("\n") == (2 if host == "codex" else 1)  # both sides of a rename
-    assert "gitlease next; to wait until it is free: gitlease claim /src/auth --wait 2m" in why
-    assert "takeover" not in why
-    assert "revoke" not in why
 
 
 @pytest.mark.parametrize("name", names("before-edit"))
@@ -338,7 +333,7 @@ def test_a_command_repeats_the_session_where_the_terminal_does_not_know_it(
     ada.ok("claim", "src/")
     seats.options = ("--session", "cursor:c0a80101")
     why = denied("cursor", seats.send("cursor-before-edit")[0])
-    assert "gitlease claim /src --wait 2m --session cursor:c0a80101" in why
+    check_words(why)
 
 
 # --- faults let edits through -------------------------------------------------------------------
@@ -346,26 +341,18 @@ def test_a_command_repeats_the_session_where_the_terminal_does_not_know_it(
 
 @pytest.mark.parametrize("host", AGENTS)
 @pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "the event is not JSON"),
-        (b"{", "the event is not JSON"),
-        (b"\xff\xfe", "the event is not JSON"),
-        (b"[]", "the event is not a JSON object"),
-        (b"[" * 200_000, "the event is not JSON"),
-        (b'"' + b"x" * MAX_BYTES + b'"', "larger than 4 MiB"),
-    ],
+    "data",
+    [b"", b"{", b"\xff\xfe", b"[]", b"[" * 200_000, b'"' + b"x" * MAX_BYTES + b'"'],
     ids=["empty", "cut off", "not utf-8", "a list", "deep", "huge"],
 )
 def test_what_cannot_be_read_is_let_through_loudly(
-    desks: tuple[Desk, Seats], host: str, data: bytes, message: str
+    desks: tuple[Desk, Seats], host: str, data: bytes
 ) -> None:
     _, seats = desks
     answer, aside = seats.send(f"{host}-before-edit", data)
     assert denied(host, answer) == ""
-    assert "this edit was not checked: " in json.dumps(answer)
-    assert message in json.dumps(answer)
-    assert message in aside
+    assert aside in json.dumps(answer)
+    check_words(aside)
 
 
 @pytest.mark.parametrize("host", AGENTS)
@@ -405,10 +392,9 @@ def test_without_the_remote_old_knowledge_of_a_holder_is_a_warning(
     ada.store.remote.failing = Unavailable("origin does not answer")
     answer, _ = seats.send(name)
     assert denied(host, answer) == ""
-    assert "is held by ada@example.com" in json.dumps(answer)
-    assert "knew 1m ago: origin does not answer" in json.dumps(answer)
+    check_words(json.dumps(answer))
     seats.offline = "block"
-    assert "is held by ada@example.com" in denied(host, seats.send(name)[0])
+    check_words(denied(host, seats.send(name)[0]))
 
 
 @pytest.mark.parametrize("path", ["src/\x00.py", "src/\ud800.py"])
@@ -479,13 +465,12 @@ def test_the_start_is_told_by_the_remote_or_says_how_old_it_is(clones: Clones, n
         for layer in ((), ("--layer", "team")):
             assert gitlease(cwd, "claim", word, *layer).returncode == 0
     text = start()
-    assert "- src/auth: w1@example.com" in text
-    assert "- src/auth in layer team: w1@example.com" in text
+    check_words(cleaned("\n".join(x for x in text.splitlines() if "w1@" in x)))
     assert "warning" not in text
     git(two, "remote", "set-url", "origin", str(two / "gone.git"))
     for _ in range(2):
         warned = next(x for x in start().splitlines() if x.startswith("warning: "))
-        assert "by what this clone knew " in warned
+        check_words(cleaned(warned))
 
 
 @pytest.mark.parametrize(
@@ -505,7 +490,7 @@ def test_what_another_session_holds_is_told_without_a_way_to_end_it(
     for text in (context(json.loads(done.stdout)), page):
         (line,) = [x for x in text.splitlines() if "claude:beside" in x]
         assert claim[0].rstrip("/") in line
-        assert ": held by your other session claude:beside, on " in line
+        check_words(cleaned(line))
         assert "you carry" not in line
     commands = (x.split()[1] for x in commands_in(context(json.loads(done.stdout))))
     assert set(commands) <= {"next", "list", "brief", "claim", "release"}
@@ -781,13 +766,13 @@ def test_without_a_standard_input_it_says_so_and_lets_the_edit_through(
         check=False,
     )
     assert done.returncode == 0
-    checked = {"before-edit": "this edit", "before-shell": "this command"}
-    what = f"{checked[word]} was not checked" if word in checked else f"{word} did nothing"
-    assert f"{what}: standard input cannot be read" in done.stderr
+    what = {"before-edit": "this edit", "before-shell": "this command"}.get(word, word)
+    assert f"gitlease: {what} " in done.stderr
+    check_words(done.stderr.rpartition(": ")[2])
     answer = json.loads(done.stdout or "{}")
     assert denied(host, answer) == ""
     if word == "before-edit":
-        assert "this edit was not checked" in json.dumps(answer)
+        assert what in json.dumps(answer)
 
 
 def test_nobody_listening_is_no_fault() -> None:

@@ -117,8 +117,7 @@ def test_no_text_of_others_becomes_a_command() -> None:
 
 def test_the_summary_is_markdown_in_which_others_mean_nothing() -> None:
     shown = formats.as_summary(REPORT)
-    assert shown.startswith("## gitlease: 2 errors, 1 warning\n")
-    assert "| **error** held-then | <code>F001</code> |" in shown
+    check_words(shown)
     assert "<code>tasks/F001.md:5</code>" in shown.replace("&#58;", ":").replace("&#95;", "_")
     wild = formats.as_summary(WILD)
     assert "<b>" not in wild
@@ -134,8 +133,7 @@ def test_the_summary_is_never_larger_than_github_takes() -> None:
     long = replace(PLAIN, message="|" * 5_000, evidence=("|" * 5_000,) * 6)
     shown = formats.as_summary(CheckResult(findings=(long,) * 400, commits=1))
     assert len(shown.encode()) <= 1024 * 1024
-    assert "\n360 more are not shown here" in shown
-    assert "</details>" in shown
+    check_words(shown.rpartition("</details>")[2])
 
 
 def test_junit_is_what_its_readers_expect() -> None:
@@ -237,7 +235,7 @@ def seat(tmp_path_factory: pytest.TempPathFactory) -> Seat:
 def test_its_exit_status_says_what_came_of_it(seat: Seat) -> None:
     found = seat.run("check")
     assert (found.returncode, found.stderr) == (1, "")
-    assert found.stdout.endswith("1 commit of origin/main..HEAD: 1 error\n")
+    check_words(found.stdout.splitlines()[-1])
     assert seat.run("check", "--fail-on", "never").returncode == 0
     assert seat.run("check", "origin/main..origin/main").returncode == 0
     assert seat.run("check", "nowhere..").returncode == 2
@@ -287,12 +285,12 @@ def test_in_github_actions_it_annotates_and_adds_to_the_summary(seat: Seat, tmp_
     done = seat.run("check", env=env)
     assert done.returncode == 1
     assert done.stdout.startswith("::error file=jo/a.py,title=gitlease%3A held-then::")
-    assert shown.read_text().startswith("what another step said\n## gitlease: 1 error\n")
+    check_words(shown.read_text().splitlines()[:2])
     assert seat.run("check", "--format", "text", env=env).stdout.startswith("error: ")
     done = seat.run("check", "--remote", str(seat.base / "gone.git"), env=env)
     assert done.returncode == 5
-    assert done.stdout.startswith("::error title=gitlease check::not checked: ")
-    assert "## gitlease: not checked" in shown.read_text()
+    check_words(done.stdout.replace(str(seat.base), "SEAT"))
+    check_words([x for x in shown.read_text().splitlines() if x.startswith("## ")])
 
 
 def test_what_fails_before_anything_is_opened_is_shown_there_as_well(
@@ -309,10 +307,8 @@ def test_what_fails_before_anything_is_opened_is_shown_there_as_well(
 def test_what_could_not_be_read_is_no_pass_in_any_form() -> None:
     report = CheckResult(commits=1, shown="a..b", unread=("x%1 cannot be read",))
     check_words(formats.as_summary(report))
-    assert "x%1 cannot be read" in formats.as_text(report)
     check_words(formats.as_text(report))
-    said = "::error title=gitlease check::not checked: x%251 cannot be read\n"
-    assert said in formats.as_github(report)
+    check_words(formats.as_github(report))
     assert 'errors="1"' in formats.as_junit(report, fail_on="never")
     (run,) = json.loads(formats.as_sarif(report, version="1"))["runs"]
     assert run["invocations"][0]["executionSuccessful"] is False
@@ -346,10 +342,8 @@ def test_stale_claims_and_a_range_are_checked_where_there_is_no_ledger(tmp_path:
     seat = Seat(tmp_path)
     git(seat.bare, "update-ref", "-d", "refs/gitlease/global")
     fresh = tmp_path / "fresh"
-    git(tmp_path, "clone", "-q", str(seat.bare), "fresh")
-    git(
-        fresh, "-c", "user.email=x@y.z", "-c", "user.name=x", "commit", "-q", "--allow-empty", "-mx"
-    )
+    real_clone(seat.bare, fresh, "x@y.z")
+    git(fresh, "commit", "-q", "--allow-empty", "-mx")
     done = seat.run("check", "--stale", "HEAD~1..HEAD", cwd=fresh)
     assert done.returncode == 0, done.stderr
     check_words(done.stdout)
@@ -471,7 +465,7 @@ def test_what_the_action_retires_it_pushes_too(tmp_path: Path) -> None:
     seat = stale_seat(tmp_path, "stale: {after: 1d, release: true}\n")
     *_, check = steps(seat, tmp_path / "a", install="false", stale="true", fix="true")
     assert check.returncode == 0, check.stdout + check.stderr
-    assert "is only in this clone: push it" in check.stderr
+    check_words(re.sub("[0-9a-f]{10}", "HEX", check.stderr.splitlines()[0]))
     shown = git(seat.bare, "show", "main:tasks/S1.md")
     assert "assigned: []" in shown
     # A push that is refused fails the step. (What the ledger retired outranks an older edge of S1.)
@@ -486,7 +480,7 @@ def test_what_the_action_retires_it_pushes_too(tmp_path: Path) -> None:
     hook.chmod(0o755)
     *_, check = steps(seat, tmp_path / "b", install="false", stale="true", fix="true")
     assert check.returncode == 1, check.stdout + check.stderr
-    assert "could not be pushed" in check.stdout
+    check_words(check.stdout)
 
 
 def test_the_action_gets_what_a_shallow_and_sparse_checkout_lacks(tmp_path: Path) -> None:
@@ -577,7 +571,7 @@ def test_a_partial_clone_that_lacks_what_is_to_be_checked_says_the_way_out(
     for words in (("origin/main..HEAD",), *([("--stale",)] if kind == "tree:0" else [])):
         done = seat.run("check", *words, cwd=place)
         assert done.returncode == 7, done.stdout
-        assert "hint: contents are missing in this partial clone: git fetch" in done.stderr
+        check_words([x for x in done.stderr.splitlines() if x.startswith("hint: ")])
     git(place, "fetch", "-q", "--refetch", "--no-filter", "origin")
     done = seat.run("check", "origin/main..HEAD", cwd=place)
     assert done.returncode == 0, done.stderr

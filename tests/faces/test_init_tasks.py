@@ -17,8 +17,8 @@ import pytest
 from support.commands import run_gitlease
 from support.fences import clean_env
 from support.remotes import Remote
-from support.repos import git
-from support.snapshots import check_words
+from support.repos import git, real_clone
+from support.snapshots import check_words, cleaned
 from support.terminals import all_written
 
 import gitlease as library
@@ -87,7 +87,7 @@ def test_a_file_that_is_there_gets_the_id_alone(clones: Clones, path_remote: Rem
     put(one, "backlog/config.yml", "statuses: [To Do, Done]\n")
     put(one, ".gitlease.yaml", "# mine\n")
     done = gitlease(one, "init")
-    assert done.stdout.startswith(".gitlease.yaml exists and now records the ledger's id: commit")
+    check_words(cleaned(done.stdout))
     assert (one / ".gitlease.yaml").read_text().startswith("# mine\n")
 
 
@@ -103,15 +103,14 @@ def test_a_broken_configuration_is_a_warning(clones: Clones, path_remote: Remote
     (one,) = clones(1)
     put(one, "backlog.config.yml", "statuses: [To Do\nbacklog_directory: x\n")
     done = gitlease(one, "init")
-    assert "warning: backlog.config.yml:2: this is not YAML: " in done.stderr
-    assert "recognised Backlog.md: no task files yet in backlog/tasks\n" in done.stdout
+    check_words(done.stderr)
+    check_words(cleaned(done.stdout))
     assert setting(one, "tasks.statuses")["todo"] == ["To Do"]
 
 
 def test_a_bare_repository_has_nothing_to_recognise(clones: Clones, path_remote: Remote) -> None:
     (one,) = clones(1)
-    git(one, "clone", "-q", "--bare", str(path_remote.bare), str(one.parent / "bare.git"))
-    git(one.parent / "bare.git", "config", "user.email", "jo@example.com")
+    real_clone(path_remote.bare, one.parent / "bare.git", "jo@example.com", "--bare")
     found = ask(one.parent / "bare.git", "init")
     assert (found["settings_file"], found["recognised"]) == (None, None)
 
@@ -298,7 +297,6 @@ def test_refusal_of_our_refs_names_their_prefix(
         check_words(hints)
         assert not (one / ".gitlease.yaml").exists()
     if way == "later hook":  # elsewhere than the ledger of the others, this clone would be alone
-        assert not any("in this clone alone" in hint for hint in hints)
         return
     (typed,) = (x for x in hints if "gitlease config lease.ref_prefix" in x)
     gitlease(one, *typed.partition(": gitlease ")[2].split())

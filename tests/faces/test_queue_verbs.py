@@ -160,7 +160,7 @@ def test_an_edge_without_a_lease_is_said_to_be_that(ada: Desk) -> None:
 
 def test_an_empty_queue() -> None:
     ada, _ = make_desks(task("F001", "@codex"))
-    assert ada.ok("queue").out == shown(ada, "queue") == "nothing to claim\n"
+    check_words({ada.ok("queue").out, shown(ada, "queue")})
     check_words(ada.ok("queue", "--mine").out)
     assert ada.ok("queue", "--json").json["tasks"] == []
 
@@ -389,8 +389,7 @@ def test_a_briefing_stays_one_page_whatever_there_is() -> None:
     ran = ada.ok("brief")
     assert len(ran.out.splitlines()) <= 50
     assert max(map(len, ran.out.splitlines())) < 400
-    assert "\n  and 8 more\n" in ran.out
-    assert "… (in full: show F100)\n" in ran.out
+    check_words(ran.out)
     document = ada.ok("brief", "--json").json
     assert (len(document["carrying"]), len(document["next_tasks"])) == (40, 5)
 

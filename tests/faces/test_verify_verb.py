@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from support.ledgers import read_files, set_tip, tip, write_tree
 from support.remotes import Remote
-from support.repos import assert_untouched, commit_file, git, make_clone, snapshot
-from support.snapshots import check_words
+from support.repos import assert_untouched, commit_file, git, make_clone, real_clone, snapshot
+from support.snapshots import check_words, cleaned
 
 import gitlease
 from gitlease.faces.cli import run
@@ -89,7 +89,7 @@ def test_a_sound_ledger_says_what_was_checked(clone: Clone) -> None:
 def test_what_was_tampered_with_is_told_with_commit_and_rule(clone: Clone) -> None:
     made = clone.tamper()
     other = Clone(clone.path.parent / "kim", clone.remote)
-    git(clone.path.parent, "clone", "-q", str(clone.remote), str(other.path))
+    real_clone(clone.remote, other.path, "kim@example.com")
     status, out, err = other.say("verify")
     assert (status, err) == (1, "")
     assert f"{made}: operations: " in out
@@ -109,9 +109,9 @@ def test_it_needs_no_email_and_no_ledger_of_its_own(clone: Clone) -> None:
 
 def test_a_ref_or_commit_is_judged_where_it_is(clone: Clone) -> None:
     git(clone.path, "fetch", "-q", str(clone.remote), f"{REF}:refs/copies/ledger")
-    assert "refs/copies/ledger at revision 4" in clone.ok("verify", "refs/copies/ledger")
+    check_words(cleaned(clone.ok("verify", "refs/copies/ledger")))
     first = git(clone.remote, "rev-list", "--max-parents=0", REF)
-    assert f"{first} at revision 1: 1 commit, 1 decision" in clone.ok("verify", first)
+    check_words(clone.ok("verify", first).replace(first, "FIRST"))
 
 
 def test_a_commit_of_the_ledger_alone_is_known_too(clone: Clone) -> None:
@@ -170,7 +170,7 @@ def test_a_program_gets_what_was_verified(clone: Clone) -> None:
     found = leases.verify()
     assert (found.broken, found.leases) == ((), 2)
     assert asyncio.run(awaited()).tip == found.tip == leases.verify(cached=True).tip
-    assert leases.warnings == ("this is what the clone knows: nothing was fetched",)
+    check_words(leases.warnings)
     assert leases.verify(found.tip, tips=[found.tip]).commits == found.commits
     made = clone.tamper()
     git(clone.path, "fetch", "-q", "origin", REF)

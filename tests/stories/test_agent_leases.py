@@ -11,7 +11,7 @@ import pytest
 from support.clock import ManualClock
 from support.hooked import task_text
 from support.ledgers import door
-from support.repos import git
+from support.repos import git, real_clone
 from support.snapshots import check_words, raises
 from support.typed import Agent, Typist, commands_in
 
@@ -215,7 +215,7 @@ def test_a_loss_is_told_at_the_next_event_whatever_it_is(
     two.kim.ok("list")  # another terminal learns of it, and is told of another run's loss
     paths = {"tool_input": {"file_path": str(two.kim.clone / "README")}}
     said = agent.sends(event, **paths)
-    assert ("revoked by jo@example.com" if how else "your lease of deploy expired") in said
+    check_words([x for x in said.splitlines() if "deploy" in x])
     for command in commands_in(said):
         if " claim " in command:
             two.kim.ok(command.removeprefix("gitlease "), env=agent.terminal)
@@ -230,9 +230,7 @@ def desk(two: Two, agent: Agent) -> Typist:
     """kim in another clone, whose agent here has leases of a minute of F001 and F002."""
     url = git(two.kim.clone, "remote", "get-url", "origin")
     place = two.kim.clone.parent / "desk"
-    git(two.kim.clone, "clone", "-q", "-b", "main", url, str(place))
-    for name in ("user.name", "user.email"):
-        git(place, "config", name, git(two.kim.clone, "config", name))
+    real_clone(url, place, git(two.kim.clone, "config", "user.email"), "-b", "main")
     two.kim.ok("claim F001 F002 --ttl 1m", env=agent.terminal)
     return Typist(place, two.clock)
 
@@ -248,37 +246,21 @@ def lost_by_agent(two: Two, agent: Agent) -> dict[str, str]:
 
 
 ENDINGS = [
-    ("release F001", "was released by kim@example.com", "kim@example.com released it"),
-    ("done F001", "was completed by kim@example.com", "kim@example.com finished it"),
-    ("park F001", "was parked by kim@example.com", "kim@example.com parked it"),
-    (
-        "session end {}",
-        "was ended with its session by kim@example.com",
-        "kim@example.com ended its session",
-    ),
-    ("session end {} --release", "was released by kim@example.com", "kim@example.com released it"),
-    (
-        "session end --all",
-        "was ended with its session by kim@example.com",
-        "kim@example.com ended its session",
-    ),
-    (
-        "claim F001",
-        "was replaced, after it had lapsed, by kim@example.com",
-        "it expired before it was renewed",
-    ),
-    (
-        "claim F001 --session s2",
-        "was replaced, after it had lapsed, by",
-        "it expired before it was renewed",
-    ),
+    "release F001",
+    "done F001",
+    "park F001",
+    "session end {}",
+    "session end {} --release",
+    "session end --all",
+    "claim F001",
+    "claim F001 --session s2",
 ]
 
 
-@pytest.mark.parametrize(("how", "said", "loss"), ENDINGS, ids=[how for how, _, _ in ENDINGS])
+@pytest.mark.parametrize("how", ENDINGS)
 @pytest.mark.parametrize("event", ["after-tool", "before-edit", ""])
 def test_a_session_is_told_once_what_its_person_ended_elsewhere(
-    two: Two, agent: Agent, desk: Typist, how: str, said: str, loss: str, event: str
+    two: Two, agent: Agent, desk: Typist, how: str, event: str
 ) -> None:
     if how.startswith("claim"):
         two.clock.advance(300)
@@ -298,9 +280,8 @@ def test_a_session_is_told_once_what_its_person_ended_elsewhere(
 
     if event:
         (line,) = [x for x in told() if "F001" in x]
-        assert said in line
-        assert agent.name in line
-    assert lost_by_agent(two, agent)["F001"] == f"you no longer hold F001: {loss}"
+        check_words(line)
+    check_words(lost_by_agent(two, agent)["F001"])
     if event:
         assert "F001" not in "".join(told())
 
@@ -452,7 +433,7 @@ def test_the_start_of_a_session_ends_what_has_landed(two: Two, layer: str) -> No
     check_words(said)
     assert "you carry F001" not in said
     assert two.jo.ok(f"list --json --layer {layer}").json["leases"] == []
-    assert "is done on" not in agent.sends("session-start", source="startup")
+    assert "F001" not in agent.sends("session-start", source="startup")
 
 
 @pytest.mark.parametrize("line", ["brief", "queue --mine"])

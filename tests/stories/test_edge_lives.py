@@ -76,9 +76,7 @@ def test_what_nobody_came_back_to_is_offered_last_and_claimed_without_a_flag(
     assert (done.status, done.displaced[0].holder) == ("taken_over", KIM)
     assert assigned(story.jo) == f"assigned: [{JO}]"
     told = claim(story, story.kim, "F002").warnings
-    assert [line for line in told if "F001" in line] == [
-        f'your claim of F001 was taken over by {JO}: "it was abandoned"'
-    ]
+    check_words([line for line in told if "F001" in line])
 
 
 @pytest.mark.parametrize("by", ["its assignee", "another"])

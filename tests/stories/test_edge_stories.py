@@ -376,14 +376,9 @@ def test_a_sparse_checkout_ends_what_it_lacks(story: Story) -> None:
         service.release([theirs])
     stays = service.release([own])
     assert (stays.edge, stays.edge_in, stays.changed) == ("kept", ("file",), False)
-    assert stays.warnings == (
-        "the assignment in tasks/F002.md stays: the file is not in this work tree; "
-        "the release counts already",
-    )
+    check_words(stays.warnings)
     assert service.claim([own]).warnings == (), "its file names the claimant"
-    assert service.claim([F001]).warnings == (
-        "tasks/F001.md does not name you: the file is not in this work tree",
-    )
+    check_words(service.claim([F001]).warnings)
     assert service.claim([F001]).warnings == (), "a renewal"
     assert service.release([F001]).warnings == ()
     for _ in range(2):

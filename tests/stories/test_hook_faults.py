@@ -20,6 +20,7 @@ from support.fences import clean_env
 from support.ledgers import Entry, door, place, set_tip, tip, write_object
 from support.remotes import Remote, Servers, open_remote
 from support.repos import git, make_clone, run_git, settle
+from support.snapshots import check_words, cleaned
 from support.task_trees import HINDERED
 
 from gitlease.git import SystemClock, discover
@@ -146,9 +147,9 @@ def test_a_gitlease_that_is_broken_stops_neither_commit_nor_push(
     jo.path = without_gitlease(jo.path)
     if broken in BROKEN:
         in_the_way(jo, BROKEN[broken], tmp_path)
-    for what, (status, said) in (("commit", jo.commit()), ("push", jo.push("origin"))):
+    for status, said in (jo.commit(), jo.push("origin")):
         assert (status, len(said)) == (0, 1), said
-        assert f"this {what} is not checked" in said[0]
+        check_words(said)
     assert git(jo.root, "log", "-1", "--format=%B").strip() == "x"
 
 
@@ -238,7 +239,7 @@ def test_a_remote_that_hangs_is_waited_for_once(far: Far) -> None:
     for connections in (1, 1):
         status, said = jo.commit()
         assert (status, len(said)) == (0, 1), said
-        assert "the leases could not be checked" in said[0]
+        check_words(said)
         assert proxy.connections == connections
 
 
@@ -379,7 +380,7 @@ def test_what_is_damaged_here_is_made_anew_and_the_guard_still_guards(
     for _ in range(2):
         status, said = jo.commit()
         assert (status, len(said)) == (1, 2), said
-        assert "src/auth/login.py is held by w2@example.com" in said[0]
+        check_words([cleaned(line) for line in said])
     git(jo.root, "reset", "-q", "--", "src")
     assert jo.commit("free.txt") == (0, [])
 
@@ -601,7 +602,7 @@ def test_a_heartbeat_that_fails_is_told_once_by_the_next_hook(worker: Busy) -> N
     for _ in range(2):
         worker.context().beat()
     (said,) = worker.context().inbox.take()
-    assert said.startswith("your leases were not renewed: ")
+    check_words(said)
     assert worker.context().inbox.take() == ()
     away.rename(worker.remote.bare)
     worker.beats()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -149,7 +150,7 @@ def test_a_commit_of_what_another_holds_is_stopped_and_said(managed: Managed) ->
     before = managed.jo.head()
     managed.jo.put(LOGIN)
     seen = managed.said(managed.jo.commit(), 1)
-    assert f"{LOGIN} is held by {KIM}" in seen
+    assert re.search(rf"{LOGIN} .* {KIM}", seen)
     assert not WAYS_AROUND.search("".join(x for x in seen.splitlines() if "gitlease:" in x))
     assert managed.jo.head() == before
     managed.said(managed.jo.commit(env={"GITLEASE_SKIP": "1"}))
@@ -191,7 +192,7 @@ def test_a_push_of_what_another_holds_is_stopped(managed: Managed) -> None:
     managed.jo.git("commit", "-qnm", "past the guard")
     done = managed.jo.run("push")
     assert done.returncode == 1
-    assert f"{LOGIN} is held by {KIM}" in done.stdout + done.stderr
+    assert re.search(rf"{LOGIN} .* {KIM}", done.stdout + done.stderr)
     assert managed.pair.on_remote("main") == before
     managed.pair.kim.release(LOGIN)
     managed.said(managed.jo.run("push"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import time
 import warnings
@@ -17,6 +18,7 @@ from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import LONG, Desk, number_in, short_leases, sleeper, until
 from support.session import LeaseService
+from support.snapshots import check_words, cleaned
 
 import gitlease
 from gitlease.core import Instant, parse_resource
@@ -207,7 +209,7 @@ def test_a_dispatch_of_what_the_person_holds_leaves_it_to_the_person(
         assert (lease["lease_id"], lease["session"] is None) == (before["lease_id"], False)
         second = jo.ask("dispatch", "F001", "--", "true")
         assert second.returncode == 1, "it is not started twice"
-        assert "hint: gitlease dispatch --logs F001" in second.stderr
+        check_words(cleaned(re.sub("dispatch-[0-9a-f]+", "SESSION", second.stderr)))
         assert jo.ask("dispatch", "--stop", "F001").returncode == 0
     until(lambda: jo.document("dispatch", "--list")["runs"][0]["state"] != "running", "its end")
     assert joined(jo)["lease_id"] == before["lease_id"]
@@ -220,7 +222,7 @@ def test_a_dispatch_of_what_the_person_holds_leaves_it_to_the_person(
 def test_a_dispatch_says_what_was_the_persons_before(jo: Desk) -> None:
     assert jo.ask("claim", "F001").returncode == 0
     done = jo.ask("dispatch", "F001", "--", "true")
-    assert done.stderr.count("F001 was already yours: ") == 1
+    check_words(cleaned(done.stderr))
     jo.all_gone()
 
 
@@ -286,8 +288,8 @@ def test_a_block_that_ends_tries_a_remote_that_hangs_no_longer_than_the_lease_la
                 stack.enter_context(gitlease.session(directory=place)).claim("F001", ttl="15s")
             taken = remote.enter_context(hanging(path_remote))
         assert 1 <= taken() <= 4, "each takes a quarter of the time"
-    [told] = [str(x.message) for x in said if x.category is RuntimeWarning]
-    assert "was not released, and will expire" in told
+    told = [str(x.message) for x in said if x.category is RuntimeWarning]
+    check_words([re.sub(r"[\d.]+s$", "SPAN", text) for text in told])
 
 
 @pytest.mark.slow
@@ -303,4 +305,4 @@ def test_a_run_that_ends_tries_a_remote_that_hangs_no_longer_than_the_lease_last
         assert run.wait(LONG) == 3
         assert 1 <= taken() <= 4
     assert run.stderr is not None
-    assert run.stderr.read().count("warning: not released, and ends by itself: ") == 1
+    check_words(re.sub(r"[\d.]+s\b", "SPAN", run.stderr.read()))

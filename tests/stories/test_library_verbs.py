@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.remotes import Remote
 from support.repos import commit_file, git
-from support.snapshots import raises
+from support.snapshots import check_words, raises
 
 import gitlease
 from gitlease.testing import MemoryLedger
@@ -119,25 +119,22 @@ def test_what_is_shown_of_a_value_is_one_line(gitlease_ledger: MemoryLedger) -> 
     ada = gitlease_ledger.open(ADA, session="one")
     lease = ada.claim("F001", scope="parser")
     until = f"{lease.expires_at:%Y-%m-%dT%H:%M:%SZ}"
-    assert repr(lease) == (
-        f"<Lease F001/parser of {ADA}, session one: active, token 1, until {until}>"
-    )
+    check_words(repr(lease).replace(until, "UNTIL"))
     ada.park("F001", scope="parser")
     assert "parked" in repr(ada.show("F001")[0])
-    assert repr(ada) == f"<Leases of {ADA}, session one: layer global on memory>"
-    assert repr(gitlease.open_async(".")) == "<AsyncLeases: not open>"
+    check_words([repr(ada), repr(gitlease.open_async("."))])
     assert repr(gitlease_ledger).startswith("<MemoryLedger at 20")
     with gitlease_ledger.stand_in(BOB):
         hold = gitlease.hold("F002", ttl="15m")
-        assert repr(hold) == "<Holding F002: not entered>"
+        check_words(repr(hold))
         with hold:
-            assert repr(hold) == "<Holding F002: 898s left>"
+            check_words(repr(hold))
         with gitlease.session("build") as build:
-            assert repr(build) == f"<Session of {BOB}, session build: layer global on memory>"
+            check_words(repr(build))
     heard = gitlease_ledger.open(BOB).on_available("F001")(print)
-    assert repr(heard) == "<Subscription on_available F001: running>"
+    check_words(repr(heard))
     heard.stop()
-    assert repr(heard) == "<Subscription on_available F001: stopped>"
+    check_words(repr(heard))
 
 
 @pytest.fixture
@@ -180,7 +177,7 @@ def test_settings_are_read_and_set(clone: Path) -> None:
     for words in unusable:
         with pytest.raises(gitlease.UsageError):
             leases.config(*words)
-    with pytest.raises(gitlease.UsageError, match="cached needs ledger"):
+    with raises(gitlease.UsageError):
         leases.config(cached=True)
     leases.config("lease.ttl", "9h")
     assert leases.warnings, "more than the ledger allows"

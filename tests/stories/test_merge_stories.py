@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from support.hooked import CODE, Done
 from support.remotes import Servers
 from support.repos import commit_by_hand, git
 from support.served import Host, User, serve
+from support.snapshots import check_words
 
 pytestmark = [pytest.mark.sampled(3), pytest.mark.one_in(3)]
 
@@ -183,7 +185,7 @@ def test_a_merge_of_more_than_can_be_judged_does_not_land(host: Host, jo: User) 
     for more in ([], ["--no-verify"]):
         done = jo.run("push", "-q", *more, "origin", "HEAD:main")
         assert done.returncode == 1, done.stderr
-        assert "a merge of more than 100 commits cannot be judged" in done.stderr
+        check_words(re.findall("gitlease: .*[^ ]", done.stderr))
     assert host.tip("refs/heads/main") == main
 
 
@@ -236,7 +238,7 @@ def test_work_from_before_a_lease_does_not_land_during_it(host: Host, jo: User) 
     for more in ([], ["--no-verify"]):
         done = jo.run("push", "-q", *more, "origin", "HEAD:main")
         assert done.returncode == 1, done.stderr
-        assert f"{EARLY} is held by kim@example.com" in done.stderr
+        assert re.search(rf"{EARLY} .* kim@example.com", done.stderr)
     git(host.bare, "config", "gitlease.mode", "warn")
     jo.git("push", "-q", "--no-verify", "origin", "HEAD:main")
     host.person("kim").release("src/auth/")
@@ -244,4 +246,4 @@ def test_work_from_before_a_lease_does_not_land_during_it(host: Host, jo: User) 
     assert checked.returncode == 1, checked.stderr
     [found] = [x for x in json.loads(checked.stdout)["violations"] if x["file"] == EARLY]
     assert (found["commit"], found["level"]) == (jo.head("early"), "warning")
-    assert "which kim@example.com held for src/auth when it was merged" in found["message"]
+    check_words(found["message"].replace(found["commit"][:10], "COMMIT"))

@@ -13,7 +13,7 @@ from support.ledgers import REF, door, file_of, make_lease, place, read_files, r
 from support.remotes import Remote, Servers, open_remote
 from support.repos import git
 from support.session import LeaseService
-from support.snapshots import check_words
+from support.snapshots import check_words, cleaned
 from support.workers import Workers
 
 import gitlease
@@ -128,8 +128,7 @@ def test_commits_of_its_owner_neither_renew_nor_name_nor_block_it(pair: Pair) ->
     kim.put("src/api/login.py")
     refused = kim.commit()
     assert refused.returncode == 1
-    assert f"is held by {JO}" in refused.stderr
-    assert "parked until" in refused.stderr
+    check_words(cleaned(refused.stderr))
 
 
 def test_a_commit_that_starts_the_task_again_resumes_it(pair: Pair) -> None:

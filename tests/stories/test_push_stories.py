@@ -28,7 +28,6 @@ from support.repos import (
     git,
     make_clone,
     real_clone,
-    run_git,
     snapshot,
 )
 from support.snapshots import check_words, raises
@@ -312,7 +311,7 @@ def test_one_s_own_hook_that_refuses_leaves_everything(stage: Stage) -> None:
     stage.jo.commits()
     stage.jo.hook("echo tests are red >&2; exit 1\n")
     before, ledger = stage.main, stage.ledger
-    with pytest.raises(Denied, match="a pre-push hook of this repository stopped the push"):
+    with raises(Denied):
         stage.jo.push()
     assert (stage.main, stage.ledger) == (before, ledger)
     assert stage.jo.told == ["tests are red"]
@@ -323,14 +322,14 @@ def test_the_hints_of_one_s_own_hook_are_passed_on_and_not_those_of_git(stage: S
     said = ["tests are red", "hint: make fix", "To push anyway: --no-verify"]
     stage.jo.hook("".join(f"echo '{line}' >&2\n" for line in said) + "exit 1\n")
     stage.jo.commits()
-    with pytest.raises(Denied, match="a pre-push hook"):
+    with raises(Denied):
         stage.jo.push()
     assert stage.jo.told == said
     stage.jo.hook("echo 'hint: all is well' >&2\n")
     stage.jo.told.clear()
     stage.kim.commits("other.txt")
     stage.kim.git("push", "-q", "origin", "main")
-    with pytest.raises(PushRefused, match="fetch first"):
+    with raises(PushRefused):
         stage.jo.push()
     assert stage.jo.told == ["hint: all is well"]
 
@@ -344,14 +343,14 @@ def test_what_a_hook_commits_is_not_pushed_along(stage: Stage) -> None:
 
 
 def test_what_git_finds_wrong_is_no_hook_s_doing(stage: Stage) -> None:
-    with pytest.raises(UsageError, match="unable to delete 'v1': remote ref does not exist"):
+    with raises(UsageError):
         stage.jo.push("origin", "v1", choosing=("--delete",))
     stage.jo.commits("docs/guide.md")
-    with pytest.raises(Denied, match="the remote does not support --signed push"):
+    with raises(Denied):
         stage.jo.push(sending=("--signed=yes",))
     stage.jo.hook("echo 'error: tests are red' >&2; exit 1\n")
     stage.jo.commits()
-    with pytest.raises(Denied, match="a pre-push hook of this repository stopped the push"):
+    with raises(Denied):
         stage.jo.push()
 
 
@@ -754,7 +753,7 @@ def test_another_repository_than_the_ledger_s_is_refused(stage: Stage) -> None:
 def test_where_git_is_told_to_push_instead_the_ledger_must_be_the_same(stage: Stage) -> None:
     """The same repository by another way is; whether it is shows in its ledger."""
     other, way = stage.tmp / "other.git", stage.tmp / "way.git"
-    git(stage.tmp, "clone", "-q", "--bare", stage.remote.url, str(other))
+    real_clone(stage.remote.url, other, "jo@example.com", "--bare")
     way.symlink_to(stage.remote.bare)
     stage.jo.git("config", f"url.{other}.pushInsteadOf", stage.remote.url)
     stage.jo.commits("docs/guide.md")
@@ -815,7 +814,7 @@ def test_a_remote_that_pushes_more_is_refused(
 def test_the_repository_is_changed_as_by_git_s_own_push(stage: Stage) -> None:
     twin = stage.tmp / "twin"
     stage.jo.commits()
-    run_git(stage.tmp, "clone", "-q", "--bare", str(stage.remote.bare), "other.git")
+    real_clone(stage.remote.bare, stage.tmp / "other.git", "jo@example.com", "--bare")
     subprocess.run(["cp", "-a", str(stage.jo.root), str(twin)], check=True)
     git(twin, "config", "remote.origin.url", stage.remote.url)
     before = snapshot(stage.jo.root)

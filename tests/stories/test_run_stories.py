@@ -21,7 +21,7 @@ from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import git, real_clone
 from support.running import LONG, Desk, lives, number_in, short_leases, sleeper, until
-from support.snapshots import check_words
+from support.snapshots import check_words, cleaned
 
 import gitlease
 from gitlease.faces.cli import run
@@ -94,8 +94,7 @@ def test_what_is_refused_ends_with_75_and_says_who_has_it(jo: Desk, kim: Desk) -
     assert kim.ask("claim", "F001", "--reason", "why").returncode == 0
     held = jo.ask("run", "F001", "F002", "--", "true")
     assert held.returncode == 75
-    assert "F001 is held by w2@example.com" in held.stderr
-    assert "hint: gitlease run F001 F002 --wait 15m -- true" in held.stderr
+    check_words(cleaned(held.stderr))
     waited = jo.ask("run", "F001", "--wait", "1s", "--", "true")
     assert waited.returncode == 75
     assert "waited 1s" in waited.stderr
@@ -400,9 +399,8 @@ def test_a_run_that_is_stopped_past_its_end_has_nothing_left_on_waking(
     run.send_signal(signal.SIGCONT)
     assert run.wait(LONG) == 125
     assert run.stderr is not None
-    said = run.stderr.read()  # another reason where the stop came within a renewal
-    assert said.startswith("F001 was lost: "), said
-    assert said.endswith(": stopping the command\n"), said
+    what, *_, then = run.stderr.read().split(": ")  # between is why: the stop may be in a renewal
+    check_words([what, then])
     [lease] = kim.document("list")["leases"]
     assert (lease["lease_id"], lease["mine"]) == (taken["lease"]["lease_id"], True)
 
@@ -516,7 +514,7 @@ def test_a_remote_that_stays_away_ends_the_command_before_the_lease(
     assert run.wait(LONG) == 125
     assert not lives(child)
     assert run.stderr is not None
-    assert "could not be renewed before it expired" in run.stderr.read()
+    check_words(cleaned(run.stderr.read()))
     if how == "gone":
         away.rename(bare)
     else:

@@ -122,7 +122,7 @@ def test_what_is_held_still_counts_where_git_refuses_the_step_that_ends_it(
     done = kim.run("push", "origin", f"{revoked}:{REF}", "HEAD:main")
     assert done.returncode == 1
     assert refs_of(host) == before
-    assert f"refused (held): {API} is held by jo@example.com" in done.stderr
+    assert f"refused (held): {API} " in done.stderr
     (host.bare / f"{REF}.lock").unlink()
     assert kim.run("push", "origin", f"{revoked}:{REF}").returncode == 0
     assert kim.run("push", "origin", "HEAD:main").returncode == 0
@@ -174,7 +174,7 @@ def test_a_ref_that_is_refused_afterwards_keeps_nothing(
     done = kim.run("push", "origin", ":feature", f"{before[FEATURE]}:refs/heads/keep")
     assert done.returncode == 1
     assert refs_of(host) == before
-    assert f"refused (held): {API} is held by jo@example.com" in done.stderr
+    assert f"refused (held): {API} " in done.stderr
 
 
 def test_a_ref_that_keeps_it_either_way_keeps_it(host: Host, kim: User) -> None:

@@ -13,6 +13,7 @@ from support.clock import ManualClock
 from support.fences import clean_env
 from support.repos import commit_file, git
 from support.running import LONG, Desk, number_in, sleeper
+from support.snapshots import check_words, cleaned
 from support.typed import Agent, Typist
 
 from gitlease.core import replace
@@ -50,10 +51,7 @@ def runs(agent: Agent, command: str = STASH, **data: str) -> str:
 
 
 def test_what_another_session_works_on_is_not_thrown_away(one: Agent, other: Agent) -> None:
-    told = runs(one)
-    assert told.startswith("deny\ngit stash -u: others work in this clone, ")
-    who, session = git(one.at.clone, "config", "user.email"), "session claude:89abcdef"
-    assert f"{who} ({session} on {short_host()}, since 08:00:00Z)" in told
+    check_words(cleaned(runs(one)))
     assert "session claude:5b1f0c2e" in runs(other, "git reset --hard")
     assert runs(one, "git status; git commit -m 'git stash'") == ""
     assert runs(one, "git stash list && git stash create") == ""
@@ -233,7 +231,7 @@ def test_a_run_counts_as_long_as_it_lasts(one: Agent) -> None:
     actor = one.at.open(".", session="run-7").identity.actor
     note_run(repository, "7", actor, now=one.at.clock.wall_ms / 1_000)
     one.at.clock.advance(10 * RECENT)
-    assert "session run-7 on" in runs(one)
+    assert "session run-7" in runs(one)
     one.at.env["GITLEASE_SESSION"] = "run-7"  # what runs under it is not another
     assert runs(one) == ""
     del one.at.env["GITLEASE_SESSION"]
@@ -266,5 +264,5 @@ def test_every_host_is_told_in_its_own_shape(one: Agent, name: str) -> None:
         else ("permissionDecision", "permissionDecisionReason")
     )
     assert said[decision] == "deny"
-    assert "session claude:5b1f0c2e on" in said[why]
+    assert "session claude:5b1f0c2e" in said[why]
     assert "\nto " in said[why]

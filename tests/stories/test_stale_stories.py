@@ -54,10 +54,7 @@ def test_a_claim_that_nobody_works_on_is_found_with_who_and_since_when(story: St
     finding = only(story.find())
     assert (finding.rule.id, finding.holder, finding.file) == ("stale-edge", KIM, "tasks/F001.md")
     check_words(finding.message)
-    assert finding.evidence == (
-        "2027-01-15T08:15:00Z: the last lease expired",
-        f"2027-01-15T08:00:00Z: assigned in {made[:10]}",
-    )
+    check_words([x.replace(made[:10], "COMMIT") for x in finding.evidence])
     text = (story.jo / "tasks/F001.md").read_text().splitlines()
     assert finding.line is not None
     assert text[finding.line - 1].startswith("assigned:")
@@ -176,7 +173,7 @@ def test_leases_of_tasks_that_are_done_or_gone_are_found(story: Story) -> None:
     story.put(story.jo, "tasks/F001.md", task_text("F001").replace("todo", "done"))
     found = story.find()
     assert words(found) == ["lease-on-done F001", "lease-on-gone F002"]
-    assert found.findings[1].evidence[0] == f"tasks/F002.md was deleted in {made[:10]} by {JO}"
+    check_words(found.findings[1].evidence[0].replace(made[:10], "COMMIT"))
     assert found._actions == ()
 
 
@@ -373,23 +370,17 @@ def test_records_that_cannot_be_read_are_no_pass(story: Story, tmp_path: Path) -
     next(x for top in ("leases", "paths") for x in (tree / top).rglob("*.yaml")).write_text("{{{")
     git(tree, "-c", "user.email=x@y.z", "-c", "user.name=x", "commit", "-qam", "x", env=story.env())
     git(story.remote.bare, "update-ref", ref, git(tree, "rev-parse", "HEAD"))
-    (said,) = story.find().unread
-    assert "its paths are not checked" in said
+    check_words(story.find().unread)
 
 
 def test_whoever_had_it_and_whoever_comes_next_are_told(story: Story) -> None:
     story.kim_takes()
     story.days(8)
     story.fix()
-    told = LeaseService(story.at(story.kim).ledger).read().warnings
-    assert told == (
-        'your claim of F001 was retired by w1@example.com: "idle since 2027-01-15T08:15:00Z"',
-    )
+    check_words(LeaseService(story.at(story.kim).ledger).read().warnings)
     assert LeaseService(story.at(story.kim).ledger).read().warnings == ()
     answer = LeaseService(story.at(story.jo).ledger).claim([F001])
-    assert [n.text for n in answer.notes] == [
-        "was assigned to w2@example.com: idle since 2027-01-15T08:15:00Z"
-    ]
+    check_words([n.text for n in answer.notes])
     events = LeaseService(story.at(story.jo).ledger).log(resource=F001).events
     assert [e.kind for e in events] == ["claimed", "retired", "claimed"]
     story.send(story.jo)

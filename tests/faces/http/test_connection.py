@@ -11,6 +11,7 @@ import pytest
 from support.clock import ManualClock
 from support.gateway import LONG, Served
 from support.running import until
+from support.snapshots import raises
 from support.stubborn import Stubborn
 
 import gitlease
@@ -189,7 +190,7 @@ def test_what_is_wrong_is_named(gate: Served) -> None:
             gitlease.connect(url, token="x")
     with pytest.raises(gitlease.Denied, match="token"):
         gitlease.connect(gate.url, token="x").list()
-    with pytest.raises(gitlease.Unavailable, match="does not answer"):
+    with raises(gitlease.Unavailable):
         gitlease.connect("http://127.0.0.1:1", token="x").list()
     assert "secret" not in repr(gitlease.connect("http://127.0.0.1:1", token="secret"))
     with pytest.raises(gitlease.UsageError):

@@ -61,8 +61,9 @@ def test_it_answers_for_the_names_that_it_was_given(
 
 def test_a_port_that_is_taken_is_said(gate: Served, clone: Path) -> None:
     port = urlsplit(gate.url).port or 0
-    with pytest.raises(Invalid, match=rf"cannot listen at 127.0.0.1, port {port}: Address"):
+    with pytest.raises(Invalid) as taken:
         server.serve({"": str(clone)}, "127.0.0.1", port, "gitlease")
+    check_words(str(taken.value).replace(f"{port}", "PORT"))
     (one,) = server.listen("127.0.0.1", 0)
     one.close()
 
