@@ -111,8 +111,8 @@ class CheckResult:
     commit: str | None = None
     shown: str = ""
     stale: bool = False
-    _actions: tuple[Action, ...] = ()
-    _stays: Mapping[Finding, str] = field(default_factory=dict)
+    _actions: tuple[Action, ...] = field(default=(), repr=False, compare=False)
+    _stays: Mapping[Finding, str] = field(default_factory=dict, repr=False, compare=False)
     leases: tuple[LeaseView, ...] = ()
     prefix: str = ""
 

@@ -433,7 +433,7 @@ def read_values(
 
 def check_names(known: Mapping[str, Parameter], given: Mapping[str, Any], *, what: str) -> None:
     """Raise UsageError for an argument that is unknown, or for a required one that lacks."""
-    if odd := next((name for name in given if name not in known), None):
+    if (odd := next((name for name in given if name not in known), None)) is not None:
         raise UsageError(f"unknown field {odd[:60]!r} in {what}; known fields: {', '.join(known)}")
     missing = (x for x, one in known.items() if one.required and given.get(x) is None)
     if (name := next(missing, None)) is not None:

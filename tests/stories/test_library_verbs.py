@@ -237,6 +237,8 @@ def test_stale_claims_are_found_and_retired(
     leases = gitlease.open(clone)
     before = [x.rule.id for x in leases.check_stale().findings]
     assert "stale-edge" in before
+    assert hash(leases.check_stale()) == hash(leases.check_stale())
+    assert "_actions" not in repr(leases.check_stale())
     fixed = leases.check_stale(fix=True)
     assert "stale-edge" in [x.rule.id for x in fixed.fixed]
     assert "stale-edge" not in [x.rule.id for x in fixed.findings]

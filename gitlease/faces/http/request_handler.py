@@ -14,7 +14,7 @@ import os
 import re
 import threading
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from ipaddress import ip_address
@@ -190,6 +190,7 @@ MOST_BYTES = 64 * 1024  # of a body
 BODY_SECONDS = 10.0  # in which it must have come
 THREADS = 256  # requests that are worked on at the same time
 WAITS, WAITS_OF_TOKEN = 64, 48  # of those that wait for something to be free
+REMEMBERED = 10_000  # keyed requests
 PROBLEM = "application/problem+json"
 MAX_SESSION = 128  # characters
 SESSION_HEADER = "gitlease-session"
@@ -205,6 +206,12 @@ def session_in(headers: Mapping[str, str], session: str | None = None) -> str | 
 Failure = Refused | GitleaseError
 
 
+def other_request() -> UsageError:
+    """The refusal of a key that was used before."""
+    why = "this Idempotency-Key was used for another request"
+    return UsageError(why, hints=("use a new key for each request",))
+
+
 class RequestHandler:
     """Answers the requests to one gateway."""
 
@@ -212,6 +219,7 @@ class RequestHandler:
         self.gateway, self.access = gateway, access
         self.threads, self.waits = anyio.CapacityLimiter(THREADS), anyio.CapacityLimiter(WAITS)
         self._waiting = Counter[str]()  # by token id
+        self._keyed = OrderedDict[str, bytes]()  # digests of requests, by their keys
         self.counts = Counter[tuple[str, int]]()  # answers by verb and status
         self.closing = threading.Event()
 
@@ -247,6 +255,31 @@ class RequestHandler:
             return response
 
         return respond
+
+    @contextlib.contextmanager
+    def keyed(self, key: str | None, request: Request, data: Any) -> Iterator[None]:
+        """Refuse a key that had another request, as far as this gateway remembers.
+
+        The ledger knows the key of what was carried out, but not the fields of the request.
+        """
+        if key is None:
+            yield
+            return
+        headers = [request.headers.get(x) for x in (SESSION_HEADER, "if-match", "if-none-match")]
+        whole = json.dumps([request.method, request.scope["path"], data, headers], sort_keys=True)
+        digest = hashlib.sha256(whole.encode()).digest()
+        first = key not in self._keyed
+        if self._keyed.setdefault(key, digest) != digest:
+            raise other_request()
+        self._keyed.move_to_end(key)
+        if len(self._keyed) > REMEMBERED:
+            self._keyed.popitem(last=False)
+        try:
+            yield
+        except GitleaseError:
+            if first:  # the next one may be put right
+                self._keyed.pop(key, None)
+            raise
 
     async def carry_out(
         self, request: Request, caller: Token, act: Callable[[Callable[[], None]], T], *, wait: bool

@@ -38,6 +38,7 @@ from gitlease.faces.http.request_handler import (
     check_scope,
     failed,
     operation_id,
+    other_request,
     session_in,
 )
 from gitlease.gateway.follower import Follower
@@ -68,7 +69,6 @@ from gitlease.verbs.table import (
 )
 
 PAGE = 200
-ANOTHER_REQUEST = "this Idempotency-Key was used for another request"
 ENDED = (State.RELEASED.value, State.REVOKED.value)  # listed for a while, from the audit trail
 STATES = (*(x.value for x in State), "all")
 OUTCOMES = {  # of each verb, in the ledger's record of a request
@@ -158,7 +158,7 @@ class GatewayDoor(Door):
         wanted = wanted or [parse_resource(x) for x in dict.fromkeys(names)]
         others = {fold(x.text) for x in wanted} - {fold(x) for x in names}
         if outcome not in OUTCOMES[verb] or (events and others):
-            raise UsageError(ANOTHER_REQUEST, hints=("use a new key for each request",))
+            raise other_request()
         if verb in ("release", "done", "note", "revoke"):
             return Answer(status="released" if verb == "release" else outcome, changed=False)
         own = [self.gateway.own(ledger, x, scope) for x in wanted]
@@ -388,17 +388,18 @@ class ApiRoute:
         caller = handler.access.admit(request.headers, *((READ, WRITE) if self.writes else (READ,)))
         data = dict(request.query_params) if self.in_query else await body_of(request)
         if request.method == "DELETE" and (body := await body_of(request)):
+            known = [x for x in body if x in self.fields] if isinstance(body, dict) else []
             raise UsageError(
                 "a DELETE takes its fields in the query, not in a body",
-                hints=(f"?{_query(body)}",) if isinstance(body, dict) else (),
+                hints=tuple(f"?{_query({x: body[x] for x in known})}" for _ in known[:1]),
             )
         if not self.in_query and (odd := next(iter(request.query_params.items()), None)):
             raise UsageError(
                 f"a {self.method} takes its fields in the body, not {odd[0][:60]!r} in the query",
                 hints=(json.dumps(dict([odd]))[:200],),
             )
-        if self.writes:
-            check_scope(caller, READ if self.only_reads(data) else WRITE)
+        if self.writes and not self.only_reads(data):
+            check_scope(caller, WRITE)
         given = None if self.only_reads(data) else request.headers.get("idempotency-key")
         key = None if given is None else operation_id(caller.email, given)
         resource = request.path_params.get("key", "")
@@ -409,14 +410,15 @@ class ApiRoute:
         except UnicodeEncodeError:
             place = "query" if self.in_query else "body"
             raise UsageError(f"the {place} has a lone surrogate") from None
-        return await handler.carry_out(
-            request,
-            caller,
-            lambda check: self.respond(
-                ApiRequest(gateway, caller, resource, data, request.headers, key, check)
-            ),
-            wait=isinstance(data, dict) and data.get("wait") is not None,
-        )
+        with handler.keyed(key, request, data):
+            return await handler.carry_out(
+                request,
+                caller,
+                lambda check: self.respond(
+                    ApiRequest(gateway, caller, resource, data, request.headers, key, check)
+                ),
+                wait=isinstance(data, dict) and data.get("wait") is not None,
+            )
 
     def respond(self, request: ApiRequest) -> ApiAnswer:
         """Answer a request. Raises UsageError for its fields, and what the verb may raise."""
@@ -450,7 +452,8 @@ class ApiRoute:
 
 
 def _query(fields: Mapping[str, Any]) -> str:
-    return urlencode({x: y if isinstance(y, str) else json.dumps(y) for x, y in fields.items()})
+    texts = {x: y if isinstance(y, str) else json.dumps(y) for x, y in fields.items()}
+    return urlencode(texts, errors="replace")
 
 
 def _field(kind: Kind, about: str, *, required: bool = False) -> Parameter:

@@ -250,6 +250,16 @@ def test_fields_in_the_wrong_part_of_a_request_are_shown_in_the_right_one(gate: 
     body = gate.ask("jo", "PUT", "/v1/leases/a?ttl=15m", json={}).json()
     query = gate.ask("jo", "DELETE", "/v1/leases/a", json={"done": True}).json()
     assert (body["hints"], query["hints"]) == (['{"ttl": "15m"}'], ["?done=true"])
+    surrogate = gate.ask("jo", "DELETE", "/v1/leases/a", content=b'{"ttl":1,"note":"\\ud800"}')
+    assert (surrogate.status_code, surrogate.json()["hints"]) == (400, ["?note=%3F"])
+
+
+def test_a_field_without_a_name_is_unknown(gate: Served) -> None:
+    answers = [
+        gate.ask("jo", "GET", "/v1/leases?="),
+        gate.ask("jo", "PUT", "/v1/leases/a", json={"": 1}),
+    ]
+    assert [x.status_code for x in answers] == [400, 400]
 
 
 def test_a_path_that_does_not_print_is_a_usage_error(gate: Served) -> None:
@@ -259,6 +269,8 @@ def test_a_path_that_does_not_print_is_a_usage_error(gate: Served) -> None:
 
 def test_reading_access_is_enough_for_a_dry_run(gate: Served) -> None:
     gate.secret("ann", "read")
+    gate.secret("eve", "write")
+    assert gate.ask("eve", "PUT", "/v1/leases/a", json={"dry_run": True}).status_code == 200
     bodies: tuple[dict[str, bool], ...] = ({"dry_run": True}, {}, {"dry_run": False})
     answers = [gate.ask("ann", "PUT", "/v1/leases/a", json=body) for body in bodies]
     assert [x.status_code for x in answers] == [200, 403, 403]

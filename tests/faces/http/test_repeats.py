@@ -212,6 +212,27 @@ def test_a_key_knows_every_spelling_and_its_own_scope(two: tuple[Served, Served]
     assert said(again) == (412, "lost")
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "first", "second"),
+    [
+        ("PUT", "/v1/leases/b", {}, {"ttl": "1h"}),
+        ("PUT", "/v1/leases/b", {}, {"session": "s2"}),
+        ("PATCH", "/v1/leases/a", {"extend": "1h"}, {"extend": "5h"}),
+        ("POST", "/v1/leases:note", {"resource": "a", "text": "A"}, {"resource": "a", "text": "B"}),
+        ("POST", "/v1/leases:claim", {"resources": ["b", "c"]}, {"resources": ["b"]}),
+    ],
+)
+def test_a_key_with_another_request_is_refused(
+    gate: Served, method: str, path: str, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    gate.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
+    bad = gate.ask("jo", method, path, json=first | {"odd": 1}, headers=KEY)
+    assert said(bad) == (400, "usage")  # what was refused may be put right
+    gate.ask("jo", method, path, json=first, headers=KEY).raise_for_status()
+    assert said(gate.ask("jo", method, path, json=second, headers=KEY)) == (400, "usage")
+    gate.ask("jo", method, path, json=first, headers=KEY).raise_for_status()
+
+
 def test_a_name_is_read_to_its_end(gate: Served) -> None:
     first = gate.ask("jo", "PUT", "/v1/leases/a%231", headers=KEY)
     assert first.json()["lease"]["resource"] == "a#1"
