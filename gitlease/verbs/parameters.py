@@ -193,6 +193,7 @@ NUMBER = Kind(
 SCOPE = Kind(read=_scope, schema=_TEXT, python="str", metavar="S")
 TEXT = Kind(read=read_text, schema=_TEXT, python="str", metavar="TEXT")
 HOLDER = Kind(read=_holder, schema=_TEXT, python="str", metavar="H")
+_WORD, _SWITCH = Parameter(kind=TEXT), Parameter(kind=SWITCH)
 
 # --- resources ------------------------------------------------------------------------------------
 
@@ -265,9 +266,8 @@ NoteText = Annotated[str, _NOTE.but("", tool="")]
 
 Takeover = Annotated[
     bool,
-    Parameter(
-        kind=SWITCH,
-        about="Replace someone else's assignment; needs a reason.",
+    _SWITCH.but(
+        "Replace someone else's assignment; needs a reason.",
         tool="If the user says so: replace an assignment; needs reason.",
         again=False,
     ),
@@ -283,39 +283,25 @@ ExpectHolder = Annotated[
 ]
 ExpectedHolder = Annotated[str | None, Parameter(kind=HOLDER, about="Only if H holds it.")]
 Reopen = Annotated[
-    bool,
-    Parameter(
-        kind=SWITCH,
-        about="Claim completed work again.",
-        tool="Claim completed work.",
-        again=False,
-    ),
+    bool, _SWITCH.but("Claim completed work again.", tool="Claim completed work.", again=False)
 ]
 New = Annotated[
     bool,
-    Parameter(
-        kind=SWITCH,
-        about="Refuse a lease you already hold instead of renewing it.",
+    _SWITCH.but(
+        "Refuse a lease you already hold instead of renewing it.",
         tool="Refuse if you hold it already.",
     ),
 ]
 AnyName = Annotated[
-    bool,
-    Parameter(
-        kind=SWITCH,
-        about="Accept names that are not tasks.",
-        tool="Allow names that are not tasks.",
-    ),
+    bool, _SWITCH.but("Accept names that are not tasks.", tool="Allow names that are not tasks.")
 ]
 KnownName = Annotated[
-    bool,
-    Parameter(kind=SWITCH, about="Accept names that are not tasks.", doors=frozenset({COMMAND})),
+    bool, _SWITCH.but("Accept names that are not tasks.", doors=frozenset({COMMAND}))
 ]
 DryRun = Annotated[
     bool,
-    Parameter(
-        kind=SWITCH,
-        about="Say what the claim would do, and write nothing.",
+    _SWITCH.but(
+        "Say what the claim would do, and write nothing.",
         tool="Only say what it would do.",
         again=False,
         plans=True,
@@ -323,38 +309,24 @@ DryRun = Annotated[
 ]
 Commit = Annotated[
     bool | None,
-    Parameter(
-        kind=SWITCH,
-        about="Commit the edit of the task file by itself, or leave it in the work tree "
+    _SWITCH.but(
+        "Commit the edit of the task file by itself, or leave it in the work tree "
         "(default: edges.commit).",
         option="--commit/--no-commit",
         doors=AT_A_CLONE,
     ),
 ]
 KeepStatus = Annotated[
-    bool,
-    Parameter(kind=SWITCH, about="Leave the status in the task file as it is.", doors=AT_A_CLONE),
+    bool, _SWITCH.but("Leave the status in the task file as it is.", doors=AT_A_CLONE)
 ]
 Verbose = Annotated[
-    bool,
-    Parameter(
-        kind=SWITCH,
-        about="Also print the id of each lease.",
-        option="-v",
-        doors=frozenset({COMMAND}),
-    ),
+    bool, _SWITCH.but("Also print the id of each lease.", option="-v", doors=frozenset({COMMAND}))
 ]
 _ALL = Parameter(kind=SWITCH, doors=frozenset({COMMAND, LIBRARY, TOOL}))
 RenewAll = Annotated[bool, _ALL.but("Renew everything this session holds.")]
 ReleaseAll = Annotated[bool, _ALL.but("Release everything this session holds.")]
 Record = Annotated[
-    str | None,
-    Parameter(
-        kind=TEXT,
-        about="Remove this damaged record instead.",
-        metavar="FILE",
-        doors=AT_A_CLONE,
-    ),
+    str | None, _WORD.but("Remove this damaged record instead.", metavar="FILE", doors=AT_A_CLONE)
 ]
 
 # --- tasks ----------------------------------------------------------------------------------------
@@ -368,23 +340,18 @@ STATUS = Kind(
 )
 NewStatus = Annotated[str, Parameter(kind=STATUS, doors=AT_A_CLONE)]
 PartScope = Annotated[str | None, _SCOPE.but("Claim or finish only this part of the work.")]
-Claiming = Annotated[bool, Parameter(kind=SWITCH, about="Claim the task.", changes=True)]
+Claiming = Annotated[bool, _SWITCH.but("Claim the task.", changes=True)]
 Ref = Annotated[
     str | None,
-    Parameter(
-        kind=TEXT,
-        about="Read the task files of this branch, tag or commit (default: the work tree).",
+    _WORD.but(
+        "Read the task files of this branch, tag or commit (default: the work tree).",
         metavar="REF",
         doors=AT_A_CLONE,
     ),
 ]
 Cached = Annotated[
     bool,
-    Parameter(
-        kind=SWITCH,
-        about="Answer from what this clone knows, without asking the remote.",
-        doors=AT_A_CLONE,
-    ),
+    _SWITCH.but("Answer from what this clone knows, without asking the remote.", doors=AT_A_CLONE),
 ]
 
 # --- sessions -------------------------------------------------------------------------------------
@@ -403,7 +370,7 @@ SessionId = Annotated[
     str | None, Parameter(kind=replace(_text("the session", MAX_WORD), metavar="ID"))
 ]
 EndAll = Annotated[bool, _ALL.but("End all your sessions.")]
-ReleaseToo = Annotated[bool, Parameter(kind=SWITCH, about="Also unassign yourself from the tasks.")]
+ReleaseToo = Annotated[bool, _SWITCH.but("Also unassign yourself from the tasks.")]
 ParkInstead = Annotated[
     int | bool,
     Parameter(
@@ -416,11 +383,8 @@ EachNote = Annotated[str | None, _NOTE.but("Leave a note on each resource.")]
 # --- what is read ---------------------------------------------------------------------------------
 
 Of = Annotated[Resource | None, Parameter(kind=RESOURCE)]
-Mine = Annotated[bool, Parameter(kind=SWITCH, about="Only leases of this session.", own=True)]
-EndedToo = Annotated[
-    bool,
-    Parameter(kind=SWITCH, about="Include lapsed, completed, released and revoked leases."),
-]
+Mine = Annotated[bool, _SWITCH.but("Only leases of this session.", own=True)]
+EndedToo = Annotated[bool, _SWITCH.but("Include lapsed, completed, released and revoked leases.")]
 Limit = Annotated[
     int,
     Parameter(kind=NUMBER, about="Show at most N events (default: 50).", option="-n --limit"),
@@ -428,9 +392,8 @@ Limit = Annotated[
 Token = Annotated[int, Parameter(kind=NUMBER, metavar="TOKEN")]
 Exec = Annotated[
     str | None,
-    Parameter(
-        kind=TEXT,
-        about="Run CMD for each event, with its JSON on stdin.",
+    _WORD.but(
+        "Run CMD for each event, with its JSON on stdin.",
         option="--exec",
         metavar="CMD",
         doors=frozenset({COMMAND}),
@@ -447,26 +410,17 @@ WholeScope = Annotated[str | None, _SCOPE.but("Only this part of the work (defau
 TokenScope = Annotated[str | None, _SCOPE.but("Only this scope (default: the one with the token).")]
 OverlapScope = Annotated[str | None, _SCOPE.but("Only leases that overlap this scope.")]
 MyTasks = Annotated[
-    bool,
-    Parameter(
-        kind=SWITCH,
-        about="List your tasks and leases.",
-        doors=frozenset({COMMAND, HTTP}),
-        own=True,
-    ),
+    bool, _SWITCH.but("List your tasks and leases.", doors=frozenset({COMMAND, HTTP}), own=True)
 ]
 AllTasks = Annotated[
     bool,
-    Parameter(
-        kind=SWITCH,
-        about="Include tasks that you may not claim, with the reason.",
-        doors=frozenset({COMMAND}),
+    _SWITCH.but(
+        "Include tasks that you may not claim, with the reason.", doors=frozenset({COMMAND})
     ),
 ]
 
 # --- what is checked and set ----------------------------------------------------------------------
 
-_WORD, _SWITCH = Parameter(kind=TEXT), Parameter(kind=SWITCH)
 CommitRange = Annotated[str | None, _WORD.but("Like main..HEAD.", metavar="RANGE")]
 StaleToo = Annotated[bool, _SWITCH.but("Find stale claims.")]
 FixStale = Annotated[
