@@ -358,7 +358,8 @@ class Call(DoorOfClone):
                 return refusals.tell(self, failure.with_(warnings=tuple(result.warnings)), body)
             output.warn(said)
             return exit_of(failure.code)
-        steps = {**dict.fromkeys(result.commands, ""), **self._in_words(result.then)}
+        steps = dict.fromkeys(result.commands, "")
+        steps |= {self.command_of(hint): hint.why for hint in result.then}
         if self.json:
             name = self.command or ""
             document = wire.success(name, body=body, warnings=said, next_steps=[*steps])
@@ -368,9 +369,6 @@ class Call(DoorOfClone):
         output.hint([f"{step}  # {why}" if why else step for step, why in steps.items()])
         output.hint([*map(self.worded, result.hints)])
         return 0
-
-    def _in_words(self, hints: Iterable[Hint]) -> dict[str, str]:
-        return {self.command_of(hint): hint.why for hint in hints}
 
     def worded(self, hint: Hint | str) -> str:
         """Return a hint for people as one line."""

@@ -86,7 +86,8 @@ def _check(
 
 
 def _ask(facts: Sequence[str]) -> bool:
-    output.lines(facts)
+    for fact in facts:
+        output.line(fact)
     return click.confirm("release it?")
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -69,12 +69,6 @@ def line(text: str) -> None:
 def whole(text: str) -> None:
     """Print a line of the answer that is meant to be copied, without folding it."""
     print(_tamed(clean(text)))
-
-
-def lines(texts: Iterable[str]) -> None:
-    """Print lines of the answer."""
-    for text in texts:
-        line(text)
 
 
 def aside(text: str, style: str = "", *, whole: bool = False) -> None:
@@ -309,12 +303,10 @@ def begin() -> None:
     """Reset the output options, and escape what an encoding cannot show."""
     FORM.color = OutputForm.color
     _have_streams()
-    if sys.stdout is None:  # closed by the parent process
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the parent process
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        reconfigure = getattr(getattr(sys, name), "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
 

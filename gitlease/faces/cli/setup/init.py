@@ -130,7 +130,8 @@ def _accepted(call: Call, suggested: SuggestedSettings) -> bool:
     """Ask a person on a terminal whether the proposed settings are right."""
     if call.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return True
-    output.lines(_proposal("these settings fit the task files here:", suggested))
+    for text in _proposal("these settings fit the task files here:", suggested):
+        output.line(text)
     return click.confirm(f"write them to {FILE}?", default=True)
 
 
