@@ -131,21 +131,6 @@ def replace_file(
         raise
 
 
-def rewrite_file(file: str, data: bytes, *, mode: int = PUBLIC) -> None:
-    """Replace a file of a person's, which keeps its permissions; ``mode`` is that of a new one.
-
-    Raises OSError.
-    """
-    try:
-        kept = stat.S_IMODE(os.stat(file).st_mode)
-    except FileNotFoundError:
-        replace_file(file, data, mode=mode)
-        share(file)
-    else:
-        replace_file(file, data, mode=kept)
-        os.chmod(file, kept)
-
-
 def share_clone(common_dir: str, setting: str | None) -> None:
     """Give files below a git directory the modes that ``core.sharedRepository`` asks for."""
     if bits := _bits_of(setting or ""):
@@ -230,6 +215,7 @@ def cannot_keep(path: str, error: OSError) -> CannotKeep:
 # 45 ms, more than all that a hook does, and it neither shares a lock nor goes on where a file
 # system has none.
 
+LOCK = "lock"  # the name of one in a folder of private state
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
@@ -272,10 +258,48 @@ def take(descriptor: int, *, shared: bool = False) -> bool | None:
     return True
 
 
+def change_kept(
+    file: str, change: Callable[[bytes | None], bytes], limit: int, *, patience: float
+) -> None:
+    """Replace a file by what ``change`` makes of it, again if another writes it. Raises OSError."""
+    folder = os.path.dirname(file)
+    make_folders(folder)
+    with _alone(os.path.join(folder, LOCK), patience):
+        while (data := change(before := read_small(file, limit))) != (before or b""):
+            drop_leftovers(folder)
+            aside = f"{file}.{os.urandom(8).hex()}.tmp"
+            replace_file(aside, data)
+            try:
+                if read_small(file, limit) == before:
+                    return os.replace(aside, file)
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(aside)
+
+
+@contextmanager
+def _alone(lock: str, patience: float) -> Iterator[None]:
+    """Hold a lock, or what stands for it: a file that only one process at a time can make."""
+    with exclusive(lock, timeout=patience) as held:
+        made, deadline = f"{lock}.tmp", time.monotonic() + patience
+        while not held and time.monotonic() < deadline:
+            try:
+                os.close(os.open(made, os.O_CREAT | os.O_EXCL, 0o600))
+                break
+            except FileExistsError:
+                time.sleep(0.005)
+        try:
+            yield
+        finally:
+            if not held:
+                with contextlib.suppress(OSError):  # that of one that was killed, perhaps
+                    os.unlink(made)
+
+
 # --- notes: the small state of a clone, in one file ---------------------------------------------
 # SQLite would cost a hook 5 ms, a tenth of what it takes; this costs half a millisecond.
 
-NOTES, LOCK = "notes.json", "lock"
+NOTES = "notes.json"
 LARGEST_NOTES = 64 * 1024 * 1024
 MOST_NOTES = 200  # of a kind: the newest are kept
 NOTES_PATIENCE = 2.0
@@ -285,23 +309,13 @@ Table = dict[str, tuple[float, Any]]
 
 
 class Notes:
-    """Notes in a private ``folder``, by kind. They save work, and never fail.
+    """Notes in a private ``folder``, by kind. Where no file can be written they are lost."""
 
-    Where the file cannot be read there are no notes, and where it cannot be written they are lost.
-    """
-
-    def __init__(self, folder: str, mode: int = PUBLIC) -> None:
-        self._folder, self._file, self._mode = folder, os.path.join(folder, NOTES), mode
+    def __init__(self, folder: str) -> None:
+        self._file = os.path.join(folder, NOTES)
 
     def read(self) -> dict[str, Table]:
-        found = load_json(self._file, LARGEST_NOTES)
-        tables = defaultdict[str, Table](dict)
-        for kind, table in found.items() if isinstance(found, dict) else ():
-            for key, row in table.items() if isinstance(table, dict) else ():
-                match row:
-                    case [int() | float() as at, value]:
-                        tables[kind][key] = at, value
-        return tables
+        return _tables(read_small(self._file, LARGEST_NOTES))
 
     def of(self, kind: str) -> Table:
         return self.read()[kind]
@@ -326,21 +340,35 @@ class Notes:
         return True
 
     def change(self, change: Callable[[dict[str, Table]], object]) -> bool:
-        """Change the notes while no other process does; whether they are written now."""
+        """Change the notes, perhaps again as others write them; whether they are written now."""
+
+        def changed(data: bytes | None) -> bytes:
+            tables = _tables(data)
+            change(tables)
+            newest = {
+                kind: dict(sorted(table.items(), key=lambda row: row[1][0])[-MOST_NOTES:])
+                for kind, table in tables.items()
+                if table
+            }
+            return json.dumps(newest).encode() if newest or data else b""
+
         try:
-            make_folders(self._folder)
-            with exclusive(os.path.join(self._folder, LOCK), timeout=NOTES_PATIENCE):
-                tables, before = self.read(), self.read()
-                change(tables)
-                if tables != before:
-                    drop_leftovers(self._folder)
-                    for table in tables.values():
-                        for key in sorted(table, key=lambda x: table[x][0])[:-MOST_NOTES]:
-                            del table[key]
-                    replace_file(self._file, json.dumps(tables).encode(), mode=self._mode)
+            change_kept(self._file, changed, LARGEST_NOTES, patience=NOTES_PATIENCE)
         except OSError:
             return False
         return True
+
+
+def _tables(data: bytes | None) -> dict[str, Table]:
+    tables, found = defaultdict[str, Table](dict), None
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(data or b"")
+    for kind, table in found.items() if isinstance(found, dict) else ():
+        for key, row in table.items() if isinstance(table, dict) else ():
+            match row:
+                case [int() | float() as at, value]:
+                    tables[kind][key] = at, value
+    return tables
 
 
 def strings_in(value: object) -> list[str]:

@@ -36,7 +36,7 @@ from gitlease.guard.notes import (
     find_common_dir,
     first_line,
 )
-from gitlease.settings.identity import CONTINUED
+from gitlease.settings.identity import CONTINUED, continued
 
 if TYPE_CHECKING:
     from gitlease.core.lease import Actor
@@ -403,16 +403,16 @@ def begin_conversation(
         if clears and process[1] and len(pending) == 1:
             before = pending[0]
             _close(tables, before)
-            tables[CONTINUED][session] = now, tables[CONTINUED].get(before, (now, before))[1]
+            tables[CONTINUED][session] = now, continued(common_dir, before)
 
     notes_of(common_dir).change(change)
 
 
 def end_takes_effect(common_dir: str, session: str) -> bool:
     """Whether the end of a conversation is still pending, which it is no longer afterwards."""
-    pending = []
+    pending = [False]
     notes_of(common_dir).change(lambda tables: pending.append(_close(tables, session)))
-    return any(pending)
+    return pending[-1]
 
 
 def has_ended(common_dir: str, session: str, process: Process) -> bool:

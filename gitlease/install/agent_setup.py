@@ -18,9 +18,10 @@ from typing import Any
 
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, hint
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import load_json, make_folders, read_regular, rewrite_file
+from gitlease.git.files import load_json, make_folders, read_regular
 from gitlease.git.repository import Repository, ask, discover
 from gitlease.install.agents import AGENTS, COMMAND, PASSED_ON, Agent
+from gitlease.install.hook_places import rewrite_file
 from gitlease.settings.schema import FILE
 
 MAX_BYTES = 1024 * 1024

@@ -19,7 +19,7 @@ from functools import partial
 
 from gitlease.core.errors import Invalid, hint, shown
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import replace_file, rewrite_file, share
+from gitlease.git.files import replace_file, share
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
 from gitlease.install import hook_places as places
@@ -264,7 +264,7 @@ def _configure(place: HookPlace, words: Sequence[str]) -> None:
 
 def _write(path: str, data: bytes, mode: int = 0o755) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    rewrite_file(path, data, mode=mode)
+    places.rewrite_file(path, data, mode=mode)
 
 
 def _chain(path: str, data: bytes, aside: str) -> None:

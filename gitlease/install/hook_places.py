@@ -13,12 +13,13 @@ import os
 import re
 import shlex
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 
 from gitlease.core.errors import Invalid, hint
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import read_small
+from gitlease.git.files import PUBLIC, read_small, replace_file, share
 from gitlease.git.repository import TIMEOUT, GitConfig, Repository
 from gitlease.git.run import run_git
 from gitlease.guard.notes import ACTIVITY, COMMIT, MESSAGE, NOW, SINCE, WHO
@@ -511,3 +512,18 @@ def lefthook_snippet(names: Sequence[str]) -> str:
         text += f"      run: {_IF_THERE}{hook_call(name, _LEFTHOOK.get(name, ''))}\n"
         text += "      use_stdin: true\n" if name == "pre-push" else ""
     return text
+
+
+def rewrite_file(file: str, data: bytes, *, mode: int = PUBLIC) -> None:
+    """Replace a file of a person's, which keeps its permissions; ``mode`` is that of a new one.
+
+    Raises OSError.
+    """
+    try:
+        kept = stat.S_IMODE(os.stat(file).st_mode)
+    except FileNotFoundError:
+        replace_file(file, data, mode=mode)
+        share(file)
+    else:
+        replace_file(file, data, mode=kept)
+        os.chmod(file, kept)

@@ -26,6 +26,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.ports import Snapshot
+from gitlease.git.files import load_json
 from gitlease.store.history import decision, first_after
 from gitlease.store.transport import GitRefs, Remote
 
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
 
 PATIENCE = 10.0  # seconds in which a change has to be seen where others fetch
 PAUSE = 0.5
+MAX_BYTES = 4_096
 YOUNG = 5_000  # milliseconds for which the recorded id is not read anew
 ALONE_FOR = 3_600_000  # after so many, other remotes are asked again if they have a ledger now
-PROOF, OWN, BESIDE, ALONE = "proof", "own ledger", "beside", "alone"  # names of notes
+PROOF, OWN, BESIDE, ALONE = "proof", "own-ledger", "beside", "alone"  # names of notes
 RULES = "see what sends pushes elsewhere: git config --show-origin --get-regexp insteadof"
 NAME_REMOTE = "name the remote whose ledger everybody uses: git config lease.remote NAME-OR-URL"
 
@@ -313,7 +315,10 @@ class Admission:
             raise self._not_seen(head, self._unlike(head, there))
 
     def _kept(self, layer: str, name: str) -> Any:
-        return self._ledgers.state(layer).notes.get("facts", name)
+        state = self._ledgers.state(layer)
+        # An older gitlease kept each in a file.
+        older = f"{state.path}/{name}.json"
+        return state.notes.get("facts", name) or load_json(older, MAX_BYTES)
 
     def _keep(self, layer: str, name: str, value: object) -> None:
         self._ledgers.state(layer).notes.put("facts", name, value, at=0)

@@ -23,9 +23,9 @@ from gitlease.core.lease import Sighting
 from gitlease.core.shape import JSON
 from gitlease.engine.ports import Pending, Prepared
 from gitlease.git.files import (
-    LOCK,
     Notes,
     cannot_keep,
+    change_kept,
     drop_leftovers,
     exclusive,
     load_json,
@@ -37,10 +37,9 @@ from gitlease.git.files import (
 )
 
 LOCK_PATIENCE = 5.0
-MOST_ASKING = 64  # processes
 SHOWN_KEPT = 200
 MAX_BYTES = 64 * 1024 * 1024
-KNOWN_FILE, ASKING = "known.json", "asking"
+KNOWN_FILE, ASKING = "known.json", "asking"  # the latter is a kind of notes
 _UNREADABLE = LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError
 _busy: dict[str, threading.Thread] = {}  # who of this process is busy with an operation
 
@@ -117,13 +116,16 @@ class StateFolder:
     def __init__(self, path: str, *, on_move: Callable[[], None] = lambda: None) -> None:
         """``on_move`` is called whenever the known head has become another one."""
         self.path, self.notes, self._on_move = path, Notes(path), on_move
+        self._file = os.path.join(path, KNOWN_FILE)
         self._read: tuple[bytes, Known | None] = b"", None
         self.damaged = False  # whether something was known that could not be read
         self._texts: dict[str, tuple[Sighting, str]] = {}  # of the sightings written last
 
     def load(self) -> Known | None:
         """What is known; None before the first contact, and when the file is damaged."""
-        data = read_small(os.path.join(self.path, KNOWN_FILE), MAX_BYTES)
+        return self._loaded(read_small(self._file, MAX_BYTES))
+
+    def _loaded(self, data: bytes | None) -> Known | None:
         if data is None:
             return None
         if data != self._read[0]:  # a step asks three times, and leases may be many
@@ -135,16 +137,20 @@ class StateFolder:
 
     def save(self, known: Known) -> None:
         """Remember; never less than what another process has seen meanwhile."""
+        moved = False
+
+        def change(data: bytes | None) -> bytes:
+            nonlocal moved
+            there = self._loaded(data)
+            joined = known.joined(there)
+            moved = there is None or there.version != joined.version
+            self._read = self._written(joined), joined
+            return self._read[0]
+
         with contextlib.suppress(OSError):  # what is won must not fail for want of a cache
-            make_folders(self.path)
-            with exclusive(os.path.join(self.path, LOCK), timeout=LOCK_PATIENCE):
-                drop_leftovers(self.path)
-                there = self.load()
-                joined = known.joined(there)
-                self._read = self._written(joined), joined
-                replace_file(os.path.join(self.path, KNOWN_FILE), self._read[0])
-                if there is None or there.version != joined.version:
-                    self._on_move()
+            change_kept(self._file, change, MAX_BYTES, patience=LOCK_PATIENCE)
+            if moved:
+                self._on_move()
 
     def _written(self, known: Known) -> bytes:
         before, self._texts = self._texts, {}
@@ -155,10 +161,8 @@ class StateFolder:
                 text = x, f"{json.dumps(file)}:{seen}"
             self._texts[file] = text
         sighted = ",".join(text for _, text in self._texts.values())
-        rest = {**JSON.dump(known, "sighted", *_INSTANTS), "boot_id": known.base.boot_id}
-        for name in _INSTANTS:
-            at = getattr(known, name)
-            rest[name] = at and [at.wall_ms, at.boot_ms]
+        pairs = {x: (at := getattr(known, x)) and [at.wall_ms, at.boot_ms] for x in _INSTANTS}
+        rest = {**JSON.dump(known, "sighted", *_INSTANTS), **pairs, "boot_id": known.base.boot_id}
         return f'{json.dumps(rest)[:-1]},"sighted":{{{sighted}}}}}'.encode()
 
     def turn(self, seconds: float) -> contextlib.AbstractContextManager[object]:
@@ -169,35 +173,31 @@ class StateFolder:
 
     def ask(self, name: str, what: object) -> None:
         """Ask others of this clone something, in the place of what was asked under that name."""
-        file = os.path.join(self.path, ASKING, f"{name}.json")
-        with contextlib.suppress(OSError):
-            make_folders(os.path.dirname(file))
-            store_json(file, {"process": os.getpid(), "what": what})
+        self.notes.put(ASKING, name, [os.getpid(), what], at=0)
 
     def asked(self) -> list[object]:
         """What living processes ask; of the dead ones nothing is left."""
-        folder, found = os.path.join(self.path, ASKING), list[object]()
-        with contextlib.suppress(OSError):
-            for name in sorted(os.listdir(folder))[:MOST_ASKING]:
-                data = load_json(file := os.path.join(folder, name), MAX_BYTES)
-                with contextlib.suppress(*_UNREADABLE):
-                    if _exists(int(data["process"])):
-                        found.append(data["what"])
-                        continue
-                _remove(file)
+        found = list[object]()
+        for name, (_, value) in self.notes.of(ASKING).items():
+            with contextlib.suppress(*_UNREADABLE):
+                process, what = value
+                if _exists(process):
+                    found.append(what)
+                    continue
+            self.notes.drop(ASKING, name)
         return found
 
     def mark(self) -> str:
         """A word that changes whenever any process of this clone has written what is known."""
         try:
-            found = os.stat(os.path.join(self.path, KNOWN_FILE))
+            found = os.stat(self._file)
         except OSError:
             return ""
         return f"{found.st_ino} {found.st_mtime_ns} {found.st_size}"
 
     def forget(self) -> None:
         """Forget the ledger, so that the next contact is the first."""
-        _remove(os.path.join(self.path, KNOWN_FILE))
+        _remove(self._file)
         self._on_move()
 
     def shown(self, notices: Iterable[str]) -> frozenset[str]:

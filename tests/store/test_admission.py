@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from support.snapshots import check_words, cleaned, raises
 
 from gitlease.core import AnotherLedger, Invalid, LeaseHeld, Unavailable
 from gitlease.faces.library import Leases
-from gitlease.git import discover
+from gitlease.git import Notes, discover
 
 Clones = Callable[..., list[Path]]
 
@@ -132,6 +133,14 @@ def test_push_url_of_the_same_repository_is_proven_once(
     before = path_remote.connections()
     door(ada).claim("F002")
     assert path_remote.connections() == before + 1, "the proof is kept"
+    facts = Notes(str(ada / ".git/gitlease/state/default/global"))
+    older = ada / ".git/gitlease/state/default/global/proof.json"
+    older.write_text(json.dumps(facts.get("facts", "proof")))
+    facts.drop("facts", "proof")
+    before = path_remote.connections()
+    door(ada).renew("F002")
+    door(ada).claim("F004")
+    assert path_remote.connections() == before + 2, "so is that of an older gitlease"
     git(ada, "remote", "set-url", "--push", "origin", path_remote.bare.as_uri() + "/")
     door(ada).claim("F003")
     assert path_remote.connections() > before + 2, "and holds for this pair of URLs alone"

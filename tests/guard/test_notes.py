@@ -1,0 +1,185 @@
+"""The notes of a clone: none is lost, whoever writes beside it, is killed, or finds no locks."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.fences import clean_env
+
+from gitlease.git import LOCK, NOTES, Notes, exclusive, files
+from gitlease.guard.notes import ask_is_due, has_traces, head_moved
+
+ROOT = Path(__file__).parents[2]
+PROCESSES = 32
+# A process that has read the notes forks others, which all write one at once: at the end of a pipe.
+WRITERS = f"""\
+import os
+import sys
+from gitlease.git.files import Notes
+notes = Notes(sys.argv[1])
+notes.put("rows", "first", 0, at=0)
+start, begin = os.pipe()
+for number in range({PROCESSES}):
+    if os.fork() == 0:
+        os.close(begin)
+        os.read(start, 1)
+        notes.put("rows", str(number), number, at=number)
+        os._exit(0)
+os.close(begin)
+failed = [os.wait()[1] for _ in range({PROCESSES})]
+sys.exit(any(failed))
+"""
+WITHOUT_LOCKS = """\
+import errno
+import fcntl
+def flock(descriptor, operation):
+    raise OSError(errno.ENOLCK, "No locks available")
+fcntl.flock = flock
+"""
+KILLED = """\
+import os
+import signal
+import sys
+from gitlease.git.files import Notes
+def killed(source, target):
+    if target == sys.argv[1] + "/notes.json":
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(source, target)
+real, os.replace = os.replace, killed
+Notes(sys.argv[1]).put("rows", "killed", 1, at=1)
+"""
+
+
+def run(script: str, folder: Path) -> int:
+    words = [sys.executable, "-c", script, str(folder)]
+    env = {**clean_env(), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(words, env=env, check=False, timeout=120).returncode
+
+
+def no_locks(_descriptor: int, _operation: int) -> None:
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+@pytest.mark.parametrize("locks", [True, False], ids=["locks", "no locks"])
+def test_of_many_processes_at_once_each_keeps_its_note(tmp_path: Path, locks: bool) -> None:
+    assert run(WRITERS if locks else f"{WITHOUT_LOCKS}{WRITERS}", tmp_path) == 0
+    rows = {key: value for key, (_, value) in Notes(str(tmp_path)).of("rows").items()}
+    assert rows == {"first": 0, **{str(number): number for number in range(PROCESSES)}}
+    assert {x.name for x in tmp_path.iterdir()} == {NOTES, LOCK}
+
+
+@pytest.mark.parametrize("locks", [True, False], ids=["locks", "no locks"])
+def test_a_kill_before_the_file_is_replaced_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: bool
+) -> None:
+    monkeypatch.setattr(files, "NOTES_PATIENCE", 0.05)
+    notes = Notes(str(tmp_path))
+    notes.put("rows", "before", 0, at=0)
+    assert run(KILLED if locks else f"{WITHOUT_LOCKS}{KILLED}", tmp_path) == -signal.SIGKILL
+    assert [*notes.of("rows")] == ["before"]
+    if not locks:
+        monkeypatch.setattr(fcntl, "flock", no_locks)
+    notes.put("rows", "after", 2, at=2)
+    assert [*notes.of("rows")] == ["before", "after"]
+    notes.put("rows", "later", 3, at=3)
+    assert not (tmp_path / f"{LOCK}.tmp").exists()
+
+
+def test_what_is_written_beside_a_process_that_has_the_lock_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stopped, say, and others did not wait for it any longer."""
+    monkeypatch.setattr(files, "NOTES_PATIENCE", 0.05)
+    notes = Notes(str(tmp_path))
+    others = ["one", "two"]
+
+    def change(tables: dict[str, files.Table]) -> None:
+        tables["rows"]["own"] = 1, 1
+        if others:
+            notes.put("rows", others.pop(), 2, at=2)
+
+    assert notes.change(change)
+    assert {*notes.of("rows")} == {"own", "one", "two"}
+
+
+def test_whoever_does_not_get_the_lock_writes_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "NOTES_PATIENCE", 0.05)
+    notes = Notes(str(tmp_path))
+    with exclusive(str(tmp_path / LOCK), timeout=1) as held:
+        assert held
+        notes.put("rows", "mine", 1, at=1)
+    assert [*notes.of("rows")] == ["mine"]
+
+
+def full_at_writing(_monkeypatch: pytest.MonkeyPatch) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def full_at_moving(monkeypatch: pytest.MonkeyPatch) -> None:
+    def replace(_source: str, target: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), target)
+
+    monkeypatch.setattr(os, "replace", replace)
+
+
+@pytest.mark.parametrize("full", [full_at_writing, full_at_moving])
+def test_on_a_full_disk_the_notes_of_before_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    notes = Notes(str(tmp_path))
+    notes.put("rows", "before", 0, at=0)
+    before, limit = (tmp_path / NOTES).read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    with monkeypatch.context() as patched:
+        full(patched)
+        try:
+            assert not notes.change(lambda tables: tables["rows"].update(more=(1, "x" * 1_000)))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert (tmp_path / NOTES).read_bytes() == before
+    assert {x.name for x in tmp_path.iterdir()} == {NOTES, LOCK}
+    assert json.loads(before) == {"rows": {"before": [0, 0]}}
+
+
+# --- what an older gitlease left ------------------------------------------------------------------
+
+OLDER = ("agents/x.stamp", "present/x", "words/run/1.word", "asked", "conversations.json")
+A_MONTH, A_HUNDRED_DAYS = 30 * 86_400, 100 * 86_400
+
+
+@pytest.mark.parametrize("age", [A_MONTH, A_HUNDRED_DAYS])
+def test_what_no_older_gitlease_uses_any_more_leaves(tmp_path: Path, age: int) -> None:
+    for name in (*OLDER, "runs/1.json", "mine.json"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    for path in tmp_path.iterdir():
+        then = path.stat().st_mtime - age
+        os.utime(path, (then, then))
+    head_moved(str(tmp_path))
+    left = {x.name for x in tmp_path.iterdir()}
+    older = {name.partition("/")[0] for name in OLDER}
+    assert left == {"runs", "mine.json"} | (older if age == A_MONTH else set())
+
+
+def test_that_an_older_gitlease_asked_the_remote_is_no_trace_of_use(tmp_path: Path) -> None:
+    private = tmp_path / "gitlease"
+    private.mkdir()
+    assert has_traces(str(tmp_path))
+    (private / "asked").write_text("no ledger\n")
+    assert not has_traces(str(tmp_path))
+    assert ask_is_due(str(tmp_path), every=60, now=1_000)
+    assert not has_traces(str(tmp_path))
+    Notes(str(private)).put("rows", "any", 1, at=1)
+    assert has_traces(str(tmp_path))
