@@ -20,7 +20,7 @@ from gitlease.core.lease import Lease
 from gitlease.core.resources import Resource, fold
 from gitlease.core.work import Named, read_lines
 from gitlease.engine.ports import INDEX, Intent, TaskChange, TaskFiles, TaskList, Written
-from gitlease.git.files import drop_leftovers, exclusive
+from gitlease.git.files import LOCK, drop_leftovers, exclusive
 from gitlease.git.objects import objects_of
 from gitlease.git.repository import (
     TIMEOUT,
@@ -238,14 +238,11 @@ class GitTaskFiles:
             return ()
         root = self._root()
         make_folder(self._folder)
-        with contextlib.ExitStack() as held:
-            with contextlib.suppress(OSError):  # nothing depends on it
-                lock = exclusive(os.path.join(self._folder, "lock"), timeout=PATIENCE)
-                held.enter_context(lock)
+        with exclusive(os.path.join(self._folder, LOCK), timeout=PATIENCE):
             written = [self._write(root, change) for change in changes]
             if any(one.changed for one in written):
                 drop_leftovers(self._folder)
-            return tuple(self._commit(written) if commit else written)
+        return tuple(self._commit(written) if commit else written)
 
     def _commit(self, written: Sequence[Written]) -> list[Written]:
         from gitlease.tasks.edge_commit import commit_edges

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from gitlease.core.resources import GLOBAL_LAYER
@@ -44,22 +43,15 @@ def _quiet(workspace: Workspace) -> Iterator[None]:
     """Pause the heartbeats of this process, and of others of this clone."""
     from gitlease.runs.heartbeat import heartbeat_of
 
-    with ExitStack() as stack:
-        stack.enter_context(_locked(workspace.repository.common_dir, shared=False))
-        stack.enter_context(heartbeat_of(workspace).paused())
+    with _lock(workspace.repository.common_dir), heartbeat_of(workspace).paused():
         yield
 
 
-def after_push(common_dir: str) -> contextlib.AbstractContextManager[None]:
+def after_push(common_dir: str) -> contextlib.AbstractContextManager[object]:
     """Wait, but not long, until no push of this clone is under way."""
-    return _locked(common_dir, shared=True)
+    return _lock(common_dir, shared=True)
 
 
-@contextlib.contextmanager
-def _locked(common_dir: str, *, shared: bool) -> Iterator[None]:
-    """Hold the lock, or go on without it: it only saves tries."""
-    with ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            lock = os.path.join(common_dir, "gitlease", LOCK)
-            stack.enter_context(exclusive(lock, timeout=PATIENCE, shared=shared))
-        yield
+def _lock(common_dir: str, *, shared: bool = False) -> contextlib.AbstractContextManager[object]:
+    """The lock, without which a push goes on: it only saves tries."""
+    return exclusive(os.path.join(common_dir, "gitlease", LOCK), timeout=PATIENCE, shared=shared)

@@ -1216,6 +1216,6 @@ def test_a_state_folder_that_cannot_be_used_is_told(clone: Clone) -> None:
     with raises(Invalid):
         clone.commit()
     state.unlink()
-    (state / "edge-commit.lock").mkdir(parents=True)
+    (state / "tasks/lock").mkdir(parents=True)
     clone.in_tree(change())
     assert clone.commit() == clone.head(), "the lock only saves work"
