@@ -428,7 +428,7 @@ def unbind(ledger: Ledger, op: ops.Unbind, moment: Moment) -> tuple[Ledger, Outc
     for _, lease in _still_bound(ledger, op.grants, refused):
         if lease.session is None:
             continue
-        if not lease.same_holder(op.actor) or op.actor.session not in (None, lease.session):
+        if not _may_unbind(lease, op.actor):
             stood = [(lease, relation(lease, op.actor, policy, moment))]
             raise claiming.held_error(
                 lease.resource, lease.scope, stood, policy, moment, error=NotHolder
@@ -441,6 +441,10 @@ def unbind(ledger: Ledger, op: ops.Unbind, moment: Moment) -> tuple[Ledger, Outc
         before.append(lease)
     done = outcome(op, UNBOUND, freed, moment, before=before)
     return state, replace(done, refused=tuple(refused))
+
+
+def _may_unbind(lease: Lease, actor: Actor) -> bool:
+    return lease.same_holder(actor) and actor.session in (None, lease.session)
 
 
 RETIRED = "retired"

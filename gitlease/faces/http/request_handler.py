@@ -15,7 +15,15 @@ import re
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any, TypeVar
@@ -219,7 +227,7 @@ class RequestHandler:
         self.gateway, self.access = gateway, access
         self.threads, self.waits = anyio.CapacityLimiter(THREADS), anyio.CapacityLimiter(WAITS)
         self._waiting = Counter[str]()  # by token id
-        self._keyed = OrderedDict[str, bytes]()  # digests of requests, by their keys
+        self._keyed = OrderedDict[str, tuple[bytes, anyio.Lock]]()  # digests by key
         self.counts = Counter[tuple[str, int]]()  # answers by verb and status
         self.closing = threading.Event()
 
@@ -256,11 +264,12 @@ class RequestHandler:
 
         return respond
 
-    @contextlib.contextmanager
-    def keyed(self, key: str | None, request: Request, data: Any) -> Iterator[None]:
-        """Refuse a key that had another request, as far as this gateway remembers.
+    @contextlib.asynccontextmanager
+    async def keyed(self, key: str | None, request: Request, data: Any) -> AsyncIterator[None]:
+        """One request of a key at a time; a key that had another request is refused.
 
-        The ledger knows the key of what was carried out, but not the fields of the request.
+        As far as this gateway remembers: the ledger knows the key of what was carried out, but not
+        the fields of the request.
         """
         if key is None:
             yield
@@ -269,13 +278,15 @@ class RequestHandler:
         whole = json.dumps([request.method, request.scope["path"], data, headers], sort_keys=True)
         digest = hashlib.sha256(whole.encode()).digest()
         first = key not in self._keyed
-        if self._keyed.setdefault(key, digest) != digest:
+        known, lock = self._keyed.setdefault(key, (digest, anyio.Lock()))
+        if known != digest:
             raise other_request()
         self._keyed.move_to_end(key)
         if len(self._keyed) > REMEMBERED:
             self._keyed.popitem(last=False)
         try:
-            yield
+            async with lock:
+                yield
         except GitleaseError:
             if first:  # the next one may be put right
                 self._keyed.pop(key, None)

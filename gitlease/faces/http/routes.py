@@ -410,7 +410,7 @@ class ApiRoute:
         except UnicodeEncodeError:
             place = "query" if self.in_query else "body"
             raise UsageError(f"the {place} has a lone surrogate") from None
-        with handler.keyed(key, request, data):
+        async with handler.keyed(key, request, data):
             return await handler.carry_out(
                 request,
                 caller,
