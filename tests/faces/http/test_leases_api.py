@@ -540,7 +540,7 @@ def test_a_key_gives_back_no_grant_that_is_over(
     kim.put("/v1/leases/F001")
     refused(jo.put("/v1/leases/F001", headers=key), 412, "lost")
     session = {"Gitlease-Session": "other"}
-    refused(jo.put("/v1/leases/F001", headers={**key, **session}), 412, "lost")
+    refused(jo.put("/v1/leases/F001", headers={**key, **session}), 400, "usage")
     jo.put("/v1/leases/D1", headers={"Idempotency-Key": "two"})
     with serving(clone) as other:  # which remembers nothing
         other.secrets = gate.secrets
