@@ -36,7 +36,7 @@ from gitlease.engine.acts import renew_grants
 from gitlease.engine.answers import Answer
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Snapshot
-from gitlease.engine.transaction import DUE, Wish, fresh_id
+from gitlease.engine.transaction import DUE, fresh_id
 
 AT_ONCE = 200  # grants of one push: as many events as one commit tells
 LATEST = 0.42  # of a grant's time, after which it is renewed at the latest, and DUE at the soonest
@@ -156,9 +156,9 @@ class Keeper:
         self._asked = wishes
         with contextlib.suppress(Exception):
             session = self._open(CONTACT_LEAST)
-            head, wish = session.store.known(session.layer), Wish(session.actor.holder, wishes)
+            head = session.store.known(session.layer)
             if head is not None and head.along is not None:
-                head.along.ask(self._name, JSON.dump(wish))
+                head.along.ask(self._name, [JSON.dump(x) for x in wishes])
 
     def settle(self, beat: RenewalResult) -> tuple[Lost, ...]:
         """Restart renewed grants, give up lost ones, and retry the others."""

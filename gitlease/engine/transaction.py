@@ -27,7 +27,7 @@ from gitlease.core.errors import (
 )
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, Moment, State, same_person
+from gitlease.core.lease import Actor, Lease, Moment, State
 from gitlease.core.ledger import MAX_STEP, Fate, Ledger
 from gitlease.core.loss import Hold, still_held
 from gitlease.core.moves.holding import UNBOUND
@@ -75,17 +75,6 @@ class Step:
     applied: Applied
     head: Snapshot
     moment: Moment
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """The grants of a person that a process asks others of this clone to renew along, once each.
-
-    They are those of the records that were decided when each ``Hold`` began.
-    """
-
-    holder: str
-    holds: tuple[Hold, ...]
 
 
 class _Done(Exception):
@@ -162,18 +151,18 @@ class Transaction:
         moment, due, done = Moment(now=self._clock.now(), seen=head.seen), list[Grant](), {}
         own = [x for op in operations for x in getattr(op, "grants", ())]
         named = {getattr(op, "resource", None) for op in operations}
-        for hold in _wanted(asked, holder):
+        for hold in _wanted(asked):
             try:
                 lease = still_held(ledger, hold.grant, holder, moment)
             except HeadGone:
                 raise
-            except GitleaseError:  # its own heartbeat finds that out
+            except GitleaseError:  # another's, or lost: its own heartbeat finds that out
                 continue
             seen, duration = head.seen(lease), lease.duration_ms
             since = hold.since if seen is None else seen.since or seen.at
             elapsed = since.elapsed_at_most(moment.now)
             # What was written in this clone counts as seen from its decision.
-            if lease.parked or since.wall_ms != lease.renewed_at:
+            if since.wall_ms != lease.renewed_at:
                 continue
             if lease.renewed_at != hold.since.wall_ms:
                 if elapsed < DUE * duration:
@@ -444,11 +433,10 @@ class Transaction:
         return began.elapsed_at_most(self._clock.now()) > self._patience * 1_000
 
 
-def _wanted(asked: Iterable[object], holder: str) -> Iterable[Hold]:
+def _wanted(asked: Iterable[object]) -> Iterable[Hold]:
     for value in asked:
         with suppress(Damaged):
-            wish = JSON.load(Wish, value)
-            yield from wish.holds if same_person(wish.holder, holder) else ()
+            yield from JSON.load(tuple[Hold, ...], value)
 
 
 def check_in_time(applied: Applied, moment: Moment, now: Instant) -> None:

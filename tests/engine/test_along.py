@@ -8,9 +8,12 @@ on it: who finds its lease not renewed renews it itself.
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +21,9 @@ from core.values import JO, KIM
 from support.memory import Fault, MemoryState
 from support.session import MemoryWorld
 
-from gitlease.core import JSON, Actor, GitleaseError, Hold, Lost, parse_resource
-from gitlease.engine import ClaimOptions, Keeper, LedgerSession, Wish, holds_of, sessions
-from gitlease.store import RefLedgerStore
+from gitlease.core import JSON, Actor, Barrier, GitleaseError, Hold, Lost, parse_resource
+from gitlease.engine import ClaimOptions, Keeper, LedgerSession, fresh_id, holds_of, sessions
+from gitlease.store import RefLedgerStore, StateFolder
 
 TTL = 15
 
@@ -124,6 +127,17 @@ def test_a_claim_takes_along_what_is_soon_due_and_answers_for_itself(world: Worl
     assert world.pushes == 1, "both find it done when they would be due"
 
 
+def test_who_takes_others_along_is_told_the_results_of_its_own(world: World) -> None:
+    """S6: a gateway tells its clients by their places in the batch."""
+    world.start("A")
+    world.clock.advance(4)
+    session = world.of(JO, clone="here").session
+    own = Barrier(id=fresh_id(), actor=JO)
+    step = session.transaction.carry_out([own])
+    assert [x.operation for x in step.applied.outcomes] == [own.id]
+    assert world.renewals() == {"A": 1}
+
+
 def test_what_was_renewed_just_now_is_left(world: World) -> None:
     world.start("A")
     world.clock.advance(2)
@@ -140,7 +154,7 @@ def test_a_holder_counts_from_the_decision_of_whoever_renewed_its_lease(world: W
     world.clock.advance(3)
     one.beat()
     [asked] = world.clones["here"].state("global").asked()
-    [kept] = JSON.load(Wish, asked).holds
+    [kept] = JSON.load(tuple[Hold, ...], asked)
     assert (kept.since, kept.duration_ms) == (decided, TTL * 1_000)
 
 
@@ -167,11 +181,33 @@ def test_the_lease_of_a_process_that_hangs_is_renewed_once_more_at_most(world: W
     assert lease.expires_at < world.clock.now().wall_ms
 
 
+def test_what_a_killed_process_asked_keeps_its_lease_no_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = StateFolder(str(tmp_path / "state"))
+    monkeypatch.setattr(MemoryState, "ask", lambda _, name, what: folder.ask(name, what))
+    monkeypatch.setattr(MemoryState, "asked", lambda _: folder.asked())
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as run:
+        with monkeypatch.context() as its:
+            its.setattr(os, "getpid", lambda: run.pid)
+            [killed] = world.start("A")
+        assert folder.asked() == [[JSON.dump(killed.hold)]]
+        run.kill()
+    world.start("B")
+    world.processes.remove(killed)
+    world.run_for(60)
+    assert world.renewals()["A"] == 0 < world.renewals()["B"]
+    [lease] = [x for x in world.leases() if f"{x.resource}" == "A"]
+    assert lease.expires_at == killed.hold.since.wall_ms + TTL * 1_000
+    assert len(folder.notes.of("asking")) == 1, "whoever asks next drops what the dead asked"
+
+
 def test_nothing_of_another_person_goes_along(world: World) -> None:
-    """S7."""
+    """S7, and L1: to ask for it would cost a fetch."""
     world.start("A", who=KIM)
     world.clock.advance(4)
     world.of(JO, clone="here").claim([parse_resource("C")])
+    assert world.remote.requests == ["push"]
     assert world.renewals() == {"A": 0, "C": 0}
 
 

@@ -27,7 +27,6 @@ from gitlease.engine import (
     LedgerSession,
     Reading,
     TaskList,
-    Wish,
     acts,
     claim,
     holds_of,
@@ -234,7 +233,7 @@ class Commands:
         head, holds = session.store.known(session.layer), holds_of(answer)
         if head is not None and head.along is not None:
             self._host.asked(holds)
-            head.along.ask(run.name, JSON.dump(Wish(run.actor.holder, holds)))
+            head.along.ask(run.name, [JSON.dump(x) for x in holds])
 
     def _release_ours(self, process: Process) -> Answer:
         """What a run was granted itself ends with it."""

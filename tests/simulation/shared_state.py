@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gitlease.core import (
+    JSON,
     MS,
     Damage,
     Grant,
     Header,
+    Hold,
     Instant,
     Lease,
     LeaseKey,
@@ -190,16 +192,17 @@ class DiskImage:
     known: Known | None = None
     shown: tuple[str, ...] = ()
     pending: tuple[Pending, ...] = ()
+    asking: tuple[Hold, ...] = ()
 
     @property
     def key(self) -> object:
         known = self.known
         if known is None:
-            return None, self.shown, self.pending
+            return None, self.shown, self.pending, self.asking
         fields = {**vars(known)}
         fields["sighted"] = frozenset(known.sighted.items())
         fields["renewed"] = frozenset(known.renewed.items())
-        return tuple(fields.values()), self.shown, self.pending
+        return tuple(fields.values()), self.shown, self.pending, self.asking
 
 
 class Disk(StateFolder):
@@ -212,8 +215,16 @@ class Disk(StateFolder):
     def turn(self, seconds: float) -> AbstractContextManager[object]:
         return nullcontext()  # every guarantee holds where nobody waits for a turn
 
+    def ask(self, name: str, what: object) -> None:
+        # One heartbeat is all that a clone has here.
+        self._write(asking=JSON.load(tuple[Hold, ...], what))
+
     def asked(self) -> list[object]:
-        return []  # no process keeps anything here
+        return [[JSON.dump(x) for x in self.kept]]
+
+    @property
+    def kept(self) -> tuple[Hold, ...]:
+        return self.images[-1].asking
 
     def load(self) -> Known | None:
         return self.images[-1].known
