@@ -49,7 +49,7 @@ from gitlease.core import Lease, parse_resource  # noqa: E402
 from gitlease.engine import transaction  # noqa: E402
 
 T = TypeVar("T")
-HOLDS = ("claim", "pick", "renew", "extend", "bind", "claim as the person")
+HOLDS = ("claim", "keep", "beat", "pick", "renew", "extend", "bind", "claim as the person")
 LONG_AFTER = 1_000_000  # seconds after which nothing that was granted counts any more
 
 

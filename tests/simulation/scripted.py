@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 from unittest import mock
 
+from ledger_checker.moves import Broken
 from simulation.commands import TASKS, Files
 from simulation.scripted_verbs import LAYER, MAIN, VERBS
 from simulation.shared_state import (
@@ -161,9 +162,20 @@ class Remote(Storage):
             for op in change.decided.record.operations
             if not isinstance(op, Barrier | Acknowledge)
         )
+        self._check_along(change)
         self._process.wrote.append((version, plain))
         self._process.bases[version.name] = change.base.version
         return version.name
+
+    def _check_along(self, change: Change) -> None:
+        """S7: what goes along is renewed once for each time that its heartbeat asked for that."""
+        asked = {(x.grant, x.since.wall_ms) for x in self._process.disk.kept}
+        written = change.decided.record.operations
+        operations = [x for x in written if not isinstance(x, Acknowledge)]
+        for grant in getattr(operations[0], "grants", ()) if len(operations) > 1 else ():
+            was = change.base.ledger and change.base.ledger.lease(grant.resource, grant.scope)
+            if not was or (grant, was.renewed_at) not in asked:
+                raise Broken(f"S7: {grant.resource} was renewed along, and nobody asked for that")
 
     def read(self, version: str) -> Ledger:
         found = self._versions.by_name[version]
@@ -276,10 +288,14 @@ def run(
         return Waiting(suspended.request, tuple(process.disk.images[process.fresh_from :]))
     except GitleaseError as refusal:
         code = refusal.code
+    except Broken:
+        raise
     except Exception as error:
         code = f"{type(error).__name__}: {error}"
     sets = [plain for _, plain in process.wrote if plain]
     changed = code == "ok" and (not isinstance(answer, Answer) or answer.changed)
+    if changed and verb == "beat" and isinstance(answer, Answer):
+        changed = not _is_by_another(process, answer)
     held = isinstance(answer, Answer) and bool(answer.leases) and verb not in ("unbind", "end")
     late = held and _is_late(process)
     report = Report(
@@ -290,6 +306,16 @@ def run(
         became=tuple(process.became),
     )
     return Ended(report, tuple(process.disk.images[process.fresh_from :]))
+
+
+def _is_by_another(process: Process, answer: Answer) -> bool:
+    """Whether a heartbeat found that another process had renewed what it keeps."""
+    known = process.disk.load()
+    assert known is not None
+    told = {x.lease_id for x in answer.leases}
+    stand = process.versions.by_name[known.version].leases.values()
+    by = {x.operation for x in stand if x.lease_id in told}
+    return bool(by) and not any(by & plain for _, plain in process.wrote)
 
 
 def _is_late(process: Process) -> bool:
@@ -313,8 +339,10 @@ def believed(process: Process) -> list[Lease]:
     own = own_leases(process.versions.by_name[known.version], process.actor)
     if not own:
         return []
+    now = process.now()
+    kept = {x.grant.lease_id for x in process.disk.kept if x.left_ms(now) > 0}
     remote = Remote(process)
     head = Store(remote, lambda _layer: process.disk, process, "origin").known(LAYER)
     assert head is not None
-    moment = Moment(now=process.now(), seen=head.seen)
-    return [x for x in own if holder_has(x, moment)]
+    moment = Moment(now=now, seen=head.seen)
+    return [x for x in own if x.lease_id in kept or holder_has(x, moment)]

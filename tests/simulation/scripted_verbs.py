@@ -7,8 +7,20 @@ from typing import TYPE_CHECKING, cast
 
 from support.session import LeaseService, ledger_session
 
-from gitlease.core import Actor, Became, Claim, GitleaseError, Resource, WorkPush, WorkRef, grant_of
-from gitlease.engine import Answer, ClaimOptions, fresh_id, unbind
+from gitlease.core import (
+    JSON,
+    Actor,
+    Became,
+    Claim,
+    GitleaseError,
+    Resource,
+    WorkPush,
+    WorkRef,
+    grant_of,
+    parse_resource,
+)
+from gitlease.engine import Answer, ClaimOptions, fresh_id, holds_of, unbind
+from gitlease.engine.acts import renew_grants
 from gitlease.guard import PushedCommit, PushedWork, Touched
 from gitlease.push import FencedPush, GitWork, PlannedPush, PushRequest
 
@@ -48,6 +60,29 @@ class OneCommit:
 
 def _claim(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> Answer:
     return service.claim([what], ClaimOptions(ttl=ttl, reopen=True))
+
+
+def _claim_another(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> Answer:
+    """Claim something else, as another process of the clone."""
+    return service.claim([parse_resource("F009")], ClaimOptions(ttl=ttl))
+
+
+def _keep(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> Answer:
+    """Claim it, and have a heartbeat keep it."""
+    return _asked(service, _claim(service, remote, what, ttl))
+
+
+def _beat(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> object:
+    """Renew what the heartbeat of the clone keeps."""
+    holds = cast("Process", service.clock).disk.kept
+    if not holds:
+        return service.read()
+    return _asked(service, renew_grants(service.session, [x.grant for x in holds]))
+
+
+def _asked(service: LeaseService, answer: Answer) -> Answer:
+    cast("Process", service.clock).disk.ask("heartbeat", [JSON.dump(x) for x in holds_of(answer)])
+    return answer
 
 
 def _pick(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> Answer:
@@ -104,6 +139,9 @@ def _push(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> No
 
 VERBS: dict[str, Callable[[LeaseService, Remote, Resource, int], object]] = {
     "claim": _claim,
+    "claim another": _claim_another,
+    "keep": _keep,
+    "beat": _beat,
     "pick": _pick,
     "claim for two": _claim_for_two,
     "claim as the person": lambda service, *given: _claim(_person(service), *given),

@@ -100,6 +100,13 @@ def worlds(clients: int, operations: int) -> list[World]:
             silences=0,
         ),
         world(
+            "along",
+            "keep, claim another, beat, claim another",
+            "note, claim, beat, claim",
+            instants=(0, 6, 17),
+            silences=0,
+        ),
+        world(
             "picked",
             "pick, renew, pick, claim",
             "pick, pick, claim, renew",

@@ -34,6 +34,7 @@ from gitlease.core import (
     Outcome,
     Policy,
     Relation,
+    Renew,
     RunOut,
     Unavailable,
     Unbind,
@@ -82,6 +83,9 @@ READ_BACK = small("claim, read", "read, claim", times=WRONG_CLOCKS, policy=OBSER
 DONE = small("claim", "done", instants=(0, 12, 22))
 TASK: dict[str, Any] = {"resources": "T001 T001", "policy": ABANDONED}
 DAYS = small("claim", "claim", instants=(0, 12, 86_405, 86_435), **TASK)
+ALONG = small("keep, claim another, beat", "claim", instants=(0, 6, 8, 17))
+LEADER_KILLED = small("keep, claim another, beat", "claim", instants=(0, 6, 17), crashes=1)
+TWICE = small("keep, claim another, claim another", "note", instants=(0, 6, 8))
 SESSION_ENDS = small("claim, end", "claim", instants=(0, 12, 86_415), actors=SESSIONS, **TASK)
 
 
@@ -234,6 +238,28 @@ def call_it_abandoned(patch: Patch, early: Callable[[Lease, Policy], int]) -> No
     patch.setattr(lease_rules, "abandoned_at", at)
 
 
+def count_what_others_renewed_from_now(patch: Patch) -> None:
+    along = Transaction._along
+
+    def from_now(change: Transaction, head: Snapshot, asked: Any) -> Any:
+        try:
+            return along(change, head, asked)
+        except transaction._Done as done:
+            now = Moment(now=change._clock.now(), seen=head.seen)
+            raise transaction._Done(replace(done.args[0], moment=now)) from None
+
+    patch.setattr(Transaction, "_along", from_now)
+
+
+def renew_along_whatever_was_asked_once(patch: Patch) -> None:
+    def every(change: Transaction, head: Snapshot, operations: Any) -> Any:
+        asked = head.along.asked() if head.along and not isinstance(operations[0], Renew) else ()
+        grants = tuple(x.grant for x in transaction._wanted(asked))
+        return [Renew(id=transaction.fresh_id(), actor=change.actor, grants=grants)][: len(grants)]
+
+    patch.setattr(Transaction, "_along", every)
+
+
 def let_no_edge_outlast_its_lease(patch: Patch) -> None:
     call_it_abandoned(patch, lambda _, policy: policy.abandoned_after)
 
@@ -268,6 +294,8 @@ OFF: Mapping[str, tuple[Callable[[Patch], None], World, str]] = {
     "a run's time counted from the receipt": (count_from_the_receipt, SLOW_RUNS, "S3"),
     "an edge given up with its session": (release_for(RunOut), SESSION_ENDS, "edge"),
     "a lease that outlives its session": (live_on_after_the_session, SESSION_ENDS, "edge"),
+    "another's renewal counted from now": (count_what_others_renewed_from_now, ALONG, "S3"),
+    "renewed along again": (renew_along_whatever_was_asked_once, TWICE, "S7"),
     "an edge that its lease takes along": (let_no_edge_outlast_its_lease, DAYS, "edge"),
     "abandoned without a margin": (abandon_without_a_margin, DAYS, "edge"),
 }
@@ -296,7 +324,7 @@ def explored(*chosen: World) -> int:
 
 def test_nothing_is_found_where_all_rules_are_on() -> None:
     small_worlds = dict.fromkeys(world for _, world, _ in OFF.values())
-    assert explored(*small_worlds) > 5_000
+    assert explored(*small_worlds, LEADER_KILLED) > 5_000
 
 
 # The rest is in EXHAUSTIVE.md.
