@@ -360,9 +360,8 @@ LEDGERS = (
     Mutant(
         "a marker that outlives the head it was made of",
         "store/state.py",
-        "                if there is None or there.version != joined.version:\n"
-        "                    self._on_move()",
-        "                if there is None:\n                    self._on_move()",
+        "moved = there is None or there.version != joined.version",
+        "moved = there is None",
         "S5",
         "tests/guard/test_watch.py::test_whoever_moves_the_head_takes_the_marker_away",
     ),
