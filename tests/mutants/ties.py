@@ -25,8 +25,8 @@ TIES = (
     Mutant(
         "unbound by any run",
         "core/moves/holding.py",
-        "not lease.same_holder(op.actor) or op.actor.session not in (None, lease.session)",
-        "not lease.same_holder(op.actor)",
+        "return lease.same_holder(actor) and actor.session in (None, lease.session)",
+        "return lease.same_holder(actor)",
         "S7",
         "tests/simulation/test_exhaustive.py::test_nothing_is_found_where_all_rules_are_on",
     ),
