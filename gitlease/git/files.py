@@ -109,9 +109,11 @@ def replace_file(
     dated: int | None = None,
     aside: str | None = None,
     mode: int = PUBLIC,
-) -> None:
+    over: tuple[bytes | None, int] | None = None,
+) -> bool:
     """Write a file ``aside`` and move it into place: a kill leaves the old or the new one.
 
+    ``over`` are the bytes that it may replace, and a limit for them; returns whether it did.
     ``dated`` is when it shall seem to be from, in nanoseconds since the epoch; ``mode`` are its
     permissions, as far as the umask leaves them, and as ``share`` changes the usual ones. Raises
     OSError.
@@ -124,11 +126,15 @@ def replace_file(
                 share(temporary, opened.fileno())
         if dated is not None:
             os.utime(temporary, ns=(dated, dated))
-        os.replace(temporary, file)
+        if moved := over is None or read_small(file, over[1]) == over[0]:
+            os.replace(temporary, file)
+        else:
+            os.unlink(temporary)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+    return moved
 
 
 def share_clone(common_dir: str, setting: str | None) -> None:
@@ -267,14 +273,8 @@ def change_kept(
     with _alone(os.path.join(folder, LOCK), patience):
         while (data := change(before := read_small(file, limit))) != (before or b""):
             drop_leftovers(folder)
-            aside = f"{file}.{os.urandom(8).hex()}.tmp"
-            replace_file(aside, data)
-            try:
-                if read_small(file, limit) == before:
-                    return os.replace(aside, file)
-            finally:
-                with contextlib.suppress(OSError):
-                    os.unlink(aside)
+            if replace_file(file, data, over=(before, limit)):
+                return
 
 
 @contextmanager
