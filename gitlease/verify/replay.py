@@ -246,10 +246,8 @@ def _check_replaced(
     later = [entry for entry in new.ring if entry.revision > old.revision]
     revisions = [entry.revision for entry in later]
     mine = [entry.operation for entry in later if entry.revision == new.revision]
-    in_order = revisions == sorted(revisions) and kept == list(
-        old.ring[len(old.ring) - len(kept) :]
-    )
-    if not in_order or mine != [x.id for x in record.operations]:
+    ends = [*old.ring[len(old.ring) - len(kept) :]]
+    if revisions != sorted(revisions) or kept != ends or mine != [x.id for x in record.operations]:
         raise Illegal("ring", "the ring is not the one before with renewals added")
     if commit.time != record.at // MS:
         raise Illegal("commit", "the time of the commit is not that of its step")
@@ -283,9 +281,10 @@ def _check_renewed(
         "ttl": new.ttl == old.ttl or policy.ttl_min <= new.ttl <= policy.ttl_max,
         "margins": old.margins.widest(new.margins) == new.margins,
         "edge": new.edge or not old.edge,
+        "host": old.host is None,
+        "branch": True,  # of the last claim that renewed it, and may be replaced
     }
-    was, now = vars(old), vars(new)
-    wrong = [key for key in was if was[key] != now[key] and not fits.get(key, False)]
+    wrong = [x for x, y in vars(old).items() if vars(new)[x] != y and not fits.get(x, False)]
     if not wrong and data != write_lease(new):
         wrong = ["form"]
     if wrong:

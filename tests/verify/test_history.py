@@ -552,6 +552,15 @@ def test_a_renewal_may_have_been_replaced_and_nothing_else(book: Book) -> None:
     assert [one.rule for one in before.broken] == ["rewound"]
 
 
+def test_a_claim_again_from_another_place_may_have_been_replaced(book: Book) -> None:
+    book.step(claim(JO), when=moment(0))
+    there = replace(JO, branch="topic", host="desk")
+    for second, operation in enumerate((renew(JO), claim(there), renew(there)), 1):
+        book.write(decide(book.ledger, [operation], moment(second)), replacing=True)
+    assert [x.branch for x in book.ledger.every_lease()] == ["topic"]
+    assert book.check().broken == ()
+
+
 def test_a_sampled_tip_of_which_nothing_is_left_is_said(book: Book) -> None:
     book.step(claim(JO), when=moment(0))
     found = book.check("0" * 40)
