@@ -344,8 +344,8 @@ class Ranges:
                 message = f"no commit {shown(point.shown)} in this clone"
                 if not point.named:
                     raise NotFound(message, hints=UNSHALLOW)
-                hint = "a shallow clone lacks old ones: git fetch --unshallow"
-                raise UsageError(message, hints=(_FORMS[0], hint))
+                deep = "git fetch --unshallow" if self.repository.shallow() else "git fetch"
+                raise UsageError(message, hints=(_FORMS[0], f"it may be on the remote: {deep}"))
         ids = [oid for oid in found if oid is not None]
         if len(ids) == len(points):
             chosen, whole = _listed(label, self.repository, ids)

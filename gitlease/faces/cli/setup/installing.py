@@ -163,10 +163,10 @@ session works in that work tree, and git stash while one works in any work tree 
 is best effort: only the literal command is read.
 
 install edits the host's file in the work tree, for you to commit, or with --user your own file, for
-all repositories. The file is written as JSON, as the host writes it. uninstall restores every byte;
-in a file that was changed since, or in another clone, it removes our entries, and parts that they
-leave empty. It removes the section of AGENTS.md with the last host. ACTION may also be an event,
-for the hooks themselves: JSON on standard input, a decision on standard output, exit 0.""",
+all repositories. The file is written as JSON, as the host writes it. uninstall removes our entries,
+and the parts or the file that they leave empty; the section of AGENTS.md goes with the last host.
+ACTION may also be an event, for the hooks themselves: JSON on standard input, a decision on
+standard output, exit 0.""",
     examples=(
         "gitlease agent claude install",
         "gitlease agent codex install --keep     # leases outlast the session until they expire",
