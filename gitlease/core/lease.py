@@ -485,9 +485,9 @@ class LeaseRows:
         return map(self._lease, range(len(self.rows)))
 
     def are_sound(self) -> bool:
-        """Whether the first line can be read: in a file of another format, none can."""
+        """Whether the first line can be read, as none of another format, and all cover a thing."""
         try:
-            return next(iter(self), None) is not None or not self.rows
+            return next(iter(self), None) is None or all(x[2] or x[3] for x in self._parts)
         except RowsDamaged:
             return False
 

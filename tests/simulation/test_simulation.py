@@ -101,7 +101,8 @@ def test_a_world_has_something_of_everything() -> None:
         "killed run",
     }
     assert ties.keys() == {
-        *("bound", "unbound", "edge kept by a session end", "abandoned edge claimed")
+        *("bound", "unbound", "renewed along"),
+        *("edge kept by a session end", "abandoned edge claimed"),
     }
     assert min(ties.values()) >= 10
 

@@ -24,6 +24,8 @@ from support.running import until
 from support.session import LeaseService
 from support.snapshots import check_words
 
+from gitlease.git import Notes
+
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
 
 LOGIN = "src/api/login.py"
@@ -698,7 +700,7 @@ def test_a_push_that_lands_a_task_ends_its_lease(pair: Pair) -> None:
     goes_on(pair.jo.run("push", "-q"))
     until(lambda: pair.leases()["F001"].state == "completed", "the lease is completed")
     pair.kim.claim("src/api/")
-    until(lambda: any(pair.jo.private.rglob("words/*")), "jo will read of it")
+    until(lambda: Notes(str(pair.jo.private)).of("words"), "jo will read of it")
     check_words(pair.jo.gitlease("whoami").stderr + (pair.jo.gitlease("list").stderr))
 
 
