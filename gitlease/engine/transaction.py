@@ -125,7 +125,7 @@ class Transaction:
         try:
             step = self.carry_out_on([self._layer], decide, what=what)[self._layer]
         except _Done as done:
-            step = done.args[0]
+            step, along = done.args[0], ()  # what an earlier try took along is no part of it
         except Denied:
             if not along:
                 raise

@@ -270,6 +270,34 @@ def test_who_waits_for_its_turn_finds_its_lease_renewed(
     assert one.keeper.batch() == ()
 
 
+def test_who_was_overtaken_and_then_finds_its_lease_renewed_is_told_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S6: what it would have taken along the first time has no part in the answer."""
+    one, other, _ = world.start("A", "B", "C")
+    world.clock.advance(6.4)
+    overtaken: list[bool] = []
+
+    def overtake(_kind: str) -> None:
+        world.remote.during = lambda _kind: None
+        world.of(KIM, clone="there").claim([parse_resource("K")])
+        overtaken.append(True)
+
+    @contextmanager
+    def turn(self: MemoryState, seconds: float) -> Iterator[None]:
+        if overtaken:
+            overtaken.clear()
+            other.beat()
+        yield
+
+    monkeypatch.setattr(MemoryState, "turn", turn)
+    world.remote.during = overtake
+    beat = one.keeper.renew(one.keeper.batch())
+    assert [x.grant for x in beat.renewed] == [one.hold.grant]
+    assert (beat.lost, beat.failure) == ((), None)
+    assert world.renewals() == {"A": 1, "B": 1, "C": 1, "K": 0}
+
+
 @pytest.mark.parametrize("verb", ["unbind", "give_back"])
 def test_what_was_renewed_along_can_be_ended_at_once(world: World, verb: str) -> None:
     """S6: only a renewal is done by another's renewal."""
