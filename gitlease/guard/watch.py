@@ -72,31 +72,14 @@ class WatchFolder:
             file = rows.file_of(lease)
             return known.sighting(file) if known is not None and file else None
 
-        return CachedLedger(
-            layer=layer,
-            version=kept.version,
-            received=kept.received if known is None else known.received,
-            policy=kept.policy,
-            leases=rows,
-            damage=kept.damage,
-            notices=kept.notices,
-            seen=seen,
-            doubt=kept.doubt,
-        )
+        received = kept.received if known is None else known.received
+        return CachedLedger(leases=rows, seen=seen, **{**vars(kept), "received": received})
 
     def save(self, watched: CachedLedger) -> None:
         file = self._file(watched.layer)
         with contextlib.suppress(OSError):
             make_folders(os.path.dirname(file))
-            kept = _KeptWatch(
-                watched.layer,
-                watched.version,
-                watched.received,
-                watched.policy,
-                watched.damage,
-                watched.notices,
-                watched.doubt,
-            )
+            kept = _KeptWatch(**{x: getattr(watched, x) for x in _KeptWatch.__annotations__})
             lines = (json.dumps(JSON.dump(kept)), *watched.leases.rows, "")
             store_text(file, "\n".join(lines), form=FORM)
             self._read[watched.layer] = _mark(file), kept, watched.leases

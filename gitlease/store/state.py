@@ -177,15 +177,15 @@ class StateFolder:
 
     def asked(self) -> list[object]:
         """What living processes ask; of the dead ones nothing is left."""
-        found = list[object]()
-        for name, (_, value) in self.notes.of(ASKING).items():
+        asked, found = self.notes.of(ASKING), dict[str, object]()
+        for name, (_, value) in asked.items():
             with contextlib.suppress(*_UNREADABLE):
                 process, what = value
                 if _exists(process):
-                    found.append(what)
-                    continue
-            self.notes.drop(ASKING, name)
-        return found
+                    found[name] = what
+        if dead := asked.keys() - found.keys():
+            self.notes.drop(ASKING, *dead)
+        return list(found.values())
 
     def mark(self) -> str:
         """A word that changes whenever any process of this clone has written what is known."""

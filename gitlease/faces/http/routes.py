@@ -391,16 +391,16 @@ class ApiRoute:
             known = [x for x in body if x in self.fields] if isinstance(body, dict) else []
             raise UsageError(
                 "a DELETE takes its fields in the query, not in a body",
-                hints=tuple(f"?{_query({x: body[x] for x in known})}" for _ in known[:1]),
+                hints=(f"?{_query({x: body[x] for x in known})}",) if known else (),
             )
         if not self.in_query and (odd := next(iter(request.query_params.items()), None)):
             raise UsageError(
                 f"a {self.method} takes its fields in the body, not {odd[0][:60]!r} in the query",
                 hints=(json.dumps(dict([odd]))[:200],),
             )
-        if self.writes and not self.only_reads(data):
+        if not (reads := self.only_reads(data)):
             check_scope(caller, WRITE)
-        given = None if self.only_reads(data) else request.headers.get("idempotency-key")
+        given = None if reads else request.headers.get("idempotency-key")
         key = None if given is None else operation_id(caller.email, given)
         resource = request.path_params.get("key", "")
         if not resource and "key" in request.path_params:

@@ -643,7 +643,7 @@ class LeaseServer:
         try:
             _check_encodes(arguments)
             check_names(tool.takes, arguments, what=tool.name)
-            writes = tool.writes and not tool.only_reads(arguments)
+            writes = not tool.only_reads(arguments)
             with self._backend.caller(meta, asked.request, woken, writes=writes) as caller:
                 values = read_values(tool.takes, caller, arguments, what=tool.name)
                 done = tool.act(caller, **values)
