@@ -22,9 +22,10 @@ class Stubborn:
         self._loses, self.lost, self._says, self.said = loses, 0, says, 0
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread.start()
         return self
 
     def __exit__(
@@ -33,6 +34,9 @@ class Stubborn:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
+        # Closing alone leaves the thread waiting on the port, and answering whoever comes to it.
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._thread.join(LONG)
         self._listening.close()
 
     def _serve(self) -> None:
