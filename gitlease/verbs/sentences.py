@@ -153,9 +153,10 @@ def refusal(error: GitleaseError, now: datetime) -> str:
 
 
 def held(path: str, view: LeaseView, now: datetime) -> str:
-    """Return the predicate that a file is held: holder, place, time and reason."""
+    """Return the predicate that a file is or was held: holder, place, time and reason."""
     holder = view.holder + where(view, asked=path)
-    return f"is held by {holder}{lasts(view, now)}{quoted(view.reason)}"
+    verb = "is" if _runs(view) or view.is_current(now) else "was"
+    return f"{verb} held by {holder}{lasts(view, now)}{quoted(view.reason)}"
 
 
 def _runs(view: LeaseView) -> bool:

@@ -107,7 +107,7 @@ def test_what_is_one_s_own_never_blocks(pair: Pair) -> None:
 def test_what_lapsed_is_only_warned_about(pair: Pair) -> None:
     pair.kim.claim("src/api/", ago=DAY, ttl=10, reason="rate limits")
     pair.jo.put("src/api/login.py")
-    said = goes_on(pair.jo.commit(), "gitlease: warning: src/api/login.py is held by " + KIM)
+    said = goes_on(pair.jo.commit(), "gitlease: warning: src/api/login.py was held by " + KIM)
     assert "expired 23h" in said or "expired 24h" in said or "expired 1d" in said
 
 
