@@ -266,7 +266,7 @@ _DONE = {
     "written": "added {0} to {1}",
     "unchanged": "{1} already has {0}",
     "removed": "removed {0} from {1}",
-    "absent": "{1} has no {0}",
+    "absent": "{1} does not have {0}",
     "kept": "kept the gitlease section of {1}: another host has the hooks",
 }
 
