@@ -98,8 +98,8 @@ SHORTEST, LONGEST = 150, 800  # lines: a module is what one reads for one questi
 LINES = {  # of each package, without those of comment
     "gitlease": 292,
     "check": 2_667,
-    "core": 5_914,
-    "engine": 6_487,
+    "core": 5_951,
+    "engine": 6_498,
     "faces": 14_068,
     "gateway": 1_281,
     "git": 3_644,
@@ -111,7 +111,7 @@ LINES = {  # of each package, without those of comment
     "settings": 1_455,
     "store": 4_093,
     "tasks": 2_960,
-    "verbs": 4_853,
+    "verbs": 4_875,
     "verify": 300,
     "wiring": 2_177,
 }

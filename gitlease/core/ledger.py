@@ -37,6 +37,7 @@ NOTES_KEPT = 20
 NOTICES_KEPT = 50
 BY_OTHERS = ("taken_over", "revoked", "retired")
 ENDS_TOLD = (*BY_OTHERS, "replaced", "released", "completed", "parked", "run_out")
+NOTED = "noted"
 HOLDERS_TOLD = 256  # by one step
 TICKETS_KEPT = 256  # of one resource
 LINES_READ = 1_024  # resources whose waiters a claim of paths gives way to
@@ -130,7 +131,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message to a holder about the end of a lease; ``what`` is one of ``ENDS_TOLD``.
+    """A message to a holder about the end of a lease, or with a note (``NOTED``).
 
     Other people have ``taken_over`` or ``revoked`` it, or ``retired`` it after it expired. For a
     session, its person or another of their sessions has ``replaced`` it after it expired, or ended
@@ -139,7 +140,7 @@ class Notice:
 
     id: str
     to: str
-    what: Annotated[str, ENDS_TOLD]
+    what: Annotated[str, (*ENDS_TOLD, NOTED)]
     resource: Annotated[str, 600]
     scope: Scope
     session: Session | None
@@ -285,6 +286,10 @@ class Ledger:
     def notices(self, holder: str) -> tuple[Notice, ...]:
         changed = self.changes.notices.get(person_key(holder))
         return self.records.notices(holder) if changed is None else changed[1]
+
+    def losses(self, holder: str) -> list[Notice]:
+        """Those of the notices that are about the end of a lease."""
+        return [notice for notice in self.notices(holder) if notice.what != NOTED]
 
     def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
         """The tickets for a resource; none if they cannot be read, since they may block nobody."""

@@ -159,7 +159,7 @@ def _judged(
         if not found.answers_to(Actor(holder, grant.session)):
             return Loss.TAKEN_OVER, found.holder  # bound to another run since
         return (None, None) if live else (Loss.EXPIRED, None)
-    for notice in reversed(ledger.notices(holder)):
+    for notice in reversed(ledger.losses(holder)):
         about = (notice.resource, notice.scope, notice.session)
         if about == (grant.resource.text, grant.scope, grant.session):
             return _TOLD[notice.what], notice.by
@@ -192,7 +192,7 @@ def was_ended_by_own(ledger: Ledger, events: Iterable[Event], grant: Grant, hold
     if not kinds or kinds[0] not in ENDED_BY_NAME:
         return False
     about = (grant.resource.text, grant.scope, grant.session)
-    return about not in {(n.resource, n.scope, n.session) for n in ledger.notices(holder)}
+    return about not in {(n.resource, n.scope, n.session) for n in ledger.losses(holder)}
 
 
 def early_ms(hold: Hold) -> int:

@@ -549,9 +549,16 @@ def drop_record(session: LedgerSession, file: str, *, reason: str) -> Answer:
     return change(session, "revoke", [op])
 
 
-def note(session: LedgerSession, resource: Resource, text: str) -> Answer:
-    """Leave a note for the next holder."""
-    op = AddNote(id=fresh_id(), actor=session.actor, resource=resource, text=text)
+def note(
+    session: LedgerSession, resource: Resource, text: str, *, to_holder: bool = False
+) -> Answer:
+    """Leave a note for the next holder; ``to_holder``: and show it to whoever holds it now.
+
+    Raises NotFound if then nobody else does.
+    """
+    op = AddNote(
+        id=fresh_id(), actor=session.actor, resource=resource, text=text, to_holder=to_holder
+    )
     return change(session, "note", [op], notes_of=[resource])
 
 

@@ -10,7 +10,7 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor, Lease, State, same_person
-from gitlease.core.ledger import MAX_STEP, Damage, Fate, Ledger, Note, Notice, Ticket
+from gitlease.core.ledger import MAX_STEP, NOTED, Damage, Fate, Ledger, Note, Notice, Ticket
 from gitlease.core.moves.operations import TAKEOVER, Event, Operation
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources import WHOLE, Resource
@@ -252,13 +252,13 @@ def unread_notices(
     """The notices that this run has not seen in this clone; marks them as shown.
 
     A notice about another run of the same person stays unread for that run, and is shown to that
-    run alone if the person caused it.
+    run alone if the person caused it, or if it is a note.
     """
     run = f" to {actor.session}" if actor.session else ""
     keys = {
         n.id + run if is_to(n, actor) else f"{n.id} of another run": n
         for n in notices
-        if is_to(n, actor) or not same_person(n.by, n.to)
+        if is_to(n, actor) or not (n.what == NOTED or same_person(n.by, n.to))
     }
     if not keys:
         return []
@@ -286,6 +286,9 @@ def told(notice: Notice) -> str:
     scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
     session = f" (session {notice.session})" if notice.session else ""
     why = f': "{notice.reason}"' if notice.reason else ""
+    if notice.what == NOTED:
+        more = f" (in full: show {notice.resource})" if why.endswith('…"') else ""
+        return f"note on {notice.resource}{scope} by {notice.by}{why}{more}"
     if notice.what == CLAIMED:
         return (
             f"{notice.by} claimed {notice.resource}{scope}, after your lease{session} lapsed{why}"

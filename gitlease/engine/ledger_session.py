@@ -541,7 +541,7 @@ class LedgerSession:
     def unread_notices(self) -> tuple[Notice, ...]:
         """This run's losses in this clone's copy that no answer of a step has reported."""
         ledger = self.known_ledger()
-        notices = ledger.notices(self.actor.holder) if ledger else ()
+        notices = ledger.losses(self.actor.holder) if ledger else ()
         return tuple(n for n in notices if is_to(n, self.actor))
 
     def warnings_of(self, head: Snapshot, *, cached: bool = False) -> tuple[str, ...]:
@@ -601,7 +601,8 @@ class LedgerSession:
         settled, self._settled = self._settled or Settled(), None
         known = self.store.known(self.layer)
         said = settled.said + self.news(known)
-        ids = tuple(n.id for n in self.unread_notices())
+        notices = known.ledger.notices(self.actor.holder) if known and known.ledger else ()
+        ids = tuple(n.id for n in notices if is_to(n, self.actor))
         read = [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)] if ids else []
         batch = [*operations, *read][: max(MAX_STEP, len(operations))]
         carry_out, rehearse = self.transaction.carry_out, self.transaction.rehearse

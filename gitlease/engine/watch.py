@@ -270,7 +270,7 @@ class _Comparison:
     def _notice(self, lease: Lease) -> Notice | None:
         """What its holder was told of the end of a lease, as long as that stands in the ledger."""
         ledger, end = self._after.ledger, f"-{lease.lease_id[:8]}"
-        notices = () if ledger is None else ledger.notices(lease.holder)
+        notices = () if ledger is None else ledger.losses(lease.holder)
         about = (n for n in notices if fold(n.resource) == fold(lease.resource.text))
         return next((n for n in about if n.id.endswith(end)), None)
 

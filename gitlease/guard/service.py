@@ -411,7 +411,7 @@ def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
     usual = session.store.warnings  # of the place itself, nothing new
     news = [text for text in answer.warnings if text not in usual]
     head = session.store.known(session.layer)
-    notices = head.ledger.notices(session.actor.holder) if head and head.ledger else ()
+    notices = head.ledger.losses(session.actor.holder) if head and head.ledger else ()
     noticed = {(x.resource, x.scope) for x in notices}
     for x in answer.refused:
         # A loss is told by a notice in the ledger, or as having run out.

@@ -256,24 +256,39 @@ def completed(answer: Answer) -> Result:
     "note",
     """Leave a note for the next holder of RESOURCE. Anyone may, with or without a lease.
 
-`show` and every claim display it until the work is done.""",
+`show` and every claim display it until the work is done.
+
+--to-holder is word for whoever holds it now: their next command, tool call or hook of an agent
+shows it, once, and their brief lists it. That goes to the session that holds the lease; of a path,
+to all whose leases overlap it. Where nobody else holds it, nothing is left.""",
     examples=(
         "gitlease note F001 'the fixture in tests/api is flaky'",
+        "gitlease note F001 'main is red: push nothing' --to-holder",
         "gitlease note src/auth/ 'ask jo before touching the tokens'",
     ),
     exits=LEASE_EXITS[1:],
     done="the note is left",
-    tool="Leave a note for the next holder of a resource.",
+    tool="Leave a note for the next holder of a resource, or for who has it.",
 )
 def note_verb(
-    door: Door, resource: takes.Named, text: takes.NoteText, *, any: takes.KnownName = False
+    door: Door,
+    resource: takes.Named,
+    text: takes.NoteText,
+    *,
+    to_holder: takes.ToHolder = False,
+    any: takes.KnownName = False,
 ) -> Result:
     if not any:
         door.check_names([resource])
-    answer = door.act("note", [resource], lambda ledger, some: acts.note(ledger, some[0], text))
+    answer = door.act(
+        "note",
+        [resource],
+        lambda ledger, some: acts.note(ledger, some[0], text, to_holder=to_holder),
+    )
     body = wire.changed(answer) | {"notes": [wire.note(left) for left in answer.notes]}
-    said = f"left your note for the next holder of {resource}"
-    return changed(answer, body, lambda: [said], value=())
+    lines = [f"{sentences.whose(x)} will see your note on {x.resource}" for x in answer.leases]
+    lines = lines or [f"left your note for the next holder of {resource}"]
+    return changed(answer, body, lambda: lines, value=())
 
 
 @verb(

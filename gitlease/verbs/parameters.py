@@ -261,6 +261,12 @@ _NOTE = Parameter(kind=NOTE, tool="How far you got, for the next holder.")
 NextNote = Annotated[str | None, _NOTE.but("Leave a note for the next holder.")]
 ParkNote = Annotated[str | None, _NOTE.but("Leave a note for the next session.")]
 NoteText = Annotated[str, _NOTE.but("", tool="")]
+ToHolder = Annotated[
+    bool,
+    _SWITCH.but(
+        "Show it to whoever holds it now, too, once and soon.", tool="Tell who holds it now."
+    ),
+]
 
 # --- how a claim is made --------------------------------------------------------------------------
 

@@ -475,6 +475,7 @@ def test_every_verb_of_a_client_is_accepted(
         kim_says("claim", "F002")
         kim_says("set", "F002", "todo")
         kim_says("start", "F002")
+        jo_says("note", "F002", "mind the step", "--to-holder")
         kim_says("done", "F002")
         jo_says("park", "F001")
         jo_says("claim", "F001")

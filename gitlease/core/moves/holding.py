@@ -40,6 +40,7 @@ from gitlease.core.errors import (
 from gitlease.core.frozen import non_defaults, replace
 from gitlease.core.instant import format_duration
 from gitlease.core.lease import (
+    MAX_REASON,
     TABLE,
     Actor,
     Lease,
@@ -54,7 +55,15 @@ from gitlease.core.lease import (
     same_person,
     without_process,
 )
-from gitlease.core.ledger import EPOCH_SIZE, NEWEST_FORMAT, NOTICES_KEPT, Ledger, Note
+from gitlease.core.ledger import (
+    EPOCH_SIZE,
+    MAX_STEP,
+    NEWEST_FORMAT,
+    NOTED,
+    NOTICES_KEPT,
+    Ledger,
+    Note,
+)
 from gitlease.core.loss import still_held
 from gitlease.core.moves import claiming
 from gitlease.core.moves import operations as ops
@@ -568,11 +577,32 @@ def revoke(ledger: Ledger, op: ops.Revoke, moment: Moment) -> tuple[Ledger, Outc
     return state, replace(done, displaced=tuple(found))
 
 
+_AT_WORK = {Relation.THEIRS, Relation.MY_RUN, Relation.MY_OTHER_RUN}
+
+
 def add_note(ledger: Ledger, op: ops.AddNote, moment: Moment) -> tuple[Ledger, Outcome]:
-    """Leave a note for the next holder: anyone may."""
-    now = moment.now.wall_ms
-    state, noting = noted(ledger, op, op.resource, now, op.text)
-    return state, Outcome(operation=op.id, status="noted", events=(noting,))
+    """Leave a note for the next holder, and word of it for those who hold it: anyone may."""
+    now, by, held, events = moment.now.wall_ms, op.actor.holder, list[Lease](), list[Event]()
+    if op.to_holder:
+        rivals = claiming.rivals_of(ledger, op.resource, WHOLE, ())
+        found = [(x, relation(x, op.actor, ledger.header.policy, moment)) for x in rivals]
+        held = [x for x, how in found if how in _AT_WORK]
+        if not held:
+            who = "only you hold" if any(x is Relation.MINE for _, x in found) else "nobody holds"
+            left_out = hint("to leave it for the next holder, leave out {}", to_holder=True)
+            message = f"{who} {op.resource} now"
+            raise NotFound(message, resource=op.resource.text, hints=(left_out,))
+        if len(held) > MAX_STEP:
+            raise UsageError(f"{len(held)} leases overlap {op.resource}: name fewer")
+    words, state = " ".join(op.text.split()), ledger
+    short = words if len(words) <= MAX_REASON else words[: MAX_REASON - 1] + "…"
+    for number, place in enumerate(dict.fromkeys((op.resource, *(x.resource for x in held)))):
+        part = f"-{number}" if number else ""
+        state, noting = noted(state, op, place, now, op.text, part=part)
+        events.append(noting)
+    for lease in held:
+        state = claiming.give_notice(state, lease, op.id, NOTED, by, now, short)
+    return state, Outcome(operation=op.id, status="noted", leases=tuple(held), events=tuple(events))
 
 
 def set_policy(ledger: Ledger, op: ops.SetPolicy, moment: Moment) -> tuple[Ledger, Outcome]:

@@ -250,10 +250,11 @@ class Retire(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddNote(Operation):
-    """Leaves a note for the next holder."""
+    """Leaves a note for the next holder; ``to_holder``: and word of it to whoever holds it now."""
 
     resource: Resource
     text: str
+    to_holder: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -221,8 +221,12 @@ class LeaseVerbs(Protocol):
         self,
         resource: ResourceLike,
         text: str,
+        *,
+        to_holder: bool = False,
     ) -> None:
         """Leave a note for the next holder of ``resource``. Anyone may, with or without a lease.
+
+        to_holder: Show it to whoever holds it now, too, once and soon.
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
         NotFound, Rollback.
@@ -795,8 +799,12 @@ class AwaitedLeaseVerbs(Protocol):
         self,
         resource: ResourceLike,
         text: str,
+        *,
+        to_holder: bool = False,
     ) -> None:
         """Leave a note for the next holder of ``resource``. Anyone may, with or without a lease.
+
+        to_holder: Show it to whoever holds it now, too, once and soon.
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
         NotFound, Rollback.
@@ -1326,8 +1334,12 @@ class GatewayVerbs(Protocol):
         self,
         resource: ResourceLike,
         text: str,
+        *,
+        to_holder: bool = False,
     ) -> None:
         """Leave a note for the next holder of ``resource``. Anyone may, with or without a lease.
+
+        to_holder: Show it to whoever holds it now, too, once and soon.
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
         NotFound, Rollback.
@@ -1594,8 +1606,12 @@ class AwaitedGatewayVerbs(Protocol):
         self,
         resource: ResourceLike,
         text: str,
+        *,
+        to_holder: bool = False,
     ) -> None:
         """Leave a note for the next holder of ``resource``. Anyone may, with or without a lease.
+
+        to_holder: Show it to whoever holds it now, too, once and soon.
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
         NotFound, Rollback.

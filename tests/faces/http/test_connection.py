@@ -93,6 +93,19 @@ def gitlease_but_mine(lease: gitlease.Lease, held: gitlease.LeaseHeld) -> Any:
     return replace(lease, mine=False, expires_in=held.lease.expires_in)
 
 
+def test_word_for_the_holder_is_in_their_next_answer(gate: Served) -> None:
+    jo, kim = connected(gate, "jo", "build-7"), connected(gate, "kim")
+    with pytest.raises(gitlease.NotFound):
+        kim.note("F001", "hurry", to_holder=True)
+    jo.claim("F001")
+    kim.note("F001", "hurry", to_holder=True)
+    shown = []
+    for _ in range(2):
+        jo.list()
+        shown.append([x for x in jo.warnings if "hurry" in x])
+    assert [len(x) for x in shown] == [1, 0]
+
+
 LOSING: dict[str, Callable[[gitlease.Connection], object]] = {
     "renew": lambda jo: jo.renew("task-api"),
     "extend": lambda jo: jo.extend("task-api", "1h"),

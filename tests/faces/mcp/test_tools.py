@@ -170,6 +170,18 @@ def test_a_note_is_there_for_the_next_holder(tools: ToolClient, kim: gitlease.Le
     assert "see the log" in tools.text("status", resources=["F001"])
 
 
+def test_word_for_the_holder_comes_with_its_next_call(
+    tools: ToolClient, kim: gitlease.Leases
+) -> None:
+    tools.document("claim", resources="F001")
+    kim.note("F001", "hurry", to_holder=True)
+    assert ["hurry" in tools.text("status") for _ in range(2)] == [True, False]
+    kim.claim("F002")
+    told = tools.document("note", resources="F002", text="faster", to_holder=True)
+    assert [x["holder"] for x in told["leases"]] == [KIM]
+    assert tools.document("note", resources="F003", text="x", to_holder=True)["ok"] is False
+
+
 def test_the_past_and_several_resources_are_told(tools: ToolClient, jo: Path) -> None:
     write_task(jo, "F001")
     tools.document("claim", resources=["F001"], reason="the parser")
