@@ -450,14 +450,15 @@ class FaultProxy:
         self._closing = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
+        # Closed first, its number may be another listener's by the time the thread accepts again.
+        self._thread.join()
         self._listener.close()
-        self._thread.join(5)
         with self._lock:
             runners = list(self._runners)
         for runner in runners:
             runner.order("close")
         for runner in runners:
-            runner.join(5)
+            runner.join()
 
     def _end(self, order: Literal["cut", "go"]) -> None:
         with self._lock:

@@ -221,6 +221,7 @@ def test_an_answer_without_a_length_has_an_end_too(monkeypatch: pytest.MonkeyPat
         port = listening.getsockname()[1]
         with raises(gitlease.Unavailable):
             gitlease.connect(f"http://127.0.0.1:{port}", token="glt_x").list()
+        thread.join()
 
 
 def test_it_is_not_ready_after_a_rollback_or_with_a_full_disk(

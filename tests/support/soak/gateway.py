@@ -42,12 +42,14 @@ class Recorder:
         self._sent: deque[bytes] = deque(maxlen=8)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True, name="recorder").start()
+        self._thread = threading.Thread(target=self._accept, daemon=True, name="recorder")
+        self._thread.start()
 
     def close(self) -> None:
         """Take no more connections."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         self._listener.close()
 
     def replay(self, back: int, length: float) -> bool:
