@@ -16,13 +16,6 @@ from gitlease.git import COMMIT
 from gitlease.store import lease_file, read_commit, write_lease, write_tree
 
 
-def test_a_claim_teaches() -> None:
-    ada, _ = make_desks()
-    ran = ada.ok("claim", "F001")
-    check_words(ran.out)
-    check_words(ran.err)
-
-
 def test_the_hints_of_a_claim_do_not_repeat_many_names() -> None:
     ada, _ = make_desks()
     names = [f"F{n}" for n in range(100, 106)]
@@ -44,13 +37,6 @@ def test_a_refusal_names_a_layer_that_is_not_the_usual_one() -> None:
     ada.ok("claim", "F001", "--layer", "nightly")
     where = "F001 is held by ada@example.com (layer nightly, on laptop"
     assert bob.run("claim", "F001", "--layer", "nightly").err.startswith(where)
-
-
-def test_a_claim_of_ones_own_says_that_it_renewed() -> None:
-    ada, _ = make_desks()
-    ada.ok("claim", "F001")
-    ada.clock.advance(60)
-    check_words(ada.ok("claim", "F001").out)
 
 
 def test_a_refusal_names_holder_session_place_reason_and_time() -> None:
@@ -286,29 +272,6 @@ def test_a_task_that_is_held_in_part_is_offered_by_its_free_scope_alone() -> Non
     bob.ok("claim", "F001", "--scope", "printer")
 
 
-def test_extend_names_the_maximum_when_it_caps() -> None:
-    ada, _ = make_desks()
-    ada.ok("claim", "F001")
-    check_words(ada.ok("extend", "F001", "2h").out)
-    check_words(ada.ok("extend", "F001", "9h").out)
-
-
-def test_release_can_be_repeated_and_leaves_a_note() -> None:
-    ada, bob = make_desks()
-    ada.ok("claim", "F001", "src/")
-    ran = ada.ok("release", "F001", "src/", "F009", "--note", "half done,\ntests red")
-    check_words(ran.out)
-    check_words(ada.ok("release", "F001").out)
-    check_words(bob.ok("claim", "F001").out.splitlines()[1:])
-
-
-def test_done_can_be_repeated() -> None:
-    ada, bob = make_desks()
-    ada.ok("claim", "F001")
-    assert ada.ok("done", "F001").out == "completed F001\n"
-    check_words(bob.ok("done", "F001").out)
-
-
 def test_revoke_says_from_whom() -> None:
     ada, bob = make_desks()
     bob.ok("claim", "F001", "--session", "s1")
@@ -357,12 +320,6 @@ def test_bad_arguments_are_told_before_anybody_is_asked(argv: tuple[str, ...]) -
     ran = ada.run(*argv)
     assert (ran.code, ran.out, ada.store.remote.asked) == (2, "", 0)
     check_words(ran.err)
-
-
-def test_an_unknown_verb_suggests_its_neighbours() -> None:
-    ada, _ = make_desks()
-    check_words(ada.run("clam").err.splitlines()[:2])
-    check_words(ada.run("zzzz").err)
 
 
 def test_hints_follow_the_name_it_was_called_by() -> None:
@@ -422,12 +379,6 @@ def test_a_clock_that_is_wrong_is_a_warning() -> None:
     bob.clock.skew(-7_200)
     warning = bob.ok("show", "F001", "--json").json["warnings"][0]
     check_words(warning)
-
-
-def test_whoami_explains() -> None:
-    ada, _ = make_desks()
-    check_words(ada.ok("whoami", "--session", "s1").out)
-    assert ada.store.remote.asked == 0
 
 
 def test_every_option_reaches_the_workspace_before_and_after_the_verb() -> None:

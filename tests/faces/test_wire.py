@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from faces.fake import make_desks, words
+from faces.fake import make_desks
 from support.documents import held_to_schema
 from support.snapshots import check_words
 
@@ -31,9 +31,6 @@ ERROR = [
     *("code", "exit", "message", "resource", "scope", "holder", "session", "expires_at"),
     *("expires_in", "free_at", "lease", "conflicts", "hints", "next"),
 ]
-CHANGED = ["schema", "ok", "command", "status", "edge", "leases", "lease"]
-ENDED = ["schema", "ok", "command", "status", "edge", "edge_in", "edges", "leases", "lease"]
-TAIL = ["warnings", "next"]
 VIEW = LeaseView(
     resource="F001",
     scope="*",
@@ -110,63 +107,6 @@ def test_a_refusal() -> None:
     check_words({k: v for k, v in error.items() if k not in ("lease", "conflicts")})
 
 
-def test_a_refusal_that_is_about_no_lease_has_the_same_keys() -> None:
-    ada, _ = make_desks()
-    error = ada.run("claim", "F001", "--ttl", "1s", "--json").json["error"]
-    assert list(error) == ERROR
-    assert error["resource"] == "F001"
-    assert (error["holder"], error["lease"], error["conflicts"]) == (None, None, [])
-
-
-@pytest.mark.parametrize(
-    ("argv", "keys"),
-    [
-        (("claim", "F001"), [*ENDED, "notes", *TAIL]),
-        (("renew", "F001"), [*CHANGED, *TAIL]),
-        (("extend", "F001", "1h"), [*CHANGED, "capped_to_max", "max_ttl_seconds", *TAIL]),
-        (("release", "F001"), [*ENDED, *TAIL]),
-        (("done", "F001"), [*ENDED, *TAIL]),
-        (("note", "F001", "mind the gap"), [*CHANGED[:-1], "notes", *TAIL]),
-        (
-            ("show", "F001"),
-            ["schema", "ok", "command", "leases", "task", "notes", "waiting", "ended", *TAIL],
-        ),
-        (("list",), ["schema", "ok", "command", "leases", *TAIL]),
-        (("log",), ["schema", "ok", "command", "events", *TAIL]),
-        (("whoami",), ["schema", "ok", "command", "holder", "session", "sources", *TAIL]),
-        (("config",), ["schema", "ok", "command", "settings", *TAIL]),
-        (("config", "--ledger"), ["schema", "ok", "command", "settings", *TAIL]),
-        (("config", "--ledger", "skew", "5s"), ["schema", "ok", "command", "settings", *TAIL]),
-    ],
-    ids=words,
-)
-def test_the_fields_of_an_answer(argv: tuple[str, ...], keys: list[str]) -> None:
-    ada, _ = make_desks()
-    ada.ok("claim", "F001")
-    document = ada.ok(*argv, "--json").json
-    assert list(document) == keys
-    assert (document["schema"], document["ok"], document["command"]) == (1, True, argv[0])
-    for lease in document.get("leases", []):
-        assert list(lease) == LEASE
-
-
-def test_status_counts_and_places() -> None:
-    ada, bob = make_desks()
-    ada.ok("claim", "F001")
-    bob.ok("claim", "F002", "F003")
-    document = ada.ok("status", "--json").json
-    expected = ["schema", "ok", "command", "leases", "holder", "session", "ledger", "active"]
-    assert list(document) == [*expected, *TAIL]
-    assert [lease["resource"] for lease in document["leases"]] == ["F001", "F002", "F003"]
-    assert document["ledger"].pop("id")
-    names = ("place", "layer", "revision")
-    assert [document["ledger"][x] for x in names] == ["origin (memory)", "global", 2]
-    assert {a["holder"]: a["leases"] for a in document["active"]} == {
-        "ada@example.com": 1,
-        "bob@example.com": 2,
-    }
-
-
 def test_one_lease_is_also_given_alone_and_several_are_not() -> None:
     ada, _ = make_desks()
     several = ada.ok("claim", "F001", "F002", "--json").json
@@ -176,31 +116,6 @@ def test_one_lease_is_also_given_alone_and_several_are_not() -> None:
     assert one["lease"] == one["leases"][0]
     none = ada.ok("release", "F009", "--json").json
     assert (none["status"], none["leases"], "lease" in none) == ("released", [], False)
-
-
-@pytest.mark.parametrize(
-    ("argv", "status"),
-    [
-        (("claim", "new"), "claimed"),
-        (("claim", "own"), "renewed"),
-        (("renew", "own"), "renewed"),
-        (("extend", "own", "1h"), "extended"),
-        (("release", "own"), "released"),
-        (("done", "own"), "completed"),
-        (("claim", "lapsed"), "taken_over"),
-        (("revoke", "theirs", "--reason", "gone"), "revoked"),
-    ],
-    ids=words,
-)
-def test_the_status_of_an_answer(argv: tuple[str, ...], status: str) -> None:
-    ada, bob = make_desks()
-    bob.ok("claim", "lapsed", "--ttl", "10s")
-    ada.clock.advance(300)
-    ada.ok("config", "--ledger", "admins", "ada@example.com")
-    ada.ok("claim", "own")
-    bob.ok("claim", "theirs")
-    document = ada.ok(*argv, "--json").json
-    assert (document["status"], document["edge"]) == (status, "none")
 
 
 def test_extend_says_when_it_was_capped() -> None:
@@ -230,23 +145,6 @@ def test_an_expired_lease_has_time_below_nought() -> None:
     assert (lease["state"], lease["expires_in"]) == ("expired", -3)
     error = bob.run("claim", "F001", "--json").json["error"]
     assert (error["expires_in"], error["free_at"]) == (-3, "2026-11-20T12:01:10Z")
-
-
-def test_notes_and_events() -> None:
-    ada, bob = make_desks()
-    ada.ok("claim", "F001", "--reason", "why not")
-    ada.ok("release", "F001", "--note", "half\ndone")
-    (note,) = bob.ok("claim", "F001", "--json").json["notes"]
-    assert note == {
-        "resource": "F001",
-        "author": "ada@example.com",
-        "at": "2026-11-20T12:00:00Z",
-        "text": "half\ndone",
-    }
-    event = bob.ok("log", "--json").json["events"][-1]
-    expected = "kind operation at by resource scope holder session token reason detail"
-    assert list(event) == expected.split()
-    assert (event["kind"], event["at"], event["token"]) == ("claimed", "2026-11-20T12:00:00Z", 1)
 
 
 def test_settings_have_key_value_and_source() -> None:

@@ -220,62 +220,6 @@ def test_what_no_verify_let_through_is_found(world: World) -> None:
     assert found.next_steps == ("gitlease log F001",)
 
 
-def test_a_lease_that_ended_since_still_counts_for_what_was_made_under_it(world: World) -> None:
-    world.kim.claim("F001")
-    world.jo.at(MINUTE).commit("src/api/login.py")
-    world.kim.at(2 * MINUTE).release("F001")
-    found = only(world.jo.at(5 * MINUTE).check())
-    assert (found.rule.id, found.level) == ("held-then", Level.ERROR)
-    assert "holds now" not in found.message
-    assert any("until 2026-11-20T12:02:00Z (released)" in text for text in found.evidence)
-
-
-def test_a_lease_ends_where_it_ran_out(world: World) -> None:
-    world.kim.claim("path:src/api", ttl=10 * MINUTE)
-    world.jo.at(11 * MINUTE).commit("src/api/login.py", message="after it")
-    assert rules(world.jo.at(20 * MINUTE).check()) == []
-    world.jo.at(9 * MINUTE).commit("src/api/login.py", message="before that")
-    assert rules(world.jo.at(20 * MINUTE).check()) == [THEN]
-
-
-def test_renewals_that_history_forgot_count_all_the_same(world: World) -> None:
-    for minutes in range(0, 40, 10):
-        world.kim.at(minutes * MINUTE).claim("F001", ttl=15 * MINUTE)
-    world.kim.at(41 * MINUTE).release("F001")
-    world.jo.at(38 * MINUTE).commit("src/api/login.py")
-    world.jo.at(43 * MINUTE).commit("src/api/login.py")
-    found = only(world.jo.at(HOUR).check())
-    assert any("from 2026-11-20T12:00:00Z until 2026-11-20T12:41:00Z" in x for x in found.evidence)
-
-
-def test_work_from_before_a_lease_is_told_apart_from_work_under_it(world: World) -> None:
-    world.jo.commit("src/api/login.py")
-    world.kim.at(MINUTE).claim("F001")
-    checked = world.jo.at(2 * MINUTE).check()
-    assert rules(checked) == [NOW]
-    check_words(only(checked).message)
-    assert only(checked).next_steps == ("gitlease show F001",)
-
-
-def test_what_ran_out_and_has_not_lapsed_is_nobody_elses_yet(world: World) -> None:
-    world.jo.at(-HOUR).commit("src/api/login.py")
-    world.kim.at(0).claim("path:src/api", ttl=10 * MINUTE)
-    found = only(world.jo.at(10 * MINUTE + 30).check())
-    assert (found.rule.id, found.level) == ("held-now", Level.ERROR)
-    check_words(found.message)
-    assert rules(world.jo.at(12 * MINUTE).check()) == []
-
-
-def test_a_successor_does_not_condemn_honest_work(world: World) -> None:
-    world.jo.claim("F001")
-    world.jo.at(MINUTE).commit("src/api/login.py", message="work\n\nGitlease: F001 token=1")
-    world.jo.at(2 * MINUTE).release("F001")
-    world.kim.at(3 * MINUTE).claim("F001")
-    assert rules(world.jo.at(4 * MINUTE).check()) == [HONEST_NOW]
-    world.kim.at(5 * MINUTE).release("F001")
-    assert rules(world.jo.at(6 * MINUTE).check()) == []
-
-
 def test_ones_own_work_is_nobody_elses_business(world: World) -> None:
     world.jo.claim("F001")
     world.jo.at(MINUTE).commit("src/api/login.py", "tasks/F001.md")
@@ -283,23 +227,6 @@ def test_ones_own_work_is_nobody_elses_business(world: World) -> None:
     checked = world.jo.check()
     assert replace(checked, findings=()) == CheckResult(shown="origin/main..HEAD", commits=2)
     assert rules(checked) == [UNPROVEN], "without our hooks, an address is all that is known"
-
-
-def test_the_file_of_a_claimed_task_is_its_holders(world: World) -> None:
-    world.kim.claim("F002")
-    world.jo.at(MINUTE).commit("tasks/F002.md", "docs/guide.md")
-    found = only(world.jo.check())
-    assert (found.rule.id, found.resource, found.file) == ("held-then", "F002", "tasks/F002.md")
-
-
-def test_paths_are_those_that_the_lease_had_then(world: World) -> None:
-    world.kim.claim("F002")
-    world.jo.at(MINUTE).commit("docs/guide.md", message="before the lease covered it")
-    world.kim.at(2 * MINUTE).claim("F002", paths=("docs",))
-    world.kim.at(4 * MINUTE).release("F002")
-    assert rules(world.jo.at(5 * MINUTE).check()) == []
-    world.jo.at(3 * MINUTE).commit("docs/guide.md", message="and after")
-    assert rules(world.jo.at(5 * MINUTE).check()) == [THEN]
 
 
 def test_a_rename_touches_both_places_and_a_submodule_all_below_it(world: World) -> None:
@@ -347,18 +274,6 @@ def test_a_rebase_neither_hides_nor_makes_a_violation(world: World) -> None:
     assert checked.commits == 2
     assert rules(checked) == [THEN]
     assert "src/api/login.py" in only(checked).message
-
-
-def test_what_may_have_been_made_or_only_moved_then_is_a_warning(world: World) -> None:
-    world.jo.at(-HOUR).commit("src/api/login.py", message="made before")
-    world.kim.claim("F001")
-    world.jo.at(MINUTE).git(
-        "commit", "-q", "--amend", "--no-edit", env=world.jo.dates(author=-HOUR)
-    )
-    world.kim.at(2 * MINUTE).release("F001")
-    checked = world.jo.at(5 * MINUTE).check()
-    assert rules(checked) == [MAYBE_THEN]
-    check_words(only(checked).evidence[0])
 
 
 def test_a_merge_counts_only_for_what_was_decided_in_it(world: World) -> None:
@@ -444,12 +359,6 @@ def test_a_revert_is_a_commit_like_any_other(world: World) -> None:
     assert rules(world.kim.check("HEAD~1..HEAD")) == [UNPROVEN]
 
 
-def test_a_patch_that_the_holder_takes_in_is_the_holders(world: World) -> None:
-    world.kim.claim("F001")
-    world.kim.at(MINUTE).commit("src/api/login.py", by="stranger@example.org")
-    assert rules(world.kim.check()) == [UNPROVEN]
-
-
 def test_odd_dates_are_not_believed(world: World) -> None:
     world.kim.claim("F001")
     world.jo.at(MINUTE).commit("src/api/login.py", author=400 * 86_400)
@@ -473,27 +382,6 @@ def trailer(text: str, subject: str = "work") -> str:
     return f"{subject}\n\nGitlease: {text}"
 
 
-def test_a_late_commit_with_the_old_token_is_found_after_a_takeover(world: World) -> None:
-    jo, kim = world.jo, world.kim
-    jo.claim("F002", ttl=10 * MINUTE)
-    jo.at(5 * MINUTE).commit("docs/guide.md", message=trailer("F002 token=1", "in time"))
-    kim.at(20 * MINUTE).claim("F002", takeover=True, reason="gone")
-    late = jo.at(25 * MINUTE).commit("docs/guide.md", message=trailer("F002 token=1", "late"))
-    found = only(jo.at(30 * MINUTE).check())
-    assert (found.rule.id, found.level, found.commit) == ("token-superseded", Level.ERROR, late)
-    check_words(found.message)
-    assert (found.file, found.line) == ("tasks/F002.md", 5)
-
-
-def test_a_token_is_as_good_as_ever_when_only_its_commit_was_moved(world: World) -> None:
-    jo, kim = world.jo, world.kim
-    jo.claim("F002", ttl=10 * MINUTE)
-    jo.at(5 * MINUTE).commit("docs/guide.md", message=trailer("F002 token=1"))
-    kim.at(20 * MINUTE).claim("F002", takeover=True, reason="gone")
-    jo.at(25 * MINUTE).git("commit", "-q", "--amend", "--no-edit", env=jo.dates(author=5 * MINUTE))
-    assert rules(jo.at(30 * MINUTE).check()) == []
-
-
 def test_a_squash_by_the_host_says_nothing_of_when_its_work_was_done(world: World) -> None:
     jo, kim = world.jo, world.kim
     jo.claim("F002")
@@ -512,72 +400,6 @@ def test_a_squash_by_the_host_says_nothing_of_when_its_work_was_done(world: Worl
     checked = world.fresh().at(6 * MINUTE).check(environ=github(world, "push", event))
     assert rules(checked) == [("token-superseded", "warning")]
     check_words(only(checked).evidence[0])
-
-
-def test_ones_own_later_grant_condemns_nothing(world: World) -> None:
-    jo = world.jo
-    jo.claim("F002")
-    jo.at(MINUTE).release("F002")
-    jo.at(2 * MINUTE).claim("F002")
-    jo.at(3 * MINUTE).commit("docs/guide.md", message=trailer("F002 token=1"))
-    jo.at(4 * MINUTE).commit("docs/guide.md", message=trailer("F002 token=2"))
-    jo.at(5 * MINUTE).release("F002")
-    jo.at(6 * MINUTE).commit("docs/guide.md", message=trailer("F002 token=2", "after it"))
-    assert rules(jo.check()) == []
-
-
-@pytest.mark.parametrize(
-    ("named", "said"),
-    [
-        ("F002 token=7", "which was never issued"),
-        ("docs token=1", "which was issued for F002"),
-        ("F002 token=1 scope=parser", "which was issued for F002"),
-        ("F002 token=2", "which was issued for F001"),
-        ("F001 token=2", f"which was issued to {KIM}"),
-    ],
-)
-def test_a_token_that_was_not_given_so_is_found(world: World, named: str, said: str) -> None:
-    world.jo.claim("F002")
-    world.kim.at(MINUTE).claim("F001")
-    world.jo.at(2 * MINUTE).commit("docs/guide.md", message=trailer(named))
-    found = only(world.jo.check())
-    assert (found.rule.id, found.level) == ("token-unknown", Level.ERROR)
-    assert said in found.message
-
-
-@pytest.mark.parametrize("text", ["F002 token=abc", "F002", "F002 token=1 since=noon"])
-def test_a_trailer_that_cannot_be_read_is_pointed_out(world: World, text: str) -> None:
-    world.jo.claim("F002")
-    commit = world.jo.at(MINUTE).commit("docs/guide.md", message=trailer(text))
-    found = only(world.jo.check())
-    assert (found.rule.id, found.level) == ("trailer-unreadable", Level.WARNING)
-    assert found.commit == commit
-    said = f"{commit[:10]} by {JO} has a trailer that names no lease: {text}"
-    assert found.message == said
-
-
-def test_a_ledger_that_is_not_looked_at_says_nothing_of_its_tokens(world: World) -> None:
-    world.jo.commit("docs/guide.md", message=trailer("F002 token=7 layer=team"))
-    assert rules(world.jo.check()) == [NO_LEDGER]
-    assert rules(world.jo.check(layer="team")) == [UNKNOWN, NO_LEDGER]
-
-
-def test_a_trailer_may_be_required(world: World) -> None:
-    jo = world.jo
-    world.settle("check: {trailer: true}\n")
-    jo.claim("F002")
-    jo.at(MINUTE).commit("docs/guide.md", message=trailer("F002 token=1"))
-    jo.commit("tasks/F002.md", message="plan: no lease is needed for that")
-    jo.commit("src/web/page.py", message="squashed\n\n* one\n\nGitlease: F002 token=1\n\n* two")
-    jo.git("commit", "-q", "--allow-empty", "-m", "nothing", env=jo.dates())
-    owing = jo.commit("src/web/page.py", message="none")
-    jo.commit("src/web/page.py", message="lies\n\nGitlease: F002 token=9\n\n* two")
-    jo.commit("src/web/page.py", message=trailer("F002 token=1 layer=nope"))
-    found = jo.check().findings
-    assert [(x.rule.id, x.level) for x in found] == [("no-trailer", Level.ERROR)] * 3
-    check_words(found[2].evidence[0])
-    assert found[0].commit == owing
-    assert found[0].next_steps == ("gitlease hooks install",)
 
 
 # --- people ---------------------------------------------------------------------------------------

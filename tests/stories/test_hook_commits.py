@@ -19,17 +19,13 @@ from support.hooked import (
     Person,
     blocks,
     goes_on,
-    past,
     script,
     task_text,
 )
-from support.repos import git, settle
-from support.session import LeaseService
+from support.repos import settle
 from support.snapshots import check_words, cleaned
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
-
-DAY = 86_400
 
 
 def is_stopped(jo: Person, *words: str, path: str) -> str:
@@ -64,14 +60,6 @@ def test_a_path_that_another_holds_is_not_committed(pair: Pair, held: str, name:
     assert said.count(KIM) == 1
 
 
-def test_what_a_task_covers_is_not_committed(pair: Pair) -> None:
-    pair.kim.claim("F001", reason="mine")
-    pair.jo.put("src/api/limits.py")
-    said = is_stopped(pair.jo, path="src/api/limits.py")
-    assert "(lease of F001" in said
-    assert ': "mine"' in said
-
-
 @pytest.mark.parametrize("how", ["edit", "delete", "rename", "other id"])
 def test_the_file_of_a_claimed_task_is_not_committed(pair: Pair, how: str) -> None:
     pair.kim.claim("F002")
@@ -88,51 +76,12 @@ def test_the_file_of_a_claimed_task_is_not_committed(pair: Pair, how: str) -> No
     assert "(lease of F002" in said
 
 
-def test_work_beside_what_is_held_goes_on_in_silence(pair: Pair) -> None:
-    pair.kim.claim("F001")
-    pair.kim.claim("docs/")
-    pair.jo.put("src/web/page.py")
-    goes_on(pair.jo.commit())
-    assert pair.jo.message() == "work\n\n"
-
-
 def test_what_is_one_s_own_never_blocks(pair: Pair) -> None:
     pair.jo.claim("F001")
     pair.jo.claim("docs/")
     for name in ("src/api/login.py", "docs/guide.md", "tasks/F001.md"):
         pair.jo.put(name)
     goes_on(pair.jo.commit())
-
-
-def test_what_lapsed_is_only_warned_about(pair: Pair) -> None:
-    pair.kim.claim("src/api/", ago=DAY, ttl=10, reason="rate limits")
-    pair.jo.put("src/api/login.py")
-    said = goes_on(pair.jo.commit(), "gitlease: warning: src/api/login.py was held by " + KIM)
-    assert "expired 23h" in said or "expired 24h" in said or "expired 1d" in said
-
-
-def test_what_lapsed_of_an_assigned_task_is_only_warned_about(pair: Pair) -> None:
-    pair.kim.claim("F001", ago=DAY, ttl=10)
-    pair.jo.put("src/api/login.py")
-    goes_on(pair.jo.commit(), "warning: src/api/login.py", "still assigned to its holder")
-
-
-def test_an_expired_lease_protects_until_it_lapsed(pair: Pair) -> None:
-    """Clocks may differ by a minute: until then its holder may still be at work."""
-    pair.kim.claim("src/api/", ago=20, ttl=10)
-    pair.jo.put("src/api/login.py")
-    done = pair.jo.commit()
-    assert done.returncode == 1
-    check_words(cleaned(done.stderr))
-
-
-def test_many_findings_are_counted_not_listed(pair: Pair) -> None:
-    pair.kim.claim("lib/")
-    for number in range(14):
-        pair.jo.put(f"lib/{number:02}.py", "")
-    said = blocks(pair.jo.commit())
-    assert said.count(KIM) == 10
-    assert "and 4 more" in said
 
 
 # --- kinds of changes -----------------------------------------------------------------------------
@@ -190,40 +139,6 @@ def test_any_kind_of_change_to_what_is_held_is_seen(
     is_stopped(pair.jo, path=change(pair.jo))
 
 
-@pytest.mark.parametrize("setting", ["false", "copies"])
-def test_how_git_shows_renames_does_not_matter(pair: Pair, setting: str) -> None:
-    pair.kim.claim("src/api/login.py")
-    pair.jo.git("config", "diff.renames", setting)
-    pair.jo.git("config", "status.renames", setting)
-    is_stopped(pair.jo, path=moved_out(pair.jo))
-
-
-def submodule(jo: Person) -> str:
-    """A submodule at vendor/lib, committed; the id it could move to."""
-    source = jo.root.parent / "lib"
-    git(jo.root.parent, "init", "-q", "-b", "main", str(source))
-    who = ("-c", "user.email=a@example.com", "-c", "user.name=A")
-    git(source, *who, "commit", "-q", "--allow-empty", "-m", "one")
-    env = {"GITLEASE_SKIP": "1"}
-    jo.git("submodule", "--quiet", "add", str(source), "vendor/lib", env=env)
-    jo.git("commit", "-q", "-m", "lib", env=env)
-    git(jo.root / "vendor/lib", *who, "commit", "-q", "--allow-empty", "-m", "two")
-    return git(jo.root / "vendor/lib", "rev-parse", "HEAD")
-
-
-def test_a_submodule_stands_for_all_that_is_in_it(pair: Pair) -> None:
-    new = submodule(pair.jo)
-    held = ["vendor", "vendor/lib", "vendor/lib/deep/file.c", "*.c"]
-    for path in held:
-        pair.kim.claim(f"path:{path}")
-    for ignored in ("none", "all"):
-        pair.jo.git("config", "diff.ignoreSubmodules", ignored)
-        pair.jo.git("config", "submodule.vendor/lib.ignore", ignored)
-        pair.jo.git("update-index", "--cacheinfo", f"160000,{new},vendor/lib")
-        said = is_stopped(pair.jo, path="vendor/lib")
-        assert said.count(KIM) == len(held)
-
-
 ODD = [
     b"src/odd/with blank.txt",
     b"src/odd/ leading and trailing ",
@@ -251,22 +166,6 @@ def test_odd_names_are_covered_by_the_folder_they_are_in(pair: Pair) -> None:
     assert not (pair.jo.root / "owned").exists()
 
 
-def test_odd_names_that_nobody_holds_are_committed(pair: Pair) -> None:
-    pair.kim.claim("docs/")
-    for name in (*ODD, b"-rf", b"--no-verify", b"-"):
-        write(pair.jo, name)
-    goes_on(pair.jo.commit())
-
-
-def test_a_file_of_an_odd_name_is_held_by_itself(pair: Pair) -> None:
-    names = ["-n", "--all", "with blank", "ümläut", "it's"]
-    for name in names:
-        pair.kim.claim(f"path:{name}")
-        write(pair.jo, os.fsencode(name))
-    said = blocks(pair.jo.commit())
-    check_words(cleaned(said))
-
-
 def write(jo: Person, name: bytes) -> None:
     path = os.path.join(os.fsencode(jo.root), name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -287,42 +186,6 @@ def test_a_partial_commit_is_judged_by_what_it_takes(pair: Pair) -> None:
     is_stopped(pair.jo, "src/api/login.py", path="src/api/login.py")
     pair.jo.put("docs/guide.md")
     is_stopped(pair.jo, "--include", "docs/guide.md", path="src/api/login.py")
-
-
-def test_commit_all_takes_what_is_not_staged(pair: Pair) -> None:
-    pair.kim.claim("src/api/")
-    file = pair.jo.root / "src/api/login.py"
-    file.write_text(CODE + "more\n")
-    (pair.jo.root / "docs/guide.md").unlink()
-    is_stopped(pair.jo, "-a", path="src/api/login.py")
-    file.write_text(CODE)
-    goes_on(pair.jo.commit("-a"))
-
-
-def test_an_amended_commit_is_judged_by_what_is_added_to_it(pair: Pair) -> None:
-    """What was committed before the lease was there is not undone by a better message."""
-    pair.jo.put("docs/guide.md")
-    pair.jo.commit()
-    pair.kim.claim("src/api/")
-    pair.jo.git("config", "lease.guardMaxAge", "1s")
-    pair.jo.gitlease("list")
-    pair.jo.put("src/api/login.py")
-    is_stopped(pair.jo, "--amend", "--no-edit", path="src/api/login.py")
-    pair.jo.git("reset", "-q")
-    pair.jo.put("docs/guide.md")
-    goes_on(pair.jo.commit("--amend", "-m", "better"))
-
-
-def test_a_merge_is_judged_by_what_is_new_in_it(pair: Pair) -> None:
-    """kim's own work comes with main: that is no work of jo's."""
-    pair.kim.claim("src/api/")
-    pair.kim.saves("src/api/limits.py")
-    pair.kim.git("push", "-q", "origin", "main")
-    pair.jo.saves("docs/guide.md")
-    pair.jo.git("fetch", "-q")
-    done = pair.jo.run("merge", "-q", "--no-ff", "-m", "bring main", "origin/main")
-    goes_on(done)
-    assert len(pair.jo.git("log", "-1", "--format=%P").split()) == 2
 
 
 def conflict(pair: Pair) -> None:
@@ -362,19 +225,6 @@ def test_a_picked_commit_that_stops_is_checked_when_it_is_committed(pair: Pair, 
     is_stopped(pair.jo, "--no-edit", path="src/api/login.py")
 
 
-@pytest.mark.parametrize("verb", ["cherry-pick", "revert"])
-def test_a_picked_commit_with_n_is_checked(pair: Pair, verb: str) -> None:
-    pair.jo.git("switch", "-q", "-c", "side")
-    commit = pair.jo.saves("src/api/login.py")
-    if verb == "cherry-pick":
-        pair.jo.git("switch", "-q", "main")
-    pair.kim.claim("src/api/")
-    pair.jo.git("config", "lease.guardMaxAge", "1s")
-    pair.jo.gitlease("list")
-    pair.jo.git(verb, "-n", commit)
-    is_stopped(pair.jo, path="src/api/login.py")
-
-
 def test_a_rebase_goes_through_and_stops_where_it_edits_what_is_held(
     pair: Pair, tmp_path: Path
 ) -> None:
@@ -408,16 +258,6 @@ def test_a_rebase_that_rewords_and_squashes_what_nobody_holds_goes_on(
     goes_on(pair.jo.run("rebase", "-q", "-i", "HEAD~3", env=env))
     assert len(pair.jo.git("rev-list", "origin/main..").split()) == 2
     check_words(pair.jo.message("HEAD^"))
-
-
-def test_the_first_commit_of_an_unborn_branch_is_judged_in_full(pair: Pair) -> None:
-    pair.kim.claim("src/api/")
-    pair.jo.git("switch", "-q", "--orphan", "fresh")
-    pair.jo.put("src/api/new.py", "new\n")
-    check_words(cleaned(blocks(pair.jo.commit())))
-    pair.jo.git("rm", "-q", "--cached", "src/api/new.py")
-    pair.jo.put("docs/new.md", "new\n")
-    goes_on(pair.jo.commit())
 
 
 def test_a_linked_work_tree_is_guarded_by_the_same_hooks(pair: Pair, tmp_path: Path) -> None:
@@ -470,73 +310,7 @@ def test_a_bare_repository_may_be_given_a_work_tree(pair: Pair) -> None:
     goes_on(pair.jo.run(*words, "commit", "-qam", "work"))
 
 
-def test_an_index_of_its_own_is_the_one_that_counts(pair: Pair) -> None:
-    pair.kim.claim("src/api/")
-    env = {"GIT_INDEX_FILE": str(pair.jo.root / ".git" / "other")}
-    pair.jo.git("read-tree", "HEAD", env=env)
-    (pair.jo.root / "src/api/login.py").write_text("mine\n")
-    pair.jo.git("add", "src/api/login.py", env=env)
-    blocks(pair.jo.commit(env=env))
-    pair.jo.git("read-tree", "HEAD", env=env)
-    pair.jo.put("src/api/login.py")  # in the usual index
-    (pair.jo.root / "docs/guide.md").write_text("mine\n")
-    pair.jo.git("add", "docs/guide.md", env=env)
-    goes_on(pair.jo.commit(env=env))
-
-
 # --- settings and sessions ------------------------------------------------------------------------
-
-
-def test_with_warn_it_says_the_same_and_goes_on(pair: Pair) -> None:
-    pair.kim.claim("src/api/", reason="rate limits")
-    pair.jo.git("config", "lease.guardMode", "warn")
-    pair.jo.put("src/api/login.py")
-    said = goes_on(pair.jo.commit(), f"gitlease: warning: src/api/login.py is held by {KIM}")
-    assert '"rate limits"' in said
-    assert "hint" not in said
-
-
-def test_with_off_nothing_is_asked_and_nothing_said(pair: Pair) -> None:
-    pair.kim.claim("src/api/")
-    pair.jo.git("config", "lease.guardMode", "off")
-    pair.jo.put("src/api/login.py")
-    goes_on(pair.jo.commit())
-    assert not (pair.jo.private / "state").exists()
-
-
-def test_the_file_of_the_project_says_the_mode_and_the_clone_may_differ(pair: Pair) -> None:
-    pair.kim.claim("src/api/")
-    (pair.jo.root / ".gitlease.yaml").write_text("guard: {mode: warn}\n")
-    pair.jo.put("src/api/login.py")
-    goes_on(pair.jo.commit(), "warning: src/api/login.py")
-    pair.jo.git("config", "lease.guardMode", "block")
-    pair.jo.put("src/api/login.py")
-    blocks(pair.jo.commit())
-
-
-def test_another_run_of_the_same_person_blocks_a_run_and_warns_the_person(pair: Pair) -> None:
-    pair.jo.claim("src/api/", session="build-7")
-    pair.jo.put("src/api/login.py")
-    done = pair.jo.commit(env={"GITLEASE_SESSION": "build-8"})
-    assert "session build-7" in blocks(done, holder=JO)
-    said = goes_on(pair.jo.commit(), f"warning: src/api/login.py is held by {JO}")
-    assert "session build-7" in said
-
-
-def test_the_run_that_holds_it_commits(pair: Pair) -> None:
-    pair.jo.claim("src/api/", session="build-7")
-    pair.jo.put("src/api/login.py")
-    goes_on(pair.jo.commit(env={"GITLEASE_SESSION": "build-7"}))
-    pair.jo.git("config", "lease.session", "build-7")
-    pair.jo.put("src/api/login.py")
-    goes_on(pair.jo.commit())
-
-
-def test_a_lease_without_a_run_is_every_run_s(pair: Pair) -> None:
-    pair.jo.claim("src/api/")
-    for number in range(2):
-        pair.jo.put("src/api/login.py")
-        goes_on(pair.jo.commit(env={"GITLEASE_SESSION": f"build-{number}"}))
 
 
 def test_a_linked_work_tree_is_a_run_of_its_own(pair: Pair, tmp_path: Path) -> None:
@@ -553,17 +327,6 @@ def test_a_linked_work_tree_is_a_run_of_its_own(pair: Pair, tmp_path: Path) -> N
     goes_on(linked.commit())
     assert f"session {session}" in blocks(other.commit(), holder=JO)
     goes_on(pair.jo.commit(), f"warning: src/api/login.py is held by {JO} (lease of src/api, ")
-
-
-def test_a_layer_of_its_own_and_the_common_one_are_both_looked_at(pair: Pair) -> None:
-    pair.kim.claim("src/api/", layer="nightly")
-    pair.kim.claim("docs/")
-    pair.jo.put("src/api/login.py")
-    goes_on(pair.jo.commit())
-    pair.jo.git("config", "lease.layer", "nightly")
-    for path in ("src/api/login.py", "docs/guide.md"):
-        pair.jo.put(path)
-        is_stopped(pair.jo, path, path=path)
 
 
 # --- what the hook of git gives on ----------------------------------------------------------------
@@ -597,28 +360,6 @@ def loose(one: Person) -> set[str]:
     """The objects in a clone's own store."""
     words = ("cat-file", "--batch-check=%(objectname)", "--batch-all-objects")
     return set(one.git(*words).split())
-
-
-def test_a_fresh_guard_asks_no_remote(pair: Pair) -> None:
-    pair.kim.claim("src/web/")
-    for number in range(3):
-        pair.jo.put("docs/guide.md", f"{number}\n")
-        goes_on(pair.jo.commit())
-        if not number:
-            pair.remote.rename(pair.remote.with_suffix(".away"))
-
-
-def test_old_knowledge_is_said_to_be_old_when_the_remote_is_gone(pair: Pair) -> None:
-    pair.kim.claim("src/api/")
-    LeaseService(pair.jo.at(clock=past(600)).ledger).read()
-    pair.remote.rename(pair.remote.with_suffix(".away"))
-    pair.jo.put("docs/guide.md")
-    check_words(cleaned(goes_on(pair.jo.commit(), "gitlease: warning: ")))
-    pair.jo.put("src/api/login.py")
-    check_words(cleaned(goes_on(pair.jo.commit(), "gitlease: warning: src/api/login.py ")))
-    pair.jo.put("src/api/login.py")
-    pair.jo.git("config", "lease.guardOffline", "block")
-    check_words(cleaned(blocks(pair.jo.commit())))
 
 
 def test_whoever_git_is_told_to_be_is_judged_as_such(pair: Pair) -> None:

@@ -8,20 +8,17 @@ from pathlib import Path
 import pytest
 from support.hooked import (
     CODE,
-    JO,
     KIM,
     WAYS_AROUND,
     Pair,
     Person,
     blocks,
     goes_on,
-    past,
     script,
     task_text,
 )
 from support.repos import git, real_clone
 from support.running import until
-from support.session import LeaseService
 from support.snapshots import check_words
 
 from gitlease.git import Notes
@@ -94,65 +91,11 @@ def test_what_was_committed_past_the_check_is_not_pushed(pair: Pair) -> None:
     assert "(lease of F001" in is_stopped(pair)
 
 
-def test_the_commit_may_be_any_of_those_that_are_pushed(late: Pair) -> None:
-    late.jo.saves("docs/guide.md")
-    late.jo.saves("README")
-    is_stopped(late)
-
-
-def test_what_is_undone_again_before_the_push_was_still_changed(late: Pair) -> None:
-    late.jo.git("revert", "--no-edit", "HEAD", env={"GITLEASE_SKIP": "1"})
-    is_stopped(late)
-
-
 def test_what_is_not_held_is_pushed(late: Pair) -> None:
     late.jo.git("switch", "-q", "-c", "docs", "origin/main")
     late.jo.saves("docs/guide.md")
     goes_on(late.jo.run("push", "-q", "origin", "docs"))
     assert late.on_remote("docs") == late.jo.head()
-
-
-def test_one_s_own_is_pushed(pair: Pair) -> None:
-    pair.jo.claim("F001")
-    pair.jo.put(LOGIN)
-    pair.jo.commit()
-    goes_on(pair.jo.run("push", "-q"))
-
-
-def test_what_lapsed_is_only_warned_about(pair: Pair) -> None:
-    pair.kim.claim("src/api/", ago=86_400, ttl=10)
-    pair.jo.saves(LOGIN)
-    goes_on(pair.jo.run("push", "-q"), f"warning: {LOGIN} is held by {KIM}")
-    assert pair.on_remote("main") == pair.jo.head()
-
-
-def test_another_run_of_the_same_person_is_told_apart(pair: Pair) -> None:
-    pair.jo.claim("src/api/", session="build-7")
-    pair.jo.saves(LOGIN)
-    done = pair.jo.run("push", "-q", env={"GITLEASE_SESSION": "build-8"})
-    assert "session build-7" in blocks(done, holder=JO)
-    goes_on(pair.jo.run("push", "-q"), f"warning: {LOGIN} is held by {JO}")
-
-
-def test_the_file_of_a_claimed_task_and_a_rename_are_seen(pair: Pair) -> None:
-    pair.jo.git("mv", LOGIN, "docs/login.py")
-    pair.jo.git("commit", "-qm", "move", env={"GITLEASE_SKIP": "1"})
-    pair.jo.saves("tasks/F002.md")
-    pair.kim.claim("F002")
-    is_stopped(pair, path="tasks/F002.md")
-    pair.kim.release("F002")
-    pair.kim.claim(LOGIN)
-    is_stopped(pair)
-
-
-def test_odd_names_are_seen(pair: Pair) -> None:
-    names = ["with blank", "two\nlines", "-n", "ümläut", 'a "quoted" one']
-    pair.jo.saves(*(f"src/odd/{name}" for name in names))
-    pair.kim.claim("src/odd/")
-    before = refs(pair)
-    said = blocks(pair.jo.run("push", "-q"))
-    assert said.count("gitlease: src/odd/") == len(names)
-    assert refs(pair) == before
 
 
 # --- what is pushed -------------------------------------------------------------------------------
@@ -173,54 +116,6 @@ def test_however_it_is_pushed(late: Pair) -> None:
         ["--follow-tags", "origin", "main"],
     ):
         is_stopped(late, *words)
-
-
-def test_the_remote_may_be_called_otherwise(late: Pair) -> None:
-    late.jo.git("remote", "add", "mirror", late.remote.as_uri())
-    places = [str(late.remote), late.remote.as_uri(), "../remote.git", "mirror"]
-    for place in places:
-        is_stopped(late, place, "main")
-    late.kim.release("src/api/")
-    for number, place in enumerate(places):
-        goes_on(late.jo.run("push", "-q", place, f"main:{number}"))
-
-
-def test_one_of_several_refs_is_enough(late: Pair) -> None:
-    late.jo.git("branch", "first", "origin/main")
-    late.jo.git("switch", "-q", "-c", "last", "origin/main")
-    late.jo.saves("docs/guide.md")
-    is_stopped(late, "origin", "first", "main", "last")
-    goes_on(late.jo.run("push", "-q", "origin", "first", "last"))
-    assert late.on_remote("last") == late.jo.head()
-
-
-@pytest.mark.parametrize("annotated", [False, True])
-def test_a_tag_brings_its_commits(late: Pair, annotated: bool) -> None:
-    late.jo.git("tag", *(["-a", "-m", "v1"] if annotated else []), "v1")
-    late.jo.git("tag", "v0", "origin/main")
-    is_stopped(late, "origin", "v1")
-    is_stopped(late, "--tags", "origin")
-    goes_on(late.jo.run("push", "-q", "origin", "v0"))
-
-
-def test_what_is_no_commit_is_pushed(late: Pair) -> None:
-    tree = late.jo.head("HEAD^{tree}")
-    late.jo.git("tag", "tree", tree)
-    done = late.jo.run("push", "-q", "origin", "tree")
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_branch_is_deleted_without_a_question(late: Pair) -> None:
-    git(late.remote, "branch", "old", "main")
-    goes_on(late.jo.run("push", "-q", "origin", ":old"))
-    git(late.remote, "branch", "old", "main")
-    goes_on(late.jo.run("push", "-q", "--delete", "origin", "old"))
-    assert late.on_remote("old") == ""
-
-
-def test_a_branch_that_is_deleted_does_not_let_another_pass(late: Pair) -> None:
-    git(late.remote, "branch", "old", "main")
-    is_stopped(late, "origin", ":old", "main")
 
 
 def test_a_ledger_is_no_work(late: Pair) -> None:
@@ -256,48 +151,7 @@ def test_nobody_but_gitlease_moves_a_ledger(pair: Pair, words: list[str]) -> Non
     assert "gitlease: warning: refs/gitlease/" in done.stderr
 
 
-def test_a_rewritten_branch_is_judged_by_its_new_commits(pair: Pair) -> None:
-    pair.jo.git("switch", "-q", "-c", "side")
-    pair.jo.saves(LOGIN)
-    pair.jo.git("push", "-q", "origin", "side", env={"GITLEASE_SKIP": "1"})
-    pair.kim.claim("src/api/")
-    pair.jo.saves("docs/guide.md")
-    goes_on(pair.jo.run("push", "-q", "origin", "side"))
-    pair.jo.git("commit", "-q", "--amend", "-m", "better", env={"GITLEASE_SKIP": "1"})
-    goes_on(pair.jo.run("push", "-q", "--force", "origin", "side"))
-    pair.jo.git("rebase", "-q", "--signoff", "main", env={"GITLEASE_SKIP": "1"})
-    is_stopped(pair, "--force", "origin", "side")
-    pair.jo.git("reset", "-q", "--hard", "main")
-    goes_on(pair.jo.run("push", "-q", "--force", "origin", "side"))
-
-
-def test_a_remote_that_is_ahead_refuses_as_ever(late: Pair) -> None:
-    late.jo.git("reset", "-q", "--hard", "origin/main")
-    late.kim.saves("README")
-    late.kim.git("push", "-q")
-    late.jo.saves("docs/guide.md")
-    done = late.jo.run("push", "-q")
-    assert done.returncode == 1
-    assert "gitlease" not in done.stderr
-    assert "fetch first" in done.stderr
-
-
 # --- what the remote has already ------------------------------------------------------------------
-
-
-def test_a_merge_of_main_is_not_judged_for_what_others_did_there(pair: Pair) -> None:
-    pair.kim.claim("src/api/")
-    pair.kim.saves(LOGIN, "tasks/F001.md")
-    pair.kim.git("push", "-q")
-    pair.jo.git("switch", "-q", "-c", "side")
-    pair.jo.saves("docs/guide.md")
-    goes_on(pair.jo.run("push", "-q", "-u", "origin", "side"))
-    goes_on(pair.jo.run("pull", "-q", "--no-rebase", "--no-edit", "origin", "main"))
-    assert len(pair.jo.git("log", "-1", "--format=%P").split()) == 2
-    goes_on(pair.jo.run("push", "-q", "origin", "side"))
-    pair.jo.git("switch", "-q", "main")
-    goes_on(pair.jo.run("merge", "-q", "--no-edit", "side"))
-    goes_on(pair.jo.run("push", "-q", "origin", "main"))
 
 
 def test_a_merge_that_changes_what_is_held_is_stopped(pair: Pair) -> None:
@@ -429,12 +283,6 @@ def test_the_holder_s_own_work_is_landed_by_anybody(pair: Pair) -> None:
     goes_on(pair.jo.run("push", "-q", "origin", "main"))
 
 
-def test_the_holder_s_work_comes_by_the_holder_first(pair: Pair) -> None:
-    """As at a server with the hook, which cannot know who made a commit that it never saw."""
-    pair.jo.git("pull", "-q", "--no-rebase", fork_of(pair), "topic")
-    is_stopped(pair, "origin", "main")
-
-
 def test_older_work_of_a_third_person_lands_on_nothing_that_is_held(pair: Pair) -> None:
     pair.jo.git("switch", "-q", "-c", "old")
     pair.jo.git("config", "user.email", "lee@example.com")
@@ -443,35 +291,6 @@ def test_older_work_of_a_third_person_lands_on_nothing_that_is_held(pair: Pair) 
     pair.jo.git("config", "user.email", pair.jo.email)
     pair.kim.claim("src/api/")
     blocks(pair.jo.run("push", "-q", "origin", "old:main"))
-
-
-def test_what_is_added_to_the_holder_s_work_is_one_s_own(pair: Pair) -> None:
-    pair.jo.git("pull", "-q", "--no-rebase", fork_of(pair), "topic")
-    pair.jo.saves(LOGIN)
-    is_stopped(pair, "origin", "main")
-
-
-def test_the_holder_s_work_that_another_recorded_anew_may_be_anything(pair: Pair) -> None:
-    pair.jo.git("fetch", "-q", fork_of(pair), "topic")
-    pair.jo.saves("README.md")
-    pair.jo.git("cherry-pick", "FETCH_HEAD", env={"GITLEASE_SKIP": "1"})
-    is_stopped(pair, "origin", "main")
-
-
-def test_a_run_s_commit_is_landed_by_another_run_of_the_same_person(pair: Pair) -> None:
-    pair.jo.claim("src/api/", session="one")
-    pair.jo.put(LOGIN)
-    goes_on(pair.jo.commit(env={"GITLEASE_SESSION": "one"}))
-    check_words(pair.jo.trailers())
-    other = {"GITLEASE_SESSION": "other"}
-    goes_on(pair.jo.run("push", "-q", "--dry-run", "origin", "main", env=other))
-    pair.jo.saves(LOGIN)
-    blocks(pair.jo.run("push", "-q", "origin", "main", env=other), holder=JO)
-    done = pair.jo.gitlease("push", "origin", "main", env=other)
-    assert done.returncode == 1, done.stderr
-    pair.jo.git("reset", "-q", "--hard", "HEAD^")
-    done = pair.jo.gitlease("push", "origin", "main", env=other)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("by", ["origin", "url"])
@@ -549,13 +368,6 @@ def test_one_s_own_work_lands_with_main_whatever_other_branch_has_it(
     assert f"held by {KIM}" in done.stderr
 
 
-def test_nothing_new_is_pushed_without_asking_the_ledger(late: Pair) -> None:
-    late.jo.git("reset", "-q", "--hard", "origin/main")
-    goes_on(late.jo.run("push", "-q"))
-    goes_on(late.jo.run("push", "-q", "origin", "main:again"))
-    assert not (late.jo.private / "state").exists()
-
-
 # --- commits that git makes without asking --------------------------------------------------------
 
 
@@ -589,42 +401,9 @@ def test_what_git_commits_without_asking_is_found_by_the_push(
 # --- settings, and no answer ----------------------------------------------------------------------
 
 
-def test_with_warn_it_says_so_and_pushes(late: Pair) -> None:
-    late.jo.git("config", "lease.guardMode", "warn")
-    goes_on(late.jo.run("push", "-q"), f"gitlease: warning: {LOGIN} is held by {KIM}")
-    assert late.on_remote("main") == late.jo.head()
-
-
-def test_with_off_nothing_is_said(late: Pair) -> None:
-    late.jo.git("config", "lease.guardMode", "off")
-    goes_on(late.jo.run("push", "-q"))
-    assert not (late.jo.private / "state").exists()
-
-
 def test_whoever_pushes_without_the_hook_is_not_stopped(late: Pair) -> None:
     goes_on(late.jo.run("push", "-q", "--no-verify"))
     assert late.on_remote("main") == late.jo.head()
-
-
-@pytest.mark.parametrize(("setting", "stops"), [("warn", True), ("block", True), ("off", False)])
-def test_a_push_whose_leases_cannot_be_asked_for(pair: Pair, setting: str, stops: bool) -> None:
-    """The ledger is elsewhere and does not answer; the work could be pushed."""
-    pair.jo.git("config", "lease.remote", str(pair.base / "nowhere.git"))
-    pair.jo.git("config", "lease.guardOffline", setting)
-    pair.jo.saves("docs/guide.md")
-    done = pair.jo.run("push", "-q")
-    assert done.returncode == int(stops), done.stderr
-    assert "gitlease: warning: " in done.stderr
-    assert "nowhere.git" in done.stderr
-    assert "no-verify" not in done.stderr
-
-
-def test_old_knowledge_does_not_let_a_push_pass(pair: Pair) -> None:
-    pair.kim.claim("src/api/")
-    LeaseService(pair.jo.at(clock=past(600)).ledger).read()
-    pair.kim.release("src/api/")
-    pair.jo.saves(LOGIN)
-    goes_on(pair.jo.run("push", "-q"))
 
 
 def test_a_push_from_a_linked_work_tree_and_a_folder_below(late: Pair, tmp_path: Path) -> None:
@@ -637,17 +416,6 @@ def test_a_push_from_a_linked_work_tree_and_a_folder_below(late: Pair, tmp_path:
 def test_a_push_from_a_bare_clone_s_work_tree(late: Pair, tmp_path: Path) -> None:
     env = {"GIT_DIR": str(late.jo.root / ".git"), "GIT_WORK_TREE": str(late.jo.root)}
     blocks(late.jo.run("push", "-q", "origin", "main", cwd=tmp_path, env=env))
-
-
-def test_a_shallow_clone_pushes_what_it_made(late: Pair, tmp_path: Path) -> None:
-    """What lies beyond its edge is not known, and no work of this push."""
-    shallow = Person("jo", tmp_path / "shallow", late.jo.env)
-    real_clone(late.remote.as_uri(), shallow.root, JO, "--depth=1")
-    assert shallow.gitlease("hooks", "install").returncode == 0
-    shallow.saves("docs/guide.md")
-    goes_on(shallow.run("push", "-q", "origin", "main:shallow"))
-    shallow.saves(LOGIN)
-    blocks(shallow.run("push", "-q", "origin", "main:shallow"))
 
 
 def test_what_the_shared_remote_has_is_not_judged_again_on_its_way_to_another(

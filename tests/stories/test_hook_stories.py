@@ -12,7 +12,6 @@ from support.hooked import (
     JO,
     KIM,
     MINUTE,
-    WAYS_AROUND,
     Pair,
     Person,
     blocks,
@@ -76,109 +75,6 @@ def test_a_task_that_one_holds_already_is_started_by_the_same_lease(pair: Pair) 
     goes_on(pair.jo.commit())
     lease = pair.leases()["F002"]
     assert (lease.lease_id, lease.token) == (held.lease_id, held.token)
-
-
-def test_a_task_that_another_holds_is_not_started(pair: Pair) -> None:
-    held = pair.kim.claim("F002", reason="nearly done")
-    pair.jo.put(F002, STARTED)
-    said = blocks(pair.jo.commit())
-    assert '"nearly done"' in said
-    assert pair.leases()["F002"].lease_id == held.lease_id
-
-
-def test_a_task_whose_paths_another_holds_is_not_started(pair: Pair) -> None:
-    pair.kim.claim("src/api/login.py", reason="nearly done")
-    pair.jo.put("tasks/F001.md", task_text("F001", status="in_progress", paths="src/api"))
-    said = blocks(pair.jo.commit())
-    assert '"nearly done"' in said
-    assert set(pair.leases()) == {"src/api/login.py"}
-
-
-@pytest.mark.parametrize("now", [f"[{KIM}]", "[]", f"[{JO}]"])
-def test_a_task_assigned_to_another_is_not_started(pair: Pair, now: str) -> None:
-    pair.jo.put(F002, task_text("F002", assigned=f"[{KIM}]"))
-    pair.jo.git("commit", "-qm", "kim's", env={"GITLEASE_SKIP": "1"})
-    pair.jo.put(F002, task_text("F002", status="in_progress", assigned=now))
-    done = pair.jo.commit()
-    assert done.returncode == 1
-    assert f"assigned to {KIM}" in done.stderr
-    assert not WAYS_AROUND.search(done.stderr), done.stderr
-    assert "F002" not in pair.leases()
-
-
-def test_a_task_that_the_commit_hands_to_another_is_theirs_to_claim(pair: Pair) -> None:
-    pair.jo.put(F002, task_text("F002", status="in_progress", assigned=f"[{KIM}]"))
-    goes_on(pair.jo.commit())
-    assert pair.ledger() == ""
-
-
-def test_a_task_that_was_in_progress_already_is_not_claimed(pair: Pair) -> None:
-    pair.jo.put("tasks/F003.md", task_text("F003", status="doing") + "More.\n")
-    goes_on(pair.jo.commit())
-    pair.jo.git("mv", "tasks/F003.md", "tasks/F003-moved.md")
-    goes_on(pair.jo.commit())
-    assert pair.ledger() == ""
-
-
-@pytest.mark.parametrize("status", ["done", "closed", "ready", "someday"])
-def test_a_task_that_is_not_started_is_not_claimed(pair: Pair, status: str) -> None:
-    pair.jo.put(F002, task_text("F002", status=status))
-    assert pair.jo.commit().returncode == 0
-    assert pair.ledger() == ""
-
-
-def test_a_new_task_that_is_in_progress_is_claimed(pair: Pair) -> None:
-    pair.jo.put("tasks/deep/F010.yaml", "id: F010\ntitle: new\nstatus: in_progress\n")
-    goes_on(pair.jo.commit(), "claimed F010")
-    assert pair.leases()["F010"].holder == JO
-
-
-def test_of_several_tasks_all_or_none_are_claimed(pair: Pair) -> None:
-    pair.jo.put("tasks/F004.md", task_text("F004", assigned=f"[{KIM}]"))
-    pair.jo.git("commit", "-qm", "kim's", env={"GITLEASE_SKIP": "1"})
-    pair.jo.put(F002, STARTED)
-    pair.jo.put("tasks/F004.md", task_text("F004", status="doing", assigned=f"[{KIM}]"))
-    assert pair.jo.commit().returncode == 1
-    assert "F002" not in pair.leases()
-    pair.jo.put("tasks/F004.md", task_text("F004", status="doing", assigned=f"[{KIM}]") + "x\n")
-    pair.jo.git("reset", "-q", "tasks/F004.md")
-    goes_on(pair.jo.commit(), "claimed F002")
-
-
-def test_only_what_is_committed_is_claimed(pair: Pair) -> None:
-    pair.jo.put(F002, STARTED)
-    pair.jo.put("docs/guide.md")
-    goes_on(pair.jo.commit("docs/guide.md"))
-    assert pair.ledger() == ""
-    goes_on(pair.jo.commit(F002), "claimed F002")
-
-
-@pytest.mark.parametrize(
-    ("mode", "claims", "said"),
-    [("warn", True, ["claimed F002"]), ("off", False, [])],
-)
-def test_the_mode_of_the_guard_holds_for_claims(
-    pair: Pair, mode: str, claims: bool, said: list[str]
-) -> None:
-    pair.jo.git("config", "lease.guardMode", mode)
-    pair.jo.put(F002, STARTED)
-    goes_on(pair.jo.commit(), *said)
-    assert (pair.ledger() != "") == claims
-
-
-def test_with_warn_a_refused_claim_is_told_and_the_commit_made(pair: Pair) -> None:
-    pair.jo.git("config", "lease.guardMode", "warn")
-    pair.jo.put(F002, task_text("F002", assigned=f"[{KIM}]"))
-    pair.jo.git("commit", "-qm", "kim's", env={"GITLEASE_SKIP": "1"})
-    pair.jo.put(F002, task_text("F002", status="in_progress", assigned=f"[{KIM}]"))
-    goes_on(pair.jo.commit(), "gitlease: warning: ", f"assigned to {KIM}")
-    assert "F002" not in pair.leases()
-
-
-def test_without_its_remote_a_commit_is_made_and_nothing_claimed(pair: Pair) -> None:
-    pair.remote.rename(pair.remote.with_suffix(".away"))
-    pair.jo.put(F002, STARTED)
-    goes_on(pair.jo.commit(), "warning: F002: not claimed")
 
 
 def test_a_run_claims_for_itself_and_other_runs_do_not_start_it_again(pair: Pair) -> None:
@@ -274,18 +170,6 @@ def test_a_lease_is_named_in_what_the_editor_shows(
     assert "diff --git" not in message
 
 
-@pytest.mark.parametrize(
-    "cleanup", ["scissors", pytest.param("strip", marks=SLOW), pytest.param("default", marks=SLOW)]
-)
-def test_the_settings_for_cleaning_up_change_nothing(
-    mine: Pair, tmp_path: Path, cleanup: str
-) -> None:
-    mine.jo.git("config", "commit.cleanup", cleanup)
-    mine.jo.git("config", "commit.verbose", "true")
-    goes_on(mine.jo.run("commit", "-q", env=editor(tmp_path)))
-    assert "diff --git" not in named(mine.jo, "F001 token=1")
-
-
 def test_a_lease_is_named_below_a_template(mine: Pair, tmp_path: Path) -> None:
     template = tmp_path / "template"
     template.write_text("Why:\n\n# say more\nIssue: none\n")
@@ -296,19 +180,6 @@ def test_a_lease_is_named_below_a_template(mine: Pair, tmp_path: Path) -> None:
     assert "say more" not in message
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "subject\n\nSigned-off-by: Jo <jo@example.com>\n",
-        "subject\n\nBody: no trailer\nmore\n\nReviewed-by: A <a@b.c>\nFixes: #7\n",
-        "subject\n\nChange-Id: I1234\nCo-authored-by: Kim <kim@example.com>\n",
-    ],
-)
-def test_a_lease_is_named_among_the_trailers_that_are_there(mine: Pair, text: str) -> None:
-    goes_on(mine.jo.commit("-m", text))
-    assert named(mine.jo, "F001 token=1") == text + "Gitlease: F001 token=1\n\n"
-
-
 def test_a_lease_is_named_beside_a_sign_off(mine: Pair) -> None:
     goes_on(mine.jo.commit("-s", "-m", "subject"))
     lines = named(mine.jo, "F001 token=1").splitlines()
@@ -316,60 +187,9 @@ def test_a_lease_is_named_beside_a_sign_off(mine: Pair) -> None:
     assert lines[:2] == ["subject", ""]
 
 
-def test_a_lease_is_named_in_a_message_with_line_ends_of_windows(
-    mine: Pair, tmp_path: Path
-) -> None:
-    text = b"subject\r\n\r\nbody\r\n\r\nFixes: #7\r\n"
-    (tmp_path / "message").write_bytes(text)
-    goes_on(mine.jo.commit("-F", str(tmp_path / "message")))
-    message = named(mine.jo, "F001 token=1")
-    assert message.startswith("subject\r\n\r\nbody\r\n") or message.startswith("subject\n\nbody\n")
-    assert "Fixes: #7" in mine.jo.git("log", "-1", "--format=%(trailers)")
-
-
-def test_a_trailer_that_is_written_already_is_not_repeated(mine: Pair) -> None:
-    goes_on(mine.jo.commit("-m", "subject\n\nGitlease: F001 token=1\n"))
-    named(mine.jo, "F001 token=1")
-
-
 def test_what_the_check_is_not_asked_about_is_named_all_the_same(mine: Pair) -> None:
     goes_on(mine.jo.commit("--no-verify", "-m", "subject"))
     named(mine.jo, "F001 token=1")
-
-
-def test_scope_and_layer_are_named_where_they_are_not_the_usual(pair: Pair) -> None:
-    pair.jo.git("config", "lease.layer", "nightly")
-    pair.jo.claim("F002", scope="text")
-    pair.jo.claim("src/api/", layer="global")
-    for name in (F002, "src/api/login.py"):
-        pair.jo.put(name)
-    goes_on(pair.jo.commit())
-    named(pair.jo, "src/api token=1", "F002 token=1 scope=text layer=nightly")
-
-
-def test_every_lease_that_covers_it_is_named_once(pair: Pair) -> None:
-    pair.jo.claim("F001")
-    pair.jo.claim("src/api/login.py")
-    pair.jo.claim("docs/")
-    pair.jo.claim("F002", scope="a")
-    pair.jo.claim("F002", scope="b")
-    for name in ("src/api/login.py", "src/api/limits.py", F002):
-        pair.jo.put(name)
-    goes_on(pair.jo.commit())
-    assert len(pair.jo.trailers()) == 4
-    goes_on(pair.jo.commit("--amend", "--no-edit"))
-    found = sorted(pair.jo.trailers())
-    assert [x.split()[0] for x in found] == ["F001", "F002", "F002", "src/api/login.py"]
-    named(pair.jo, *pair.jo.trailers())
-
-
-def test_what_is_nobody_s_or_another_s_is_not_named(mine: Pair) -> None:
-    mine.jo.git("reset", "-q")
-    mine.jo.put("docs/guide.md")
-    goes_on(mine.jo.commit())
-    named(mine.jo)
-    goes_on(mine.jo.commit("--allow-empty"))
-    named(mine.jo)
 
 
 def amend(jo: Person, *words: str, **env: str) -> None:
@@ -591,19 +411,6 @@ def test_a_message_may_be_no_text_at_all(mine: Pair, tmp_path: Path) -> None:
     mine.jo.git("reset", "-q", "--soft", "HEAD^", env={"GITLEASE_SKIP": "1"})
     assert mine.jo.commit(*words).returncode == 0
     assert mine.jo.git("log", "-1", "--format=%B") == f"{plain}\n\nGitlease: F001 token=1\n"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["-m", "#7 limit logins"], ["--cleanup=verbatim", "-m", "# limit logins\n"]],
-    ids=["number", "heading"],
-)
-def test_a_message_that_only_looks_like_a_comment_is_a_message(
-    mine: Pair, words: list[str]
-) -> None:
-    """Without an editor git takes no line for a comment."""
-    goes_on(mine.jo.commit(*words))
-    assert named(mine.jo, "F001 token=1").startswith(words[-1].rstrip())
 
 
 # --- what follows a commit ------------------------------------------------------------------------

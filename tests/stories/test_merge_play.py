@@ -139,6 +139,7 @@ def table(tmp_path: Path, servers: Servers) -> Iterator[Table]:
         yield Table(host)
 
 
+@pytest.mark.slow
 def test_merges_at_random_are_judged_alike(table: Table) -> None:
     for seed in SOME:
         table.play(seed)

@@ -94,6 +94,7 @@ def test_twenty_workers_get_twenty_tasks(
         assert len(records) == len(got + rest)
 
 
+@pytest.mark.slow
 def test_ten_runs_of_one_person_get_different_tasks(path_remote: Remote, clones: Clones) -> None:
     (clone,) = clones(1)
     write_tasks(clone, [f"T{n:02d}" for n in range(7)], lambda _name: "", path_remote)

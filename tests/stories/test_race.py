@@ -76,6 +76,7 @@ def race(workers: Workers, remote: Remote, rounds: int) -> None:
     assert header_of(remote.bare).sequence == rounds
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 def test_eight_people_claim_the_same(eight: Workers, remote: Remote) -> None:
     """The first round makes the ledger as well: eight first contacts at once."""

@@ -13,7 +13,7 @@ from support.remotes import Remote
 from support.repos import assert_untouched, git, real_clone, snapshot
 from support.session import LeaseService
 from support.snapshots import check_words
-from support.stale import JO, KIM, RELEASE, Story, task_text
+from support.stale import KIM, RELEASE, Story, task_text
 
 from gitlease.check import CheckResult
 from gitlease.core import Finding, parse_resource
@@ -70,57 +70,6 @@ def test_looking_costs_one_connection_and_leaves_the_clone_as_it_is(story: Story
     assert_untouched(before, snapshot(story.jo))
 
 
-def test_the_ledger_and_no_commit_of_its_paths_keeps_a_claim(story: Story) -> None:
-    story.kim_takes()
-    story.days(6)
-    story.put(story.kim, "src/api/limits.py", "x = 1\n")
-    story.put(story.kim, "tasks/F001.md", task_text("F001", KIM) + "A word of kim's.\n")
-    story.commit(story.kim, "half of it")
-    story.send(story.kim)
-    story.get(story.jo)
-    story.days(2)
-    assert words(story.find()) == ["stale-edge F001"]
-    LeaseService(story.at(story.kim).ledger).note(F001, "half of it is done")
-    assert words(story.find()) == []
-    story.days(8)
-    check_words(only(story.find()).evidence[0])
-
-
-def test_an_edge_that_nobody_ever_claimed_counts_from_its_commit(story: Story) -> None:
-    story.put(story.jo, "tasks/F002.md", task_text("F002", KIM, "sam@example.com"))
-    story.commit(story.jo, "you two do it")
-    story.put(story.jo, "tasks/F003.md", task_text("F003", KIM))  # not committed
-    story.days(8)
-    assert words(story.find()) == [
-        "stale-edge F002",
-        "stale-edge F002",
-        "unknown-assignee F002",
-        "unknown-assignee F002",
-        "unknown-assignee F003",
-        "no-ledger None",
-    ]
-    story.put(story.kim, "README", "kim was here\n")
-    story.commit(story.kim, "a commit of kim's")
-    story.send(story.kim)
-    git(story.jo, "fetch", "-q", "origin")
-    assert words(story.find()) == [
-        "stale-edge F002",
-        "stale-edge F002",
-        "unknown-assignee F002",
-        "no-ledger None",
-    ]
-
-
-def test_edge_without_lease_counts_from_one_ttl_after_its_commit(story: Story) -> None:
-    story.put(story.jo, ".gitlease.yaml", "stale: {after: 10s}\n")
-    story.put(story.jo, "tasks/F002.md", task_text("F002", JO))
-    story.commit(story.jo, "mine, without a claim")
-    for seconds, known in ((0, []), (890, []), (20, ["stale-edge F002", "no-ledger None"])):
-        story.clock.advance(seconds)
-        found = [x for x in words(story.find()) if known or x != "no-ledger None"]
-        assert found == known
-
-
 def test_nightly_check_of_normal_work_finds_nothing(story: Story) -> None:
     kim, jo = (LeaseService(story.at(x).ledger) for x in (story.kim, story.jo))
     story.put(story.jo, ".gitlease.yaml", "stale: {after: 10s}\n")
@@ -143,38 +92,6 @@ def test_nightly_check_of_normal_work_finds_nothing(story: Story) -> None:
     story.send(story.jo)
     kim.release([F001])
     assert found() == []
-
-
-def test_a_label_or_field_keeps_a_task_out_of_it(story: Story) -> None:
-    story.put(story.jo, "tasks/F002.md", task_text("F002", JO, more="labels: [no-stale]\n"))
-    story.put(story.jo, "tasks/F003.md", task_text("F003", JO, more="no-stale: until june\n"))
-    story.commit(story.jo, "mine, slowly")
-    story.days(30)
-    assert words(story.find()) == []
-
-
-def test_two_files_of_one_task_and_broken_ones_are_found(story: Story) -> None:
-    story.put(story.jo, "tasks/again.md", task_text("F001"))
-    story.put(story.jo, "tasks/odd.md", "---\nid: F008\nassigned: {a: b}\n---\n")
-    found = story.find()
-    assert [f.rule.id for f in found.findings] == ["duplicate-id", "duplicate-id", "bad-task-file"]
-    assert [(f.file, f.line) for f in found.findings] == [
-        ("tasks/F001.md", 4),
-        ("tasks/again.md", 4),
-        ("tasks/odd.md", 3),
-    ]
-
-
-def test_leases_of_tasks_that_are_done_or_gone_are_found(story: Story) -> None:
-    service = LeaseService(story.at(story.kim).ledger)
-    service.claim([parse_resource(name) for name in ("F001", "F002")])
-    git(story.jo, "rm", "-q", "tasks/F002.md")
-    made = story.commit(story.jo, "not any more")
-    story.put(story.jo, "tasks/F001.md", task_text("F001").replace("todo", "done"))
-    found = story.find()
-    assert words(found) == ["lease-on-done F001", "lease-on-gone F002"]
-    check_words(found.findings[1].evidence[0].replace(made[:10], "COMMIT"))
-    assert found._actions == ()
 
 
 def test_a_live_lease_is_told_of_only_where_no_branch_has_its_edge(story: Story) -> None:
@@ -352,17 +269,6 @@ def test_a_push_and_a_commit_release_each_and_nothing_else_changes(story: Story)
     assert (said["pushes"], said["commits"], again.leases) == (0, 0, ())
 
 
-def test_a_retirement_counts_before_its_commit_comes(story: Story) -> None:
-    story.kim_takes("F001")
-    story.days(8)
-    assert [f.resource for f in story.fix().fixed] == ["F001"]
-    story.get(story.kim)
-    assert words(story.find(story.kim)) == [], "the ledger outranks the older assignment"
-    story.send(story.jo)
-    story.get(story.kim)
-    assert words(story.find(story.kim)) == []
-
-
 def test_records_that_cannot_be_read_are_no_pass(story: Story, tmp_path: Path) -> None:
     story.kim_takes("F001")
     ref, tree = "refs/gitlease/global", tmp_path / "spoilt"
@@ -371,52 +277,6 @@ def test_records_that_cannot_be_read_are_no_pass(story: Story, tmp_path: Path) -
     git(tree, "-c", "user.email=x@y.z", "-c", "user.name=x", "commit", "-qam", "x", env=story.env())
     git(story.remote.bare, "update-ref", ref, git(tree, "rev-parse", "HEAD"))
     check_words(story.find().unread)
-
-
-def test_whoever_had_it_and_whoever_comes_next_are_told(story: Story) -> None:
-    story.kim_takes()
-    story.days(8)
-    story.fix()
-    check_words(LeaseService(story.at(story.kim).ledger).read().warnings)
-    assert LeaseService(story.at(story.kim).ledger).read().warnings == ()
-    answer = LeaseService(story.at(story.jo).ledger).claim([F001])
-    check_words([n.text for n in answer.notes])
-    events = LeaseService(story.at(story.jo).ledger).log(resource=F001).events
-    assert [e.kind for e in events] == ["claimed", "retired", "claimed"]
-    story.send(story.jo)
-    story.get(story.kim)
-    assert "assigned: []" in (story.kim / "tasks/F001.md").read_text()
-
-
-def test_a_claim_that_came_in_between_wins(story: Story) -> None:
-    story.kim_takes()
-    story.days(8)
-    found = story.find()
-    LeaseService(story.at(story.kim).ledger).claim([F001])
-    with story.counted() as said:
-        fixed = story.fix(found=found)
-    assert (said["commits"], fixed.fixed, fixed.leases) == (0, (), ())
-    said_why = "not fixed: F001 is held by w2@example.com"
-    assert fixed.findings[0].evidence[-1] == said_why
-    assert KIM in (story.jo / "tasks/F001.md").read_text()
-    (view,) = LeaseService(story.at(story.jo).ledger).read().leases
-    assert (view.holder, view.state) == (KIM, "active")
-
-
-def test_without_the_policy_the_claims_of_others_stay(story: Story) -> None:
-    story.put(story.jo, ".gitlease.yaml", "stale: {after: 7d}\n")
-    story.commit(story.jo, "hands off")
-    story.kim_takes("F001")
-    LeaseService(story.at(story.jo).ledger).claim(
-        [parse_resource("F002")], ClaimOptions(commit=True)
-    )
-    story.days(8)
-    fixed = story.fix()
-    assert [f.resource for f in fixed.fixed] == ["F002"]
-    (left,) = fixed.findings
-    assert (left.resource, "stale.release" in left.evidence[-1]) == ("F001", True)
-    assert KIM in (story.jo / "tasks/F001.md").read_text()
-    assert [v.resource for v in LeaseService(story.at(story.jo).ledger).read().leases] == ["F001"]
 
 
 def test_without_a_branch_to_commit_on_the_edges_stay_and_plain_leases_go(story: Story) -> None:
