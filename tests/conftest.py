@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 from hypothesis import settings
+from mutants.catalogue import MUTANTS
 from support import snapshots
 from support.clock import ManualClock
 from support.fences import Fences, raise_fences
@@ -20,7 +21,8 @@ FENCES = raise_fences()
 if os.environ.get("CI"):  # the same examples every time: what fails there is what was changed
     settings.register_profile("same-every-time", derandomize=True)
     settings.load_profile("same-every-time")
-STORIES = 4  # of so many stories of a file one runs by default: each starts many processes
+STORIES = 8  # of so many stories of a file one runs by default: each starts many processes
+SPARED = frozenset(x.net for x in MUTANTS)  # what alone catches a fault is never left to the night
 REMOTE_FIXTURES = ("remote", "http_remote", "ssh_remote", "path_remote")
 
 
@@ -52,9 +54,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     With ``one_in`` that is of the variants of a test, with ``sampled`` of the tests of the file or
     class that has the mark, and so each story is one of ``STORIES``; what is slow already does not
-    count. The same ones every time. ``-m slow`` runs the others, except for the larger budgets:
-    of the slow tests marked ``nightly(n)`` it runs one in n, and none marked ``nightly``. These run
-    with ``-m nightly``, and with ``-m ""`` like everything else.
+    count. The same ones every time. ``-m slow`` runs every other one of the others, and of what is
+    slow by itself all but the larger budgets: of tests marked ``nightly(n)`` one in n, of those
+    marked ``nightly`` none. The rest runs with ``-m nightly``, and with ``-m ""`` like everything
+    else. No net of a fault of ``mutants`` is left to the night.
     """
     seen: Counter[tuple[str, str]] = Counter()
     stories = 1 if config.getoption("--every-story") else STORIES
@@ -65,16 +68,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         seen[group] += 1
         return seen[group] % n == 1 % n
 
+    def left_out(item: pytest.Item) -> None:
+        item.add_marker(pytest.mark.slow)
+        test = item.nodeid.partition("[")[0]
+        if not is_one_of((str(item.path), "left out"), 2) and not SPARED & {item.nodeid, test}:
+            item.add_marker(pytest.mark.nightly)
+
     for item in items:
         test = (str(item.path), item.name.partition("[")[0])
         marks = [(test, mark) for mark in item.iter_markers("one_in")][:1]
         there = item.iter_markers_with_node("sampled")
         for group, mark in (*marks, *(((node.nodeid, ""), mark) for node, mark in there)):
             if not item.get_closest_marker("slow") and not is_one_of(group, *mark.args):
-                item.add_marker(pytest.mark.slow)
+                left_out(item)
         told = item.path.parent.name == "stories" and not item.get_closest_marker("slow")
         if told and not is_one_of((str(item.path), "stories"), stories):
-            item.add_marker(pytest.mark.slow)
+            left_out(item)
         for node, mark in [*item.iter_markers_with_node("nightly")][:1]:
             group = (node.nodeid if node is not item else "::".join(test), "nightly")
             if item.get_closest_marker("slow") and not (mark.args and is_one_of(group, *mark.args)):

@@ -19,6 +19,7 @@ import gitlease
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 CI = ROOT / ".ci" / "run"
+NIGHTLY = ROOT / ".ci" / "nightly"
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Registries by parts, so that this file does not name them either.
@@ -136,7 +137,7 @@ def test_no_file_names_a_package_registry() -> None:
 
 def test_shell_scripts_are_correct_as_far_as_the_shell_can_tell() -> None:
     scripts = [file for file in project_files() if file.read_bytes().startswith(b"#!/bin/sh")]
-    for file, shell in [(CI, "bash"), *((file, "sh") for file in scripts)]:
+    for file, shell in [(CI, "bash"), (NIGHTLY, "bash"), *((file, "sh") for file in scripts)]:
         done = subprocess.run([shell, "-n", str(file)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 

@@ -77,7 +77,8 @@ class TestPath(LedgerStoreContract):
         return place_of(path_remote)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
+@pytest.mark.nightly(2)
 class TestHttp(LedgerStoreContract):
     @pytest.fixture
     def place(self, http_remote: Remote, place_of: Callable[[Remote], GitPlace]) -> GitPlace:
@@ -85,7 +86,7 @@ class TestHttp(LedgerStoreContract):
 
 
 @pytest.mark.slow
-@pytest.mark.nightly(2)
+@pytest.mark.nightly(4)
 class TestFile(LedgerStoreContract):
     @pytest.fixture
     def place(
@@ -96,7 +97,7 @@ class TestFile(LedgerStoreContract):
 
 
 @pytest.mark.slow
-@pytest.mark.nightly(2)
+@pytest.mark.nightly(4)
 class TestSsh(LedgerStoreContract):
     @pytest.fixture
     def place(self, ssh_remote: Remote, place_of: Callable[[Remote], GitPlace]) -> GitPlace:

@@ -370,7 +370,7 @@ PATHS = (
 )
 
 
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=200)
 @given(
     # pathspec lets `[!a]` match a slash, reads `a/**/` as `a/**`, and, where it is old, takes `***`
     # for less than `**`; git does none of that.
@@ -385,7 +385,7 @@ def test_pathspec_agrees(text: str, paths: list[str]) -> None:
         assert hits(text, path) == spec.match_file(path), path
 
 
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=200)
 @given(PATTERNS, PATTERNS, st.lists(PATHS, min_size=1, max_size=8))
 @example("a/**/b*", "**/b/?", ["a/b/b"])
 def test_what_both_cover_makes_them_meet(a: str, b: str, paths: list[str]) -> None:

@@ -37,7 +37,7 @@ from gitlease.faces.agents import (
 from gitlease.guard import GuardService, NotedInbox, has_traces
 from gitlease.install import AGENTS, MCP_EDITS
 
-pytestmark = pytest.mark.sampled(2)  # each starts real processes
+pytestmark = pytest.mark.sampled(3)  # each starts real processes
 
 ROOT = str(Path(__file__).parents[2])
 EVENTS = Path(__file__).with_name("agent_events")

@@ -20,7 +20,7 @@ from support.repos import assert_untouched, commit_file, git, snapshot
 from support.snapshots import check_words
 from support.terminals import all_written
 
-pytestmark = pytest.mark.sampled(2)  # each starts real processes
+pytestmark = pytest.mark.sampled(3)  # each starts real processes
 
 ROOT = str(Path(__file__).parents[2])
 Clones = Callable[..., list[Path]]

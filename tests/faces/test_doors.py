@@ -184,7 +184,10 @@ AT_MCP: dict[str, Era] = {"tools-http": "auto", "tools-http-legacy": "legacy"}
 DOORS = ("command", "library", "connection", "http", *TOOLS, *AT_MCP)
 
 
-@pytest.fixture(params=DOORS)
+SLOW = ("tools-legacy", "tools-stdio-legacy", "tools-http-legacy")
+
+
+@pytest.fixture(params=[pytest.param(x, marks=[pytest.mark.slow] * (x in SLOW)) for x in DOORS])
 def people(
     request: pytest.FixtureRequest,
     path_remote: Remote,

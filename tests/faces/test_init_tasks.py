@@ -24,6 +24,8 @@ from support.terminals import all_written
 import gitlease as library
 from gitlease.settings import parse_settings
 
+pytestmark = pytest.mark.sampled(4)  # each starts real processes
+
 ROOT = Path(__file__).resolve().parents[2]
 BACKLOG = ROOT.parent / "shared" / "data" / "backlog-md"
 Clones = Callable[..., list[Path]]

@@ -14,6 +14,8 @@ from support.repos import make_clone
 from support.running import ROOT
 from support.terminals import played
 
+pytestmark = pytest.mark.one_in(4)  # each starts a real process
+
 COLLECTS = 40  # the exit status of a verb that does, and one more of one that does not
 # What a verb comes to, which tells instead.
 LASTING = {

@@ -89,7 +89,9 @@ def test_code_that_opens_its_own_ledger_gets_this_one(gitlease_ledger: MemoryLed
         gitlease.open("/")
 
 
-@pytest.mark.parametrize("steps", [[600], [6] * 100, [0.5] * 50])
+@pytest.mark.parametrize(
+    "steps", [[600], *(pytest.param(x, marks=pytest.mark.slow) for x in ([6] * 100, [0.5] * 50))]
+)
 def test_what_is_held_is_renewed_as_time_passes(
     gitlease_ledger: MemoryLedger, steps: list[float]
 ) -> None:

@@ -23,7 +23,7 @@ import gitlease
 from gitlease.faces.cli import ALIASES
 from gitlease.install import CONFIG_HOOKS
 
-pytestmark = pytest.mark.sampled(2)  # each starts real processes
+pytestmark = pytest.mark.sampled(4)  # each starts real processes
 
 ROOT = str(Path(__file__).parents[2])
 Clones = Callable[..., list[Path]]

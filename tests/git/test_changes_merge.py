@@ -13,6 +13,8 @@ from support.task_trees import commit_all, put
 from gitlease.core import Authorship, Invalid
 from gitlease.git import Changed, committed, discover, merges, staged
 
+pytestmark = [pytest.mark.one_in(4), pytest.mark.sampled(2)]
+
 JO, KIM, LEE, ZOE = (f"{name}@example.com" for name in ("jo", "kim", "lee", "zoe"))
 TOLD = "work\n\nGitlease: src/ token=7 scope=parser"
 

@@ -81,6 +81,7 @@ def test_little_is_kept_as_it_is(tmp_path: Path) -> None:
     assert done.err == said
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("accepts", [True, False])
 def test_a_server_that_floods_whoever_pushes_gets_no_memory_and_decides_nothing(

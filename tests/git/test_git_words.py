@@ -14,6 +14,8 @@ from support.repos import commit_file, git, make_repository
 
 from gitlease.git import commit_words, run
 
+pytestmark = pytest.mark.sampled(2)  # each starts real processes
+
 ROOT = Path(__file__).parents[2]
 TELL = "w = run.commit_words(); print(w.amend if w else None, w.cleanup if w else '')"
 ASK = f"from gitlease.git import run; {TELL}"

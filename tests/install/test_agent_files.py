@@ -37,6 +37,8 @@ from gitlease.install import (
 )
 from gitlease.wiring import agent_sessions, is_used
 
+pytestmark = pytest.mark.one_in(2)
+
 FOREIGN = {
     "model": "opus",
     "hooks": {

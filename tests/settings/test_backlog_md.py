@@ -274,7 +274,7 @@ def test_a_linked_work_tree_has_its_own_files(repo: Path, tmp_path: Path) -> Non
     assert seen(repo) is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.one_of(st.text(), st.text(alphabet="ab:-[]{}&*!#|>'\" \n\t?,")))
 def test_any_configuration_gives_settings_that_load(
     tmp_path_factory: pytest.TempPathFactory, text: str

@@ -322,6 +322,7 @@ def explored(*chosen: World) -> int:
     return states
 
 
+@pytest.mark.slow
 def test_nothing_is_found_where_all_rules_are_on() -> None:
     small_worlds = dict.fromkeys(world for _, world, _ in OFF.values())
     assert explored(*small_worlds, LEADER_KILLED) > 5_000

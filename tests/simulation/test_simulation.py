@@ -138,6 +138,7 @@ def test_a_lapse_that_is_judged_too_early_is_noticed(monkeypatch: pytest.MonkeyP
     assert broken() == "S2"
 
 
+@pytest.mark.slow
 def test_two_who_believe_in_one_lease_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Checker, "_check_displaced", lambda *_: None)
     assert broken(observed=False, skew="0s") == "S3"
@@ -227,6 +228,7 @@ def test_an_unbinding_that_releases_is_noticed(monkeypatch: pytest.MonkeyPatch) 
     assert broken() == "S7"
 
 
+@pytest.mark.slow
 def test_a_session_whose_end_gives_up_its_edges_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def releases(ledger: Ledger, op: RunOut, moment: Moment) -> tuple[Ledger, Outcome]:
         end = EndSession(id=op.id, actor=op.actor, grants=op.grants)
@@ -310,6 +312,7 @@ def test_a_run_goes_on_where_its_journal_ends(
     assert json.loads(capsys.readouterr().out)["seeds"] == 3
 
 
+@pytest.mark.slow
 def test_a_run_stops_at_the_first_violation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

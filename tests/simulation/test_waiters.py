@@ -134,6 +134,7 @@ def alone_in_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "GLANCE", float(HOUR))
 
 
+@pytest.mark.slow
 def test_a_hundred_waiters_are_all_served_in_their_order() -> None:
     queue, many = Queue(), 100
     queue.holds("first", 120.0)

@@ -18,6 +18,8 @@ from gitlease.core import AnotherLedger, Invalid, LeaseHeld, Unavailable
 from gitlease.faces.library import Leases
 from gitlease.git import Notes, discover
 
+pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
+
 Clones = Callable[..., list[Path]]
 
 

@@ -20,6 +20,8 @@ from support.running import LONG, Desk
 
 from gitlease.store import transport
 
+pytestmark = pytest.mark.sampled(3)
+
 REF = "refs/gitlease/global"
 STEPS = 12  # that a first contact brings here
 AT_ONCE = 12  # first contacts of one clone

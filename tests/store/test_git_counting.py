@@ -46,7 +46,7 @@ from gitlease.engine import settle_landed
 from gitlease.faces.library import Leases
 from gitlease.store import transport, tree
 
-pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
 
 Clones = Callable[..., list[Path]]
 ROOT = Path(__file__).parents[2]

@@ -45,7 +45,7 @@ from gitlease.faces.library import Leases
 from gitlease.git import plain_yaml, yaml_nodes
 from gitlease.store import notes_file, notices_file, write_header
 
-pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
 
 Clones = Callable[..., list[Path]]
 ROOT = Path(__file__).parents[2]
@@ -410,6 +410,7 @@ def test_a_folder_that_is_none(top: str, kind: str, bare: Path, leases: Leases) 
 # --- many ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ten_thousand_entries_in_one_folder(
     bare: Path, leases: Leases, parsed: list[int], memory: Callable[[], int]
 ) -> None:

@@ -32,7 +32,7 @@ from gitlease.faces.cli import run
 from gitlease.faces.library import Leases
 from gitlease.wiring import open_workspace
 
-pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(5)]
 
 Clones = Callable[..., list[Path]]
 EMAIL = "w1@example.com"

@@ -11,6 +11,8 @@ from support.remotes import KINDS, Remote, Servers, open_remote
 from support.repos import commit_file, git, make_clone, run_git
 from support.running import Desk
 
+pytestmark = pytest.mark.sampled(3)
+
 SHA256 = ("--object-format=sha256",)
 REFTABLE = ("--ref-format=reftable",)
 

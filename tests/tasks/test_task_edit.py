@@ -567,7 +567,7 @@ def unless_refused(work: Callable[[], bytes]) -> bytes:
         raise
 
 
-MANY = settings(max_examples=250, deadline=None)
+MANY = settings(max_examples=100, deadline=None)
 NEW = st.sampled_from(["new", "@new", "new@example.com", "new: one", "on"])
 
 

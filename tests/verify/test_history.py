@@ -54,6 +54,8 @@ from gitlease.server import judge_step
 from gitlease.store import read_ledger, write_header, write_lease
 from gitlease.verify import replay
 
+pytestmark = [pytest.mark.one_in(4), pytest.mark.sampled(2)]
+
 # What only a server sees: who pushes, its own clock, its other refs, and how it makes a ledger.
 BEYOND_HISTORY = {
     "renew_in_anothers_name",

@@ -16,6 +16,8 @@ from support.running import Desk, until
 
 from gitlease.wiring import open_tokens
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 

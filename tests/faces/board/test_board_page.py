@@ -19,6 +19,8 @@ from gitlease.faces.http import board, events
 from gitlease.gateway import COOKIE_LASTS, LINK_LASTS, Token, Tokens
 from gitlease.wiring import open_tokens
 
+pytestmark = pytest.mark.sampled(2)
+
 
 def now() -> int:
     return time.time_ns() // 1_000_000

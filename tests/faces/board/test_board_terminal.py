@@ -19,6 +19,8 @@ from support.remotes import Remote
 from support.running import ROOT, Desk, hurried, until
 from support.terminals import LONG, PlayedTerminal, played
 
+pytestmark = pytest.mark.sampled(4)
+
 Clones = Callable[..., list[Path]]
 BOARD = [sys.executable, "-m", "gitlease", "board"]
 # A picture counts once the next one begins, and what others do is seen with the next look.

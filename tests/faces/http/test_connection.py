@@ -16,6 +16,8 @@ from support.stubborn import Stubborn
 
 import gitlease
 
+pytestmark = pytest.mark.sampled(2)
+
 
 def connected(gate: Served, name: str, session: str | None = None) -> gitlease.Connection:
     return gitlease.connect(gate.url, token=gate.secret(name), session=session)

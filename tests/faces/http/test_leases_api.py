@@ -23,6 +23,8 @@ import gitlease
 from gitlease.faces.http import MOST_BYTES, PROBLEM
 from gitlease.verbs import CODES
 
+pytestmark = pytest.mark.sampled(2)
+
 
 @pytest.fixture
 def jo(gate: Served) -> httpx.Client:

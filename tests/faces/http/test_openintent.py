@@ -21,6 +21,8 @@ from support.snapshots import check_words
 
 from gitlease.faces.http import MOST_BYTES
 
+pytestmark = pytest.mark.sampled(3)
+
 find = importlib.import_module if os.environ.get("CI") else pytest.importorskip
 sdk: Any = find("openintent")
 LEASE = {

@@ -26,6 +26,8 @@ from gitlease.engine import fresh_id
 from gitlease.faces.http import request_handler
 from gitlease.wiring import open_gateway, open_tokens
 
+pytestmark = pytest.mark.sampled(3)
+
 
 @pytest.fixture
 def two(

@@ -22,6 +22,8 @@ from support.snapshots import check_words
 
 from gitlease.faces.http import MOST_BYTES
 
+pytestmark = pytest.mark.sampled(3)
+
 JO, KIM = "jo@example.com", "kim@example.com"
 LEASE = {
     "node_id",

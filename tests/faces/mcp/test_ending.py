@@ -19,6 +19,8 @@ from support.running import LONG, Desk
 from support.snapshots import check_words
 from support.tools import over_stdio
 
+pytestmark = pytest.mark.sampled(6)  # each starts a server
+
 THREAD = "019a1111-2222-7333-8444-0123456789ab"
 
 

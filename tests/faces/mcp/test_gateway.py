@@ -29,6 +29,8 @@ from gitlease.faces.mcp.server import _check_encodes
 from gitlease.verbs import LONGEST_WAIT
 from gitlease.wiring import open_tokens
 
+pytestmark = pytest.mark.sampled(3)
+
 SOON = LONGEST_WAIT / 3  # seconds: long before a wait ends by itself
 THREAD = {"x-codex-turn-metadata": json.dumps({"thread_id": "aaaaaaaa-1"})}
 

@@ -24,6 +24,8 @@ import gitlease
 from gitlease.engine import watch as watching
 from gitlease.faces.mcp import BOARD, MINE
 
+pytestmark = pytest.mark.sampled(3)
+
 Opened = Callable[..., AbstractContextManager[ToolClient]]
 LOOK = 0.5  # seconds
 PLACES = ("memory", "stdio", "http")

@@ -17,6 +17,8 @@ from support.snapshots import check_words
 from gitlease.faces.mcp import TOOLS
 from gitlease.install import AGENTS
 
+pytestmark = pytest.mark.sampled(4)
+
 
 @pytest.fixture
 def desk(clones: Callable[..., list[Path]], path_remote: Remote, tmp_path: Path) -> Iterator[Desk]:

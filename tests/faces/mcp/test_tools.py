@@ -23,6 +23,8 @@ from support.tools import ERAS, Era, ToolClient, in_memory
 
 import gitlease
 
+pytestmark = pytest.mark.sampled(2)
+
 MOST_TOKENS = 1_500  # of the list of tools, at four characters each
 JO, KIM = "jo@example.com", "kim@example.com"
 
