@@ -134,7 +134,8 @@ class WorkPush:
 
     ``remote`` is a name, or the ``url`` that it stands for. ``words`` are further options of git,
     ``settings`` further settings, and ``places`` tells git where its repository is. It times out
-    after ``seconds``. ``again``: an earlier try may have sent the objects already.
+    after ``seconds``. ``again``: an earlier try may have sent the objects already. ``atomic``: all
+    refs move, or none.
     """
 
     folder: str
@@ -146,6 +147,7 @@ class WorkPush:
     places: tuple[tuple[str, str], ...] = ()
     seconds: float = 3_600.0
     again: bool = False
+    atomic: bool = True
 
     def is_undone(self, there: Mapping[str, str]) -> bool:
         """Whether every ref is still as it was: no part of the push was carried out."""

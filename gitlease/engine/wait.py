@@ -203,15 +203,19 @@ class WaitQueue:
         """Remove the ticket if possible; it also runs out by itself."""
         if self.ticket is None:
             return
-        op = LeaveTicket(
-            id=fresh_id(),
-            actor=self._session.actor,
-            resources=self._lines,
-            ticket=self.ticket,
-        )
+        op = self.leaving()
         # InterruptedError: the clock of a wait that was ended does not sleep any more.
         with contextlib.suppress(GitleaseError, InterruptedError):
             self._carry_out(op)
+
+    def leaving(self) -> Operation:
+        """The operation that gives up the place, to be carried out with others."""
+        return LeaveTicket(
+            id=fresh_id(),
+            actor=self._session.actor,
+            resources=self._lines,
+            ticket=self.ticket or "",
+        )
 
     def _carry_out(self, op: Operation) -> Step:
         what = f"the ticket for {self._resources[0]}"

@@ -20,7 +20,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Actor, Lease, Moment, State, free_at, holder_has
 from gitlease.core.ledger import Fate
 from gitlease.core.loss import Loss
-from gitlease.core.moves.operations import Grant, Renew, grant_of
+from gitlease.core.moves.operations import Complete, Grant, Operation, Renew, grant_of
 from gitlease.core.moves.transitions import Decided
 from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources import Resource, fold
@@ -59,15 +59,17 @@ class PushCase:
         lost: Sequence[Touched],
         carried: Callable[[], Sequence[PushedCommit]],
         before: Mapping[str, Snapshot],
+        along: Callable[[], Sequence[Operation]] = tuple,
     ) -> None:
         """``lost`` are paths of ``touched`` that the push takes away; ``carried`` gets its commits.
 
-        ``before`` has the cached heads of when the push began, by layer.
+        ``before`` has the cached heads of when the push began, by layer. ``along`` gives what is
+        done after the renewals, in the same step of the session's own layer.
         """
         self._session, self._actor = session, session.actor
         self._touched, self._require = touched, require
         self._lost = {one.path for one in lost}
-        self._ask_carried = carried
+        self._ask_carried, self._along = carried, along
         self._carried: Sequence[PushedCommit] | None = None
         self._believed: dict[str, dict[str, Grant]] = {}
         self.warnings: tuple[str, ...] = ()
@@ -102,7 +104,8 @@ class PushCase:
             view = Viewpoint(self._actor, head.policy, moment)
             self._believe(layer, required.get(layer, ()))
             self._believe(layer, view.under(self._touched, leases))
-            steps[layer] = self._renewal(head, layer)
+            more = self._along() if layer == self._session.layer else ()
+            steps[layer] = self._renewal(head, layer, more)
             blocks = []
             for finding in view.judge(self._touched, leases):
                 if finding.severity is Severity.BLOCK:
@@ -157,10 +160,12 @@ class PushCase:
                 raise refusals[0]
         return found
 
-    def _renewal(self, head: Snapshot, layer: str) -> Decided:
-        grants = tuple(self._believed.get(layer, {}).values())
+    def _renewal(self, head: Snapshot, layer: str, along: Sequence[Operation] = ()) -> Decided:
+        ended = {x.resource for x in along if isinstance(x, Complete)}
+        grants = tuple(x for x in self._believed.get(layer, {}).values() if x.resource not in ended)
         renewal = Renew(id=fresh_id(), actor=self._actor, grants=grants)
-        step = self._session.transaction.decided(head, [renewal] if grants else [])
+        operations = [*([renewal] if grants else []), *along]
+        step = self._session.transaction.decided(head, operations)
         for outcome in step.applied.outcomes:
             for refusal in outcome.refused:
                 raise with_views(refusal, head, self._actor, step.moment)
@@ -279,21 +284,27 @@ class FencedPush:
         *,
         require: Sequence[Resource] = (),
         dry_run: bool = False,
+        along: Callable[[], Sequence[Operation]] = tuple,
+        unfenced: bool = False,
         tell: Callable[[str], None] = lambda _line: None,
     ) -> PushAnswer:
         """Push work under the leases that it belongs to; ``require`` names some that must be held.
 
-        ``tell`` gets the lines that the repository's hooks and the server print. Raises LeaseLost
-        or NotHolder if a grant is gone, LeaseHeld if the commits touch what another holds,
-        PushRefused if git rejects a ref, UsageError for refs that cannot be pushed together with
-        the ledger, Unavailable, Denied and UnknownOutcome.
+        ``along`` gives what is done to the ledger with it, after the renewals. ``unfenced``: the
+        leases are only looked at right before, and the ledger stays as it is. ``tell`` gets the
+        lines that the repository's hooks and the server print. Raises LeaseLost or NotHolder if a
+        grant is gone, LeaseHeld if the commits touch what another holds, PushRefused if git rejects
+        a ref, UsageError for refs that cannot be pushed together with the ledger, Unavailable,
+        Denied and UnknownOutcome.
         """
         settled = self._session.settled()
         known = {layer: self._session.store.known(layer) for layer in self._layers}
         before = {layer: head for layer, head in known.items() if head is not None}
         try:
             plan = self._work.plan(request, tell)
-            answer = self._pushed(plan, before, require, dry_run=dry_run, tell=tell)
+            answer = self._pushed(
+                plan, before, require, dry_run=dry_run, along=along, unfenced=unfenced, tell=tell
+            )
         except GitleaseError as refusal:
             warnings = (*settled.said, *refusal.warnings, *self._told_last(settled))
             raise refusal.with_(warnings=warnings) from None
@@ -308,6 +319,8 @@ class FencedPush:
         require: Sequence[Resource],
         *,
         dry_run: bool,
+        along: Callable[[], Sequence[Operation]],
+        unfenced: bool,
         tell: Callable[[str], None],
     ) -> PushAnswer:
         if any(one.reason for one in plan.refs):
@@ -329,16 +342,21 @@ class FencedPush:
             lost=brought.lost,
             carried=lambda: self._work.carried(plan),
             before=before,
+            along=along,
         )
         answer = PushAnswer(
             status="pushed", remote=plan.remote, refs=plan.refs, warnings=brought.warnings
         )
-        if dry_run or not plan.push.refs:
-            if dry_run or require:
+        if dry_run or unfenced or not plan.push.refs:
+            if dry_run or unfenced or require:
                 case.decide({layer: self._session.store.fetch(layer) for layer in self._layers})
+            if unfenced and plan.push.refs:
+                for line in self._work.land(plan.push):
+                    tell(line)
             if not dry_run:
                 self._work.follow(plan)
             status: PushStatus = "would_push" if plan.push.refs else "up_to_date"
+            status = "pushed" if unfenced and plan.push.refs else status
             return replace(answer, status=status, warnings=answer.warnings + case.warnings)
         steps = self._send(plan, case, tell)
         changed = {layer: step for layer, step in steps.items() if step.applied.changed}
@@ -354,7 +372,7 @@ class FencedPush:
         late = (
             f"your lease of {x.resource} expired during the push; the push has landed"
             for x in leases
-            if x.state != "active"
+            if x.state == "expired"
         )
         warnings = (*answer.warnings, *case.warnings, *late, *([] if leases else [UNFENCED]))
         return replace(answer, leases=tuple(leases), warnings=warnings)

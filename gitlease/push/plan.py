@@ -49,7 +49,7 @@ class PushRequest:
 
     ``choosing`` are options that select what is pushed, ``sending`` those that say how;
     ``upstream`` is ``--set-upstream``. Without ``remote`` and ``refspecs`` git's settings decide.
-    ``hooks``: run those of the repository.
+    ``hooks``: run those of the repository. ``atomic``: all refs, or none.
     """
 
     remote: str | None = None
@@ -58,6 +58,11 @@ class PushRequest:
     sending: tuple[str, ...] = ()
     upstream: bool = False
     hooks: bool = True
+    atomic: bool = True
+
+
+class NotAtomic(Denied):
+    """The remote cannot move several refs at once, or none of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +113,7 @@ def work_at(
         words=request.sending,
         places=tuple((k, v) for k, v in places.items() if v is not None and k in os.environ),
         seconds=seconds,
+        atomic=request.atomic,
     )
 
 
@@ -243,7 +249,7 @@ def failure(result: GitResult, seconds: float) -> GitleaseError:
     if result.timed_out:
         return Unavailable(f"the push could not be prepared: {detail}")
     if _NOT_ATOMIC in result.err:
-        return Denied(
+        return NotAtomic(
             "the remote cannot update several refs at once, so work and lease cannot move together",
             hints=(
                 "its receive.advertiseAtomic is off, or its git is too old",
@@ -337,7 +343,8 @@ class GitWork:
         """
         push = work_at(self._repository, self._location, request, seconds=self._seconds)
         self._check_place(push)
-        words = ["push", "--dry-run", "--porcelain", "--atomic", *request.choosing]
+        words = ["push", "--dry-run", "--porcelain", *(["--atomic"] if request.atomic else [])]
+        words += request.choosing
         # Without options for the server: in a dry run git sends them to a server that has closed
         # the connection already, and sometimes dies of that.
         words += [word for word in request.sending if not word.startswith("--push-option=")]

@@ -267,6 +267,7 @@ _ALL = (
     Key("stale.release", read_boolean, False),
     Key("stale.exempt", read_text, "no-stale"),
     Key("landing.release", choice("done", "merged", "never"), "done"),
+    Key("landing.by", choice("rebase", "merge"), "rebase"),
     Key("check.trailer", read_boolean, False),
 )
 

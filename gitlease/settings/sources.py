@@ -120,6 +120,7 @@ class Settings:
     stale_grace: int | None
     stale_release: bool
     landing_release: str
+    landing_by: str
     check_trailer: bool
     found: Mapping[str, Found] = field(repr=False)
 

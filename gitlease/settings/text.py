@@ -69,6 +69,7 @@ _TAIL = """
 # When a task says done on the remote's main branch, its holder's lease ends:
 #landing:
 #  release: done     # or merged (and all its commits are there), or never
+#  by: rebase        # how gitlease land brings work onto a base that has moved on; or merge
 """
 
 

@@ -420,8 +420,8 @@ def push_work(
     for new in (*(new for _, _, new in moves), *(x.new for x in moved if x.new)):
         if not is_id(new):
             raise Invalid(f"refusing to push {new!r}: it is not an object id")
-    words = ["push", "--porcelain", "--atomic", "--no-verify", "--no-follow-tags"]
-    words += ["--no-recurse-submodules", *work.words]
+    words = ["push", "--porcelain", *(["--atomic"] if work.atomic else []), "--no-verify"]
+    words += ["--no-follow-tags", "--no-recurse-submodules", *work.words]
     words += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]
     # What is forced replaces exactly what was looked at, whatever it was forced with.
     words += [f"--force-with-lease={x.ref}:{x.old}" for x in moved if x.became is Became.FORCED]

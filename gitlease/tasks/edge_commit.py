@@ -69,19 +69,32 @@ class UserGit:
         self.state = os.path.join(repository.common_dir, "gitlease")
         self.index_lock = os.path.join(repository.git_dir, "index.lock")
 
-    def run(self, *words: str, timeout: float = TIMEOUT, index: str = "") -> GitResult:
+    def run(
+        self,
+        *words: str,
+        timeout: float = TIMEOUT,
+        index: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> GitResult:
         where = (f"--git-dir={self.repository.git_dir}", f"--work-tree={self.toplevel}")
         quiet = ("-c", "core.hooksPath=/dev/null")  # no hook of the user runs
-        env = LITERAL_PATHSPECS | ({"GIT_INDEX_FILE": index} if index else {})
-        return run_git([*where, *quiet, *words], cwd=self.toplevel, timeout=timeout, env=env)
+        given = {**LITERAL_PATHSPECS, **({"GIT_INDEX_FILE": index} if index else {}), **(env or {})}
+        return run_git([*where, *quiet, *words], cwd=self.toplevel, timeout=timeout, env=given)
 
-    def ask(self, *words: str, what: str, timeout: float = TIMEOUT, index: str = "") -> bytes:
-        said = self.run(*words, timeout=timeout, index=index)
+    def ask(
+        self,
+        *words: str,
+        what: str,
+        timeout: float = TIMEOUT,
+        index: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> bytes:
+        said = self.run(*words, timeout=timeout, index=index, env=env)
         if said.code != 0:
             raise Invalid(f"{what}: {reason_of(said)}")
         return said.out
 
-    def check_state(self) -> None:
+    def check_state(self, why: str = "an edge cannot be committed on its own") -> None:
         """Refuse where a commit would get in the way of something that is half done."""
         if os.environ.get("GIT_INDEX_FILE"):
             message = "no edge can be committed inside a hook of git commit (GIT_INDEX_FILE is set)"
@@ -92,7 +105,7 @@ class UserGit:
             if not found and in_refs and name in _HEADS:
                 found = self.run("rev-parse", "-q", "--verify", name).code == 0
             if found:
-                message = f"a {what} is in progress: an edge cannot be committed on its own"
+                message = f"a {what} is in progress: {why}"
                 raise refusal(message, "finish it, or abort it, first: git status says how")
 
     def tip(self) -> tuple[str, str]:

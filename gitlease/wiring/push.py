@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from gitlease.core.frozen import replace
 from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.git.files import exclusive
 from gitlease.push.fenced_push import FencedPush
 from gitlease.push.plan import SECONDS, GitWork
 
 if TYPE_CHECKING:
+    from gitlease.core.resources import Resource
+    from gitlease.push.landing import Landed, LandOptions
     from gitlease.wiring.workspace import Workspace
 
 LOCK = "pushing.lock"
@@ -36,6 +39,28 @@ def open_push(workspace: Workspace, *, seconds: float = SECONDS) -> FencedPush:
         layers=[] if workspace.location.url is None else [GLOBAL_LAYER],
         quiet=lambda: _quiet(workspace),
     )
+
+
+def land(
+    workspace: Workspace,
+    resource: Resource | None,
+    options: LandOptions,
+    tell: Callable[[str], None],
+) -> Landed:
+    """Land a task of an opened repository."""
+    from gitlease.push.landing import Lander
+
+    settings = workspace.settings
+    return Lander(
+        workspace.ledger,
+        open_push(workspace),
+        workspace.repository,
+        settings.tasks,
+        workspace.location,
+        replace(options, by=options.by or settings.landing_by),
+        main=workspace.learn_main_branch,
+        tell=tell,
+    ).land(resource)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease
-from gitlease.core.resources import GLOBAL_LAYER
+from gitlease.core.resources import GLOBAL_LAYER, Resource
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Inbox, TaskList
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from gitlease.engine.queue import TaskQueue
     from gitlease.guard.service import GuardService
+    from gitlease.push.landing import Landed, LandOptions
     from gitlease.runs.records import RunsFolder
     from gitlease.settings.text import SuggestedSettings
     from gitlease.store.git_ledger import RefLedgerStore
@@ -185,6 +186,22 @@ class Workspace:
     def learn_main_branch(self) -> str | None:
         """The same; where none is known, the remote is asked for its default branch."""
         return self.place.main_branch(now=self.clock.now().wall_ms / MS)
+
+    def land(
+        self,
+        resource: Resource | None = None,
+        options: LandOptions | None = None,
+        *,
+        tell: Callable[[str], None] = lambda _line: None,
+    ) -> Landed:
+        """Land the work of this work tree's branch, and finish its task: see ``Lander.land``.
+
+        ``tell`` gets the lines that hooks and the server print.
+        """
+        from gitlease.push.landing import LandOptions
+        from gitlease.wiring.push import land
+
+        return land(self, resource, options or LandOptions(), tell)
 
     def note_run(self, run_id: str) -> None:
         """Note for other sessions that this process runs something in the work tree."""

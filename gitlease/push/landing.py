@@ -1,0 +1,496 @@
+"""Lands a finished task: status, commit, base, and one atomic push with the completed lease.
+
+1. What is to land is made beside the work tree (``replay``): a conflict changes nothing.
+2. Then the branch and its work tree move there, the check runs, and the push decides. The branch
+   goes back if it is refused.
+3. Killed at any point, the next ``land`` begins again from the branch as it is. A finished task is
+   not finished twice, since its file and the trailer of its commit say so; nor is it pushed twice,
+   since the base has that commit then.
+4. Who is overtaken stands in the line of waiters, so that landings come in the order of arrival.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import ClassVar
+
+from gitlease.core.edge import EdgeEdit, Progress, Task
+from gitlease.core.errors import (
+    GitleaseError,
+    Invalid,
+    PolicyRefused,
+    Unavailable,
+    UnknownOutcome,
+    UsageError,
+    hint,
+    shown,
+)
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.lease import State, holder_has, same_person
+from gitlease.core.moves.operations import Complete, Operation, Renew
+from gitlease.core.resources import WHOLE, Resource, parse_resource
+from gitlease.core.view import LeaseView
+from gitlease.core.work import read_lines, trailer
+from gitlease.engine import acts
+from gitlease.engine.edges import REOPEN, find_task
+from gitlease.engine.ledger_session import LedgerSession, LedgerView
+from gitlease.engine.transaction import fresh_id
+from gitlease.engine.wait import HeadWatcher, WaitQueue
+from gitlease.git.message import MessageReading, with_trailers
+from gitlease.git.objects import BLOB, objects_of
+from gitlease.git.pushes import commit_of, fetch_branch, tracked
+from gitlease.git.repository import CHECKOUT, Repository, ask, fit_name, reason_of
+from gitlease.git.run import local_variables_cleared
+from gitlease.push.fenced_push import FencedPush, PushRefused
+from gitlease.push.plan import NotAtomic, PushRequest
+from gitlease.push.replay import CommitData, MergeConflict, Replay, listed
+from gitlease.settings.sources import Location, Tasks
+from gitlease.store.private_store import make_folder
+from gitlease.tasks.edge_commit import UserGit
+from gitlease.tasks.edit import edit_task
+from gitlease.tasks.files import merged
+from gitlease.tasks.scan import MAX_BYTES
+
+TRIES = 25  # times that others may land first
+COURTESY = 60.0  # seconds that whoever stands before may take without news of them
+LOOK = 1.0  # seconds between two looks at the line
+TICKET = 600.0  # seconds for which a place in the line is kept
+EDGES = ("assign", "unassign", "set", "finish")  # words with which commits of edges begin
+NO_FENCE = "the host has no atomic pushes: that nobody else took it meanwhile was not enforced"
+
+
+class CheckFailed(GitleaseError):
+    """The command that was to judge the result ended with another status than 0."""
+
+    code: ClassVar[str] = "violations"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandOptions:
+    """``base`` is the branch to land on; None: the remote's main branch.
+
+    ``by``: ``rebase`` or ``merge``, where the base has moved on; None: as the project has it set.
+    ``check`` are the words of a command that runs on the result. ``unfenced``: land where the host
+    has no atomic pushes. ``hooks``: run the pre-push hooks of the repository.
+    """
+
+    base: str | None = None
+    by: str | None = None
+    check: tuple[str, ...] = ()
+    unfenced: bool = False
+    hooks: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """``commit`` is the task's last one on the branch ``base`` of ``remote``.
+
+    ``already``: it had landed before. ``commits`` counts those that landed now. ``fenced``: the
+    ``leases`` were completed by the same push.
+    """
+
+    resource: str
+    commit: str
+    base: str
+    remote: str
+    already: bool = False
+    commits: int = 0
+    fenced: bool = True
+    leases: tuple[LeaseView, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Lander:
+    """One landing from one work tree.
+
+    ``main`` gives the ref of the remote's main branch. ``tell`` gets the lines that hooks and the
+    server print.
+    """
+
+    def __init__(
+        self,
+        session: LedgerSession,
+        fenced: FencedPush,
+        repository: Repository,
+        tasks: Tasks,
+        location: Location,
+        options: LandOptions,
+        *,
+        main: Callable[[], str | None],
+        tell: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        self._session, self._fenced, self._repository = session, fenced, repository
+        self._tasks, self._location, self._main = tasks, location, main
+        self._options, self._tell = options, tell
+        self._git = UserGit(repository)
+        self._replay = Replay(self._git)
+        self._watcher = HeadWatcher(session)
+        self._edge: tuple[str, bytes] | None = None  # the task's file, and how it was found
+
+    def land(self, resource: Resource | None = None) -> Landed:
+        """Land the task, or the only one that this session holds.
+
+        Raises LeaseLost or NotHolder if the lease is not held (any more), MergeConflict,
+        CheckFailed, and whatever a push raises.
+        """
+        self._session.check_holder()
+        self._git.check_state("nothing lands before it has ended")
+        self._branch, self._head = self._git.tip()
+        make_folder(self._git.state)
+        self._remote, self._base = self._target(self._options.base)
+        self._ref = f"refs/remotes/{self._remote}/{self._base}"
+        line = WaitQueue(self._session, [parse_resource(f"landing:{fit_name(self._base)}")], WHOLE)
+        self._line = line
+        view = self._session.look()
+        self._resource = resource = resource or self._only_one(view)
+        if resource.is_path:
+            raise UsageError(
+                f"{resource} is a path, and only tasks land: push it, and release it",
+                resource=resource.text,
+            )
+        fetch_branch(self._repository, self._remote, self._base)
+        if (landed := self._landed_before(view)) is None:
+            mine = [x for x in view.leases if x.resource == resource and x.state is State.ACTIVE]
+            self._leases = [x for x in mine if x.same_holder(self._session.actor)]
+            self._check_changes(view)
+            landed = self._carry_out()
+        return replace(landed, warnings=(*view.warnings, *landed.warnings))
+
+    # --- what, and where ------------------------------------------------------------------------
+
+    def _target(self, base: str | None) -> tuple[str, str]:
+        name = self._location.name
+        if self._location.url is None or name is None:
+            raise UsageError("there is no remote with a name here to land on")
+        if base is not None:
+            for prefix in ("refs/heads/", "refs/remotes/", f"{name}/"):
+                base = base.removeprefix(prefix)
+            if ask(self._repository, "check-ref-format", "--branch", base).code != 0:
+                raise UsageError(f"{shown(base)} is no name of a branch")
+            return name, base
+        found = tracked(self._repository, self._main() or "")
+        if found is None or found[0] != name:
+            way = hint("name it: {}", base="BRANCH")
+            raise Invalid(f"the main branch of {name} is not known here", hints=(way,))
+        return found
+
+    def _only_one(self, view: LedgerView) -> Resource:
+        actor = self._session.actor
+        own = {
+            x.resource: None
+            for x in view.leases
+            if x.state is State.ACTIVE and not x.parked and not x.resource.is_path
+            if x.answers_to(actor) and holder_has(x, view.moment)
+        }
+        if not own:  # an interrupted landing may have completed it
+            named = self._named(self._replay.read(self._head))
+            ended = (x for x in view.leases if (x.resource.key, x.token) in named)
+            own = {x.resource: None for x in ended if x.same_holder(actor)}
+        if len(own) == 1:
+            return next(iter(own))
+        names = [x.text for x in own]
+        raise UsageError(
+            f"you hold several tasks here: {', '.join(names)}" if own else "you hold no task here",
+            hints=tuple(hint("", "land", resource=x) for x in names) or ("name the task to land",),
+        )
+
+    def _landed_before(self, view: LedgerView) -> Landed | None:
+        """What landed before; None if it is to land now. Raises the refusal if it is not held."""
+        session, resource, refusal = self._session, self._resource, None
+        own = [x for x in view.leases if x.resource == resource and x.same_holder(session.actor)]
+        try:
+            renewal = Renew(id=fresh_id(), actor=session.actor, resource=resource)
+            session.transaction.decided(view.head, [renewal])
+        except GitleaseError as error:
+            refusal, own = error, [x for x in own if x.state is State.COMPLETED]
+        there = merged(self._repository, self._ref, session.layer, own)
+        task = self._task_at(self._ref) if there else None
+        if there and (task is None or task.is_done):
+            leases = session.views_in(view.head, there)
+            if refusal is None:  # a landing without a fence was interrupted after its push
+                leases = acts.complete(session, resource, commit=False, any_name=True).leases
+            tip = commit_of(self._repository, self._ref)
+            return replace(self._landed(tip), already=True, leases=leases)
+        if refusal is not None and own:
+            raise PolicyRefused(
+                f"{resource} is completed, but its work is not on {self._base}",
+                resource=resource.text,
+                hints=(REOPEN,),
+            )
+        if refusal is not None:
+            raise refusal
+        return None
+
+    def _landed(self, tip: str, commits: int = 0) -> Landed:
+        return Landed(
+            resource=self._resource.text,
+            commit=tip,
+            base=self._base,
+            remote=self._remote,
+            commits=commits,
+            fenced=not self._options.unfenced,
+        )
+
+    def _check_changes(self, view: LedgerView) -> None:
+        """Raise Invalid for changes that are not committed.
+
+        The caller's edges may be: that of the task lands, and those of others stay as they are.
+        """
+        git, edges, actor = self._git, self._session.edges, self._session.actor
+        said = git.ask("diff", "--name-only", "-z", "HEAD", "--", what="git cannot compare")
+        changed = [os.fsdecode(x) for x in said.split(b"\0") if x]
+        tasks = {x.file: x for x in edges.files.read().tasks} if changed else {}
+        held = {x.resource for x in view.leases if x.same_holder(actor)}
+        refused = [x for x in changed if x not in tasks or tasks[x].resource not in held]
+        for file in changed:
+            if file in tasks and tasks[file].resource == self._resource:
+                with open(os.path.join(git.toplevel, file), "rb") as opened:
+                    self._edge = (file, opened.read(MAX_BYTES + 1))
+                word = edges.rules.word(Progress.DONE)
+                with suppress(GitleaseError):
+                    old = objects_of(self._repository).named(f"HEAD:{file}", BLOB, MAX_BYTES)
+                    both = (self._edited(tasks[file], x, word) for x in (old, self._edge[1]))
+                    if len({*both}) == 1:
+                        continue
+                refused.append(file)
+        if refused:
+            raise Invalid(
+                f"not committed, so it would not land: {listed(refused)}",
+                hints=("commit it, or put it aside with git stash, and land then",),
+            )
+
+    # --- carrying it out ------------------------------------------------------------------------
+
+    def _carry_out(self) -> Landed:
+        """Land, again on the new base each time that others landed first."""
+        try:
+            for number in range(TRIES):
+                self._wait_in_line(overtaken=number > 0)
+                if (landed := self._try()) is not None:
+                    return landed
+            raise Unavailable(
+                f"others landed first {TRIES} times", hints=("try again in a moment",)
+            )
+        except UnknownOutcome as error:  # the branch stays, by which the next landing finds out
+            way = hint("once the remote answers: {}", "land", resource=self._resource.text)
+            raise error.with_(hints=(*error.hints, way)) from None
+        except BaseException:
+            self._go_back()
+            self._line.leave()
+            raise
+
+    def _try(self) -> Landed | None:
+        fetch_branch(self._repository, self._remote, self._base)
+        onto = commit_of(self._repository, self._ref)
+        tip = self._finished(onto, self._brought(onto))
+        self._move(tip)
+        self._check()
+        try:
+            return self._push(onto, tip)
+        except PushRefused:
+            fetch_branch(self._repository, self._remote, self._base)
+            if commit_of(self._repository, self._ref) == onto:
+                raise
+            return None
+
+    def _wait_in_line(self, *, overtaken: bool) -> None:
+        """Let those land first who were overtaken before."""
+        line, clock = self._line, self._session.clock
+        ahead = line.place(self._watcher.refresh()).ahead
+        if not overtaken and not ahead:
+            return
+        line.take(TICKET)
+        best, since = ahead + 1, clock.now()
+        while (ahead := line.place(self._watcher.look()).ahead) > 0:
+            if ahead < best:
+                best, since = ahead, clock.now()
+            if since.elapsed_at_most(clock.now()) > COURTESY * 1_000:
+                return
+            self._watcher.nap(LOOK * self._session.dice.uniform(0.5, 1.5))
+
+    # --- the result -----------------------------------------------------------------------------
+
+    def _brought(self, onto: str) -> str:
+        """The work on top of the base, or merged with it. Raises MergeConflict."""
+        replay, head, name = self._replay, self._head, self._branch.removeprefix("refs/heads/")
+        bases, commits = replay.bases(onto, head), replay.between(onto, head)
+        if not bases:
+            why = f"{name} has no commit in common with {self._base}"
+            raise Invalid(why, hints=("in a shallow clone: git fetch --unshallow",))
+        datas = [replay.read(x) for x in commits]
+        # A rebase would take merges apart, and what they resolved.
+        by_merge = self._options.by == "merge" or any(len(x.parents) > 1 for x in datas)
+        work = [x for x, data in zip(commits, datas, strict=True) if not self._is_edge(x, data)]
+        if onto in bases and (
+            by_merge
+            or work == commits
+            or not all(data.plain for data in datas)
+            or not self._is_unpushed(commits[0])
+        ):
+            return head
+        try:
+            if by_merge:
+                return replay.merged(onto, head, f"Merge branch '{name}'")
+            with suppress(MergeConflict):
+                return replay.replayed(onto, work)
+            return replay.replayed(onto, commits)
+        except MergeConflict as conflict:
+            there = f"{self._remote}/{self._base}"
+            raise conflict.with_(
+                message=f"conflict with {there} in {listed(conflict.files)}: nothing has changed",
+                resource=self._resource.text,
+                hints=(
+                    f"resolve it by git {'merge' if by_merge else 'rebase'} {there}, then land",
+                ),
+            ) from None
+
+    def _is_edge(self, commit: str, data: CommitData) -> bool:
+        """Whether a commit only has an edge of this task, which need not land by itself."""
+        words = data.text.partition("\n")[0].split()
+        if len(data.parents) != 1 or words[1:2] != [self._resource.text] or words[0] not in EDGES:
+            return False
+        task = self._task_at(commit)
+        pair = ("diff-tree", "-r", "--name-only", "-z", data.parents[0], commit)
+        files = self._git.ask(*pair, what="git cannot compare")
+        return self._is_own(data) and task is not None and files == os.fsencode(task.file) + b"\0"
+
+    def _is_own(self, data: CommitData) -> bool:
+        return same_person(data.email, self._session.actor.holder)
+
+    def _is_unpushed(self, commit: str) -> bool:
+        said = self._git.run("rev-list", "-1", commit, "--not", "--remotes", "--")
+        return said.code == 0 and said.out.decode().strip() == commit
+
+    def _finished(self, onto: str, tip: str) -> str:
+        """The commit with the task's status, and with the trailer of its lease."""
+        replay = self._replay
+        data, new = replay.read(tip), replay.between(onto, tip)
+        tree = self._finished_tree(tip) or data.tree
+        named = {x for commit in new for x in self._named(replay.read(commit))}
+        is_named = not new or all((x.resource.key, x.token) in named for x in self._leases)
+        if tree == data.tree and is_named:
+            return tip
+        trailers = [trailer(x, self._session.layer) for x in self._leases]
+        folds = data.plain and self._is_own(data)
+        if new and folds and self._is_unpushed(tip):
+            message = with_trailers(data.message, trailers, MessageReading())
+            return replay.commit(tree, data.parents, message, like=data)
+        subject = f"Finish {self._resource}\n".encode()
+        message = with_trailers(subject, trailers, MessageReading())
+        return tip if tree == data.tree else replay.commit(tree, (tip,), message)
+
+    def _named(self, data: CommitData) -> set[tuple[str, int]]:
+        return {(x.key, x.token) for x in read_lines(data.text.splitlines())}
+
+    def _finished_tree(self, tip: str) -> str | None:
+        """The tree of a commit with the task finished in its file; None if it is that."""
+        task, actor = self._task_at(tip), self._session.actor
+        if task is None:
+            return None
+        known = self._session.known_records(self._resource)
+        others = any(x.state is State.ACTIVE and not x.same_holder(actor) for x in known)
+        word = self._session.edges.rules.word(Progress.DONE)
+        entry = self._git.committed(tip, [task.file])[task.file]
+        old = objects_of(self._repository).read(entry.blob, BLOB, MAX_BYTES)
+        new = self._edited(task, old, None if others or task.is_done else word)
+        if new == old:
+            return None
+        return self._git.tree(tip, {task.file: replace(entry, blob=self._git.write([new])[0])})
+
+    def _edited(self, task: Task, data: bytes, status: str | None) -> bytes:
+        """The bytes of a task's file with this status, and without the caller's name."""
+        people, holder = self._session.edges.rules.people, self._session.actor.holder
+        mine = (x for x in task.assigned if people.is_mine(x, holder))
+        edit = EdgeEdit(remove=(*mine, people.name_of(holder)), status=status)
+        return edit_task(data, file=task.file, tasks=self._tasks, edit=edit, of=task.resource)
+
+    def _task_at(self, ref: str) -> Task | None:
+        return find_task(self._session.edges.files.read(ref), self._resource, lenient=True)
+
+    # --- the work tree --------------------------------------------------------------------------
+
+    def _move(self, tip: str) -> None:
+        """Move the branch, the index and the work tree to a commit."""
+        git = self._git
+        if self._edge is not None:
+            git.ask("checkout", "-q", "HEAD", "--", self._edge[0], what="git cannot check out")
+        if git.tip() != (self._branch, tip):
+            said = git.run("reset", "-q", "--keep", tip, timeout=CHECKOUT)
+            if said.code != 0:
+                raise Invalid(f"the work tree cannot be changed: {reason_of(said)}")
+
+    def _go_back(self) -> None:
+        """Restore the branch and the work tree as they were found; never fails."""
+        with suppress(GitleaseError, OSError):
+            if self._git.tip()[0] == self._branch:
+                self._move(self._head)
+                if self._edge is not None:
+                    with open(os.path.join(self._git.toplevel, self._edge[0]), "wb") as file:
+                        file.write(self._edge[1])
+
+    def _check(self) -> None:
+        words, env = self._options.check, local_variables_cleared(os.environ)
+        if not words:
+            return
+        try:
+            done = subprocess.run(
+                words,
+                cwd=self._git.toplevel,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+                check=False,
+            )
+        except OSError as error:
+            raise UsageError(f"{shown(words[0])} cannot be run: {error.strerror}") from None
+        if done.returncode:
+            why = f"ended with status {done.returncode}: nothing has landed"
+            raise CheckFailed(f"{shlex.join(words)[:200]} {why}", resource=self._resource.text)
+
+    # --- the push -------------------------------------------------------------------------------
+
+    def _push(self, onto: str, tip: str) -> Landed:
+        name, unfenced = self._resource.text, self._options.unfenced
+        landed = self._landed(tip, len(self._replay.between(onto, tip)))
+        leases: list[LeaseView] = []
+        if onto != tip:
+            request = PushRequest(
+                remote=self._remote,
+                refspecs=(f"{self._branch}:refs/heads/{self._base}",),
+                hooks=self._options.hooks,
+                atomic=not unfenced,
+            )
+            try:
+                pushed = self._fenced.push(
+                    request,
+                    require=[self._resource],
+                    along=self._ends,
+                    unfenced=unfenced,
+                    tell=self._tell,
+                )
+            except NotAtomic as error:
+                way = hint("to land without a fence: {}", "land", resource=name, unfenced=True)
+                raise error.with_(hints=(*error.hints[:1], way)) from None
+            leases = [x for x in pushed.leases if x.resource == name]
+            landed = replace(landed, leases=tuple(leases), warnings=pushed.warnings)
+        if unfenced or onto == tip:  # or the status was there already
+            ended = acts.complete(self._session, self._resource, commit=False, any_name=True)
+            warnings = (*landed.warnings, *ended.warnings, *([NO_FENCE] if unfenced else []))
+            landed = replace(landed, leases=ended.leases, warnings=warnings)
+        return landed
+
+    def _ends(self) -> Sequence[Operation]:
+        """What the push does to the ledger: the lease is completed, the place in line given up."""
+        end = Complete(
+            id=fresh_id(),
+            actor=self._session.actor,
+            resource=self._resource,
+            lease_id=fresh_id(),
+            held_only=True,
+        )
+        return [end, *([self._line.leaving()] if self._line.ticket else [])]
