@@ -123,22 +123,6 @@ def test_init_without_its_remote_writes_the_file_and_warns(
     assert "Traceback" not in done.stderr
 
 
-def test_settings_are_shown_set_and_refused(clones: Clones) -> None:
-    (one,) = clones(1)
-    assert ask(one, "config", "lease.ttl")["settings"][0]["value"] == "15m"
-    assert gitlease(one, "config", "lease.ttl", "25m").returncode == 0
-    (setting,) = ask(one, "config", "lease.ttl")["settings"]
-    assert setting["value"] == "25m"
-    assert "git config" in setting["source"]
-    assert ask(one, "claim", "F001")["lease"]["ttl_seconds"] == 1_500
-    assert ask(one, "config", "lease.no", "1", expect=2)["error"]["code"] == "usage"
-    assert ask(one, "config", "lease.no", expect=2)["error"]["code"] == "usage"
-    assert gitlease(one, "config", "lease.ttl", "").returncode == 0
-    assert ask(one, "config", "lease.ttl")["settings"][0]["source"] == "built-in"
-    git(one, "config", "lease.tll", "1m")
-    assert ask(one, "list", expect=7)["error"]["code"] == "invalid"
-
-
 def test_a_ttl_that_the_ledger_will_refuse_is_set_with_a_warning(clones: Clones) -> None:
     (one,) = clones(1)
     assert gitlease(one, "config", "lease.ttl", "9h").stderr == "", "no ledger is known"
@@ -172,26 +156,6 @@ def test_a_token_of_what_one_parked_is_told_with_how_to_resume_it(clones: Clones
     check_words(said.splitlines()[1:])
 
 
-def test_no_claim_is_offered_of_what_is_completed(clones: Clones) -> None:
-    (one,) = clones(1)
-    with_tasks(one, "F001")
-    token = ask(one, "claim", "F001")["lease"]["token"]
-    gitlease(one, "done", "F001")
-    said = gitlease(one, "fence", "F001", str(token)).stderr
-    check_words(said)
-
-
-def test_the_policy_of_the_ledger_is_everyones(clones: Clones) -> None:
-    one, two = clones(2)
-    assert ask(one, "config", "--ledger", "ttl_max", "30m")["settings"] == [
-        {"key": "ttl_max", "value": "30m", "source": "ledger"}
-    ]
-    assert ask(two, "config", "--ledger", "ttl_max")["settings"][0]["value"] == "30m"
-    assert ask(two, "claim", "F001", "--ttl", "1h", expect=6)["error"]["code"] == "policy"
-    refused = ask(one, "config", "--ledger", "admins", "w2@example.com", expect=6)
-    assert refused["error"]["code"] == "policy"
-
-
 def test_a_name_that_is_also_a_file_is_pointed_out(clones: Clones) -> None:
     (one,) = clones(1)
     commit_file(one, "Makefile", "all:\n")
@@ -201,15 +165,6 @@ def test_a_name_that_is_also_a_file_is_pointed_out(clones: Clones) -> None:
     told = "{0} is a name here; for the file, write path:{0}"
     assert warnings == [told.format("Makefile"), told.format("NOTES")]
     assert ask(one, "claim", "path:Makefile")["warnings"] == []
-
-
-def test_whoami_names_its_sources_and_asks_no_remote(clones: Clones, path_remote: Remote) -> None:
-    (one,) = clones(1)
-    before = path_remote.connections()
-    document = ask(one, "whoami", "--session", "s1")
-    assert (document["holder"], document["session"]) == ("w1@example.com", "s1")
-    assert "user.email" in document["sources"]["holder"]
-    assert path_remote.connections() == before
 
 
 def test_without_an_email_it_says_how_to_set_one(clones: Clones) -> None:
@@ -300,64 +255,6 @@ def test_a_real_terminal(clones: Clones, plain: bool) -> None:
     assert "RESOURCE" in shown
     assert "w1@example.com" in shown
     assert ("\x1b[32m" in shown) is not plain
-
-
-TASK_FILE = "---\nid: {id}\ntitle: {id} of all\nstatus: todo  # as it was\n---\n\nText.\n"
-
-
-def with_tasks(clone: Path, *names: str) -> None:
-    """Commit and push a task file for each of these ids."""
-    for name in names:
-        commit_file(clone, f"tasks/{name}.md", TASK_FILE.format(id=name))
-    git(clone, "push", "--quiet", "origin", "HEAD")
-
-
-def test_tasks_are_handed_out_started_and_finished(clones: Clones) -> None:
-    one, two = clones(2)
-    with_tasks(one, "F001", "F002")
-    git(two, "pull", "--quiet", "origin", "HEAD")
-    assert [t["resource"] for t in ask(one, "queue")["tasks"]] == ["F001", "F002"]
-    first = ask(one, "next", "--claim", "--commit")
-    assert (first["task"]["resource"], first["task"]["assigned"]) == ("F001", ["w1@example.com"])
-    assert git(one, "rev-parse", "HEAD") == first["edges"][0]["committed"]
-    assert git(one, "status", "--porcelain") == ""
-    second = ask(two, "next", "--claim")
-    assert (second["task"]["resource"], second["edges"][0]["committed"]) == ("F002", None)
-    assert ask(two, "next", "--claim", expect=1)["error"]["code"] == "nothing_left"
-    assert ask(two, "set", "F002", "in-progress")["status"] == "renewed"
-    assert ask(two, "done", "F002")["edge"] == "removed"
-    done = TASK_FILE.format(id="F002").replace("todo", "done")
-    assert (two / "tasks" / "F002.md").read_text() == done
-    assert ask(two, "claim", "F002", expect=6)["error"]["code"] == "policy"
-    ask(one, "release", "F001", "--commit")
-    assert (one / "tasks" / "F001.md").read_text() == TASK_FILE.format(id="F001")
-
-
-def test_the_tasks_of_a_ref_are_read_without_a_checkout(clones: Clones) -> None:
-    (one,) = clones(1)
-    with_tasks(one, "F001")
-    git(one, "rm", "--quiet", "tasks/F001.md")
-    git(one, "commit", "--quiet", "-m", "gone")
-    assert ask(one, "queue")["tasks"] == []
-    (found,) = ask(one, "queue", "--ref", "HEAD~1")["tasks"]
-    assert found["resource"] == "F001"
-    check_words(found["title"])
-    assert ask(one, "show", "F001", "--ref", "HEAD~1")["task"]["file"] == "tasks/F001.md"
-    assert ask(one, "brief", "--ref", "no/such", expect=7)["error"]["code"] == "not_found"
-
-
-def test_a_broken_task_file_is_a_warning_to_readers_and_an_error_to_its_claim(
-    clones: Clones,
-) -> None:
-    (one,) = clones(1)
-    with_tasks(one, "F001")
-    (one / "tasks" / "F002.md").write_text("---\nid: F002\nstatus: [\n---\n")
-    error = ask(one, "claim", "F002", expect=7)["error"]
-    assert (error["code"], error["message"].split(":")[0]) == ("invalid", "tasks/F002.md")
-    for verb in (("queue",), ("brief",), ("show", "F002")):
-        (warning,) = ask(one, *verb)["warnings"]
-        assert warning.startswith("tasks/F002.md:")
-    assert ask(one, "claim", "F001")["edge"] == "added"
 
 
 def test_a_ttl_beyond_the_limits_names_the_setting_that_asked_for_it(clones: Clones) -> None:

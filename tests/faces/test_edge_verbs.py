@@ -33,11 +33,6 @@ def ada(desks: tuple[Desk, Desk]) -> Desk:
     return desks[0]
 
 
-def test_a_claim_says_that_the_file_was_changed_and_is_to_be_committed(ada: Desk) -> None:
-    check_words(ada.ok("claim", "F001").out.splitlines()[1:])
-    assert ada.ok("claim", "F001").out.splitlines()[1:] == [], "it stands there already"
-
-
 def test_a_claim_with_a_commit_says_which(ada: Desk) -> None:
     line = ada.ok("claim", "F001", "--commit").out.splitlines()[1]
     check_words(line)
@@ -61,23 +56,6 @@ def test_whether_edges_are_committed_is_as_asked_else_as_the_settings_say() -> N
         for verb in ("claim", "release"):
             (edge,) = ada.ok(verb, "F001", *argv, "--json").json["edges"]
             assert (edge["committed"] is not None) is committed, (verb, commit, argv)
-
-
-def test_the_edges_of_a_claim_are_in_its_answer(ada: Desk) -> None:
-    document = ada.ok("claim", "F001", "deploy-prod", "--any", "--commit", "--json").json
-    assert list(document)[3:7] == ["status", "edge", "edge_in", "edges"]
-    assert document["edge_in"] == ["record", "file"]
-    assert document["edge"] == "added"
-    assert document["edges"] == [
-        {
-            "resource": "F001",
-            "file": "tasks/F001.md",
-            "changed": True,
-            "committed": f"{1:040x}",
-        }
-    ]
-    again = ada.ok("claim", "F001", "--json").json
-    assert (again["status"], again["edge"], again["edges"]) == ("renewed", "kept", [])
 
 
 def test_a_name_that_is_no_task_is_refused_with_those_like_it(ada: Desk) -> None:
@@ -138,44 +116,16 @@ def test_a_takeover_names_everyone_whose_edge_it_replaced_once(
     assert ada.tasks["F004"].assigned == ("@ada",)
 
 
-def test_release_says_what_became_of_lease_and_edge(ada: Desk) -> None:
-    ada.ok("claim", "F001")
-    ran = ada.ok("release", "F001", "F002")
-    check_words(ran.out)
-    document = ada.ok("release", "F001", "--json").json
-    assert (document["status"], document["edge"], document["edges"]) == ("released", "none", [])
-
-
 def test_release_of_an_edge_alone_is_not_nothing() -> None:
     ada, _ = make_desks(task("F001", "Ada@Example.com"))
     check_words(ada.ok("release", "f001").out)
     check_words(ada.ok("release", "F001").out)
 
 
-def test_release_with_a_commit_has_it_in_its_answer(ada: Desk) -> None:
-    ada.ok("claim", "F001")
-    document = ada.ok("release", "F001", "--commit", "--json").json
-    assert document["edge"] == "removed"
-    assert document["edges"][0]["committed"] == f"{1:040x}"
-
-
-def test_done_says_that_the_status_was_set(ada: Desk) -> None:
-    ada.ok("claim", "F001")
-    check_words(ada.ok("done", "F001").out)
-    document = ada.ok("done", "F001", "--json").json
-    assert (document["status"], document["edge"]) == ("completed", "none")
-
-
 def test_done_without_a_lease_or_an_edge_sets_the_status_alone(ada: Desk) -> None:
     document = ada.ok("done", "F001", "--json").json
     assert (document["edge"], document["edges"][0]["changed"]) == ("none", True)
     assert ada.tasks["F001"].status == "done"
-
-
-def test_a_file_that_cannot_be_edited_is_told_before_anything_happens(ada: Desk) -> None:
-    ada.tasks.unwritable.add("tasks/F001.md")
-    ran = ada.run("claim", "F001")
-    assert (ran.code, ran.out, ada.store.remote.heads) == (7, "", {})
 
 
 def test_a_file_that_failed_after_the_ledger_had_changed_is_a_warning(

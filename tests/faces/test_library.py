@@ -61,17 +61,6 @@ def test_the_queue_and_what_is_next(leases: Leases) -> None:
         leases.queue(ref="nope")
 
 
-def test_the_next_task_is_claimed(desk: Desk, leases: Leases) -> None:
-    lease = leases.claim_next(ttl=timedelta(minutes=30), reason="why", commit=True)
-    assert (lease.resource, lease.ttl_seconds, lease.reason) == ("F002", 1_800, "why")
-    check_words(desk.tasks.commits)
-    assert leases.claim_next().resource == "F001"
-    with pytest.raises(gitlease.NothingLeft):
-        leases.claim_next()
-    with pytest.raises(gitlease.NothingLeft):
-        leases.next_task()
-
-
 @pytest.mark.parametrize("ttl", [600, 600.0, Decimal(600), "10m", timedelta(minutes=10)])
 def test_a_computed_time_is_whole_seconds(leases: Leases, ttl: Any) -> None:
     assert leases.claim("F002", ttl=ttl).ttl_seconds == 600
@@ -87,18 +76,6 @@ def test_a_task_as_its_file_has_it(leases: Leases) -> None:
         leases.task("F009")
 
 
-def test_start_takes_what_claim_takes(desk: Desk, leases: Leases) -> None:
-    lease = leases.start(
-        "F001", scope="parser", ttl="1h", paths=["src/a"], reason="why", wait=5, commit=True
-    )
-    assert (lease.scope, lease.ttl_seconds, lease.paths) == ("parser", 3_600, ("src/a",))
-    assert desk.tasks["F001"].status == "In Progress"
-    with raises(gitlease.LeaseHeld) as held:
-        leases.start("F003")
-    assert held.value.holder == "@codex"
-    assert leases.start("F003", takeover=True, reason="gone").resource == "F003"
-
-
 def test_a_status_means_what_it_means_on_the_command_line(desk: Desk, leases: Leases) -> None:
     (claimed,) = leases.set_status("F001", "doing")
     assert (claimed.state, desk.tasks["F001"].status) == ("active", "doing")
@@ -110,18 +87,6 @@ def test_a_status_means_what_it_means_on_the_command_line(desk: Desk, leases: Le
         leases.set_status("F002", "blocked")
     with pytest.raises(gitlease.NotFound):
         leases.set_status("F009", "done")
-
-
-def test_claim_release_and_done_change_task_files(desk: Desk, leases: Leases) -> None:
-    leases.claim("F001", commit=True)
-    leases.release("F001", commit=True)
-    check_words(desk.tasks.commits)
-    leases.done("F002", commit=False)
-    assert desk.tasks["F002"].status == "Done"
-    with pytest.raises(gitlease.NotFound):
-        leases.claim("deploy-prod")
-    assert leases.claim("deploy-prod", any=True).resource == "deploy-prod"
-    assert len(leases.claim_all(["F001", "port-8080"], any=True)) == 2
 
 
 def test_a_briefing(desk: Desk, leases: Leases) -> None:
@@ -142,15 +107,6 @@ def test_bad_words_are_usage_errors(leases: Leases) -> None:
     ):
         with pytest.raises(gitlease.UsageError):
             call()
-
-
-def test_a_claim_that_must_be_new_renews_nothing(leases: Leases) -> None:
-    leases.claim("F002", new=True)
-    with pytest.raises(gitlease.LeaseHeld):
-        leases.claim("F002", new=True)
-    assert leases.claim("F002").renewals == 1
-    with pytest.raises(gitlease.LeaseHeld):
-        leases.claim_all(["F001", "F002"], new=True)
 
 
 def test_a_takeover_may_say_whom_it_expects() -> None:

@@ -175,23 +175,6 @@ def test_nothing_at_all_is_an_empty_answer() -> None:
     check_words(ada.ok("show", "F001").out)
 
 
-def test_show(ada: Desk) -> None:
-    (lease,) = ada.ok("show", "F002", "--json").json["leases"]
-    check_words(ada.ok("show", "F002").out.replace(lease["lease_id"], "LEASE"))
-
-
-def test_show_of_a_scope(ada: Desk) -> None:
-    ada.ok("claim", "F003", "--scope", "parser")
-    check_words(ada.ok("show", "F003", "--scope", "printer").out)
-    assert "scope       parser\n" in ada.ok("show", "F003").out
-
-
-def test_status(ada: Desk) -> None:
-    told = ada.ok("status").out
-    assert told == ada.ok("status", terminal=True).out
-    check_words(re.sub("id [0-9a-f]+", "id HEX", told))
-
-
 def test_what_has_expired_is_counted_apart(ada: Desk) -> None:
     ada.clock.advance(15 * 60 + 5)
     told = ada.ok("status", terminal=True).out
@@ -218,12 +201,6 @@ def test_everything_of_a_session_is_released_in_every_layer(ada: Desk) -> None:
     check_words(ada.ok("release", "--all").out)
     for words in (("release",), ("release", "--all", "F001"), ("release", "--all", "--scope", "x")):
         assert ada.run(*words).code == 2
-
-
-def test_log(ada: Desk) -> None:
-    ada.ok("release", "F001", "--note", "one\ttwo\nthree")
-    check_words(ada.ok("log", "-n", "1").out.splitlines())
-    assert len(ada.ok("log", "F002").out.splitlines()) == 2
 
 
 def test_json_is_one_line_in_a_pipe_and_readable_on_a_terminal(ada: Desk) -> None:

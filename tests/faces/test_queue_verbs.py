@@ -20,7 +20,6 @@ TASK = [
     *("resource", "title", "status", "progress", "assigned", "assigned_in", "priority"),
     *("depends_on", "waits_for", "paths", "created", "file"),
 ]
-ENTRY = [*TASK, "claimable", "why_not", "who", "lease"]
 CARRIED = [*TASK, "state", "taken_over_by", "lease"]
 HEAD, TAIL = ["schema", "ok", "command"], ["warnings", "next"]
 
@@ -55,11 +54,6 @@ def ids(document: dict[str, Any]) -> list[str]:
 # --- queue --------------------------------------------------------------------------------------
 
 
-def test_the_queue_has_what_may_be_claimed_best_first(ada: Desk) -> None:
-    check_words(ada.ok("queue").out.splitlines())
-    assert ada.store.remote.asked == 1
-
-
 def test_all_shows_why_not(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     bob.ok("claim", "F002", "--session", "s1")
@@ -81,46 +75,6 @@ def test_what_the_ledger_has_completed_says_by_whom(desks: tuple[Desk, Desk]) ->
     ada, bob = desks
     bob.ok("done", "F002")
     check_words(shown(ada, "queue", "--all"))
-
-
-def test_the_tasks_of_the_queue_as_json(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    bob.ok("claim", "F002")
-    document = ada.ok("queue", "--json").json
-    assert list(document) == [*HEAD, "tasks", *TAIL]
-    assert ids(document) == ["F001", "F003", "F007"]
-    assert document["tasks"][0] == {
-        "resource": "F001",
-        "title": "Rate limits",
-        "status": "",
-        "progress": "todo",
-        "assigned": [],
-        "assigned_in": {},
-        "priority": "high",
-        "depends_on": ["F002", "F009"],
-        "waits_for": ["F002", "F009"],
-        "paths": [],
-        "created": "",
-        "file": "tasks/F001.md",
-        "claimable": True,
-        "why_not": None,
-        "who": None,
-        "lease": None,
-    }
-    every = ada.ok("queue", "--all", "--json").json["tasks"]
-    assert all(list(found) == ENTRY for found in every)
-    why = {found["resource"]: (found["why_not"], found["who"]) for found in every}
-    assert why == {
-        "F001": (None, None),
-        "F002": ("held", BOB),
-        "F003": (None, None),
-        "F004": ("assigned", BOB),
-        "F005": ("done", None),
-        "F006": ("status", None),
-        "F007": (None, None),
-    }
-    (held,) = (found for found in every if found["why_not"] == "held")
-    assert (held["lease"]["holder"], held["claimable"]) == (BOB, False)
 
 
 def test_mine_is_what_i_carry_with_how_its_lease_stands(desks: tuple[Desk, Desk]) -> None:
@@ -232,17 +186,6 @@ def test_titles_of_any_kind_stay_in_their_line() -> None:
 # --- next ---------------------------------------------------------------------------------------
 
 
-def test_next_is_the_first_that_waits_for_nothing(ada: Desk) -> None:
-    ran = ada.ok("next")
-    check_words(ran.out)
-    check_words(ran.err)
-    document = ada.ok("next", "--json").json
-    assert list(document) == [*HEAD, "task", *TAIL]
-    assert list(document["task"]) == ENTRY
-    assert document["next"] == ["gitlease claim F003"]
-    assert ada.store.remote.heads == {}, "nothing was claimed"
-
-
 def test_next_says_what_the_task_waits_for() -> None:
     ada, _ = make_desks(task("F001", title="x", priority="high", depends_on=("F002",)))
     assert shown(ada, "next").splitlines() == [
@@ -252,20 +195,6 @@ def test_next_says_what_the_task_waits_for() -> None:
         "waits_for  F002",
         "file       tasks/F001.md",
     ]
-
-
-def test_next_with_claim_takes_it_and_answers_as_claim_does(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    ran = ada.ok("next", "--claim", "--ttl", "30m", "--reason", "search", "--commit")
-    check_words(ran.out.splitlines())
-    check_words(ran.err)
-    document = bob.ok("next", "--claim", "--json").json
-    fields = ["status", "edge", "edge_in", "edges", "leases", "lease", "notes", "task"]
-    assert list(document) == [*HEAD, *fields, *TAIL]
-    assert (document["status"], document["edge"]) == ("claimed", "added")
-    assert list(document["task"]) == TASK
-    assert (document["task"]["resource"], document["task"]["assigned"]) == ("F002", ["@bob"])
-    assert document["lease"]["resource"] == "F002"
 
 
 def test_next_with_claim_shows_the_task_as_its_file_is_now(ada: Desk) -> None:
@@ -325,11 +254,6 @@ def test_a_claim_that_finds_no_remote_proposes_nothing(ada: Desk) -> None:
     assert (ran.code, ran.json["error"]["next"]) == (5, [])
 
 
-def test_the_exit_codes_of_next_name_the_empty_queue(ada: Desk) -> None:
-    check_words(ada.ok("next", "-h").out)
-    assert "nothing_left" not in ada.ok("claim", "-h").out
-
-
 # --- brief --------------------------------------------------------------------------------------
 
 
@@ -344,29 +268,6 @@ def test_a_briefing_is_one_page_of_headed_sections(desks: tuple[Desk, Desk]) -> 
     ran = ada.ok("brief", "--session", "s1")
     check_words(ran.out)
     check_words([line for line in ran.err.splitlines() if line.startswith("hint")])
-
-
-def test_a_briefing_as_json(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    ada.ok("claim", "F002", "--session", "s1")
-    bob.ok("config", "--ledger", "admins", BOB)
-    bob.ok("revoke", "F002", "--reason", "stuck")
-    document = ada.ok("brief", "--json").json
-    fields = ["holder", "session", "carrying", "taken", "notes", "next_tasks", "others"]
-    assert list(document) == [*HEAD, *fields, *TAIL]
-    assert (document["holder"], document["session"]) == (ADA, None)
-    assert all(list(found) == CARRIED for found in document["carrying"])
-    assert document["taken"] == [
-        {
-            "resource": "F002",
-            "scope": "*",
-            "what": "revoked",
-            "by": BOB,
-            "at": "2026-11-20T12:00:00Z",
-            "reason": "stuck",
-        }
-    ]
-    assert all(list(found) == ENTRY for found in document["next_tasks"])
 
 
 def test_a_briefing_with_nothing_to_tell() -> None:
@@ -409,18 +310,6 @@ def test_tables_are_for_terminals_alone(ada: Desk, monkeypatch: pytest.MonkeyPat
 
 
 # --- show ---------------------------------------------------------------------------------------
-
-
-def test_show_tells_the_task_before_its_lease(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    bob.ok("claim", "F001", "--ttl", "10m")
-    ran = ada.ok("show", "f001", terminal=True)
-    check_words(ran.out.splitlines()[:9])
-    document = ada.ok("show", "F001", "--json").json
-    assert document["task"]["assigned_in"] == {"@bob": "record"}, "this clone's file lacks it"
-    assert list(document) == [*HEAD, "leases", "task", "notes", "waiting", "ended", *TAIL]
-    assert list(document["task"]) == TASK
-    assert document["task"]["waits_for"] == ["F002", "F009"]
 
 
 def test_show_of_a_task_that_has_no_lease(ada: Desk) -> None:

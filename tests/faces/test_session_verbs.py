@@ -14,8 +14,6 @@ from gitlease.engine import Answer, EdgeRules, LedgerSession, sessions
 
 ADA = "ada@example.com"
 RULES = EdgeRules(people=People({ADA: "@ada"}))
-CHANGED = ["schema", "ok", "command", "status", "edge", "leases", "lease"]
-CAPPED = ["capped_to_max", "max_park_seconds"]
 TAIL = ["warnings", "next"]
 
 
@@ -43,27 +41,6 @@ def lease_of(desk: Desk, name: str) -> Any:
 
 
 # --- park ---------------------------------------------------------------------------------------
-
-
-def test_parking_says_until_when_and_how_to_go_on(ada: Desk) -> None:
-    ada.ok("claim", "F002", "--session", "build-7")
-    ran = ada.ok("park", "F002", "--for", "90m", "--session", "build-7")
-    check_words(ran.out)
-    check_words(ran.err)
-    again = ada.ok("claim", "F002", "--session", "build-8")
-    check_words(again.out)
-
-
-def test_parking_answers_programs(ada: Desk) -> None:
-    ada.ok("claim", "F002", "--session", "build-7")
-    document = ada.ok("park", "F002", "--for", "9d", "--session", "build-7", "--json").json
-    assert list(document) == [*CHANGED, *CAPPED, *TAIL]
-    assert (document["status"], document["edge"]) == ("parked", "none")
-    assert (document["capped_to_max"], document["max_park_seconds"]) == (True, 86_400)
-    lease = document["lease"]
-    assert (lease["parked"], lease["session"], lease["mine"]) == (True, None, True)
-    assert (lease["state"], lease["expires_in"]) == ("active", 86_400)
-    assert document["next"] == ["gitlease claim F002"]
 
 
 def test_without_a_time_it_is_as_long_as_the_ledger_allows(ada: Desk) -> None:
@@ -195,32 +172,6 @@ def test_the_end_of_a_session_gives_back_what_it_holds(ada: Desk) -> None:
     assert note["text"] == "half done"
 
 
-def test_the_end_of_a_session_answers_programs(ada: Desk) -> None:
-    ada.ok("claim", "F001", "--session", "build-7")
-    document = ada.ok("session", "end", "build-7", "--release", "--json").json
-    ended = [
-        "schema",
-        "ok",
-        "command",
-        "session",
-        "status",
-        "edge",
-        "edge_in",
-        "edges",
-        "leases",
-        "lease",
-    ]
-    assert list(document) == [*ended, *TAIL]
-    assert (document["session"], document["status"], document["edge"]) == (
-        "build-7",
-        "released",
-        "removed",
-    )
-    assert document["lease"]["session"] == "build-7"
-    nothing = ada.ok("session", "end", "build-7", "--release", "--json").json
-    assert (nothing["status"], nothing["leases"], nothing["edge"]) == ("released", [], "none")
-
-
 def test_the_end_of_a_session_keeps_its_tasks(ada: Desk) -> None:
     ada.ok("claim", "F001", "port-80", "--any", "--session", "build-7")
     ada.ok("claim", "F002", "--session", "build-7", "--layer", "team")
@@ -252,20 +203,6 @@ def test_all_sessions_end_with_their_counts(ada: Desk) -> None:
     leases = ada.ok("list", "--json").json["leases"]
     assert [x["resource"] for x in leases if x["state"] == "active"] == ["F003"]
     check_words(ada.ok("session", "end", "--all").out)
-
-
-def test_the_end_of_all_sessions_answers_programs(ada: Desk) -> None:
-    ada.ok("claim", "F001", "--session", "build-7")
-    ada.ok("claim", "F002", "--session", "night")
-    document = ada.ok("session", "end", "--all", "--park=2h", "--json").json
-    ended = ["schema", "ok", "command", "sessions", "status", "edge", "edge_in", "edges", "leases"]
-    assert [x for x in document if x in ended] == ended
-    assert document["sessions"] == [
-        {"session": "build-7", "leases": 1},
-        {"session": "night", "leases": 1},
-    ]
-    assert (document["status"], document["next"]) == ("parked", ["gitlease claim F001 F002"])
-    assert [x["expires_in"] for x in document["leases"]] == [7_200, 7_200]
 
 
 def test_what_ended_before_a_session_that_cannot_is_told(

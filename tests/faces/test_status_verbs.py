@@ -46,29 +46,12 @@ def test_a_wait_is_proposed_for_a_status_that_claims(
     assert (ran.code, " wait " in ran.err) == (1, waits), ran.err
 
 
-def test_start_claims_and_sets_the_status(ada: Desk) -> None:
-    ran = ada.ok("start", "F001", "--ttl", "30m")
-    check_words(ran.out)
-    check_words(ran.err)
-    found = ada.tasks["F001"]
-    assert (found.status, found.assigned) == ("In Progress", ("ada@example.com",))
-
-
 def test_start_leaves_a_word_that_means_in_progress() -> None:
     doing = task("F001", status="doing", progress=Progress.IN_PROGRESS)
     ada, _ = make_desks(doing, rules=RULES)
     ada.ok("start", "F001")
     ada.ok("set", "F001", "in-progress")
     assert ada.tasks["F001"].status == "doing"
-
-
-def test_start_answers_what_claim_answers() -> None:
-    ada, _ = make_desks(task("F001"), task("F002"), rules=RULES)
-    started = ada.ok("start", "F001", "--commit", "--json").json
-    claimed = ada.ok("claim", "F002", "--commit", "--json").json
-    assert list(started) == list(claimed)
-    assert (started["command"], started["status"], started["edge"]) == ("set", "claimed", "added")
-    assert started["edges"][0]["committed"]
 
 
 def test_start_of_what_stays_assigned_hints_to_wait_and_claims_nothing(
@@ -119,16 +102,6 @@ def test_a_status_that_means_in_progress_claims(ada: Desk) -> None:
     ran = ada.ok("set", "F001", "doing", "--ttl", "1h", "--reason", "limits")
     check_words(ran.out)
     assert ada.ok("list", "--json").json["leases"][0]["reason"] == "limits"
-
-
-def test_a_status_that_means_done_finishes(ada: Desk) -> None:
-    ada.ok("start", "F001")
-    document = ada.ok("set", "F001", "closed", "--json").json
-    assert (document["command"], document["status"]) == ("set", "completed")
-    assert document["edge"] == "removed"
-    assert document["lease"]["state"] == "completed"
-    assert ada.tasks["F001"].status == "closed"
-    check_words(ada.ok("set", "F001", "done").out)
 
 
 def test_a_scope_can_be_finished_and_leaves_the_status(ada: Desk) -> None:
@@ -195,12 +168,6 @@ def test_a_scope_goes_with_a_status_that_claims_or_finishes(ada: Desk) -> None:
     ran = ada.run("set", "F001", "todo", "--scope", "parser")
     assert ran.code == 2
     check_words(ran.err.splitlines()[0])
-
-
-def test_a_word_that_nobody_knows_is_refused_with_those_that_are_known(ada: Desk) -> None:
-    ran = ada.run("set", "F001", "In Revue")
-    assert (ran.code, ada.store.remote.asked) == (2, 0)
-    check_words(ran.err)
 
 
 @pytest.mark.parametrize("word", ["", " ", "-", "_ _", "\x1b[2J", "x" * 500])

@@ -78,30 +78,6 @@ def test_wait_without_a_limit_does_not_name_one(desks: tuple[Desk, Desk]) -> Non
     check_words(ran.err)
 
 
-def test_what_is_free_is_not_waited_for(desks: tuple[Desk, Desk]) -> None:
-    ada, _ = desks
-    check_words(ada.ok("wait", "F001").out)
-    assert ada.clock.naps == []
-
-
-def test_the_document_of_a_wait(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    ada.ok("claim", "F001")
-    later(ada, 20, "release", "F001")
-    ran = bob.ok("wait", "F001", "--json")
-    assert ran.json == {
-        "schema": 1,
-        "ok": True,
-        "command": "wait",
-        "status": "free",
-        "resources": ["F001"],
-        "scope": "*",
-        "waited_seconds": 20,
-        "warnings": [],
-        "next": ["gitlease claim F001"],
-    }
-
-
 def test_a_wait_that_runs_out(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     ada.ok("claim", "F001", "--reason", "rate limits")
@@ -110,15 +86,6 @@ def test_a_wait_that_runs_out(desks: tuple[Desk, Desk]) -> None:
     assert (ran.code, error["code"], error["holder"]) == (1, "wait_timeout", "ada@example.com")
     assert error["next"] == ["gitlease wait F001 --timeout 15m"]
     check_words(error["message"])
-
-
-def test_completed_work_is_never_free(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    ada.ok("claim", "F001")
-    ada.ok("done", "F001")
-    ran = bob.run("wait", "F001")
-    assert ran.code == 6
-    check_words(ran.err.splitlines()[0])
 
 
 def test_a_name_that_is_no_task_is_waited_for_as_well() -> None:

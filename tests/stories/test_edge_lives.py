@@ -11,13 +11,12 @@ from support.remotes import Remote
 from support.repos import git
 from support.session import LeaseService
 from support.snapshots import check_words
-from support.stale import DAY, JO, KIM, Story
+from support.stale import DAY, KIM, Story
 from support.typed import Typist
 
-from gitlease.core import LeaseHeld, NothingLeft, parse_resource
+from gitlease.core import LeaseHeld, parse_resource
 from gitlease.engine import Answer, ClaimOptions
 from gitlease.faces.cli import run
-from gitlease.guard import Touched
 
 pytestmark = [pytest.mark.sampled(2)]
 
@@ -52,31 +51,7 @@ def assigned(clone: Path, name: str = "F001") -> str:
     )
 
 
-def next_up(story: Story, clone: Path) -> str:
-    return story.at(clone).queue.next_task().next_up[0].task.resource.text
-
-
 # --- abandoned ------------------------------------------------------------------------------------
-
-
-def test_what_nobody_came_back_to_is_offered_last_and_claimed_without_a_flag(
-    story: Story,
-) -> None:
-    story.kim_takes()
-    story.days(3)
-    early = refused(story, story.jo)
-    assert early.by_edge
-    assert early.free_at is None
-    check_words(early.hints[0])
-    assert next_up(story, story.jo) == "F002"
-
-    story.days(5)
-    assert next_up(story, story.jo) == "F002", "it comes after everything else"
-    done = claim(story, story.jo)
-    assert (done.status, done.displaced[0].holder) == ("taken_over", KIM)
-    assert assigned(story.jo) == f"assigned: [{JO}]"
-    told = claim(story, story.kim, "F002").warnings
-    check_words([line for line in told if "F001" in line])
 
 
 @pytest.mark.parametrize("by", ["its assignee", "another"])
@@ -102,45 +77,6 @@ def test_an_abandoned_task_is_ended_by_its_assignee_or_claimed_first(
         "removed",
     )
     assert assigned(clone) == "assigned: []"
-
-
-def test_the_last_task_of_all_is_the_abandoned_one(story: Story) -> None:
-    story.kim_takes()
-    story.days(8)
-    queue = story.at(story.jo).queue
-    got = [queue.claim_next(ClaimOptions())[0].leases[0].resource for _ in range(3)]
-    assert got == ["F002", "F003", "F001"]
-    assert assigned(story.jo) == f"assigned: [{JO}]"
-    with pytest.raises(NothingLeft):
-        queue.claim_next(ClaimOptions())
-
-
-def test_a_commit_to_its_paths_keeps_no_abandoned_task(story: Story) -> None:
-    story.kim_takes()
-    story.days(5)
-    story.put(story.kim, "src/api/limits.py", "LIMIT = 1\n")
-    story.commit(story.kim, "limits")
-    story.send(story.kim)
-    story.get(story.jo)
-    story.days(3)
-    service(story, story.jo).wait([F001])
-    assert claim(story, story.jo).status == "taken_over"
-
-
-def test_an_edge_without_a_record_is_never_abandoned_by_itself(story: Story) -> None:
-    story.put(story.kim, "tasks/F001.md", story_text(story, KIM))
-    story.commit(story.kim, "by hand")
-    story.send(story.kim)
-    story.get(story.jo)
-    story.days(90)
-    held = refused(story, story.jo)
-    assert (held.by_edge, held.conflicts, held.holder) == (True, (), KIM)
-    assert "stale-edge" in [f.rule.id for f in story.find().findings]
-
-
-def story_text(story: Story, name: str) -> str:
-    text = (story.kim / "tasks" / "F001.md").read_text(encoding="utf-8")
-    return text.replace("assigned: []", f"assigned: [{name}]")
 
 
 def test_who_set_never_waits_for_its_assignee(story: Story) -> None:
@@ -173,34 +109,6 @@ def test_nobody_waits_for_an_edge(story: Story) -> None:
 def status(clone: Path, name: str = "F001") -> str:
     text = (clone / "tasks" / f"{name}.md").read_text(encoding="utf-8")
     return next(line for line in text.splitlines() if line.startswith("status:"))
-
-
-@pytest.mark.parametrize("named", [True, False])
-def test_scopes_of_a_task_share_its_paths_and_the_last_of_them_finishes_it(
-    story: Story, named: bool
-) -> None:
-    claim(story, story.kim, scope="parser")
-    claim(story, story.jo, scope="ui", paths=("docs/ui",))
-    touched = [Touched("src/api/ui.py")]
-    assert story.at(story.jo).guard.check(touched, strict=True).findings == ()
-    overlap = refused(story, story.kim, scope="help", paths=("docs",))
-    check_words(overlap.message)
-
-    first = service(story, story.kim).complete(F001, scope="parser" if named else None)
-    assert [(x.scope, x.state) for x in first.leases] == [("parser", "completed")]
-    assert status(story.kim) == "status: todo"
-    assert any("stays: " in line for line in first.warnings)
-    (other,) = (x for x in service(story, story.jo).read().leases if x.state == "active")
-    assert other.scope == "ui"
-    service(story, story.jo).complete(F001, scope="ui" if named else None)
-    assert status(story.jo) == "status: done"
-
-
-def test_the_only_scope_that_was_ever_claimed_finishes_no_task(story: Story) -> None:
-    claim(story, story.kim, scope="parser")
-    done = service(story, story.kim).complete(F001, scope="parser")
-    assert status(story.kim) == "status: todo"
-    check_words(done.warnings)
 
 
 def test_a_conflict_through_paths_names_both(story: Story) -> None:

@@ -13,8 +13,7 @@ from support.session import LeaseService
 from support.snapshots import check_words, raises
 
 from gitlease.core import Invalid, LeaseHeld, NotFound, NothingLeft, PolicyRefused, parse_resource
-from gitlease.engine import Carried, ClaimOptions, WhyNot, claim
-from gitlease.git import short_host
+from gitlease.engine import ClaimOptions, WhyNot
 from gitlease.wiring import Workspace, open_workspace
 
 F001 = parse_resource("F001")
@@ -55,48 +54,12 @@ def story(path_remote: Remote, clones: Clones) -> Story:
     return Story(clones(2))
 
 
-def test_the_edge_outlives_the_lease_and_still_is_the_assignees(story: Story) -> None:
-    LeaseService(story.at(story.one).ledger).claim([F001])
-    story.send(story.one, "take F001")
-    git(story.two, "pull", "-q", "origin", "main")
-    story.clock.advance(DAY)
-    (carried,) = story.at(story.one).queue.queue().carried
-    assert (carried.resource, carried.state) == ("F001", Carried.LAPSED)
-    with pytest.raises(LeaseHeld, match="assigned to w1"):
-        LeaseService(story.at(story.two).ledger).claim([F001])
-    answer = LeaseService(story.at(story.one).ledger).claim(
-        [F001]
-    )  # its assignee needs no takeover
-    assert (answer.status, answer.edge, answer.leases[0].token) == ("claimed", "kept", 2)
-
-
 def test_a_branch_that_has_not_seen_the_edge_is_told_by_the_ledger(story: Story) -> None:
     LeaseService(story.at(story.one).ledger).claim([F001])
     story.clock.advance(DAY)
     assert story.assigned(story.two) == ()
     with pytest.raises(LeaseHeld, match="assigned to w1"):
         LeaseService(story.at(story.two).ledger).claim([F001])
-
-
-def test_it_is_undefended_against_a_deliberate_takeover(story: Story) -> None:
-    LeaseService(story.at(story.one).ledger).claim([F001])
-    story.send(story.one, "take F001")
-    git(story.two, "pull", "-q", "origin", "main")
-    story.clock.advance(DAY)
-    answer = LeaseService(story.at(story.two).ledger).claim(
-        [F001], ClaimOptions(takeover=True, reason="w1 is away")
-    )
-    assert (answer.status, answer.unassigned) == ("taken_over", (ONE,))
-    assert story.assigned(story.two) == (TWO,)
-    story.send(story.two, "take F001 over")
-    told = LeaseService(story.at(story.one).ledger).read().warnings
-    check_words(told)
-    assert LeaseService(story.at(story.one).ledger).read().warnings == ()
-    (carried,) = story.at(story.one).queue.queue().carried
-    assert (carried.state, carried.by) == (Carried.TAKEN_OVER, TWO)
-    git(story.one, "pull", "-q", "origin", "main")
-    assert story.assigned(story.one) == (TWO,)
-    assert story.at(story.one).queue.queue().carried == ()
 
 
 def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_mended(
@@ -123,43 +86,6 @@ def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_men
     assert story.assigned(story.two) == (), "w1's assignment ended with the takeover"
 
 
-def test_a_lapsed_lease_leaves_the_name_assigned_and_the_paths_free(story: Story) -> None:
-    LeaseService(story.at(story.one).ledger).claim([F001], ClaimOptions(ttl=20))
-    two = LeaseService(story.at(story.two).ledger)
-    api = parse_resource("src/api/limits.py")
-    with pytest.raises(LeaseHeld) as refused:
-        two.claim([api])
-    assert (refused.value.resource, refused.value.free_at_ms is None) == (
-        "src/api/limits.py",
-        False,
-    )
-    with pytest.raises(LeaseHeld) as waited:
-        claim.wait(story.at(story.two).ledger, [F001], seconds=300)
-    assert (waited.value.by_edge, waited.value.holder) == (True, ONE)
-    assert two.claim([api]).status == "claimed"
-    with pytest.raises(LeaseHeld):
-        two.claim([F001])
-    taken = two.claim([F001], ClaimOptions(takeover=True, reason="away"))
-    assert [x.resource for x in taken.displaced] == ["F001"]
-
-
-def test_the_commit_of_an_edge_leaves_what_is_staged_and_unstaged(story: Story) -> None:
-    (story.one / "staged.txt").write_text("staged", encoding="utf-8")
-    git(story.one, "add", "staged.txt")
-    file = story.one / "tasks/F001.md"
-    file.write_text(TASK + "more text\n", encoding="utf-8")
-    before = git(story.one, "status", "--porcelain")
-    answer = LeaseService(story.at(story.one).ledger).start(F001, ClaimOptions(commit=True))
-    assert answer.written[0].commit == git(story.one, "rev-parse", "HEAD")
-    named = git(story.one, "show", "-s", "--format=%(trailers:key=Gitlease,valueonly)")
-    assert named.strip() == f"F001 token={answer.leases[0].token}"
-    assert git(story.one, "status", "--porcelain") == before
-    changed = git(story.one, "show", "--format=", "--numstat", "HEAD")
-    assert changed == "2\t2\ttasks/F001.md"
-    done = TASK.replace("[]", f"[{ONE}]").replace("status: todo", "status: in_progress")
-    assert file.read_text(encoding="utf-8") == done + "more text\n"
-
-
 def test_a_ref_is_read_without_a_checkout(story: Story) -> None:
     git(story.two, "switch", "-qc", "elsewhere")
     git(story.two, "rm", "-q", "tasks/F001.md")
@@ -170,54 +96,6 @@ def test_a_ref_is_read_without_a_checkout(story: Story) -> None:
     assert entry.task.title == "rate limits"
     with pytest.raises(NotFound, match="nowhere"):
         story.at(story.two).queue.queue(ref="nowhere")
-
-
-def test_a_linked_work_tree_has_files_of_its_own(story: Story, tmp_path: Path) -> None:
-    git(story.one, "worktree", "add", "-q", str(tmp_path / "linked"))
-    view = LeaseService(story.at(tmp_path / "linked").ledger).claim([F001]).leases[0]
-    assert (view.worktree, view.host) == ("linked", short_host())
-    assert story.assigned(tmp_path / "linked") == (ONE,)
-    assert story.assigned(story.one) == ()
-
-
-def same_id_twice(clone: Path) -> None:
-    commit_file(clone, "tasks/again.md", TASK, "twice")
-
-
-def ignored(clone: Path) -> None:
-    git(clone, "rm", "-q", "--cached", "tasks/F001.md")
-    (clone / ".gitignore").write_text("F001.md\n", encoding="utf-8")
-
-
-def conflict_markers(clone: Path) -> None:
-    both = TASK.replace("assigned: []\n", "<<<<<<< a\nassigned: x\n=======\n>>>>>>> b\n")
-    (clone / "tasks/F001.md").write_text(both, encoding="utf-8")
-
-
-def broken_front_matter(clone: Path) -> None:
-    (clone / "tasks/F001.md").write_text(TASK.replace("[]", "[oh"), encoding="utf-8")
-
-
-def a_link(clone: Path) -> None:
-    (clone / "tasks/F001.md").rename(clone / "away.md")
-    (clone / "tasks/F001.md").symlink_to("../away.md")
-
-
-BROKEN = {
-    f.__name__: f for f in (same_id_twice, ignored, conflict_markers, broken_front_matter, a_link)
-}
-
-
-def test_files_that_cannot_be_edited_leave_the_ledger_as_it_was(story: Story) -> None:
-    git(story.one, "tag", "start")
-    for name, act in BROKEN.items():
-        act(story.one)
-        with pytest.raises(Invalid, match=r"tasks/(F001|again).md") as refused:
-            LeaseService(story.at(story.one).ledger).claim([F001])
-        assert "F001.md" in refused.value.message, name
-        git(story.one, "reset", "-q", "--hard", "start")
-        git(story.one, "clean", "-qfdx", "-e", ".git")
-    assert LeaseService(story.at(story.one).ledger).read().leases == ()
 
 
 # --- the ledger outranks older files --------------------------------------------------------------
@@ -320,16 +198,6 @@ def test_a_release_ends_what_files_alone_assign(story: Story) -> None:
     assert two.claim([F001]).status == "claimed"
     with pytest.raises(LeaseHeld):
         one.claim([F001])
-
-
-def test_a_release_of_a_part_leaves_the_rest_assigned(story: Story) -> None:
-    one = LeaseService(story.at(story.one).ledger)
-    for scope in ("parser", "lexer"):
-        one.claim([F001], ClaimOptions(scope=scope, commit=True))
-    git(story.one, "push", "-q", "origin", "HEAD:main")
-    one.release([F001], scope="lexer")
-    one.release([F001], scope="docs")
-    assert [x.scope for x in one.read().leases] == ["parser"]
 
 
 def test_a_branch_protects_what_the_checkout_lacks(story: Story) -> None:

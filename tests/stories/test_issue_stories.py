@@ -14,33 +14,9 @@ import pytest
 from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import Desk
-from support.snapshots import check_words
 from support.terminals import all_written
 
 GITHUB = ("config", "--ledger", "issues", "github")
-
-
-def test_one_issue_is_one_resource_for_all(
-    jo: Desk, kim: Desk, clones: Callable[..., list[Path]]
-) -> None:
-    jo.document(*GITHUB)
-    assert jo.document("claim", "12")["leases"][0]["resource"] == "#12"
-    for spelling in ("#12", "12", "GH-12", "gh-12"):
-        held = kim.document("claim", spelling, expect=1)["error"]
-        assert (held["code"], held["resource"]) == ("held", "#12")
-        shown = kim.document("show", spelling)
-        assert [x["holder"] for x in shown["leases"]] == ["w1@example.com"]
-    assert kim.document("claim", "GL-12")["leases"][0]["resource"] == "GL-12"
-    (new,) = clones(1)
-    third = Desk(new)
-    assert third.document("release", "gh-12", expect=1)["error"]["holder"] == "w1@example.com"
-    jo.document("note", "gh-12", "half done")
-    jo.document("release", "GH-12")
-    claimed = third.document("claim", "12")
-    assert [x["text"] for x in claimed["notes"]] == ["half done"]
-    third.document("done", "gh-12")
-    assert kim.document("claim", "#12", expect=6)["error"]["code"] == "policy"
-    assert kim.document("done", "77", expect=7)["error"]["resource"] == "#77"
 
 
 def test_a_clone_that_knows_an_older_policy_is_held_to_the_new_one(jo: Desk, kim: Desk) -> None:
@@ -99,17 +75,6 @@ def test_an_older_gitlease_is_told_to_upgrade(jo: Desk, path_remote: Remote) -> 
         header = git(path_remote.bare, "show", "refs/gitlease/global:ledger.yaml")
         assert header.splitlines()[0] == f"format: {form}"
     assert jo.document("verify")["violations"] == []
-
-
-def test_the_policy_waits_for_records_and_tasks_in_other_spellings(jo: Desk, kim: Desk) -> None:
-    kim.document("claim", "GH-5")
-    refused = jo.document(*GITHUB, expect=6)["error"]
-    assert "GH-5" in refused["message"]
-    kim.document("release", "GH-5")
-    commit_file(jo.clone, "tasks/7.md", "---\nid: 7\nstatus: todo\n---\n")
-    refused = jo.document(*GITHUB, expect=2)["error"]
-    check_words(refused["message"])
-    assert kim.ask(*GITHUB).returncode == 0
 
 
 @pytest.mark.parametrize(

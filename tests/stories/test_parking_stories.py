@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.clock import ManualClock
 from support.hooked import JO, KIM, MINUTE, Pair
-from support.ledgers import REF, door, file_of, make_lease, place, read_files, record_of, text_of
+from support.ledgers import door, read_files, text_of
 from support.remotes import Remote, Servers, open_remote
 from support.repos import git
 from support.session import LeaseService
@@ -87,23 +86,6 @@ def test_what_is_parked_in_the_evening_is_resumed_elsewhere_in_the_morning(
     with pytest.raises(gitlease.NotHolder):
         evening.renew("F002")
     assert morning.renew("F002").session == "tuesday"
-
-
-def test_a_run_that_ran_out_is_not_revived_by_parking_it(
-    path_remote: Remote, clones: Clones
-) -> None:
-    (one,) = clones(1)
-    since = int(time.time() - 70) * 1_000  # it ran out ten seconds ago, and has not lapsed
-    run = make_lease("deploy", holder="w1@example.com", at=since, ttl=60, session="build-7")
-    place(path_remote.bare, {file_of(run): record_of(run)})
-    with Workers([(["-C", str(one)], path_remote.env)]) as workers:
-        for words in (["park", "deploy"], ["park", "deploy", "--session", "build-7"]):
-            refused = workers.one(0, *words, "--for", "1d")
-            assert (refused.exit, refused.code) == (3, "lost")
-        ended = workers.one(0, "session", "end", "build-7", "--park")
-        assert (ended.exit, ended.document["leases"]) == (0, [])
-        check_words(git(path_remote.bare, "log", "-1", "--format=%s", REF))
-        assert workers.one(0, "release", "deploy").document["lease"]["token"] == run.token
 
 
 # --- hooks ----------------------------------------------------------------------------------------
@@ -197,16 +179,6 @@ def test_a_session_that_worked_in_two_clones_ends_whole(
     assert "assigned: []" in (one / "tasks" / "F001.md").read_text(encoding="utf-8")
     with pytest.raises(gitlease.UsageError):
         door(one).end_session()
-
-
-def test_the_end_of_a_session_may_park_by_the_library(path_remote: Remote, clones: Clones) -> None:
-    (one,) = clones(1)
-    leases = door(one, session="s1")
-    leases.claim_all(["a", "b"])
-    assert [x.expires_in for x in leases.end_session(park="2h")] == [2 * HOUR] * 2
-    assert {x.parked for x in leases.list()} == {True}
-    leases.claim("a")
-    assert [x.expires_in for x in leases.end_session("s1", park=True)] == [24 * HOUR]
 
 
 # --- the race -------------------------------------------------------------------------------------

@@ -48,7 +48,6 @@ from gitlease.wiring import open_push
 
 pytestmark = pytest.mark.sampled(2)
 
-Clones = Callable[..., list[Path]]
 MAIN = "refs/heads/main"
 API = "src/api/"
 LOGIN = "src/api/login.py"
@@ -381,17 +380,6 @@ def test_a_server_that_refuses_the_work_leaves_the_lease(stage: Stage) -> None:
     assert "hook declined" in main.reason
 
 
-def test_a_server_that_refuses_everything_is_not_asked_for_long(stage: Stage) -> None:
-    """Whose ref it minds is not said: the lease is renewed in its other form, once."""
-    script(stage.remote.bare / "hooks" / "pre-receive", "echo closed for today >&2; exit 1\n")
-    stage.jo.commits()
-    before, ledger, pushes = stage.main, stage.ledger, stage.remote.pushes()
-    with pytest.raises(PushRefused, match="closed for today"):
-        stage.jo.push()
-    assert (stage.main, stage.ledger) == (before, ledger)
-    assert stage.remote.pushes() - pushes <= 3
-
-
 def test_the_hints_of_a_server_s_hook_come_with_its_refusal(stage: Stage) -> None:
     hook = stage.remote.bare / "hooks" / "pre-receive"
     script(hook, "echo closed for today; echo 'hint: ask ops' >&2; echo hint: or wait; exit 1\n")
@@ -624,37 +612,6 @@ def test_a_deletion_of_a_holder_that_lost_its_lease_is_refused(stage: Stage) -> 
     with pytest.raises(LeaseLost):
         stage.jo.push("origin", ":old", require=(API,))
     assert tip(stage.remote.bare, "refs/heads/old")
-
-
-def test_nothing_to_push(stage: Stage) -> None:
-    ledger = stage.ledger
-    done = stage.jo.push()
-    assert (done.status, done.leases) == ("up_to_date", ())
-    assert done.warnings == ()
-    assert stage.ledger == ledger
-
-
-def test_a_dry_run_sends_nothing(stage: Stage) -> None:
-    stage.jo.commits()
-    before, ledger = stage.main, stage.ledger
-    assert stage.jo.push(dry_run=True).status == "would_push"
-    assert (stage.main, stage.ledger) == (before, ledger)
-
-
-def test_work_under_no_lease_is_pushed_plainly_and_says_so(stage: Stage) -> None:
-    made, ledger = stage.jo.commits("docs/guide.md"), stage.ledger
-    done = stage.jo.push()
-    assert stage.main == made
-    assert UNFENCED in done.warnings
-    assert stage.ledger == ledger
-
-
-def test_work_that_another_holds_is_refused(stage: Stage) -> None:
-    stage.kim.commits()
-    before = stage.main
-    with raises(LeaseHeld):
-        stage.kim.push()
-    assert stage.main == before
 
 
 def test_what_the_remote_has_elsewhere_lands_under_its_lease_too(stage: Stage) -> None:

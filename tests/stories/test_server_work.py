@@ -343,13 +343,6 @@ def test_a_prefix_that_comes_later_keeps_nobody_from_work(
         assert (refused if prefix.endswith("main") else "not judged there") in done.stderr
 
 
-@pytest.mark.slow
-def test_what_nobody_holds_lands(jo: User, kim: User) -> None:
-    jo.claim("src/api/")
-    kim.saves("src/web/page.py")
-    lands(push(kim))
-
-
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "words",
@@ -362,14 +355,6 @@ def test_work_is_judged_whatever_ref_it_comes_to(
     jo.claim("src/api/")
     kim.saves("src/api/login.py")
     held(push(kim, *words), "src/api/login.py")
-
-
-@pytest.mark.slow
-def test_an_annotated_tag_is_looked_through(jo: User, kim: User) -> None:
-    jo.claim("src/api/")
-    kim.saves("src/api/login.py")
-    kim.git("tag", "-a", "-m", "one", "v1")
-    held(push(kim, "v1"), "src/api/login.py")
 
 
 @pytest.mark.slow
@@ -400,13 +385,6 @@ def test_a_merge_of_work_that_is_there_already_is_nobodys(jo: User, kim: User) -
     lands(push(jo))
     kim.git("pull", "-q", "--no-rebase", "origin", "main")
     lands(push(kim))
-
-
-@pytest.mark.slow
-def test_a_branch_may_be_deleted_and_a_push_of_nothing_new_is_fine(jo: User, kim: User) -> None:
-    jo.claim("src/api/")
-    lands(push(kim, "HEAD:old"))
-    lands(push(kim, ":old"))
 
 
 @pytest.mark.slow

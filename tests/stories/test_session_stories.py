@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import git
 from support.running import LONG, Desk, desks_in, number_in, sleeper, until
-from support.snapshots import check_words, cleaned, raises
+from support.snapshots import check_words, cleaned
 
 import gitlease
 
@@ -44,20 +41,6 @@ def three(path_remote: Remote, clones: Clones) -> Iterator[tuple[Desk, Desk, Des
         git(clone, "pull", "-q", "origin", "main", env=path_remote.env)
     with desks_in(made) as opened:
         yield opened[0], opened[1], opened[2]
-
-
-def elsewhere(desk: Desk, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command in another terminal: of another session of the machine's."""
-    return subprocess.run(
-        desk.words(*words),
-        cwd=desk.clone,
-        env=clean_env(desk.env),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=LONG,
-        check=False,
-        start_new_session=True,
-    )
 
 
 def session_of(desk: Desk, name: str = "F001") -> str | None:
@@ -156,42 +139,6 @@ def test_a_hold_binds_for_its_block(three: tuple[Desk, Desk, Desk]) -> None:
 # --- one worker is one session --------------------------------------------------------------------
 
 
-def test_a_claim_of_what_is_held_in_another_terminal_says_so(
-    three: tuple[Desk, Desk, Desk],
-) -> None:
-    laptop, desk, _ = three
-    first = elsewhere(laptop, "claim", "F001")
-    assert first.returncode == 0, first.stderr
-    again = elsewhere(desk, "claim", "F001")
-    assert again.returncode == 0
-    check_words(cleaned(re.sub(r"pid \d+", "pid PID", again.stderr)))
-    again = elsewhere(desk, "claim", "F001", "--json")
-    assert "another terminal" in " ".join(json.loads(again.stdout)["warnings"])
-    desk.document("claim", "F002")
-    assert "another terminal" not in desk.ask("claim", "F002").stderr
-
-
-def test_who_wants_it_for_itself_is_refused_what_its_person_holds(
-    three: tuple[Desk, Desk, Desk],
-) -> None:
-    laptop, desk, _ = three
-    laptop.document("claim", "F001", "--new")
-    for where in (laptop, desk):
-        refused = where.document("claim", "F001", "--new", expect=1)
-        assert refused["error"]["code"] == "held"
-        assert refused["error"]["next"] == ["gitlease show F001"], "nobody waits for themselves"
-        check_words(cleaned(where.ask("claim", "F001", "--new").stderr))
-
-
-def test_the_next_task_is_never_one_that_its_person_holds(three: tuple[Desk, Desk, Desk]) -> None:
-    laptop, desk, _ = three
-    laptop.document("claim", "F001")
-    assert desk.document("next", "--claim")["lease"]["resource"] == "F002"
-    assert desk.document("next", "--claim", expect=1)["error"]["code"] == "nothing_left"
-    worker = laptop.document("next", "--claim", "--session", "w1", expect=1)
-    assert worker["error"]["code"] == "nothing_left"
-
-
 # --- the end of a session -------------------------------------------------------------------------
 
 ID = "aaaabbbb-0000-4000-8000-000000000000"
@@ -233,53 +180,3 @@ def test_an_agent_that_ends_leaves_its_tasks_to_its_person(three: tuple[Desk, De
     done = desk.document("release", "F001")
     assert done["edge"] == "removed"
     assert kim.document("claim", "F001")["status"] == "claimed"
-
-
-def test_a_session_ends_in_every_layer_and_gives_back_only_where_asked(
-    three: tuple[Desk, Desk, Desk],
-) -> None:
-    laptop, _, kim = three
-    laptop.document("claim", "F001", "--session", "build-7")
-    laptop.document("claim", "F002", "--session", "build-7", "--layer", "team")
-    (listed,) = laptop.document("session", "list")["sessions"]
-    assert (listed["session"], listed["leases"]) == ("build-7", 2)
-    said = laptop.ask("session", "end", "build-7", "--release")
-    assert said.stdout.splitlines()[0] == "released F001"
-    check_words(said.stdout)
-    assert "assigned: []" in (laptop.clone / "tasks" / "F001.md").read_text(encoding="utf-8")
-    assert kim.document("claim", "F001")["status"] == "claimed"
-    assert laptop.document("session", "list")["sessions"] == []
-
-
-def test_every_session_of_a_person_ends_and_nobody_else_s(three: tuple[Desk, Desk, Desk]) -> None:
-    laptop, desk, kim = three
-    laptop.document("claim", "F001", "--session", "build-7")
-    desk.document("claim", "port-80", "--any", "--session", "night", "--layer", "team")
-    laptop.document("claim", "port-81", "--any")
-    kim.document("claim", "F002", "--session", "build-7")
-    laptop.ask("list", "--layer", "team")
-    ended = laptop.document("session", "end", "--all", "--release")
-    assert ended["sessions"] == [
-        {"session": "build-7", "leases": 1},
-        {"session": "night", "leases": 1},
-    ]
-    assert "assigned: []" in (laptop.clone / "tasks" / "F001.md").read_text(encoding="utf-8")
-    left = {x["resource"] for x in kim.document("list")["leases"]}
-    assert left == {"F002", "port-81"}
-    assert kim.document("list", "--layer", "team")["leases"] == []
-    assert laptop.document("session", "end", "--all")["sessions"] == []
-
-
-def test_a_program_takes_over_only_from_whom_it_expects(three: tuple[Desk, Desk, Desk]) -> None:
-    laptop, desk, kim = three
-    with gitlease.open(str(laptop.clone), environ={}) as jo:
-        jo.claim("F001", new=True)
-    with gitlease.open(str(desk.clone), environ={}) as jo, pytest.raises(gitlease.LeaseHeld):
-        jo.claim("F001", new=True)
-    file = kim.clone / "tasks" / "F002.md"
-    file.write_text(TASK.format(name="F002").replace("[]", f"[{JO}]"), encoding="utf-8")
-    with gitlease.open(str(kim.clone), environ={}) as other:
-        with raises(gitlease.LeaseHeld):
-            other.claim("F002", takeover=True, reason="gone", expect_holder="lee@example.com")
-        taken = other.claim("F002", takeover=True, reason="gone", expect_holder=JO)
-    assert taken.mine

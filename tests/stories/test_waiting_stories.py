@@ -19,14 +19,14 @@ import pytest
 from support.clock import ManualClock
 from support.documents import held_to_schema
 from support.fences import clean_env
-from support.ledgers import REF, door, text_of
+from support.ledgers import REF, door
 from support.remotes import Remote
 from support.repos import git, run_git
 from support.running import until
-from support.snapshots import check_words, cleaned
+from support.snapshots import check_words
 
 import gitlease
-from gitlease.core import WaitTimeout, parse_resource
+from gitlease.core import parse_resource
 from gitlease.core.moves import tickets
 from gitlease.store import waiting_file
 
@@ -128,58 +128,6 @@ def test_a_wait_looks_with_one_connection_and_fetches_only_what_is_new(
     assert 4 <= later - fetches <= 7, "once in 7 to 10 seconds, with one connection each"
     assert remote.fetches() - freed == 2, "one look, and one fetch of what had moved"
     assert line(remote) == []
-
-
-def test_who_polls_is_told_that_others_wait(path_remote: Remote, clones: Clones) -> None:
-    ada, bob, cy = clones(3, path_remote)
-    run(ada, path_remote, "claim", "F001")
-    with started(bob, path_remote, "claim", "F001", "--wait", "60s") as waiter:
-        until(lambda: bool(line(path_remote)), "bob waits in line")
-        os.kill(waiter.pid, signal.SIGSTOP)
-        run(ada, path_remote, "release", "F001")
-        error = json.loads(run(cy, path_remote, "claim", "F001", "--json", code=1))["error"]
-        os.kill(waiter.pid, signal.SIGCONT)
-        assert error["code"] == "held"
-        assert error["next"][0].startswith("gitlease claim F001 --wait 15m")
-        check_words(error["message"])
-        assert waiter.wait(PATIENCE) == 0
-
-
-def test_a_folder_is_left_to_who_waits_for_a_file_in_it(
-    path_remote: Remote, clones: Clones
-) -> None:
-    ada, bob = clones(2, path_remote)
-    run(ada, path_remote, "claim", "src/x")
-    with started(bob, path_remote, "claim", "src/x", "--wait", "60s") as waiter:
-        until(lambda: "waiting 1" in run(ada, path_remote, "show", "src/"), "bob waits in line")
-        os.kill(waiter.pid, signal.SIGSTOP)
-        run(ada, path_remote, "release", "src/x")
-        error = json.loads(run(ada, path_remote, "claim", "src/", "--json", code=1))["error"]
-        assert (error["code"], error["resource"]) == ("held", "path:src")
-        check_words(cleaned(error["message"]))
-        assert error["next"][0].startswith("gitlease claim path:src --wait 15m")
-        shown = run(ada, path_remote, "show", "src/")
-        assert "path:src has no lease: left to" in shown
-        run(ada, path_remote, "wait", "src/", "--timeout", "1s", code=1)
-        os.kill(waiter.pid, signal.SIGCONT)
-        assert waiter.wait(PATIENCE) == 0
-
-
-def test_who_waits_stands_in_the_ledger_for_a_person_to_read(
-    path_remote: Remote, clones: Clones
-) -> None:
-    jo, kim = clones(2)
-    clock, found = Script(), list[str]()
-    door(kim, clock=clock).claim("F001")
-    clock.acts = [(10.0, lambda: found.append(text_of(path_remote.bare, FILE)))]
-    with pytest.raises(WaitTimeout):
-        door(jo, clock=clock, session="build-7").claim("F001", wait=30)
-    fields = [text.split(": ", 1) for text in found[0].replace("- ", "  ").splitlines()]
-    assert [name.strip() for name, *_ in fields] == [
-        *("resource", "tickets:", "id", "scope", "holder", "session", "since", "until"),
-    ]
-    assert fields[4][1] == '"w1@example.com"'
-    assert line(path_remote) == []
 
 
 def test_the_work_of_others_is_watched(path_remote: Remote, clones: Clones) -> None:
