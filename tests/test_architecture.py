@@ -82,6 +82,7 @@ EXCEPTIONS = {
     "gitlease.wiring.agents": {"os.environ"},
     "gitlease.wiring.hooks": {"os.environ"},
     "gitlease.wiring.check": {"os.environ"},
+    "gitlease.wiring.doctor": {"os.environ"},
     "gitlease.faces.cli.app": {"os.environ"},  # the shell's own way to ask for completions
     "gitlease.faces.cli.output": {"os.environ"},  # what a terminal is said to be able to
     "gitlease.faces.cli.setup.demo": {"subprocess", "os.environ"},  # it plays the real command
@@ -100,20 +101,20 @@ LINES = {  # of each package, without those of comment
     "check": 2_667,
     "core": 5_952,
     "engine": 6_502,
-    "faces": 14_068,
+    "faces": 14_128,
     "gateway": 1_281,
     "git": 3_644,
     "guard": 2_804,
-    "install": 2_203,
+    "install": 2_235,
     "push": 1_585,
     "runs": 2_709,
     "server": 1_047,
     "settings": 1_457,
-    "store": 4_093,
+    "store": 4_141,
     "tasks": 2_973,
     "verbs": 4_875,
     "verify": 300,
-    "wiring": 2_219,
+    "wiring": 2_707,
 }
 PARAMETERS = ("expect_holder", "takeover", "reopen")  # of ``claim``: in the table, and its rules
 # Other things by the same name.
@@ -125,7 +126,7 @@ MOST = {
     "imports from modules in tests": 25,
     # gitlease's stand in snapshots: these are git's, of files, or were written by the test itself
     "sentences in assertions of tests": 200,
-    "modules": 202,
+    "modules": 203,
     "modules of few lines": 19,
     "imports in functions": 288,
     "blocks for types alone": 61,

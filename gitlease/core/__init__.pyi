@@ -25,6 +25,7 @@ from gitlease.core.errors import Unavailable as Unavailable
 from gitlease.core.errors import UnknownOutcome as UnknownOutcome
 from gitlease.core.errors import UsageError as UsageError
 from gitlease.core.errors import WaitTimeout as WaitTimeout
+from gitlease.core.errors import command_words as command_words
 from gitlease.core.frozen import dataclass as dataclass
 from gitlease.core.frozen import field as field
 from gitlease.core.frozen import replace as replace

@@ -313,6 +313,37 @@ def switched_off(agent: Agent, repository: Repository | None, place: AgentFile) 
     return ""
 
 
+def distrust(
+    agent: Agent, repository: Repository | None, *, user: bool, servers: bool
+) -> tuple[bool, str]:
+    """Why an agent may pass over our entries, and whether that is known."""
+    own = place_of(agent, None, user=True, environ=os.environ, servers=True)
+    why = agent.server_hint if servers else next(iter(agent.hook_hints), "")
+    root = os.path.realpath((repository and repository.toplevel) or "")
+    if agent.is_toml:
+        known = _parse_toml(own, read(own, most=MOST_OF_SERVERS) or b"")
+        if not user and _member(known, "projects", root, "trust_level") != "trusted":
+            return True, agent.server_hint
+        place = place_of(agent, repository, user=user, environ=os.environ)
+        trusted = servers or any(place.file in x for x in _member(known, "hooks", "state") or ())
+        return True, "" if trusted else why
+    if user or not agent.beside:
+        return False, "" if user else why
+    start = os.path.join(root, agent.folder, "settings")
+    data = [load_json(f"{start}{end}", MAX_BYTES) for end in (".json", ".local.json")]
+    data.append(_member(load_json(own.file, MOST_OF_SERVERS), "projects", root))
+    chosen = [NAME in _strings(_member(x, "enabledMcpjsonServers")) for x in data]
+    chosen += [_member(x, "enableAllProjectMcpServers") is True for x in data]
+    refused = any(NAME in _strings(_member(x, "disabledMcpjsonServers")) for x in data)
+    return True, why if servers and (refused or not any(chosen)) else ""
+
+
+def _member(data: Any, *names: str) -> Any:
+    for name in names:
+        data = data.get(name) if isinstance(data, dict) else None
+    return data
+
+
 # --- gitlease agent ----------------------------------------------------------------------------
 
 

@@ -251,7 +251,7 @@ def find_place(repository: Repository) -> HookPlace:
             hints=(hint("for the bare repository of a server: {}", "server install"),),
         )
     private = os.path.join(repository.common_dir, "gitlease")
-    folder, git = hooks_folder(top), _git_version(top)
+    folder, git = hooks_folder(top), git_version(top)
 
     def place(way: Way, file: str = "") -> HookPlace:
         return HookPlace(way, top, private, folder, file, git, repository.config)
@@ -309,8 +309,9 @@ def hooks_folder(where: str, *options: str) -> str:
     return os.path.normpath(folder)
 
 
-def _git_version(top: str) -> tuple[int, int]:
-    asked = run_git(("--version",), cwd=top, timeout=TIMEOUT)
+def git_version(folder: str) -> tuple[int, int]:
+    """The first two numbers of git's version. Raises Invalid without git."""
+    asked = run_git(("--version",), cwd=folder, timeout=TIMEOUT)
     match = re.search(rb"(\d{1,4})\.(\d{1,4})", asked.out)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 

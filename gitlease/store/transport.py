@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
@@ -47,6 +48,7 @@ _SETTINGS = {
 }
 
 _OWN_TRANSPORTS = frozenset({"file", "git", "http", "https", "ssh", "git+ssh", "ssh+git"})
+_HEADERS = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1"}
 _DEBUG = {"GIT_TRANSPORT_HELPER_DEBUG": "1"}
 # A helper that compares, or that has git itself speak to the other end.
 _COMPARES = r"(?m)-> option cas .*\n(?:.* Waiting.*\n)*.*<- ok$|Smart transport connection ready"
@@ -140,16 +142,61 @@ def peek_refs(remote: Remote, store: str, refs: Sequence[str], *, timeout: float
 
     Raises Unavailable, Denied or Invalid.
     """
+    result = _listed(remote, store, refs, timeout)
+    # A pattern is the end of a name for git: other refs may end alike.
+    lines = (x.partition("\t") for x in result.out.decode("utf-8", "replace").splitlines())
+    return {x: id for id, _, x in lines if (x in refs or (x and not refs)) and is_id(id)}
+
+
+def _listed(
+    remote: Remote,
+    store: str,
+    refs: Sequence[str],
+    timeout: float,
+    *,
+    env: Mapping[str, str] | None = None,
+) -> GitResult:
     args = ["ls-remote", "--quiet"]
     if remote.upload_pack:
         args.append(f"--upload-pack={remote.upload_pack}")
     args += ["--end-of-options", remote.url, *refs]
-    result = _run_on_store(remote, store, args, timeout)
+    result = _run_on_store(remote, store, args, timeout, env=env)
     if result.code or result.timed_out:
         raise _fetch_error(result, store, timeout)
-    # A pattern is the end of a name for git: other refs may end alike.
-    lines = (x.partition("\t") for x in result.out.decode("utf-8", "replace").splitlines())
-    return {x: id for id, _, x in lines if (x in refs or (x and not refs)) and is_id(id)}
+    return result
+
+
+def ask_time(remote: Remote, store: str, *, timeout: float) -> str:
+    """Have a remote answer; returns its time where HTTP tells it, in the form of HTTP, else ``""``.
+
+    Raises Unavailable, Denied or Invalid.
+    """
+    result = _listed(remote, store, ["HEAD"], timeout, env=_HEADERS)
+    found = re.search(r"(?im)<= recv header: date: (.{10,40}?)\r?$", result.err)
+    return found[1] if found else ""
+
+
+def race(
+    remote: Remote, store: str, ref: str, ids: Sequence[str], *, folder: str, timeout: float
+) -> bool:
+    """Push the third of three ids over the first, while the second is; whether that was pushed.
+
+    It is as soon as the remote has shown its refs, by a hook in ``folder``: so git cannot see here
+    that the third comes late, and the remote has to.
+    """
+    words = ["push", "--porcelain", "--no-follow-tags", "--no-recurse-submodules"]
+    words += [f"--receive-pack={remote.receive_pack}"] if remote.receive_pack else []
+    words += [f"--force-with-lease={ref}:{ids[0]}"]
+    place = remote.folder if os.path.isdir(remote.folder) else store
+    git = ["git", "-C", place, f"--git-dir={store}", *words, "--no-verify", "--", remote.url]
+    hook, done = os.path.join(folder, "pre-push"), os.path.join(folder, "done")
+    with open(hook, "x", encoding="utf-8", errors="surrogateescape") as file:
+        inner = f"{shlex.join([*git, f'{ids[1]}:{ref}'])} </dev/null >/dev/null 2>&1"
+        file.write(f"#!/bin/sh\n{inner} && true >{shlex.quote(done)}\n")
+    os.chmod(hook, 0o700)
+    args = [*words, "--", remote.url, f"{ids[2]}:{ref}"]
+    _run_on_store(remote, store, args, timeout, settings=[("core.hooksPath", folder)])
+    return os.path.exists(done)
 
 
 def push_refs(
@@ -247,8 +294,9 @@ def _run_on_store(
     timeout: float,
     *,
     env: Mapping[str, str] | None = None,
+    settings: Sequence[tuple[str, str]] = (),
 ) -> GitResult:
-    settings = [*remote.settings, *_SETTINGS.items()]
+    settings = [*remote.settings, *_SETTINGS.items(), *settings]
     words = [f"--git-dir={store}"]
     for key, value in settings:
         words += ["-c", f"{key}={value}"]

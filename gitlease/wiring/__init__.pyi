@@ -4,6 +4,8 @@ from gitlease.wiring.agents import is_used as is_used
 from gitlease.wiring.agents import open_for_agent as open_for_agent
 from gitlease.wiring.check import CheckContext as CheckContext
 from gitlease.wiring.check import open_staleness as open_staleness
+from gitlease.wiring.doctor import Examined as Examined
+from gitlease.wiring.doctor import examine as examine
 from gitlease.wiring.gateway import open_gateway as open_gateway
 from gitlease.wiring.gateway import open_tokens as open_tokens
 from gitlease.wiring.hooks import HookContext as HookContext

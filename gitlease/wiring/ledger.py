@@ -67,7 +67,7 @@ def open_place(
 class LedgerPlace:
     """The place of a layer's ledger by the settings of one clone.
 
-    ``given`` is a store to use in its place.
+    ``given`` is a store to use in its place, ``folder`` another one for private state.
     """
 
     repository: Repository
@@ -75,6 +75,7 @@ class LedgerPlace:
     location: Location
     layer: str = GLOBAL_LAYER
     given: RefLedgerStore | None = None
+    folder: str = ""
 
     @property
     def local(self) -> bool:
@@ -84,7 +85,7 @@ class LedgerPlace:
     @property
     def private(self) -> str:
         """The clone's private folder."""
-        return os.path.join(self.repository.common_dir, "gitlease")
+        return self.folder or os.path.join(self.repository.common_dir, "gitlease")
 
     @property
     def key(self) -> str:

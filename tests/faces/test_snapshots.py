@@ -112,7 +112,6 @@ ada serve token revoke ci
 ada serve token add
 ada serve token add a@b --port 1
 ada serve --repo web
-ada doctor
 ada list --cached
 ada list --remote nowhere
 ada push

@@ -101,8 +101,8 @@ class HookRepo:
 
 def into_files(patch: pytest.MonkeyPatch) -> None:
     """Let the installer take git for one that reads no hooks from its configuration."""
-    real = places._git_version
-    patch.setattr(places, "_git_version", lambda top: min(real(top), (2, 53)))
+    real = places.git_version
+    patch.setattr(places, "git_version", lambda top: min(real(top), (2, 53)))
 
 
 def choose_way(name: str, patch: pytest.MonkeyPatch) -> Way:
@@ -110,7 +110,7 @@ def choose_way(name: str, patch: pytest.MonkeyPatch) -> Way:
     if name == "files":
         into_files(patch)
         return Way.FOLDER
-    if places._git_version(".") < places.CONFIG_HOOKS:
+    if places.git_version(".") < places.CONFIG_HOOKS:
         pytest.skip("this git reads no hooks from its configuration")
     return Way.CONFIG
 

@@ -68,6 +68,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         "Set up and govern",
         (
             ("init", "setup.init", "set up this repository"),
+            ("doctor", "setup.init", "examine this clone and its remote, and mend"),
             ("config", "setup.help", "show or set settings and the ledger's policy"),
             ("hooks", "setup.installing", "manage git's hooks: install, uninstall, status"),
             ("server", "setup.installing", "manage the hook of a git server"),

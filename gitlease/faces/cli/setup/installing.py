@@ -67,7 +67,7 @@ asked to run ours alone. If gitlease is missing or fails, git is never stopped."
     help="Only this hook; repeatable.",
 )
 def hooks_verb(call: Call, *, action: str, dry_run: bool, only: Sequence[str]) -> int:
-    from gitlease.install.git_hooks import install, uninstall
+    from gitlease.install.git_hooks import hook_states, install, uninstall
     from gitlease.wiring.workspace import find_repository
 
     if action != "install":
@@ -75,8 +75,6 @@ def hooks_verb(call: Call, *, action: str, dry_run: bool, only: Sequence[str]) -
         refuse_options(unused, action)
     repository, names = find_repository(call.directory or "."), only or tuple(HOOKS)
     if action == "status":
-        from gitlease.install.git_hooks import hook_states
-
         states = [state for state in hook_states(repository) if state.name in names]
         return _show_hooks(call, states)
     if action == "install":

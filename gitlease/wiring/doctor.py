@@ -1,0 +1,493 @@
+"""The examination of a machine, a clone and its remote: what ``doctor`` looks at.
+
+A check is a function that yields rows: a state, what was found, perhaps the command that mends it
+and a repair. Checks change nothing but this clone's copy of the ledger, as reading does, and the
+layer ``probe`` if that is asked for. What a check raises is a finding too: none stops the others.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
+from functools import cached_property, partial
+from glob import escape, glob
+from importlib.util import find_spec
+from shlex import quote
+from typing import Any
+
+from gitlease.core.errors import GitleaseError, Hint, Invalid, Unavailable, UsageError
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import MS, format_duration
+from gitlease.core.lease import State
+from gitlease.core.moves.operations import Barrier
+from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.engine.ports import Change, Snapshot
+from gitlease.engine.queue import problem_messages, unknown_statuses
+from gitlease.engine.transaction import Transaction, fresh_id
+from gitlease.gateway.tokens import FILE, Tokens
+from gitlease.git.files import LARGEST_NOTES, LEFT_OVER, NOTES, load_json, shared_bits
+from gitlease.git.repository import Repository, discover, without_secrets
+from gitlease.git.run import SystemClock, run_git
+from gitlease.guard.presence import RUN, git_dirs_of, others
+from gitlease.install.agent_setup import distrust, set_up_agent, set_up_server
+from gitlease.install.agents import AGENTS
+from gitlease.install.git_hooks import hook_states, install
+from gitlease.install.hook_places import HOOK_RUN, git_version
+from gitlease.runs.records import LIVE, RunsFolder
+from gitlease.settings.identity import here, resolve_identity
+from gitlease.store.private_store import PrivateStore, remove
+from gitlease.store.state import KNOWN_FILE, StateFolder
+from gitlease.store.transport import ask_time, peek_refs, push_refs, race
+from gitlease.wiring.ledger import LedgerPlace, open_place
+
+GOOD, WARNING, BAD, UNKNOWN = "good", "warning", "bad", "unknown"
+OLDEST_GIT = (2, 31)
+LIMIT = 30.0  # seconds for one contact
+LONGEST_FSCK = 120.0  # seconds
+PROBE = "probe"  # the layer that is pushed to
+MENDS, HELP = Hint("doctor", {"fix": True}), Hint("help trouble", {})
+
+# Of the hints of refusals: a command that can be typed as it is, in whole or at the end.
+_COMMAND = re.compile(r"(?:^|: )((?:git|cd /|chmod|export|mv|pip) ?.+)$", re.DOTALL)
+_BLANK = re.compile(r"(?<![\w=$/.])(?:NAME|URL|PREFIX|NAME-OR-URL|EMAIL|PATH|VALUE)(?![\w=])")
+_IN_GIT = re.compile(r"git config \((system|global|local|worktree): [^)]*\) ([\w.]+)")
+_IN_ENVIRONMENT = re.compile(r"environment ([A-Z_]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What a check found. ``fix`` is the command that mends it, and ``mend`` does so at once.
+
+    ``mend`` may return what it did, if that is not the command.
+    """
+
+    check: str
+    state: str
+    what: str
+    fix: Hint | str = ""
+    mend: Callable[[], object] | None = None
+
+
+class Examined:
+    """The place around ``directory``, opened as far as it can be; ``folder`` is a temporary one.
+
+    ``head`` and ``times``, the remote's clock and ours, are known once the remote has answered.
+    """
+
+    def __init__(
+        self, directory: str, folder: str, *, probes: bool, local: bool, **flags: str | None
+    ) -> None:
+        self.directory, self.folder, self.probes, self.local = directory, folder, probes, local
+        self.flags, self.clock = flags, SystemClock()
+        self.head: Snapshot | None = None
+        self.times: tuple[float, float] | None = None
+
+    @cached_property
+    def repository(self) -> Repository:
+        return discover(self.directory)
+
+    @property
+    def private(self) -> str:
+        return os.path.join(self.repository.common_dir, "gitlease")
+
+    @cached_property
+    def place(self) -> LedgerPlace:
+        return open_place(self.repository, os.environ, self.flags, local=self.local)
+
+
+def examine(of: Examined, *, fix: bool = False) -> tuple[list[Diagnosis], list[str]]:
+    """Carry out all checks, and with ``fix`` mend what can be; returns also what was done.
+
+    Raises UsageError for bad flags.
+    """
+    found, done = list[Diagnosis](), list[str]()
+    for check, need in CHECKS.items():
+        try:
+            getattr(of, need)
+        except GitleaseError as error:  # for which there is a line already
+            if isinstance(error, UsageError):
+                raise
+            if "repository" in vars(of):
+                what = "not examined: the settings are not valid"
+                found.append(Diagnosis(check.__name__, UNKNOWN, what))
+            continue
+        rows = carry_out(check, of)
+        if fix and (to_mend := [x for x in rows if x.mend]):
+            done += map(mended, to_mend)
+            rows = carry_out(check, of)
+        found += rows
+    return found, done
+
+
+def carry_out(check: Check, of: Examined) -> list[Diagnosis]:
+    """The findings of a check, one of which may be what it raised."""
+    rows = list[tuple[Any, ...]]()
+    try:
+        rows += check(of)
+    except UsageError:
+        raise
+    except GitleaseError as error:
+        rows.append(row_of(error))
+    except Exception as error:  # a bug, or a disk that fails
+        rows.append((BAD, f"{type(error).__name__}: {error}", HELP))
+    found = (Diagnosis(check.__name__, *row) for row in rows)
+    return [replace(x, what=without_secrets(" ".join(x.what.split()))) for x in found]
+
+
+def mended(one: Diagnosis) -> str:
+    """Mend it, and say what was done."""
+    try:
+        did = one.mend() if one.mend else None
+    except (GitleaseError, OSError) as error:
+        return f"{one.check}: {one.fix}: {error}"
+    return f"{one.check}: {did if isinstance(did, str) else one.fix}"
+
+
+def row_of(error: GitleaseError, state: str = "") -> tuple[str, str, Hint | str]:
+    """The row that a refusal amounts to, with the first of its hints that is a command."""
+    fix: Hint | str = ""
+    words = [error.message]
+    for one in error.hints:
+        typed, is_call = _COMMAND.search(one), isinstance(one, Hint) and bool(one.verb)
+        if not fix and not _BLANK.search(one) and (is_call or typed):
+            fix = typed[1] if typed and not is_call else one
+        elif not is_call:
+            words.append(one)
+    if not fix and (place := _IN_GIT.match(error.message)):
+        fix = f"git config --{place[1]} --unset-all {place[2]}"
+    elif not fix and (place := _IN_ENVIRONMENT.match(error.message)):
+        fix = f"unset {place[1]}"
+    usual = UNKNOWN if isinstance(error, Unavailable) else BAD
+    return state or usual, "; ".join(words), fix or HELP
+
+
+# --- this machine, and the clone ------------------------------------------------------------------
+
+
+def git(of: Examined) -> Rows:
+    version = git_version("/")
+    old = "" if version >= HOOK_RUN else ": no hook can be shown to fire before 2.36"
+    old = old if version >= OLDEST_GIT else ", and gitlease needs 2.31 or newer"
+    state = GOOD if not old else WARNING if version >= OLDEST_GIT else BAD
+    yield state, f"git {version[0]}.{version[1]}{old}"
+    if shutil.which("gitlease") is None:
+        folder = quote(os.path.dirname(sys.executable))
+        what = "gitlease is not on PATH: hooks of agents do nothing"
+        yield WARNING, what, f'export PATH={folder}:"$PATH"'
+
+
+def repository(of: Examined) -> Rows:
+    try:
+        found = of.repository
+    except GitleaseError as error:
+        yield row_of(error, WARNING if error.code == "not_a_repository" else BAD)
+        return
+    bare, format = found.toplevel is None, found.object_format
+    kind = ["bare, " * bare + format, *["shallow"] * bool(found.shallow())]
+    kind += [f"linked as {found.worktree}"] if found.worktree else []
+    yield GOOD, f"{found.toplevel or found.git_dir}: {', '.join(kind)}"
+
+
+def identity(of: Examined) -> Rows:
+    found = resolve_identity(of.repository, environ=os.environ, session_flag=None, no_session=False)
+    session = f"session {found.actor.session} ({found.session_source})"
+    session = session if found.actor.session else "no session"
+    yield GOOD, f"{found.actor.holder}, from {found.holder_source}; {session}"
+
+
+def settings(of: Examined) -> Rows:
+    found = of.place.settings
+    yield from ((WARNING, text) for text in found.warnings)
+    source = found.found["lease.ttl"].source
+    yield GOOD, f"layer {of.place.layer}, leases of {format_duration(found.ttl)} ({source})"
+
+
+def tasks(of: Examined) -> Rows:
+    if of.repository.toplevel is None:
+        return
+    seen = of.place.task_files().read()
+    yield from ((BAD, text, Hint("help tasks", {})) for text in problem_messages(seen))
+    for text in unknown_statuses(seen.tasks):
+        yield WARNING, text, Hint("help settings", {})
+    yield GOOD, seen.nothing or f"{len(seen.tasks)} can be used, each with an id of its own"
+
+
+def hooks(of: Examined) -> Rows:
+    if of.repository.toplevel is None:
+        return
+    states, fix = hook_states(of.repository), Hint("hooks install", {})
+    sound = [x for x in states if x.live and x.current is not False]
+    if proven := [x.name for x in sound if x.proven]:
+        yield GOOD, f"git calls {', '.join(proven)}: each answered"
+    if unproven := [x.name for x in sound if not x.proven]:
+        yield UNKNOWN, f"{', '.join(unproven)}: installed, but not shown to fire here"
+    if not any(x.way for x in states):
+        yield WARNING, "none are installed: commits and pushes are not checked", fix
+        return
+    ours = [x.name for x in states if x not in sound and x.current is not None]
+    for one in states:
+        if one not in sound:
+            again = partial(install, of.repository, ours) if one.name in ours[:1] else None
+            state, what = BAD if one.way else WARNING, f"{one.name}: {one.problem}"
+            yield state, what, fix, again
+
+
+def agents(of: Examined) -> Rows:
+    clone = vars(of).get("repository")  # outside of one there are a person's own files
+    clone = clone if clone is not None and clone.toplevel else None
+    found = Counter[Hint]()
+    for name, host in AGENTS.items():
+        for user in (False, True) if clone else (True,):
+            act = partial(set_up_agent, of.directory, name, user=user, section=False)
+            setup = act("status", keep=False)
+            server = set_up_server(of.directory, name, "status", user=user)
+            state = setup.state
+            if state.events:
+                found[Hint(f"agent {name} uninstall", {"user": True})] += 1
+            if state.events and state.missing:
+                what = f"{state.file} lacks hooks: {', '.join(dict.fromkeys(state.missing))}"
+                fix = Hint(f"agent {name} install", {"user": user, "keep": state.keep})
+                yield BAD, what, fix, partial(act, "install", keep=state.keep)
+            elif setup.warnings:
+                yield BAD, "; ".join(setup.warnings)
+            elif state.events:
+                known = distrust(host, clone, user=user, servers=False)
+                yield trusted(f"{state.file} has all hooks", *known)
+            if server.server is not None and server.server.ours:
+                found[Hint(f"mcp uninstall {name}", {"user": True})] += 1
+                what = f"{server.file} starts our tool server"
+                if find_spec("mcp") is None:
+                    what = f"{what}, which needs the Python package mcp"
+                    yield BAD, what, "pip install 'gitlease[mcp]'"
+                else:
+                    yield trusted(what, *distrust(host, clone, user=user, servers=True))
+    for out, times in found.items():
+        if times > 1:
+            yield WARNING, "registered twice, for this work tree and in your own file", out
+    if not found:
+        yield GOOD, "no coding agent has hooks or tools of gitlease here"
+
+
+def trusted(what: str, known: bool, why: str) -> tuple[str, str]:
+    """The row about sound entries, which an agent may pass over."""
+    return (WARNING if known else UNKNOWN, f"{what}; {why}") if why else (GOOD, what)
+
+
+# --- the remote -----------------------------------------------------------------------------------
+
+
+def remote(of: Examined) -> Rows:
+    place, url, ways = of.place, of.place.location.url, of.place.location.ways
+    if url is None or ways is None:
+        what = "leases stay in this clone; to share them: git remote add origin URL"
+        yield (GOOD, "leases stay in this clone") if of.local else (WARNING, what)
+        return
+    writes = "the same" if ways.writes == (ways.reads,) else " and ".join(ways.writes)
+    where = f"{place.location.name or 'the remote'} reads {ways.reads}, writes {writes}"
+    scratch = replace(place, folder=of.folder)
+    PrivateStore(scratch.objects).ready()
+    began = time.time()
+    try:
+        told = ask_time(place.remote_at(url, place.location.name), scratch.objects, timeout=LIMIT)
+        ended = time.time()
+        of.times = (parsedate_to_datetime(told).timestamp(), ended) if told else None
+        # A clone without gitlease stays one: its private folder would say that it is used.
+        read = place if os.path.isdir(of.private) else scratch
+        store = read.store(of.clock, time_limit=LIMIT)
+        head = store.fetch(place.layer)
+        doubt = store.doubt(head)
+        elsewhere = "" if doubt is not None else store.read_elsewhere(head)
+    except GitleaseError as error:
+        state, what, fix = row_of(error)
+        yield state, f"{where}: {what}", fix
+        return
+    of.head = head
+    if doubt is not None or elsewhere:
+        yield row_of(doubt or Invalid(elsewhere))
+    else:
+        kind = {40: ", in sha1", 64: ", in sha256"}.get(len(head.version), "")
+        yield GOOD, where + kind
+    yield from ((WARNING, text) for text in (*store.warnings, *head.warnings))
+    took, most = ended - began, place.settings.guard_timeout
+    slow = f"; hooks wait for {most} s at most (guard.timeout)" if took > most else ""
+    yield WARNING if slow else GOOD, f"it answers in {took:.2f} s{slow}"
+
+
+def ledger(of: Examined) -> Rows:
+    if of.head is None:
+        return
+    if of.head.ledger is None:
+        yield GOOD, f"layer {of.place.layer} has none yet: the first claim makes it"
+        return
+    header, policy, ttl = of.head.ledger.header, of.head.policy, of.place.settings.ttl
+    for damage in of.head.ledger.damage():
+        fix = Hint("revoke", {"record": damage.file, "reason": "damaged"})
+        yield BAD, f"the record {damage.shown} is damaged: {damage.problem}", fix
+    least, most = format_duration(policy.ttl_min), format_duration(policy.ttl_max)
+    limits = f"{least} to {most}"
+    if not policy.ttl_min <= ttl <= policy.ttl_max and not of.place.settings.ttl_is_default:
+        fit = Hint("config", {"key": "lease.ttl", "value": most if ttl > policy.ttl_max else least})
+        yield BAD, f"lease.ttl is {format_duration(ttl)}, and the ledger allows {limits}", fit
+    what = f"{header.ledger_id}, revision {header.revision}, leases of {limits}, admins: "
+    yield GOOD, what + (" ".join(policy.admins) or "none")
+
+
+def clock(of: Examined) -> Rows:
+    skew, source = (of.head.policy if of.head else DEFAULT_POLICY).skew, "the remote's"
+    if of.times is not None:
+        apart = of.times[0] - of.times[1]
+    else:
+        ledger, source = of.head and of.head.ledger, "the newest lease's"
+        newest = max((x.renewed_at for x in ledger.every_lease()), default=0) if ledger else 0
+        apart = max(0.0, newest / MS - time.time())
+    if abs(apart) > skew:
+        late = "behind" if apart > 0 else "ahead of"
+        what = f"this one is {abs(apart):.0f} s {late} {source}; the ledger allows {skew} s"
+        yield BAD, f"{what}: set it by a time server"
+    elif of.times is None:
+        yield UNKNOWN, "the remote does not tell its time"
+    else:
+        yield GOOD, f"within {max(1.0, abs(apart)):.0f} s of the remote's"
+
+
+def probe(of: Examined) -> Rows:
+    place, url = replace(of.place, folder=of.folder, layer=PROBE), of.place.location.url
+    if not of.probes or url is None:
+        return
+    who = resolve_identity(of.repository, environ=os.environ, session_flag=None, no_session=True)
+    to, empty = place.remote_at(url, place.location.name), partial(Barrier, actor=who.actor)
+    store = place.store(of.clock, time_limit=LIMIT)
+    change = Transaction(store, clock=of.clock, actor=who.actor, layer=PROBE, settles=False)
+    ref = f"{place.settings.ref_prefix}/{PROBE}"
+
+    def prepared(head: Snapshot) -> str:
+        step = change.decided(head, [empty(id=fresh_id())])
+        return store.prepare([Change(base=head, decided=step, what="the probe")]).versions[PROBE]
+
+    def tip() -> str | None:
+        return peek_refs(to, place.objects, [ref], timeout=LIMIT).get(ref)
+
+    change.carry_out([empty(id=fresh_id())], what="the probe")
+    yield GOOD, f"{ref} can be pushed"
+    head = store.fetch(PROBE)
+    ids = head.version, prepared(head), prepared(head)
+    came = race(to, place.objects, ref, ids, folder=of.folder, timeout=LIMIT)
+    if (now := tip()) == ids[2] and came:
+        yield BAD, "a late push replaces another: of two claims both could win"
+        return
+    if now != ids[1]:
+        yield UNKNOWN, "two pushes at once could not be tried: perhaps others push there; try again"
+        return
+    yield GOOD, "of two pushes at once one wins, and the late one is refused"
+    last = prepared(store.fetch(PROBE))
+    moves = [(ref, ids[1], last), (f"{ref}/none", "", last)]  # for which the first leaves no room
+    pushed = push_refs(to, place.objects, moves, timeout=LIMIT)
+    if tip() != ids[1]:
+        yield BAD, "a part of an atomic push lands: work could land without its lease"
+    elif "does not support" in pushed.detail:
+        yield WARNING, "there are no atomic pushes: work and its lease cannot be pushed together"
+    else:
+        yield GOOD, "an atomic push lands whole or not at all"
+
+
+# --- what this clone keeps ------------------------------------------------------------------------
+
+
+def sessions(of: Examined) -> Rows:
+    now, host = of.clock.now(), here(0) or ""
+    runs, seen = RunsFolder(of.private, now.boot_id, LIVE), list[str]()
+    every = runs.every()
+    for x in filter(runs.is_alive, every):
+        seen.append(f"{x.session} runs {', '.join(x.resources)} (process {x.pid or x.runner})")
+    for one in others(git_dirs_of(of.repository.common_dir), (), host, now=now.wall_ms / MS):
+        process = f", process {one.pid}" if one.pid else ""
+        seen += [f"{one.session} ({one.by}{process})"] if one.by != RUN else []
+    yield GOOD, "; ".join(seen) or "nobody is at work in this clone"
+    ledger = of.head.ledger if of.head else None
+    leases = ledger.every_lease() if ledger else ()
+    live = {x.lease_id for x in leases if x.state is State.ACTIVE}
+    for x in filter(runs.is_dead, every):
+        what = f"the run of {', '.join(x.resources)} in session {x.session} was killed"
+        if ledger is None or x.layer != of.place.layer or not live.isdisjoint(x.lease_ids):
+            yield WARNING, f"{what}: your next claim or release here lets go of it"
+        else:
+            yield WARNING, f"{what}, and has left its record", MENDS, partial(runs.forget, x.id)
+
+
+def private(of: Examined) -> Rows:
+    folder, name = of.private, escape(of.private)
+    if not os.path.lexists(folder):
+        yield GOOD, f"nothing is kept in {folder} yet"
+        return
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        yield changed_mode(folder, f"{folder} cannot be read and written", 0o700)
+        return
+    if os.stat(folder).st_mode & 0o022 and not shared_bits(f"{folder}/"):
+        yield changed_mode(folder, f"others can write {folder}", 0, 0o022)
+    kept = glob(f"{name}/**/notes.json", recursive=True) + glob(f"{name}/*.git")
+    damaged = [x for x in kept + glob(f"{name}/state/*/*/known.json") if not is_sound(x)]
+    for file in damaged:
+        local = file.endswith("/local.git")  # of which there is no other copy
+        mends = () if local else (MENDS, partial(delete, file))
+        yield BAD, f"{file} is damaged", *mends
+    left = glob(f"{name}/**/*.tmp", recursive=True) + glob(f"{name}/*.damaged")
+    left += glob(f"{name}/*.git/**/*.lock", recursive=True)
+    if left := [x for x in left if time.time() - os.lstat(x).st_mtime > LEFT_OVER]:
+        many = f"{len(left)} leftovers of killed processes, as {os.path.relpath(left[0], folder)}"
+        yield WARNING, many, MENDS, partial(delete, *left)
+    if not damaged:
+        yield GOOD, f"{folder} is sound"
+
+
+def is_sound(path: str) -> bool:
+    """Whether what is known of a ledger, notes, or a store of git can be read."""
+    if path.endswith(KNOWN_FILE):
+        return StateFolder(os.path.dirname(path)).load() is not None
+    if path.endswith(NOTES):
+        return not os.path.getsize(path) or load_json(path, LARGEST_NOTES) is not None
+    words = (f"--git-dir={path}", "fsck", "--no-dangling", "--no-progress")
+    return run_git(words, cwd=path, timeout=LONGEST_FSCK).code == 0
+
+
+def delete(*paths: str) -> str:
+    """Delete files and folders."""
+    for path in paths:
+        (remove if os.path.isdir(path) else os.unlink)(path)
+    return f"deleted {', '.join(paths)}"
+
+
+def changed_mode(path: str, what: str, more: int, less: int = 0) -> tuple[Any, ...]:
+    """The row about a file whose mode has to have some bits more, or less."""
+    mode = (stat.S_IMODE(os.lstat(path).st_mode) | more) & ~less
+    return BAD, what, f"chmod {mode:o} {quote(path)}", partial(os.chmod, path, mode)
+
+
+def gateway(of: Examined) -> Rows:
+    folder = os.path.join(of.private, "serve")
+    if not os.path.lexists(folder):
+        return
+    for path in (folder, os.path.join(folder, FILE)):
+        if os.path.lexists(path) and os.lstat(path).st_mode & 0o077:
+            yield changed_mode(path, f"others than its owner can use {path}", 0, 0o077)
+            return
+    tokens, now = Tokens(folder).listed(), of.clock.now().wall_ms
+    yield GOOD, f"{len(tokens)} tokens, {sum(x.is_over(now) for x in tokens)} of them expired"
+
+
+Rows = Iterator[tuple[Any, ...]]
+Check = Callable[[Examined], Rows]
+# By what each needs to be open. The private files come first, since reading the ledger mends some.
+CHECKS: dict[Check, str] = {
+    **dict.fromkeys((git, repository), "directory"),
+    **dict.fromkeys((identity, settings, private), "repository"),
+    **dict.fromkeys((remote, ledger, clock, probe, tasks), "place"),
+    **dict.fromkeys((hooks, agents, sessions, gateway), "repository"),
+    agents: "directory",
+}

@@ -1,0 +1,347 @@
+"""``doctor``: every check in each of its states, on real repositories and remotes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import run_gitlease
+from support.documents import held_to_schema
+from support.fences import clean_env
+from support.remotes import Remote
+from support.repos import assert_untouched, git, make_repository, snapshot
+from support.snapshots import check_words
+
+from gitlease.core import Hint, command_words
+from gitlease.wiring import Examined, examine
+
+Clones = Callable[..., list[Path]]
+Rows = list[tuple[str, str]]
+DEAD = "http://127.0.0.1:1/nothing.git"
+BIN = os.path.dirname(sys.executable)
+
+
+@pytest.fixture
+def jo(clones: Clones) -> Path:
+    return clones(1)[0]
+
+
+@pytest.fixture(autouse=True)
+def on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of the test's own, for files of agents."""
+    (own := tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(own))
+    return own
+
+
+def look(place: Path, tmp_path: Path, *, fix: bool = False, **how: Any) -> dict[str, list[Any]]:
+    """The findings by their checks; what was done is under ``fixed``."""
+    folder = tmp_path / f"tmp-{time.monotonic_ns()}"
+    folder.mkdir()
+    how = {"probes": False, "local": False, **how}
+    rows, done = examine(Examined(str(place), str(folder), **how), fix=fix)
+    found: dict[str, list[Any]] = {"fixed": done}
+    for row in rows:
+        found.setdefault(row.check, []).append(row)
+    return found
+
+
+def states(found: dict[str, list[Any]], check: str) -> list[str]:
+    return [row.state for row in found[check]]
+
+
+def ask(place: Path, *words: str, expect: int = 0, env: Mapping[str, str] | None = None) -> Any:
+    done = run_gitlease([*words, "--json"], place, env)
+    assert done.returncode == expect, done
+    return held_to_schema(json.loads(done.stdout))
+
+
+def type_fix(place: Path, fix: object) -> None:
+    """Type the command that mends something, in a shell."""
+    env = clean_env({"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": os.environ["HOME"]})
+    if isinstance(fix, Hint):
+        fix = shlex.join(command_words(f"gitlease {fix.verb}", fix.arguments))
+    done = subprocess.run(
+        ["sh", "-c", str(fix)], cwd=place, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, (fix, done)
+
+
+# --- the command -------------------------------------------------------------------------------
+
+
+def test_sound_clone_is_good_in_words_and_json(jo: Path, path_remote: Remote) -> None:
+    env = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    assert run_gitlease(["claim", "README", "--any"], jo).returncode == 0
+    assert run_gitlease(["hooks", "install"], jo, env).returncode == 0
+    done = run_gitlease(["doctor"], jo, env)
+    assert done.returncode == 0
+    check_words(re.sub(r"git 2\.\d+|answers in \S+ s|[\da-f]{20}", "…", done.stdout))
+    document = ask(jo, "doctor", env=env)
+    assert document["ok"]
+    assert document["fixed"] == []
+    assert {x["state"] for x in document["checks"]} == {"good", "unknown"}  # no clock at a path
+
+
+def test_bad_line_ends_with_status_one(jo: Path) -> None:
+    git(jo, "config", "lease.ttl", "soon")
+    done = run_gitlease(["doctor"], jo)
+    assert done.returncode == 1
+    document = ask(jo, "doctor", expect=1)
+    assert document["error"]["code"] == "violations"
+    bad = next(x for x in document["checks"] if x["state"] == "bad")
+    assert bad["check"] == "settings"
+    type_fix(jo, bad["fix"])
+    assert ask(jo, "doctor")["ok"]
+
+
+def test_bad_option_is_usage(jo: Path) -> None:
+    assert ask(jo, "doctor", "--remote", "nowhere", expect=2)["error"]["code"] == "usage"
+    assert ask(jo, "doctor", "--layer", "a b", expect=2)["error"]["code"] == "usage"
+
+
+def test_fixes_name_the_place_of_the_call(jo: Path, tmp_path: Path) -> None:
+    checks = ask(tmp_path, "-C", str(jo.relative_to(tmp_path)), "doctor")["checks"]
+    fix = next(x["fix"] for x in checks if x["check"] == "hooks")
+    type_fix(tmp_path, fix)
+    assert not any(x["fix"] and x["check"] == "hooks" for x in ask(jo, "doctor")["checks"])
+
+
+# --- it runs anywhere --------------------------------------------------------------------------
+
+
+def test_outside_of_a_repository_the_machine_is_examined(tmp_path: Path) -> None:
+    found = look(tmp_path, tmp_path)
+    assert found.keys() == {"fixed", "git", "repository", "agents"}
+    assert states(found, "repository") == ["warning"]
+    assert ask(tmp_path, "doctor")["ok"]
+
+
+def test_without_a_remote(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "repo")
+    assert states(look(repo, tmp_path), "remote") == ["warning"]
+    assert states(look(repo, tmp_path, local=True), "remote") == ["good"]
+
+
+def test_bare_repository(path_remote: Remote, tmp_path: Path) -> None:
+    found = look(path_remote.bare, tmp_path)
+    assert found["repository"][0].state == "good"
+    assert "hooks" not in found
+    assert "tasks" not in found
+    assert states(found, "identity") == ["bad"]
+
+
+def test_broken_git_config_is_a_finding(jo: Path, tmp_path: Path) -> None:
+    (jo / ".git/config").write_text("[core\n")
+    found = look(jo, tmp_path)
+    assert states(found, "repository") == ["bad"]
+    assert ask(jo, "doctor", expect=1)["error"]["code"] == "violations"
+
+
+def test_broken_settings_leave_the_rest_examined(jo: Path, tmp_path: Path) -> None:
+    (jo / ".gitlease.yaml").write_text("lease: {tttl: 5m}\n")
+    found = look(jo, tmp_path)
+    assert states(found, "settings") == ["bad"]
+    assert "tttl" in found["settings"][0].what
+    assert states(found, "remote") == ["unknown"]
+    assert states(found, "private") == states(found, "identity") == ["good"]
+    type_fix(jo, found["settings"][0].fix)
+
+
+@pytest.mark.parametrize("key", ["lease.bogus", "lease.ttl", "lease.remote"])
+def test_broken_setting_of_git_has_a_fix(jo: Path, tmp_path: Path, key: str) -> None:
+    git(jo, "config", key, "no such")
+    (found,) = look(jo, tmp_path)["settings"]
+    assert found.state == "bad"
+    type_fix(jo, found.fix)
+    assert states(look(jo, tmp_path), "settings") == ["good"]
+
+
+def test_offline_is_unknown(jo: Path, tmp_path: Path) -> None:
+    git(jo, "remote", "set-url", "origin", DEAD)
+    document = ask(jo, "doctor")
+    known = {x["check"]: x["state"] for x in document["checks"]}
+    assert (known["remote"], known["clock"]) == ("unknown", "unknown")
+    found = look(jo, tmp_path, probes=True)
+    assert states(found, "probe") == ["unknown"]
+
+
+def test_a_check_that_raises_stops_no_other(
+    jo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gitlease.wiring.doctor.hook_states", lambda _: 1 / 0)
+    found = look(jo, tmp_path)
+    (row,) = found["hooks"]
+    assert row.state == "bad"
+    assert "ZeroDivisionError" in row.what
+    assert "gateway" in found or "sessions" in found
+
+
+@pytest.mark.parametrize(("version", "state"), [((2, 30), "bad"), ((2, 31), "warning")])
+def test_old_git(
+    jo: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: tuple[int, int],
+    state: str,
+) -> None:
+    monkeypatch.setattr("gitlease.wiring.doctor.git_version", lambda _: version)
+    assert look(jo, tmp_path)["git"][0].state == state
+
+
+def test_program_off_the_path(jo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    row = look(jo, tmp_path)["git"][-1]
+    assert row.state == "warning"
+    type_fix(jo, f"{row.fix}; command -v gitlease")
+
+
+# --- nothing changes ---------------------------------------------------------------------------
+
+
+def test_nothing_changes_without_fix(jo: Path, path_remote: Remote, tmp_path: Path) -> None:
+    """But this clone's copy of the ledger, where there is one, and that is below .git/gitlease."""
+    before, there = snapshot(jo), snapshot(path_remote.bare)
+    look(jo, tmp_path)
+    assert not (jo / ".git/gitlease").exists()
+    run_gitlease(["claim", "README", "--any"], jo)
+    there = snapshot(path_remote.bare)
+    (left := jo / ".git/gitlease/old.tmp").touch()
+    os.utime(left, (1, 1))
+    kept = {x for x in (jo / ".git/gitlease").rglob("*") if x.is_file()}
+    look(jo, tmp_path)
+    assert_untouched(before, snapshot(jo))
+    assert_untouched(there, snapshot(path_remote.bare))
+    assert {x for x in (jo / ".git/gitlease").rglob("*") if x.is_file()} == kept
+
+
+# --- the remote --------------------------------------------------------------------------------
+
+
+def test_probe_on_every_transport(remote: Remote, clones: Clones, tmp_path: Path) -> None:
+    for one in clones(2, remote):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in remote.env.items():
+                patch.setenv(name, value)
+            found = look(one, tmp_path, probes=True)
+        assert states(found, "probe") == ["good", "good", "good"]
+        assert set(states(found, "remote")) == {"good"}
+    refs = git(remote.bare, "for-each-ref", "--format=%(refname)").split()
+    assert refs == ["refs/gitlease/probe", "refs/heads/main"]
+    assert not (one / ".git/gitlease").exists()
+
+
+def test_probe_reuses_a_layer_that_holds_leases(jo: Path, tmp_path: Path) -> None:
+    ask(jo, "claim", "x", "--any", "--layer", "probe")
+    assert states(look(jo, tmp_path, probes=True), "probe") == ["good"] * 3
+    (lease,) = ask(jo, "list", "--layer", "probe")["leases"]
+    assert lease["mine"]
+
+
+def test_clock_of_an_http_server(
+    http_remote: Remote, clones: Clones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (one,) = clones(1, http_remote)
+    for name, value in http_remote.env.items():
+        monkeypatch.setenv(name, value)
+    assert states(look(one, tmp_path), "clock") == ["good"]
+    monkeypatch.setattr(
+        "gitlease.wiring.doctor.ask_time", lambda *_, **__: "Wed, 01 Jan 2020 00:00:00 GMT"
+    )
+    assert states(look(one, tmp_path), "clock") == ["bad"]
+
+
+def test_denied_push_is_bad_and_names_the_way_out(
+    jo: Path, path_remote: Remote, tmp_path: Path
+) -> None:
+    hook = path_remote.bare / "hooks/update"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(
+        '#!/bin/sh\ncase $1 in refs/heads/*) exit 0;; esac; echo "only branches"; exit 1\n'
+    )
+    hook.chmod(0o755)
+    (row,) = look(jo, tmp_path, probes=True)["probe"]
+    assert row.state == "bad"
+    type_fix(jo, row.fix)
+    assert states(look(jo, tmp_path, probes=True), "probe") == ["good"] * 3
+
+
+def test_several_push_urls_are_bad(jo: Path, path_remote: Remote, tmp_path: Path) -> None:
+    git(jo, "remote", "set-url", "--add", "--push", "origin", str(path_remote.bare))
+    git(jo, "remote", "set-url", "--add", "--push", "origin", str(tmp_path / "other.git"))
+    rows = look(jo, tmp_path)["remote"]
+    assert rows[0].state == "bad"
+    type_fix(jo, rows[0].fix)
+    assert look(jo, tmp_path)["remote"][0].state == "good"
+
+
+def test_no_secret_of_a_url_is_printed(jo: Path) -> None:
+    git(jo, "remote", "set-url", "origin", "http://jo:hunter2@127.0.0.1:1/x.git?token=hunter3")
+    done = run_gitlease(["doctor", "--probe", "--fix"], jo)
+    assert "127.0.0.1" in done.stdout
+    assert "hunter" not in done.stdout + done.stderr
+
+
+def test_ttl_beyond_the_policy(jo: Path, tmp_path: Path) -> None:
+    ask(jo, "claim", "README", "--any")
+    git(jo, "config", "lease.ttl", "2d")
+    row = look(jo, tmp_path)["ledger"][0]
+    assert row.state == "bad"
+    type_fix(jo, row.fix)
+    assert states(look(jo, tmp_path), "ledger") == ["good"]
+
+
+SERVER = """\
+import subprocess, sys
+# A server that moves each ref by itself, and compares what it was where that is asked for.
+compares, caps, bare = sys.argv[1] == "yes", sys.argv[2].encode(), sys.argv[-1]
+def line(data):
+    sys.stdout.buffer.write(b"%04x" % (len(data) + 4) + data)
+def run(*words, **how):
+    return subprocess.run(["git", "-C", bare, *words], capture_output=True, **how)
+for row in run("for-each-ref", "--format=%(objectname) %(refname)").stdout.splitlines():
+    line(row + b"\\0report-status " + caps + b"\\n")
+sys.stdout.buffer.write(b"0000")
+sys.stdout.flush()
+moves, read = [], sys.stdin.buffer
+while (size := int(read.read(4), 16)):
+    moves.append(read.read(size - 4).partition(b"\\0")[0].split())
+run("index-pack", "--stdin", "--fix-thin", input=read.read())
+line(b"unpack ok\\n")
+for old, new, ref in moves:
+    failed = run("update-ref", ref, new, *([old] if compares else [])).returncode
+    line((b"ng %s refused\\n" if failed else b"ok %s\\n") % ref)
+sys.stdout.buffer.write(b"0000")
+sys.stdout.flush()
+"""
+
+
+@pytest.mark.parametrize(
+    ("compares", "capability", "expected"),
+    [
+        ("no", "atomic", ["good", "bad"]),
+        ("yes", "atomic", ["good", "good", "bad"]),
+        ("yes", "ofs-delta", ["good", "good", "warning"]),
+    ],
+)
+def test_server_that_cannot_be_relied_on(
+    jo: Path, tmp_path: Path, compares: str, capability: str, expected: list[str]
+) -> None:
+    (script := tmp_path / "server.py").write_text(SERVER)
+    program = shlex.join([sys.executable, str(script), compares, capability])
+    git(jo, "config", "remote.origin.receivepack", program)
+    assert states(look(jo, tmp_path, probes=True), "probe") == expected
