@@ -283,6 +283,8 @@ class Gateway:
         self.store = SharedStore(store, clock)
         self.check_room: Callable[[], None] = lambda: None  # raises OSError without room to write
         self._ttl, self._ttl_is_default = default_ttl, ttl_is_default
+        self.lock_ttl: int | None = None  # seconds of Git LFS's locks; None: they last
+        self.lfs_objects: str | None = None  # the address of the server that has its objects
         self.joiner = Joiner(
             store, clock=clock, actor=actor, layer=layer, on_step=self.store.adopt_pushed
         )

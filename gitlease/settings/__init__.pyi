@@ -16,6 +16,7 @@ from gitlease.settings.schema import Key as Key
 from gitlease.settings.schema import Reader as Reader
 from gitlease.settings.schema import read_boolean as read_boolean
 from gitlease.settings.schema import read_duration as read_duration
+from gitlease.settings.schema import read_http_url as read_http_url
 from gitlease.settings.schema import read_layer as read_layer
 from gitlease.settings.schema import read_ledger_id as read_ledger_id
 from gitlease.settings.schema import read_pattern as read_pattern

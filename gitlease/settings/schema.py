@@ -149,6 +149,15 @@ def read_remote(text: str, what: str) -> str:
     return text
 
 
+def read_http_url(text: str, what: str) -> str:
+    """The address of a server, which begins with http:// or https:// and has no password."""
+    if not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:-]+(/[!\"$->@-~]*)?", text):
+        raise UsageError(
+            f"{what} {shown(text)} is not an address such as https://host/repo/info/lfs"
+        )
+    return text
+
+
 def without_password(text: str | None) -> str | None:
     """A URL without the secret in it."""
     return text and re.sub(r"\?.*", "?***", re.sub(r"(://[^/@:]*):.*@", r"\1:***@", text))
@@ -266,6 +275,8 @@ _ALL = (
     Key("stale.grace", read_duration, None),
     Key("stale.release", read_boolean, False),
     Key("stale.exempt", read_text, "no-stale"),
+    Key("lfs.lock_ttl", read_duration, None),
+    Key("lfs.objects", read_http_url, None),
     Key("landing.release", choice("done", "merged", "never"), "done"),
     Key("landing.by", choice("rebase", "merge"), "rebase"),
     Key("check.trailer", read_boolean, False),

@@ -119,6 +119,8 @@ class Settings:
     stale_after: int
     stale_grace: int | None
     stale_release: bool
+    lfs_lock_ttl: int | None
+    lfs_objects: str | None
     landing_release: str
     landing_by: str
     check_trailer: bool

@@ -43,6 +43,7 @@ def open_gateway(directory: str = ".", *, clock: Clock | None = None) -> Gateway
         default_ttl=settings.ttl,
         ttl_is_default=settings.ttl_is_default,
     )
+    made.lock_ttl, made.lfs_objects = settings.lfs_lock_ttl, settings.lfs_objects
     made.check_room = lambda: _check_room(os.path.join(repository.common_dir, "gitlease"))
     return made
 

@@ -28,6 +28,9 @@ for _tag, _form, _first in (
     _Core.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_form})$"), _first)
 
 GOOD = """
+lfs: {lock_ttl: 2d, objects: "https://[::1]:8080/team/art.git/info/lfs"}
+lfs: {lock_ttl: 3600, objects: "http://host"}
+lfs: {lock_ttl: , objects: ""}
 schema: 1
 schema: "1"
 schema: 2
@@ -148,6 +151,12 @@ guard: {mode: on}
 guard: {mode: Block}
 guard: {mode: false}
 stale: {exempt: " "}
+lfs: {lock_ttl: soon}
+lfs: {objects: art.git/info/lfs}
+lfs: {objects: "https://jo:secret@host/art.git"}
+lfs: {objects: "https://host/art?x"}
+lfs: {objects: "https://host/a b"}
+lfs: {object: "https://host/art"}
 stale: {exempt: "a\\tb"}
 colours: [red]
 lease: {colour: red}

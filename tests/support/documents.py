@@ -26,6 +26,7 @@ from gitlease.settings import (
     Reader,
     read_boolean,
     read_duration,
+    read_http_url,
     read_layer,
     read_ledger_id,
     read_pattern,
@@ -58,6 +59,10 @@ SHAPES: dict[Reader, dict[str, Any]] = {
         "type": ANY,
         "minimum": 0,
         "pattern": r"(?!-)(?![eE][xX][tT]::)(?=.*\S)[^\x00-\x1f\x7f]+",
+    },
+    read_http_url: {
+        "type": ["string"],
+        "pattern": r"https?://[A-Za-z0-9.\[\]:-]+(/[!\"$->@-~]*)?",
     },
     read_layer: {
         "type": ["string", "integer", "boolean"],

@@ -3,6 +3,7 @@ from gitlease.faces.http.app import application as application
 from gitlease.faces.http.app import gateway_app as gateway_app
 from gitlease.faces.http.app import hosts_of as hosts_of
 from gitlease.faces.http.app import server_of as server_of
+from gitlease.faces.http.lfs import keep_locks as keep_locks
 from gitlease.faces.http.request_handler import MOST_BYTES as MOST_BYTES
 from gitlease.faces.http.request_handler import PROBLEM as PROBLEM
 from gitlease.faces.http.request_handler import WAITS_OF_TOKEN as WAITS_OF_TOKEN

@@ -25,7 +25,7 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gitlease.core.errors import GitleaseError, Invalid, Rollback
-from gitlease.faces.http import events, openintent, spor
+from gitlease.faces.http import events, lfs, openintent, spor
 from gitlease.faces.http.board import BoardPages
 from gitlease.faces.http.request_handler import (
     RATE,
@@ -75,6 +75,7 @@ class GatewayApp:
             *found,
             *spor.routes(self.handler),
             *openintent.routes(self.handler, stream),
+            *lfs.routes(self.handler),
             *self._board.routes(),
             Route("/v1/events", stream),
             Route("/metrics", self.public(self._metrics)),
@@ -82,9 +83,15 @@ class GatewayApp:
             *about([self]),
         ]
 
-    def serving(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """The context in which requests are answered."""
-        return self._tools.serving() if self._tools else contextlib.nullcontext()
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """The context in which requests are answered, and locks are renewed."""
+        keeping = asyncio.create_task(lfs.keep(self.gateway))
+        try:
+            async with self._tools.serving() if self._tools else contextlib.nullcontext():
+                yield
+        finally:
+            keeping.cancel()
 
     def end_streams(self) -> None:
         """End event streams; requests under way are still answered."""

@@ -157,13 +157,19 @@ def compat_routes(
     api: str,
     verbs: Iterable[tuple[str, str, CompatVerb]],
     failed: Callable[[Failure], Response],
+    media: str | None = None,
 ) -> list[BaseRoute]:
-    """Routes from methods, paths and verbs; ``failed`` shapes the refusals of this API."""
+    """Routes from methods, paths and verbs; ``failed`` shapes the refusals of this API.
+
+    ``media`` is the type of its answers, if that is not plain JSON.
+    """
     return [
         Route(
             path,
             handler.endpoint(
-                f"{api}_{verb.__name__}", _endpoint(handler, method, telling_sessions(verb)), failed
+                f"{api}_{verb.__name__}",
+                _endpoint(handler, method, telling_sessions(verb), media),
+                failed,
             ),
             methods=[method],
         )
@@ -172,13 +178,13 @@ def compat_routes(
 
 
 def _endpoint(
-    handler: RequestHandler, method: str, verb: CompatVerb
+    handler: RequestHandler, method: str, verb: CompatVerb, media: str | None
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         caller = handler.access.admit(request.headers, "read" if method == "GET" else "write")
         body = await body_of(request) if method in ("POST", "PATCH") else {}
         asked = CompatRequest(handler.gateway.since_now(), caller, request, body)
         status, document = await anyio.to_thread.run_sync(verb, asked, limiter=handler.threads)
-        return JSONResponse(document, status)
+        return JSONResponse(document, status, media_type=media)
 
     return answer

@@ -1,0 +1,380 @@
+"""Git LFS's locks: by its own client, as it is installed, and by requests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.availability import missing
+from support.clock import ManualClock
+from support.gateway import Served
+from support.repos import commit_file, git, run_git
+from support.running import Desk
+from support.snapshots import check_words
+
+from gitlease.faces.http import MOST_BYTES, keep_locks
+
+JO, KIM = "jo@example.com", "kim@example.com"
+MEDIA = "application/vnd.git-lfs+json"
+DAY = 86_400
+
+
+# --- by the client ----------------------------------------------------------------------------
+
+
+class Artist:
+    """A person with a clone, and the client of Git LFS."""
+
+    def __init__(self, served: Served, clone: Path, name: str) -> None:
+        self.clone, url = clone, f"{served.url}/lfs"
+        for words in (
+            ("config", "lfs.url", url),
+            ("config", f"lfs.{url}.locksverify", "true"),
+            ("lfs", "install", "--local", "--force"),
+        ):
+            git(clone, *words)
+        self.names_itself(served.url, served.secret(name))
+
+    def names_itself(self, url: str, secret: str) -> None:
+        """Have the client send this secret to a server."""
+        helper = f"!f() {{ echo username=any; echo password={secret}; }}; f"
+        git(self.clone, "config", f"credential.{url}.helper", helper)
+
+    def lfs(self, *words: str, code: int = 0) -> str:
+        """What the client prints, both streams."""
+        return self.git("lfs", *words, code=code)
+
+    def git(self, *words: str, code: int = 0) -> str:
+        done = run_git(self.clone, *words)
+        seen = done.stdout + done.stderr
+        assert done.returncode == code, (words, seen)
+        return seen
+
+    def locks(self, *words: str) -> Any:
+        return json.loads(self.lfs("locks", "--json", *words))
+
+
+@pytest.fixture
+def people(names: Served, clones: Callable[..., list[Path]]) -> Callable[..., list[Artist]]:
+    """Make people with clones of their own, by their names."""
+    if shutil.which("git-lfs") is None:
+        missing("git-lfs")
+    return lambda *who: [
+        Artist(names, clone, name) for clone, name in zip(clones(len(who)), who, strict=True)
+    ]
+
+
+@pytest.fixture
+def jo(people: Callable[..., list[Artist]]) -> Artist:
+    (one,) = people("jo")
+    return one
+
+
+@pytest.fixture
+def kim(people: Callable[..., list[Artist]], jo: Artist) -> Artist:
+    (one,) = people("kim")
+    return one
+
+
+def test_the_client_locks_lists_and_unlocks(jo: Artist, kim: Artist, names: Served) -> None:
+    jo.lfs("lock", "art/a.psd")
+    (lock,) = kim.locks()
+    assert (lock["path"], lock["owner"]) == ("art/a.psd", {"name": JO})
+    check_words(kim.lfs("lock", "art/a.psd", code=2))
+    listed = Desk(names.folder).document("list")["leases"]
+    assert [(x["resource"], x["holder"], x["ttl_seconds"]) for x in listed] == [
+        ("art/a.psd", JO, 8 * 3_600)
+    ]
+    assert kim.locks("--path", "art/a.psd") == kim.locks("--id", lock["id"]) == [lock]
+    assert kim.locks("--path", "art/b.psd") == kim.locks("--id", "nonsense") == []
+    assert [x["path"] for x in jo.locks("--local")] == ["art/a.psd"]
+    assert jo.locks("--verify") == {"ours": [lock], "theirs": []}
+    assert kim.locks("--verify") == {"ours": [], "theirs": [lock]}
+    assert "O art/a.psd" in jo.lfs("locks", "--verify")
+
+    for force in ([], ["--force"]):
+        seen = kim.lfs("unlock", *force, "--id", lock["id"], code=2)
+        check_words(seen.replace(lock["id"], "ID"))
+    assert jo.locks() == [lock]
+    jo.lfs("unlock", "--force", "art/a.psd")  # of its own; the file is in no commit
+    assert jo.locks() == jo.locks("--local") == []
+    check_words(kim.lfs("unlock", "--id", lock["id"], code=2).replace(lock["id"], "ID"))
+    kim.lfs("lock", "art/a.psd")
+    assert [x["owner"]["name"] for x in jo.locks()] == [KIM]
+
+
+def test_an_admin_unlocks_by_force(jo: Artist, kim: Artist, names: Served) -> None:
+    jo.lfs("lock", "art/a.psd")
+    kim.lfs("lock", "art/b.psd")
+    desk = Desk(names.folder)
+    desk.document("config", "--ledger", "admins", f"{KIM} w1@example.com")
+    check_words(jo.lfs("unlock", "--force", "art/b.psd", code=2))
+    kim.lfs("unlock", "--force", "art/a.psd")
+    assert [x["path"] for x in jo.locks()] == ["art/b.psd"]
+    (event,) = (x for x in desk.document("log")["events"] if x["kind"] == "revoked")
+    assert (event["holder"], event["by"]) == (JO, KIM)
+
+
+def test_a_push_of_a_file_that_another_locked_is_refused(jo: Artist, kim: Artist) -> None:
+    for path in ("art/a.psd", "art/b.psd"):
+        commit_file(jo.clone, path, "first")
+    jo.git("push", "-q", "origin", "HEAD:main")
+    kim.git("pull", "-q", "origin", "main")
+    jo.lfs("lock", "art/a.psd")
+    commit_file(kim.clone, "art/a.psd", "second")
+    seen = kim.git("push", "origin", "HEAD:main", code=1)
+    assert f"art/a.psd - {JO}" in seen
+    jo.lfs("unlock", "art/a.psd")
+    kim.lfs("lock", "art/a.psd")
+    kim.git("push", "origin", "HEAD:main")
+    assert [x["owner"]["name"] for x in jo.locks()] == [KIM], "a push unlocks nothing"
+
+
+def test_a_token_without_writing_lists_and_locks_nothing(
+    people: Callable[..., list[Artist]], names: Served
+) -> None:
+    names.secret("ann", "read")
+    (ann,) = people("ann")
+    assert ann.locks() == []
+    check_words(ann.lfs("lock", "art/a.psd", code=2))
+
+
+def test_names_of_files_are_taken_as_they_are(jo: Artist, kim: Artist) -> None:
+    odd = ["art/[1] *?.psd", "a!b", "!c", "d.psd", "Ä/ö ß.psd", "e{1,2}.psd", "path:f", "g\\h"]
+    for path in odd:
+        assert path in jo.lfs("lock", path)
+    assert sorted(x["path"] for x in kim.locks()) == sorted(odd)
+    for path in (*odd, "D.PSD", "art/[1] *?.PSD"):
+        assert JO in kim.lfs("lock", path, code=2), path
+    assert "art/1 xx.psd" in kim.lfs("lock", "art/1 xx.psd"), "nothing is a pattern"
+    for path in odd:
+        jo.lfs("unlock", "--force", path)
+    assert [x["owner"]["name"] for x in jo.locks()] == [KIM]
+
+
+@pytest.fixture
+def objects() -> Iterator[list[dict[str, Any]]]:
+    """A server of Git LFS's objects that keeps what it is asked; its address is in the first."""
+    asked: list[dict[str, Any]] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append({"path": self.path, "token": self.headers.get("Authorization"), **body})
+            known = [{"oid": x["oid"], "size": x["size"]} for x in body["objects"]]
+            answer = json.dumps({"transfer": "basic", "objects": known}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", MEDIA)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_words: object) -> None:
+            """Nothing is printed."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    asked.append({"url": f"http://127.0.0.1:{server.server_address[1]}/team/art/info/lfs/"})
+    yield asked
+    server.shutdown()
+    server.server_close()
+
+
+def test_objects_are_where_the_setting_says(
+    jo: Artist, kim: Artist, names: Served, objects: list[dict[str, Any]]
+) -> None:
+    kim.lfs("lock", "b.psd")
+    jo.lfs("lock", "c.psd")
+    jo.names_itself(objects[0]["url"].removesuffix("/team/art/info/lfs/"), "other")
+    jo.lfs("track", "*.psd")
+    jo.git("add", ".gitattributes")
+    commit_file(jo.clone, "a.psd", "a large picture")
+    seen = jo.git("push", "origin", "HEAD:main", code=1).splitlines()  # with progress, sometimes
+    check_words(next(x for x in seen if "gitlease" in x).rpartition("response: ")[2])
+    names.app.gateway.lfs_objects = objects[0]["url"]
+    jo.git("push", "origin", "HEAD:main")
+    (asked,) = objects[1:]
+    assert (asked["path"], asked["operation"]) == ("/team/art/info/lfs/objects/batch", "upload")
+    sent = b64decode(asked["token"].removeprefix("Basic ")).decode()
+    assert sent == "any:other", "a gateway's token goes to no other server"
+
+
+# --- how long they last -----------------------------------------------------------------------
+
+
+def test_a_running_gateway_renews_locks(names: Served, manual_clock: ManualClock) -> None:
+    gateway = names.app.gateway
+    for who, path in (("jo", "a.psd"), ("jo", "b.psd"), ("kim", "c.psd")):
+        assert lock(names, path, who=who).status_code == 201
+    names.ask("jo", "PUT", "/v1/leases/d.psd%2F", json={"ttl": "15m"})
+    assert keep_locks(gateway) == 60
+    pushes = names.pushes()
+    for _ in range(6):
+        manual_clock.advance(4 * 3_600)
+        keep_locks(gateway)
+    assert names.pushes() <= pushes + 14, "one for each person each time, and by the gateway itself"
+    assert paths(names) == ["a.psd", "b.psd", "c.psd"]
+    manual_clock.advance(9 * 3_600)
+    assert paths(names) == [], "they lapse where no gateway runs"
+    keep_locks(gateway)
+    assert paths(names) == []
+
+
+def test_a_lock_with_a_ttl_is_renewed_by_its_owner_alone(
+    names: Served, manual_clock: ManualClock
+) -> None:
+    gateway = names.app.gateway
+    gateway.lock_ttl = 3_600
+    first = lock(names, "a.psd").json()["lock"]
+    lock(names, "b.psd", who="kim")
+    for _ in range(3):
+        manual_clock.advance(1_800)
+        keep_locks(gateway)
+        assert names.ask("jo", "POST", "/lfs/locks/verify", json={}).status_code == 200
+    assert paths(names) == ["a.psd"], "kim asked nothing"
+    for _ in range(3):
+        manual_clock.advance(1_800)
+        names.ask("jo", "GET", "/lfs/locks")
+    manual_clock.advance(1_800)
+    again = lock(names, "a.psd")
+    assert (again.status_code, again.json()["lock"]["id"]) == (201, first["id"])
+    assert again.json()["lock"]["expires_at"] > first["expires_at"]
+    names.secret("ann", "read")
+    manual_clock.advance(3_700)
+    assert lock(names, "a.psd", who="kim").status_code == 201, "it has lapsed"
+    gone = names.ask("jo", "POST", f"/lfs/locks/{first['id']}/unlock", json={})
+    assert gone.status_code == 404
+
+
+def test_only_locks_are_renewed(names: Served, manual_clock: ManualClock) -> None:
+    names.app.gateway.lock_ttl = DAY  # more than the ledger allows
+    lease = names.ask("jo", "PUT", "/v1/leases/art%2F", json={"ttl": "1h"}).json()["lease"]
+    assert lock(names, "a.psd").status_code == 201
+    manual_clock.advance(1_800)
+    found = names.ask("jo", "GET", "/lfs/locks").json()["locks"]
+    assert [x["path"] for x in found] == ["a.psd", "art"]
+    assert found[1]["expires_at"] == lease["expires_at"]
+    manual_clock.advance(4 * 3_600)
+    assert paths(names) == ["a.psd"]
+
+
+# --- by requests ------------------------------------------------------------------------------
+
+
+def lock(served: Served, path: object, *, who: str = "jo", **more: object) -> httpx.Response:
+    return served.ask(who, "POST", "/lfs/locks", json={"path": path, **more})
+
+
+def paths(served: Served, **query: str) -> list[str]:
+    answer = served.ask("jo", "GET", "/lfs/locks", params=query)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, MEDIA)
+    return [x["path"] for x in answer.json()["locks"]]
+
+
+def refused(answer: httpx.Response, status: int) -> dict[str, Any]:
+    assert (answer.status_code, answer.headers["content-type"]) == (status, MEDIA), answer.text
+    body: dict[str, Any] = answer.json()
+    assert body["message"]
+    return body
+
+
+def test_a_lock_has_the_fields_of_the_api(names: Served) -> None:
+    made = lock(names, "art/a.psd", ref={"name": "refs/heads/none"})
+    assert (made.status_code, made.headers["content-type"]) == (201, MEDIA)
+    assert made.json().keys() == {"lock"}, "the client takes a message for a refusal"
+    one = made.json()["lock"]
+    assert one.keys() == {"id", "path", "locked_at", "owner", "expires_at"}
+    assert (one["path"], one["owner"]) == ("art/a.psd", {"name": JO})
+    assert one["locked_at"].endswith("Z")
+    body = refused(lock(names, "art/a.psd", who="kim"), 409)
+    assert body["lock"] == one
+    check_words(body["message"])
+    ended = names.ask("jo", "POST", f"/lfs/locks/{one['id']}/unlock", json={"force": False})
+    assert (ended.status_code, ended.json()) == (200, {"lock": one})
+    refused(names.ask("jo", "POST", f"/lfs/locks/{one['id']}/unlock"), 404)
+
+
+def test_leases_of_others_are_locks(names: Served) -> None:
+    terms = {"paths": ["src/a.c", "src/b.c"]}
+    names.ask("kim", "PUT", "/v1/leases/T1", json=terms)
+    names.ask("kim", "PUT", "/v1/leases/art%2F**", headers={"Gitlease-Session": "one"})
+    assert paths(names) == ["art/**", "src/a.c", "src/b.c"]
+    for path in ("art/a.psd", "src/a.c"):
+        body = refused(lock(names, path), 409)
+        assert body["lock"]["owner"] == {"name": KIM}
+        assert "art" in body["lock"]["path"] or path == body["lock"]["path"]
+    art, first, _ = names.ask("kim", "GET", "/lfs/locks").json()["locks"]
+    check_words(
+        refused(names.ask("kim", "POST", f"/lfs/locks/{first['id']}/unlock"), 403)["message"]
+    )
+    check_words(refused(lock(names, "art/a.psd", who="kim"), 409)["message"])
+    assert names.ask("kim", "POST", f"/lfs/locks/{art['id']}/unlock").status_code == 200
+    assert paths(names, path="SRC/A.C") == ["src/a.c"]
+
+
+def test_locks_come_in_pages(names: Served) -> None:
+    wanted = [f"art/{n}.psd" for n in range(5)]
+    for n, path in enumerate(wanted):
+        lock(names, path, who=("jo", "kim")[n % 2])
+    for size in (1, 2, 4, 5, 1_000_000_000):
+        found, verified, cursor = list[str](), dict[str, list[str]](ours=[], theirs=[]), ""
+        while True:
+            query = {"limit": size, "cursor": cursor, "refspec": "refs/heads/x", "path": ""}
+            page = names.ask("jo", "GET", "/lfs/locks", params=query).json()
+            body = {"limit": size, "cursor": cursor, "ref": {"name": "refs/heads/x"}}
+            sides = names.ask("jo", "POST", "/lfs/locks/verify", json=body).json()
+            assert sides.get("next_cursor") == page.get("next_cursor")
+            found += [x["path"] for x in page["locks"]]
+            for side, some in verified.items():
+                some += [x["path"] for x in sides[side]]
+            assert len(page["locks"]) <= size
+            if not (cursor := page.get("next_cursor", "")):
+                break
+        assert found == wanted
+        assert verified == {"ours": wanted[::2], "theirs": wanted[1::2]}
+    for none in ("", "0"):
+        assert paths(names, limit=none) == wanted
+
+
+WRONG_PATHS = (None, "", " ", 7, ["a"], "/etc/passwd", "../a", "a/../../b", "a//b", "./a", "a/")
+
+
+@pytest.mark.parametrize("path", [*WRONG_PATHS, "a\nb", "a" * 600, "a\x00b", "\ud800"])
+def test_a_path_that_is_none_is_refused(names: Served, path: object) -> None:
+    body = json.dumps({"path": path})
+    answer = names.ask("jo", "POST", "/lfs/locks", content=body, headers={"Content-Type": MEDIA})
+    refused(answer, 400)
+    assert paths(names) == []
+
+
+def test_bad_requests_are_refused(names: Served) -> None:
+    def post(path: str, content: str, kind: str = MEDIA) -> httpx.Response:
+        return names.ask("jo", "POST", path, content=content, headers={"Content-Type": kind})
+
+    for path in ("/lfs/locks", "/lfs/locks/verify", "/lfs/locks/x/unlock"):
+        for content in ("{", "[]", "7", "\xff", '{"ref": 7}', '{"ref": {"name": 7}}'):
+            refused(post(path, content), 400)
+        refused(post(path, json.dumps({"path": "a" * MOST_BYTES})), 413)
+        refused(post(path, '{"path": "a"}', "text/plain"), 415)
+        assert post(path, '{"path": "a.psd"}', f"{MEDIA}; charset=utf-8").status_code != 415
+    for force in (1, "true", None):
+        refused(post("/lfs/locks/x/unlock", json.dumps({"force": force})), 400)
+    for query in ("limit=-1", "limit=x", "limit=1.5", "cursor=nonsense", "limit=%C2%B2"):
+        refused(names.ask("jo", "GET", f"/lfs/locks?{query}"), 400)
+    for body in ({"limit": -1}, {"limit": "x"}, {"limit": True}, {"limit": 1.5}, {"cursor": 7}):
+        refused(names.ask("jo", "POST", "/lfs/locks/verify", json=body), 400)
+    refused(names.ask("jo", "GET", "/lfs/nothing"), 404)
+    refused(names.ask("jo", "POST", "/lfs/objects/batch", json={}), 501)
+    assert names.ask("jo", "DELETE", "/lfs/locks").status_code == 405
+    answer = httpx.get(f"{names.url}/lfs/locks", trust_env=False)
+    check_words(refused(answer, 401)["message"])
+    assert answer.headers["lfs-authenticate"].startswith("Basic")
+    basic = httpx.get(f"{names.url}/lfs/locks", auth=("any", names.secret("jo")), trust_env=False)
+    assert basic.status_code == 200
