@@ -99,10 +99,10 @@ SHORTEST, LONGEST = 150, 800  # lines: a module is what one reads for one questi
 LINES = {  # of each package, without those of comment
     "gitlease": 292,
     "check": 2_667,
-    "core": 5_952,
-    "engine": 6_502,
+    "core": 6_002,
+    "engine": 6_547,
     "faces": 14_411,
-    "gateway": 1_283,
+    "gateway": 1_285,
     "git": 3_644,
     "guard": 2_804,
     "install": 2_235,
@@ -112,7 +112,7 @@ LINES = {  # of each package, without those of comment
     "settings": 1_470,
     "store": 4_141,
     "tasks": 2_973,
-    "verbs": 4_875,
+    "verbs": 4_945,
     "verify": 300,
     "wiring": 2_708,
 }

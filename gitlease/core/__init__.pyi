@@ -62,14 +62,18 @@ from gitlease.core.lease import standing as standing
 from gitlease.core.lease import without_process as without_process
 from gitlease.core.ledger import ENDS_TOLD as ENDS_TOLD
 from gitlease.core.ledger import EPOCH_SIZE as EPOCH_SIZE
+from gitlease.core.ledger import FAILED as FAILED
 from gitlease.core.ledger import FORMAT as FORMAT
 from gitlease.core.ledger import HOLDERS_TOLD as HOLDERS_TOLD
+from gitlease.core.ledger import LEFT_ALONE as LEFT_ALONE
 from gitlease.core.ledger import MAX_STEP as MAX_STEP
 from gitlease.core.ledger import NEWEST_FORMAT as NEWEST_FORMAT
 from gitlease.core.ledger import NOTES_KEPT as NOTES_KEPT
 from gitlease.core.ledger import NOTICES_KEPT as NOTICES_KEPT
 from gitlease.core.ledger import RING_SIZE as RING_SIZE
 from gitlease.core.ledger import TICKETS_KEPT as TICKETS_KEPT
+from gitlease.core.ledger import WAITS as WAITS
+from gitlease.core.ledger import WORD as WORD
 from gitlease.core.ledger import Changes as Changes
 from gitlease.core.ledger import Damage as Damage
 from gitlease.core.ledger import Fate as Fate
@@ -79,6 +83,7 @@ from gitlease.core.ledger import Note as Note
 from gitlease.core.ledger import Notice as Notice
 from gitlease.core.ledger import Records as Records
 from gitlease.core.ledger import RingEntry as RingEntry
+from gitlease.core.ledger import Setback as Setback
 from gitlease.core.ledger import Ticket as Ticket
 from gitlease.core.loss import Hold as Hold
 from gitlease.core.loss import Loss as Loss

@@ -13,7 +13,7 @@ from typing import Annotated, Protocol, runtime_checkable
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.instant import Time
+from gitlease.core.instant import MS, Time
 from gitlease.core.lease import (
     MAX_REASON,
     Lease,
@@ -42,6 +42,11 @@ HOLDERS_TOLD = 256  # by one step
 TICKETS_KEPT = 256  # of one resource
 LINES_READ = 1_024  # resources whose waiters a claim of paths gives way to
 EPOCH_SIZE = 10**12
+# The ends of ids of operations, by which their notes count in a ``Setback``. Every version carries
+# ids as they are, so an older client or server neither refuses such a note nor loses the count.
+FAILED, WAITS, WORD = MARKS = "-fail", "-wait", "-word"
+LEFT_ALONE = 600  # seconds after the first failure of a task; twice as long after the next
+MOST_FAILURES = 3
 
 
 class Fate(Enum):
@@ -127,6 +132,44 @@ class Note:
     author: str
     at: Time
     text: Annotated[str, "lines"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setback:
+    """What keeps a task from being handed out: it failed, or its worker ``waits`` for a person.
+
+    ``last`` is the note of the last of these. A claim by name is never kept out.
+    """
+
+    failures: int
+    last: Note
+    waits: bool = False
+
+    @property
+    def free_at(self) -> int | None:
+        """Wall-clock milliseconds from which on it is handed out again; None: it needs a person."""
+        if self.waits or self.failures >= MOST_FAILURES:
+            return None
+        return self.last.at + (LEFT_ALONE << self.failures - 1) * MS
+
+    def is_left_alone(self, now_ms: int) -> bool:
+        """Whether it is not to be handed out at this time."""
+        until = self.free_at
+        # Of a note from the future, whose writer's clock is wrong, only the count is believed.
+        return until is None or self.last.at - LEFT_ALONE * MS <= now_ms < until
+
+
+def setback(notes: Iterable[Note]) -> Setback | None:
+    """The failures by the notes of a task, since the last word of a person; None without any."""
+    found: Setback | None = None
+    for note in notes:
+        if WORD in note.id:
+            found = None
+        elif FAILED in note.id or WAITS in note.id:
+            failures, waits = (found.failures, found.waits) if found else (0, False)
+            failed = FAILED in note.id
+            found = Setback(failures + failed, note, waits or not failed)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +325,13 @@ class Ledger:
         resource = self.spelt(resource)
         changed = self.changes.notes.get(resource.key)
         return self.records.notes(resource) if changed is None else changed[1]
+
+    def setback(self, resource: Resource) -> Setback | None:
+        """The failures of a task; None without any, and where its notes cannot be read."""
+        try:
+            return setback(self.notes(resource))
+        except Invalid:
+            return None
 
     def notices(self, holder: str) -> tuple[Notice, ...]:
         changed = self.changes.notices.get(person_key(holder))

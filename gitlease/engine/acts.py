@@ -63,7 +63,7 @@ from gitlease.engine.stepping import (
     in_every,
     settle_landed,
 )
-from gitlease.engine.transaction import fresh_id
+from gitlease.engine.transaction import fresh_id, noting_id
 
 
 def renew(
@@ -192,7 +192,7 @@ def release(
         )
         return [
             Release(
-                id=fresh_id(),
+                id=noting_id(session.actor) if note else fresh_id(),
                 actor=session.actor,
                 resource=p.resource,
                 scope=scope,
@@ -552,13 +552,12 @@ def drop_record(session: LedgerSession, file: str, *, reason: str) -> Answer:
 def note(
     session: LedgerSession, resource: Resource, text: str, *, to_holder: bool = False
 ) -> Answer:
-    """Leave a note for the next holder; ``to_holder``: and show it to whoever holds it now.
+    """Leave a note for the next holder; that of a person ends the task's ``Setback``.
 
-    Raises NotFound if then nobody else does.
+    ``to_holder``: and show it to whoever holds it now. Raises NotFound if then nobody else does.
     """
-    op = AddNote(
-        id=fresh_id(), actor=session.actor, resource=resource, text=text, to_holder=to_holder
-    )
+    id, actor = noting_id(session.actor), session.actor
+    op = AddNote(id=id, actor=actor, resource=resource, text=text, to_holder=to_holder)
     return change(session, "note", [op], notes_of=[resource])
 
 

@@ -163,7 +163,8 @@ class QueueReading:
     """The tasks as one actor finds them.
 
     ``entries`` are in the order of the queue, ``next_up`` what is handed out, best first;
-    ``others`` has what others hold, in every layer in use.
+    ``others`` has what others hold, in every layer in use. ``left_alone``: what failed lately, or
+    waits for a person, and is not handed out.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -172,6 +173,7 @@ class QueueReading:
     taken: tuple[Taken, ...] = ()
     notes: tuple[Note, ...] = ()
     others: tuple[LeaseView, ...] = ()
+    left_alone: tuple[Entry, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -24,7 +24,7 @@ from gitlease.core.errors import GitleaseError, HeadGone, Invalid, NotFound, Pol
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease, Moment, State, is_abandoned, same_person
-from gitlease.core.ledger import MAX_STEP, Ledger, Notice
+from gitlease.core.ledger import MAX_STEP, Ledger, Notice, Setback
 from gitlease.core.moves.operations import (
     Acknowledge,
     Bind,
@@ -527,6 +527,14 @@ class LedgerSession:
         runs = self._runs()
         live = frozenset[str]() if runs is None else runs.live(self.layer)
         return [x for x in leases if x.lease_id in live or self.is_of_run_above(x)]
+
+    def setback_of(self, resource: Resource) -> Setback | None:
+        """The failures of a task by this clone's copy, and whether its worker waits for a person.
+
+        What the caller released or parked last is in that copy.
+        """
+        ledger = self.known_ledger()
+        return None if ledger is None else ledger.setback(resource)
 
     @property
     def is_below_run(self) -> bool:

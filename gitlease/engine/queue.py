@@ -23,7 +23,7 @@ from gitlease.core.lease import (
     relation,
     same_person,
 )
-from gitlease.core.ledger import Note
+from gitlease.core.ledger import Note, Setback
 from gitlease.core.moves.claiming import ParkedMeanwhile, completed_records
 from gitlease.core.moves.operations import Claim, Event
 from gitlease.core.policy import DEFAULT_POLICY, Issues, Policy
@@ -63,6 +63,7 @@ class WhyNot(Enum):
     YOURS = "yours"
     ELSEWHERE = "elsewhere"
     WAITED_FOR = "waited_for"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Entry:
     ``who`` is the holder or assignee in the way, ``lease`` the conflicting lease or the caller's
     own. ``waits_for`` has its open dependencies, as written, ``depth`` their longest chain.
     ``parked``: the caller parked it, and resumes it by a claim of the scope of ``lease``.
-    ``abandoned``: it is offered last.
+    ``abandoned``: it is offered last. ``setback``: it failed, and is left alone or offered again.
     """
 
     task: Task
@@ -83,6 +84,7 @@ class Entry:
     depth: int = 0
     parked: bool = False
     abandoned: bool = False
+    setback: Setback | None = None
 
     @property
     def claimable(self) -> bool:
@@ -121,7 +123,8 @@ class QueueContext:
     """An actor, and the records of a ledger at one moment.
 
     ``was_taken`` tells by the audit trail whether others took a task (folded name) from the actor,
-    and ``left_to`` for whom a free task is left, who has waited for it in line.
+    and ``left_to`` for whom a free task is left, who has waited for it in line. ``setback`` tells
+    how often a task failed.
     """
 
     actor: Actor
@@ -131,6 +134,7 @@ class QueueContext:
     moment: Moment
     was_taken: Callable[[str], bool] = lambda _key: False
     left_to: Callable[[Task], str | None] = lambda _task: None
+    setback: Callable[[Resource], Setback | None] = lambda _resource: None
     layer: str = GLOBAL_LAYER
 
     def view(self, lease: Lease | None) -> LeaseView | None:
@@ -194,6 +198,7 @@ _WHY = {
     WhyNot.YOURS: "yours already",
     WhyNot.ELSEWHERE: "not in this checkout",
     WhyNot.WAITED_FOR: "left to others who wait for them",
+    WhyNot.FAILED: "left alone after a failure, or for a person",
 }
 
 
@@ -254,11 +259,15 @@ def _entry(
     why, who, lease = _why_not(task, leases, pathy, context)
     if why is None and task.ref:  # no command could read it, nor an edit be written
         why, lease = WhyNot.ELSEWHERE, None
+    setback = None if why is WhyNot.DONE else context.setback(task.resource)
+    if why is None and setback and setback.is_left_alone(context.moment.now.wall_ms):
+        why = WhyNot.FAILED
     how = None if why is not None or lease is None else context.relation(lease)
     parked, abandoned = how is Relation.PARKED, how is Relation.THEIRS_ABANDONED
     waits = () if task.is_done else tuple(d for d in task.depends_on if fold(d) not in done)
     depth = depths.get(task.resource.key, 0)
-    return Entry(task, why, who, context.view(lease), waits, depth, parked, abandoned)
+    view = context.view(lease)
+    return Entry(task, why, who, view, waits, depth, parked, abandoned, setback)
 
 
 def _finished(leases: Sequence[Lease], context: QueueContext) -> Lease | None:
@@ -606,6 +615,7 @@ class TaskQueue:
             moment=look.moment if look else Moment(now=self._session.clock.now()),
             was_taken=lambda key: any(taken == key for taken, _ in losses()),
             left_to=waiters(self._session, look),
+            setback=setbacks(look),
             layer=self._session.layer,
         )
 
@@ -649,6 +659,7 @@ class TaskQueue:
             entries=tuple(entries),
             next_up=next_up,
             carried=tuple(carrying(shown, context)),
+            left_alone=tuple(x for x in entries if x.why_not is WhyNot.FAILED),
             warnings=said if next_up else said + unknown_statuses(found.tasks, f"; {BY_INIT}"),
         )
 
@@ -688,6 +699,12 @@ def waiters(session: LedgerSession, look: LedgerView | None) -> Callable[[Task],
         return waiting[passing].holder if len(waiting) > passing else None
 
     return of
+
+
+def setbacks(look: LedgerView | None) -> Callable[[Resource], Setback | None]:
+    """Tell of each task how often it failed."""
+    ledger = look.head.ledger if look else None
+    return (lambda _resource: None) if ledger is None else ledger.setback
 
 
 def _chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:

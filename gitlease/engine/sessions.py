@@ -9,6 +9,7 @@ from typing import Any
 from gitlease.core.errors import MAX_WORD, GitleaseError, UsageError, check_text, hint
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Lease, State, holder_has
+from gitlease.core.ledger import FAILED, WAITS
 from gitlease.core.moves.holding import PARKED, RELEASED, RUN_OUT
 from gitlease.core.moves.operations import EndSession, Grant, Park, RunOut, Unbind, grant_of
 from gitlease.core.resources import Resource
@@ -19,6 +20,7 @@ from gitlease.engine.stepping import change, change_with_edges, in_every
 from gitlease.engine.transaction import fresh_id
 
 EVENTS_SEARCHED = 500  # for who claimed what a session renewed
+NO_WORD = "its worker parked it, without a word"
 AT_ONCE = 128  # leases that one step ends: the audit trail has a line for each
 
 
@@ -61,23 +63,25 @@ def park(
 ) -> Answer:
     """Keep the caller's live leases of these resources for a later session; all or none.
 
+    What the run above parks of its own waits for a person, as its note says (see ``Setback``).
     ``seconds`` are capped to the policy's ``park_max``, which is the default. Raises LeaseLost,
     NotHolder, and PolicyRefused if parking is not allowed.
     """
     wanted = several(resources)
+    own = [x for resource in wanted for x in session.own_records(resource)]
+    waits = {x.resource for x in own if session.is_of_run_above(x)}
     operations = [
         Park(
-            id=fresh_id(),
+            id=fresh_id(WAITS if resource in waits else ""),
             actor=session.actor,
             resource=resource,
             seconds=seconds,
             scope=scope,
             reason=reason,
-            note=note,
+            note=note or reason or NO_WORD if resource in waits else note,
         )
         for resource in wanted
     ]
-    own = (x for resource in wanted for x in session.own_records(resource))
     running = [x for x in session.of_live_runs(own) if not session.is_of_run_above(x)]
     answer = change(session, "park", operations)
     parked = {view.lease_id for view in answer.leases}
@@ -105,10 +109,20 @@ def unbind(session: LedgerSession, grants: Sequence[Grant]) -> Answer:
 
 
 def give_back(
-    session: LedgerSession, grants: Sequence[Grant], *, note: str | None, commit: bool | None
+    session: LedgerSession,
+    grants: Sequence[Grant],
+    *,
+    note: str | None,
+    commit: bool | None,
+    failed: bool = False,
 ) -> Answer:
-    """Release exactly these grants and retire their edges; what has ended otherwise stays so."""
-    end = EndSession(id=fresh_id(), actor=session.actor, grants=(), note=note)
+    """Release exactly these grants and retire their edges; what has ended otherwise stays so.
+
+    ``failed``: a pool's command failed on them, as the ``note`` says, which counts as a failure of
+    each task in the same step (see ``Setback``).
+    """
+    mark = FAILED if failed and note else ""
+    end = EndSession(id=fresh_id(mark), actor=session.actor, grants=(), note=note)
     return _end(session, end, grants, commit)
 
 

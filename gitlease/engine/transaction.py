@@ -28,7 +28,7 @@ from gitlease.core.errors import (
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Actor, Lease, Moment, State
-from gitlease.core.ledger import MAX_STEP, Fate, Ledger
+from gitlease.core.ledger import MAX_STEP, WORD, Fate, Ledger
 from gitlease.core.loss import Hold, still_held
 from gitlease.core.moves.holding import UNBOUND
 from gitlease.core.moves.operations import Barrier, Create, Grant, Operation, Outcome, Renew
@@ -63,9 +63,14 @@ ALONG = DUE / 2  # and after which others do along the way
 MOST_ALONG = 64  # grants
 
 
-def fresh_id() -> str:
-    """A random id: 80 bits, so that two are never alike."""
-    return f"{random.SystemRandom().getrandbits(80):020x}"
+def fresh_id(mark: str = "") -> str:
+    """A random id, so that two are never alike: 80 bits, or 60 and one of ``MARKS``."""
+    return f"{random.SystemRandom().getrandbits(80):020x}"[: 20 - len(mark)] + mark
+
+
+def noting_id(actor: Actor) -> str:
+    """The id of an operation that notes something: a person's word ends a ``Setback``."""
+    return fresh_id("" if actor.session else WORD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from itertools import accumulate
 from gitlease.core.errors import GitleaseError, HeadGone, Invalid, LeaseLost, Unavailable
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor, Moment, same_person
-from gitlease.core.ledger import MAX_STEP, RingEntry
+from gitlease.core.ledger import MARKS, MAX_STEP, RingEntry
 from gitlease.core.moves.operations import Acknowledge, Event, Operation, Outcome
 from gitlease.core.moves.transitions import Applied, Decided, decide
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
@@ -50,8 +50,10 @@ OUTCOMES = CLAIMED | {"renewed", "extended", "parked", "released", "completed", 
 
 def keyed(operations: Sequence[Operation], key: str) -> list[Operation]:
     """The operations with ids that begin with a key, except acknowledgements."""
+    marks = [next((mark for mark in MARKS if x.id.endswith(mark)), "") for x in operations]
     return [
-        x if isinstance(x, Acknowledge) else replace(x, id=key + fresh_id()) for x in operations
+        x if isinstance(x, Acknowledge) else replace(x, id=key + fresh_id(mark))
+        for x, mark in zip(operations, marks, strict=True)
     ]
 
 

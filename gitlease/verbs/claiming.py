@@ -8,6 +8,7 @@ from typing import Any
 from gitlease.core.errors import Hint, LeaseHeld, UsageError, hint
 from gitlease.core.frozen import replace
 from gitlease.core.lease import State
+from gitlease.core.ledger import setback
 from gitlease.core.resources import WHOLE, Resource
 from gitlease.engine import claim as engine
 from gitlease.engine.answers import Answer, ClaimOptions
@@ -194,12 +195,15 @@ def claimed_lines(
     lines += [
         f"{be}{sentences.displaced(x)}" + sentences.quoted(x.reason) for x in answer.displaced
     ]
-    if answer.written or answer.unassigned:
+    found = setback(answer.notes) if len(answer.leases) == 1 else None
+    if answer.written or answer.unassigned or found:
         from gitlease.verbs import task_text
 
         people = door.ledger.edges.rules.people
         lines += [f"{be}taken over from {name}" for name in task_text.unassigned(answer, people)]
         edits = task_text.edited(answer) if planned is None else planned
+        if found:
+            also = (*also, f"{found.last.resource} {task_text.setback(found, now)}")
     return [*lines, *edits, *also, *(sentences.noted(note, now) for note in answer.notes)]
 
 

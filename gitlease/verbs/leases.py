@@ -256,7 +256,8 @@ def completed(answer: Answer) -> Result:
     "note",
     """Leave a note for the next holder of RESOURCE. Anyone may, with or without a lease.
 
-`show` and every claim display it until the work is done.
+`show` and every claim display it until the work is done. A note that you leave without a session
+hands out a task again that failed too often, or waits for a person (see `help running`).
 
 --to-holder is word for whoever holds it now: their next command, tool call or hook of an agent
 shows it, once, and their brief lists it. That goes to the session that holds the lease; of a path,

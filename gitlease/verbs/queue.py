@@ -70,19 +70,38 @@ def queue_verb(
     away = "" if all else task_text.not_here(reading.entries)
     part: dict[str, object] = {} if ref is None else {"ref": ref}
     return Result(
-        body={"tasks": [wire.entry(e) for e in shown]},
+        body={
+            "tasks": [wire.entry(e) for e in shown],
+            "left_alone": [wire.entry(x) for x in reading.left_alone],
+        },
         lines=lambda: [
             Table(
                 headings=HEADINGS,
                 rows=[_row(door, e) for e in shown],
                 styles=[STYLES.get(e.why_not, "dim") for e in shown],
                 otherwise="there are no tasks" if all else "nothing to claim",
-            )
+            ),
+            *([] if all else _left_alone(door, reading)),
         ],
         value=reading,
         warnings=(*reading.warnings, *([away] if away else [])),
-        then=(Hint("queue", {"all": True} | part, "show where they are"),) if away else (),
+        then=[
+            *([Hint("queue", {"all": True} | part, "show where they are")] if away else ()),
+            *([] if all else _after_setback(door, reading.left_alone)),
+        ],
     )
+
+
+def _left_alone(door: Door, reading: QueueReading) -> list[str]:
+    now = door.now()
+    return [f"{x.task.resource}: {task_text.why_not(x, now)}" for x in reading.left_alone]
+
+
+def _after_setback(door: Door, failed: Sequence[Entry]) -> Iterable[Hint]:
+    """Yield the call by which a person has the first of these tasks handed out again."""
+    if failed and door.ledger.actor.session is None:
+        terms = {"resource": failed[0].task.resource.text, "text": "TEXT"}
+        yield Hint("note", terms, "let pools take it again")
 
 
 def _row(door: Door, entry: Entry) -> tuple[str, ...]:
@@ -151,6 +170,7 @@ def brief_verb(door: Door, *, ref: takes.Ref = None, cached: takes.Cached = Fals
             "notes": [wire.note(n) for n in reading.notes],
             "next_tasks": [wire.entry(e) for e in reading.next_up[:NEXT]],
             "others": [wire.lease(view) for view in reading.others],
+            "left_alone": [wire.entry(x) for x in reading.left_alone],
         },
         lines=lambda: _page(door, reading),
         leases=[view for view in live if view is not None],
@@ -201,6 +221,7 @@ def _page(door: Door, reading: QueueReading) -> Iterable[str]:
     away = task_text.not_here(reading.entries)
     nothing = f"nothing to claim: {away}" if away else "nothing to claim"
     yield from _section("next", _aligned(map(_next, reading.next_up)), NEXT, otherwise=nothing)
+    yield from _section("left alone", _left_alone(door, reading), NEXT)
     held = [
         f"{sentences.named_in(x, layer)}: {sentences.whose(x)}, {sentences.until(x, now)}"
         for x in reading.others
@@ -265,6 +286,7 @@ def show_verb(
     tickets = [ticket for ticket in reading.waiting if scopes_overlap(ticket.scope, part)]
     ended = [one for one in reading.ended if scopes_overlap(one.scope, part)]
     entry = found.entry
+    failed = entry is not None and entry.why_not is WhyNot.FAILED
     alone = entry is not None and entry.why_not is WhyNot.ASSIGNED  # nothing but the edge is left
     who = entry.who if entry is not None and alone else None
 
@@ -279,6 +301,8 @@ def show_verb(
             known = entry is not None or reading.leases or reading.notes
             if not known and door.needs_any(resource.text):
                 yield "no task file and no record has this name"
+        if entry and entry.setback and (views or not failed):
+            yield f"{entry.task.resource} {task_text.setback(entry.setback, now)}"
         yield from (sentences.noted(note, now) for note in reading.notes)
         for place, ticket in enumerate(tickets, start=1):
             yield sentences.in_line(place, ticket, now)
@@ -291,11 +315,13 @@ def show_verb(
             "notes": [wire.note(note) for note in reading.notes],
             "waiting": wire.waiting(tickets),
             "ended": [wire.ended_lease(one) for one in ended],
+            "setback": wire.setback(entry.setback) if entry else None,
         },
         lines=lines,
         leases=views,
         warnings=(*reading.warnings, *found.warnings),
         hints=(task_text.ask(door, resource.text, who, scope=scope),) if who is not None else (),
+        then=[*_after_setback(door, [entry] if failed and entry else [])],
     )
 
 

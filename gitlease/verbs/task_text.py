@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.edge import printable
 from gitlease.core.errors import Hint
-from gitlease.core.instant import MS, humanize_duration
+from gitlease.core.instant import MS, humanize_duration, moment_of
 from gitlease.core.resources import WHOLE, fold
 from gitlease.verbs import sentences
 
 if TYPE_CHECKING:
     from gitlease.core.edge import EdgeEdit, People, Task
+    from gitlease.core.ledger import Setback
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer, QueueReading, Taken
     from gitlease.engine.queue import Carry, Entry
@@ -89,12 +90,28 @@ def why_not(entry: Entry, now: datetime) -> str:
         return f"not in this checkout, but in {place_of(task.ref)}"
     if entry.why_not is WhyNot.WAITED_FOR:
         return f"left to {entry.who}, who waits for it"
+    if entry.why_not is WhyNot.FAILED and entry.setback:
+        return setback(entry.setback, now)
     if entry.why_not is WhyNot.ASSIGNED or view is None:
         return f"assigned to {entry.who}"
     if entry.why_not is WhyNot.YOURS:
         return f"yours, live {sentences.until(view, now, short=True)}"
     part = sentences.where(view, asked=task.resource.text, short=True)
     return f"held by {view.holder}{part}{sentences.lasts(view, now, short=True)}"
+
+
+def setback(found: Setback, now: datetime) -> str:
+    """Return how often a task failed, when and by whom last, and who may take it when."""
+    count, last = found.failures, found.last
+    note = one_line(last.text.strip().partition("\n")[0])
+    note = sentences.quoted(note if len(note) <= LONGEST_TITLE else f"{note[:LONGEST_TITLE]}…")
+    times = {0: "", 1: "failed once", 2: "failed twice"}.get(count, f"failed {count} times")
+    by = f"by {last.author} at {sentences.date_time(last.at, now)}"
+    if found.free_at is None:
+        why = "asked" if found.waits else f"{times}, last"
+        return f"needs a person, {why} {by}{note}"
+    until = sentences.clock_time(moment_of(found.free_at), now, round_up=True)
+    return f"{times}, last {by}{note}; pools leave it alone until {until}"
 
 
 def not_here(entries: Iterable[Entry]) -> str:

@@ -15,7 +15,7 @@ from gitlease.verbs.table import Fault, exit_of
 if TYPE_CHECKING:
     from gitlease.core.edge import Task
     from gitlease.core.errors import GitleaseError
-    from gitlease.core.ledger import Note, Ticket
+    from gitlease.core.ledger import Note, Setback, Ticket
     from gitlease.core.loss import Lost
     from gitlease.core.moves.operations import Event
     from gitlease.core.view import LeaseView
@@ -52,7 +52,8 @@ SHAPES: Mapping[str, str] = {
     "expires_in:int? free_at:time? lease:lease? conflicts:leases hints:texts next:texts",
     "edge": "resource file changed:bool committed?",
     "task": _TASK,
-    "entry": f"{_TASK} claimable:bool why_not? who? lease:lease?",
+    "entry": f"{_TASK} claimable:bool why_not? who? lease:lease? setback:setback?",
+    "setback": "failures:int last_at:time by note waits:bool free_at:time?",
     "carry": f"{_TASK} state taken_over_by? lease:lease?",
     "note": "resource author at:time text",
     "taken": "resource scope what by at:time reason?",
@@ -236,7 +237,18 @@ def entry(found: Entry) -> Document:
         "why_not": found.why_not.value if found.why_not else None,
         "who": found.who,
         "lease": lease(found.lease) if found.lease else None,
+        "setback": setback(found.setback),
     }
+
+
+def setback(found: Setback | None) -> Document | None:
+    """Return the failures of a task; no ``free_at`` where it needs a person."""
+    if found is None:
+        return None
+    last, free = found.last, found.free_at
+    known = {"last_at": rfc3339(last.at), "by": last.author, "note": last.text}
+    until = None if free is None else rfc3339(free, round_up=True)
+    return _shaped("setback", found, **known, free_at=until)
 
 
 def carry(found: Carry, *, waits_for: Sequence[str] = ()) -> Document:

@@ -267,7 +267,7 @@ def test_show_tells_who_waits_in_order(desks: tuple[Desk, Desk]) -> None:
         }
     ]
     assert list(shown[1]) == [
-        *("schema", "ok", "command", "leases", "task", "notes", "waiting", "ended"),
+        *("schema", "ok", "command", "leases", "task", "notes", "waiting", "ended", "setback"),
         *("warnings", "next"),
     ]
     assert shown[2].splitlines()[-1] == line

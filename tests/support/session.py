@@ -139,6 +139,7 @@ class LeaseService:
         self.complete = partial(acts.complete, session)
         self.set_status = partial(acts.set_status, session)
         self.park = partial(sessions.park, session)
+        self.give_back = partial(sessions.give_back, session)
         self.end_session = partial(sessions.end_session, [session])
         self.sessions = partial(sessions.sessions, [session])
         self.retire = partial(acts.retire, session)

@@ -31,6 +31,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "ints": {"type": "array", "items": {"type": "integer"}},
     "time": {"$ref": "#/$defs/time"},
     "lease": {"$ref": "#/$defs/lease"},
+    "setback": {"$ref": "#/$defs/setback"},
     "leases": {"type": "array", "items": {"$ref": "#/$defs/lease"}},
     "code": {"type": "string", "examples": [*CODES]},
     "state": {"enum": [*get_args(LeaseState)]},

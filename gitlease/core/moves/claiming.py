@@ -674,6 +674,10 @@ def pick(ledger: Ledger, op: ops.Pick, moment: Moment) -> tuple[Ledger, Outcome]
         granted_ttl(wanted, policy, None)  # or else each of them would be passed over
         if _is_at_it(ledger, wanted, moment):
             continue
+        # Decided in this step, since another pool may have failed at it a moment ago (S1).
+        setback = ledger.setback(wanted.resource)
+        if setback is not None and setback.is_left_alone(moment.now.wall_ms):
+            continue
         try:
             return claim(ledger, replace(wanted, id=op.id), moment)
         except (LeaseHeld, PolicyRefused, UsageError, Invalid):
