@@ -23,6 +23,7 @@ from gitlease.core.edge import EdgeEdit, Progress, Task
 from gitlease.core.errors import (
     GitleaseError,
     Invalid,
+    NotFound,
     PolicyRefused,
     Unavailable,
     UnknownOutcome,
@@ -153,7 +154,7 @@ class Lander:
                 f"{resource} is a path, and only tasks land: push it, and release it",
                 resource=resource.text,
             )
-        fetch_branch(self._repository, self._remote, self._base)
+        self._fetch()
         if (landed := self._landed_before(view)) is None:
             mine = [x for x in view.leases if x.resource == resource and x.state is State.ACTIVE]
             self._leases = [x for x in mine if x.same_holder(self._session.actor)]
@@ -178,6 +179,17 @@ class Lander:
             way = hint("name it: {}", base="BRANCH")
             raise Invalid(f"the main branch of {name} is not known here", hints=(way,))
         return found
+
+    def _fetch(self) -> None:
+        try:
+            fetch_branch(self._repository, self._remote, self._base)
+        except Unavailable as error:
+            if "find remote ref" not in error.message:
+                raise
+            raise NotFound(
+                f"{self._remote} has no branch {self._base} to land on",
+                hints=(f"make it first: git push {self._remote} HEAD:{self._base}",),
+            ) from None
 
     def _only_one(self, view: LedgerView) -> Resource:
         actor = self._session.actor
@@ -285,7 +297,7 @@ class Lander:
             raise
 
     def _try(self) -> Landed | None:
-        fetch_branch(self._repository, self._remote, self._base)
+        self._fetch()
         onto = commit_of(self._repository, self._ref)
         tip = self._finished(onto, self._brought(onto))
         self._move(tip)
@@ -293,7 +305,7 @@ class Lander:
         try:
             return self._push(onto, tip)
         except PushRefused:
-            fetch_branch(self._repository, self._remote, self._base)
+            self._fetch()
             if commit_of(self._repository, self._ref) == onto:
                 raise
             return None

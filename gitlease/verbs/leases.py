@@ -12,7 +12,16 @@ from gitlease.engine import acts
 from gitlease.engine.answers import Answer
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, task_text, wire
-from gitlease.verbs.table import LEASE_EXITS, OWN_EXITS, Door, Result, changed, verb
+from gitlease.verbs.table import (
+    AT_A_CLONE,
+    LEASE_EXITS,
+    OWN_EXITS,
+    Door,
+    DoorOfClone,
+    Result,
+    changed,
+    verb,
+)
 
 
 @verb(
@@ -250,6 +259,61 @@ def completed(answer: Answer) -> Result:
         return [*said, *task_text.edited(answer)]
 
     return changed(answer, wire.ended(answer), lines, value=())
+
+
+@verb(
+    "land",
+    """Finish a task and push its work, in one step that cannot half happen.
+
+The task's status is set to done in its file, in your last commit if that is yours, not pushed and
+not signed, else in a commit of its own. Your branch is brought onto the base, which is the remote's
+main branch: as it is, else by a rebase or a merge. Then work, task file and the completed lease go
+in one atomic push: a holder that lost its lease lands nothing. If others land first, it is done
+again on the new base, in the order of arrival. A conflict, a check that fails, or a refusal leaves
+your branch and your files as they were.
+
+Without RESOURCE it is the task that this session holds. If it is interrupted, repeat it: nothing is
+done twice.""",
+    examples=(
+        "gitlease land",
+        "gitlease land F001 --check 'make test'",
+        "gitlease land F001 --by merge --base develop",
+    ),
+    exits=(1, 2, 3, *LEASE_EXITS[1:]),
+    done="the work is on the base, and the lease is completed",
+    no=("held", "violations"),
+    doors=AT_A_CLONE,
+)
+def land_verb(
+    door: DoorOfClone,
+    resource: takes.Named | None = None,
+    *,
+    base: takes.Base = None,
+    by: takes.By = None,
+    check: takes.Check = None,
+    unfenced: takes.Unfenced = False,
+    no_verify: takes.NoVerify = False,
+) -> Result:
+    from gitlease.push.landing import LandOptions
+
+    if door.in_memory:
+        raise UsageError("a ledger in memory has no work to land")
+    options = LandOptions(
+        base=base, by=by, check=check or (), unfenced=unfenced, hooks=not no_verify
+    )
+    landed = door.workspace.land(resource, options, tell=door.tell)
+    where, several = f"{landed.base} of {landed.remote}", "s" * (landed.commits != 1)
+    number = f"{landed.commits} commit{several}"
+    said = f"landed {landed.resource} on {where}: {number}, {landed.commit[:9]}"
+    if landed.already:
+        said = f"{landed.resource} has landed on {where} already"
+    return Result(
+        body=wire.landed(landed),
+        lines=lambda: [said],
+        leases=landed.leases,
+        value=landed,
+        warnings=landed.warnings,
+    )
 
 
 @verb(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -344,6 +345,43 @@ STATUS = Kind(
     metavar="STATUS",
     complete="known_statuses",
 )
+
+
+def _command(door: Any, data: Any, name: str) -> tuple[str, ...]:
+    """Read the words of a command. UsageError for none, or for quotes that do not end."""
+    try:
+        words = shlex.split(data) if isinstance(data, str) else read_words(data, name)
+    except ValueError as error:
+        raise UsageError(f"invalid {name}: {str(error).lower()}") from None
+    if not words or not all(isinstance(x, str) and x and "\0" not in x for x in words):
+        raise UsageError(f"{name} must be a command, such as 'make test'")
+    return tuple(words)
+
+
+def _way(door: Any, data: Any, name: str) -> str:
+    if data not in WAYS:
+        raise UsageError(f"invalid {name}: expected {' or '.join(WAYS)}")
+    return str(data)
+
+
+WAYS = ("rebase", "merge")
+_WAY = Kind(read=_way, schema={"enum": [*WAYS]}, python="str", metavar="rebase|merge")
+_COMMAND = Kind(read=_command, schema=_SHORT_TEXTS, python="str | Sequence[str]", metavar="CMD")
+Base = Annotated[
+    str | None, _WORD.but("Land on this branch (default: the remote's main branch).", metavar="B")
+]
+By = Annotated[
+    str | None,
+    Parameter(kind=_WAY, about="How to bring it onto a base that has moved on."),
+]
+Check = Annotated[
+    tuple[str, ...] | None,
+    Parameter(kind=_COMMAND, about="Run CMD on the result first; no shell reads it."),
+]
+Unfenced = Annotated[
+    bool, _SWITCH.but("Land where the host has no atomic pushes, without a fence.", again=False)
+]
+NoVerify = Annotated[bool, _SWITCH.but("Without your pre-push hooks; the fence stays.")]
 NewStatus = Annotated[str, Parameter(kind=STATUS, doors=AT_A_CLONE)]
 PartScope = Annotated[str | None, _SCOPE.but("Claim or finish only this part of the work.")]
 Claiming = Annotated[bool, _SWITCH.but("Claim the task.", changes=True)]

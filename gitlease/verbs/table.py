@@ -40,6 +40,7 @@ TABLE = {
     "extend": "leases",
     "release": "leases",
     "done": "leases",
+    "land": "leases",
     "note": "leases",
     "revoke": "leases",
     "park": "sessions",
@@ -116,6 +117,10 @@ class Door(Protocol):
 
     def on_wait(self, held: LeaseHeld, seconds: int) -> None:
         """Take note that a claim waits, for at most so many seconds, because of this refusal."""
+        return
+
+    def tell(self, line: str) -> None:
+        """Take note of a line that a hook of the repository or the server printed."""
         return
 
     def on_watch(self, names: Sequence[str], warnings: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gitlease.engine.queue import Carry, Entry
     from gitlease.engine.watch import WatchEvent
     from gitlease.push.fenced_push import PushAnswer
+    from gitlease.push.landing import Landed
     from gitlease.runs.records import RunRecord
     from gitlease.runs.supervisor import Ended
     from gitlease.verbs.board import BoardRow, BoardView
@@ -63,6 +64,7 @@ SHAPES: Mapping[str, str] = {
     "violation": "rule level:level message resource? scope? layer? holder? since:time? commit? "
     "file? line:int? evidence:texts next:texts",
     "ref": "ref source? from? to? status reason?",
+    "landed": "resource commit base remote commits:int fenced:bool already:bool",
     "run": "resources:texts scope layer holder session tokens:ints state pid:int command_pid:int? "
     "command:texts began_at:time ended_at:time? exit:int? message? log?",
     "loss": "resource scope lease_id token:int loss by? message",
@@ -283,6 +285,11 @@ def pushed(answer: PushAnswer) -> Document:
     """Return the result of a push; ``fenced`` if a lease moved with the work."""
     head = {"status": answer.status, "remote": answer.remote, "fenced": answer.fenced}
     return head | {"refs": [work_ref(x) for x in answer.refs]} | _leases(answer.leases)
+
+
+def landed(one: Landed) -> Document:
+    """Return what landed, with its completed leases."""
+    return {"status": "landed"} | _shaped("landed", one) | _leases(one.leases)
 
 
 def work_ref(one: WorkRef) -> Document:

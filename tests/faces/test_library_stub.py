@@ -15,7 +15,7 @@ from gitlease.faces.library import OF_A_CLONE, OF_A_GATEWAY, TERMS, Method
 STUB = Path(gitlease.__file__).parent / "faces" / "library" / "made.pyi"
 HEAD = """# Written by: pytest --record tests/faces/test_library_stub.py
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol, TypedDict
 
@@ -27,6 +27,7 @@ from gitlease.engine.sessions import OwnSession
 from gitlease.engine.watch import WatchEvent
 from gitlease.faces.library.methods import Duration, OpenOptions, ResourceLike, StrPath
 from gitlease.faces.library.values import Board, LedgerStatus, LogEntry, QueueReading, WhoAmI
+from gitlease.push.landing import Landed
 from gitlease.verify.replay import Verified
 from gitlease.wiring.workspace import Setting
 """

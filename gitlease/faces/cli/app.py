@@ -31,6 +31,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("park", "", "keep a lease for your next session, without renewals"),
             ("release", "", "give a lease back"),
             ("done", "", "finish work and complete its lease"),
+            ("land", "", "finish a task and push it, all in one step"),
             ("session", "", "list your sessions, or end one with all its leases"),
             ("push", "push", "push work that lands only while you hold its leases"),
             ("fence", "", "check a token before a step that cannot be undone"),

@@ -244,6 +244,9 @@ class Call(DoorOfClone):
             limit = f" up to {format_duration(seconds)}" if seconds else ""
             output.aside(f"waiting{limit}: {sentences.refusal(held, self.now())}")
 
+    def tell(self, line: str) -> None:
+        output.aside(line)
+
     def on_watch(self, names: Sequence[str], warnings: Sequence[str]) -> None:
         gc.enable()  # this may last for days
         output.warn(warnings)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.errors import GitleaseError, UsageError, hint
+from gitlease.core.frozen import replace
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import flag, option, verb
+from gitlease.push.plan import elsewhere
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.push_options import REFUSED, push_request
-from gitlease.verbs.table import LEASE_EXITS, Result
+from gitlease.verbs.table import LEASE_EXITS, Result, find_verb
 
 if TYPE_CHECKING:
     from gitlease.core.work import WorkRef
@@ -62,13 +64,15 @@ work, the lease stays unchanged, and the exit status is 4.""",
         "gitlease push -u origin topic --require F001    # refused unless you hold F001",
         "gitlease push --force-with-lease origin topic",
         "gitlease push --dry-run --json",
+        "gitlease push --done F001 origin main           # `gitlease land F001`",
     ),
     exits=EXITS,
     done="the work has landed, or there was nothing to push",
-    no=("held",),
+    no=("held", "violations"),
     bare=BARE,
 )
 @click.argument("words", metavar="[REMOTE [REFSPEC]...]", nargs=-1)
+@option("--done", metavar="R", help="Finish R with it: `gitlease land R`, on BRANCH if named.")
 @option("--require", metavar="R", multiple=True, help="Push only if you hold R; repeatable.")
 @option("-u", "--set-upstream", is_flag=True, help="Set the upstream of the pushed branches.")
 @option("-f", "--force", is_flag=True, help="Replace the remote refs if they have not moved since.")
@@ -98,6 +102,7 @@ def push_verb(
     /,
     *,
     words: tuple[str, ...],
+    done: str | None,
     require: tuple[str, ...],
     set_upstream: bool,
     no_verify: bool,
@@ -108,6 +113,9 @@ def push_verb(
 ) -> int:
     from gitlease.wiring.push import open_push
 
+    if done is not None:
+        given = {"require": require, "set_upstream": set_upstream, "dry_run": dry_run, **options}
+        return _land(call, done, words, given, no_verify=no_verify, quiet=quiet)
     options["all"] = options.pop("all_")
     remote = words[0] if words else None
     request = push_request(remote, words[1:], options, upstream=set_upstream, hooks=not no_verify)
@@ -127,6 +135,32 @@ def push_verb(
             warnings=answer.warnings,
         )
     )
+
+
+def _land(
+    call: Call,
+    name: str,
+    words: tuple[str, ...],
+    given: dict[str, Any],
+    *,
+    no_verify: bool,
+    quiet: bool,
+) -> int:
+    """Land a task by the words of a push: a remote, and the branch to land on."""
+    way = hint("to finish a task: {}", "land", resource=name)
+    odd = next((x.strip("_") for x, value in given.items() if value), None)
+    if odd is not None or len(words) > 2:
+        what = f"--{odd.replace('_', '-')}" if odd else "several branches"
+        raise UsageError(f"--done lands a task: it cannot be combined with {what}", hints=(way,))
+    source, _, base = words[1].rpartition(":") if words[1:] else ("", "", None)
+    own = {None, "", "HEAD", call.workspace.repository.branch()}
+    if source.removeprefix("refs/heads/") not in own:
+        raise UsageError("--done lands what is checked out, and no other branch", hints=(way,))
+    if words and words[0] != call.workspace.location.name:
+        raise elsewhere(call.workspace.location, words[0])
+    landing = find_verb("land").function
+    result = landing(call, call.resources([name])[0], base=base, no_verify=no_verify)
+    return call.respond(replace(result, lines=tuple) if quiet else result)
 
 
 def _lines(answer: PushAnswer, call: Call, *, verbose: bool) -> Iterable[str]:

@@ -1,6 +1,6 @@
 # Written by: pytest --record tests/faces/test_library_stub.py
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol, TypedDict
 
@@ -12,6 +12,7 @@ from gitlease.engine.sessions import OwnSession
 from gitlease.engine.watch import WatchEvent
 from gitlease.faces.library.methods import Duration, OpenOptions, ResourceLike, StrPath
 from gitlease.faces.library.values import Board, LedgerStatus, LogEntry, QueueReading, WhoAmI
+from gitlease.push.landing import Landed
 from gitlease.verify.replay import Verified
 from gitlease.wiring.workspace import Setting
 
@@ -214,6 +215,28 @@ class LeaseVerbs(Protocol):
         scope: Only this scope (default: all scopes you hold).
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    def land(
+        self,
+        resource: ResourceLike | None = None,
+        *,
+        base: str | None = None,
+        by: str | None = None,
+        check: str | Sequence[str] | None = None,
+        unfenced: bool = False,
+        no_verify: bool = False,
+    ) -> Landed:
+        """Finish a task and push its work, in one step that cannot half happen.
+
+        base: Land on this branch (default: the remote's main branch).
+        by: How to bring it onto a base that has moved on.
+        check: Run CMD on the result first; no shell reads it.
+        unfenced: Land where the host has no atomic pushes, without a fence.
+        no_verify: Without your pre-push hooks; the fence stays.
+
+        Raises LeaseHeld, UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
@@ -792,6 +815,28 @@ class AwaitedLeaseVerbs(Protocol):
         scope: Only this scope (default: all scopes you hold).
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    async def land(
+        self,
+        resource: ResourceLike | None = None,
+        *,
+        base: str | None = None,
+        by: str | None = None,
+        check: str | Sequence[str] | None = None,
+        unfenced: bool = False,
+        no_verify: bool = False,
+    ) -> Landed:
+        """Finish a task and push its work, in one step that cannot half happen.
+
+        base: Land on this branch (default: the remote's main branch).
+        by: How to bring it onto a base that has moved on.
+        check: Run CMD on the result first; no shell reads it.
+        unfenced: Land where the host has no atomic pushes, without a fence.
+        no_verify: Without your pre-push hooks; the fence stays.
+
+        Raises LeaseHeld, UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 

@@ -440,6 +440,7 @@ OF_A_CLONE: tuple[Method, ...] = (
     Method("park", "park", LEASE, one=True, positional=("duration",)),
     Method("release", "release", NONE, one=True),
     Method("done", "done", NONE),
+    Method("land", "land", "Landed"),
     Method("note", "note", NONE),
     Method(
         *("next_task", "next", "Task"),
