@@ -53,11 +53,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Of what is marked so each n-th runs by default, the first among them.
 
     With ``one_in`` that is of the variants of a test, with ``sampled`` of the tests of the file or
-    class that has the mark, and so each story is one of ``STORIES``; what is slow already does not
-    count. The same ones every time. ``-m slow`` runs every other one of the others, and of what is
-    slow by itself all but the larger budgets: of tests marked ``nightly(n)`` one in n, of those
-    marked ``nightly`` none. The rest runs with ``-m nightly``, and with ``-m ""`` like everything
-    else. No net of a fault of ``mutants`` is left to the night.
+    class that has the mark (the nearest one counts: ``sampled(1)`` are all of a test), and so each
+    story is one of ``STORIES``; what is slow already does not count. The same ones every time.
+
+    ``-m slow`` runs every other one of the others, and of what is slow by itself all but the larger
+    budgets: of tests marked ``nightly(n)`` one in n, of those marked ``nightly`` none. The rest
+    runs with ``-m nightly``, and with ``-m ""`` like everything else. No net of a fault of
+    ``mutants`` is left to the night.
     """
     seen: Counter[tuple[str, str]] = Counter()
     stories = 1 if config.getoption("--every-story") else STORIES
@@ -77,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         test = (str(item.path), item.name.partition("[")[0])
         marks = [(test, mark) for mark in item.iter_markers("one_in")][:1]
-        there = item.iter_markers_with_node("sampled")
+        there = [*item.iter_markers_with_node("sampled")][:1]
         for group, mark in (*marks, *(((node.nodeid, ""), mark) for node, mark in there)):
             if not item.get_closest_marker("slow") and not is_one_of(group, *mark.args):
                 left_out(item)

@@ -230,6 +230,7 @@ def test_of_an_mcp_server_s_tools_those_that_edit_are_judged(
     assert bool(re.search(MCP_EDITS, tool)) == (tool not in ("mcp__fs__read_file", "Bash"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", names("before-edit"))
 def test_what_another_holds_is_not_edited(desks: tuple[Desk, Seats], name: str) -> None:
     ada, seats = desks

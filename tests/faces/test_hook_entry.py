@@ -278,6 +278,7 @@ def test_odd_names_stay_one_printable_line(hooked: Hooked) -> None:
     assert all(line.isprintable() for line in said)
 
 
+@pytest.mark.sampled(1)
 def test_a_task_that_is_started_is_claimed_and_told(hooked: Hooked) -> None:
     text = "---\nid: F001\ntitle: x\nstatus: {}\nassigned: []\n---\n"
     (hooked.jo / "tasks").mkdir()

@@ -240,6 +240,7 @@ def test_a_marker_from_before_the_settings_changed_is_not_used(
                 file.unlink()
 
 
+@pytest.mark.sampled(1)
 def test_a_commit_calls_each_hook_and_a_push_passes_its_lines(repo: HookRepo, way: Way) -> None:
     put_in(repo)
     assert repo.commit() == (0, "")
