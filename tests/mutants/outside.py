@@ -114,8 +114,8 @@ OUTSIDE = (
     Mutant(
         "a fenced push that leaves the ledger as it is",
         "push/fenced_push.py",
-        "decided(head, [renewal] if grants else [])",
-        "decided(head, [])",
+        "[*([renewal] if grants else []), *along]",
+        "[*along]",
         "S5",
         "tests/engine/test_fencing.py::test_work_and_lease_move_in_one_push",
     ),
@@ -130,8 +130,8 @@ OUTSIDE = (
     Mutant(
         "work and ledger not pushed together",
         "store/transport.py",
-        '"--porcelain", "--atomic",',
-        '"--porcelain",',
+        '*(["--atomic"] if work.atomic else []), ',
+        "",
         "S5",
         "tests/stories/test_push_stories.py::test_a_lease_that_was_taken_over_lands_nothing",
     ),
