@@ -19,6 +19,7 @@ from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
 from glob import escape, glob
 from importlib.util import find_spec
+from itertools import product
 from shlex import quote
 from typing import Any
 
@@ -52,7 +53,7 @@ OLDEST_GIT = (2, 31)
 LIMIT = 30.0  # seconds for one contact
 LONGEST_FSCK = 120.0  # seconds
 PROBE = "probe"  # the layer that is pushed to
-MENDS, HELP = Hint("doctor", {"fix": True}), Hint("help trouble", {})
+MENDS, HELP = Hint("doctor", {"fix": True}), "gitlease help trouble"
 
 # Of the hints of refusals: a command that can be typed as it is, in whole or at the end.
 _COMMAND = re.compile(r"(?:^|: )((?:git|cd /|chmod|export|mv|pip) ?.+)$", re.DOTALL)
@@ -101,6 +102,12 @@ class Examined:
     def place(self) -> LedgerPlace:
         return open_place(self.repository, os.environ, self.flags, local=self.local)
 
+    @property
+    def kept(self) -> LedgerPlace:
+        """The same. What is read is kept elsewhere in a clone without gitlease, which stays one."""
+        is_used = os.path.isdir(self.private)
+        return self.place if is_used else replace(self.place, folder=self.folder)
+
 
 def examine(of: Examined, *, fix: bool = False) -> tuple[list[Diagnosis], list[str]]:
     """Carry out all checks, and with ``fix`` mend what can be; returns also what was done.
@@ -109,6 +116,8 @@ def examine(of: Examined, *, fix: bool = False) -> tuple[list[Diagnosis], list[s
     """
     found, done = list[Diagnosis](), list[str]()
     for check, need in CHECKS.items():
+        if check is probe and not of.probes:
+            continue
         try:
             getattr(of, need)
         except GitleaseError as error:  # for which there is a line already
@@ -146,8 +155,8 @@ def mended(one: Diagnosis) -> str:
     try:
         did = one.mend() if one.mend else None
     except (GitleaseError, OSError) as error:
-        return f"{one.check}: {one.fix}: {error}"
-    return f"{one.check}: {did if isinstance(did, str) else one.fix}"
+        return f"{one.check} could not be mended: {error}"
+    return f"mended {one.check}: {did if isinstance(did, str) else one.fix}"
 
 
 def row_of(error: GitleaseError, state: str = "") -> tuple[str, str, Hint | str]:
@@ -187,7 +196,8 @@ def repository(of: Examined) -> Rows:
     try:
         found = of.repository
     except GitleaseError as error:
-        yield row_of(error, WARNING if error.code == "not_a_repository" else BAD)
+        state, what, fix = row_of(error)
+        yield WARNING if fix == "git init" else state, what, fix  # there is none, or a wrong one
         return
     bare, format = found.toplevel is None, found.object_format
     kind = ["bare, " * bare + format, *["shallow"] * bool(found.shallow())]
@@ -212,11 +222,15 @@ def settings(of: Examined) -> Rows:
 def tasks(of: Examined) -> Rows:
     if of.repository.toplevel is None:
         return
-    seen = of.place.task_files().read()
-    yield from ((BAD, text, Hint("help tasks", {})) for text in problem_messages(seen))
+    seen = of.kept.task_files().read()
+    yield from ((BAD, text, "gitlease help tasks") for text in problem_messages(seen))
     for text in unknown_statuses(seen.tasks):
-        yield WARNING, text, Hint("help settings", {})
-    yield GOOD, seen.nothing or f"{len(seen.tasks)} can be used, each with an id of its own"
+        yield WARNING, text, "gitlease help settings"
+    if not seen.problems:
+        yield (
+            GOOD,
+            seen.nothing or f"each file can be used, with an id of its own: {len(seen.tasks)}",
+        )
 
 
 def hooks(of: Examined) -> Rows:
@@ -242,35 +256,42 @@ def hooks(of: Examined) -> Rows:
 def agents(of: Examined) -> Rows:
     clone = vars(of).get("repository")  # outside of one there are a person's own files
     clone = clone if clone is not None and clone.toplevel else None
-    found = Counter[Hint]()
-    for name, host in AGENTS.items():
-        for user in (False, True) if clone else (True,):
-            act = partial(set_up_agent, of.directory, name, user=user, section=False)
+    found = Counter[tuple[str, Hint]]()
+    for user, name in product((False, True) if clone else (True,), AGENTS):
+        host, act = (
+            AGENTS[name],
+            partial(set_up_agent, of.directory, name, user=user, section=False),
+        )
+        own = {"user": True}
+        try:
             setup = act("status", keep=False)
-            server = set_up_server(of.directory, name, "status", user=user)
-            state = setup.state
+            state, warnings = setup.state, setup.warnings
             if state.events:
-                found[Hint(f"agent {name} uninstall", {"user": True})] += 1
-            if state.events and state.missing:
+                found[f"{host.title} has our hooks", Hint(f"agent {name} uninstall", own)] += 1
+            if state.problem:
+                yield WARNING, state.problem
+            elif state.events and state.missing:
                 what = f"{state.file} lacks hooks: {', '.join(dict.fromkeys(state.missing))}"
                 fix = Hint(f"agent {name} install", {"user": user, "keep": state.keep})
                 yield BAD, what, fix, partial(act, "install", keep=state.keep)
-            elif setup.warnings:
-                yield BAD, "; ".join(setup.warnings)
             elif state.events:
+                what = f"{state.file} has all hooks"
                 known = distrust(host, clone, user=user, servers=False)
-                yield trusted(f"{state.file} has all hooks", *known)
+                yield (BAD, "; ".join(warnings)) if warnings else trusted(what, *known)
+            server = set_up_server(of.directory, name, "status", user=user)
             if server.server is not None and server.server.ours:
-                found[Hint(f"mcp uninstall {name}", {"user": True})] += 1
+                found[f"{host.title} has our tools", Hint(f"mcp uninstall {name}", own)] += 1
                 what = f"{server.file} starts our tool server"
                 if find_spec("mcp") is None:
                     what = f"{what}, which needs the Python package mcp"
                     yield BAD, what, "pip install 'gitlease[mcp]'"
                 else:
                     yield trusted(what, *distrust(host, clone, user=user, servers=True))
-    for out, times in found.items():
+        except GitleaseError as error:
+            yield row_of(error, WARNING)
+    for (what, fix), times in found.items():
         if times > 1:
-            yield WARNING, "registered twice, for this work tree and in your own file", out
+            yield WARNING, f"{what} twice: in this work tree, and in your own file", fix
     if not found:
         yield GOOD, "no coding agent has hooks or tools of gitlease here"
 
@@ -291,16 +312,14 @@ def remote(of: Examined) -> Rows:
         return
     writes = "the same" if ways.writes == (ways.reads,) else " and ".join(ways.writes)
     where = f"{place.location.name or 'the remote'} reads {ways.reads}, writes {writes}"
-    scratch = replace(place, folder=of.folder)
-    PrivateStore(scratch.objects).ready()
+    scratch = replace(place, folder=of.folder).objects
+    PrivateStore(scratch).ready()
     began = time.time()
     try:
-        told = ask_time(place.remote_at(url, place.location.name), scratch.objects, timeout=LIMIT)
+        told = ask_time(place.remote_at(url, place.location.name), scratch, timeout=LIMIT)
         ended = time.time()
         of.times = (parsedate_to_datetime(told).timestamp(), ended) if told else None
-        # A clone without gitlease stays one: its private folder would say that it is used.
-        read = place if os.path.isdir(of.private) else scratch
-        store = read.store(of.clock, time_limit=LIMIT)
+        store = of.kept.store(of.clock, time_limit=LIMIT)
         head = store.fetch(place.layer)
         doubt = store.doubt(head)
         elsewhere = "" if doubt is not None else store.read_elsewhere(head)
@@ -340,26 +359,22 @@ def ledger(of: Examined) -> Rows:
 
 
 def clock(of: Examined) -> Rows:
-    skew, source = (of.head.policy if of.head else DEFAULT_POLICY).skew, "the remote's"
-    if of.times is not None:
-        apart = of.times[0] - of.times[1]
+    skew = (of.head.policy if of.head else DEFAULT_POLICY).skew
+    if of.times is None:
+        if of.place.location.url is not None:
+            yield UNKNOWN, "nothing tells the time of the remote"
+        return
+    ahead = of.times[1] - of.times[0]
+    what = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the remote's"
+    if abs(ahead) > skew:
+        yield BAD, f"{what}, and the ledger allows {skew} s: set it by a time server"
     else:
-        ledger, source = of.head and of.head.ledger, "the newest lease's"
-        newest = max((x.renewed_at for x in ledger.every_lease()), default=0) if ledger else 0
-        apart = max(0.0, newest / MS - time.time())
-    if abs(apart) > skew:
-        late = "behind" if apart > 0 else "ahead of"
-        what = f"this one is {abs(apart):.0f} s {late} {source}; the ledger allows {skew} s"
-        yield BAD, f"{what}: set it by a time server"
-    elif of.times is None:
-        yield UNKNOWN, "the remote does not tell its time"
-    else:
-        yield GOOD, f"within {max(1.0, abs(apart)):.0f} s of the remote's"
+        yield GOOD, f"{what} at most" if abs(ahead) >= 1 else "the same as the remote's"
 
 
 def probe(of: Examined) -> Rows:
     place, url = replace(of.place, folder=of.folder, layer=PROBE), of.place.location.url
-    if not of.probes or url is None:
+    if url is None:
         return
     who = resolve_identity(of.repository, environ=os.environ, session_flag=None, no_session=True)
     to, empty = place.remote_at(url, place.location.name), partial(Barrier, actor=who.actor)
@@ -406,9 +421,8 @@ def sessions(of: Examined) -> Rows:
     every = runs.every()
     for x in filter(runs.is_alive, every):
         seen.append(f"{x.session} runs {', '.join(x.resources)} (process {x.pid or x.runner})")
-    for one in others(git_dirs_of(of.repository.common_dir), (), host, now=now.wall_ms / MS):
-        process = f", process {one.pid}" if one.pid else ""
-        seen += [f"{one.session} ({one.by}{process})"] if one.by != RUN else []
+    present = others(git_dirs_of(of.repository.common_dir), (), host, now=now.wall_ms / MS)
+    seen += [f"{x.session} ({x.by}, process {x.pid})" for x in present if x.by != RUN]
     yield GOOD, "; ".join(seen) or "nobody is at work in this clone"
     ledger = of.head.ledger if of.head else None
     leases = ledger.every_lease() if ledger else ()
@@ -423,11 +437,14 @@ def sessions(of: Examined) -> Rows:
 
 def private(of: Examined) -> Rows:
     folder, name = of.private, escape(of.private)
-    if not os.path.lexists(folder):
-        yield GOOD, f"nothing is kept in {folder} yet"
+    place = folder if os.path.lexists(folder) else of.repository.common_dir
+    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        what = f"{place} cannot be read and written: claims fail"
+        row = changed_mode(place, what, 0o700)  # unless that would change nothing
+        yield row if row[2] else (BAD, f"{what}; it is another's, or read-only", HELP)
         return
-    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        yield changed_mode(folder, f"{folder} cannot be read and written", 0o700)
+    if place != folder:
+        yield GOOD, f"nothing is kept in {folder} yet"
         return
     if os.stat(folder).st_mode & 0o022 and not shared_bits(f"{folder}/"):
         yield changed_mode(folder, f"others can write {folder}", 0, 0o022)
@@ -437,10 +454,10 @@ def private(of: Examined) -> Rows:
         local = file.endswith("/local.git")  # of which there is no other copy
         mends = () if local else (MENDS, partial(delete, file))
         yield BAD, f"{file} is damaged", *mends
-    left = glob(f"{name}/**/*.tmp", recursive=True) + glob(f"{name}/*.damaged")
+    left = glob(f"{name}/**/*.tmp", recursive=True, include_hidden=True) + glob(f"{name}/*.damaged")
     left += glob(f"{name}/*.git/**/*.lock", recursive=True)
     if left := [x for x in left if time.time() - os.lstat(x).st_mtime > LEFT_OVER]:
-        many = f"{len(left)} leftovers of killed processes, as {os.path.relpath(left[0], folder)}"
+        many = f"files of killed processes: {len(left)}, as {os.path.relpath(left[0], folder)}"
         yield WARNING, many, MENDS, partial(delete, *left)
     if not damaged:
         yield GOOD, f"{folder} is sound"
@@ -459,14 +476,20 @@ def is_sound(path: str) -> bool:
 def delete(*paths: str) -> str:
     """Delete files and folders."""
     for path in paths:
-        (remove if os.path.isdir(path) else os.unlink)(path)
+        if path.endswith(".git"):
+            (store := PrivateStore(path)).ready()
+            store.delete()  # unless another process has done so by now
+        else:
+            (remove if os.path.isdir(path) else os.unlink)(path)
     return f"deleted {', '.join(paths)}"
 
 
 def changed_mode(path: str, what: str, more: int, less: int = 0) -> tuple[Any, ...]:
-    """The row about a file whose mode has to have some bits more, or less."""
-    mode = (stat.S_IMODE(os.lstat(path).st_mode) | more) & ~less
-    return BAD, what, f"chmod {mode:o} {quote(path)}", partial(os.chmod, path, mode)
+    """The row about a file whose mode has to have some bits more, or less; no fix if it has."""
+    before = stat.S_IMODE(os.lstat(path).st_mode)
+    mode = (before | more) & ~less
+    fix = f"chmod {mode:o} {quote(path)}" if mode != before else ""
+    return BAD, what, fix, partial(os.chmod, path, mode)
 
 
 def gateway(of: Examined) -> Rows:
@@ -478,7 +501,7 @@ def gateway(of: Examined) -> Rows:
             yield changed_mode(path, f"others than its owner can use {path}", 0, 0o077)
             return
     tokens, now = Tokens(folder).listed(), of.clock.now().wall_ms
-    yield GOOD, f"{len(tokens)} tokens, {sum(x.is_over(now) for x in tokens)} of them expired"
+    yield GOOD, f"tokens: {len(tokens)}, expired: {sum(x.is_over(now) for x in tokens)}"
 
 
 Rows = Iterator[tuple[Any, ...]]

@@ -18,7 +18,7 @@ from support.commands import run_gitlease
 from support.documents import held_to_schema
 from support.fences import clean_env
 from support.remotes import Remote
-from support.repos import assert_untouched, git, make_repository, snapshot
+from support.repos import assert_untouched, commit_file, git, make_repository, snapshot
 from support.snapshots import check_words
 
 from gitlease.core import Hint, command_words
@@ -114,6 +114,7 @@ def test_bad_option_is_usage(jo: Path) -> None:
     assert ask(jo, "doctor", "--layer", "a b", expect=2)["error"]["code"] == "usage"
 
 
+@pytest.mark.slow
 def test_fixes_name_the_place_of_the_call(jo: Path, tmp_path: Path) -> None:
     checks = ask(tmp_path, "-C", str(jo.relative_to(tmp_path)), "doctor")["checks"]
     fix = next(x["fix"] for x in checks if x["check"] == "hooks")
@@ -129,6 +130,15 @@ def test_outside_of_a_repository_the_machine_is_examined(tmp_path: Path) -> None
     assert found.keys() == {"fixed", "git", "repository", "agents"}
     assert states(found, "repository") == ["warning"]
     assert ask(tmp_path, "doctor")["ok"]
+
+
+def test_a_wrong_place_is_bad(jo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert states(look(tmp_path / "nowhere", tmp_path), "repository") == ["bad"]
+    (row,) = look(jo / ".git", tmp_path)["repository"]
+    assert row.state == "bad"
+    type_fix(jo, row.fix)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
+    assert states(look(jo, tmp_path), "repository") == ["bad"]
 
 
 def test_without_a_remote(tmp_path: Path) -> None:
@@ -229,9 +239,307 @@ def test_nothing_changes_without_fix(jo: Path, path_remote: Remote, tmp_path: Pa
     assert {x for x in (jo / ".git/gitlease").rglob("*") if x.is_file()} == kept
 
 
+def test_a_clone_without_gitlease_stays_one(jo: Path, tmp_path: Path) -> None:
+    commit_file(jo, "tasks/a.md", "---\nid: A1\nstatus: todo\n---\n")
+    commit_file(jo, ".gitlease.yaml", "lease: {ttl: 5m}\n")
+    look(jo, tmp_path, probes=True, fix=True)
+    assert not (jo / ".git/gitlease").exists()
+
+
+# --- the clone ---------------------------------------------------------------------------------
+
+
+def test_task_files_in_each_state(jo: Path, tmp_path: Path) -> None:
+    (jo / "tasks").mkdir()
+    for name, head in {"a": "id: A1\nstatus: todo", "b": "id: B1\nstatus: weird"}.items():
+        (jo / f"tasks/{name}.md").write_text(f"---\n{head}\n---\n")
+    assert states(look(jo, tmp_path), "tasks") == ["warning", "good"]
+    (jo / "tasks/c.md").write_text("---\nid: A1\nstatus: todo\n---\n")
+    (jo / "tasks/d.md").write_text("---\nid: [\n---\n")
+    rows = look(jo, tmp_path)["tasks"]
+    assert [row.state for row in rows] == ["bad", "bad", "bad", "warning"]
+    for row in rows:
+        type_fix(jo, row.fix)
+
+
+def test_settings_of_a_newer_schema_warn(jo: Path, tmp_path: Path) -> None:
+    (jo / ".gitlease.yaml").write_text("schema: 2\nnew: {key: 1}\n")
+    assert states(look(jo, tmp_path), "settings") == ["warning", "good"]
+
+
+@pytest.fixture
+def hooked(jo: Path) -> Path:
+    env = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    assert run_gitlease(["hooks", "install"], jo, env).returncode == 0
+    return jo
+
+
+def test_hooks_that_fire_are_good(hooked: Path, tmp_path: Path) -> None:
+    assert states(look(hooked, tmp_path), "hooks") == ["good"]
+
+
+@pytest.mark.slow
+def test_damaged_hook_is_installed_again(hooked: Path, tmp_path: Path) -> None:
+    hook = hooked / ".git/hooks/pre-push"
+    hook.write_text(hook.read_text().replace("exit 0", "exit 7"))
+    (hooked / ".git/hooks/post-merge").unlink()
+    rows = look(hooked, tmp_path)["hooks"]
+    assert [row.state for row in rows] == ["good", "warning", "bad"]
+    found = look(hooked, tmp_path, fix=True)
+    assert len(found["fixed"]) == 1
+    assert states(found, "hooks") == ["good", "warning"]  # what was not installed stays so
+    type_fix(hooked, rows[1].fix)
+    assert states(look(hooked, tmp_path), "hooks") == ["good"]
+
+
+@pytest.mark.slow
+def test_hooks_that_are_off_are_installed_again(hooked: Path, tmp_path: Path) -> None:
+    (hooked / ".git/hooks/pre-commit").chmod(0o644)
+    assert states(look(hooked, tmp_path), "hooks") == ["good", "bad"]
+
+
+def test_hooks_of_an_old_git_are_unknown(
+    hooked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gitlease.install.hook_places.git_version", lambda _: (2, 31))
+    assert states(look(hooked, tmp_path), "hooks") == ["unknown"]
+
+
+# --- agents ------------------------------------------------------------------------------------
+
+
+def agent_rows(place: Path, tmp_path: Path) -> list[tuple[str, str]]:
+    return [(row.state, row.what) for row in look(place, tmp_path)["agents"]]
+
+
+def test_hooks_of_claude_in_each_state(jo: Path, tmp_path: Path, home: Path) -> None:
+    assert states(look(jo, tmp_path), "agents") == ["good"]
+    file = jo / ".claude/settings.json"
+    run_gitlease(["agent", "claude", "install", "--keep"], jo)
+    assert states(look(jo, tmp_path), "agents") == ["good"]
+    data = json.loads(file.read_text())
+    del data["hooks"]["PreToolUse"]
+    file.write_text(json.dumps(data))
+    (row,) = look(jo, tmp_path)["agents"]
+    assert row.state == "bad"
+    found = look(jo, tmp_path, fix=True)
+    assert states(found, "agents") == ["good"]
+    assert "--keep" in file.read_text()
+    file.write_text(json.dumps({**json.loads(file.read_text()), "disableAllHooks": True}))
+    assert states(look(jo, tmp_path), "agents") == ["bad"]
+    file.write_text("{")
+    assert states(look(jo, tmp_path), "agents")[0] == "warning"
+
+
+def test_hooks_registered_twice_have_a_fix(jo: Path, tmp_path: Path, home: Path) -> None:
+    run_gitlease(["agent", "claude", "install"], jo)
+    run_gitlease(["agent", "claude", "install", "--user"], jo, {"HOME": str(home)})
+    rows = look(jo, tmp_path)["agents"]
+    assert [row.state for row in rows] == ["good", "good", "warning"]
+    type_fix(jo, rows[-1].fix)
+    assert states(look(jo, tmp_path), "agents") == ["good"]
+
+
+def test_server_that_claude_was_not_told_to_start(jo: Path, tmp_path: Path, home: Path) -> None:
+    run_gitlease(["mcp", "install", "claude"], jo)
+    assert states(look(jo, tmp_path), "agents") == ["warning"]
+    (own := jo / ".claude/settings.local.json").parent.mkdir()
+    own.write_text(json.dumps({"enabledMcpjsonServers": ["gitlease"]}))
+    assert states(look(jo, tmp_path), "agents") == ["good"]
+    refused = {"projects": {str(jo): {"disabledMcpjsonServers": ["gitlease"]}}}
+    (home / ".claude.json").write_text(json.dumps(refused))
+    assert states(look(jo, tmp_path), "agents") == ["warning"]
+
+
+def test_server_without_its_package_is_bad(
+    jo: Path, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_gitlease(["mcp", "install", "claude"], jo)
+    monkeypatch.setattr("gitlease.wiring.doctor.find_spec", lambda _: None)
+    assert states(look(jo, tmp_path), "agents") == ["bad"]
+
+
+def test_codex_has_to_trust_project_and_hooks(jo: Path, tmp_path: Path, home: Path) -> None:
+    run_gitlease(["agent", "codex", "install"], jo)
+    run_gitlease(["mcp", "install", "codex"], jo)
+    assert states(look(jo, tmp_path), "agents") == ["warning", "warning"]
+    (config := home / ".codex/config.toml").parent.mkdir()
+    root = os.path.realpath(jo)
+    config.write_text(f'[projects."{root}"]\ntrust_level = "trusted"\n')
+    assert states(look(jo, tmp_path), "agents") == ["warning", "good"]
+    key = f"{root}/.codex/hooks.json:session_start:0:0"
+    config.write_text(f'{config.read_text()}[hooks.state."{key}"]\ntrusted_hash = "x"\n')
+    assert states(look(jo, tmp_path), "agents") == ["good", "good"]
+    config.write_text("[")
+    assert set(states(look(jo, tmp_path), "agents")) == {"warning"}
+
+
+def test_cursor_tells_nobody_whom_it_trusts(jo: Path, tmp_path: Path, home: Path) -> None:
+    run_gitlease(["agent", "cursor", "install"], jo)
+    assert states(look(jo, tmp_path), "agents") == ["unknown"]
+
+
+# --- what is kept ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_live_run_is_shown_with_its_process(jo: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "-P", "-m", "gitlease", "run", "job", "--any", "--", "cat"]
+    env = clean_env({"PYTHONPATH": str(Path(__file__).parents[2])})
+    run = subprocess.Popen(words, cwd=jo, env=env, stdin=subprocess.PIPE)
+    try:
+        while not (jo / ".git/gitlease/alive").is_dir() or not look(jo, tmp_path)["sessions"][0]:
+            time.sleep(0.05)
+        (row,) = look(jo, tmp_path, fix=True)["sessions"]
+        assert row.state == "good"
+        assert "job" in row.what
+        assert run.poll() is None
+    finally:
+        run.kill()
+        run.communicate()
+    while states(look(jo, tmp_path), "sessions") == ["good"]:  # its guardian ends the command
+        time.sleep(0.05)
+    found = look(jo, tmp_path, fix=True)
+    assert states(found, "sessions") == ["good", "warning"]  # it holds a live lease: not touched
+    assert found["fixed"] == []
+    (record,) = (jo / ".git/gitlease/alive").glob("*.json")
+    kept = record.read_bytes()
+    assert run_gitlease(["claim", "other", "--any"], jo).returncode == 0
+    assert states(look(jo, tmp_path), "sessions") == ["good"]
+    record.write_bytes(kept)
+    assert states(look(jo, tmp_path), "sessions") == ["good", "warning"]
+    found = look(jo, tmp_path, fix=True)
+    assert states(found, "sessions") == ["good"]
+    assert len(found["fixed"]) == 1
+
+
+@pytest.fixture
+def used(jo: Path) -> Path:
+    """A clone that knows a ledger."""
+    assert run_gitlease(["claim", "README", "--any"], jo).returncode == 0
+    return jo
+
+
+@pytest.mark.slow
+def test_damaged_copies_are_deleted_and_fetched_again(used: Path, tmp_path: Path) -> None:
+    private = used / ".git/gitlease"
+    known = private / "state/default/global/known.json"
+    for damage in ("notes", "known", "object", "config"):
+        if damage == "notes":
+            (private / "notes.json").write_text("{")
+        elif damage == "known":
+            known.write_text('{"version": 7}')
+        elif damage == "object":
+            file = next(x for x in (private / "store.git/objects").rglob("*") if x.is_file())
+            file.chmod(0o644)
+            file.write_bytes(b"damaged")
+        else:
+            (private / "store.git/config").write_text("[core")
+        row = look(used, tmp_path)["private"][0]
+        assert row.state == "bad", damage
+        type_fix(used, row.fix)  # unless the ledger was read meanwhile, which mends the same
+        assert states(look(used, tmp_path), "private") == ["good"], damage
+    (private / "notes.json").write_text("{")
+    assert len(look(used, tmp_path, fix=True)["fixed"]) == 1
+    (lease,) = ask(used, "list")["leases"]
+    assert lease["mine"]
+
+
+def test_ledger_of_this_clone_alone_is_never_deleted(jo: Path, tmp_path: Path) -> None:
+    ask(jo, "claim", "x", "--any", "--local")
+    store = jo / ".git/gitlease/local.git"
+    before = snapshot(store)
+    for file in (store / "objects").rglob("*"):
+        if file.is_file():
+            file.chmod(0o644)
+            file.write_bytes(b"damaged")
+    found = look(jo, tmp_path, fix=True)
+    assert "bad" in states(found, "private")
+    assert snapshot(store).keys() == before.keys()
+
+
+def test_leftovers_leave_after_an_hour(used: Path, tmp_path: Path) -> None:
+    private = used / ".git/gitlease"
+    files = [private / "a.json.1.ab.tmp", private / "store.git/refs/.ab.tmp"]
+    files += [private / "store.git/shallow.lock", private / "store.git.1.2.damaged/x"]
+    files[-1].parent.mkdir()
+    for file in files:
+        file.touch()
+    assert states(look(used, tmp_path, fix=True), "private") == ["good"]
+    assert all(file.exists() for file in files)
+    for file in (*files, files[-1].parent):
+        os.utime(file, (1, 1))
+    assert states(look(used, tmp_path), "private") == ["warning", "good"]
+    assert states(look(used, tmp_path, fix=True), "private") == ["good"]
+    assert not any(file.exists() for file in files)
+    assert (private / "store.git.lock").exists()  # ours, which nobody has to remove
+
+
+def test_private_folder_with_wrong_modes(
+    used: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = used / ".git/gitlease"
+    folder.chmod(0o777)
+    row = look(used, tmp_path)["private"][0]
+    type_fix(used, row.fix)
+    assert states(look(used, tmp_path), "private") == ["good"]
+    git(used, "config", "core.sharedRepository", "group")
+    folder.chmod(0o2775)
+    assert states(look(used, tmp_path), "private") == ["good"]
+    git(used, "config", "--unset", "core.sharedRepository")
+    folder.chmod(0o500)
+    monkeypatch.setattr(os, "access", lambda *_: folder.stat().st_mode & 0o700 == 0o700)
+    found = look(used, tmp_path)
+    assert states(found, "private") == ["bad"]
+    found = look(used, tmp_path, fix=True)
+    assert states(found, "private") == ["good"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_read_only_place_is_bad_and_stays(
+    used: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    found = look(used, tmp_path, fix=True)
+    assert (states(found, "private"), found["fixed"]) == (["bad"], [])
+    type_fix(used, found["private"][0].fix)
+    assert states(found, "ledger") == ["good"]
+
+
+def test_repair_that_fails_is_told(
+    used: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    (used / ".git/gitlease").chmod(0o777)
+    monkeypatch.setattr(os, "chmod", refuse)
+    found = look(used, tmp_path, fix=True)
+    check_words(found["fixed"])
+    assert states(found, "private")[0] == "bad"
+
+
+def test_gateway_in_each_state(used: Path, tmp_path: Path) -> None:
+    assert "gateway" not in look(used, tmp_path)
+    assert run_gitlease(["serve", "token", "add", "a@b.c"], used).returncode == 0
+    assert states(look(used, tmp_path), "gateway") == ["good"]
+    file = used / ".git/gitlease/serve/tokens.json"
+    file.chmod(0o644)
+    assert states(look(used, tmp_path), "gateway") == ["bad"]
+    found = look(used, tmp_path, fix=True)
+    assert states(found, "gateway") == ["good"]
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.write_text("damaged")
+    (row,) = look(used, tmp_path, fix=True)["gateway"]
+    assert row.state == "bad"
+    type_fix(used, row.fix)
+    assert states(look(used, tmp_path), "gateway") == ["good"]
+
+
 # --- the remote --------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 def test_probe_on_every_transport(remote: Remote, clones: Clones, tmp_path: Path) -> None:
     for one in clones(2, remote):
         with pytest.MonkeyPatch.context() as patch:

@@ -264,14 +264,10 @@ def _files(count: int) -> str:
 @verb(
     "doctor",
     """Examine git, this clone, its remote, hooks, agents and private files. Each line is good,
-warning, bad, or unknown (for example offline), with the command that mends it.
+warning, bad, or unknown (for example offline), with the command that mends it. `help trouble` lists
+what is examined.
 
-It runs anywhere, and changes nothing, except that reading the ledger refreshes this clone's copy of
-it. It examines git's version; the remote's URLs, whether it answers, and how fast; this clock
-against the remote's; settings, the ledger's policy and task files; whether git calls the hooks;
-whether agents have hooks and tools of gitlease, once, and use them; who you are; sessions here, and
-what killed processes have left; private files; and the tokens of a gateway.
-
+It runs anywhere, and changes nothing, except that reading the ledger refreshes this clone's copy.
 --probe pushes to the layer `probe` (refs/gitlease/probe), which is used again and never deleted. It
 shows that ledgers can be pushed there, that of two pushes at once one is refused, and that an
 atomic push lands whole or not at all.
@@ -279,12 +275,7 @@ atomic push lands whole or not at all.
 --fix repairs damaged hooks of gitlease, removes damaged copies (which are fetched again), records
 and files that killed processes have left, and restricts access to private files. Leases, and what
 others own, are not touched.""",
-    examples=(
-        "gitlease doctor",
-        "gitlease doctor --probe",
-        "gitlease doctor --fix",
-        "gitlease doctor --json",
-    ),
+    examples=("gitlease doctor", "gitlease doctor --probe", "gitlease doctor --fix"),
     exits=(1, 2),
     done="nothing is bad",
     no=("violations",),
@@ -307,7 +298,7 @@ def doctor_verb(call: Call, *, fix: bool, probe: bool) -> int:
     summary = ", ".join(f"{x}: {count[x]}" for x in ("bad", "warning", "unknown", "good"))
 
     def lines() -> Iterator[str]:
-        yield from (f"mended {text}" for text in done)
+        yield from done
         for x in checks:
             yield f"{x['state']:<8} {x['check']:<10} {x['what']}"
             yield from [Whole(f"{'':<19} fix: {x['fix']}")] if x["fix"] else []
