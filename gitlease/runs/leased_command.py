@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost
+from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost, clean
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import rfc3339
 from gitlease.core.lease import MAX_NOTE, Lease, State, same_person
@@ -25,15 +25,22 @@ from gitlease.engine.keeping import holds_of
 from gitlease.engine.sessions import give_back, run_out, unbind
 from gitlease.engine.stepping import settle_landed
 from gitlease.engine.transaction import fresh_id
-from gitlease.git.repository import TIMEOUT, without_secrets
+from gitlease.git.repository import TIMEOUT, short_host, without_secrets
 from gitlease.git.run import local_variables_cleared, run_git, started_at
 from gitlease.runs.child import check_executable, fork_into_background
 from gitlease.runs.guardian import GuardianFailed
 from gitlease.runs.heartbeat import at_the_end, new_heartbeat
 from gitlease.runs.records import (
+    DONE,
+    FAILED,
+    GIVEN_BACK,
+    LOST,
+    STOPPED,
+    WAITING,
     RunRecord,
     RunsFolder,
     forget,
+    lines_of,
     record_of,
     remember,
     runs_of,
@@ -47,7 +54,7 @@ if TYPE_CHECKING:
     from gitlease.runs.records import RunPlace
 
 HURRY = 5.0  # seconds for the release of a run that somebody stopped
-LAST_LINES, LONGEST_TAIL = 10, 800  # of a log in a note; lines and characters
+MOST_SHARED, LONGEST_TAIL = 100, 1_400  # of a log in a note; lines and characters
 
 OnStop = Callable[[Lost | str | None], None]
 
@@ -66,9 +73,10 @@ class RunRequest:
     are not passed on.
 
     ``done``: its tasks are done if the command ends with 0. ``notes_failure``: if it fails they are
-    given back with a note of that, unless there is a ``note``. ``brief`` is the text of the file
-    that GITLEASE_BRIEF names. ``with_parent``: a command in the background is stopped when the
-    process that started it dies.
+    given back with a note of that, unless there is a ``note``; it has the last ``share_log`` lines
+    of the log. A command that takes longer than ``limit`` seconds has failed. ``brief`` is the text
+    of the file that GITLEASE_BRIEF names. ``with_parent``: a command in the background is stopped
+    when the process that started it dies.
     """
 
     words: tuple[str, ...]
@@ -80,6 +88,8 @@ class RunRequest:
     stops: bool = False
     done: bool = False
     notes_failure: bool = False
+    share_log: int = 0
+    limit: int | None = None
     brief: str = ""
     with_parent: bool = False
 
@@ -164,7 +174,13 @@ class LeasedCommand:
                 process.start(request.words, env, request.directory, before, until_ms=until)
                 on_start(process)
                 return Supervisor(
-                    process, heartbeat, holds, clock=clock, grace=grace, on_stop=on_stop
+                    process,
+                    heartbeat,
+                    holds,
+                    clock=clock,
+                    grace=grace,
+                    limit=request.limit,
+                    on_stop=on_stop,
                 ).attend()
         except GuardianFailed as failed:
             raise Invalid(f"the guardian of the command cannot be started: {failed}") from None
@@ -200,11 +216,11 @@ class LeasedCommand:
             variables["GITLEASE_LAYER"] = self.request.layer
         return variables
 
-    def finish(self, ended: Ended, log: bytes = b"") -> tuple[int, tuple[str, ...]]:
+    def finish(self, ended: Ended, log: str = "", tail: bytes = b"") -> tuple[int, tuple[str, ...]]:
         """End the leases of a run; return how many ended completed, and warnings. Never fails.
 
-        ``log`` is the end of the command's output: a task that it failed on is given back with a
-        note that has its last lines.
+        ``log`` is the file of the command's output and ``tail`` the end of it: a task that it
+        failed on is given back with a note about them.
         """
         warnings: tuple[str, ...] = ()
         note = self.request.note
@@ -213,9 +229,9 @@ class LeasedCommand:
             if finished == len(self.answer.leases):
                 return finished, (*warnings, *self.give_back(ended.lost, hurried=ended.hurried))
         elif self.request.notes_failure and note is None and not ended.stopped and ended.exit:
-            note = _failure_note(ended, log)
+            note = _failure_note(ended, log, tail, self.request.share_log)
         warnings += self.give_back(ended.lost, hurried=ended.hurried, note=note)
-        return self._completed_by_command(), warnings
+        return self._completed(), warnings
 
     def give_back(
         self, lost: Sequence[Lost] = (), *, hurried: bool = False, note: str | None = None
@@ -275,7 +291,7 @@ class LeasedCommand:
         return {x.lease_id: x for x in self.place.ledger.in_session(actor.session, but=own)}
 
     def _complete(self) -> tuple[int, tuple[str, ...]]:
-        finished, warnings = self._completed_by_command(), []
+        finished, warnings = self._completed(), []
         grants = self._grants_left()
         ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
         scope, commit = self.request.options.scope, self.request.options.commit
@@ -299,10 +315,24 @@ class LeasedCommand:
         active = {x.lease_id for x in known if x.state is State.ACTIVE and not x.parked}
         return [grant for grant in grants if grant.lease_id in active]
 
-    def _completed_by_command(self) -> int:
+    def _completed(self) -> int:
         known = self._known() or ()
         done = {(x.lease_id, x.token) for x in known if x.state is State.COMPLETED}
         return sum((view.lease_id, view.token) in done for view in self.answer.leases)
+
+    def given_back(self, lost: Sequence[Lost]) -> tuple[str, ...]:
+        """The resources that this run has released, as far as this clone knows."""
+        known = self._known()
+        if known is None:
+            return ()
+        kept = {x.lease_id for x in known} | {x.hold.grant.lease_id for x in lost}
+        return tuple(x.resource for x in self.answer.leases if x.lease_id not in kept)
+
+    def parked(self) -> str | None:
+        """The reason for which the command parked its task; None if it did not."""
+        ids = {view.lease_id for view in self.answer.leases}
+        own = (x for x in self._known() or () if x.lease_id in ids and x.parked)
+        return next((x.reason or "" for x in own if x.state is State.ACTIVE), None)
 
     def _known(self) -> Sequence[Lease] | None:
         try:
@@ -333,13 +363,15 @@ def _take_back(place: RunPlace, resources: Sequence[Resource]) -> None:
         unbind(ledger, [grant_of(x) for x in own if x.renewals])
 
 
-def _failure_note(ended: Ended, log: bytes) -> str:
-    how = f"a run of it ended with {ended.exit}" + (f": {ended.message}" if ended.message else "")
-    text = without_secrets(log.decode("utf-8", "replace"))
-    shown = "".join(c if c == "\n" or c.isprintable() else " " for c in text).strip()
-    lines = shown.splitlines()[-LAST_LINES:]
-    tail = "\n".join(line.rstrip() for line in lines)[-LONGEST_TAIL:]
-    return f"{how[: MAX_NOTE - LONGEST_TAIL - 1]}\n{tail}" if tail else how[:MAX_NOTE]
+def _failure_note(ended: Ended, log: str, tail: bytes, share: int) -> str:
+    # Everybody reads a ledger: the output itself is in it only where somebody chose that.
+    how = "could not be ended" if ended.status is None else f"ended with {ended.status}"
+    note = f"a run of it {how} on {short_host() or 'an unnamed host'}, log {log}"
+    note += f": {ended.message}" if ended.message else ""
+    note = clean(note).replace("\n", " ")[: MAX_NOTE - LONGEST_TAIL - 1]
+    lines = lines_of(without_secrets(tail.decode("utf-8", "replace")).encode())
+    shared = "\n".join(lines[-share:] if share else ())[-LONGEST_TAIL:]
+    return f"{note}\n{shared}" if shared else note
 
 
 # --- how a process ends -------------------------------------------------------------------------
@@ -388,11 +420,12 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What a run came to: how it ended, how many leases ended completed, and warnings."""
+    """What a run came to: how it ended, how many leases ended completed, what it released."""
 
     answer: Answer
     ended: Ended
     finished: int
+    released: tuple[str, ...]
     warnings: tuple[str, ...]
 
 
@@ -430,18 +463,25 @@ def run_claimed(
             command.give_back()
         raise
     finished, warnings = command.finish(ended)
-    return Ran(answer=answer, ended=ended, finished=finished, warnings=warnings)
+    released = command.given_back(ended.lost)
+    return Ran(answer=answer, ended=ended, finished=finished, released=released, warnings=warnings)
 
 
 LONGEST_COMMAND = 200  # words that are kept to be shown
 LONGEST_WORD = 1_000
-STARTED, FAILED = b"+", b"-"
+STARTED, REFUSED = b"+", b"-"
 
 Print = Callable[[str], None]
 
 
 def dispatch(
-    place: RunPlace, answer: Answer, request: RunRequest, *, say: Print, on_stop: OnStop
+    place: RunPlace,
+    answer: Answer,
+    request: RunRequest,
+    *,
+    say: Print,
+    on_stop: OnStop,
+    pool: str = "",
 ) -> RunRecord:
     """Run a command in the background under what was claimed; returns once it runs.
 
@@ -450,7 +490,7 @@ def dispatch(
     LeaseHeld, NotFound or Invalid say why.
     """
     runs, command, holds = runs_of(place), LeasedCommand(place, answer, request), holds_of(answer)
-    number = f"{place.ledger.clock.now().wall_ms:015d}-{fresh_id()[:8]}"
+    number = new_number(place)
     record = record_of(
         place,
         answer,
@@ -458,6 +498,7 @@ def dispatch(
         command=tuple(word[:LONGEST_WORD] for word in request.words[:LONGEST_COMMAND]),
         log=runs.file_of(number),
         grace_ms=grace_ms(request.grace, holds) if holds else 0,
+        pool=pool,
     )
     try:
         runs.begin(record)
@@ -474,12 +515,17 @@ def dispatch(
     if word == STARTED:
         return runs.latest_of(record)
     runs.forget(record.id)
-    if word.startswith(FAILED):
+    if word.startswith(REFUSED):
         _fail(command, Invalid(word[1:].decode("utf-8", "replace")))
     raise Invalid(
         "the run was killed as it began: its lease ends by itself",
         resource=record.resources[0] if len(record.resources) == 1 else None,
     )
+
+
+def new_number(place: RunPlace) -> str:
+    """A new number of a run or a pool; they sort by time."""
+    return f"{place.ledger.clock.now().wall_ms:015d}-{fresh_id()[:8]}"
 
 
 def _fail(command: LeasedCommand, why: GitleaseError) -> NoReturn:
@@ -512,7 +558,7 @@ def _in_background(
     except Exception as refusal:
         if started:
             raise
-        report(FAILED + str(refusal).encode("utf-8", "replace")[:4_000])
+        report(REFUSED + str(refusal).encode("utf-8", "replace")[:4_000])
         return 1
     record = replace(
         record,
@@ -524,10 +570,17 @@ def _in_background(
     runs.save(record)
     for signum in ENDINGS:  # too late to stop it: what is left to do is to release
         signal.signal(signum, signal.SIG_IGN)
-    log = runs.end_of(record)[0] if command.request.notes_failure else b""
-    finished, warnings = command.finish(ended, log)
+    tail = runs.end_of(record)[0] if command.request.share_log else b""
+    finished, warnings = command.finish(ended, record.log, tail)
+    parked, result = command.parked(), DONE
     message = record.message if finished else "; ".join(filter(None, (record.message, *warnings)))
-    runs.save(replace(record, finished=finished, message=message or None))
+    if not finished and parked is not None:
+        result, message = WAITING, message or parked
+    elif not finished:
+        succeeded = ended.exit == 0 and not command.request.done
+        result = ended.outcome if ended.outcome in (LOST, STOPPED) else FAILED
+        result = GIVEN_BACK if succeeded and result == FAILED else result
+    runs.save(replace(record, finished=finished, result=result, message=message or None))
     for text in warnings:
         say(f"warning: {text}")
     how = "could not be ended" if ended.status is None else f"ended with {ended.status}"

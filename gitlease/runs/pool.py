@@ -27,7 +27,6 @@ from gitlease.core.errors import (
     Unavailable,
 )
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.instant import format_duration
 from gitlease.core.resources import fold
 from gitlease.engine import claim
 from gitlease.engine.answers import Answer
@@ -43,29 +42,45 @@ from gitlease.git.repository import (
 )
 from gitlease.git.run import local_variables_cleared
 from gitlease.runs.heartbeat import in_a_run
-from gitlease.runs.leased_command import LeasedCommand, OnStop, Print, RunRequest, dispatch
-from gitlease.runs.records import RunRecord, runs_of
+from gitlease.runs.leased_command import (
+    LONGEST_COMMAND,
+    LONGEST_WORD,
+    LeasedCommand,
+    OnStop,
+    Print,
+    RunRequest,
+    dispatch,
+    new_number,
+)
+from gitlease.runs.records import (
+    DONE,
+    FAILED,
+    GIVEN_BACK,
+    LOST,
+    POOLS,
+    STOPPED,
+    WAITING,
+    RunRecord,
+    record_of,
+    runs_of,
+)
 
 if TYPE_CHECKING:
     from gitlease.runs.records import RunPlace
 
-DONE, GIVEN_BACK, FAILED = "done", "given_back", "failed"
-LOST, STOPPED = "lost", "stopped"
+EMPTY, ENOUGH = "ended", "enough"  # why a pool is over; also the event of no new tasks
+ATTEMPTS = 3  # of one pool at a task that fails
 POLL = 0.1  # seconds between two polls of the jobs
 SOON, SLOW = 10.0, 60.0  # seconds until an empty queue is read again; from a minute on
 RETRY = 5.0  # seconds until an unreachable remote is asked again
+COUNTED = 2.0  # seconds between two counts of the tasks that are left, while it works
 PATIENCE = 600.0  # seconds without an answer after which a pool gives up, unless it is for ever
 MOST_JOBS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """The result of a job.
-
-    ``outcome``: the task is ``done``; or the command succeeded and the task was given back, not
-    done; or the command ``failed``; or its lease was ``lost``; or it was ``stopped`` with the pool.
-    ``exit`` is the command's status, if it had one.
-    """
+    """The result of a job, as in a ``RunRecord``, and the command's status, if it had one."""
 
     outcome: str
     exit: int | None = None
@@ -80,11 +95,9 @@ class Job:
         command: LeasedCommand,
         record: RunRecord,
         clean_up: Callable[[], str | None],
-        limit: int | None,
     ) -> None:
         self._command, self.record, self._clean_up = command, record, clean_up
-        self.began, self._limit = time.monotonic(), limit
-        self._stopped = self._over_limit = False
+        self.began, self._stopped = time.monotonic(), False
 
     @property
     def name(self) -> str:
@@ -92,14 +105,9 @@ class Job:
 
     def poll(self) -> JobEnd | None:
         if os.waitpid(self.record.runner, os.WNOHANG)[0] == 0:
-            if self._limit is not None and time.monotonic() - self.began > self._limit:
-                self._over_limit = not self._stopped or self._over_limit
-                self.stop()
             return None
         self._stopped = True  # its process number is free now
         end = self._end()
-        if self._over_limit and self._limit is not None and end.outcome == STOPPED:
-            end = JobEnd(FAILED, end.exit, f"it took longer than {format_duration(self._limit)}")
         try:
             kept = self._clean_up()
         except (GitleaseError, OSError) as error:
@@ -108,15 +116,14 @@ class Job:
 
     def _end(self) -> JobEnd:
         record = runs_of(self._command.place).latest_of(self.record)
-        if record.outcome is None:  # its runner was killed, and the guardian ends the command
+        if record.result is None:  # its runner was killed, and the guardian ends the command
             messages = ("its runner was killed", *self._command.give_back())
             return JobEnd(FAILED, None, "; ".join(messages))
-        if record.finished:
-            return JobEnd(DONE, record.exit)
-        if record.outcome in (LOST, STOPPED):
-            return JobEnd(record.outcome, record.exit, record.message)
-        not_done = record.exit == 0 and not self._command.request.done
-        return JobEnd(GIVEN_BACK if not_done else FAILED, record.exit, record.message)
+        return JobEnd(record.result, record.exit, None if record.result == DONE else record.message)
+
+    def last_line(self) -> str:
+        """The last line of its log."""
+        return runs_of(self._command.place).last_line(self.record)
 
     def stop(self) -> None:
         if not self._stopped:
@@ -126,16 +133,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLimits:
-    """``jobs`` at once; a task that failed ``max_failures`` times is left alone."""
+    """``jobs`` at once; none more once ``max_failures`` tasks failed, or ``budget`` were taken."""
 
     jobs: int = 1
-    max_failures: int = 3
+    max_failures: int | None = None
+    budget: int | None = None
     forever: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PoolEvent:
-    """An event: ``started``, ``ended``, ``left_alone``, ``idle``, or ``trouble``."""
+    """An event: ``started``, ``ended``, ``left_alone``, ``idle``, ``enough``, or ``trouble``."""
 
     kind: str
     job: Job | None = None
@@ -166,6 +174,8 @@ class Pool:
         self.running: list[Job] = []
         self.counts: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
+        self._taken, self.enough = 0, False
+        self.waiting: set[str] = set()
         self._left_alone: set[str] = set()
         self._empty_since: float | None = None
         self._ask_at = 0.0
@@ -182,7 +192,7 @@ class Pool:
             if self._stopping() >= 2:
                 for job in self.running:
                     job.stop()
-            stops = self._stopping() or self._fault is not None
+            stops = self._stopping() or self._fault is not None or self.is_enough()
             has_room = len(self.running) < self._limits.jobs and self._clock() >= self._ask_at
             if has_room and not stops and self._take_one():
                 continue
@@ -193,6 +203,18 @@ class Pool:
             self._pause(POLL)
         if self._fault is not None:
             raise self._fault
+
+    def is_enough(self) -> bool:
+        most, failed = self._limits, len(+self._failures)
+        why = ""
+        if most.max_failures is not None and failed >= most.max_failures:
+            why = f"{failed} tasks failed" if failed > 1 else "1 task failed"
+        elif most.budget is not None and self._taken >= most.budget:
+            why = f"the budget of {most.budget} is used up"
+        if why and not self.enough:
+            self.enough = True
+            self._tell(PoolEvent(ENOUGH, message=why))
+        return self.enough
 
     def end(self) -> None:
         """Stop what runs, without events, and return once all of it has ended."""
@@ -232,6 +254,7 @@ class Pool:
         self._empty_since, self._answered = None, self._clock()
         if job is not None:
             self.running.append(job)
+            self._taken += 1
             self._tell(PoolEvent("started", job))
         return True
 
@@ -255,10 +278,11 @@ class Pool:
             self._ask_at, self._empty_since = 0.0, None
             failed, name = end.outcome in (FAILED, LOST), job.name
             self._failures[name] += failed
-            too_often = self._failures[name] >= self._limits.max_failures
+            too_often = self._failures[name] >= ATTEMPTS
             # What was stopped on its own is not to be started again either.
-            if too_often or end.outcome in (GIVEN_BACK, STOPPED):
+            if too_often or end.outcome in (GIVEN_BACK, STOPPED, WAITING):
                 self._left_alone.add(name)
+                self.waiting |= {name} if end.outcome == WAITING else set()
                 if failed:
                     self._tell(PoolEvent("left_alone", job, end, self._failures[name]))
 
@@ -276,7 +300,6 @@ class PoolRequest:
 
     ``open_at`` opens the same ledger for a linked work tree, if each task gets one: ``worktrees``.
     Their branches begin at ``base``, or at the main branch. ``brief`` makes the brief of a task.
-    A command that takes longer than ``limit`` seconds is stopped, and has failed.
     """
 
     run: RunRequest
@@ -284,7 +307,6 @@ class PoolRequest:
     open_at: Callable[[str], RunPlace]
     worktrees: bool = False
     base: str | None = None
-    limit: int | None = None
 
 
 class PoolTaker:
@@ -298,13 +320,14 @@ class PoolTaker:
         place: RunPlace,
         request: PoolRequest,
         base: str | None,
+        number: str,
         *,
         say: Print,
         on_stop: OnStop,
         warn: Callable[[str], None],
         stop_level: Callable[[], int],
     ) -> None:
-        self._place, self._request, self._base = place, request, base
+        self._place, self._request, self._base, self._number = place, request, base, number
         self._say, self._on_stop, self._warn = say, on_stop, warn
         self._stop_level = stop_level
         self._warned: set[str] = set()
@@ -422,18 +445,28 @@ class PoolTaker:
                 "date: git pull"
             )
 
-    def count_left(self) -> int:
-        """Count the tasks that are not done; ``stranded`` gets those that nobody works on."""
+    def count_left(self, without: Collection[str], *, is_over: bool) -> int:
+        """Count the tasks that are not done; ``stranded`` gets those that nobody works on.
+
+        ``without`` names tasks that do not count. Until a pool ``is_over`` since it can take
+        nothing more, all others are left.
+        """
         try:
             reading = self._place.queue.queue(ref=self._base, cached=True)
         except GitleaseError:  # nothing is known, since nothing was ever claimed
+            if not is_over:
+                raise
             reading = self._place.queue.queue(ref=self._base)
         left = 0
         for entry in reading.entries:
             name, view = entry.task.resource.text, entry.lease
-            if name in self.stranded or entry.why_not in (WhyNot.DONE, WhyNot.STATUS):
+            if name in self.stranded or name in without:
                 continue
-            if entry.claimable and name not in self._taken:  # a warning has said why
+            if entry.why_not in (WhyNot.DONE, WhyNot.STATUS):
+                continue
+            if not is_over:
+                left += 1
+            elif entry.claimable and name not in self._taken:  # a warning has said why
                 self.stranded[name] = "it could not be claimed here"
             elif entry.claimable or view is None or view.state == "active":
                 left += 1
@@ -469,7 +502,9 @@ class PoolTaker:
             return None
         name = answer.leases[0].resource
         try:
-            record = dispatch(place, answer, request, say=self._say, on_stop=self._on_stop)
+            record = dispatch(
+                *(place, answer, request), say=self._say, on_stop=self._on_stop, pool=self._number
+            )
         except Unavailable:
             raise
         except GitleaseError as refusal:
@@ -478,7 +513,7 @@ class PoolTaker:
             return None
         self.stranded.pop(name, None)
         self._taken.add(name)
-        return Job(command, record, clean_up, self._request.limit)
+        return Job(command, record, clean_up)
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:
@@ -510,7 +545,9 @@ def work(
     on_stop: OnStop,
     tell: Callable[[PoolEvent], None],
     warn: Callable[[str], None],
-    pause: Callable[[float, Sequence[Job]], None] = lambda seconds, _running: time.sleep(seconds),
+    pause: Callable[[float, Sequence[Job], RunRecord], None] = lambda seconds, *_: time.sleep(
+        seconds
+    ),
 ) -> PoolRan:
     """Work on the tasks of the queue; for the main thread of a process without any others.
 
@@ -524,32 +561,80 @@ def work(
         base = place.learn_main_branch()
         if base is None:
             raise Invalid("no main branch of the remote is known here; name the base")
-    left = 0
     with _StopRequests() as stops, _own_environment(request.worktrees):
+        number = new_number(place)
         taker = PoolTaker(
-            place, request, base, say=say, on_stop=on_stop, warn=warn, stop_level=stops.level
+            *(place, request, base, number),
+            say=say,
+            on_stop=on_stop,
+            warn=warn,
+            stop_level=stops.level,
         )
+
+        def note(event: PoolEvent) -> None:
+            book.update(pool, taker)
+            tell(event)
+
         pool = Pool(
             taker.take,
             limits,
-            tell=tell,
+            tell=note,
             stopping=stops.level,
-            pause=lambda seconds: pause(seconds, pool.running),
+            pause=lambda seconds: pause(seconds, pool.running, book.record),
             clock=time.monotonic,
         )
+        book = _Book(place, request, limits, number)
+        book.update(pool, taker)
+        outcome = FAILED
         try:
             pool.work()
+            outcome = STOPPED if stops.level() else ENOUGH if pool.enough else EMPTY
         finally:
             pool.end()
-        if not stops.level():
-            with contextlib.suppress(GitleaseError):
-                left = taker.count_left()
+            book.update(pool, taker, outcome=outcome)
     return PoolRan(
         counts=pool.counts,
         stopped_by=stops.last if stops.level() >= 2 else None,
-        left=left,
+        left=0 if stops.level() else book.left,
         stranded=taker.stranded,
     )
+
+
+class _Book:
+    """Keeps the record of a pool, for whoever asks from another process. It never fails."""
+
+    def __init__(
+        self, place: RunPlace, request: PoolRequest, limits: PoolLimits, number: str
+    ) -> None:
+        self._runs, self._clock, self.left = runs_of(place, POOLS), place.ledger.clock, 0
+        self._counted = 0.0
+        words = request.run.words[:LONGEST_COMMAND]
+        self.record = record_of(
+            place,
+            Answer(status="work"),
+            number=number,
+            command=tuple(word[:LONGEST_WORD] for word in words),
+            jobs=limits.jobs,
+            counts={},
+        )
+        self._runs.tidy()
+
+    def update(self, pool: Pool, taker: PoolTaker, outcome: str | None = None) -> None:
+        """Keep what the pool has come to; an ``outcome`` is its end."""
+        now = time.monotonic()
+        if outcome in (EMPTY, ENOUGH) or (outcome is None and now - self._counted >= COUNTED):
+            without = {job.name for job in pool.running} | pool.waiting
+            with contextlib.suppress(GitleaseError):
+                self.left = taker.count_left(without, is_over=outcome == EMPTY)
+            self._counted = time.monotonic()
+        counts = {**pool.counts, "running": len(pool.running), "left": self.left}
+        stranded = tuple(sorted(taker.stranded))
+        self.record = replace(self.record, counts=counts, stranded=stranded, outcome=outcome)
+        if outcome is not None:
+            self.record = replace(self.record, ended_at=self._clock.now().wall_ms)
+        with contextlib.suppress(OSError):
+            self._runs.make()
+            self._runs.save(self.record)
 
 
 @contextlib.contextmanager

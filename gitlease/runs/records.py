@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -40,19 +41,23 @@ if TYPE_CHECKING:
     from gitlease.engine.queue import TaskQueue
     from gitlease.git.repository import Repository
 
-FOLDER, LIVE = "runs", "alive"
+OURS = "gitlease: "  # begins the lines of a log that are not the command's
+FOLDER, LIVE, POOLS = "runs", "alive", "pools"
 KEPT = 50  # ended runs
 MOST = 2_000  # records that are ever read
 LARGEST = 1_048_576
 LONGEST_LOG = 16 * 1_048_576  # bytes that are kept of the log of an ended run: its end
 CUT = b"[the beginning is gone: %d bytes]\n"
-AT_ONCE = 65_536  # bytes of a log
+AT_ONCE, LAST_LINE = 65_536, 2_048  # bytes of a log
 PATIENCE = 10.0
 ENDING = 60.0  # seconds, beside its grace, for a run to end: its release may ask four times
 STEP, FOLLOWED = 0.05, 0.2
 RECORD, LOG, BRIEF = ".json", ".log", ".md"
 FORMAT = 1
 RUNNING, KILLED = "running", "killed"
+DONE, GIVEN_BACK, FAILED = "done", "given_back", "failed"
+LOST, STOPPED, WAITING = "lost", "stopped", "waiting"
+_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[^\[\]])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,13 @@ class RunRecord:
     ``finished`` counts its leases that ended completed. ``log`` is the file of its output.
     ``granted`` are those of its leases that it was granted itself, ``joined`` those that its
     session held before; the others it has bound. ``alone``: nobody else speaks in its session.
-    ``namespace`` is that of the process numbers.
+    ``namespace`` is that of the process numbers. ``result`` is what the task
+    came to, once it was given back: it is ``done``; or the command succeeded and the task was given
+    back, not done; or the command ``failed``; or its lease was ``lost``; or it was ``stopped``; or
+    the command parked its task, which is ``waiting`` for a person.
+
+    ``pool`` is the number of the pool that started it. A pool has a record without leases, with the
+    number of its tasks by their results and the names of those that are ``stranded``.
     """
 
     id: str
@@ -93,6 +104,11 @@ class RunRecord:
     exit: int | None = None
     message: str | None = None
     finished: int | None = None
+    result: str | None = None
+    pool: str = ""
+    jobs: int = 0
+    counts: Mapping[str, int] | None = None
+    stranded: tuple[str, ...] = ()
 
 
 class RunsFolder:
@@ -257,6 +273,10 @@ class RunsFolder:
                 while part := opened.read(AT_ONCE):
                     yield part
 
+    def last_line(self, record: RunRecord) -> str:
+        """The last line of the log of a run."""
+        return (lines_of(self.end_of(record, LAST_LINE)[0]) or [""])[-1]
+
     def end_of(self, record: RunRecord, most: int = AT_ONCE) -> tuple[bytes, bool]:
         """The end of the log of a run, and whether it is cut."""
         start = 0
@@ -294,6 +314,14 @@ def runs_of(place: RunPlace, folder: str = FOLDER) -> RunsFolder:
     """The runs in the background of a clone."""
     private = os.path.join(place.repository.common_dir, "gitlease")
     return RunsFolder(private, place.ledger.clock.now().boot_id, folder)
+
+
+def lines_of(log: bytes) -> list[str]:
+    """The command's lines of a log, as a terminal leaves them: no colours, and each drawn once."""
+    text = _ESCAPES.sub("", log.decode("utf-8", "replace"))
+    drawn = (line.rstrip().rpartition("\r")[2] for line in text.split("\n"))
+    lines = ("".join(c if c.isprintable() else " " for c in line).rstrip() for line in drawn)
+    return [line for line in lines if line and not line.startswith(OURS)]
 
 
 def _shorten(log: str) -> None:

@@ -24,7 +24,7 @@ from typing import Self
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
-from gitlease.core.instant import MS, Instant
+from gitlease.core.instant import MS, Instant, format_duration
 from gitlease.core.loss import Hold, Lost, early_ms
 from gitlease.engine.ports import Clock
 from gitlease.git.run import members_of, started_at
@@ -128,7 +128,8 @@ class RunState(Enum):
 class Supervisor:
     """One command under leases. ``on_stop`` is called with the reason before it is stopped.
 
-    ``heartbeat`` keeps the grants, and gives one up ``early_by(grace)`` before its end.
+    ``heartbeat`` keeps the grants, and gives one up ``early_by(grace)`` before its end. A command
+    that takes longer than ``limit`` seconds is stopped, as a failure.
     """
 
     def __init__(
@@ -139,8 +140,10 @@ class Supervisor:
         *,
         clock: Clock,
         grace: int,
+        limit: int | None = None,
         on_stop: Callable[[Lost | str | None], None] = lambda _why: None,
     ) -> None:
+        self._limit, self._began = limit, clock.now()
         self._command, self._heartbeat, self._holds = command, heartbeat, tuple(holds)
         self._clock, self._grace, self._on_stop = clock, grace, on_stop
         self.state = RunState.STARTING
@@ -231,6 +234,9 @@ class Supervisor:
         left += min(early_ms(hold) for hold in self._holds) // 2
         if not self._command.guard(now.boot_ms + left) and running:
             self._failure = UNGUARDED
+        elif self._limit is not None and self._began.elapsed_at_least(now) > self._limit * MS:
+            self._failure = self._failure or f"it took longer than {format_duration(self._limit)}"
+        if running and self._failure is not None:
             self._handle_losses()
 
     def _nap(self) -> float:

@@ -12,7 +12,8 @@ from gitlease.core.frozen import replace
 from gitlease.core.resources import Resource, parse_resource, word_anywhere
 from gitlease.engine.answers import Answer
 from gitlease.runs.leased_command import RunRequest, claim_to_run
-from gitlease.runs.pool import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, PoolEvent
+from gitlease.runs.pool import PoolEvent
+from gitlease.runs.records import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, WAITING, RunRecord
 from gitlease.verbs import sentences
 from gitlease.verbs.table import DoorOfClone, find_verb
 from gitlease.verbs.wire import SCHEMA
@@ -96,11 +97,12 @@ def _section(title: str, lines: Sequence[str]) -> str:
     return "\n".join((f"## {title}", "", *(f"- {line}" for line in lines)))
 
 
-OUTCOMES = (DONE, GIVEN_BACK, FAILED, LOST, STOPPED)
+OUTCOMES = (DONE, GIVEN_BACK, FAILED, LOST, STOPPED, WAITING)
 
 
 def document(event: PoolEvent) -> dict[str, Any]:
-    """Return the JSON line; ``event`` is started, ended, left_alone, idle, trouble or warning."""
+    """Return the JSON line; ``event`` is started, ended, left_alone, idle, enough,
+    trouble or warning."""
     body: dict[str, Any] = {"schema": SCHEMA, "event": event.kind}
     if event.job is not None:
         record = event.job.record
@@ -112,6 +114,13 @@ def document(event: PoolEvent) -> dict[str, Any]:
         body |= {"failures": event.failures}
     message = event.message or (event.end.message if event.end is not None else None)
     return body | {"message": message}
+
+
+def totals(pool: RunRecord) -> dict[str, int]:
+    """Return the number of a pool's tasks by their results."""
+    counts = {**(pool.counts or {}), "stranded": len(pool.stranded)}
+    first = (DONE, "running", FAILED, "left", "stranded", WAITING)
+    return {x: counts.get(x, 0) for x in dict.fromkeys((*first, *OUTCOMES))}
 
 
 def age(event: PoolEvent) -> int:

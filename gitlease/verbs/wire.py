@@ -41,6 +41,10 @@ _TASK = (
     "resource title? status? progress:progress? assigned:texts assigned_in:places priority? "
     "depends_on:texts waits_for:texts paths:texts created? file?"
 )
+_RUN = (
+    "resources:texts scope layer holder session tokens:ints state pid:int command_pid:int? "
+    "command:texts began_at:time ended_at:time? exit:int? message? log?"
+)
 # The fields of each document in their order: text, unless a kind is named; ``?`` may be null. The
 # published schema is made from this.
 SHAPES: Mapping[str, str] = {
@@ -65,8 +69,10 @@ SHAPES: Mapping[str, str] = {
     "file? line:int? evidence:texts next:texts",
     "ref": "ref source? from? to? status reason?",
     "landed": "resource commit base remote commits:int fenced:bool already:bool",
-    "run": "resources:texts scope layer holder session tokens:ints state pid:int command_pid:int? "
-    "command:texts began_at:time ended_at:time? exit:int? message? log?",
+    "run": _RUN,
+    "pool": "pid:int state began_at:time ended_at:time? jobs:int command:texts totals:totals "
+    "stranded:texts runs:pool_runs",
+    "pool_run": f"{_RUN} result? last_line",
     "loss": "resource scope lease_id token:int loss by? message",
     "board_row": "section:section resource scope title? holder? session? host? branch? reason? "
     "ends_at:time? free_at:time? mine:bool waiting:texts waits_for:texts",
@@ -142,16 +148,17 @@ def loss(one: Lost) -> Document:
     return _shaped("loss", grant, loss=one.loss.value, by=one.by, message=message)
 
 
-def background(record: RunRecord, state: str) -> Document:
+def background(record: RunRecord, state: str, *, shape: str = "run", **more: Any) -> Document:
     """Return a background run; ``pid`` is its runner, which holds the leases."""
     return _shaped(
-        "run",
+        shape,
         record,
         state=state,
         pid=record.runner,
         command_pid=record.pid,
         began_at=rfc3339(record.began_at),
         ended_at=None if record.ended_at is None else rfc3339(record.ended_at),
+        **more,
     )
 
 

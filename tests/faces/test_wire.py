@@ -16,8 +16,7 @@ from support.snapshots import check_words
 
 from gitlease.core import LeaseHeld, LeaseView
 from gitlease.faces.cli import work
-from gitlease.runs import DONE, JobEnd, PoolEvent, PoolRan
-from gitlease.runs.pool import FAILED
+from gitlease.runs import DONE, FAILED, JobEnd, PoolEvent, PoolRan
 from gitlease.verbs import run_text, wire
 
 LEASE = [
@@ -224,13 +223,24 @@ def test_each_line_of_a_pool_is_as_the_schema_has_it() -> None:
         PoolEvent("ended", job, JobEnd(FAILED, None, "its runner was killed")),
         PoolEvent("left_alone", job, JobEnd(FAILED, 1), 3),
         PoolEvent("idle"),
+        PoolEvent("enough", message="1 task failed"),
         PoolEvent("trouble", message="origin cannot be reached"),
         PoolEvent("warning", message="the clock is wrong"),
     ]
     ran = PoolRan(counts=Counter({DONE: 2}), stopped_by=None, stranded={"F1": "a rebase"})
-    lines = [run_text.document(event) for event in told] + [work.finished(ran)]
+    lines = [run_text.document(event) for event in told] + [work.finished(ran, 0)]
     assert [held_to_schema(line)["event"] for line in lines] == [
-        *("started", "ended", "ended", "left_alone", "idle", "trouble", "warning", "finished")
+        *(
+            "started",
+            "ended",
+            "ended",
+            "left_alone",
+            "idle",
+            "enough",
+            "trouble",
+            "warning",
+            "finished",
+        )
     ]
     for line in lines:
         for key in line.keys() - {"event"}:

@@ -12,11 +12,13 @@ import pytest
 from gitlease.core import Denied, GitleaseError, NothingLeft, Unavailable
 from gitlease.runs import (
     DONE,
+    FAILED,
     GIVEN_BACK,
     LOST,
     PATIENCE,
     RETRY,
     STOPPED,
+    WAITING,
     Job,
     JobEnd,
     Pool,
@@ -24,7 +26,6 @@ from gitlease.runs import (
     PoolLimits,
     RunRecord,
 )
-from gitlease.runs.pool import FAILED
 
 
 @dataclass
@@ -123,17 +124,43 @@ def test_an_empty_queue_ends_it_without_a_word() -> None:
 
 def test_what_fails_comes_after_everything_else_and_is_left_alone_in_the_end() -> None:
     queue = Queue({"F1": [FAILED], "F2": [DONE], "F3": [FAILED, DONE]})
-    pool = queue.pool(max_failures=2)
+    pool = queue.pool()
     pool.work()
-    assert [name for name, _ in queue.taken] == ["F1", "F2", "F3", "F1", "F3"]
-    assert pool.counts == {DONE: 2, FAILED: 3}
+    assert [name for name, _ in queue.taken] == ["F1", "F2", "F3", "F1", "F1", "F3"]
+    assert pool.counts == {DONE: 2, FAILED: 4}
     (left,) = [event for event in queue.events if event.kind == "left_alone"]
-    assert (left.job and left.job.name, left.failures) == ("F1", 2)
+    assert (left.job and left.job.name, left.failures) == ("F1", 3)
+
+
+def test_pool_takes_no_new_task_once_many_have_failed() -> None:
+    queue = Queue({"F1": [FAILED], "F2": [FAILED], "F3": [DONE], "F4": [DONE]})
+    pool = queue.pool(jobs=2, max_failures=2)
+    pool.work()
+    assert pool.counts == {FAILED: 2}
+    assert [x.message for x in queue.events if x.kind == "enough"] == ["2 tasks failed"]
+    again = Queue({"F1": [FAILED, FAILED, DONE], "F2": [DONE]})
+    pool = again.pool(max_failures=2)
+    pool.work()
+    assert pool.counts == {DONE: 2, FAILED: 2}, "one task failed, twice"
+
+
+def test_pool_with_a_budget_takes_no_more_tasks() -> None:
+    queue = Queue({f"F{n}": [DONE] for n in range(5)})
+    pool = queue.pool(jobs=2, budget=3)
+    pool.work()
+    assert (pool.counts, len(queue.taken), queue.kinds()["enough"]) == ({DONE: 3}, 3, 1)
+
+
+def test_task_that_waits_for_a_person_is_not_taken_again() -> None:
+    queue = Queue({"F1": [WAITING], "F2": [DONE]})
+    pool = queue.pool()
+    pool.work()
+    assert (pool.counts, pool.waiting) == ({WAITING: 1, DONE: 1}, {"F1"})
 
 
 def test_what_is_lost_again_and_again_is_left_alone_too() -> None:
     queue = Queue({"F1": [LOST]})
-    pool = queue.pool(max_failures=3)
+    pool = queue.pool()
     pool.work()
     assert pool.counts == {LOST: 3}
 
@@ -183,9 +210,9 @@ def test_what_was_given_back_is_not_taken_while_its_run_goes_on() -> None:
         return taken(skip)
 
     queue.take = take  # type: ignore[method-assign]
-    pool = queue.pool(jobs=2, max_failures=1)
+    pool = queue.pool(jobs=2)
     pool.work()
-    assert pool.counts == {FAILED: 1, DONE: 1}
+    assert pool.counts == {FAILED: 3, DONE: 1}
 
 
 def test_the_first_stop_lets_it_finish_and_the_second_does_not() -> None:

@@ -21,6 +21,8 @@ from support.repos import commit_file, git
 from support.running import LONG, Desk, desks_in, short_leases, until
 from support.snapshots import check_words
 
+from gitlease.git import short_host
+
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
     pytest.mark.sampled(2),
@@ -92,8 +94,8 @@ def test_a_pool_does_every_task_once(jo: Desk, tmp_path: Path) -> None:
         "event": "finished",
         "ok": True,
         "command": "work",
-        **{"done": 5, "given_back": 0, "failed": 0, "lost": 0, "stopped": 0},
-        **{"left": 0, "stranded": []},
+        **{"done": 5, "given_back": 0, "failed": 0, "lost": 0, "stopped": 0, "waiting": 0},
+        **{"left": 0, "stranded": [], "exit": 0},
     }
     assert sorted(ran.read_text().split()) == ["F01", "F02", "F03", "F04", "F05"]
     assert set(statuses(jo.clone).values()) == {"done"}
@@ -106,18 +108,28 @@ def test_a_pool_does_every_task_once(jo: Desk, tmp_path: Path) -> None:
 def test_what_fails_is_given_back_with_a_note_and_left_alone(jo: Desk, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     script = COUNT + 'echo the reason; [ "$GITLEASE_RESOURCE" != F02 ] || exit 3'
-    words = ("work", "--done-on-success", "--max-failures", "2", "--", "sh", "-c", script, str(ran))
-    done = jo.ask(*words)
+    done = jo.ask("work", "--done-on-success", "--", "sh", "-c", script, str(ran))
     assert done.returncode == 1
     assert "F02 failed after " in done.stdout
-    assert "F02 is skipped from now on, after 2 failures\n" in done.stdout
-    assert done.stdout.endswith("finished: 4 done, 2 failed, 1 left\n")
-    assert Counter(ran.read_text().split())["F02"] == 2
+    assert "F02 is skipped from now on, after 3 failures\n" in done.stdout
+    assert done.stdout.endswith("finished: 4 done, 3 failed, 1 left; exit status 1\n")
+    assert Counter(ran.read_text().split())["F02"] == 3
     assert statuses(jo.clone)["F02"] == "todo"
     shown = jo.document("show", "F02")
     assert shown["leases"] == []
-    assert [x["text"] for x in shown["notes"]] == ["a run of it ended with 3\nthe reason"] * 2
+    logs = [x["log"] for x in jo.document("dispatch", "--list")["runs"] if x["exit"] == 3]
+    told = {f"a run of it ended with 3 on {short_host()}, log {log}" for log in logs}
+    assert {x["text"] for x in shown["notes"]} == told, "the output stays here"
     assert jo.document("next")["task"]["resource"] == "F02"
+
+
+def test_run_says_what_became_of_its_task(jo: Desk) -> None:
+    check_words(jo.ask("run", "F01", "--done", "--", "true").stderr)
+    check_words(jo.ask("run", "F02", "--done", "--", "sh", "-c", "exit 2").stderr)
+    assert jo.ask("run", "F02", "--", "true").stderr == "", "as everybody expects"
+    jo.document("claim", "F03")
+    jo.document("park", "F03")
+    check_words(jo.ask("run", "F03", "--", "true").stderr)
 
 
 def test_a_command_that_finishes_its_task_itself(jo: Desk) -> None:
@@ -206,13 +218,12 @@ def test_a_killed_runner_counts_as_a_failure(jo: Desk) -> None:
     os.kill(until(lambda: begun(jo), "a command")[0], signal.SIGKILL)
     assert working.stdout is not None
     said: list[Any] = []
-    while not any(x["event"] == "left_alone" for x in said):
+    while not any(x["event"] == "finished" for x in said):
         said.append(held_to_schema(json.loads(working.stdout.readline())))
     ended = next(x for x in said if x["event"] == "ended")
     assert ended["outcome"] == "failed"
     check_words(ended["message"])
-    working.send_signal(signal.SIGTERM)
-    assert working.wait(LONG) == 143
+    assert working.wait(LONG) == said[-1]["exit"] == 1
     assert jo.live() == []
 
 
@@ -249,12 +260,71 @@ def test_task_stopped_by_name_is_not_started_again(jo: Desk) -> None:
 
 def test_command_beyond_the_limit_has_failed(jo: Desk) -> None:
     script = 'test "$GITLEASE_RESOURCE" != F01 || sleep 30'
-    words = ("work", "--limit", "1s", "--max-failures", "1", "--done-on-success", "--json")
+    words = ("work", "--limit", "1s", "--done-on-success", "--json")
     done = jo.ask(*words, "--", "sh", "-c", script)
-    (ended,) = (x for x in lines(done) if x["event"] == "ended" and x["resource"] == "F01")
+    ended = [x for x in lines(done) if x["event"] == "ended" and x["resource"] == "F01"][-1]
     assert (done.returncode, ended["outcome"]) == (1, "failed")
     assert ended["message"] == "it took longer than 1s"
-    assert lines(done)[-1]["done"] == 4
+    assert {x: lines(done)[-1][x] for x in ("done", "left", "exit")} == {
+        **{"done": 4, "left": 1, "exit": 1}
+    }
+    note = jo.document("show", "F01")["notes"][-1]
+    assert note["text"].endswith(f"log {ended['log']}: it took longer than 1s")
+
+
+def test_lines_of_a_log_are_shared_on_request_and_clean(jo: Desk) -> None:
+    script = (
+        'printf "one\\ntwo\\n\\033[31mred\\033[0m\\n10%%\\r99%%\\n"; '
+        'printf "https://a:secret@host/\\007\\n"; exit 3'
+    )
+    words = ("work", "--share-log", "3", "--budget", "1", "--", "sh", "-c", script)
+    assert jo.ask(*words).returncode == 1
+    (note,) = jo.document("show", "F01")["notes"]
+    assert note["text"].split("\n")[1:] == ["red", "99%", "https://host/"]
+    for bad in ("0", "101", "-1", "x"):
+        assert jo.ask("work", "--share-log", bad, "--", "true").returncode == 2
+
+
+def test_command_that_parks_its_task_waits_for_a_person(jo: Desk) -> None:
+    park = " ".join([*jo.words("park", "F01"), "--reason", "which"])
+    script = f'test "$GITLEASE_RESOURCE" != F01 || {{ {park}; exit 1; }}'
+    done = jo.ask("work", "--done-on-success", "--json", "--", "sh", "-c", script)
+    (ended,) = (x for x in lines(done) if x["event"] == "ended" and x["resource"] == "F01")
+    assert (ended["outcome"], ended["message"]) == ("waiting", "which")
+    end = {x: lines(done)[-1][x] for x in ("done", "failed", "waiting", "left", "exit")}
+    assert end == {"done": 4, "failed": 0, "waiting": 1, "left": 0, "exit": 0}
+    (lease,) = jo.document("list")["leases"]
+    assert (lease["resource"], lease["parked"]) == ("F01", True)
+
+
+def test_status_shows_pools_that_run_or_the_last(jo: Desk) -> None:
+    none = jo.ask("work", "--status")
+    assert (none.returncode, held_to_schema(jo.document("work", "--status"))["pools"]) == (0, [])
+    script = 'test "$GITLEASE_RESOURCE" = F01 && exit 3; echo at work; sleep 30'
+    working = jo.start("work", "-j", "2", "--budget", "3", "--", "sh", "-c", script)
+
+    def running() -> Any:
+        (pool,) = held_to_schema(jo.document("work", "--status"))["pools"]
+        at_work = [x["last_line"] for x in pool["runs"]].count("at work")
+        return pool if at_work == pool["totals"]["running"] == 2 else None
+
+    until(lambda: jo.document("work", "--status")["pools"], "the pool")
+    pool = until(running, "two commands at work")
+    assert (pool["pid"], pool["state"], pool["jobs"]) == (working.pid, "running", 2)
+    assert [x["state"] for x in pool["runs"]] == ["running", "running", "ended"]
+    assert (pool["totals"]["done"], pool["totals"]["failed"]) == (0, 1)
+    shown = jo.ask("work", "--status").stdout.splitlines()
+    assert shown[0].startswith(f"pool {working.pid} running since ")
+    assert [x.split()[:2] for x in shown[3:]] == [
+        *(["F03", "running"], ["F02", "running"], ["F01", "failed"])
+    ]
+    working.kill()
+    working.wait(LONG)
+    jo.all_gone()
+    (pool,) = jo.document("work", "--status")["pools"]
+    assert pool["state"] == "killed"
+    for words in (("-j", "2"), ("--json", "--", "true"), ("--land",), ("--forever",)):
+        assert jo.ask("work", "--status", *words).returncode == 2
 
 
 def test_task_of_a_dead_machine_goes_back_to_the_queue(path_remote: Remote, clones: Clones) -> None:
@@ -300,7 +370,7 @@ def test_each_task_has_a_work_tree_and_a_branch(jo: Desk) -> None:
         'test "$GITLEASE_RESOURCE" = F02 && { touch rest; exit 1; }; '
         'echo work >"$GITLEASE_RESOURCE.txt"; git add .; git commit -qm "work"'
     )
-    words = ("work", "-j", "2", "--worktrees", "--done-on-success", "--max-failures", "1")
+    words = ("work", "-j", "2", "--worktrees", "--done-on-success")
     done = jo.ask(*words, "--", "sh", "-c", script)
     assert done.returncode == 1, done
     folder = Path(f"{jo.clone}.worktrees")
@@ -343,9 +413,14 @@ def test_poisoned_trees_stop_no_other_task(jo: Desk) -> None:
     folder = Path(f"{jo.clone}.worktrees")
     (folder / "F03").mkdir(parents=True)
     (folder / "F03" / "kept").write_text("mine")
-    once = jo.ask(*words, "--max-failures", "1", "--", "sh", "-c", script)
+    once = jo.ask(*words, "--", "sh", "-c", script)
     end = lines(once)[-1]
-    assert (once.returncode, end["done"], end["failed"], end["stranded"]) == (1, 2, 2, ["F03"])
+    assert (once.returncode, end["done"], end["failed"], end["stranded"]) == (
+        1,
+        2,
+        4,
+        ["F01", "F03"],
+    )
     held = {x["resource"]: x["state"] for x in jo.document("list")["leases"]}
     assert held == {"F01": "expired"}, "nobody waits long for a lease of what failed"
     again = jo.ask(*words, "--", "true")
@@ -469,7 +544,7 @@ def test_pools_that_are_killed_do_every_task_once(
     short_leases(made[0])
     ran, dice = tmp_path / "ran", random.Random(11)
     script = COUNT + "sleep 0.2"
-    words = ("work", "-j", "4", "--done-on-success", "--ttl", "5s", "--max-failures", "50")
+    words = ("work", "-j", "4", "--done-on-success", "--ttl", "5s")
     with desks_in(made) as desks:
         for desk in desks:
             desk.env |= remote.env

@@ -39,6 +39,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "progress": {"enum": [x.value for x in Progress]},
     "places": {"type": "object", "additionalProperties": {"enum": ["record", "file", "both"]}},
     "level": {"enum": ["error", "warning", "note"]},
+    "totals": {"type": "object", "additionalProperties": {"type": "integer"}},
+    "pool_runs": {"type": "array", "items": {"$ref": "#/$defs/pool_run"}},
     "section": {"enum": [x.value for x in Section]},
 }
 ANSWERS = {"Lease": "a lease", "tuple[Lease, ...]": "leases", "None": "nothing"}

@@ -83,7 +83,12 @@ def run_options(verb: Decorated) -> Decorated:
 
 
 class RunCall:
-    """The claim and the command of a ``run`` or ``dispatch``. UsageError without a command."""
+    """The claim and the command of a ``run`` or ``dispatch``. UsageError without a command.
+
+    ``resumed``: it goes on with what was parked.
+    """
+
+    resumed = False
 
     def __init__(
         self, call: Call, verb: str, command: Sequence[str], options: dict[str, Any]
@@ -112,6 +117,9 @@ class RunCall:
     def claim(self) -> Answer:
         """Claim the resources, or the first task. NoCommand or CannotExecute before that."""
         call, values = self._call, self._values
+        look = call.workspace.ledger.known_look()
+        own = [x for x in look.leases if x.same_holder(call.actor)] if look else []
+        self._parked = {x.resource.text for x in own if x.parked}
         resources = call.resources(self._words, claiming=True) if self._words else []
         if resources:
             given, more = {"resources": resources} | values, {"command": self.request.words}
@@ -137,7 +145,11 @@ class RunCall:
                 return f"done if the command succeeds, else {'yours again' if bound else 'kept'}"
             return "yours again" if bound else "not released"
 
-        warnings, holds = [], holds_of(answer)
+        names = [view.resource for view in answer.leases if not view.renewals]
+        parked = [x for x in names if x in self._parked]
+        self.resumed = bool(parked)
+        warnings = [f"{x} was parked: at the end of the run it is given back" for x in parked]
+        holds = holds_of(answer)
         grace = grace_ms(self.grace, holds) / 1_000 if holds else 0
         if self.grace is not None and grace < self.grace:
             warnings.append(f"the grace is {grace:g}s: at most 1/{SHARE} of the lease's time")
@@ -233,7 +245,13 @@ def run_verb(
         brief=run.brief if run.for_task else None,
     )
     _say(call, [f"warning: {x}" for x in ran.warnings])
-    ended = ran.ended
+    ended, given_back = ran.ended, ", ".join(ran.released)
+    if run.done and ran.finished:
+        _say(call, [f"{view.resource} is done" for view in ran.answer.leases[: ran.finished]])
+    elif given_back and ended.exit:
+        _say(call, [f"given back, since the command ended with {ended.exit}: {given_back}"])
+    elif given_back and run.resumed:
+        _say(call, [f"given back: {given_back}"])
     if not ended.lost and ended.failure is not None:
         _say(call, [f"the command was stopped: {ended.failure}"])
     if call.json:

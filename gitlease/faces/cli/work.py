@@ -5,22 +5,23 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 import click
 
 from gitlease.core.errors import UsageError, clean
-from gitlease.core.instant import humanize_duration
+from gitlease.core.instant import humanize_duration, moment_of
 from gitlease.faces.cli import output
 from gitlease.faces.cli.running import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import flag, option, read_by, taking, values_of, verb
-from gitlease.runs.leased_command import RunRequest
+from gitlease.runs.leased_command import MOST_SHARED, RunRequest
 from gitlease.runs.pool import (
-    FAILED,
-    LOST,
+    ENOUGH,
     MOST_JOBS,
     Job,
     PoolEvent,
@@ -28,9 +29,11 @@ from gitlease.runs.pool import (
     PoolRequest,
     work,
 )
-from gitlease.verbs import run_text, sentences
+from gitlease.runs.records import FAILED, LOST, POOLS, RUNNING, runs_of
+from gitlease.verbs import run_text, sentences, wire
 from gitlease.verbs.claiming import claim_options
 from gitlease.verbs.parameters import DURATION
+from gitlease.verbs.table import Result, Table
 from gitlease.verbs.wire import SCHEMA
 
 if TYPE_CHECKING:
@@ -38,11 +41,15 @@ if TYPE_CHECKING:
 
     from gitlease.faces.cli.call import Call
     from gitlease.runs.pool import PoolRan
+    from gitlease.runs.records import RunRecord
 
 SOME_FAILED = 1
 REFRESH = 0.5  # seconds between two drawings of the table
-SAID = ("done", "was not finished", "failed", "lost its lease", "stopped")
-IN_WORDS = dict(zip(run_text.OUTCOMES, SAID, strict=True))
+MOST_SHOWN = 20  # ended tasks of a pool
+RESULTS = ("done", "was not finished", "failed", "lost its lease", "stopped", "waits for a person")
+IN_WORDS = dict(zip(run_text.OUTCOMES, RESULTS, strict=True))
+STYLES = {"running": "green", "lost": "red", "failed": "red", "killed": "red", "waiting": "yellow"}
+HEADINGS = ("TASK", "STATE", "FOR", "LAST LINE", "LOG")
 
 
 @verb(
@@ -56,10 +63,11 @@ with the task, its paths, notes and instructions.
 
 A command finishes its task with `gitlease done`, as its last step. With --done-on-success, exiting
 with 0 is enough. Otherwise the task and its status are given back. If the command failed, a note
-records its exit status and the end of its log, so mind what it prints. The pool skips a task after
---max-failures failures, after a success that did not finish it, and after `gitlease dispatch --stop
-TASK`. Others may still take it. If this machine dies, its tasks go back to the queue when their
-leases lapse.
+records its exit status, this host and the file of its log; --share-log adds the log's last lines,
+which everybody can read then. A command that needs a person runs `gitlease park TASK --reason TEXT`
+and ends: its task is waiting, and has not failed. The pool skips a task after three failures, after
+a success that did not finish it, and after `gitlease dispatch --stop TASK`. Others may still take
+it. If this machine dies, its tasks go back to the queue when their leases lapse.
 
 --worktrees gives each task a linked work tree beside this one, in FOLDER.worktrees, on a branch
 work/TASK that starts at --base. Before each task the base is fetched, and the tasks are read there.
@@ -70,7 +78,8 @@ elsewhere and have nothing of their own. A work tree in which a task cannot be c
 rebase for example, is named and passed over.
 
 At its end the pool counts the tasks that are left to others, and those that are stranded: nobody
-works on them, and it could not take them.
+works on them, and it could not take them. --status shows from another terminal how far the pools of
+this clone are, or the last one was, with the last line of each log.
 
 Ctrl-C once: no new tasks, and running commands finish. Twice, or TERM: running commands are stopped
 and their tasks given back. If this process is killed, its commands are stopped on Linux; elsewhere
@@ -80,6 +89,8 @@ they finish. With --json each event is one line.""",
         "gitlease work -- ./agent.sh",
         "gitlease work -j 4 --worktrees -- ./agent.sh",
         "gitlease work -j 2 --forever --ttl 30m -- ./agent.sh",
+        "gitlease work --limit 1h --max-failures 5 --budget 50 -- ./agent.sh",
+        "gitlease work --status",
         "gitlease work --done-on-success -- sh -c 'make check-$GITLEASE_RESOURCE'",
     ),
     exits=(2, 4, 5, 7, 128),
@@ -110,10 +121,12 @@ they finish. With --json each event is one line.""",
 @flag("--done-on-success", help="Mark a task as done if its command exits with 0.")
 @option(
     "--max-failures",
-    metavar="K",
+    metavar="N",
     type=click.IntRange(1),
-    default=3,
-    help="Skip a task after this many failures (default: 3).",
+    help="Take no new tasks once N have failed.",
+)
+@option(
+    "--budget", metavar="N", type=click.IntRange(1), help="Take no new tasks once N were taken."
 )
 @option(
     "--limit",
@@ -121,10 +134,23 @@ they finish. With --json each event is one line.""",
     type=read_by(DURATION, "limit"),
     help="Stop a command that takes longer, as a failure.",
 )
+@option(
+    "--share-log",
+    metavar="N",
+    type=click.IntRange(1, MOST_SHARED),
+    help="Add the last N lines of a failed command's log to its note.",
+)
+@flag("--status", help="Show the pools of this clone.")
 @taking("next", but=("claim", "ref", "cached"))
 @grace_option
 def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int:
     """Take tasks and run the command for each."""
+    if options.pop("status"):
+        usual = {"jobs": 1, None: None}
+        if command or any(x for name, x in options.items() if x != usual.get(name)):
+            raise UsageError("--status cannot be combined with anything else")
+        show_status(call)
+        return 0
     if not command:
         raise UsageError(f"missing command: {call.typed('work')} -- ./agent.sh")
     if options["base"] is not None and not options["worktrees"]:
@@ -137,6 +163,7 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
     limits = PoolLimits(
         jobs=options["jobs"],
         max_failures=options["max_failures"],
+        budget=options["budget"],
         forever=options["forever"],
     )
     with _Reporter(call) as reporter:
@@ -150,14 +177,14 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
             warn=reporter.warn,
             pause=reporter.pause,
         )
-    if call.json:
-        print(json.dumps(finished(ran)), flush=True)
-    else:
-        output.line(_summary(ran))
-    if ran.stopped_by is not None:
-        return 128 + ran.stopped_by
     failed = ran.counts[FAILED] or ran.counts[LOST] or ran.stranded
-    return SOME_FAILED if failed else 0
+    status = SOME_FAILED if failed else 0
+    status = status if ran.stopped_by is None else 128 + ran.stopped_by
+    if call.json:
+        print(json.dumps(finished(ran, status)), flush=True)
+    else:
+        output.line(_summary(ran, status))
+    return status
 
 
 def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> PoolRequest:
@@ -170,6 +197,8 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
             grace=options["grace"],
             layer=call.layer,
             done=done,
+            share_log=options["share_log"] or 0,
+            limit=options["limit"],
         ),
         brief=lambda answer, task: run_text.brief(
             answer, task, prog=call.prog, done=done, commit=worktrees
@@ -179,7 +208,6 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
         ),
         worktrees=worktrees,
         base=options["base"],
-        limit=options["limit"],
     )
 
 
@@ -226,18 +254,20 @@ class _Reporter:
         else:
             output.warn([text])
 
-    def pause(self, seconds: float, running: Sequence[Job]) -> None:
+    def pause(self, seconds: float, running: Sequence[Job], pool: RunRecord) -> None:
         if self._live is not None and time.monotonic() - self._drawn >= REFRESH:
             self._drawn = time.monotonic()
-            self._live.update(_panel(running), refresh=True)
+            self._live.update(_panel(running, pool, self._call.now()), refresh=True)
         time.sleep(seconds)
 
 
 def _sentence(event: PoolEvent) -> str:
     """Return the event as a sentence."""
     if event.job is None:
-        idle = event.kind == "idle"
-        return "no task is left to claim; waiting" if idle else f"{event.message}; still trying"
+        if event.kind == "idle":
+            return "no task is left to claim; waiting"
+        enough = event.kind == ENOUGH
+        return f"{event.message}: no new tasks" if enough else f"{event.message}; still trying"
     record, name = event.job.record, event.job.name
     if event.kind == "left_alone":
         failures = "1 failure" if event.failures == 1 else f"{event.failures} failures"
@@ -249,31 +279,77 @@ def _sentence(event: PoolEvent) -> str:
     return f"{said}: {event.end.message}" if event.end.message else said
 
 
-def finished(ran: PoolRan) -> dict[str, Any]:
+def finished(ran: PoolRan, status: int) -> dict[str, Any]:
     """Return the last line, with the number of tasks for each outcome and what is left."""
     totals: dict[str, Any] = {name: ran.counts.get(name, 0) for name in run_text.OUTCOMES}
     totals |= {"left": ran.left, "stranded": sorted(ran.stranded)}
-    return {"schema": SCHEMA, "event": "finished", "ok": True, "command": "work"} | totals
+    return (
+        {"schema": SCHEMA, "event": "finished", "ok": True, "command": "work"}
+        | totals
+        | {"exit": status}
+    )
 
 
-def _summary(ran: PoolRan) -> str:
+def _summary(ran: PoolRan, status: int) -> str:
     """Return the last line as a sentence."""
     counts: dict[str, int] = {**ran.counts, "left": ran.left, "stranded": len(ran.stranded)}
     words = (*run_text.OUTCOMES, "left", "stranded")
     totals = [f"{counts[name]} {name.replace('_', ' ')}" for name in words if counts.get(name)]
-    return f"finished: {', '.join(totals) or 'there was nothing to do'}"
+    said = f"finished: {', '.join(totals) or 'there was nothing to do'}"
+    return f"{said}; exit status {status}" if status else said
 
 
-def _panel(running: Sequence[Job]) -> Text:
+def _panel(running: Sequence[Job], pool: RunRecord, now: datetime) -> Text:
     from rich.text import Text
 
     rows = []
     for job in running:
         age = humanize_duration(int(time.monotonic() - job.began))
-        rows.append([clean(x) for x in (job.name, age, job.record.session, job.record.log)])
-    head, width = ("TASK", "FOR", "SESSION", "LOG"), output.columns()
+        rows.append([clean(x) for x in (job.name, age, job.last_line(), job.record.log)])
+    head, width = ("TASK", "FOR", "LAST LINE", "LOG"), output.columns()
     laid_out = output.table_lines(head, rows, width)
     if not laid_out:  # a narrow terminal
         laid_out = output.table_lines(head[:2], [row[:2] for row in rows], width)
     text = "\n".join(line for lines in laid_out for line in lines)
-    return Text(text, no_wrap=True, overflow="ellipsis")
+    return Text(f"{_totals(pool, 'running', now)}\n{text}", no_wrap=True, overflow="ellipsis")
+
+
+def _totals(pool: RunRecord, state: str, now: datetime) -> str:
+    """Return a pool's state and the number of its tasks by their results."""
+    counts = run_text.totals(pool)
+    words = [f"{counts[x]} {x.replace('_', ' ')}" for x in counts if counts[x]]
+    since = sentences.clock_time(moment_of(pool.began_at), now)
+    at = pool.ended_at and f"from {since} to {sentences.clock_time(moment_of(pool.ended_at), now)}"
+    return f"pool {pool.runner} {state} {at or f'since {since}'}: {', '.join(words) or 'no tasks'}"
+
+
+def show_status(call: Call) -> None:
+    """Show the pools that run, or else the last one, with the runs of each."""
+    folder, runs, now = runs_of(call.workspace, POOLS), runs_of(call.workspace), call.now()
+    every = folder.every()
+    pools = [x for x in every if folder.state_of(x) == RUNNING] or [*every[:1]]
+    shown: list[str | Table] = [] if pools else ["no pool has worked in this clone"]
+    documents = list[dict[str, Any]]()
+    for pool in pools:
+        state, own = folder.state_of(pool), [x for x in runs.every() if x.pool == pool.id]
+        named = [(x, runs.state_of(x), runs.last_line(x)) for x in own]
+        named.sort(key=lambda x: x[1] != RUNNING)
+        rows = [status_row(*x, now) for x in named[:MOST_SHOWN]]
+        styles = [STYLES.get(x.result or state, "") for x, state, _ in named[:MOST_SHOWN]]
+        more = len(named) - len(rows)
+        shown += [_totals(pool, state, now), f"command: {shlex.join(pool.command)}"]
+        shown += [f"stranded: {', '.join(pool.stranded)}"] if pool.stranded else []
+        shown += [Table(headings=HEADINGS, rows=rows, styles=styles)] if rows else []
+        shown += [f"and {more} more"] if more else []
+        tasks = [wire.background(x, y, shape="pool_run", last_line=z) for x, y, z in named]
+        totals = run_text.totals(pool)
+        documents.append(wire.background(pool, state, shape="pool", totals=totals, runs=tasks))
+    call.respond(Result(body={"pools": documents}, lines=lambda: shown))
+
+
+def status_row(run: RunRecord, state: str, line: str, now: datetime) -> tuple[str, ...]:
+    until = now if run.ended_at is None else moment_of(run.ended_at)
+    age = humanize_duration(max(0, int((until - moment_of(run.began_at)).total_seconds())))
+    state = (run.result or state) + (f" ({run.exit})" if run.exit else "")
+    state += f": {run.message}" if run.message else ""
+    return (" ".join(run.resources), state.replace("_", " "), age, line, run.log)

@@ -13,6 +13,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import GitleaseError, Invalid, LeaseLost, Unavailable, UsageError
+from gitlease.core.frozen import replace
 from gitlease.core.loss import Lost
 from gitlease.core.resources import WHOLE, parse_scope
 from gitlease.engine import acts
@@ -40,7 +41,7 @@ from gitlease.push.fenced_push import PushRefused as PushRefused
 from gitlease.runs.child import CannotExecute as CannotExecute
 from gitlease.runs.child import NoCommand as NoCommand
 from gitlease.runs.heartbeat import in_a_run
-from gitlease.runs.leased_command import RunRequest, run_claimed
+from gitlease.runs.leased_command import MOST_SHARED, RunRequest, run_claimed
 from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits, PoolRequest
 from gitlease.runs.pool import work as work_on_queue
 from gitlease.verbs import run_text, sentences
@@ -284,7 +285,9 @@ class Leases(LeaseVerbs):
         base: str | None = None,
         forever: bool = False,
         done_on_success: bool = False,
-        max_failures: int = 3,
+        max_failures: int | None = None,
+        budget: int | None = None,
+        share_log: int = 0,
         limit: Duration | None = None,
         ttl: Duration | None = None,
         reason: str | None = None,
@@ -310,8 +313,11 @@ class Leases(LeaseVerbs):
         _only_thread()
         if not isinstance(jobs, int) or not 1 <= jobs <= MOST_JOBS:
             raise UsageError(f"jobs must be a number from 1 to {MOST_JOBS}")
-        if not isinstance(max_failures, int) or max_failures < 1:
-            raise UsageError("max_failures must be a number, at least 1")
+        for name, most in (("max_failures", max_failures), ("budget", budget)):
+            if most is not None and (not isinstance(most, int) or most < 1):
+                raise UsageError(f"{name} must be a number, at least 1")
+        if not isinstance(share_log, int) or not 0 <= share_log <= MOST_SHARED:
+            raise UsageError(f"share_log must be a number from 0 to {MOST_SHARED}")
         if on_event is not None and not callable(on_event):
             raise UsageError("on_event must be a function")
         if base is not None and not worktrees:
@@ -319,12 +325,15 @@ class Leases(LeaseVerbs):
         given = {"ttl": ttl, "reason": reason, "commit": commit}
         terms = TERMS.values(self._door, given)
         request = PoolRequest(
-            run=_request(self, command, terms, cwd, grace, done=done_on_success),
+            run=replace(
+                _request(self, command, terms, cwd, grace, done=done_on_success),
+                share_log=share_log,
+                limit=to_seconds(limit, "limit"),
+            ),
             brief=partial(run_text.brief, done=done_on_success, commit=worktrees),
             open_at=self._open_at,
             worktrees=worktrees,
             base=base,
-            limit=to_seconds(limit, "limit"),
         )
         ended: list[WorkEvent] = []
 
@@ -339,7 +348,7 @@ class Leases(LeaseVerbs):
         ran = work_on_queue(
             self._workspace,
             request,
-            PoolLimits(jobs=jobs, max_failures=max_failures, forever=forever),
+            PoolLimits(jobs=jobs, max_failures=max_failures, budget=budget, forever=forever),
             say=_log,
             on_stop=lambda why: _log(sentences.stopping(why)),
             tell=report,

@@ -48,8 +48,8 @@ class Briefing:
 # The engine has a class of this name; programs see it, in help and reprs too.
 QueueReading = Briefing
 QueueReading.__name__ = QueueReading.__qualname__ = "QueueReading"
-WorkEventKind = Literal["started", "ended", "left_alone", "idle", "trouble", "warning"]
-WorkOutcome = Literal["done", "given_back", "failed", "lost", "stopped"]
+WorkEventKind = Literal["started", "ended", "left_alone", "idle", "enough", "trouble", "warning"]
+WorkOutcome = Literal["done", "given_back", "failed", "lost", "stopped", "waiting"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +130,11 @@ class WorkEvent:
     """An event of a pool.
 
     ``event`` is ``started``, ``ended``, ``left_alone`` (it failed too often), ``idle`` (nothing is
-    left to claim), ``trouble`` (the remote cannot be reached) or ``warning``. ``resource`` is the
-    task, ``session`` the run's and ``log`` the file with its output. For an ended run, ``outcome``
-    is ``done``, ``given_back`` (exit status 0, but not finished), ``failed``, ``lost`` or
-    ``stopped``, ``exit`` the command's status and ``seconds`` its duration.
+    left to claim), ``enough`` (no new tasks are taken), ``trouble`` (the remote cannot be reached)
+    or ``warning``. ``resource`` is the task, ``session`` the run's and ``log`` the file with its
+    output. For an ended run, ``outcome`` is ``done``, ``given_back`` (exit status 0, but not
+    finished), ``failed``, ``lost``, ``stopped`` or ``waiting`` (the command parked it), ``exit``
+    the command's status and ``seconds`` its duration.
     """
 
     event: WorkEventKind
@@ -152,8 +153,8 @@ class WorkResult:
     """The number of tasks by outcome, and the ended runs in order.
 
     ``stopped_by`` is the number of the signal that stopped the runs, if any. ``left`` counts the
-    tasks that others have, and ``stranded`` names those that nobody works on and that could not be
-    taken.
+    tasks that others have, ``stranded`` names those that nobody works on and that could not be
+    taken, and ``waiting`` counts those that their commands parked.
     """
 
     done: int
@@ -165,6 +166,7 @@ class WorkResult:
     stopped_by: int | None = None
     left: int = 0
     stranded: tuple[str, ...] = ()
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
