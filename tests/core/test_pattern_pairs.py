@@ -181,7 +181,7 @@ def test_no_overlap_of_short_patterns_is_missed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_no_overlap_of_any_five_tokens_is_missed(part: int) -> None:
     patterns = distinct(texts(FEWER, 5))
     assert len(patterns) > 2_500

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 from support.clock import ManualClock
-from support.faults import FaultProxy, answer, stall
+from support.faults import FaultProxy, stall
 from support.fences import clean_env
 from support.ledgers import Entry, door, place, set_tip, tip, write_object
 from support.remotes import Remote, Servers, open_remote
@@ -263,23 +263,6 @@ def test_a_remote_that_hangs_stops_what_is_strict(far: Far, tmp_path: Path) -> N
     assert proxy.connections <= 3
 
 
-@pytest.mark.parametrize(
-    "status",
-    [pytest.param(401, marks=pytest.mark.slow), 403, pytest.param(500, marks=pytest.mark.slow)],
-)
-def test_a_remote_that_refuses_stops_nothing(far: Far, status: int) -> None:
-    jo, _, remote = far(FAST)
-    remote.arm(answer(status, times=None))
-    ended, said = jo.commit()
-    assert (ended, len(said)) == (0, 1), said
-
-
-def test_a_remote_that_is_gone_stops_nothing(jo: Hooked) -> None:
-    jo.remote.bare.rename(jo.remote.bare.with_name("gone.git"))
-    status, said = jo.commit()
-    assert (status, len(said)) == (0, 1), said
-
-
 def corrupt(bare: Path) -> dict[str, Callable[[], object]]:
     """Ways in which a ledger on a remote may be damaged."""
     return {
@@ -385,15 +368,6 @@ def test_what_is_damaged_here_is_made_anew_and_the_guard_still_guards(
     assert jo.commit("free.txt") == (0, [])
 
 
-def test_a_file_in_the_place_of_our_folder_stops_only_what_is_held(jo: Hooked, kim: Path) -> None:
-    shutil.rmtree(jo.own, ignore_errors=True)
-    jo.own.write_text("x")
-    assert jo.commit("free.txt") == (0, [])
-    claim(kim, "src/auth/**")
-    status, said = jo.commit()
-    assert (status, len(said)) == (1, 2), said
-
-
 @HINDERED
 def test_a_folder_that_cannot_be_written_stops_nothing(jo: Hooked, kim: Path) -> None:
     claim(kim, "docs/**")
@@ -409,14 +383,6 @@ def test_a_folder_that_cannot_be_written_stops_nothing(jo: Hooked, kim: Path) ->
     finally:
         for folder in folders:
             folder.chmod(0o700)
-
-
-@pytest.mark.parametrize("text", ["guard: {mode: blok}\n", "nonsense: 1\n", ": [\n"])
-def test_settings_that_are_broken_stop_nothing_and_are_said_once(jo: Hooked, text: str) -> None:
-    (jo.root / ".gitlease.yaml").write_text(text)
-    status, said = jo.commit()
-    assert status == 0
-    assert len([x for x in said if "hint: " not in x]) == 1, said
 
 
 # --- counted: connections -------------------------------------------------------------------------
@@ -529,16 +495,6 @@ def test_a_busy_committer_pushes_at_most_twelve_times_an_hour(worker: Busy) -> N
     assert worker.remote.pushes() - before <= 12
     renewals = {x.renewals for x in door(worker.other, clock=worker.clock).list()}
     assert renewals == {worker.remote.pushes() - before}  # each push renewed them all
-
-
-def test_a_lease_lives_on_where_a_commit_is_made_every_ten_minutes(worker: Busy) -> None:
-    before = worker.remote.pushes()
-    for _ in range(6):
-        worker.clock.advance(600)
-        worker.commits()
-        worker.beats()
-        assert worker.live() == NAMES
-    assert worker.remote.pushes() - before == 6
 
 
 def test_a_beat_that_comes_twice_pushes_once(worker: Busy) -> None:
