@@ -45,7 +45,7 @@ ROOT = "/lfs"
 MEDIA = "application/vnd.git-lfs+json"
 REASON = "git lfs lock"  # of the leases that are renewed as locks
 PAGE, LONGEST_PAGE = 100, 1_000
-LOOKS_IN_TTL, SHORTEST_PAUSE, LONGEST_PAUSE = 8, 1.0, 60.0  # of the gateway's renewals; seconds
+LOOKS_IN_TTL, SHORTEST_PAUSE, LONGEST_PAUSE = 8, 2.0, 60.0  # of the gateway's renewals; seconds
 
 
 def routes(handler: RequestHandler) -> list[BaseRoute]:
@@ -149,7 +149,7 @@ def unlock(asked: CompatRequest) -> CompatAnswer:
     path, resource = lock["path"], parse_resource(view.resource)
     own = same_person(view.holder, asked.caller.email)
     if not own and not force:
-        who = f"{view.holder} until {utc_text(view.expires_at)}: an admin of the ledger may --force"
+        who = f"{view.holder} until {utc_text(view.expires_at)}; --force is for the ledger's admins"
         raise Refused(403, "forbidden", f"{path} is locked by {who}")
     if not resource.is_path:
         whose = f"the lease {resource} of {view.holder}, and ends with it"
@@ -162,7 +162,7 @@ def unlock(asked: CompatRequest) -> CompatAnswer:
         try:
             carry_out("revoke", door, reason="git lfs unlock --force", **terms)
         except PolicyRefused as error:
-            raise Refused(403, "forbidden", error.message) from None
+            raise Refused(403, "forbidden", f"{error.message}: gitlease help lfs") from None
     return 200, {"lock": lock}
 
 
@@ -173,7 +173,12 @@ def _locks(asked: CompatRequest) -> list[tuple[Lock, LeaseView]]:
     door = asked.door()
     now = door.now()
     current = (x for x in read_leases(door.ledger).leases if x.is_current(now))
-    return sorted(((y, x) for x in current for y in locks_of(x)), key=lambda x: _place(x[0]))
+    # The client unlocks none of two locks of one file, so a lease of the file itself counts alone.
+    every = sorted(
+        ((y, x) for x in current for y in locks_of(x)), key=lambda x: "-" not in x[0]["id"]
+    )
+    alone = {(lock["path"], view.holder): (lock, view) for lock, view in every}
+    return sorted(alone.values(), key=lambda x: _place(x[0]))
 
 
 def _page(locks: list[Lock], asked: Mapping[str, Any]) -> tuple[list[Lock], dict[str, str]]:
@@ -246,13 +251,14 @@ def keep_locks(gateway: Gateway) -> float:
 
     Nothing is due where locks end by a TTL of their own.
     """
-    head = gateway.store.known(gateway.layer)
-    if gateway.lock_ttl is not None or head is None or head.ledger is None:
+    if gateway.lock_ttl is not None:
         return LONGEST_PAUSE
+    if (head := gateway.store.known(gateway.layer)) is None or head.ledger is None:
+        return SHORTEST_PAUSE
     now = gateway.clock.now().wall_ms
     holders = {
         x.holder
-        for x in head.ledger.every_lease()
+        for x in head.ledger.leases_with_paths()
         if is_lock(x) and x.state is State.ACTIVE and 0 < x.expires_at - now < FRESH * x.duration_ms
     }
     for holder in sorted(holders):
@@ -267,6 +273,6 @@ async def keep(gateway: Gateway) -> None:
         await asyncio.sleep(pause)
         try:
             pause = await anyio.to_thread.run_sync(keep_locks, gateway, abandon_on_cancel=True)
-        except Exception:
+        except Exception:  # a damaged record, say, which may be repaired while this runs
             logging.getLogger("gitlease").exception("the locks of Git LFS were not renewed")
             pause = LONGEST_PAUSE

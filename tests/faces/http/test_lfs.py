@@ -111,6 +111,29 @@ def test_the_client_locks_lists_and_unlocks(jo: Artist, kim: Artist, names: Serv
     assert [x["owner"]["name"] for x in jo.locks()] == [KIM]
 
 
+def test_a_file_of_ones_own_task_is_locked_once(jo: Artist, names: Served) -> None:
+    task = names.ask("jo", "PUT", "/v1/leases/T1", json={"paths": ["a.psd", "b.psd"]})
+    (one, two) = jo.locks()
+    assert one["id"].startswith(task.json()["lease"]["lease_id"])
+    check_words(jo.lfs("unlock", "--force", "a.psd", code=2))
+    jo.lfs("lock", "a.psd")
+    assert [x["id"] == one["id"] for x in jo.locks()] == [False, False]
+    jo.lfs("unlock", "--force", "a.psd")
+    assert jo.locks() == [one, two]
+
+
+def test_a_lock_lapses_where_no_gateway_renews_it(
+    jo: Artist, kim: Artist, manual_clock: ManualClock
+) -> None:
+    jo.lfs("lock", "a.psd")
+    (lock,) = jo.locks()
+    manual_clock.advance(9 * 3_600)
+    assert kim.locks() == []
+    kim.lfs("lock", "a.psd")
+    assert "O a.psd" not in jo.lfs("locks", "--verify")
+    check_words(jo.lfs("unlock", "--id", lock["id"], code=2).replace(lock["id"], "ID"))
+
+
 def test_an_admin_unlocks_by_force(jo: Artist, kim: Artist, names: Served) -> None:
     jo.lfs("lock", "art/a.psd")
     kim.lfs("lock", "art/b.psd")
