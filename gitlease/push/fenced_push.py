@@ -188,6 +188,7 @@ def _leases(head: Snapshot) -> list[Lease]:
 
 PushStatus = Literal["pushed", "up_to_date", "would_push"]
 
+OVERTAKEN = "error: cannot lock ref"  # git's word for it on the server: it is tried again
 UNFENCED = "no lease of yours covers these commits: they are pushed without a fence"
 
 
@@ -391,7 +392,8 @@ class FencedPush:
                     is_quiet = True
                     stack.enter_context(self._quiet())
             for line in swapped.said:
-                tell(line)
+                if not line.startswith(OVERTAKEN):
+                    tell(line)
             return swapped
 
         with ExitStack() as stack:

@@ -32,6 +32,7 @@ from gitlease.core.errors import (
     shown,
 )
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import MS
 from gitlease.core.lease import State, holder_has, same_person
 from gitlease.core.moves.operations import Complete, Operation, Renew
 from gitlease.core.resources import WHOLE, Resource, parse_resource
@@ -40,12 +41,12 @@ from gitlease.core.work import read_lines, trailer
 from gitlease.engine import acts
 from gitlease.engine.edges import REOPEN, find_task
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
-from gitlease.engine.transaction import fresh_id
+from gitlease.engine.transaction import DUE, fresh_id
 from gitlease.engine.wait import HeadWatcher, WaitQueue
 from gitlease.git.message import MessageReading, with_trailers
 from gitlease.git.objects import BLOB, objects_of
 from gitlease.git.pushes import commit_of, fetch_branch, tracked
-from gitlease.git.repository import CHECKOUT, Repository, ask, fit_name, reason_of
+from gitlease.git.repository import CHECKOUT, Repository, ask, ask_line, fit_name, reason_of
 from gitlease.git.run import local_variables_cleared
 from gitlease.push.fenced_push import FencedPush, PushRefused
 from gitlease.push.plan import NotAtomic, PushRequest
@@ -222,11 +223,13 @@ class Lander:
             refusal, own = error, [x for x in own if x.state is State.COMPLETED]
         there = merged(self._repository, self._ref, session.layer, own)
         task = self._task_at(self._ref) if there else None
-        if there and (task is None or task.is_done):
+        rest = self._replay.between(self._ref, self._head) if refusal is None else []
+        if there and not rest and (task is None or task.is_done):
             leases = session.views_in(view.head, there)
             if refusal is None:  # a landing without a fence was interrupted after its push
                 leases = acts.complete(session, resource, commit=False, any_name=True).leases
-            tip = commit_of(self._repository, self._ref)
+            named = f"--grep=^Gitlease: {trailer(there[0], session.layer)}$"
+            tip = ask_line(self._repository, "rev-list", "-1", named, self._ref, "--")
             return replace(self._landed(tip), already=True, leases=leases)
         if refusal is not None and own:
             raise PolicyRefused(
@@ -446,22 +449,26 @@ class Lander:
                         file.write(self._edge[1])
 
     def _check(self) -> None:
+        """Run the check, and renew the lease meanwhile. Raises CheckFailed."""
         words, env = self._options.check, local_variables_cleared(os.environ)
         if not words:
             return
+        nowhere, place = subprocess.DEVNULL, self._git.toplevel
         try:
-            done = subprocess.run(
-                words,
-                cwd=self._git.toplevel,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr,
-                check=False,
-            )
+            process = subprocess.Popen(words, cwd=place, env=env, stdin=nowhere, stdout=sys.stderr)
         except OSError as error:
             raise UsageError(f"{shown(words[0])} cannot be run: {error.strerror}") from None
-        if done.returncode:
-            why = f"ended with status {done.returncode}: nothing has landed"
+        every = min(x.duration_ms for x in self._leases) * DUE / MS
+        with process:
+            try:
+                while (status := _ended(process, every)) is None:
+                    with suppress(Unavailable):
+                        acts.renew(self._session, [self._resource])
+            except BaseException:
+                process.terminate()
+                raise
+        if status:
+            why = f"ended with status {status}: nothing has landed"
             raise CheckFailed(f"{shlex.join(words)[:200]} {why}", resource=self._resource.text)
 
     # --- the push -------------------------------------------------------------------------------
@@ -506,3 +513,10 @@ class Lander:
             held_only=True,
         )
         return [end, *([self._line.leaving()] if self._line.ticket else [])]
+
+
+def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    """The exit status of a process that ends within so many seconds, else None."""
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(timeout=seconds)
+    return None

@@ -5,7 +5,11 @@ S5: a holder that lost its lease lands nothing under it. S6: what landed is not 
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +19,18 @@ from support.clock import ManualClock
 from support.hooked import task_text
 from support.ledgers import workspace
 from support.remotes import Remote
-from support.repos import commit_file, git, make_clone
-from support.snapshots import raises
+from support.repos import commit_file, git, make_clone, run_git
+from support.snapshots import check_words, raises
 
-from gitlease.core import GitleaseError, parse_resource
+from gitlease.core import GitleaseError, Invalid, PolicyRefused, parse_resource
 from gitlease.core import UsageError as Usage
+from gitlease.faces.cli import run
 from gitlease.faces.library import Leases
+from gitlease.git import pushes
 from gitlease.push import Landed, LandOptions, MergeConflict
+from gitlease.store import RefLedgerStore, transport
+from gitlease.tasks import edge_commit
+from gitlease.wiring import open_workspace
 
 pytestmark = pytest.mark.sampled(2)
 
@@ -76,6 +85,12 @@ class Stage:
     def main(self) -> list[str]:
         """The subjects on the main branch, the newest first."""
         return git(self.remote.bare, "log", "--format=%s", "main").splitlines()
+
+    def adds(self, name: str) -> None:
+        """kim adds a task on the main branch."""
+        self.kim.git("pull", "-q", "origin", "main")
+        commit_file(self.kim.root, f"tasks/{name}.md", task_text(name), f"add {name}")
+        self.kim.git("push", "-q", "origin", "HEAD:main")
 
     def file(self, name: str) -> str:
         return git(self.remote.bare, "show", f"main:{name}")
@@ -202,3 +217,224 @@ def test_a_lost_lease_lands_nothing(any_stage: Stage) -> None:
         jo.land()
     assert caught.value.code in ("lost", "not_holder")
     assert (jo.picture, any_stage.main) == (before, main)
+
+
+# --- in the way -----------------------------------------------------------------------------------
+
+
+def test_what_is_not_committed_is_named(stage: Stage) -> None:
+    stage.jo.begins()
+    stage.jo.works()
+    (stage.jo.root / "work.txt").write_text("half\n")
+    before = stage.jo.picture
+    with raises(Invalid):
+        stage.jo.land()
+    assert stage.jo.picture == before
+    assert (stage.jo.root / "work.txt").read_text() == "half\n"
+
+
+def test_a_detached_head_has_no_branch_to_land(stage: Stage) -> None:
+    stage.jo.begins()
+    stage.jo.git("checkout", "-q", "--detach")
+    with raises(Invalid):
+        stage.jo.land()
+
+
+def test_a_merge_in_progress_is_ended_first(stage: Stage) -> None:
+    stage.jo.begins()
+    stage.jo.works("same.txt", "jo\n")
+    stage.jo.git("checkout", "-qb", "other", "HEAD~1")
+    stage.jo.works("same.txt", "other\n")
+    run_git(stage.jo.root, "merge", "topic")
+    with raises(Invalid):
+        stage.jo.land()
+
+
+def test_a_check_that_fails_puts_everything_back(stage: Stage) -> None:
+    stage.jo.begins()
+    stage.jo.works()
+    before, main = stage.jo.picture, stage.main
+    with raises(GitleaseError) as caught:
+        stage.jo.land(check=("grep", "-q", "status: nothing", "tasks/F001.md"))
+    assert caught.value.code == "violations"
+    assert (stage.jo.picture, stage.main) == (before, main)
+    assert stage.jo.land(check=("grep", "-q", DONE, "tasks/F001.md")).commits == 1
+
+
+def test_a_hook_that_refuses_puts_everything_back(stage: Stage) -> None:
+    stage.jo.begins()
+    stage.jo.works()
+    hook = stage.jo.root / ".git" / "hooks" / "pre-push"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    before = stage.jo.picture
+    with raises(GitleaseError) as caught:
+        stage.jo.land()
+    assert caught.value.code == "denied"
+    assert stage.jo.picture == before
+    assert stage.jo.land(hooks=False).commits == 1
+
+
+def test_a_host_without_atomic_pushes_has_no_fence(stage: Stage) -> None:
+    git(stage.remote.bare, "config", "receive.advertiseAtomic", "false")
+    stage.jo.begins()
+    stage.jo.works()
+    before = stage.jo.picture
+    with raises(GitleaseError) as caught:
+        stage.jo.land()
+    assert caught.value.code == "denied"
+    assert stage.jo.picture == before
+    landed = stage.jo.land(unfenced=True)
+    check_words(landed.warnings)
+    assert (landed.fenced, stage.main[0]) == (False, "work")
+    assert stage.jo.states() == [("F001", "completed")]
+
+
+def test_a_task_that_was_done_by_hand_has_not_landed(stage: Stage) -> None:
+    stage.jo.begins()
+    stage.jo.works()
+    stage.jo.leases.done("F001")
+    stage.jo.git("checkout", "-q", "tasks")
+    with raises(PolicyRefused):
+        stage.jo.land()
+
+
+# --- interrupted, and together --------------------------------------------------------------------
+
+STEPS: tuple[tuple[Any, str], ...] = (
+    (edge_commit, "run_git"),
+    (pushes, "run_git"),
+    (transport, "run_git"),
+    (RefLedgerStore, "swap"),
+)
+
+
+def armed(number: int) -> None:
+    """Kill this process at the given step, counting both ends of all of them."""
+    left = [number]
+
+    def reached() -> None:
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left[0] -= 1
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **more: Any) -> Any:
+            reached()
+            result = function(*args, **more)
+            reached()
+            return result
+
+        return wrapped
+
+    for place, name in STEPS:
+        if hasattr(place, name):
+            setattr(place, name, wrap(getattr(place, name)))
+
+
+def in_child(act: Callable[[], object]) -> bool:
+    """Run it in a process of its own; whether that was killed."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            act()
+            status = 0
+        finally:
+            os._exit(status)
+    ended = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(ended) or os.WEXITSTATUS(ended) == 0
+    return os.WIFSIGNALED(ended)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly(8)
+@pytest.mark.parametrize("first", range(8))
+@pytest.mark.parametrize("unfenced", [False, True])
+def test_a_landing_that_is_killed_anywhere_lands_once(
+    stage: Stage, first: int, *, unfenced: bool
+) -> None:
+    jo, number = stage.jo, first
+    if unfenced:
+        git(stage.remote.bare, "config", "receive.advertiseAtomic", "false")
+    while True:
+        name = f"K{number:03}"
+        stage.adds(name)
+        jo.git("fetch", "-q", "origin")
+        jo.git("checkout", "-q", "-B", "topic", "origin/main")
+        jo.leases.claim(name)
+        jo.works(f"{name}.txt", says=f"work on {name}")
+        stage.adds(f"O{number:03}")
+
+        def act(name: str = name, number: int = number) -> None:
+            armed(number)
+            jo.land(name, unfenced=unfenced)
+
+        killed = in_child(act)
+        again = jo.land(name, unfenced=unfenced)
+        assert stage.main.count(f"work on {name}") == 1
+        assert DONE in stage.file(f"tasks/{name}.md")
+        assert (name, "completed") in jo.states()
+        assert jo.git("status", "--porcelain") == ""
+        if not killed:
+            assert again.already
+            break
+        number += 8
+    assert number > 20
+
+
+@pytest.mark.slow
+def test_landings_at_once_each_land_once(any_stage: Stage) -> None:
+    """Of two clones, each in work trees of its own, with sessions of their own."""
+    stage, children = any_stage, list[int]()
+    names = [f"N{number}" for number in range(6)]
+    for name in names:
+        stage.adds(name)
+    for number, name in enumerate(names):
+        person = (stage.jo, stage.kim)[number % 2]
+        tree = stage.jo.root.parent / name
+        person.git("fetch", "-q", "origin")
+        person.git("worktree", "add", "-q", "-b", name, str(tree), "origin/main")
+        opened = open_workspace(str(tree), environ={})
+        Leases(opened).claim(name)
+        commit_file(tree, f"{name}.txt", "done\n", f"work on {name}")
+        if (child := os.fork()) == 0:
+            status = 1
+            try:
+                open_workspace(str(tree), environ={}).land(parse_resource(name))
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(names)
+    assert sorted(x for x in stage.main if x.startswith("work on")) == [
+        f"work on {name}" for name in names
+    ]
+    assert all(DONE in stage.file(f"tasks/{name}.md") for name in names)
+    states = dict(stage.jo.states())
+    assert [states[name] for name in names] == ["completed"] * len(names)
+
+
+# --- from the command line ------------------------------------------------------------------------
+
+
+def test_a_push_that_is_done_lands_the_task(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.jo.begins()
+    stage.jo.works()
+    at = ["-C", str(stage.jo.root)]
+    for words in (["--force"], ["origin", "a", "b"], ["elsewhere"], ["origin", "other:main"]):
+        assert run([*at, "push", "--done", "F001", *words]) == 2
+        check_words(capsys.readouterr().err)
+    assert run([*at, "push", "--done", "F001", "origin", "none"]) == 7
+    capsys.readouterr()
+    assert run([*at, "push", "--done", "F001", "origin", "HEAD:main", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["command"], answer["status"], answer["commits"]) == ("push", "landed", 1)
+    assert run([*at, "land", "F001", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["already"]
+    for words in (["--by", "squash"], ["--check", "'"], ["--base", "a b"], ["src/"]):
+        assert run([*at, "land", *words]) == 2
+        check_words(capsys.readouterr().err)
