@@ -106,7 +106,7 @@ LINES = {  # of each package, without those of comment
     "git": 3_644,
     "guard": 2_804,
     "install": 2_235,
-    "push": 1_613,
+    "push": 1_628,
     "runs": 2_880,
     "server": 1_047,
     "settings": 1_470,

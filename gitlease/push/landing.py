@@ -39,10 +39,11 @@ from gitlease.core.resources import WHOLE, Resource, parse_resource
 from gitlease.core.view import LeaseView
 from gitlease.core.work import read_lines, trailer
 from gitlease.engine import acts
-from gitlease.engine.edges import REOPEN, find_task
+from gitlease.engine.edges import find_task
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.transaction import DUE, fresh_id
 from gitlease.engine.wait import HeadWatcher, WaitQueue
+from gitlease.git.files import Unreadable
 from gitlease.git.message import MessageReading, with_trailers
 from gitlease.git.objects import BLOB, objects_of
 from gitlease.git.pushes import commit_of, fetch_branch, tracked
@@ -56,7 +57,7 @@ from gitlease.store.private_store import make_folder
 from gitlease.tasks.edge_commit import UserGit
 from gitlease.tasks.edit import edit_task
 from gitlease.tasks.files import merged
-from gitlease.tasks.scan import MAX_BYTES
+from gitlease.tasks.scan import MAX_BYTES, printable
 
 TRIES = 25  # times that others may land first
 COURTESY = 60.0  # seconds that whoever stands before may take without news of them
@@ -235,7 +236,7 @@ class Lander:
             raise PolicyRefused(
                 f"{resource} is completed, but its work is not on {self._base}",
                 resource=resource.text,
-                hints=(REOPEN,),
+                hints=(hint("to push it all the same: {}", "push"),),
             )
         if refusal is not None:
             raise refusal
@@ -256,23 +257,17 @@ class Lander:
 
         The caller's edges may be: that of the task lands, and those of others stay as they are.
         """
-        git, edges, actor = self._git, self._session.edges, self._session.actor
+        git, actor = self._git, self._session.actor
         said = git.ask("diff", "--name-only", "-z", "HEAD", "--", what="git cannot compare")
         changed = [os.fsdecode(x) for x in said.split(b"\0") if x]
-        tasks = {x.file: x for x in edges.files.read().tasks} if changed else {}
+        tasks = {x.file: x for x in self._session.edges.files.read().tasks} if changed else {}
         held = {x.resource for x in view.leases if x.same_holder(actor)}
         refused = [x for x in changed if x not in tasks or tasks[x].resource not in held]
         for file in changed:
             if file in tasks and tasks[file].resource == self._resource:
                 with open(os.path.join(git.toplevel, file), "rb") as opened:
                     self._edge = (file, opened.read(MAX_BYTES + 1))
-                word = edges.rules.word(Progress.DONE)
-                with suppress(GitleaseError):
-                    old = objects_of(self._repository).named(f"HEAD:{file}", BLOB, MAX_BYTES)
-                    both = (self._edited(tasks[file], x, word) for x in (old, self._edge[1]))
-                    if len({*both}) == 1:
-                        continue
-                refused.append(file)
+                refused += [file] * (not self._is_edge_alone(tasks[file], "HEAD", self._edge[1]))
         if refused:
             raise Invalid(
                 f"not committed, so it would not land: {listed(refused)}",
@@ -369,10 +364,26 @@ class Lander:
         words = data.text.partition("\n")[0].split()
         if len(data.parents) != 1 or words[1:2] != [self._resource.text] or words[0] not in EDGES:
             return False
-        task = self._task_at(commit)
-        pair = ("diff-tree", "-r", "--name-only", "-z", data.parents[0], commit)
+        task, parent = self._task_at(commit), data.parents[0]
+        pair = ("diff-tree", "-r", "--name-only", "-z", parent, commit)
         files = self._git.ask(*pair, what="git cannot compare")
-        return self._is_own(data) and task is not None and files == os.fsencode(task.file) + b"\0"
+        if not self._is_own(data) or task is None or files != os.fsencode(task.file) + b"\0":
+            return False
+        return self._is_edge_alone(task, parent, self._blob(f"{commit}:{task.file}"))
+
+    def _is_edge_alone(self, task: Task, before: str, after: bytes) -> bool:
+        """Whether a task's file is as it was before, but for an edge of the caller."""
+        word = self._session.edges.rules.word(Progress.DONE)
+        with suppress(GitleaseError):
+            old = self._blob(f"{before}:{task.file}")
+            return self._edited(task, old, word) == self._edited(task, after, word)
+        return False
+
+    def _blob(self, name: str) -> bytes:
+        try:
+            return objects_of(self._repository).named(name, BLOB, MAX_BYTES)
+        except Unreadable as why:
+            raise Invalid(f"{printable(name)} cannot be read: it {why}") from None
 
     def _is_own(self, data: CommitData) -> bool:
         return same_person(data.email, self._session.actor.holder)
@@ -411,7 +422,7 @@ class Lander:
         others = any(x.state is State.ACTIVE and not x.same_holder(actor) for x in known)
         word = self._session.edges.rules.word(Progress.DONE)
         entry = self._git.committed(tip, [task.file])[task.file]
-        old = objects_of(self._repository).read(entry.blob, BLOB, MAX_BYTES)
+        old = self._blob(f"{tip}:{task.file}")
         new = self._edited(task, old, None if others or task.is_done else word)
         if new == old:
             return None

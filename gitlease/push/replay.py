@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.frozen import dataclass
+from gitlease.git.files import Unreadable
 from gitlease.git.objects import COMMIT, objects_of
 from gitlease.git.repository import CHECKOUT, is_on, reason_of
 from gitlease.tasks.edge_commit import SIGNING, UserGit
@@ -75,8 +76,11 @@ class Replay:
         self._git = git
 
     def read(self, commit: str) -> CommitData:
-        """Read a commit. Raises Unreadable."""
-        data = objects_of(self._git.repository).read(commit, COMMIT, LARGEST)
+        """Read a commit. Raises Invalid."""
+        try:
+            data = objects_of(self._git.repository).read(commit, COMMIT, LARGEST)
+        except Unreadable as why:
+            raise Invalid(f"commit {commit[:10]} cannot be read: it {why}") from None
         header, _, message = data.partition(b"\n\n")
         fields: list[tuple[bytes, bytes]] = []
         for line in header.split(b"\n"):
