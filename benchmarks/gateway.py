@@ -11,6 +11,7 @@ import base64
 import contextlib
 import http.client
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -48,6 +49,17 @@ def claims(secrets: Sequence[str], client: int, number: int) -> Ask:
     return "PUT", f"/v1/leases/w{client}-{number}", "{}", headers
 
 
+TURN = ("PUT", "PATCH", "GET", "POST", "DELETE")  # of a lease: claim, renew, read, locks, release
+
+
+def turns(secrets: Sequence[str], client: int, number: int) -> Ask:
+    """One request after the other about a few names, so that the ledger does not grow."""
+    headers = {"Authorization": f"Bearer {secrets[client]}", "Content-Type": "application/json"}
+    name, method = number // len(TURN) % 8, TURN[number % len(TURN)]
+    path = "/lfs/locks/verify" if method == "POST" else f"/v1/leases/m{client}-{name}"
+    return method, path, "{}" if method in ("PUT", "PATCH", "POST") else "", headers
+
+
 def creates(client: int, number: int) -> Ask:
     """The creation of a key of one's own, if it is not there, at etcd."""
     key = base64.b64encode(f"w{client}-{number}".encode()).decode()
@@ -60,13 +72,19 @@ def creates(client: int, number: int) -> Ask:
 
 
 def one_client(
-    port: int, ask: Callable[[int, int], Ask], seconds: float, client: int
+    port: int,
+    ask: Callable[[int, int], Ask],
+    seconds: float,
+    client: int,
+    *,
+    first: int = 0,
+    most: float = math.inf,
 ) -> list[float]:
-    """Ask again and again for a time; the seconds that each took."""
+    """Ask again and again for a time, or so often; the seconds that each took."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
     took, began = list[float](), time.monotonic()
-    while (start := time.monotonic()) - began < seconds:
-        method, path, body, headers = ask(client, len(took))
+    while len(took) < most and (start := time.monotonic()) - began < seconds:
+        method, path, body, headers = ask(client, first + len(took))
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
         said = answer.read()
@@ -155,10 +173,29 @@ def alone(
     return claimed, pushed
 
 
+def memory(
+    server: int, port: int, ask: Callable[[int, int], Ask], requests: int, clients: int
+) -> None:
+    """Print a gateway's MiB after each tenth of so many requests of all clients."""
+    share = requests // 10 // clients
+
+    def some(client: int) -> None:
+        one_client(port, ask, 3_600, client, first=begun, most=share)
+
+    print(f"{'requests':>10}{'MiB':>8}{'a second':>10}")
+    for begun in range(0, 10 * share, share):
+        start = time.monotonic()
+        with ThreadPoolExecutor(clients) as pool:
+            list(pool.map(some, range(clients)))
+        done, rate = (begun + share) * clients, share * clients / (time.monotonic() - start)
+        print(f"{done:>10}{spent(server)[1]:>8.0f}{rate:>10.0f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=CLIENTS)
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--requests", type=int, help="how memory grows over so many, alone")
     asked = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -173,6 +210,10 @@ def main() -> None:
         ]
         port = free_port()
         words = [sys.executable, "-m", "gitlease", "serve", "--port", str(port)]
+        if asked.requests is not None:
+            with process(words, port, clone) as server:
+                memory(server, port, partial(turns, secrets), asked.requests, asked.clients)
+            return
         print(f"{'':<34}{'a second':>10}{'median':>10}{'p99':>10}{'worst':>10}   (ms)")
         with process(words, port, clone) as server:
             ask = partial(claims, secrets)

@@ -15,12 +15,13 @@ import httpx
 import pytest
 from support.availability import missing
 from support.clock import ManualClock
-from support.gateway import Served
+from support.gateway import Served, serving
 from support.repos import commit_file, git, run_git
-from support.running import Desk
+from support.running import Desk, until
 from support.snapshots import check_words
 
 from gitlease.faces.http import MOST_BYTES, keep_locks
+from gitlease.wiring import open_gateway
 
 JO, KIM = "jo@example.com", "kim@example.com"
 MEDIA = "application/vnd.git-lfs+json"
@@ -286,6 +287,33 @@ def test_only_locks_are_renewed(names: Served, manual_clock: ManualClock) -> Non
     assert found[1]["expires_at"] == lease["expires_at"]
     manual_clock.advance(4 * 3_600)
     assert paths(names) == ["a.psd"]
+
+
+@pytest.mark.slow
+def test_a_gateway_that_begins_renews_the_locks_of_before(
+    names: Served, manual_clock: ManualClock
+) -> None:
+    before = lock(names, "a.psd").json()["lock"]
+    manual_clock.advance(4 * 3_600)
+    with serving(names.folder) as other:
+        until(
+            lambda: (
+                other.ask("kim", "GET", "/lfs/locks").json()["locks"][0]["expires_at"]
+                > before["expires_at"]
+            ),
+            "it is renewed, though nobody asked",
+        )
+
+
+def test_the_settings_of_the_gateways_clone_count(clone: Path) -> None:
+    there = "https://example.com/art.git/info/lfs"
+    for text, found in (
+        ("", (None, None)),
+        (f"lfs: {{lock_ttl: 2d, objects: '{there}'}}", (2 * DAY, there)),
+    ):
+        (clone / ".gitlease.yaml").write_text(text, encoding="utf-8")
+        gateway = open_gateway(str(clone))
+        assert (gateway.lock_ttl, gateway.lfs_objects) == found
 
 
 # --- by requests ------------------------------------------------------------------------------
