@@ -86,6 +86,7 @@ EXCEPTIONS = {
     "gitlease.faces.cli.app": {"os.environ"},  # the shell's own way to ask for completions
     "gitlease.faces.cli.output": {"os.environ"},  # what a terminal is said to be able to
     "gitlease.faces.cli.setup.demo": {"subprocess", "os.environ"},  # it plays the real command
+    "gitlease.faces.cli.setup.selftest": {"subprocess", "os.environ"},  # its workers are processes
 }
 # The pure packages have no clock, no dice and no I/O; the engine throws dice only to pause.
 IO = {"io", "pathlib", "shutil", "tempfile", "socket", "signal", "logging"}
@@ -101,7 +102,7 @@ LINES = {  # of each package, without those of comment
     "check": 2_667,
     "core": 6_002,
     "engine": 6_547,
-    "faces": 14_551,
+    "faces": 14_962,
     "gateway": 1_285,
     "git": 3_644,
     "guard": 2_804,
@@ -110,11 +111,11 @@ LINES = {  # of each package, without those of comment
     "runs": 2_880,
     "server": 1_047,
     "settings": 1_470,
-    "store": 4_141,
+    "store": 4_149,
     "tasks": 2_973,
     "verbs": 5_065,
     "verify": 300,
-    "wiring": 2_732,
+    "wiring": 2_781,
 }
 PARAMETERS = ("expect_holder", "takeover", "reopen")  # of ``claim``: in the table, and its rules
 # Other things by the same name.
@@ -126,7 +127,7 @@ MOST = {
     "imports from modules in tests": 25,
     # gitlease's stand in snapshots: these are git's, of files, or were written by the test itself
     "sentences in assertions of tests": 200,
-    "modules": 204,
+    "modules": 205,
     "modules of few lines": 19,
     "imports in functions": 289,
     "blocks for types alone": 61,

@@ -206,14 +206,16 @@ def push_refs(
     watched: Watched | None = None,
     *,
     timeout: float,
+    hooks: str = "",
 ) -> Swapped:
     """Move refs, each given as (ref, expected, new) with full commit ids, all or none.
 
     An expected of ``""`` means that the ref must not exist. The ref ``watched`` is learnt of in the
-    same connection.
+    same connection. A pre-push hook in the folder ``hooks`` runs when git has read the remote's
+    refs, and has sent nothing yet.
     """
-    args = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed"]
-    args += ["--no-recurse-submodules"]
+    args = ["push", "--porcelain", "--no-follow-tags", "--no-signed", "--no-recurse-submodules"]
+    args += [] if hooks else ["--no-verify"]
     if len(moves) > 1:
         args.append("--atomic")
     if remote.receive_pack:
@@ -227,7 +229,8 @@ def push_refs(
     far = is_far(remote.url)
     ours = [ref for ref, _, _ in moves]
     if helper := helper_of(remote.effective or remote.url):
-        tried = _run_on_store(remote, store, [args[0], "--dry-run", *args[1:]], timeout, env=_DEBUG)
+        words = [args[0], "--dry-run", "--no-verify", *args[1:]]
+        tried = _run_on_store(remote, store, words, timeout, env=_DEBUG)
         if not re.search(_COMPARES, tried.err):
             read = read_push(tried, ours, timeout, far=True)
             if read.cause is Cause.MOVED:
@@ -240,7 +243,8 @@ def push_refs(
             )
     trace = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"} if far else None
     with _listed_refs(watched) as listing:
-        result = _run_on_store(remote, store, args, timeout, env={**(trace or {}), **listing})
+        env, place = {**(trace or {}), **listing}, [("core.hooksPath", hooks)] if hooks else []
+        result = _run_on_store(remote, store, args, timeout, env=env, settings=place)
     if result.code and not result.timed_out and nothing_came(result.out):
         if _is_of_other_format(result.err):
             raise _other_format(detail_of(result.err.splitlines(), result, timeout))
@@ -743,12 +747,16 @@ class GitRefs:
         self._watched.tip = found.pop(self._watched.ref, "")
         return {refs[ref]: version for ref, version in found.items()}
 
-    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
+    def swap(
+        self, moves: Sequence[Move], work: WorkPush | None = None, *, hooks: str = ""
+    ) -> Swapped:
         named = [(self._ref(move.layer), move.expected, move.new) for move in moves]
-        path = self._store.path
+        path, limit = self._store.path, self._limit
         if work is None:
             try:
-                pushed = push_refs(self._remote, path, named, self._watched, timeout=self._limit)
+                pushed = push_refs(
+                    self._remote, path, named, self._watched, timeout=limit, hooks=hooks
+                )
                 return replace(pushed, hints=pushed.hints or self._ref_hints(moves, pushed))
             except OtherFormat as other:  # nothing was sent: it can be made anew in that format
                 self._store.switch()

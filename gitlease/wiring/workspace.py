@@ -175,6 +175,14 @@ class Workspace:
             patience=patience,
         )
 
+    def as_machine(self, folder: str) -> Workspace:
+        """The same person on another machine: a clone that knows nothing, and has no task files.
+
+        Its private state is in ``folder``; that of this clone is not touched.
+        """
+        settings = replace(self.settings, tasks=replace(self.settings.tasks, files=()))
+        return self._with(place=replace(self.place, folder=folder, settings=settings), alone=True)
+
     def _with(self, **changes: Any) -> Workspace:
         """The same with other fields, and with a ledger of its own."""
         return Workspace(**{x: getattr(self, x) for x in Workspace.__annotations__} | changes)

@@ -412,7 +412,7 @@ def test_a_layer_that_nobody_uses_is_mistyped() -> None:
 def test_the_verbs_of_this_face() -> None:
     assert set(app.MODULES) == {
         *("init", "claim", "renew", "extend", "release", "done", "revoke", "show", "list"),
-        *("status", "log", "whoami", "note", "config", "demo", "doctor"),
+        *("status", "log", "whoami", "note", "config", "demo", "doctor", "selftest"),
         *("queue", "next", "brief", "set", "hooks", "agent", "mcp"),
         *("park", "session", "wait", "watch", "board", "run", "dispatch", "work", "push", "fence"),
         *("check", "server", "serve", "verify", "help", "completion", "uninstall"),

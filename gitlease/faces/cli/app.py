@@ -77,6 +77,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("revoke", "", "end someone else's lease (admins)"),
             ("agent", "setup.installing", "manage the hooks of coding agents"),
             ("mcp", "setup.installing", "serve leases as tools for agents (MCP)"),
+            ("selftest", "setup.selftest", "prove on your own remote that leases hold there"),
             ("demo", "setup.demo", "watch two workers in a throw-away repository"),
             ("uninstall", "setup.installing", "remove gitlease from this clone"),
             ("completion", "setup.help", "print a completion script for your shell"),
