@@ -350,6 +350,12 @@ def rank(priority: str) -> int:
     return int(number[1]) if number else _RANKS.get(word, MEDIUM)
 
 
+def is_ranked(priority: str) -> bool:
+    """Whether the rank of a priority is known."""
+    word = fold(priority.strip())
+    return word in _RANKS or _NUMBER.fullmatch(word) is not None
+
+
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """A key that sorts numbers in a text by their value: ``F9`` before ``F10``."""
     parts = _DIGITS.split(fold(text))

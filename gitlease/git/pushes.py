@@ -33,6 +33,7 @@ from gitlease.git.run import GitResult, run_git
 # --- the branches of a remote -----------------------------------------------------------------
 
 SECONDS = 5.0  # for the remote to list its branches
+FETCH = 10.0  # and to send the commits of one
 MAX_FETCHED = 1024 * 1024
 FETCH = 600.0  # seconds for a branch to be fetched
 
@@ -198,6 +199,23 @@ def fetch_commits(repository: Repository, remote: str, branch: str, *, seconds: 
         alone = ("--no-auto-maintenance", "--refmap=")  # no map: no ref is updated
         words = (*_QUIET, *alone, "--", remote, HEADS + branch)
         _ask_remote(repository, "fetch", *words, seconds=seconds)
+
+
+def fetched_tip(repository: Repository, main: str) -> str:
+    """The commit that a remote's branch is at now, brought here while no ref moves.
+
+    ``main`` is the branch's full name here; ``""`` if no remote is known to have it. Raises
+    Unavailable and Denied.
+    """
+    for name in repository.remote_names():
+        if (branch := main.removeprefix(f"refs/remotes/{name}/")) != main:
+            words = ("ls-remote", "--quiet", "--", name, HEADS + branch)
+            said = _ask_remote(repository, *words, seconds=SECONDS)
+            tip = refs_in(said, SECONDS).get(HEADS + branch, "")
+            if tip and not commit_of(repository, tip):
+                fetch_commits(repository, name, branch, seconds=FETCH)
+            return commit_of(repository, tip) if tip else ""
+    return ""
 
 
 def commit_of(repository: Repository, name: str) -> str:

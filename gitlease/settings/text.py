@@ -133,6 +133,7 @@ FOLDERS = ("backlog", ".backlog")
 CONFIGS = (ROOT_CONFIG, *(f"{x}/config.{end}" for x in FOLDERS for end in ("yml", "yaml")))
 FIELDS = {"assigned": "assignee", "depends_on": "dependencies", "created": "created_date"}
 USUAL = {"todo": ["To Do"], "in_progress": ["In Progress"], "done": ["Done"]}
+_DIGITS = [*"123456789"]
 _OWN_KEYS = {"project_name", "statuses", "default_status", "task_prefix", "date_format"}
 
 
@@ -170,6 +171,25 @@ def suggest_settings(repository: Repository) -> SuggestedSettings:
             if file == ROOT_CONFIG or has_tasks or _OWN_KEYS & fields.keys():
                 return _backlog_settings(repository, file, base, fields, warnings)
     return SuggestedSettings(settings_yaml())
+
+
+def backlog_numbers(repository: Repository, files: Sequence[str]) -> tuple[str, int] | None:
+    """How ids of Backlog.md's tasks begin, and how many digits they have; None elsewhere.
+
+    ``files`` are the patterns of task files.
+    """
+    root = repository.toplevel or ""
+    for file in CONFIGS:
+        if os.path.lexists(os.path.join(root, file)):
+            fields = _read_config(root, file, [])
+            base = os.path.dirname(file) or _configured_folder(root, fields, [])
+            if any(text.startswith(f"{escape(base)}/") for text in files):
+                prefix, digits = (
+                    fields[name].text if name in fields else ""
+                    for name in ("task_prefix", "zero_padded_ids")
+                )
+                return f"{prefix or 'task'}-".upper(), int(digits) if digits in _DIGITS else 0
+    return None
 
 
 def _read_config(root: str, file: str, warnings: list[str]) -> dict[str, Node]:

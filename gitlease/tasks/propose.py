@@ -1,35 +1,57 @@
-"""Proposes settings that fit the task files of a project, from the folders, keys and values in use.
+"""The form of a project's task files: settings that fit them, and a new file like them.
 
-It only proposes: what counts as a task is decided by the settings alone.
+Settings are only proposed, from the folders, keys and values in use: what counts as a task is
+decided by the settings alone. A new file has the folder, number, name, fields and spelling that
+its neighbours have.
 """
 
 from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from gitlease.core.edge import Progress, Task, printable
-from gitlease.core.errors import Invalid, UsageError
-from gitlease.core.frozen import replace
-from gitlease.core.resources import escape, fold, name_resource
-from gitlease.git.files import read_regular
-from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.core.errors import GitleaseError, Invalid, UsageError
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.resources import Resource, escape, fold, name_resource
+from gitlease.engine.edges import BY_INIT
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.git.files import LOCK, Notes, exclusive, read_regular
+from gitlease.git.pushes import fetched_tip
+from gitlease.git.repository import TIMEOUT, Repository, ask
 from gitlease.git.run import run_git
 from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_yaml
 from gitlease.settings.parse import parse_settings
 from gitlease.settings.schema import FILE_STEM, KEYS, STATUSES
+from gitlease.settings.sources import Tasks
 from gitlease.settings.text import (
     SuggestedSettings,
+    backlog_numbers,
     letters,
     settings_yaml,
     statuses_of,
     suggest_settings,
 )
-from gitlease.tasks.reading import MAX_DEPTH, find_front, is_yaml
-from gitlease.tasks.scan import MAX_BYTES, OWN
+from gitlease.store.private_store import make_folder
+from gitlease.tasks.edit import scalar
+from gitlease.tasks.files import PATIENCE
+from gitlease.tasks.reading import (
+    MAX_DEPTH,
+    Document,
+    field_names,
+    find_front,
+    is_yaml,
+    read_document,
+    read_task,
+    stem_of,
+)
+from gitlease.tasks.scan import MAX_BYTES, OWN, Wanted
+from gitlease.tasks.write import create_file
 
 MAX_FILES = 5_000  # read at most
 MAX_ROOTS = 8
@@ -193,3 +215,257 @@ def _named_folder(path: str) -> str | None:
         if letters(part) in FOLDERS:
             return "/".join(parts[:depth])
     return None
+
+
+# --- a new task -----------------------------------------------------------------------------------
+# Its text is read back and compared before it is written, as an edit's is. Nothing is replaced.
+
+GIVEN = "given"  # a kind of notes: ids that work trees of this clone have, perhaps uncommitted
+READ = 20  # neighbours whose form counts, the newest ones
+LONGEST_NAME = 80  # characters of a title in the name of a file
+FIRST = ("id", "title", "status", "assigned", "created", "depends_on")  # where there is no form
+_ID = re.compile(r"(.*?)([0-9]{1,12})(?:\.[0-9]+)*")
+_BARE = re.compile(r"[0-9A-Za-z](?:[\w.-]*\w)?(?:[ T][0-9:.]*[0-9]Z?)?", re.ASCII)
+_DATES = (("T", "%Y-%m-%dT%H:%M:%SZ"), (":", "%Y-%m-%d %H:%M"), ("", "%Y-%m-%d"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask:
+    """A task to be added; without an ``id`` it gets the next one. ``at`` is now, in UTC."""
+
+    title: str
+    status: str
+    at: datetime
+    id: Resource | None = None
+    depends_on: Sequence[str] = ()
+    paths: Sequence[str] = ()
+    priority: str = ""
+
+
+class TaskForm:
+    """The form of the task files of a work tree, by its neighbours: those where most lie."""
+
+    def __init__(self, repository: Repository, tasks: Tasks, known: Iterable[Task]) -> None:
+        self._tasks, self._names, self._wanted = tasks, field_names(tasks), Wanted(tasks)
+        self._repository, self._root = repository, repository.toplevel or ""
+        self._backlog = backlog_numbers(repository, tasks.files)
+        here = [x for x in known if not x.ref and not self._wanted.done(x.file)]
+        here = [x for x in here if x.progress is Progress.TODO] or here
+        places = Counter(map(_place, here))
+        self._place = places.most_common(1)[0][0] if places else self.first_place()
+        near = [x for x in here if _place(x) == self._place]
+        self._near = sorted(near, key=lambda x: (x.created, number_in(x)))[-READ:]
+        read = filter(None, map(self.document_of, reversed(self._near)))
+        self._documents = list(read)
+
+    def next_id(self, title: str, ids: Iterable[str], is_taken: Callable[[Resource], bool]) -> str:
+        """The next id that is free; UsageError where nothing shows what it looks like."""
+        found = [x for task in self._near if (x := _ID.fullmatch(task.resource.text))]
+        prefix, width = self._backlog or ("", 0)
+        if found and 2 * len(found) >= len(self._near):
+            usual = Counter(fold(x[1]) for x in found).most_common(1)[0][0]
+            same = [x for x in found if fold(x[1]) == usual]
+            prefix = same[-1][1]
+            width = max([width, *(len(x[2]) for x in same if x[2].startswith("0"))])
+        elif self._near:
+            return next(x for x in ids_of_title(title) if not is_taken(name_resource(x)))
+        elif self._backlog is None:
+            first = "to begin with the first task, give it an id, such as T001"
+            message = "no task here shows how tasks are numbered"
+            raise UsageError(message, hints=(first, BY_INIT))
+        others = (_ID.fullmatch(x) for x in ids)
+        last = max((int(x[2]) for x in others if x and fold(x[1]) == fold(prefix)), default=0)
+        while is_taken(name_resource(f"{prefix}{(last := last + 1):0{width}}")):
+            pass
+        return f"{prefix}{last:0{width}}"
+
+    def write(self, new: NewTask, id: str) -> Task:
+        """Write the file of a task, and return that. Raises Invalid if it cannot be."""
+        file = posixpath.join(self._place[0], self.name_of(id, new.title) + self._place[1])
+        text = self.text_of(new, id)
+        made = read_task(text.encode(), file=file, tasks=self._tasks)
+        wanted = (fold(id), new.title, (*new.depends_on,), (*new.paths,), new.priority)
+        if made is None or not self._wanted.covers(file) or self._wanted.done(file):
+            raise Invalid(f"{printable(file)} would be no open task by tasks.files")
+        if wanted != (made.resource.key, made.title, made.depends_on, made.paths, made.priority):
+            raise Invalid(f"{printable(file)} would not say what was asked for: write it by hand")
+        if ask(self._repository, "check-ignore", "-q", "--", f"./{file}").code == 0:
+            raise Invalid(f"{printable(file)} would be ignored by git: nobody else would see it")
+        create_file(self._root, file, text.encode())
+        return made
+
+    def first_place(self) -> tuple[str, str]:
+        folder, pattern = self._wanted.folders()[0], self._tasks.files[0]
+        if not folder:
+            raise Invalid("tasks.files names no folder, and there is no task file yet")
+        return folder, ".yaml" if pattern.endswith((".yaml", ".yml")) else ".md"
+
+    def document_of(self, task: Task) -> Document | None:
+        data = read_regular(os.path.join(self._root, task.file), MAX_BYTES) or b""
+        return read_document(data, file=task.file, names=())
+
+    def name_of(self, id: str, title: str) -> str:
+        if self._names["id"] == FILE_STEM:
+            return id
+        like = ("x-1 - A-b", "X-1") if self._backlog else ("X", "X")
+        if self._near:
+            like = stem_of(self._near[-1].file), self._near[-1].resource.text
+        stem, known = like
+        if not fold(stem).startswith(fold(known)):
+            return _slug(title, stem) or id
+        rest = stem[len(known) :]
+        slug = _slug(title, rest.lstrip("-_ .")) if rest else ""
+        between = rest[: len(rest) - len(rest.lstrip("-_ ."))]
+        return (id if stem.startswith(known) else id.lower()) + (between + slug if slug else "")
+
+    def text_of(self, new: NewTask, id: str) -> str:
+        dates = [x.created for x in self._near if x.created] or [":"] * bool(self._backlog)
+        form = next((form for mark, form in _DATES if mark in dates[-1]), "") if dates else ""
+        values: dict[str, str | Sequence[str] | None] = {
+            "id": id,
+            "title": new.title,
+            "status": new.status,
+            "assigned": (),
+            "created": new.at.strftime(form) or None,
+            "priority": new.priority or None,
+            "depends_on": new.depends_on,
+            "paths": new.paths,
+        }
+        named = {self._names[role]: value for role, value in values.items()}
+        keys = [key.text for x in self._documents for key, _ in x.root.pairs]
+        usual = [x for x, many in Counter(keys).items() if 2 * many > len(self._documents)]
+        if not self._documents:
+            usual = [self._names[role] for role in FIRST if role != "created" or self._backlog]
+        needed = [self._names["title"], *(x for x, y in named.items() if y and x not in usual)]
+        optional = {self._names["created"], self._names["status"]}
+        lines = list[str]()
+        for key in dict.fromkeys((*usual, *(x for x in needed if x not in optional))):
+            if key != FILE_STEM and (key not in named or named[key] is not None):
+                lines += self.lines_of(key, named.get(key, ()))
+        text = "".join(f"{line}\n" for line in lines)
+        if self._place[1].lower() not in (".yaml", ".yml"):
+            text = f"---\n{text}---\n"
+        crlf = self._documents and "\r\n" in self._documents[0].text
+        return text.replace("\n", "\r\n") if crlf else text
+
+    def lines_of(self, key: str, value: str | Sequence[str] | None) -> list[str]:
+        nodes = [(x, n) for x in self._documents for k, n in x.root.pairs if k.text == key]
+        if isinstance(value, str):
+            like = next((n for _, n in nodes if n.shape is Shape.TEXT and not n.null), None)
+            return [f"{key}: {_styled(value, like)}"]
+        if not value:
+            blank = [x.text[n.start : n.end] for x, n in nodes if not n.nodes and not n.text]
+            if not nodes or any(n.shape is Shape.LIST for _, n in nodes):
+                blank.append("[]")
+            return [f"{key}: {x}".rstrip() for x in blank[:1]]
+        every = [n for x in self._documents for _, n in x.root.pairs if n.shape is Shape.LIST]
+        same = [n for n in (*(n for _, n in nodes), *every) if n.nodes]
+        words = [_styled(x, same[0].nodes[0] if same else None) for x in value]
+        if same and same[0].flow:
+            return [f"{key}: [{', '.join(words)}]"]
+        indent = " " * (same[0].column if same else 2)
+        return [f"{key}:", *(f"{indent}- {word}" for word in words)]
+
+
+def add_task(
+    repository: Repository,
+    tasks: Tasks,
+    session: LedgerSession,
+    new: NewTask,
+    *,
+    folder: str,
+    main: str | None,
+) -> tuple[Task, tuple[str, ...]]:
+    """Write the file of a new task, whose id nothing known has; with warnings.
+
+    That is asked of the work tree, this clone's branches, the remote's ``main`` branch as it is
+    now, and the ledger. ``folder`` has this clone's lock, and the numbers that were given. Raises
+    UsageError, NotFound and Invalid.
+    """
+    edges, warnings, base = session.edges, list[str](), ""
+    if repository.toplevel is None:
+        raise Invalid("a bare repository has no task files to add to")
+    try:
+        warnings += session.look().warnings
+        base = fetched_tip(repository, main) if main else ""
+    except GitleaseError as error:
+        warnings.append(f"whether the id is free on the remote is not known: {error.message}")
+    make_folder(folder)
+    notes = Notes(folder)
+    with exclusive(os.path.join(folder, LOCK), timeout=PATIENCE):
+        found = edges.everywhere()
+        there = edges.files.read(base).tasks if base else ()
+        known = {x.resource.key: x for x in (*there, *found.tasks)}
+        broken = {key: x.file for x in found.problems for key in x.keys}
+        for name in new.depends_on:
+            if fold(name) not in known:
+                edges.task(name_resource(name), away=True)  # raises NotFound, with similar ones
+        spelt = [
+            known[key].resource.text if (key := fold(x)) in known else x for x in new.depends_on
+        ]
+        new = replace(new, depends_on=tuple(spelt))
+
+        def where(id: Resource) -> str:
+            task = known.get(id.key)
+            file = task.file if task else broken.get(id.key, "")
+            if not file and session.known_records(id):
+                return "the ledger has a record of it"
+            elsewhere = None if file else edges.files.on_a_branch(id)
+            file = elsewhere[1].file if elsewhere else file
+            return f"{printable(file)} has it" if file else ""
+
+        form = TaskForm(repository, tasks, found.tasks)
+        if new.id is not None:
+            if why := where(new.id):
+                hints = ("without an id it gets the next one",)
+                raise UsageError(f"{new.id} is taken: {why}", resource=new.id.text, hints=hints)
+            id = new.id.text
+        else:
+            waited = [x for task in known.values() for x in task.depends_on]
+            ids = [*(x.resource.text for x in known.values()), *waited, *notes.of(GIVEN)]
+            id = form.next_id(new.title, ids, lambda x: bool(where(x)))
+        refuse_cycle(id, new, known)
+        made = form.write(new, id)
+        notes.put(GIVEN, id, True, at=new.at.timestamp())
+    return made, tuple(warnings)
+
+
+def refuse_cycle(id: str, new: NewTask, known: Mapping[str, Task]) -> None:
+    seen, left = set[str](), [fold(x) for x in new.depends_on]
+    while left:
+        if (key := left.pop()) == fold(id):
+            raise UsageError(f"{id} would wait for itself", resource=id)
+        if key in known and key not in seen:
+            left += map(fold, known[key].depends_on)
+        seen.add(key)
+
+
+def _place(task: Task) -> tuple[str, str]:
+    return posixpath.dirname(task.file), posixpath.splitext(task.file)[1]
+
+
+def number_in(task: Task) -> int:
+    found = _ID.fullmatch(task.resource.text)
+    return int(found[2]) if found else 0
+
+
+def _slug(title: str, like: str) -> str:
+    between = next(iter(re.findall(r"[-_ ]", like)), "-")
+    words = re.sub(r"[^\w.]+", between, title.lower() if like == like.lower() else title)
+    return words[:LONGEST_NAME].strip("-_. ")
+
+
+def ids_of_title(title: str) -> Iterable[str]:
+    """Ids made of a title, for tasks that have words for ids."""
+    word = re.sub(r"[^a-z0-9]+", "-", title.lower())[:LONGEST_NAME].strip("-")
+    if not word:
+        raise UsageError("no id can be made of this title", hints=("give it one",))
+    yield word
+    for number in range(2, 1_000):
+        yield f"{word}-{number}"
+
+
+def _styled(value: str, like: Node | None) -> str:
+    if like is not None and not like.style and _BARE.fullmatch(value):
+        return value
+    return scalar(value, '"' if like is not None and like.style == '"' else "")

@@ -102,6 +102,20 @@ def change_file(root: str, file: str, change: Callable[[bytes], bytes], *, aside
     raise Invalid(f"{printable(file)} keeps changing: something else is writing it")
 
 
+def create_file(root: str, file: str, data: bytes) -> None:
+    """Write a new file, and its folder where that is missing. Invalid, also if it is there."""
+    with _errors_name(file):
+        os.makedirs(os.path.dirname(os.path.join(root, file)), exist_ok=True)
+        with _opened_folder(root, file) as (folder, name):
+            handle = os.open(name, _NEW, 0o666, dir_fd=folder)
+            try:
+                with open(handle, "wb") as made:
+                    made.write(data)
+            except OSError:
+                os.unlink(name, dir_fd=folder)
+                raise
+
+
 def _replace_if_unchanged(
     folder: int, name: str, new: bytes, old: os.stat_result, aside: str
 ) -> bool:

@@ -345,6 +345,32 @@ STATUS = Kind(
     metavar="STATUS",
     complete="known_statuses",
 )
+Title = Annotated[str, Parameter(kind=_text("the title", MAX_REASON), metavar="TITLE")]
+NewId = Annotated[
+    Resource | None,
+    Parameter(kind=RESOURCE, about="The task's id (default: the next one).", option="--id"),
+]
+DependsOn = Annotated[
+    Sequence[Resource],
+    Parameter(
+        kind=replace(RESOURCES, tool_schema=_SHORT_TEXTS),
+        about="A task that has to be done before.",
+        tool="Tasks to be done before.",
+        option="--depends-on",
+    ),
+]
+TaskPaths = Annotated[
+    Sequence[Resource],
+    _PATHS.but("A path that its work is about.", tool="Paths of its work.", option="--paths"),
+]
+Priority = Annotated[
+    str | None,
+    Parameter(
+        kind=_text("the priority", MAX_WORD),
+        about="Its priority, as other tasks have them.",
+        metavar="P",
+    ),
+]
 
 
 def _command(door: Any, data: Any, name: str) -> tuple[str, ...]:

@@ -51,6 +51,7 @@ TABLE = {
     "watch": "waiting",
     "next": "tasks",
     "set": "tasks",
+    "add": "tasks",
     "list": "reading",
     "log": "reading",
     "status": "reading",

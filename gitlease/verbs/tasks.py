@@ -15,12 +15,24 @@ from gitlease.engine import claim as engine
 from gitlease.engine.answers import Answer
 from gitlease.engine.edges import Edges
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.queue import WhyNot
+from gitlease.engine.queue import WhyNot, is_ranked
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import task_text, wire
 from gitlease.verbs.claiming import LENGTHS, claim_options, claimed
 from gitlease.verbs.leases import completed
-from gitlease.verbs.table import AT_A_CLONE, LEASE_EXITS, Details, Door, Result, changed, verb
+from gitlease.verbs.table import (
+    AT_A_CLONE,
+    COMMAND,
+    LEASE_EXITS,
+    LIBRARY,
+    TOOL,
+    Details,
+    Door,
+    DoorOfClone,
+    Result,
+    changed,
+    verb,
+)
 
 
 @verb(
@@ -206,6 +218,61 @@ def _set(door: Door, resource: Resource, new: Status, file: str, *, commit: bool
         wire.ended(answer),
         lambda: task_text.edited(answer) or [already],
         hints=(again,) if finished else (),
+    )
+
+
+@verb(
+    "add",
+    """Add a task: a file in the form of the task files that are there.
+
+It lies in their folder and is named and numbered as they are, with their fields in their order, a
+status that means to do, and nobody assigned. Its id is free in this clone, in all its work trees
+and branches, in the ledger, and on the remote's main branch as it is now. `next` hands it out
+after the tasks that it depends on. Commit and push the file: others see it then.""",
+    examples=(
+        "gitlease add 'Rate limits for the API'",
+        "gitlease add 'A page for the limits' --depends-on F010 --paths docs/ --priority high",
+        "gitlease add 'The first task' --id T001     # where none shows how tasks are numbered",
+        "gitlease add -- '-v prints too much'",
+    ),
+    exits=(2, 4, 5, 7, 128),
+    done="the file is written",
+    session=False,
+    doors=frozenset({COMMAND, LIBRARY, TOOL}),
+    tool="Write a task file for work that you discovered.",
+)
+def add_verb(
+    door: DoorOfClone,
+    title: takes.Title,
+    *,
+    id: takes.NewId = None,
+    depends_on: takes.DependsOn = (),
+    paths: takes.TaskPaths = (),
+    priority: takes.Priority = None,
+) -> Result:
+    for resource in (*depends_on, *([id] if id else ())):
+        if resource.is_path:
+            raise UsageError(f"{resource} is a path, and no id of a task", resource=resource.text)
+    if priority is not None and not is_ranked(priority):
+        others = {fold(x.priority): x.priority for x in door.ledger.edges.files.read().tasks}
+        if any(others) and fold(priority) not in others:
+            known = ", ".join(printable(x) for x in others.values() if x)
+            message = f"no task here has the priority {printable(priority)}"
+            raise UsageError(message, hints=(f"known priorities: {known}",))
+    task, warnings = door.workspace.add_task(
+        title.strip(),
+        id=id,
+        depends_on=[x.text for x in depends_on],
+        paths=[x.pattern or x.text for x in paths],
+        priority=priority or "",
+    )
+    name = task.resource.text
+    return Result(
+        body={"status": "added", "task": wire.task(task), "file": task.file},
+        lines=lambda: [f"added {name} in {task_text.path(task.file)}: commit it"],
+        value=task,
+        warnings=warnings,
+        then=(Hint("claim", {"resources": [name]}, "to work on it yourself"),),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gitlease.core.edge import People, Progress, Task
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS
+from gitlease.core.instant import MS, moment_of
 from gitlease.core.lease import Actor, Lease
 from gitlease.core.resources import GLOBAL_LAYER, Resource
 from gitlease.engine.edges import EdgeRules, Edges
@@ -210,6 +210,22 @@ class Workspace:
         from gitlease.wiring.push import land
 
         return land(self, resource, options or LandOptions(), tell)
+
+    def add_task(self, title: str, **fields: Any) -> tuple[Task, tuple[str, ...]]:
+        """Write the file of a new task, with these fields of a ``NewTask``; with warnings."""
+        from gitlease.tasks.propose import NewTask, add_task
+
+        now = moment_of(self.clock.now().wall_ms)
+        return add_task(
+            self.repository,
+            self.settings.tasks,
+            self.ledger,
+            NewTask(
+                title=title, status=edge_rules(self.settings).word(Progress.TODO), at=now, **fields
+            ),
+            folder=os.path.join(self.place.private, "tasks"),
+            main=self.learn_main_branch(),
+        )
 
     def note_run(self, run_id: str) -> None:
         """Note for other sessions that this process runs something in the work tree."""

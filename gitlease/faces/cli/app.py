@@ -48,6 +48,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("next", "", "show or claim the next task"),
             ("brief", "", "one page to start with: your work, losses, notes, next"),
             ("set", "", "set the status of a task; in progress claims it"),
+            ("add", "", "add a task file like those that are there"),
         ),
     ),
     (

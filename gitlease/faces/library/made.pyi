@@ -352,6 +352,25 @@ class LeaseVerbs(Protocol):
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
+    def add(
+        self,
+        title: str,
+        *,
+        id: ResourceLike | None = None,
+        depends_on: Iterable[ResourceLike] = (),
+        paths: Iterable[StrPath] = (),
+        priority: str | None = None,
+    ) -> Task:
+        """Add a task: a file in the form of the task files that are there.
+
+        id: The task's id (default: the next one).
+        depends_on: A task that has to be done before.
+        paths: A path that its work is about.
+        priority: Its priority, as other tasks have them.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
     def fence(
         self,
         resource: ResourceLike,
@@ -950,6 +969,25 @@ class AwaitedLeaseVerbs(Protocol):
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    async def add(
+        self,
+        title: str,
+        *,
+        id: ResourceLike | None = None,
+        depends_on: Iterable[ResourceLike] = (),
+        paths: Iterable[StrPath] = (),
+        priority: str | None = None,
+    ) -> Task:
+        """Add a task: a file in the form of the task files that are there.
+
+        id: The task's id (default: the next one).
+        depends_on: A task that has to be done before.
+        paths: A path that its work is about.
+        priority: Its priority, as other tasks have them.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
 
     async def fence(

@@ -465,6 +465,7 @@ OF_A_CLONE: tuple[Method, ...] = (
         about="Claim a task and set its status to in progress.",
     ),
     Method("set_status", "set"),
+    Method("add", "add", "Task", made=values.next_task),
     Method("fence", "fence", LEASE),
     Method("wait", "wait", NONE, spread=True),
     Method(

@@ -136,6 +136,8 @@ class ClientSessions:
 class GatewayBackend(Backend):
     """The leases behind a gateway, for the holders of its tokens."""
 
+    in_clone = False
+
     def __init__(
         self,
         handler: RequestHandler,

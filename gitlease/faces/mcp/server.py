@@ -30,6 +30,7 @@ from gitlease.verbs import sentences, wire
 from gitlease.verbs.next_steps import LONGEST_WAIT, steps_after
 from gitlease.verbs.parameters import SWITCH
 from gitlease.verbs.table import (
+    HTTP,
     TABLE,
     TOOL,
     Called,
@@ -60,7 +61,10 @@ class ToolCaller(Door, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTool:
-    """A tool. ``writes``: it changes the ledger; ``again``: it is idempotent."""
+    """A tool. ``writes``: it changes the ledger; ``again``: it is idempotent.
+
+    ``in_clone``: only for callers in a clone.
+    """
 
     name: str
     about: str
@@ -69,6 +73,7 @@ class LeaseTool:
     writes: bool = True
     destroys: bool = False
     again: bool = False
+    in_clone: bool = False
 
     def only_reads(self, arguments: Mapping[str, Any]) -> bool:
         """Whether a call with these arguments changes no lease."""
@@ -294,6 +299,7 @@ TOOLS: Mapping[str, LeaseTool] = {
                 takes=_takes(one.name),
                 act=partial(_of_verb, one.name),
                 writes=not one.reads,
+                in_clone=HTTP not in one.doors,
             )
             for one in map(find_verb, TABLE)
             if one.tool
@@ -421,6 +427,13 @@ class Backend(Protocol):
 
     What is usual for a server with one client stands here.
     """
+
+    in_clone: bool = True
+
+    @property
+    def tools(self) -> Mapping[str, LeaseTool]:
+        """The tools that are offered here."""
+        return {name: x for name, x in TOOLS.items() if self.in_clone or not x.in_clone}
 
     def caller(
         self, meta: Mapping[str, Any], request: Any, woken: threading.Event, *, writes: bool
@@ -594,16 +607,16 @@ class LeaseServer:
                     open_world_hint=False,
                 ),
             )
-            for tool in TOOLS.values()
+            for tool in self._backend.tools.values()
         ]
         return types.ListToolsResult(tools=tools)
 
     async def _call_tool(
         self, asked: Asked, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        tool = TOOLS.get(params.name)
+        tool = self._backend.tools.get(params.name)
         if tool is None:
-            known = ", ".join(TOOLS)
+            known = ", ".join(self._backend.tools)
             message = f"unknown tool {params.name[:60]!r}; known tools: {known}"
             raise MCPError(types.INVALID_PARAMS, message)
         woken, arguments = threading.Event(), params.arguments or {}

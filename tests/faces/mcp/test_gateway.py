@@ -101,6 +101,15 @@ def test_the_session_is_that_of_the_header_or_of_the_thread(gate: Served, era: E
     assert [x["resource"] for x in leases] == ["F001", "F002"], "a client that goes drops nothing"
 
 
+def test_tools_that_need_a_clone_are_not_offered(gate: Served) -> None:
+    with over_http(gate.url, gate.secret("jo"), ERAS[0]) as client:
+        listed = client.portal.call(client.client.list_tools).tools
+        assert {"note", "log", "status"} <= {x.name for x in listed}
+        assert "add" not in {x.name for x in listed}
+        with raises(MCPError):
+            client.ask("add", title="x")
+
+
 def held(gate: Served) -> dict[str, str]:
     """The live leases, and their sessions."""
     leases = gate.ask("jo", "GET", "/v1/leases").json()["leases"]

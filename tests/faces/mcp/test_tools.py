@@ -60,7 +60,7 @@ def test_the_list_of_tools_is_short_and_says_what_each_does(jo: Path, era: Era) 
         listed = client.portal.call(client.client.list_tools).tools
     shown = [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed]
     assert len(json.dumps(shown, separators=(",", ":"))) / 4 <= MOST_TOKENS
-    names = ["claim", "renew", "extend", "release", "next", "status", "wait", "note", "log"]
+    names = ["claim", "renew", "extend", "release", "next", "status", "wait", "note", "add", "log"]
     assert [tool.name for tool in listed] == names
     for tool in listed:
         assert tool.description
@@ -160,6 +160,15 @@ def test_tasks_are_handed_out_assigned_and_finished(tools: ToolClient, jo: Path)
     done = tools.document("release", resources="F001", done=True)
     assert (done["status"], done["edges"][0]["file"]) == ("completed", "tasks/F001.md")
     check_words(file.read_text())
+
+
+def test_a_task_is_added_behind_what_it_waits_for(tools: ToolClient, jo: Path) -> None:
+    write_task(jo, "F001")
+    added = tools.document("add", title="More", depends_on=["F001"], paths="docs/")
+    assert (added["file"], added["task"]["waits_for"]) == ("tasks/F002.md", [])
+    assert added["task"]["depends_on"] == ["F001"]
+    assert tools.document("next", claim=True)["task"]["resource"] == "F001"
+    assert tools.document("add", title="")["error"]["code"] == "usage"
 
 
 def test_a_note_is_there_for_the_next_holder(tools: ToolClient, kim: gitlease.Leases) -> None:
