@@ -6,6 +6,7 @@ Times are wall-clock milliseconds; texts are printable.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -13,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from gitlease.core.errors import Invalid, clean
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.lease import Lease, State, abandoned_at, free_at, is_abandoned
-from gitlease.core.ledger import Ticket
+from gitlease.core.ledger import Setback, Ticket
 from gitlease.core.moves.operations import TAKEOVER, Event
 from gitlease.core.moves.tickets import line_for
 from gitlease.core.policy import Issues
 from gitlease.core.resources import WHOLE, Resource, fold, scopes_overlap
 from gitlease.core.view import LeaseView
 from gitlease.engine.edges import without_numbers
-from gitlease.engine.queue import Entry, QueueContext, WhyNot, survey, waiters
+from gitlease.engine.queue import Entry, QueueContext, WhyNot, setbacks, survey, waiters
 from gitlease.engine.reading import history_of
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 class Section(Enum):
     """The state of a task or lease. BLOCKED: another's lease of a path covers a path of the task,
-    or it is left to those who wait for it.
+    it is left to those who wait for it, or it failed, and is left alone or needs a person.
 
     ABANDONED: expired so long ago that it is free.
     """
@@ -53,6 +54,7 @@ class BoardRow:
 
     ``ends`` is the lease's expiry; ``lapses`` is when an expired one stops blocking others. If it
     is ``assigned``, the task stays its holder's then. ``mine``: the viewer may act on it.
+    ``pool``: the pool whose worker has it. ``setback``: it failed, or waits for a person.
     """
 
     section: Section
@@ -73,6 +75,8 @@ class BoardRow:
     through: str = ""
     waiting: tuple[Ticket, ...] = ()
     waits_for: tuple[str, ...] = ()
+    pool: str = ""
+    setback: Setback | None = None
 
     @property
     def key(self) -> str:
@@ -122,11 +126,19 @@ class BoardView:
         """The sections with rows, and how many each has."""
         return [(x, n) for x in Section if (n := len(self.section(x)))]
 
+    def pools(self) -> list[str]:
+        """The pools at work, each with the tasks of its workers."""
+        found: dict[str, list[str]] = {}
+        for row in self.section(Section.HELD):
+            found.setdefault(row.pool, []).append(row.name)
+        return [f"{pool}: {', '.join(names)}" for pool, names in found.items() if pool]
+
     def section(self, section: Section) -> tuple[BoardRow, ...]:
         """The rows of one section, in order."""
         return tuple(row for row in self.rows if row.section is section)
 
 
+WORKER = "work-[0-9a-f]{12}"  # the session of a worker
 OF_LEASE = ("holder", "session", "host", "branch", "reason")
 _HAPPENED = {
     "displaced": "taken over",
@@ -242,7 +254,9 @@ class _Rows:
             policy=look.policy,
             moment=look.moment,
             left_to=waiters(session, look),
+            setback=setbacks(look),
         )
+        self._setback = around.setback
         self._entries = survey(found.tasks, around)
         self._problems = found.problems
         self._tasks = {x.resource.key: x for x in found.tasks}
@@ -280,6 +294,9 @@ class _Rows:
             section = Section.ABANDONED
         else:
             section, moment = Section.EXPIRED, self._look.moment
+        # All workers of a pool name its process, and each has a session of its own.
+        machine, pid, _ = lease.place
+        is_worker = pid and re.fullmatch(WORKER, lease.session or "")
         texts: dict[str, Any] = {x: plain(getattr(view, x) or "") for x in OF_LEASE}
         return BoardRow(
             **texts,
@@ -294,6 +311,8 @@ class _Rows:
             assigned=lease.edge_stays,
             mine=view.mine,
             waiting=self._waiting(lease.resource, lease.scope, lease.paths),
+            pool=plain(f"pool {pid} of {lease.holder} on {machine}") if is_worker else "",
+            setback=self._setback(lease.resource),
         )
 
     def _of_task(self, entry: Entry) -> BoardRow | None:
@@ -307,6 +326,7 @@ class _Rows:
             name=plain(task.resource.text),
             title=plain(task.title),
             waits_for=tuple(map(plain, entry.waits_for)),
+            setback=entry.setback,
         )
         waiting = self._waiting(task.resource, WHOLE, task.paths)
         if task.assigned:
@@ -323,8 +343,8 @@ class _Rows:
                 lasts=lease.duration_ms,
                 through=plain(lease.resource.text),
             )
-        waited_for = why is WhyNot.WAITED_FOR
-        return replace(row, section=Section.BLOCKED, waiting=waiting) if waited_for else row
+        blocked = why in (WhyNot.WAITED_FOR, WhyNot.FAILED)
+        return replace(row, section=Section.BLOCKED, waiting=waiting) if blocked else row
 
     def _waiting(
         self, resource: Resource, scope: str, paths: tuple[str, ...]

@@ -75,7 +75,8 @@ SHAPES: Mapping[str, str] = {
     "pool_run": f"{_RUN} result? last_line",
     "loss": "resource scope lease_id token:int loss by? message",
     "board_row": "section:section resource scope title? holder? session? host? branch? reason? "
-    "ends_at:time? free_at:time? mine:bool waiting:texts waits_for:texts",
+    "ends_at:time? free_at:time? mine:bool waiting:texts waits_for:texts pool? "
+    "setback:setback?",
     "news": "at:time what name text",
 }
 
@@ -336,7 +337,7 @@ def board(found: BoardView) -> Document:
 
 def board_row(row: BoardRow) -> Document:
     """Return a row of a board; ``ends_at`` is in the past for an expired lease."""
-    texts = ("title", "holder", "session", "host", "branch", "reason")
+    texts = ("title", "holder", "session", "host", "branch", "reason", "pool")
     free = None if row.assigned else row.lapses
     return _shaped(
         "board_row",
@@ -345,6 +346,7 @@ def board_row(row: BoardRow) -> Document:
         ends_at=None if row.ends is None else rfc3339(row.ends),
         free_at=None if free is None else rfc3339(free, round_up=True),
         waiting=[x.holder for x in row.waiting],
+        setback=setback(row.setback),
     )
 
 

@@ -96,7 +96,8 @@ def content(board: BoardView, view: PageView, opened: OpenedResource | None, *, 
     parts = [_opened(opened, board.now, view, base) if opened else "", *sections]
     found = "\n".join(part for part in parts if part)
     warnings = "".join(f'<p class="warning">{escape(x)}</p>\n' for x in board.warnings)
-    return warnings + (found or "<p>No lease and no open task to show.</p>")
+    pools = "".join(f"<p>{escape(x)}</p>\n" for x in board.pools())
+    return warnings + pools + (found or "<p>No lease and no open task to show.</p>")
 
 
 def trouble(board: BoardView) -> str:
@@ -301,6 +302,7 @@ def _svg(board: BoardView) -> str:
 def _markdown(board: BoardView) -> str:
     parts = [f"# {_literal(board.layer)} on {_literal(board.place)}"]
     parts += [f"As of {rfc3339(board.now)}.", *(f"Warning: {_literal(x)}" for x in board.warnings)]
+    parts += map(_literal, board.pools())
     for section in Section:
         rows = board.section(section)
         if rows:

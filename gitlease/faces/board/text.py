@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import rfc3339
+from gitlease.core.instant import moment_of, rfc3339
 from gitlease.core.ledger import Note, Ticket
 from gitlease.core.moves.operations import Event
 from gitlease.core.resources import Resource, fold
@@ -24,6 +24,7 @@ from gitlease.verbs.board import (
     happened,
     plain,
 )
+from gitlease.verbs.task_text import setback
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -135,6 +136,8 @@ def details(row: BoardRow, now: int) -> list[str]:
             at = time_of_day(row.lapses, round_up=True)
             after = f"blocks until {at}, then {after}" if row.assigned else f"free from {at}"
         texts.insert(0, after)
+    if row.setback:
+        texts.insert(0, plain(setback(row.setback, moment_of(now))))
     if row.through:
         texts.insert(0, f"covered by the lease of {row.through}")
     if row.waits_for:
@@ -249,6 +252,7 @@ def head_lines(board: BoardView, width: int, *, state: str, brief: bool = False)
     text.truncate(width, overflow="ellipsis")
     counts = " · ".join(f"{n} {x.value}" for x, n in board.counts())
     lines = [text, plain_line(counts or "nothing to show", width)]
+    lines += [plain_line(x, width, style="dim") for x in board.pools()]
     messages = [(f"out of date: {board.trouble}", "red")] if board.trouble else []
     for line, style in (*messages, *((x, "yellow") for x in board.warnings)):
         some = [plain_line(line, width, style=style)]

@@ -173,9 +173,10 @@ class WorkResult:
 class BoardEntry:
     """A lease on the board, or a task without one.
 
-    ``section`` is ``held``, ``blocked`` (by another lease of its paths, or by who waits for it),
-    ``parked``, ``expired``, ``abandoned`` or ``free``. ``ends_at`` is in the past for an expired
-    lease. ``waiting`` are those who wait for it, ``waits_for`` its open dependencies.
+    ``section`` is ``held``, ``blocked`` (by another lease of its paths, by who waits for it, or
+    after failures), ``parked``, ``expired``, ``abandoned`` or ``free``. ``ends_at`` is in the past
+    for an expired lease. ``waiting`` are those who wait for it, ``waits_for`` its open
+    dependencies. ``pool`` is the pool whose worker has it, and the machine where it runs.
     """
 
     section: str
@@ -192,6 +193,7 @@ class BoardEntry:
     mine: bool
     waiting: tuple[str, ...]
     waits_for: tuple[str, ...]
+    pool: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

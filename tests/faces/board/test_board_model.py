@@ -13,7 +13,16 @@ from rich.cells import cell_len
 from support.snapshots import check_words
 from support.tasks import task
 
-from gitlease.core import Actor, Progress, TakeTicket, parse_resource, replace
+from gitlease.core import (
+    FAILED,
+    Actor,
+    AddNote,
+    Claim,
+    Progress,
+    TakeTicket,
+    parse_resource,
+    replace,
+)
 from gitlease.engine import TaskProblem, fresh_id
 from gitlease.faces.board import (
     BoardRow,
@@ -436,3 +445,35 @@ def test_what_does_not_go_together_is_said(argv: tuple[str, ...], said: str) -> 
     assert said in ran.err
     if not argv:
         check_words(ran.err)
+
+
+def test_pools_and_failed_tasks_are_shown_in_every_form() -> None:
+    ada, bob = make_desks(task("F001"), task("F002"), task("F003"))
+    for number in (1, 2):
+        session = f"work-00000000000{number}"
+        host = f"laptop/F00{number}:4711"
+        actor = Actor("bob@example.com", session=session, session_explicit=True, host=host)
+        op = Claim(
+            id=fresh_id(),
+            actor=actor,
+            resource=parse_resource(f"F00{number}"),
+            lease_id=fresh_id(),
+            edge=True,
+            picked=True,
+        )
+        ledger_of(bob).step("claim", [op])
+    note = AddNote(
+        id=fresh_id(FAILED), actor=actor, resource=parse_resource("F003"), text="exit 3\n| <b>"
+    )
+    ledger_of(bob).step("note", [note])
+    board = board_of(ada)
+    assert board.pools() == ["pool 4711 of bob@example.com on laptop: F001, F002"]
+    assert names(board, Section.HELD) == ["F001", "F002"]
+    assert names(board, Section.BLOCKED) == ["F003"]
+    for form in ("svg", "html", "md"):
+        assert "4711" in exported(board, form), form
+    lines = [*head_lines(board, 100, state="live"), *board_lines(board, 200)]
+    check_words([str(x).rstrip() for x in lines])
+    rows = {x["resource"]: x for x in ada.ok("board", "--json").json["rows"]}
+    assert (rows["F001"]["pool"], rows["F003"]["pool"]) == (board.rows[0].pool, None)
+    assert (rows["F003"]["setback"]["failures"], rows["F001"]["setback"]) == (1, None)
