@@ -416,6 +416,7 @@ def test_the_verbs_of_this_face() -> None:
         *("queue", "next", "brief", "set", "hooks", "agent", "mcp"),
         *("park", "session", "wait", "watch", "board", "run", "dispatch", "work", "push", "fence"),
         *("check", "server", "serve", "verify", "help", "completion", "uninstall"),
+        *("land", "add"),
     }
 
 
