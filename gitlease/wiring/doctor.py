@@ -7,6 +7,7 @@ layer ``probe`` if that is asked for. What a check raises is a finding too: none
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -17,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
-from glob import escape, glob
 from importlib.util import find_spec
 from itertools import product
 from shlex import quote
@@ -33,14 +33,14 @@ from gitlease.engine.ports import Change, Snapshot
 from gitlease.engine.queue import problem_messages, unknown_statuses
 from gitlease.engine.transaction import Transaction, fresh_id
 from gitlease.gateway.tokens import FILE, Tokens
-from gitlease.git.files import LARGEST_NOTES, LEFT_OVER, NOTES, load_json, shared_bits
+from gitlease.git.files import LARGEST_NOTES, LEFT_OVER, NOTES, load_json, read_small, shared_bits
 from gitlease.git.repository import Repository, discover, without_secrets
 from gitlease.git.run import SystemClock, run_git
 from gitlease.guard.presence import RUN, git_dirs_of, others
 from gitlease.install.agent_setup import distrust, set_up_agent, set_up_server
 from gitlease.install.agents import AGENTS
 from gitlease.install.git_hooks import hook_states, install
-from gitlease.install.hook_places import HOOK_RUN, git_version
+from gitlease.install.hook_places import CONFIG_HOOKS, HOOK_RUN, Way, git_version, manager_install
 from gitlease.runs.records import LIVE, RunsFolder
 from gitlease.settings.identity import here, resolve_identity
 from gitlease.store.private_store import PrivateStore, remove
@@ -79,7 +79,8 @@ class Diagnosis:
 class Examined:
     """The place around ``directory``, opened as far as it can be; ``folder`` is a temporary one.
 
-    ``head`` and ``times``, the remote's clock and ours, are known once the remote has answered.
+    ``head`` and ``times``, those of the remote as HTTP has it and of this machine, are known once
+    the remote has answered.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Examined:
         self.directory, self.folder, self.probes, self.local = directory, folder, probes, local
         self.flags, self.clock = flags, SystemClock()
         self.head: Snapshot | None = None
-        self.times: tuple[float, float] | None = None
+        self.times = "", 0.0
 
     @cached_property
     def repository(self) -> Repository:
@@ -114,7 +115,7 @@ def examine(of: Examined, *, fix: bool = False) -> tuple[list[Diagnosis], list[s
 
     Raises UsageError for bad flags.
     """
-    found, done = list[Diagnosis](), list[str]()
+    findings, done = list[Diagnosis](), list[str]()
     for check, need in CHECKS.items():
         if check is probe and not of.probes:
             continue
@@ -125,14 +126,14 @@ def examine(of: Examined, *, fix: bool = False) -> tuple[list[Diagnosis], list[s
                 raise
             if "repository" in vars(of):
                 what = "not examined: the settings are not valid"
-                found.append(Diagnosis(check.__name__, UNKNOWN, what))
+                findings.append(Diagnosis(check.__name__, UNKNOWN, what))
             continue
         rows = carry_out(check, of)
         if fix and (to_mend := [x for x in rows if x.mend]):
             done += map(mended, to_mend)
             rows = carry_out(check, of)
-        found += rows
-    return found, done
+        findings += rows
+    return findings, done
 
 
 def carry_out(check: Check, of: Examined) -> list[Diagnosis]:
@@ -146,29 +147,34 @@ def carry_out(check: Check, of: Examined) -> list[Diagnosis]:
         rows.append(row_of(error))
     except Exception as error:  # a bug, or a disk that fails
         rows.append((BAD, f"{type(error).__name__}: {error}", HELP))
-    found = (Diagnosis(check.__name__, *row) for row in rows)
-    return [replace(x, what=without_secrets(" ".join(x.what.split()))) for x in found]
+    findings = (Diagnosis(check.__name__, *row) for row in rows)
+    return [replace(x, what=without_secrets(" ".join(x.what.split()))) for x in findings]
 
 
-def mended(one: Diagnosis) -> str:
+def mended(finding: Diagnosis) -> str:
     """Mend it, and say what was done."""
     try:
-        did = one.mend() if one.mend else None
+        did = finding.mend() if finding.mend else None
     except (GitleaseError, OSError) as error:
-        return f"{one.check} could not be mended: {error}"
-    return f"mended {one.check}: {did if isinstance(did, str) else one.fix}"
+        return f"{finding.check} could not be mended: {error}"
+    return f"mended {finding.check}: {did if isinstance(did, str) else finding.fix}"
 
 
 def row_of(error: GitleaseError, state: str = "") -> tuple[str, str, Hint | str]:
-    """The row that a refusal amounts to, with the first of its hints that is a command."""
+    """The row that a refusal amounts to, with the first of its hints that is a command.
+
+    One that is right in some cases only, as its words say, is no fix: agents run what they read.
+    """
     fix: Hint | str = ""
     words = [error.message]
-    for one in error.hints:
-        typed, is_call = _COMMAND.search(one), isinstance(one, Hint) and bool(one.verb)
-        if not fix and not _BLANK.search(one) and (is_call or typed):
-            fix = typed[1] if typed and not is_call else one
-        elif not is_call:
-            words.append(one)
+    for text in error.hints:
+        typed, is_call = _COMMAND.search(text), isinstance(text, Hint)
+        if not fix and isinstance(text, Hint) and text.verb and not text.why:
+            fix = text
+        elif not fix and typed and not is_call and not _BLANK.search(text):
+            fix = typed[1]
+        else:
+            words.append(str(text))
     if not fix and (place := _IN_GIT.match(error.message)):
         fix = f"git config --{place[1]} --unset-all {place[2]}"
     elif not fix and (place := _IN_ENVIRONMENT.match(error.message)):
@@ -181,11 +187,14 @@ def row_of(error: GitleaseError, state: str = "") -> tuple[str, str, Hint | str]
 
 
 def git(of: Examined) -> Rows:
-    version = git_version("/")
-    old = "" if version >= HOOK_RUN else ": no hook can be shown to fire before 2.36"
-    old = old if version >= OLDEST_GIT else ", and gitlease needs 2.31 or newer"
-    state = GOOD if not old else WARNING if version >= OLDEST_GIT else BAD
-    yield state, f"git {version[0]}.{version[1]}{old}"
+    version, shown = git_version("/"), "git {}.{}".format(*git_version("/"))
+    if version < OLDEST_GIT:
+        yield BAD, f"{shown} is too old: gitlease needs 2.31 or newer"
+    elif version < HOOK_RUN:
+        yield WARNING, f"{shown}: no hook can be shown to fire before 2.36"
+    else:
+        more = " and has them in its configuration" if version >= CONFIG_HOOKS else ""
+        yield GOOD, f"{shown} can show that hooks fire{more}"
     if shutil.which("gitlease") is None:
         folder = quote(os.path.dirname(sys.executable))
         what = "gitlease is not on PATH: hooks of agents do nothing"
@@ -237,62 +246,63 @@ def hooks(of: Examined) -> Rows:
     if of.repository.toplevel is None:
         return
     states, fix = hook_states(of.repository), Hint("hooks install", {})
+    if not any(x.way for x in states):
+        yield WARNING, "none are installed: commits and pushes are not checked", fix
+        return
     sound = [x for x in states if x.live and x.current is not False]
     if proven := [x.name for x in sound if x.proven]:
         yield GOOD, f"git calls {', '.join(proven)}: each answered"
     if unproven := [x.name for x in sound if not x.proven]:
         yield UNKNOWN, f"{', '.join(unproven)}: installed, but not shown to fire here"
-    if not any(x.way for x in states):
-        yield WARNING, "none are installed: commits and pushes are not checked", fix
-        return
-    ours = [x.name for x in states if x not in sound and x.current is not None]
-    for one in states:
-        if one not in sound:
-            again = partial(install, of.repository, ours) if one.name in ours[:1] else None
-            state, what = BAD if one.way else WARNING, f"{one.name}: {one.problem}"
-            yield state, what, fix, again
+    if missing := [x.name for x in states if not x.way]:
+        yield WARNING, f"not installed: {', '.join(missing)}", fix
+    dead = [x for x in states if x.way and x not in sound]
+    ours = [x.name for x in dead if x.current is not None]
+    for hook in dead:
+        again = partial(install, of.repository, ours) if hook.name in ours[:1] else None
+        by = manager_install(Way(hook.way), [hook.name]) if hook.awaits else fix
+        yield BAD, f"{hook.name}: {hook.problem}", by, again
 
 
 def agents(of: Examined) -> Rows:
     clone = vars(of).get("repository")  # outside of one there are a person's own files
     clone = clone if clone is not None and clone.toplevel else None
-    found = Counter[tuple[str, Hint]]()
-    for user, name in product((False, True) if clone else (True,), AGENTS):
-        host, act = (
-            AGENTS[name],
-            partial(set_up_agent, of.directory, name, user=user, section=False),
-        )
-        own = {"user": True}
+    times = Counter[tuple[str, Hint]]()
+    for user, (name, host) in product((False, True) if clone else (True,), AGENTS.items()):
+        act = partial(set_up_agent, of.directory, name, user=user, section=False)
         try:
-            setup = act("status", keep=False)
-            state, warnings = setup.state, setup.warnings
+            setup, personal = act("status", keep=False), {"user": True}
+            state = setup.state
             if state.events:
-                found[f"{host.title} has our hooks", Hint(f"agent {name} uninstall", own)] += 1
+                key = f"{host.title} has our hooks", Hint(f"agent {name} uninstall", personal)
+                times[key] += 1
             if state.problem:
                 yield WARNING, state.problem
             elif state.events and state.missing:
                 what = f"{state.file} lacks hooks: {', '.join(dict.fromkeys(state.missing))}"
                 fix = Hint(f"agent {name} install", {"user": user, "keep": state.keep})
                 yield BAD, what, fix, partial(act, "install", keep=state.keep)
+            elif state.events and setup.warnings:
+                yield BAD, "; ".join(setup.warnings)
             elif state.events:
-                what = f"{state.file} has all hooks"
-                known = distrust(host, clone, user=user, servers=False)
-                yield (BAD, "; ".join(warnings)) if warnings else trusted(what, *known)
-            server = set_up_server(of.directory, name, "status", user=user)
-            if server.server is not None and server.server.ours:
-                found[f"{host.title} has our tools", Hint(f"mcp uninstall {name}", own)] += 1
-                what = f"{server.file} starts our tool server"
-                if find_spec("mcp") is None:
-                    what = f"{what}, which needs the Python package mcp"
-                    yield BAD, what, "pip install 'gitlease[mcp]'"
-                else:
-                    yield trusted(what, *distrust(host, clone, user=user, servers=True))
+                trust = distrust(host, clone, user=user, servers=False)
+                yield trusted(f"{state.file} has all hooks", *trust)
+            there = set_up_server(of.directory, name, "status", user=user)
+            if there.server is None or not there.server.ours:
+                continue
+            times[f"{host.title} has our tools", Hint(f"mcp uninstall {name}", personal)] += 1
+            what = f"{there.file} starts our tool server"
+            if find_spec("mcp") is None:
+                lacks = f"{what}, which needs the Python package mcp"
+                yield BAD, lacks, "pip install 'gitlease[mcp]'"
+            else:
+                yield trusted(what, *distrust(host, clone, user=user, servers=True))
         except GitleaseError as error:
             yield row_of(error, WARNING)
-    for (what, fix), times in found.items():
-        if times > 1:
+    for (what, fix), many in times.items():
+        if many > 1:
             yield WARNING, f"{what} twice: in this work tree, and in your own file", fix
-    if not found:
+    if not times:
         yield GOOD, "no coding agent has hooks or tools of gitlease here"
 
 
@@ -316,9 +326,9 @@ def remote(of: Examined) -> Rows:
     PrivateStore(scratch).ready()
     began = time.time()
     try:
-        told = ask_time(place.remote_at(url, place.location.name), scratch, timeout=LIMIT)
+        date = ask_time(place.remote_at(url, place.location.name), scratch, timeout=LIMIT)
         ended = time.time()
-        of.times = (parsedate_to_datetime(told).timestamp(), ended) if told else None
+        of.times = date, ended
         store = of.kept.store(of.clock, time_limit=LIMIT)
         head = store.fetch(place.layer)
         doubt = store.doubt(head)
@@ -359,12 +369,14 @@ def ledger(of: Examined) -> Rows:
 
 
 def clock(of: Examined) -> Rows:
-    skew = (of.head.policy if of.head else DEFAULT_POLICY).skew
-    if of.times is None:
-        if of.place.location.url is not None:
-            yield UNKNOWN, "nothing tells the time of the remote"
+    if of.place.location.url is None:
         return
-    ahead = of.times[1] - of.times[0]
+    skew, (date, now) = (of.head.policy if of.head else DEFAULT_POLICY).skew, of.times
+    try:
+        ahead = now - parsedate_to_datetime(date).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        yield UNKNOWN, "nothing tells the time of the remote"
+        return
     what = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the remote's"
     if abs(ahead) > skew:
         yield BAD, f"{what}, and the ledger allows {skew} s: set it by a time server"
@@ -393,8 +405,8 @@ def probe(of: Examined) -> Rows:
     yield GOOD, f"{ref} can be pushed"
     head = store.fetch(PROBE)
     ids = head.version, prepared(head), prepared(head)
-    came = race(to, place.objects, ref, ids, folder=of.folder, timeout=LIMIT)
-    if (now := tip()) == ids[2] and came:
+    was_pushed = race(to, place.objects, ref, ids, folder=of.folder, timeout=LIMIT)
+    if (now := tip()) == ids[2] and was_pushed:
         yield BAD, "a late push replaces another: of two claims both could win"
         return
     if now != ids[1]:
@@ -422,7 +434,8 @@ def sessions(of: Examined) -> Rows:
     for x in filter(runs.is_alive, every):
         seen.append(f"{x.session} runs {', '.join(x.resources)} (process {x.pid or x.runner})")
     present = others(git_dirs_of(of.repository.common_dir), (), host, now=now.wall_ms / MS)
-    seen += [f"{x.session} ({x.by}, process {x.pid})" for x in present if x.by != RUN]
+    shown = ((x, f"{x.by}, process {x.pid}" if x.pid else x.by) for x in present if x.by != RUN)
+    seen += [f"{x.session} ({by})" for x, by in shown]
     yield GOOD, "; ".join(seen) or "nobody is at work in this clone"
     ledger = of.head.ledger if of.head else None
     leases = ledger.every_lease() if ledger else ()
@@ -436,7 +449,7 @@ def sessions(of: Examined) -> Rows:
 
 
 def private(of: Examined) -> Rows:
-    folder, name = of.private, escape(of.private)
+    folder = of.private
     place = folder if os.path.lexists(folder) else of.repository.common_dir
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
         what = f"{place} cannot be read and written: claims fail"
@@ -448,40 +461,55 @@ def private(of: Examined) -> Rows:
         return
     if os.stat(folder).st_mode & 0o022 and not shared_bits(f"{folder}/"):
         yield changed_mode(folder, f"others can write {folder}", 0, 0o022)
-    kept = glob(f"{name}/**/notes.json", recursive=True) + glob(f"{name}/*.git")
-    damaged = [x for x in kept + glob(f"{name}/state/*/*/known.json") if not is_sound(x)]
+    every = [os.path.join(x, y) for x, ys, zs in os.walk(folder) for y in (*ys, *zs)]
+    names = [os.path.relpath(x, folder) for x in every]
+    damaged = [x for x in names if not is_sound(folder, x)]
     for file in damaged:
-        local = file.endswith("/local.git")  # of which there is no other copy
-        mends = () if local else (MENDS, partial(delete, file))
-        yield BAD, f"{file} is damaged", *mends
-    left = glob(f"{name}/**/*.tmp", recursive=True, include_hidden=True) + glob(f"{name}/*.damaged")
-    left += glob(f"{name}/*.git/**/*.lock", recursive=True)
-    if left := [x for x in left if time.time() - os.lstat(x).st_mtime > LEFT_OVER]:
-        many = f"files of killed processes: {len(left)}, as {os.path.relpath(left[0], folder)}"
-        yield WARNING, many, MENDS, partial(delete, *left)
+        local = file == "local.git"  # of which there is no other copy
+        mends = (HELP,) if local else (MENDS, partial(delete, folder, file))
+        yield BAD, f"{os.path.join(folder, file)} is damaged", *mends
+    if leftovers := [x for x in names if is_leftover(folder, x)]:
+        what = f"files of killed processes: {len(leftovers)}, as {leftovers[0]}"
+        yield WARNING, what, MENDS, partial(delete, folder, *leftovers)
     if not damaged:
         yield GOOD, f"{folder} is sound"
 
 
-def is_sound(path: str) -> bool:
+def is_sound(folder: str, name: str) -> bool:
     """Whether what is known of a ledger, notes, or a store of git can be read."""
-    if path.endswith(KNOWN_FILE):
+    path, file = os.path.join(folder, name), os.path.basename(name)
+    if file == KNOWN_FILE:
         return StateFolder(os.path.dirname(path)).load() is not None
-    if path.endswith(NOTES):
-        return not os.path.getsize(path) or load_json(path, LARGEST_NOTES) is not None
-    words = (f"--git-dir={path}", "fsck", "--no-dangling", "--no-progress")
-    return run_git(words, cwd=path, timeout=LONGEST_FSCK).code == 0
+    if file == NOTES:
+        return not read_small(path, LARGEST_NOTES) or load_json(path, LARGEST_NOTES) is not None
+    if file != name or not name.endswith(".git"):
+        return True
+    fsck = (f"--git-dir={path}", "fsck", "--no-dangling", "--no-progress")
+    # Once more, in case that others write it just now.
+    said = (run_git(fsck, cwd=path, timeout=LONGEST_FSCK) for _ in range(2))
+    return any(x.code == 0 or x.timed_out for x in said)
 
 
-def delete(*paths: str) -> str:
+def is_leftover(folder: str, name: str) -> bool:
+    """Whether nobody writes a temporary file, or holds a lock of git, any more."""
+    with contextlib.suppress(OSError):
+        old = time.time() - os.lstat(os.path.join(folder, name)).st_mtime > LEFT_OVER
+        return old and re.search(r"\.tmp$|\.damaged$|^[^/]*\.git/.*\.lock$", name) is not None
+    return False
+
+
+def delete(folder: str, *names: str) -> str:
     """Delete files and folders."""
-    for path in paths:
+    for path in (os.path.join(folder, name) for name in names):
         if path.endswith(".git"):
             (store := PrivateStore(path)).ready()
             store.delete()  # unless another process has done so by now
+        elif os.path.isdir(path) and not os.path.islink(path):
+            remove(path)
         else:
-            (remove if os.path.isdir(path) else os.unlink)(path)
-    return f"deleted {', '.join(paths)}"
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+    return f"deleted {', '.join(names)} in {folder}"
 
 
 def changed_mode(path: str, what: str, more: int, less: int = 0) -> tuple[Any, ...]:

@@ -285,6 +285,7 @@ def test_damaged_hook_is_installed_again(hooked: Path, tmp_path: Path) -> None:
     (hooked / ".git/hooks/post-merge").unlink()
     rows = look(hooked, tmp_path)["hooks"]
     assert [row.state for row in rows] == ["good", "warning", "bad"]
+    assert "post-merge" in rows[1].what
     found = look(hooked, tmp_path, fix=True)
     assert len(found["fixed"]) == 1
     assert states(found, "hooks") == ["good", "warning"]  # what was not installed stays so
@@ -573,9 +574,7 @@ def test_clock_of_an_http_server(
     assert states(look(one, tmp_path), "clock") == ["bad"]
 
 
-def test_denied_push_is_bad_and_names_the_way_out(
-    jo: Path, path_remote: Remote, tmp_path: Path
-) -> None:
+def test_denied_push_is_bad_and_says_why(jo: Path, path_remote: Remote, tmp_path: Path) -> None:
     hook = path_remote.bare / "hooks/update"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(
@@ -584,7 +583,9 @@ def test_denied_push_is_bad_and_names_the_way_out(
     hook.chmod(0o755)
     (row,) = look(jo, tmp_path, probes=True)["probe"]
     assert row.state == "bad"
-    type_fix(jo, row.fix)
+    assert "gitlease config lease.ref_prefix" not in str(row.fix)  # right in some cases only
+    assert "refs/heads/gitlease" in row.what
+    git(jo, "config", "lease.refPrefix", "refs/heads/gitlease")
     assert states(look(jo, tmp_path, probes=True), "probe") == ["good"] * 3
 
 
@@ -601,6 +602,20 @@ def test_no_secret_of_a_url_is_printed(jo: Path) -> None:
     git(jo, "remote", "set-url", "origin", "http://jo:hunter2@127.0.0.1:1/x.git?token=hunter3")
     done = run_gitlease(["doctor", "--probe", "--fix"], jo)
     assert "127.0.0.1" in done.stdout
+    assert "hunter" not in done.stdout + done.stderr
+
+
+def test_recorded_ledger_elsewhere_offers_no_new_one(used: Path, tmp_path: Path) -> None:
+    commit_file(used, ".gitlease.yaml", "lease: {ledger: 0123456789abcdef0123}\n")
+    row = look(used, tmp_path)["remote"][0]
+    assert row.state == "bad"
+    assert "new-ledger" not in str(row.fix)  # which in a clone of the right one would split it
+
+
+def test_secret_header_stays_out_of_refusals(jo: Path) -> None:
+    git(jo, "remote", "set-url", "origin", DEAD)
+    git(jo, "config", "http.extraHeader", "PRIVATE-TOKEN: hunter2")
+    done = run_gitlease(["doctor", "--probe"], jo)
     assert "hunter" not in done.stdout + done.stderr
 
 

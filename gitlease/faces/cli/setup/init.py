@@ -289,12 +289,12 @@ def doctor_verb(call: Call, *, fix: bool, probe: bool) -> int:
     flags = {"layer": call.layer, "remote": call.remote}
     with TemporaryDirectory(prefix="gitlease-") as folder:
         of = Examined(call.directory or ".", folder, probes=probe, local=call.local, **flags)
-        found, done = examine(of, fix=fix)
+        findings, done = examine(of, fix=fix)
     checks: list[dict[str, Any]] = []
-    for x in found:
+    for x in findings:
         command = call.command_of(x.fix) if isinstance(x.fix, Hint) else x.fix
         checks.append({"check": x.check, "state": x.state, "what": x.what, "fix": command or None})
-    count = Counter(x.state for x in found)
+    count = Counter(x.state for x in findings)
     summary = ", ".join(f"{x}: {count[x]}" for x in ("bad", "warning", "unknown", "good"))
 
     def lines() -> Iterator[str]:
