@@ -113,7 +113,7 @@ LINES = {  # of each package, without those of comment
     "settings": 1_490,
     "store": 4_150,
     "tasks": 3_261,
-    "verbs": 5_180,
+    "verbs": 5_181,
     "verify": 300,
     "wiring": 2_824,
 }

@@ -391,7 +391,8 @@ def _way(door: Any, data: Any, name: str) -> str:
 
 
 WAYS = ("rebase", "merge")
-_WAY = Kind(read=_way, schema={"enum": [*WAYS]}, python="str", metavar="rebase|merge")
+_BY = 'Literal["rebase", "merge"]'
+_WAY = Kind(read=_way, schema={"enum": [*WAYS]}, python=_BY, metavar="rebase|merge")
 _COMMAND = Kind(read=_command, schema=_SHORT_TEXTS, python="str | Sequence[str]", metavar="CMD")
 Base = Annotated[
     str | None, _WORD.but("Land on this branch (default: the remote's main branch).", metavar="B")

@@ -68,7 +68,6 @@ SHAPES: Mapping[str, str] = {
     "violation": "rule level:level message resource? scope? layer? holder? since:time? commit? "
     "file? line:int? evidence:texts next:texts",
     "ref": "ref source? from? to? status reason?",
-    "landed": "resource commit base remote commits:int fenced:bool already:bool",
     "run": _RUN,
     "pool": "pid:int state began_at:time ended_at:time? jobs:int command:texts totals:totals "
     "stranded:texts runs:pool_runs",
@@ -297,7 +296,8 @@ def pushed(answer: PushAnswer) -> Document:
 
 def landed(one: Landed) -> Document:
     """Return what landed, with its completed leases."""
-    return {"status": "landed"} | _shaped("landed", one) | _leases(one.leases)
+    names = ("resource", "commit", "base", "remote", "commits", "fenced", "already")
+    return {"status": "landed", **{x: getattr(one, x) for x in names}} | _leases(one.leases)
 
 
 def work_ref(one: WorkRef) -> Document:

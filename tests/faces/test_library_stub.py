@@ -17,7 +17,7 @@ HEAD = """# Written by: pytest --record tests/faces/test_library_stub.py
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Protocol, TypedDict
+from typing import Literal, Protocol, TypedDict
 
 from gitlease.check.rules import CheckResult
 from gitlease.core.edge import Task

@@ -33,6 +33,8 @@ SAMPLES: Mapping[str, tuple[str, Any, Any]] = {
     "Duration | datetime": ("1970-01-01T00:00:07Z", "1970-01-01T00:00:07Z", 7_000),
     "int": ("7", 7, 7),
     "str": ("seven", "seven", "seven"),
+    'Literal["rebase", "merge"]': ("merge", "merge", "merge"),
+    "str | Sequence[str]": ("make test", ["make", "test"], ("make", "test")),
     "bool": ("", True, True),
     "bool | Duration": ("7m", "7m", 420),
 }
@@ -48,6 +50,8 @@ WRONG: Mapping[str, list[Any]] = {
     "Duration | datetime": ["soon", -5, True, []],
     "int": ["x", 0, -1, True, 1.5, []],
     "str": [7, True, [], {}],
+    'Literal["rebase", "merge"]': ["squash", 7, True, []],
+    "str | Sequence[str]": ["", "'", [], [7], 7, {}],
     "bool": ["yes", 0, 1, []],
 }
 
@@ -60,6 +64,8 @@ MISTYPED: Mapping[str, list[str]] = {
     "Duration": ["soon", "0", "-1"],
     "Duration | datetime": ["soon"],
     "int": ["x", "0"],
+    'Literal["rebase", "merge"]': ["squash"],
+    "str | Sequence[str]": ["'", " "],
 }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Protocol, TypedDict
+from typing import Literal, Protocol, TypedDict
 
 from gitlease.check.rules import CheckResult
 from gitlease.core.edge import Task
@@ -223,7 +223,7 @@ class LeaseVerbs(Protocol):
         resource: ResourceLike | None = None,
         *,
         base: str | None = None,
-        by: str | None = None,
+        by: Literal["rebase", "merge"] | None = None,
         check: str | Sequence[str] | None = None,
         unfenced: bool = False,
         no_verify: bool = False,
@@ -842,7 +842,7 @@ class AwaitedLeaseVerbs(Protocol):
         resource: ResourceLike | None = None,
         *,
         base: str | None = None,
-        by: str | None = None,
+        by: Literal["rebase", "merge"] | None = None,
         check: str | Sequence[str] | None = None,
         unfenced: bool = False,
         no_verify: bool = False,
