@@ -30,7 +30,7 @@ ledger in memory for your own tests.
 
 import sys
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 
 def exports(package):
