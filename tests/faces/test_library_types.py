@@ -27,8 +27,9 @@ PUBLIC = {name: getattr(gitlease, name) for name in gitlease.__all__}
 CLASSES = {one for one in PUBLIC.values() if isinstance(one, type)}
 KNOWN = {bool, datetime, float, int, object, str, timedelta, type(None), BaseException}
 CONTAINERS = {tuple, dict, abc.Mapping, typing.Literal, typing.Union, UnionType}
-# Fields for whoever built an error below; a program reads ``lease`` and ``free_at``.
-INNER = {"conflicts", "views", "free_at_ms", "whose", "by_edge"}
+# Fields for whoever built an error below; a program reads ``lease`` and ``free_at``. Of a setback
+# it reads ``why_not``.
+INNER = {"conflicts", "views", "free_at_ms", "whose", "by_edge", "setback"}
 
 
 def kinds(hint: Any) -> set[Any]:

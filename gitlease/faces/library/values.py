@@ -33,7 +33,8 @@ class Briefing:
     """A briefing. ``entries`` are all tasks in the order of the queue.
 
     ``next_up`` are the offered tasks, best first; ``others`` the leases of others in every layer in
-    use; ``notes`` those of the carried and next tasks.
+    use; ``notes`` those of the carried and next tasks. ``left_alone`` failed lately, or wait for a
+    person, and are not offered.
     """
 
     entries: tuple[Entry, ...]
@@ -42,6 +43,7 @@ class Briefing:
     taken: tuple[Taken, ...]
     notes: tuple[LeftNote, ...]
     others: tuple[Lease, ...]
+    left_alone: tuple[Entry, ...]
     warnings: tuple[str, ...]
 
 
