@@ -162,8 +162,7 @@ def _listed(
     args += ["--end-of-options", remote.url, *refs]
     result = _run_on_store(remote, store, args, timeout, env=env)
     if result.code or result.timed_out:
-        # A trace may have headers that are secret.
-        plain = re.sub(r"(?m)^\d\d:\d\d:\d\d\.\d+ .*\n?", "", result.err)
+        plain = re.sub(r"(?m)^\d\d:\d\d:\d\d\.\d+ .*\n?", "", result.err)  # a trace has secrets
         raise _fetch_error(replace(result, err=plain), store, timeout)
     return result
 
