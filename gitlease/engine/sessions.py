@@ -60,25 +60,26 @@ def park(
     scope: str | None = None,
     reason: str | None = None,
     note: str | None = None,
+    waits: bool = False,
 ) -> Answer:
     """Keep the caller's live leases of these resources for a later session; all or none.
 
-    What the run above parks of its own waits for a person, as its note says (see ``Setback``).
-    ``seconds`` are capped to the policy's ``park_max``, which is the default. Raises LeaseLost,
-    NotHolder, and PolicyRefused if parking is not allowed.
+    What a run parks of its own (``waits``), or the run above, waits for a person, as its note says
+    (see ``Setback``). ``seconds`` are capped to the policy's ``park_max``, which is the default.
+    Raises LeaseLost, NotHolder, and PolicyRefused if parking is not allowed.
     """
     wanted = several(resources)
     own = [x for resource in wanted for x in session.own_records(resource)]
-    waits = {x.resource for x in own if session.is_of_run_above(x)}
+    waiting = {x.resource for x in own if waits or session.is_of_run_above(x)}
     operations = [
         Park(
-            id=fresh_id(WAITS if resource in waits else ""),
+            id=fresh_id(WAITS if resource in waiting else ""),
             actor=session.actor,
             resource=resource,
             seconds=seconds,
             scope=scope,
             reason=reason,
-            note=note or reason or NO_WORD if resource in waits else note,
+            note=note or reason or NO_WORD if resource in waiting else note,
         )
         for resource in wanted
     ]

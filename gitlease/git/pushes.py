@@ -36,6 +36,7 @@ SECONDS = 5.0  # for the remote to list its branches
 FETCH = 10.0  # and to send the commits of one
 MAX_FETCHED = 1024 * 1024
 FETCH = 600.0  # seconds for a branch to be fetched
+FETCHES = 10  # of one branch, while others of the clone fetch it, too
 
 ASK_EVERY = 3_600  # seconds between two questions for a remote's default branch
 
@@ -184,7 +185,10 @@ def tracked(repository: Repository, ref: str) -> tuple[str, str] | None:
 def fetch_branch(repository: Repository, remote: str, branch: str) -> None:
     """Bring this clone's copy of a remote's branch up to date. Raises Unavailable and Denied."""
     spec = f"+{HEADS}{branch}:refs/remotes/{remote}/{branch}"
-    said = _ask_remote(repository, "fetch", *_QUIET, "--", remote, spec, seconds=FETCH)
+    for _ in range(FETCHES):
+        said = _ask_remote(repository, "fetch", *_QUIET, "--", remote, spec, seconds=FETCH)
+        if not said.code or "cannot lock ref" not in said.err:
+            break  # else another fetch of this clone has just moved it
     if said.code or said.timed_out:
         lacking = f"{branch} of {remote} cannot be fetched"
         raise _failure(said, FETCH, lacking, lacking)

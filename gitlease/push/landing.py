@@ -79,7 +79,8 @@ class LandOptions:
 
     ``by``: ``rebase`` or ``merge``, where the base has moved on; None: as the project has it set.
     ``check`` are the words of a command that runs on the result. ``unfenced``: land where the host
-    has no atomic pushes. ``hooks``: run the pre-push hooks of the repository.
+    has no atomic pushes. ``hooks``: run the pre-push hooks of the repository. Without ``push`` the
+    branch stays as it would land, and the lease as it is.
     """
 
     base: str | None = None
@@ -87,6 +88,7 @@ class LandOptions:
     check: tuple[str, ...] = ()
     unfenced: bool = False
     hooks: bool = True
+    push: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,6 +302,8 @@ class Lander:
         tip = self._finished(onto, self._brought(onto))
         self._move(tip)
         self._check()
+        if not self._options.push:
+            return self._landed(tip, len(self._replay.between(onto, tip)))
         try:
             return self._push(onto, tip)
         except PushRefused:

@@ -59,6 +59,13 @@ def run_with_input(words: Sequence[str], text: str) -> int:
         return 127
 
 
+def run_in(folder: str, words: Sequence[str], env: Mapping[str, str]) -> int:
+    """Run a command without input in a folder; its status. Raises NoCommand or CannotExecute."""
+    check_executable(words[0], env=env, cwd=folder)
+    null = subprocess.DEVNULL
+    return subprocess.run(words, cwd=folder, env=env, stdin=null, check=False).returncode
+
+
 def show_in_pager(text: str) -> bool:
     """Show a text in the pager that git would use; False if there is none, or it cannot start."""
     from gitlease.git.run import run_git

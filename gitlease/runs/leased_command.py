@@ -29,7 +29,7 @@ from gitlease.git.repository import TIMEOUT, short_host, without_secrets
 from gitlease.git.run import local_variables_cleared, run_git, started_at
 from gitlease.runs.child import check_executable, fork_into_background
 from gitlease.runs.guardian import GuardianFailed
-from gitlease.runs.heartbeat import at_the_end, new_heartbeat
+from gitlease.runs.heartbeat import at_the_end, heartbeat_of, new_heartbeat
 from gitlease.runs.records import (
     DONE,
     FAILED,
@@ -72,11 +72,12 @@ class RunRequest:
     default. ``layer``: the one that a flag named. ``stops``: signals that end ask to stop it, and
     are not passed on.
 
-    ``done``: its tasks are done if the command ends with 0. ``notes_failure``: if it fails they are
-    given back with a note of that, unless there is a ``note``; it has the last ``share_log`` lines
-    of the log. A command that takes longer than ``limit`` seconds has failed. ``brief`` is the text
-    of the file that GITLEASE_BRIEF names. ``with_parent``: a command in the background is stopped
-    when the process that started it dies.
+    ``done``: its tasks are done if the command ends with 0; ``finisher`` does that then for each,
+    and returns warnings. ``notes_failure``: if it fails they are given back with a note of that,
+    unless there is a ``note``, and it counts in the ledger; the note has the last ``share_log``
+    lines of the log. A command that takes longer than ``limit`` seconds has failed. ``brief`` is
+    the text of the file that GITLEASE_BRIEF names. ``with_parent``: a command in the background is
+    stopped when the process that started it dies.
     """
 
     words: tuple[str, ...]
@@ -87,6 +88,7 @@ class RunRequest:
     layer: str | None = None
     stops: bool = False
     done: bool = False
+    finisher: Callable[[LeasedCommand, Resource], Sequence[str]] | None = None
     notes_failure: bool = False
     share_log: int = 0
     limit: int | None = None
@@ -159,7 +161,7 @@ class LeasedCommand:
             )
         request, grace = self.request, grace_ms(self.request.grace, holds)
         heartbeat = new_heartbeat(self.place, early=early_by(grace))
-        env = {**self._environment(), **self._variables(holds)}
+        env = self.environment()
         try:
             with SupervisedProcess(grace=grace, stops=request.stops) as process:
                 now = clock.now()
@@ -184,6 +186,10 @@ class LeasedCommand:
                 ).attend()
         except GuardianFailed as failed:
             raise Invalid(f"the guardian of the command cannot be started: {failed}") from None
+
+    def environment(self) -> dict[str, str]:
+        """The environment of the command."""
+        return {**self._environment(), **self._variables(holds_of(self.answer))}
 
     def _environment(self) -> dict[str, str]:
         """This process's, without what ties git to another repository: a hook inherits some."""
@@ -223,24 +229,32 @@ class LeasedCommand:
         failed on is given back with a note about them.
         """
         warnings: tuple[str, ...] = ()
-        note = self.request.note
+        note, failed = self.request.note, self.request.notes_failure and not ended.stopped
         if self.request.done and ended.outcome == "ended" and ended.status == 0:
             finished, warnings = self._complete()
             if finished == len(self.answer.leases):
                 return finished, (*warnings, *self.give_back(ended.lost, hurried=ended.hurried))
-        elif self.request.notes_failure and note is None and not ended.stopped and ended.exit:
-            note = _failure_note(ended, log, tail, self.request.share_log)
-        warnings += self.give_back(ended.lost, hurried=ended.hurried, note=note)
+        failed = failed and bool(ended.exit or warnings)
+        if failed and note is None:
+            why = "; ".join(warnings) or ended.message or ""
+            note = _failure_note(ended, why, log, tail, self.request.share_log)
+        warnings += self.give_back(ended.lost, hurried=ended.hurried, note=note, failed=failed)
         return self._completed(), warnings
 
     def give_back(
-        self, lost: Sequence[Lost] = (), *, hurried: bool = False, note: str | None = None
+        self,
+        lost: Sequence[Lost] = (),
+        *,
+        hurried: bool = False,
+        note: str | None = None,
+        failed: bool = False,
     ) -> tuple[str, ...]:
         """Release what this run was granted and has not lost; return warnings. Never fails.
 
         What it bound is unbound instead, and what its session held before is not its own to
         release. ``hurried``: somebody who stopped the run waits for its end, so the remote gets
-        only ``HURRY`` seconds to answer. ``note`` stands for that of the request.
+        only ``HURRY`` seconds to answer. ``note`` stands for that of the request; with ``failed``
+        it counts as a failure.
         """
         gone = {one.hold.grant.lease_id for one in lost}
         grants = [x for x in self._grants_left() if x.lease_id not in gone]
@@ -252,7 +266,7 @@ class LeasedCommand:
             with ends_orderly(), _time_limit(HURRY if hurried else 0):
                 ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
                 warnings = [*unbind(ledger, bound).warnings] if bound else []
-                warnings += self._release(ledger, granted, note) if granted else []
+                warnings += self._release(ledger, granted, note, failed) if granted else []
                 if below := self._below():
                     warnings += run_out(ledger, below).warnings
                 return tuple(_about(ledger, warnings))
@@ -267,14 +281,14 @@ class LeasedCommand:
         return (f"not released, and ends by itself: {why}",)
 
     def _release(
-        self, ledger: LedgerSession, granted: Sequence[Grant], note: str | None
+        self, ledger: LedgerSession, granted: Sequence[Grant], note: str | None, failed: bool
     ) -> list[str]:
         named = [x.resource for x in granted]
         landed = settle_landed(ledger, named, ended=ledger.actor.session)  # the command pushed it
         warnings, ids = [*landed.warnings], {lease.lease_id for lease in landed.leases}
         if granted := [grant for grant in granted if grant.lease_id not in ids]:
             note, commit = note or self.request.note, self.request.options.commit
-            answer = give_back(ledger, granted, note=note, commit=commit)
+            answer = give_back(ledger, granted, note=note, commit=commit, failed=failed)
             warnings += answer.warnings
             if answer.refused:  # a task file cannot be written: at least nobody waits for the lease
                 ids = {x.lease_id for x in granted} - {view.lease_id for view in answer.leases}
@@ -295,17 +309,36 @@ class LeasedCommand:
         grants = self._grants_left()
         ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
         scope, commit = self.request.options.scope, self.request.options.commit
+        finisher, what = self.request.finisher, "marked as done"
+        if finisher is not None:
+            commit, what = False, "landed"
         for grant in grants:
             try:
-                with ends_orderly():
-                    done = acts.complete(ledger, grant.resource, scope=scope, commit=commit)
+                with ends_orderly(), self.keeping(grants if finisher else ()):
+                    if finisher is not None:
+                        told = finisher(self, grant.resource)
+                    else:
+                        told = acts.complete(
+                            ledger, grant.resource, scope=scope, commit=commit
+                        ).warnings
             except (GitleaseError, KeyboardInterrupt, SystemExit) as why:
                 reason = why.message if isinstance(why, GitleaseError) else "interrupted"
-                warnings.append(f"{grant.resource} was not marked as done: {reason}")
+                warnings.append(f"{grant.resource} was not {what}: {reason}")
             else:
                 finished += 1
-                warnings += _about(ledger, done.warnings)
-        return finished, tuple(warnings)
+                warnings += _about(ledger, told)
+        return self._completed() if finisher else finished, tuple(warnings)
+
+    @contextlib.contextmanager
+    def keeping(self, grants: Sequence[Grant]) -> Iterator[None]:
+        """Renew these in the background: landing may wait in line, and its check take long."""
+        heartbeat, ids = heartbeat_of(self.place), [grant.lease_id for grant in grants]
+        holds = [hold for hold in holds_of(self.answer) if hold.grant.lease_id in ids]
+        heartbeat.keep(holds, _not_heard)
+        try:
+            yield
+        finally:
+            heartbeat.drop(ids, _not_heard)
 
     def _grants_left(self) -> list[Grant]:
         """What was claimed, without what the command itself ended, as far as this clone knows."""
@@ -342,6 +375,10 @@ class LeasedCommand:
         return None if look is None else look.leases
 
 
+def _not_heard(_lost: Lost) -> None:
+    """Leave a loss to the push, which is refused then."""
+
+
 def _about(ledger: LedgerSession, warnings: Sequence[str]) -> list[str]:
     """Warnings about leases, without those that every answer of this ledger has."""
     return [text for text in warnings if text not in ledger.store.warnings]
@@ -363,11 +400,11 @@ def _take_back(place: RunPlace, resources: Sequence[Resource]) -> None:
         unbind(ledger, [grant_of(x) for x in own if x.renewals])
 
 
-def _failure_note(ended: Ended, log: str, tail: bytes, share: int) -> str:
+def _failure_note(ended: Ended, why: str, log: str, tail: bytes, share: int) -> str:
     # Everybody reads a ledger: the output itself is in it only where somebody chose that.
     how = "could not be ended" if ended.status is None else f"ended with {ended.status}"
     note = f"a run of it {how} on {short_host() or 'an unnamed host'}, log {log}"
-    note += f": {ended.message}" if ended.message else ""
+    note += f": {why}" if why else ""
     note = clean(note).replace("\n", " ")[: MAX_NOTE - LONGEST_TAIL - 1]
     lines = lines_of(without_secrets(tail.decode("utf-8", "replace")).encode())
     shared = "\n".join(lines[-share:] if share else ())[-LONGEST_TAIL:]

@@ -33,6 +33,9 @@ from gitlease.engine.answers import Answer
 from gitlease.engine.queue import Entry, WhyNot, nothing_left
 from gitlease.git.pushes import commits_behind, fetch_branch, tracked
 from gitlease.git.repository import (
+    CHECKOUT,
+    Repository,
+    ask,
     drop_branch,
     drop_finished,
     fit_name,
@@ -366,7 +369,8 @@ class PoolTaker:
         repository, names = self._place.repository, set(map(fold, skip))
         if (source := tracked(repository, base)) is not None:
             fetch_branch(repository, *source)
-        options = replace(self._request.run.options, commit=True, picked=True)
+        lands = self._request.run.finisher is not None  # with what the work tree has of the edge
+        options = replace(self._request.run.options, commit=not lands, picked=True)
         reading = self._place.queue.queue(ref=base)
         self._tidy(reading.entries, names, base)
         for entry in reading.next_up:
@@ -396,9 +400,19 @@ class PoolTaker:
                     raise
                 continue
             request = replace(self._request.run, directory=folder, options=options)
-            clean_up = partial(remove_worktree, repository, tree)
+            if lands and source is not None:  # what others landed since; their paths are free now
+                fetch_branch(repository, *source)
+                ask(tree, "merge", "--ff-only", "--quiet", base, timeout=CHECKOUT)
+            clean_up = partial(self.clean_up, tree, branch, base if lands else None)
             return self._start(place, answer, entry.task, request, clean_up)
         raise nothing_left(reading.entries, reading.warnings)
+
+    def clean_up(self, tree: Repository, branch: str, base: str | None) -> str | None:
+        """Remove a work tree, and its branch if that has landed on ``base``."""
+        kept = remove_worktree(self._place.repository, tree)
+        if base is not None and kept is None:
+            drop_branch(self._place.repository, branch, base)
+        return kept
 
     def _pass_over(self, name: str, error: Exception, where: str = "") -> None:
         """Leave a task alone for a while: what stops it stops no other."""

@@ -393,7 +393,9 @@ def _way(door: Any, data: Any, name: str) -> str:
 WAYS = ("rebase", "merge")
 _BY = 'Literal["rebase", "merge"]'
 _WAY = Kind(read=_way, schema={"enum": [*WAYS]}, python=_BY, metavar="rebase|merge")
-_COMMAND = Kind(read=_command, schema=_SHORT_TEXTS, python="str | Sequence[str]", metavar="CMD")
+COMMAND_WORDS = Kind(
+    read=_command, schema=_SHORT_TEXTS, python="str | Sequence[str]", metavar="CMD"
+)
 Base = Annotated[
     str | None, _WORD.but("Land on this branch (default: the remote's main branch).", metavar="B")
 ]
@@ -403,7 +405,7 @@ By = Annotated[
 ]
 Check = Annotated[
     tuple[str, ...] | None,
-    Parameter(kind=_COMMAND, about="Run CMD on the result first; no shell reads it."),
+    Parameter(kind=COMMAND_WORDS, about="Run CMD on the result first; no shell reads it."),
 ]
 Unfenced = Annotated[
     bool, _SWITCH.but("Land where the host has no atomic pushes, without a fence.", again=False)

@@ -59,11 +59,18 @@ def brief_of(door: DoorOfClone, answer: Answer, *, prog: str = "gitlease", done:
 
 
 def brief(
-    answer: Answer, task: Task | None, *, prog: str = "gitlease", done: bool, commit: bool = False
+    answer: Answer,
+    task: Task | None,
+    *,
+    prog: str = "gitlease",
+    done: bool,
+    commit: bool = False,
+    lands: bool = False,
 ) -> str:
     """Return the page. ``prog`` is the command name of gitlease.
 
     ``done``: exit status 0 finishes the task. ``commit``: finishing commits the task file.
+    ``lands``: what is committed lands then.
     """
     names = ", ".join(view.resource for view in answer.leases)
     parts = [f"# {names}: {task.title}" if task is not None and task.title else f"# {names}"]
@@ -75,20 +82,26 @@ def brief(
         parts.append(_section("Paths that you may change", [f"`{path}`" for path in paths]))
     if answer.notes:
         parts.append(_section("Notes", [sentences.noted(note) for note in answer.notes]))
-    parts.append(_section("What to do", _steps(answer, prog, done=done, commit=commit)))
+    parts.append(_section("What to do", _steps(answer, prog, done, commit, lands)))
     return clean("\n\n".join(parts)) + "\n"
 
 
-def _steps(answer: Answer, prog: str, *, done: bool, commit: bool) -> list[str]:
+def _steps(answer: Answer, prog: str, done: bool, commit: bool, lands: bool) -> list[str]:
     word = word_anywhere(answer.leases[0].resource)
     finish = f"run `{prog} done {word}{' --commit' * commit}` as your last step"
     if done:
         finish = "exit with status 0, which marks the task as done"
+    finish = f"When the work is finished and pushed, {finish}."
+    if lands:
+        finish = (
+            "When the work is finished and committed, exit with status 0: it is landed for you."
+        )
     return [
         "You hold the lease, and it is renewed while you run. Others cannot take this task.",
-        f"When the work is finished and pushed, {finish}.",
+        finish,
         f"If you cannot finish, run `{prog} note {word} 'what is left'`, and exit with another "
         "status; the task is given back.",
+        f"If you need a person, run `{prog} park {word} --reason 'what for'`, and exit.",
         "If you get a TERM signal, stop: the lease is lost, or someone stops the run.",
     ]
 

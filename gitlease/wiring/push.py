@@ -9,22 +9,27 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
+from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
 from gitlease.core.ledger import Fate
 from gitlease.core.moves.operations import Barrier, Operation, Renew
 from gitlease.core.resources import GLOBAL_LAYER, Resource
+from gitlease.engine import sessions
 from gitlease.engine.ports import Cause, Change
 from gitlease.engine.transaction import fresh_id
 from gitlease.git.files import exclusive
+from gitlease.git.repository import fit_name
 from gitlease.push.fenced_push import FencedPush
-from gitlease.push.plan import SECONDS, GitWork
+from gitlease.push.plan import SECONDS, GitWork, PushRequest
+from gitlease.runs.child import run_in
 from gitlease.store.transport import Move
 
 if TYPE_CHECKING:
     from gitlease.push.landing import Landed, LandOptions
+    from gitlease.runs.leased_command import LeasedCommand
     from gitlease.wiring.workspace import Workspace
 
 LOCK = "pushing.lock"
@@ -70,6 +75,34 @@ def land(
         main=workspace.learn_main_branch,
         tell=tell,
     ).land(resource)
+
+
+def pool_finisher(
+    options: LandOptions, words: Sequence[str], tell: Callable[[str], None]
+) -> Callable[[LeasedCommand, Resource], Sequence[str]]:
+    """Return how a pool finishes a task: its work lands, or is handed on to a command's ``words``.
+
+    That gets the branch as it would land, on the remote as well, and the task waits for a person.
+    """
+
+    def land(command: LeasedCommand, resource: Resource) -> Sequence[str]:
+        return cast("Workspace", command.place).land(resource, options, tell=tell).warnings
+
+    def hand_on(command: LeasedCommand, resource: Resource) -> Sequence[str]:
+        place = cast("Workspace", command.place)
+        landed = place.land(resource, replace(options, push=False), tell=tell)
+        branch = f"work/{fit_name(resource.text)}"
+        refs = (f"+HEAD:refs/heads/{branch}",)
+        request = PushRequest(remote=landed.remote, refspecs=refs, hooks=options.hooks)
+        open_push(place).push(request, require=[resource], unfenced=options.unfenced, tell=tell)
+        env = command.environment() | {"GITLEASE_BRANCH": branch, "GITLEASE_BASE": landed.base}
+        if status := run_in(command.request.directory, words, env):
+            raise Invalid(f"{words[0]} ended with status {status}")
+        reason = f"handed on as {branch}, for {landed.base} of {landed.remote}"
+        sessions.park(place.ledger, [resource], reason=reason, waits=True)
+        return landed.warnings
+
+    return hand_on if words else land
 
 
 @contextlib.contextmanager

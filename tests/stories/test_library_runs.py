@@ -149,7 +149,7 @@ def test_a_pool_does_every_task_and_tells_of_it(jo: Desk) -> None:
     code = """
 events = []
 script = 'test -s "$GITLEASE_BRIEF" && [ "$GITLEASE_RESOURCE" != F02 ] || { echo no; exit 4; }'
-ran = leases.work(["sh", "-c", script], jobs=2, done_on_success=True, max_failures=1,
+ran = leases.work(["sh", "-c", script], jobs=2, done_on_success=True,
                   on_event=events.append)
 print(ran.done, ran.failed, ran.given_back, ran.lost, ran.stopped, ran.stopped_by)
 print(sorted((x.resource, x.outcome, x.exit) for x in ran.ended))

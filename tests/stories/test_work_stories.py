@@ -111,16 +111,16 @@ def test_what_fails_is_given_back_with_a_note_and_left_alone(jo: Desk, tmp_path:
     done = jo.ask("work", "--done-on-success", "--", "sh", "-c", script, str(ran))
     assert done.returncode == 1
     assert "F02 failed after " in done.stdout
-    assert "F02 is skipped from now on, after 3 failures\n" in done.stdout
-    assert done.stdout.endswith("finished: 4 done, 3 failed, 1 left; exit status 1\n")
-    assert Counter(ran.read_text().split())["F02"] == 3
+    assert done.stdout.endswith("finished: 4 done, 1 failed, 1 left; exit status 1\n")
+    assert Counter(ran.read_text().split())["F02"] == 1, "it is left alone for ten minutes"
     assert statuses(jo.clone)["F02"] == "todo"
     shown = jo.document("show", "F02")
     assert shown["leases"] == []
     logs = [x["log"] for x in jo.document("dispatch", "--list")["runs"] if x["exit"] == 3]
     told = {f"a run of it ended with 3 on {short_host()}, log {log}" for log in logs}
     assert {x["text"] for x in shown["notes"]} == told, "the output stays here"
-    assert jo.document("next")["task"]["resource"] == "F02"
+    assert jo.document("next", expect=1)["error"]["code"] == "nothing_left"
+    assert jo.ask("claim", "F02").returncode == 0
 
 
 def test_run_says_what_became_of_its_task(jo: Desk) -> None:
@@ -385,6 +385,7 @@ def test_each_task_has_a_work_tree_and_a_branch(jo: Desk) -> None:
     assert "status: todo" in git(jo.clone, "show", "work/F02:tasks/F02.md")
     assert jo.live() == []
     (folder / "F02" / "rest").unlink()
+    assert jo.ask("note", "F02", "try again").returncode == 0
     done = jo.ask(*words, "--", "sh", "-c", "true")
     assert done.returncode == 0, done
     assert list(folder.iterdir()) == []
@@ -418,7 +419,7 @@ def test_poisoned_trees_stop_no_other_task(jo: Desk) -> None:
     assert (once.returncode, end["done"], end["failed"], end["stranded"]) == (
         1,
         2,
-        4,
+        2,
         ["F01", "F03"],
     )
     held = {x["resource"]: x["state"] for x in jo.document("list")["leases"]}
@@ -445,7 +446,7 @@ def test_pool_fetches_its_base_before_each_task(path_remote: Remote, clones: Clo
         two.ask("done", "F01", "--commit")
         commit_file(two.clone, "tasks/F09.md", TASK.format(name="F09"), "one more")
         git(two.clone, "push", "-q", "origin", "HEAD:main", env=path_remote.env)
-        plain = one.ask("work", "--json", "--", "false")
+        plain = one.ask("work", "--json", "--", "true")
         behind = [x["message"] for x in lines(plain) if x["event"] == "warning"]
         check_words(behind)
         ran = lines(one.ask("work", "--worktrees", "--done-on-success", "--json", "--", "true"))
@@ -525,6 +526,147 @@ def test_names_that_a_branch_cannot_tell_apart_have_a_work_tree_each(
 
 
 # --- a fleet -------------------------------------------------------------------------------------
+
+
+FLEET = """
+case "$GITLEASE_RESOURCE" in
+*1) echo "$GITLEASE_RESOURCE" >same; git add same; git commit -qm "$GITLEASE_RESOURCE is in it" ;;
+*3) exit 3 ;;
+*4) sleep 0.5; mkdir -p shared; echo "$GITLEASE_RESOURCE" >>shared/list
+    git add .; git commit -qm "work on $GITLEASE_RESOURCE" ;;
+*5) test -e "$0.$GITLEASE_RESOURCE" || { touch "$0.$GITLEASE_RESOURCE"; kill -9 $$; }
+    echo own >"$GITLEASE_RESOURCE.txt" ;;
+*7) sleep 60 ;;
+*9) true ;;
+*) echo own >"$GITLEASE_RESOURCE.txt"; git add .; git commit -qm "work on $GITLEASE_RESOURCE" ;;
+esac
+test -z "$(git status --porcelain '*.txt')" || { git add .; git commit -qm "late"; }
+"""
+SIZES = [
+    ("path", 12, 2),
+    ("http", 12, 2),
+    pytest.param("path", 60, 4, marks=pytest.mark.nightly),
+    pytest.param("http", 60, 4, marks=pytest.mark.nightly),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "count", "jobs"), SIZES)
+def test_fleet_lands_each_finished_task_once(
+    kind: str,
+    count: int,
+    jobs: int,
+    request: pytest.FixtureRequest,
+    clones: Clones,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Commands edit, fail, hang, conflict and are killed, and so is one of the two machines."""
+    remote: Remote = request.getfixturevalue(f"{kind}_remote")
+    for name, value in remote.env.items():
+        monkeypatch.setenv(name, value)
+    *made, watcher = clones(3)
+    (made[0] / "tasks").mkdir()
+    names = [f"F{number:02d}" for number in range(1, count + 1)]
+    for name in names:
+        more = "paths: [shared/]\n" if name.endswith("4") else ""
+        more += "depends_on: [F02]\n" if name[-1] in "68" else ""
+        text = TASK.format(name=name).replace("assigned", f"{more}assigned")
+        (made[0] / "tasks" / f"{name}.md").write_text(text, encoding="utf-8")
+    git(made[0], "add", "tasks")
+    git(made[0], "commit", "-q", "-m", "tasks")
+    git(made[0], "push", "-q", "origin", "HEAD:main", env=remote.env)
+    begin = git(made[0], "rev-parse", "HEAD").strip()
+    for clone in made:
+        git(clone, "fetch", "-q", "origin", env=remote.env)
+    short_leases(made[0])
+    script = tmp_path / "script"
+    script.write_text(FLEET)
+    words = ("work", "--land", "-j", str(jobs), "--ttl", "6s", "--limit", "5s", "--json")
+    with desks_in(made) as desks:
+        for desk in desks:
+            desk.env |= remote.env
+            git(desk.clone, "config", "user.name", "Worker")
+
+        def start(desk: Desk) -> subprocess.Popen[str]:
+            return desk.start(
+                *words, "--", "sh", str(script), stdout=subprocess.DEVNULL, stderr=None
+            )
+
+        def landed() -> int:
+            git(watcher, "fetch", "-q", "origin", env=remote.env)
+            return len(git(watcher, "log", "--format=%H", f"{begin}..origin/main").split())
+
+        working = [start(desk) for desk in desks]
+        until(lambda: landed() >= count // 6, "the first landings")
+        for pid in (working[1].pid, *desks[1].processes()):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: landed() >= count // 3, "more of them")
+        working[1] = start(desks[1])
+        for process in working:
+            process.wait(8 * LONG)
+        until(lambda: not [x for d in desks for x in d.live()], "the lapse of what was killed")
+        last = desks[0].ask(*words, "--", "sh", str(script))
+        assert last.returncode in (0, 1), last
+        landed()
+        git(watcher, "checkout", "-q", "--detach", "origin/main")
+        done = {name for name, status in statuses(watcher).items() if status == "done"}
+        sure = {name for name in names if name[-1] in "024689"}
+        assert sure <= done <= {x for x in names if x[-1] not in "37"}
+        log = git(watcher, "log", "--format=%s%n%b%x01", f"{begin}..origin/main").split("\x01")
+        subjects = [x.split("\n")[0] for x in map(str.strip, log) if x]
+        assert not [x for x in subjects if x.split()[0] in ("assign", "unassign", "finish", "set")]
+        finishing = Counter(x for x in subjects if x.startswith("Finish "))
+        assert set(finishing.values()) <= {1}
+        assert {x.split()[1] for x in finishing} <= done
+        trailers = Counter(
+            line.split()[1] for x in log for line in x.splitlines() if line.startswith("Gitlease: ")
+        )
+        assert trailers == Counter(done), "each landed by one grant, once"
+        lines = (watcher / "shared" / "list").read_text().split()
+        assert Counter(lines) == Counter(x for x in done if x.endswith("4"))
+        records = desks[0].document("list", "--all")["leases"]
+        ended = Counter(x["resource"] for x in records if x["state"] == "completed")
+        assert ended == Counter(done)
+        events = desks[0].document("log", "--limit", "2000")["events"]
+        assert Counter(x["resource"] for x in events if x["kind"] == "completed") == ended
+        checked = desks[0].ask("check", f"{begin}..origin/main")
+        assert checked.returncode == 0, checked
+
+
+def test_pool_hands_branches_on_and_their_tasks_wait(jo: Desk, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    script = 'echo x >"$GITLEASE_RESOURCE"; git add .; git commit -qm work'
+    hand = f"sh -c 'echo $GITLEASE_BRANCH $GITLEASE_BASE >>{seen}; test $GITLEASE_RESOURCE = F01'"
+    words = ("work", "--budget", "2", "--json", "--pr", hand, "--", "sh", "-c", script)
+    done = jo.ask(*words)
+    end = {x: lines(done)[-1][x] for x in ("waiting", "failed", "done")}
+    assert (end, seen.read_text()) == (
+        *({"waiting": 1, "failed": 1, "done": 0},),
+        *("work/F01 main\nwork/F02 main\n",),
+    )
+    git(jo.clone, "fetch", "-q", "origin")
+    assert "status: done" in git(jo.clone, "show", "origin/work/F01:tasks/F01.md")
+    brief = jo.document("brief")
+    assert [x["resource"] for x in brief["carrying"]] == ["F01"]
+    (note,) = jo.document("show", "F02")["notes"]
+    assert note["text"].endswith("F02 was not landed: sh ended with status 1")
+    git(jo.clone, "push", "-q", "origin", "origin/work/F01:main")
+    git(jo.clone, "fetch", "-q", "origin")
+    jo.ask("next")
+    assert [x["state"] for x in jo.document("list", "--all")["leases"]] == ["completed"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--land", "--pr", "x"], ["--check", "true"], ["--by", "merge"], ["--unfenced"]),
+        *(["--land", "--done-on-success"], ["--pr", ""], ["--budget", "0"]),
+    ],
+)
+def test_options_that_do_not_go_together_take_no_task(jo: Desk, words: list[str]) -> None:
+    assert jo.document("work", *words, "--", "true", expect=2)["error"]["code"] == "usage"
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from gitlease.core.instant import humanize_duration, moment_of
 from gitlease.faces.cli import output
 from gitlease.faces.cli.running import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import flag, option, read_by, taking, values_of, verb
+from gitlease.push.landing import LandOptions
 from gitlease.runs.leased_command import MOST_SHARED, RunRequest
 from gitlease.runs.pool import (
     ENOUGH,
@@ -32,9 +33,10 @@ from gitlease.runs.pool import (
 from gitlease.runs.records import FAILED, LOST, POOLS, RUNNING, runs_of
 from gitlease.verbs import run_text, sentences, wire
 from gitlease.verbs.claiming import claim_options
-from gitlease.verbs.parameters import DURATION
+from gitlease.verbs.parameters import COMMAND_WORDS, DURATION
 from gitlease.verbs.table import Result, Table
 from gitlease.verbs.wire import SCHEMA
+from gitlease.wiring.push import pool_finisher
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 SOME_FAILED = 1
 REFRESH = 0.5  # seconds between two drawings of the table
+OF_LANDING = ("by", "check", "unfenced", "no_verify")
 MOST_SHOWN = 20  # ended tasks of a pool
 RESULTS = ("done", "was not finished", "failed", "lost its lease", "stopped", "waits for a person")
 IN_WORDS = dict(zip(run_text.OUTCOMES, RESULTS, strict=True))
@@ -62,12 +65,17 @@ dispatch --list`. It finds its task in GITLEASE_RESOURCE, and in GITLEASE_BRIEF 
 with the task, its paths, notes and instructions.
 
 A command finishes its task with `gitlease done`, as its last step. With --done-on-success, exiting
-with 0 is enough. Otherwise the task and its status are given back. If the command failed, a note
-records its exit status, this host and the file of its log; --share-log adds the log's last lines,
-which everybody can read then. A command that needs a person runs `gitlease park TASK --reason TEXT`
-and ends: its task is waiting, and has not failed. The pool skips a task after three failures, after
-a success that did not finish it, and after `gitlease dispatch --stop TASK`. Others may still take
-it. If this machine dies, its tasks go back to the queue when their leases lapse.
+with 0 is enough. With --land, that lands its commits and the finished task as `gitlease land` does.
+--pr makes its branch ready to land, pushes it as work/TASK and runs CMD in the work tree, with
+GITLEASE_BRANCH and GITLEASE_BASE; the task then waits for a person, as yours. Otherwise the task
+and its status are given back.
+
+If the command failed, a note records its exit status, this host and the file of its log;
+--share-log adds the log's last lines, which everybody can read then. Pools leave the task alone for
+10 minutes, then 20, and after three failures until a person leaves a note. A command that needs a
+person runs `gitlease park TASK --reason TEXT` and ends: its task is waiting, and has not failed.
+The pool also skips a task after a success that did not finish it, and after `gitlease dispatch
+--stop TASK`. If this machine dies, its tasks go back to the queue when their leases lapse.
 
 --worktrees gives each task a linked work tree beside this one, in FOLDER.worktrees, on a branch
 work/TASK that starts at --base. Before each task the base is fetched, and the tasks are read there.
@@ -88,6 +96,8 @@ they finish. With --json each event is one line.""",
     examples=(
         "gitlease work -- ./agent.sh",
         "gitlease work -j 4 --worktrees -- ./agent.sh",
+        "gitlease work -j 4 --land --check 'make test' -- ./agent.sh",
+        "gitlease work --pr 'gh pr create --fill' -- ./agent.sh",
         "gitlease work -j 2 --forever --ttl 30m -- ./agent.sh",
         "gitlease work --limit 1h --max-failures 5 --budget 50 -- ./agent.sh",
         "gitlease work --status",
@@ -119,6 +129,14 @@ they finish. With --json each event is one line.""",
 @flag("--until-empty", help="Stop when no task is left to claim (default).")
 @flag("--forever", help="Wait for more when no task is left to claim.")
 @flag("--done-on-success", help="Mark a task as done if its command exits with 0.")
+@flag("--land", help="Land the work of a command that exits with 0 (implies --worktrees).")
+@option(
+    "--pr",
+    metavar="CMD",
+    type=read_by(COMMAND_WORDS, "pr"),
+    help="Instead hand its branch to CMD, for example 'gh pr create --fill'; no shell reads it.",
+)
+@taking("land", but=("resource", "base"))
 @option(
     "--max-failures",
     metavar="N",
@@ -153,6 +171,14 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
         return 0
     if not command:
         raise UsageError(f"missing command: {call.typed('work')} -- ./agent.sh")
+    finishes = options["land"] or options["pr"] is not None
+    if options["land"] and options["pr"] is not None:
+        raise UsageError("--land cannot be combined with --pr")
+    if not finishes and (given := [x for x in OF_LANDING if options[x]]):
+        raise UsageError(f"--{given[0].replace('_', '-')} needs --land or --pr")
+    if finishes and options["done_on_success"]:
+        raise UsageError("--done-on-success cannot be combined with --land or --pr")
+    options["worktrees"] = options["worktrees"] or finishes
     if options["base"] is not None and not options["worktrees"]:
         raise UsageError("--base needs --worktrees")
     if options["until_empty"] and options["forever"]:
@@ -188,7 +214,19 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
 
 
 def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> PoolRequest:
-    done, worktrees = options["done_on_success"], options["worktrees"]
+    lands = options["land"] or options["pr"] is not None
+    done, worktrees = options["done_on_success"] or lands, options["worktrees"]
+    finisher = None
+    if lands:
+        terms = values_of("land", call, options)
+        landing = LandOptions(
+            base=options["base"],
+            by=terms.get("by"),
+            check=terms.get("check") or (),
+            unfenced=options["unfenced"],
+            hooks=not options["no_verify"],
+        )
+        finisher = pool_finisher(landing, options["pr"] or (), log_line)
     return PoolRequest(
         run=RunRequest(
             words=command,
@@ -197,11 +235,12 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
             grace=options["grace"],
             layer=call.layer,
             done=done,
+            finisher=finisher,
             share_log=options["share_log"] or 0,
             limit=options["limit"],
         ),
         brief=lambda answer, task: run_text.brief(
-            answer, task, prog=call.prog, done=done, commit=worktrees
+            answer, task, prog=call.prog, done=done, commit=worktrees, lands=lands
         ),
         open_at=lambda folder: call.opener(
             folder, layer=call.layer, local=call.local, remote=call.remote
