@@ -8,6 +8,7 @@ from gitlease.faces.cli.call import Call as Call
 from gitlease.faces.cli.running import run_verb as run_verb
 from gitlease.faces.cli.setup.demo import NEXT as NEXT
 from gitlease.faces.cli.setup.demo import PLAY as PLAY
+from gitlease.faces.cli.setup.demo import TASKS as TASKS
 from gitlease.faces.cli.setup.demo import DemoScene as DemoScene
 from gitlease.faces.cli.setup.demo import DemoTeller as DemoTeller
 from gitlease.faces.cli.setup.help import topics as topics

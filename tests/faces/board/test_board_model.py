@@ -10,6 +10,7 @@ import pytest
 from faces.fake import NOON, Desk, make_desks
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
+from support.picture import DARK, FOLDER, LIGHT, pictures
 from support.snapshots import check_words
 from support.tasks import task
 
@@ -261,6 +262,17 @@ def test_documents_ask_nobody() -> None:
         assert "@import" not in made
         assert "url(http" not in made
     assert "'unsafe" not in policy(script=True)
+
+
+def test_readme_shows_the_board_over_the_demos_ledger() -> None:
+    readme = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    buttons = {"#ff5f57", "#febc2e", "#28c840"}
+    for (name, made), colours in zip(pictures().items(), (LIGHT, DARK), strict=True):
+        assert f'".github/{name}"' in readme
+        kept = (FOLDER / name).read_text(encoding="utf-8")
+        words = [[*ElementTree.fromstring(x).itertext()][1:] for x in (kept, made)]
+        assert words[0] == words[1], "PYTHONPATH=tests python tests/support/picture.py"
+        assert {*re.findall(r"#[0-9a-f]{6}\b", made)} <= {*colours.values(), *buttons}
 
 
 @pytest.mark.parametrize(
