@@ -65,7 +65,7 @@ MOST_ALONG = 64  # grants
 
 def fresh_id(mark: str = "") -> str:
     """A random id, so that two are never alike: 80 bits, or 60 and one of ``MARKS``."""
-    return f"{random.SystemRandom().getrandbits(80):020x}"[: 20 - len(mark)] + mark
+    return f"{random.SystemRandom().getrandbits(80):020x}"[len(mark) :] + mark
 
 
 def noting_id(actor: Actor) -> str:
