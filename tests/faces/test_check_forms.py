@@ -369,13 +369,10 @@ def filled(value: str, given: Mapping[str, str]) -> str:
     return re.sub(r"\$\{\{ inputs\.([a-z-]+) \}\}", lambda found: given[found[1]], value)
 
 
-def steps(seat: Seat, base: Path, **inputs: str) -> list[subprocess.CompletedProcess[str]]:
-    """Run the steps of the action as the runner does: each in a shell of its own."""
-    names = {name.replace("_", "-"): value for name, value in inputs.items()}
-    given = {name: about.get("default", "") for name, about in action()["inputs"].items()} | names
-    tools, files = base / "tools", base / "files"
+def tools_in(base: Path) -> Path:
+    """A folder for PATH: this gitlease, and a python3 that says what it would install."""
+    tools = base / "tools"
     tools.mkdir(parents=True)
-    files.mkdir()
     program = tools / "gitlease"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m gitlease "$@"\n')
     program.chmod(0o755)
@@ -386,6 +383,15 @@ def steps(seat: Seat, base: Path, **inputs: str) -> list[subprocess.CompletedPro
         f'printf "{pip}" >"$3/bin/pip"\nchmod +x "$3/bin/pip"\n'
     )
     fake.chmod(0o755)
+    return tools
+
+
+def steps(seat: Seat, base: Path, **inputs: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run the steps of the action as the runner does: each in a shell of its own."""
+    names = {name.replace("_", "-"): value for name, value in inputs.items()}
+    given = {name: about.get("default", "") for name, about in action()["inputs"].items()} | names
+    tools, files = tools_in(base), base / "files"
+    files.mkdir()
     env = clean_env(
         {
             "PATH": f"{tools}:{os.environ['PATH']}",
@@ -614,6 +620,29 @@ def test_the_action_installs_the_very_gitlease_that_it_came_with(
     assert (tmp_path / "files" / "path").read_text() == f"{place}/bin\n"
     assert (ACTION.parent / "../../.." / "pyproject.toml").is_file()
     assert check.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["claims", "stale claims"])
+def test_the_jobs_for_gitlab_install_what_they_run(seat: Seat, tmp_path: Path, name: str) -> None:
+    text = (ROOT / "gitlease/docs/ci.md").read_text(encoding="utf-8")
+    (block,) = (x for x in re.findall(r"```yaml\n(.*?)```", text, re.S) if "before_script" in x)
+    jobs = yaml.safe_load(block)
+    job = jobs[jobs[name]["extends"]] | jobs[name]
+    assert all("$CI_PIPELINE_SOURCE" in rule["if"] for rule in job["rules"])
+    script = "\n".join([*job["before_script"], *job["script"]])
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", script.replace("/tmp/gitlease", f"{tmp_path}/installed")],
+        cwd=seat.root,
+        env=clean_env(jobs[".gitlease"]["variables"])
+        | {"PATH": f"{tools_in(tmp_path)}:{os.environ['PATH']}"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "pip install --quiet git+URL@COMMIT" in done.stdout.splitlines()
+    assert (seat.root / "claims.xml").exists() == (name == "claims")
 
 
 def test_the_actions_inputs_all_count_and_need_to_read_only() -> None:
