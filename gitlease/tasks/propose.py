@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from gitlease.core.edge import Progress, Task, printable
@@ -42,7 +43,6 @@ from gitlease.tasks.edit import scalar
 from gitlease.tasks.files import PATIENCE
 from gitlease.tasks.reading import (
     MAX_DEPTH,
-    Document,
     field_names,
     find_front,
     is_yaml,
@@ -221,9 +221,9 @@ def _named_folder(path: str) -> str | None:
 # Its text is read back and compared before it is written, as an edit's is. Nothing is replaced.
 
 GIVEN = "given"  # a kind of notes: ids that work trees of this clone have, perhaps uncommitted
-READ = 20  # neighbours whose form counts, the newest ones
 LONGEST_NAME = 80  # characters of a title in the name of a file
 FIRST = ("id", "title", "status", "assigned", "created", "depends_on")  # where there is no form
+NEEDED = ("title", "id", "priority", "depends_on", "paths")  # also where that has no such field
 _ID = re.compile(r"(.*?)([0-9]{1,12})(?:\.[0-9]+)*")
 _BARE = re.compile(r"[0-9A-Za-z](?:[\w.-]*\w)?(?:[ T][0-9:.]*[0-9]Z?)?", re.ASCII)
 _DATES = (("T", "%Y-%m-%dT%H:%M:%SZ"), (":", "%Y-%m-%d %H:%M"), ("", "%Y-%m-%d"))
@@ -243,7 +243,7 @@ class NewTask:
 
 
 class TaskForm:
-    """The form of the task files of a work tree, by its neighbours: those where most lie."""
+    """The form of the task files of a work tree: that of the newest open one where most lie."""
 
     def __init__(self, repository: Repository, tasks: Tasks, known: Iterable[Task]) -> None:
         self._tasks, self._names, self._wanted = tasks, field_names(tasks), Wanted(tasks)
@@ -254,30 +254,34 @@ class TaskForm:
         places = Counter(map(_place, here))
         self._place = places.most_common(1)[0][0] if places else self.first_place()
         near = [x for x in here if _place(x) == self._place]
-        self._near = sorted(near, key=lambda x: (x.created, number_in(x)))[-READ:]
-        read = filter(None, map(self.document_of, reversed(self._near)))
-        self._documents = list(read)
+        self._near = sorted(near, key=lambda x: (x.created, number_in(x)))
+        self._nodes, self._text = dict[str, Node](), ""
+        for task in self._near[-1:]:
+            data = read_regular(os.path.join(self._root, task.file), MAX_BYTES) or b""
+            if (document := read_document(data, file=task.file, names=())) is not None:
+                self._nodes = {key.text: value for key, value in document.root.pairs}
+                self._text = document.text
 
     def next_id(self, title: str, ids: Iterable[str], is_taken: Callable[[Resource], bool]) -> str:
         """The next id that is free; UsageError where nothing shows what it looks like."""
-        found = [x for task in self._near if (x := _ID.fullmatch(task.resource.text))]
+        numbered = [x for task in self._near if (x := _ID.fullmatch(task.resource.text))]
         prefix, width = self._backlog or ("", 0)
-        if found and 2 * len(found) >= len(self._near):
-            usual = Counter(fold(x[1]) for x in found).most_common(1)[0][0]
-            same = [x for x in found if fold(x[1]) == usual]
-            prefix = same[-1][1]
-            width = max([width, *(len(x[2]) for x in same if x[2].startswith("0"))])
-        elif self._near:
-            return next(x for x in ids_of_title(title) if not is_taken(name_resource(x)))
+        if self._near and 2 * len(numbered) >= len(self._near):
+            prefix, width = numbered[-1][1], max(width, len(numbered[-1][2]))
+        elif self._near:  # words are the ids here
+            word = re.sub(r"[^a-z0-9]+", "-", title.lower())[:LONGEST_NAME].strip("-")
+            if not word:
+                raise UsageError("no id can be made of this title", hints=("give it one",))
+            words = chain([word], (f"{word}-{number}" for number in count(2)))
+            return next(x for x in words if not is_taken(name_resource(x)))
         elif self._backlog is None:
             first = "to begin with the first task, give it an id, such as T001"
             message = "no task here shows how tasks are numbered"
             raise UsageError(message, hints=(first, BY_INIT))
         others = (_ID.fullmatch(x) for x in ids)
         last = max((int(x[2]) for x in others if x and fold(x[1]) == fold(prefix)), default=0)
-        while is_taken(name_resource(f"{prefix}{(last := last + 1):0{width}}")):
-            pass
-        return f"{prefix}{last:0{width}}"
+        numbers = (f"{prefix}{number:0{width}}" for number in count(last + 1))
+        return next(x for x in numbers if not is_taken(name_resource(x)))
 
     def write(self, new: NewTask, id: str) -> Task:
         """Write the file of a task, and return that. Raises Invalid if it cannot be."""
@@ -300,10 +304,6 @@ class TaskForm:
             raise Invalid("tasks.files names no folder, and there is no task file yet")
         return folder, ".yaml" if pattern.endswith((".yaml", ".yml")) else ".md"
 
-    def document_of(self, task: Task) -> Document | None:
-        data = read_regular(os.path.join(self._root, task.file), MAX_BYTES) or b""
-        return read_document(data, file=task.file, names=())
-
     def name_of(self, id: str, title: str) -> str:
         if self._names["id"] == FILE_STEM:
             return id
@@ -313,57 +313,49 @@ class TaskForm:
         stem, known = like
         if not fold(stem).startswith(fold(known)):
             return _slug(title, stem) or id
-        rest = stem[len(known) :]
-        slug = _slug(title, rest.lstrip("-_ .")) if rest else ""
-        between = rest[: len(rest) - len(rest.lstrip("-_ ."))]
+        between, words = re.split(r"(?![-_ .])", stem[len(known) :], maxsplit=1)
+        slug = _slug(title, words) if words else ""
         return (id if stem.startswith(known) else id.lower()) + (between + slug if slug else "")
 
     def text_of(self, new: NewTask, id: str) -> str:
-        dates = [x.created for x in self._near if x.created] or [":"] * bool(self._backlog)
-        form = next((form for mark, form in _DATES if mark in dates[-1]), "") if dates else ""
-        values: dict[str, str | Sequence[str] | None] = {
+        created = self._near[-1].created if self._near else ":" * bool(self._backlog)
+        form = next(form for mark, form in _DATES if mark in created) if created else ""
+        values: dict[str, str | Sequence[str]] = {
             "id": id,
             "title": new.title,
             "status": new.status,
             "assigned": (),
-            "created": new.at.strftime(form) or None,
-            "priority": new.priority or None,
+            "created": new.at.strftime(form),
+            "priority": new.priority,
             "depends_on": new.depends_on,
             "paths": new.paths,
         }
         named = {self._names[role]: value for role, value in values.items()}
-        keys = [key.text for x in self._documents for key, _ in x.root.pairs]
-        usual = [x for x, many in Counter(keys).items() if 2 * many > len(self._documents)]
-        if not self._documents:
-            usual = [self._names[role] for role in FIRST if role != "created" or self._backlog]
-        needed = [self._names["title"], *(x for x, y in named.items() if y and x not in usual)]
-        optional = {self._names["created"], self._names["status"]}
+        usual = [self._names[role] for role in FIRST if role != "created" or self._backlog]
+        needed = [self._names[role] for role in NEEDED if values[role]]
         lines = list[str]()
-        for key in dict.fromkeys((*usual, *(x for x in needed if x not in optional))):
-            if key != FILE_STEM and (key not in named or named[key] is not None):
-                lines += self.lines_of(key, named.get(key, ()))
+        for key in dict.fromkeys((*(self._nodes or usual), *needed)):
+            lines += self.lines_of(key, named.get(key, ())) if key != FILE_STEM else ()
         text = "".join(f"{line}\n" for line in lines)
         if self._place[1].lower() not in (".yaml", ".yml"):
             text = f"---\n{text}---\n"
-        crlf = self._documents and "\r\n" in self._documents[0].text
-        return text.replace("\n", "\r\n") if crlf else text
+        return text.replace("\n", "\r\n") if "\r\n" in self._text else text
 
-    def lines_of(self, key: str, value: str | Sequence[str] | None) -> list[str]:
-        nodes = [(x, n) for x in self._documents for k, n in x.root.pairs if k.text == key]
-        if isinstance(value, str):
-            like = next((n for _, n in nodes if n.shape is Shape.TEXT and not n.null), None)
-            return [f"{key}: {_styled(value, like)}"]
+    def lines_of(self, key: str, value: str | Sequence[str]) -> list[str]:
+        node = self._nodes.get(key)
+        if value and isinstance(value, str):
+            return [f"{key}: {_styled(value, node)}"]
         if not value:
-            blank = [x.text[n.start : n.end] for x, n in nodes if not n.nodes and not n.text]
-            if not nodes or any(n.shape is Shape.LIST for _, n in nodes):
-                blank.append("[]")
-            return [f"{key}: {x}".rstrip() for x in blank[:1]]
-        every = [n for x in self._documents for _, n in x.root.pairs if n.shape is Shape.LIST]
-        same = [n for n in (*(n for _, n in nodes), *every) if n.nodes]
-        words = [_styled(x, same[0].nodes[0] if same else None) for x in value]
-        if same and same[0].flow:
+            if node is not None and (node.text or node.shape is Shape.MAP):
+                return []  # a value of that task alone
+            blank = "[]" if node is None or node.nodes else self._text[node.start : node.end]
+            return [f"{key}: {blank}".rstrip()]
+        lists = [x for x in (node, *self._nodes.values()) if x and x.shape is Shape.LIST]
+        like = next((x for x in lists if x.nodes), None)
+        words = [_styled(x, like and like.nodes[0]) for x in value]
+        if like and like.flow:
             return [f"{key}: [{', '.join(words)}]"]
-        indent = " " * (same[0].column if same else 2)
+        indent = " " * (like.column if like else 2)
         return [f"{key}:", *(f"{indent}- {word}" for word in words)]
 
 
@@ -396,22 +388,21 @@ def add_task(
         found = edges.everywhere()
         there = edges.files.read(base).tasks if base else ()
         known = {x.resource.key: x for x in (*there, *found.tasks)}
-        broken = {key: x.file for x in found.problems for key in x.keys}
-        for name in new.depends_on:
-            if fold(name) not in known:
-                edges.task(name_resource(name), away=True)  # raises NotFound, with similar ones
+        files = {key: x.file for x in found.problems for key in x.keys}
+        files |= {key: x.file for key, x in known.items()}
         spelt = [
-            known[key].resource.text if (key := fold(x)) in known else x for x in new.depends_on
+            # raises NotFound, with similar ones
+            (known.get(fold(x)) or edges.task(name_resource(x), away=True)).resource.text
+            for x in new.depends_on
         ]
         new = replace(new, depends_on=tuple(spelt))
 
         def where(id: Resource) -> str:
-            task = known.get(id.key)
-            file = task.file if task else broken.get(id.key, "")
+            file = files.get(id.key, "")
             if not file and session.known_records(id):
                 return "the ledger has a record of it"
-            elsewhere = None if file else edges.files.on_a_branch(id)
-            file = elsewhere[1].file if elsewhere else file
+            if not file and (elsewhere := edges.files.on_a_branch(id)):
+                file = elsewhere[1].file
             return f"{printable(file)} has it" if file else ""
 
         form = TaskForm(repository, tasks, found.tasks)
@@ -453,16 +444,6 @@ def _slug(title: str, like: str) -> str:
     between = next(iter(re.findall(r"[-_ ]", like)), "-")
     words = re.sub(r"[^\w.]+", between, title.lower() if like == like.lower() else title)
     return words[:LONGEST_NAME].strip("-_. ")
-
-
-def ids_of_title(title: str) -> Iterable[str]:
-    """Ids made of a title, for tasks that have words for ids."""
-    word = re.sub(r"[^a-z0-9]+", "-", title.lower())[:LONGEST_NAME].strip("-")
-    if not word:
-        raise UsageError("no id can be made of this title", hints=("give it one",))
-    yield word
-    for number in range(2, 1_000):
-        yield f"{word}-{number}"
 
 
 def _styled(value: str, like: Node | None) -> str:
