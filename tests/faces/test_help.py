@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from faces.fake import make_desks
 from support.fences import clean_env
 from support.manpage import FILE, page
 
+from gitlease import __version__
 from gitlease.faces.cli import DAILY, GROUPS, MODULES, Verb, application
 from gitlease.verbs import CODES, TABLE
 
@@ -59,8 +61,9 @@ def test_examples_can_be_typed(name: str) -> None:
     verb = find(name)
     options = {opt for param in verb.params for opt in (*param.opts, *param.secondary_opts)}
     for line in verb.page.examples:
-        said = line.split("#")[0].partition(" -- ")[0].split()[2:]
-        assert {word for word in said if word.startswith("-")} <= options, line
+        said = shlex.split(line, comments=True)[2:]
+        own = said[: said.index("--")] if "--" in said else said
+        assert {word for word in own if word.startswith("-")} <= options, line
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -122,7 +125,7 @@ def test_nothing_heavy_is_loaded_to_say_a_few_words(tmp_path: Path, argv: tuple[
 
 def test_the_version_needs_not_even_click(tmp_path: Path) -> None:
     done = run_here(tmp_path, "-X", "importtime", "-m", "gitlease", "--version")
-    assert (done.returncode, done.stdout.startswith("gitlease 0.")) == (0, True)
+    assert (done.returncode, done.stdout) == (0, f"gitlease {__version__}\n")
     assert "click" not in done.stderr
 
 
