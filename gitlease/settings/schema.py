@@ -153,7 +153,7 @@ def read_http_url(text: str, what: str) -> str:
     """The address of a server, which begins with http:// or https:// and has no password."""
     if not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:-]+(/[!\"$->@-~]*)?", text):
         raise UsageError(
-            f"{what} {shown(text)} is not an address such as https://host/repo/info/lfs"
+            f"{what} must be an address such as https://host/repo/info/lfs, without user and query"
         )
     return text
 

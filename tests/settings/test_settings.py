@@ -498,6 +498,7 @@ BAD_FILES = [
     (f"people: {{jo: {'x' * 300}}}", 1, "people.jo is longer than 254", ""),
     ("edges: {commit: 0}", 1, "edges.commit must be true or false", ""),
     ("landing: {release: later}", 1, "landing.release is done, merged or never, not later", ""),
+    ("lfs: {objects: 'https://jo:secret@host/x'}", 1, "lfs.objects must be an address such", ""),
     ("guard: {mode: true}", 1, "guard.mode is block, warn or off, not true", ""),
     ("guard: {offline: maybe}", 1, "guard.offline is block, warn or off", ""),
     ("guard:\n  timeout: 0s", 2, "guard.timeout '0s' is not positive", ""),
@@ -535,6 +536,7 @@ def test_bad_file(text: str, line: int, message: str, hint: str) -> None:
     assert message in error.message
     assert hint in "".join(error.hints)
     assert error.message.isprintable()
+    assert "secret" not in error.message
 
 
 def test_other_encodings() -> None:
