@@ -256,7 +256,7 @@ class NoInbox:
 # --- the gateway ------------------------------------------------------------------------------
 
 FRESH = 2 / 3  # share of its time a lease must have left to be renewed from the record alone
-MOST_RENEWALS = 10_000  # deferred renewals
+FEW_RENEWALS, MOST_RENEWALS = 250, 10_000  # deferred: looked through first, and kept at most
 WORTHWHILE = 0.9  # share of its time above which a deferred renewal is not pushed
 
 
@@ -285,10 +285,8 @@ class Gateway:
         self._ttl, self._ttl_is_default = default_ttl, ttl_is_default
         self.lock_ttl: int | None = None  # seconds of Git LFS's locks; None: they last
         self.lfs_objects: str | None = None  # the address of the server that has its objects
-        self.joiner = Joiner(
-            store, clock=clock, actor=actor, layer=layer, on_step=self.store.adopt_pushed
-        )
         self._deferred = _DeferredRenewals()
+        self.joiner = Joiner(store, clock=clock, actor=actor, layer=layer, on_step=self._stepped)
 
     def since_now(self) -> Gateway:
         """The gateway for one request: its answers rest on looks that begin after this call."""
@@ -419,6 +417,12 @@ class Gateway:
             answer.add_done_callback(lambda done: done.exception())  # nobody waits for it
         return renew(session, resources, scope=scope, ttl=ttl)
 
+    def _stepped(self, step: Step) -> None:
+        self.store.adopt_pushed(step.head)
+        done = [x for x in step.applied.results if isinstance(x, Outcome)]
+        ended = (x for one in done for x in one.leases if x.state is not State.ACTIVE)
+        self._deferred.forget([*ended, *(x for one in done for x in one.displaced)])
+
     def close(self) -> None:
         """Answer pending requests, and take no more."""
         self.joiner.close()
@@ -447,20 +451,30 @@ class _SeenLease:
 
 
 class _DeferredRenewals:
-    """Renewals answered from the record, to be pushed along with another."""
+    """Renewals answered from the record, to be pushed along with another.
+
+    None is kept of a lease that has ended, nor for long of one that another process let end.
+    """
 
     def __init__(self) -> None:
         self._renewals: dict[
             str, tuple[_SeenLease, Actor, Instant]
         ] = {}  # the last: of the request
+        self._full = FEW_RENEWALS  # so many are looked through
         self._lock = threading.Lock()
 
     def add(self, known: _SeenLease, actor: Actor, now: Instant) -> None:
         with self._lock:
             self._renewals[known.lease.lease_id] = known, actor, now
-            if len(self._renewals) > MOST_RENEWALS:
+            if len(self._renewals) > self._full:
                 live = {x: y for x, y in self._renewals.items() if _is_live(y[0], y[2], now)}
-                self._renewals = live if len(live) <= MOST_RENEWALS else {}  # only a courtesy
+                self._renewals = live if len(live) < MOST_RENEWALS else {}  # only a courtesy
+                self._full = max(FEW_RENEWALS, min(2 * len(self._renewals), MOST_RENEWALS))
+
+    def forget(self, leases: Iterable[Lease]) -> None:
+        with self._lock:
+            for lease in leases:
+                self._renewals.pop(lease.lease_id, None)
 
     def take(self, now: Instant) -> list[Operation]:
         with self._lock:

@@ -144,7 +144,7 @@ class Joiner:
         actor: Actor,
         layer: str,
         patience: float = PATIENCE,
-        on_step: Callable[[Snapshot], object] = lambda _head: None,
+        on_step: Callable[[Step], object] = lambda _step: None,
     ) -> None:
         self._store, self._clock, self._layer, self._on_step = store, clock, layer, on_step
         self._transaction = Transaction(
@@ -227,7 +227,7 @@ class Joiner:
                 self._carry_out([one])
             return None
         self.steps += any(step.applied.changed for step in steps.values())
-        self._on_step(steps[self._layer].head)
+        self._on_step(steps[self._layer])
         joined.answer(steps[self._layer])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -54,7 +55,11 @@ class Gate:
         )
         self.store = SharedStore(store, self.clock)
         self.joiner = Joiner(
-            store, clock=self.clock, actor=GATE, layer="global", on_step=self.store.adopt
+            store,
+            clock=self.clock,
+            actor=GATE,
+            layer="global",
+            on_step=lambda step: self.store.adopt(step.head),
         )
         self.go = threading.Event()
         self.go.set()
@@ -370,12 +375,9 @@ def test_a_step_of_several_names_the_gateway_and_one_of_one_does_not(gate: Gate)
 # --- renewals -----------------------------------------------------------------------------------
 
 
-def test_renewals_of_a_thousand_leases_are_a_few_pushes() -> None:
-    """Sixty-four clients keep 1,000 leases of 15 minutes by a heartbeat every 5 minutes."""
-    clock, remote = ManualClock(), MemoryRemote()
-    store = memory_ledger_store(remote, clock=clock, clone=MemoryClone(), place="origin")
-    gateway = Gateway(
-        store,
+def in_memory(remote: MemoryRemote, clock: ManualClock) -> Gateway:
+    return Gateway(
+        memory_ledger_store(remote, clock=clock, clone=MemoryClone(), place="origin"),
         clock=clock,
         actor=GATE,
         layer="global",
@@ -384,6 +386,11 @@ def test_renewals_of_a_thousand_leases_are_a_few_pushes() -> None:
         default_ttl=900,
         ttl_is_default=True,
     )
+
+
+def test_renewals_of_a_thousand_leases_are_a_few_pushes() -> None:
+    remote, clock = MemoryRemote(), ManualClock()
+    gateway = in_memory(remote, clock)
     names = [parse_resource(f"t{n}") for n in range(1_000)]
     people = [f"c{n}@example.com" for n in range(64)]
     mine = {who: names[n::64] for n, who in enumerate(people)}
@@ -400,3 +407,25 @@ def test_renewals_of_a_thousand_leases_are_a_few_pushes() -> None:
     ledger = remote.ledger(remote.refs["global"])
     assert all(x.expires_at > clock.wall_ms for x in ledger.every_lease())
     assert sum(1 for _ in ledger.every_lease()) == 1_000
+
+
+def test_no_renewal_is_kept_of_a_lease_that_has_ended() -> None:
+    remote, clock = MemoryRemote(), ManualClock()
+    gateway, other = in_memory(remote, clock), in_memory(remote, clock)
+
+    def kept(turns: int, ends_at: Gateway) -> int:
+        """The renewals that gateways keep in mind, after so many leases have ended."""
+        for turn in range(turns):
+            who, names = PEOPLE[turn % 4].holder, [parse_resource(f"t{turn % 8}-{n}") for n in "ab"]
+            claim(gateway.session(who), names)
+            assert not gateway.renew(gateway.session(who), names).changed
+            release(ends_at.session(who), names)
+            clock.advance(10)
+        gc.collect()
+        return sum(type(x).__qualname__ == "_SeenLease" for x in gc.get_objects())
+
+    assert kept(20, gateway) == 0
+    assert kept(40, other) == 80, "a lease may end elsewhere: its renewal is kept for a while"
+    assert kept(200, other) < 260
+    gateway.close()
+    other.close()
