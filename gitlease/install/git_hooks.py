@@ -128,6 +128,8 @@ def _by_config(place: HookPlace, names: Sequence[str]) -> Iterator[HookChange]:
         if places.read_file(script) != places.shim(name):
             make = partial(_write, script, places.shim(name))
             yield HookChange(f"wrote {script}", make, script, quiet=True)
+        elif not os.access(script, os.X_OK):
+            yield _switched_on(script)
         wanted = {"command": f"test ! -x {quoted} || {quoted}", "event": name}
         for setting, value in wanted.items():
             key = f"hook.gitlease-{name}.{setting}"
@@ -147,7 +149,9 @@ def _hook_file(path: str, name: str, notes: list[str]) -> HookChange | None:
     placed = None if data is None else places.find_section(data, name)
     if data is not None and placed is not None:
         if places.is_current(placed, name):
-            return None
+            if os.access(path, os.X_OK) or data != places.shim(name):
+                return None  # somebody's own script may be off on purpose
+            return _switched_on(path)
         new = data[: placed.start] + places.section(name, placed.form) + data[placed.end :]
         return HookChange(f"updated our section in {path}", partial(_write, path, new), path)
     at = None if data is None else _after_shebang(path, data)
@@ -160,6 +164,10 @@ def _hook_file(path: str, name: str, notes: list[str]) -> HookChange | None:
         return None
     make = partial(_chain, path, places.shim(name, SectionForm.CHAIN), aside)
     return HookChange(f"created {path}, which goes on to {aside}", make, path)
+
+
+def _switched_on(path: str) -> HookChange:
+    return HookChange(f"made {path} executable", partial(os.chmod, path, 0o755), path)
 
 
 def _after_shebang(path: str, data: bytes) -> int | None:

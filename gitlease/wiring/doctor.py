@@ -59,7 +59,7 @@ MENDS, HELP = Hint("doctor", {"fix": True}), "gitlease help trouble"
 _COMMAND = re.compile(r"(?:^|: )((?:git|cd /|chmod|export|mv|pip) ?.+)$", re.DOTALL)
 _BLANK = re.compile(r"(?<![\w=$/.])(?:NAME|URL|PREFIX|NAME-OR-URL|EMAIL|PATH|VALUE)(?![\w=])")
 _IN_GIT = re.compile(r"git config \((system|global|local|worktree): [^)]*\) ([\w.]+)")
-_IN_ENVIRONMENT = re.compile(r"environment ([A-Z_]+)")
+_IN_ENVIRONMENT = re.compile(r"(?:environment )?(GITLEASE_[A-Z]+)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +363,9 @@ def ledger(of: Examined) -> Rows:
     limits = f"{least} to {most}"
     if not policy.ttl_min <= ttl <= policy.ttl_max and not of.place.settings.ttl_is_default:
         fit = Hint("config", {"key": "lease.ttl", "value": most if ttl > policy.ttl_max else least})
-        yield BAD, f"lease.ttl is {format_duration(ttl)}, and the ledger allows {limits}", fit
+        what = f"lease.ttl is {format_duration(ttl)}, and the ledger allows {limits}"
+        source = _IN_ENVIRONMENT.match(of.place.settings.found["lease.ttl"].source)
+        yield BAD, what, f"unset {source[1]}" if source else fit
     what = f"{header.ledger_id}, revision {header.revision}, leases of {limits}, admins: "
     yield GOOD, what + (" ".join(policy.admins) or "none")
 
@@ -451,18 +453,29 @@ def sessions(of: Examined) -> Rows:
 def private(of: Examined) -> Rows:
     folder = of.private
     place = folder if os.path.lexists(folder) else of.repository.common_dir
-    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        what = f"{place} cannot be read and written: claims fail"
-        row = changed_mode(place, what, 0o700)  # unless that would change nothing
-        yield row if row[2] else (BAD, f"{what}; it is another's, or read-only", HELP)
+    if not os.path.isdir(place):
+        yield BAD, f"{place} is not a folder: claims fail", f"mv {quote(place)} {quote(place)}.old"
+        return
+    if is_closed(place):
+        yield closed(place)
         return
     if place != folder:
         yield GOOD, f"nothing is kept in {folder} yet"
         return
-    if os.stat(folder).st_mode & 0o022 and not shared_bits(f"{folder}/"):
-        yield changed_mode(folder, f"others can write {folder}", 0, 0o022)
-    every = [os.path.join(x, y) for x, ys, zs in os.walk(folder) for y in (*ys, *zs)]
-    names = [os.path.relpath(x, folder) for x in every]
+    # Where the clone is its group's, as the umask of many systems has it, so is this folder.
+    few = 0o022 & ~(os.stat(of.repository.common_dir).st_mode & 0o020)
+    every, shut = [folder], list[str]()
+    for above, folders, files in os.walk(folder):
+        here_is = {x: os.path.join(above, x) for x in (*folders, *files)}
+        shut += (found := [x for x in here_is.values() if is_closed(x)])
+        folders[:] = [x for x in folders if here_is[x] not in found]
+        every += (x for x in here_is.values() if x not in found)
+    yield from map(closed, shut)
+    if not shared_bits(f"{folder}/"):
+        for path in (x for x in every if os.path.isdir(x) and not os.path.islink(x)):
+            if os.stat(path).st_mode & few:
+                yield changed_mode(path, f"others can write {path}", 0, few)
+    names = [os.path.relpath(x, folder) for x in every[1:]]
     damaged = [x for x in names if not is_sound(folder, x)]
     for file in damaged:
         local = file == "local.git"  # of which there is no other copy
@@ -471,8 +484,23 @@ def private(of: Examined) -> Rows:
     if leftovers := [x for x in names if is_leftover(folder, x)]:
         what = f"files of killed processes: {len(leftovers)}, as {leftovers[0]}"
         yield WARNING, what, MENDS, partial(delete, folder, *leftovers)
-    if not damaged:
+    if not damaged and not shut:
         yield GOOD, f"{folder} is sound"
+
+
+def is_closed(path: str) -> bool:
+    """Whether a folder cannot be used, or a file cannot be read that nothing would replace."""
+    if os.path.islink(path) or os.path.basename(path) in (KNOWN_FILE, NOTES):
+        return False
+    need = os.R_OK | (os.W_OK | os.X_OK) * os.path.isdir(path)
+    return not os.access(path, need) and os.path.lexists(path)  # others may have removed it
+
+
+def closed(path: str) -> tuple[Any, ...]:
+    """The row about such a path; no fix if another mode would change nothing."""
+    what = f"{path} cannot be read and written: claims fail"
+    row = changed_mode(path, what, 0o700 if os.path.isdir(path) else 0o600)
+    return row if row[2] else (BAD, f"{what}; it is another's, or read-only", HELP)
 
 
 def is_sound(folder: str, name: str) -> bool:

@@ -295,8 +295,15 @@ def test_damaged_hook_is_installed_again(hooked: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_hooks_that_are_off_are_installed_again(hooked: Path, tmp_path: Path) -> None:
-    (hooked / ".git/hooks/pre-commit").chmod(0o644)
-    assert states(look(hooked, tmp_path), "hooks") == ["good", "bad"]
+    (hook := hooked / ".git/hooks/pre-commit").chmod(0o644)
+    rows = look(hooked, tmp_path)["hooks"]
+    assert [row.state for row in rows] == ["good", "bad"]
+    type_fix(hooked, rows[1].fix)
+    assert states(look(hooked, tmp_path), "hooks") == ["good"]
+    hook.write_bytes(b"#!/bin/sh\nexit 0\n" + hook.read_bytes())  # a script with our section
+    hook.chmod(0o644)
+    assert run_gitlease(["hooks", "install"], hooked).returncode == 0
+    assert hook.stat().st_mode & 0o777 == 0o644
 
 
 def test_hooks_of_an_old_git_are_unknown(
@@ -497,6 +504,46 @@ def test_private_folder_with_wrong_modes(
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
+def test_group_of_a_person_alone_is_no_stranger(used: Path, tmp_path: Path) -> None:
+    folder = used / ".git/gitlease"
+    for place in (used / ".git", folder, folder / "state"):
+        place.chmod(0o775)  # as a umask of 002 leaves them
+    assert states(look(used, tmp_path), "private") == ["good"]
+    (folder / "state").chmod(0o777)
+    row = look(used, tmp_path)["private"][0]
+    assert row.state == "bad"
+    type_fix(used, row.fix)
+    assert states(look(used, tmp_path), "private") == ["good"]
+
+
+def test_what_lies_in_the_private_folder_must_be_usable(
+    used: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = used / ".git/gitlease/state"
+
+    def refuse(path: str, mode: int) -> bool:
+        return path != str(state) or not mode & os.W_OK
+
+    monkeypatch.setattr(os, "access", refuse)
+    found = look(used, tmp_path)
+    assert states(found, "private") == ["bad"]  # and does not say that it is sound
+    state.chmod(0o500)
+    found = look(used, tmp_path, fix=True)
+    assert len(found["fixed"]) == 1
+    assert state.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_is_no_folder_is_moved_away(jo: Path, tmp_path: Path, *, is_link: bool) -> None:
+    private = jo / ".git/gitlease"
+    private.symlink_to(jo / "nothing") if is_link else private.write_text("")
+    (row,) = look(jo, tmp_path, fix=True)["private"]
+    assert row.state == "bad"
+    type_fix(jo, row.fix)
+    assert states(look(jo, tmp_path), "private") == ["good"]
+    ask(jo, "claim", "README", "--any")
+
+
 def test_read_only_place_is_bad_and_stays(
     used: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -626,6 +673,17 @@ def test_ttl_beyond_the_policy(jo: Path, tmp_path: Path) -> None:
     assert row.state == "bad"
     type_fix(jo, row.fix)
     assert states(look(jo, tmp_path), "ledger") == ["good"]
+
+
+@pytest.mark.parametrize("value", ["2d", "soon"])
+def test_setting_of_the_environment_is_unset(
+    jo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    ask(jo, "claim", "README", "--any")
+    monkeypatch.setenv("GITLEASE_TTL", value)
+    found = look(jo, tmp_path)
+    (row,) = (x for check in ("settings", "ledger") for x in found.get(check, ()) if x.fix)
+    assert row.fix == "unset GITLEASE_TTL"
 
 
 SERVER = """\
