@@ -21,7 +21,7 @@ from gitlease.git.files import (
     cannot_keep,
     exclusive,
     make_folders,
-    open_regular,
+    read_regular,
     read_small,
     replace_file,
     share,
@@ -63,15 +63,14 @@ class LooseObjects:
         if not is_id(id) or len(id) != 2 * self._id_bytes:
             raise Absent
         try:
-            opened = open_regular(self._file(id))
+            packed = read_regular(self._file(id), limit + limit // 512 + 1024)
         except FileNotFoundError:
             return self._packed.read(id, kind, limit)
         except OSError:
             raise Absent from None
-        if opened is None:
+        if packed is None:
             raise Absent
-        with opened:
-            return _inflated(opened.read(limit + limit // 512 + 1024), id, kind, limit)
+        return _inflated(packed, id, kind, limit)
 
     def write(self, kind: str, data: bytes) -> str:
         """Add an object; returns its id. Raises OSError."""
