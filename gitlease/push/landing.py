@@ -43,7 +43,7 @@ from gitlease.engine.edges import find_task
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.transaction import DUE, fresh_id
 from gitlease.engine.wait import HeadWatcher, WaitQueue
-from gitlease.git.files import Unreadable
+from gitlease.git.files import Unreadable, exclusive
 from gitlease.git.message import MessageReading, with_trailers
 from gitlease.git.objects import BLOB, objects_of
 from gitlease.git.pushes import commit_of, fetch_branch, tracked
@@ -136,6 +136,7 @@ class Lander:
         self._replay = Replay(self._git)
         self._watcher = HeadWatcher(session)
         self._edge: tuple[str, bytes] | None = None  # the task's file, and how it was found
+        self._stash = ""  # a word for git, where something is not committed
 
     def land(self, resource: Resource | None = None) -> Landed:
         """Land the task, or the only one that this session holds.
@@ -144,9 +145,18 @@ class Lander:
         CheckFailed, and whatever a push raises.
         """
         self._session.check_holder()
+        make_folder(self._git.state)
+        name = f"landing-{fit_name(os.path.basename(self._repository.git_dir))}.lock"
+        with exclusive(os.path.join(self._git.state, name), timeout=0) as alone:
+            if not alone:  # two would put back what the other one moved
+                way = "wait until it has ended, and land then"
+                raise Invalid("another landing from this work tree is under way", hints=(way,))
+            return self._land(resource)
+
+    def _land(self, resource: Resource | None) -> Landed:
         self._git.check_state("nothing lands before it has ended")
         self._branch, self._head = self._git.tip()
-        make_folder(self._git.state)
+        self._at = self._head
         self._remote, self._base = self._target(self._options.base)
         self._ref = f"refs/remotes/{self._remote}/{self._base}"
         line = WaitQueue(self._session, [parse_resource(f"landing:{fit_name(self._base)}")], WHOLE)
@@ -225,7 +235,9 @@ class Lander:
         except GitleaseError as error:
             refusal, own = error, [x for x in own if x.state is State.COMPLETED]
         there = merged(self._repository, self._ref, session.layer, own)
-        task = self._task_at(self._ref) if there else None
+        task = self._task_at(self._ref) if there or own else None
+        if refusal and task and task.is_done and not self._replay.between(self._ref, self._head):
+            there = there or own  # without a trailer, or with one on another branch as well
         rest = self._replay.between(self._ref, self._head) if refusal is None else []
         if there and not rest and (task is None or task.is_done):
             leases = session.views_in(view.head, there)
@@ -233,7 +245,7 @@ class Lander:
                 leases = acts.complete(session, resource, commit=False, any_name=True).leases
             named = f"--grep=^Gitlease: {trailer(there[0], session.layer)}$"
             tip = ask_line(self._repository, "rev-list", "-1", named, self._ref, "--")
-            return replace(self._landed(tip), already=True, leases=leases)
+            return replace(self._landed(tip or self._head), already=True, leases=leases)
         if refusal is not None and own:
             raise PolicyRefused(
                 f"{resource} is completed, but its work is not on {self._base}",
@@ -262,6 +274,7 @@ class Lander:
         git, actor = self._git, self._session.actor
         said = git.ask("diff", "--name-only", "-z", "HEAD", "--", what="git cannot compare")
         changed = [os.fsdecode(x) for x in said.split(b"\0") if x]
+        self._stash = "--autostash " if changed else ""
         tasks = {x.file: x for x in self._session.edges.files.read().tasks} if changed else {}
         held = {x.resource for x in view.leases if x.same_holder(actor)}
         refused = [x for x in changed if x not in tasks or tasks[x].resource not in held]
@@ -291,10 +304,14 @@ class Lander:
         except UnknownOutcome as error:  # the branch stays, by which the next landing finds out
             way = hint("once the remote answers: {}", "land", resource=self._resource.text)
             raise error.with_(hints=(*error.hints, way)) from None
-        except BaseException:
-            self._go_back()
+        except BaseException as error:
+            is_back = self._go_back()
             self._line.leave()
-            raise
+            if is_back or not isinstance(error, GitleaseError):
+                raise
+            name, was = self._branch.removeprefix("refs/heads/"), self._head[:12]
+            left = f"files changed meanwhile: {name} stays as it is, and was at {was} before"
+            raise error.with_(hints=(*error.hints, left)) from None
 
     def _try(self) -> Landed | None:
         self._fetch()
@@ -359,7 +376,8 @@ class Lander:
                 message=f"conflict with {there} in {listed(conflict.files)}: nothing has changed",
                 resource=self._resource.text,
                 hints=(
-                    f"resolve it by git {'merge' if by_merge else 'rebase'} {there}, then land",
+                    f"resolve it by git {'merge' if by_merge else 'rebase'} {self._stash}{there}, "
+                    "then land",
                 ),
             ) from None
 
@@ -452,16 +470,24 @@ class Lander:
         if git.tip() != (self._branch, tip):
             said = git.run("reset", "-q", "--keep", tip, timeout=CHECKOUT)
             if said.code != 0:
-                raise Invalid(f"the work tree cannot be changed: {reason_of(said)}")
+                way = "if a file of yours is in the way, commit it or put it aside with git stash"
+                why = f"the work tree cannot be changed: {reason_of(said)}"
+                raise Invalid(why, hints=(way,))
+            self._at = tip
 
-    def _go_back(self) -> None:
-        """Restore the branch and the work tree as they were found; never fails."""
+    def _go_back(self) -> bool:
+        """Restore the branch and the work tree as they were found, where nothing else moved them.
+
+        Never fails; says whether it did.
+        """
         with suppress(GitleaseError, OSError):
-            if self._git.tip()[0] == self._branch:
+            if self._git.tip() == (self._branch, self._at):
                 self._move(self._head)
                 if self._edge is not None:
                     with open(os.path.join(self._git.toplevel, self._edge[0]), "wb") as file:
                         file.write(self._edge[1])
+                return True
+        return False
 
     def _check(self) -> None:
         """Run the check, and renew the lease meanwhile. Raises CheckFailed."""
@@ -482,9 +508,12 @@ class Lander:
             except BaseException:
                 process.terminate()
                 raise
-        if status:
-            why = f"ended with status {status}: nothing has landed"
-            raise CheckFailed(f"{shlex.join(words)[:200]} {why}", resource=self._resource.text)
+        why = f"ended with status {status}" if status else ""
+        if not status and self._git.tip() != (self._branch, self._at):
+            why = "ran while the branch moved on"
+        if why:
+            why = f"{shlex.join(words)[:200]} {why}: nothing has landed"
+            raise CheckFailed(why, resource=self._resource.text)
 
     # --- the push -------------------------------------------------------------------------------
 

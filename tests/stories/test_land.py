@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -202,6 +203,9 @@ def test_a_conflict_names_files_and_changes_nothing(stage: Stage) -> None:
     with raises(MergeConflict) as caught:
         stage.jo.land()
     assert caught.value.files == ("same.txt",)
+    assert (
+        "git rebase --autostash origin/main" in caught.value.hints[0]
+    )  # the edge is not committed
     assert (stage.jo.picture, stage.main) == (before, main)
     assert ("F001", "active") in stage.jo.states()
 
@@ -259,6 +263,49 @@ def test_a_check_that_fails_puts_everything_back(stage: Stage) -> None:
     assert caught.value.code == "violations"
     assert (stage.jo.picture, stage.main) == (before, main)
     assert stage.jo.land(check=("grep", "-q", DONE, "tasks/F001.md")).commits == 1
+
+
+def test_what_the_check_commits_is_neither_landed_nor_lost(stage: Stage) -> None:
+    stage.jo.begins()
+    stage.jo.works()
+    main = stage.main
+    with pytest.raises(GitleaseError) as caught:
+        stage.jo.land(check=("git", "commit", "-qm", "more", "--allow-empty"))
+    assert stage.main == main
+    assert stage.jo.git("log", "-1", "--format=%s") == "more"
+    assert caught.value.hints
+    assert stage.jo.land().commits == 2
+
+
+def test_a_work_tree_that_cannot_be_put_back_is_said_so(stage: Stage) -> None:
+    stage.jo.begins()
+    stage.jo.works()
+    before = stage.jo.git("rev-parse", "HEAD")
+    stage.adds("O1")
+    with pytest.raises(GitleaseError) as caught:
+        stage.jo.land(check=("sh", "-c", "echo more >> tasks/O1.md; exit 1"))
+    assert before[:12] in caught.value.hints[-1]
+
+
+@pytest.mark.slow
+def test_two_landings_of_one_work_tree_do_not_meet(stage: Stage) -> None:
+    stage.jo.begins()
+    stage.jo.works()
+    before, main = stage.jo.picture, stage.main
+    with pytest.raises(GitleaseError) as caught:  # the check is the other one, and is refused
+        stage.jo.land(check=(sys.executable, "-m", "gitlease", "land", "F001"))
+    assert caught.value.code == "violations"
+    assert (stage.jo.picture, stage.main) == (before, main)
+    assert stage.jo.land().commits == 1
+
+
+def test_what_was_done_and_pushed_by_hand_has_landed(stage: Stage) -> None:
+    stage.jo.begins()
+    stage.jo.works()
+    stage.jo.leases.done("F001")
+    stage.jo.git("commit", "-qam", "done")
+    stage.jo.git("push", "-q", "origin", "HEAD:main")
+    assert stage.jo.land().already
 
 
 def test_a_hook_that_refuses_puts_everything_back(stage: Stage) -> None:
