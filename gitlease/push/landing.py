@@ -63,6 +63,7 @@ TRIES = 25  # times that others may land first
 COURTESY = 60.0  # seconds that whoever stands before may take without news of them
 LOOK = 1.0  # seconds between two looks at the line
 TICKET = 600.0  # seconds for which a place in the line is kept
+UNENDING = 5.0  # seconds from TERM to KILL of a check
 EDGES = ("assign", "unassign", "set", "finish")  # words with which commits of edges begin
 NO_FENCE = "the host has no atomic pushes: that nobody else took it meanwhile was not enforced"
 
@@ -507,6 +508,8 @@ class Lander:
                         acts.renew(self._session, [self._resource])
             except BaseException:
                 process.terminate()
+                if _ended(process, UNENDING) is None:
+                    process.kill()
                 raise
         why = f"ended with status {status}" if status else ""
         if not status and self._git.tip() != (self._branch, self._at):

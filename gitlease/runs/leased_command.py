@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost, clean
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import rfc3339
+from gitlease.core.instant import format_duration, rfc3339
 from gitlease.core.lease import MAX_NOTE, Lease, State, same_person
 from gitlease.core.loss import Hold, Loss, Lost, early_ms
 from gitlease.core.moves.operations import Grant, grant_of
@@ -231,15 +231,17 @@ class LeasedCommand:
         warnings: tuple[str, ...] = ()
         note, failed = self.request.note, self.request.notes_failure and not ended.stopped
         if self.request.done and ended.outcome == "ended" and ended.status == 0:
-            finished, warnings = self._complete()
+            finished, warnings, interrupted = self._complete()
             if finished == len(self.answer.leases):
                 return finished, (*warnings, *self.give_back(ended.lost, hurried=ended.hurried))
+            failed = failed and not interrupted
         failed = failed and bool(ended.exit or warnings)
         if failed and note is None:
             why = "; ".join(warnings) or ended.message or ""
             note = _failure_note(ended, why, log, tail, self.request.share_log)
+        lands, unfinished = self.request.finisher is not None, bool(warnings)
         warnings += self.give_back(ended.lost, hurried=ended.hurried, note=note, failed=failed)
-        return self._completed(), warnings
+        return 0 if lands and unfinished else self._completed(), warnings
 
     def give_back(
         self,
@@ -304,17 +306,25 @@ class LeasedCommand:
             return {}
         return {x.lease_id: x for x in self.place.ledger.in_session(actor.session, but=own)}
 
-    def _complete(self) -> tuple[int, tuple[str, ...]]:
-        finished, warnings = self._completed(), []
+    def _complete(self) -> tuple[int, tuple[str, ...], bool]:
+        """Finish what is left; return how many are finished, warnings, and whether TERM came."""
+        finished, warnings, interrupted = self._completed(), [], False
         grants = self._grants_left()
         ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
         scope, commit = self.request.options.scope, self.request.options.commit
         finisher, what = self.request.finisher, "marked as done"
         if finisher is not None:
             commit, what = False, "landed"
+            # What the command itself completed may not have landed.
+            grants, finished = self._granted() if finished else grants, 0
+        limit = self.request.limit if finisher is not None else None
         for grant in grants:
             try:
-                with ends_orderly(), self.keeping(grants if finisher else ()):
+                with (
+                    ends_orderly(ignored=finisher is not None),
+                    self.keeping(self._grants_left() if finisher else ()),
+                    _time_limit(limit or 0),
+                ):
                     if finisher is not None:
                         told = finisher(self, grant.resource)
                     else:
@@ -323,11 +333,17 @@ class LeasedCommand:
                         ).warnings
             except (GitleaseError, KeyboardInterrupt, SystemExit) as why:
                 reason = why.message if isinstance(why, GitleaseError) else "interrupted"
+                if isinstance(why, OutOfTime):
+                    reason = f"it took longer than {format_duration(limit or 0)}"
+                else:
+                    interrupted = interrupted or not isinstance(why, GitleaseError)
                 warnings.append(f"{grant.resource} was not {what}: {reason}")
             else:
                 finished += 1
                 warnings += _about(ledger, told)
-        return self._completed() if finisher else finished, tuple(warnings)
+        if finisher and finished == len(grants):  # a task that was handed on waits
+            finished = self._completed()
+        return finished, tuple(warnings), interrupted
 
     @contextlib.contextmanager
     def keeping(self, grants: Sequence[Grant]) -> Iterator[None]:
@@ -340,9 +356,12 @@ class LeasedCommand:
         finally:
             heartbeat.drop(ids, _not_heard)
 
+    def _granted(self) -> list[Grant]:
+        return [hold.grant for hold in holds_of(self.answer)]
+
     def _grants_left(self) -> list[Grant]:
         """What was claimed, without what the command itself ended, as far as this clone knows."""
-        grants, known = [hold.grant for hold in holds_of(self.answer)], self._known()
+        grants, known = self._granted(), self._known()
         if known is None:
             return grants
         active = {x.lease_id for x in known if x.state is State.ACTIVE and not x.parked}
@@ -415,11 +434,12 @@ def _failure_note(ended: Ended, why: str, log: str, tail: bytes, share: int) -> 
 
 
 @contextlib.contextmanager
-def ends_orderly() -> Iterator[None]:
+def ends_orderly(*, ignored: bool = False) -> Iterator[None]:
     """Turn the signals that end a process into SystemExit, so that it can clean up.
 
-    It has no effect in a thread other than the main one.
+    It has no effect in a thread other than the main one. ``ignored``: even if they are ignored.
     """
+    usual = (signal.SIG_DFL, signal.SIG_IGN) if ignored else (signal.SIG_DFL,)
 
     def leave(signum: int, _frame: object) -> None:
         raise SystemExit(128 + signum)
@@ -427,7 +447,7 @@ def ends_orderly() -> Iterator[None]:
     before = {}
     handled = threading.current_thread() is threading.main_thread()
     for signum in (signal.SIGTERM, signal.SIGHUP) if handled else ():
-        if signal.getsignal(signum) is signal.SIG_DFL:
+        if signal.getsignal(signum) in usual:
             before[signum] = signal.signal(signum, leave)
     try:
         yield
@@ -614,7 +634,7 @@ def _in_background(
     if not finished and parked is not None:
         result, message = WAITING, message or parked
     elif not finished:
-        succeeded = ended.exit == 0 and not command.request.done
+        succeeded = ended.exit == 0 and not (command.request.done and warnings)
         result = ended.outcome if ended.outcome in (LOST, STOPPED) else FAILED
         result = GIVEN_BACK if succeeded and result == FAILED else result
     runs.save(replace(record, finished=finished, result=result, message=message or None))

@@ -120,7 +120,9 @@ class Job:
     def _end(self) -> JobEnd:
         record = runs_of(self._command.place).latest_of(self.record)
         if record.result is None:  # its runner was killed, and the guardian ends the command
-            messages = ("its runner was killed", *self._command.give_back())
+            why = "its runner was killed"
+            note = f"{why}, log {record.log}"
+            messages = (why, *self._command.give_back(note=note, failed=True))
             return JobEnd(FAILED, None, "; ".join(messages))
         return JobEnd(record.result, record.exit, None if record.result == DONE else record.message)
 

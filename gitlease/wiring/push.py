@@ -21,9 +21,11 @@ from gitlease.engine import sessions
 from gitlease.engine.ports import Cause, Change
 from gitlease.engine.transaction import fresh_id
 from gitlease.git.files import exclusive
-from gitlease.git.repository import fit_name
+from gitlease.git.pushes import commit_of
+from gitlease.git.repository import CHECKOUT, ask, fit_name
 from gitlease.push.fenced_push import FencedPush
 from gitlease.push.plan import SECONDS, GitWork, PushRequest
+from gitlease.push.replay import listed
 from gitlease.runs.child import run_in
 from gitlease.store.transport import Move
 
@@ -85,12 +87,35 @@ def pool_finisher(
     That gets the branch as it would land, on the remote as well, and the task waits for a person.
     """
 
+    def refuse_unsaved(place: Workspace) -> None:
+        # Files that the command left behind beside its commits are its own affair.
+        base = options.base or place.learn_main_branch() or ""
+        if ask(place.repository, "rev-list", "-1", "HEAD", f"^{base}", "--").out.strip():
+            return
+        said = ask(place.repository, "ls-files", "-z", "--others", "--exclude-standard")
+        if files := [os.fsdecode(x) for x in said.out.split(b"\0") if x]:
+            raise Invalid(f"nothing is committed, but there are new files: {listed(files)}")
+
     def land(command: LeasedCommand, resource: Resource) -> Sequence[str]:
-        return cast("Workspace", command.place).land(resource, options, tell=tell).warnings
+        place = cast("Workspace", command.place)
+        refuse_unsaved(place)
+        return place.land(resource, options, tell=tell).warnings
 
     def hand_on(command: LeasedCommand, resource: Resource) -> Sequence[str]:
         place = cast("Workspace", command.place)
+        refuse_unsaved(place)
+        before = commit_of(place.repository, "HEAD")
         landed = place.land(resource, replace(options, push=False), tell=tell)
+        if landed.already:
+            return landed.warnings
+        try:
+            offer(command, place, resource, landed)
+        except BaseException:  # it is not done: whoever takes it next goes on from here
+            ask(place.repository, "reset", "-q", "--keep", before, timeout=CHECKOUT)
+            raise
+        return landed.warnings
+
+    def offer(command: LeasedCommand, place: Workspace, resource: Resource, landed: Landed) -> None:
         branch = f"work/{fit_name(resource.text)}"
         refs = (f"+HEAD:refs/heads/{branch}",)
         request = PushRequest(remote=landed.remote, refspecs=refs, hooks=options.hooks)
@@ -100,7 +125,6 @@ def pool_finisher(
             raise Invalid(f"{words[0]} ended with status {status}")
         reason = f"handed on as {branch}, for {landed.base} of {landed.remote}"
         sessions.park(place.ledger, [resource], reason=reason, waits=True)
-        return landed.warnings
 
     return hand_on if words else land
 

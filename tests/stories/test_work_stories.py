@@ -225,6 +225,7 @@ def test_a_killed_runner_counts_as_a_failure(jo: Desk) -> None:
     check_words(ended["message"])
     assert working.wait(LONG) == said[-1]["exit"] == 1
     assert jo.live() == []
+    assert jo.document("show", "F01")["setback"]["failures"] == 1
 
 
 @pytest.mark.parametrize(
@@ -234,6 +235,8 @@ def test_a_killed_runner_counts_as_a_failure(jo: Desk) -> None:
         (["work", "--base", "main", "--", "true"], 2, "--base needs --worktrees"),
         (["work", "-j", "0", "--", "true"], 2, "0"),
         (["work", "--", "no-such-command"], 7, "no-such-command: command not found"),
+        (["work", "--pr", "no-such", "--", "true"], 7, "no-such: command not found"),
+        (["work", "--land", "--check", "no-such", "--", "true"], 7, "no-such: command not found"),
         (["work", "--worktrees", "--base", "nowhere", "--", "true"], 7, "nowhere"),
     ],
 )
@@ -652,10 +655,46 @@ def test_pool_hands_branches_on_and_their_tasks_wait(jo: Desk, tmp_path: Path) -
     assert [x["resource"] for x in brief["carrying"]] == ["F01"]
     (note,) = jo.document("show", "F02")["notes"]
     assert note["text"].endswith("F02 was not landed: sh ended with status 1")
+    assert "status: todo" in git(jo.clone, "show", "work/F02:tasks/F02.md")  # it can be taken again
     git(jo.clone, "push", "-q", "origin", "origin/work/F01:main")
     git(jo.clone, "fetch", "-q", "origin")
     jo.ask("next")
     assert [x["state"] for x in jo.document("list", "--all")["leases"]] == ["completed"]
+
+
+def test_what_did_not_land_is_not_done(jo: Desk) -> None:
+    done, release = (" ".join(jo.words(x)) for x in ("done", "release"))
+    script = (
+        'case "$GITLEASE_RESOURCE" in F01) echo x >new;; '
+        f"F02) {done} F02 --commit;; F03) {release} F03;; F05) exit 1;; "
+        'F04) echo x >new; git add .; git commit -qm work; echo x >"left behind";; esac'
+    )
+    ended = lines(jo.ask("work", "--land", "--json", "--", "sh", "-c", script))
+    assert {x["resource"]: x["outcome"] for x in ended if x["event"] == "ended"} == {
+        **{"F01": "failed", "F02": "failed", "F03": "given_back", "F04": "done", "F05": "failed"}
+    }
+    git(jo.clone, "fetch", "-q", "origin")
+    files = git(jo.clone, "grep", "-l", "status: done", "origin/main", "--", "tasks")
+    assert files.split() == ["origin/main:tasks/F04.md"]
+
+
+@pytest.mark.parametrize("ends", ["limit", "stop"])
+def test_check_that_hangs_is_ended_and_its_branch_goes_back(jo: Desk, ends: str) -> None:
+    words = ["work", "--budget", "1", "--land", "--check", "sh -c 'echo ready; exec sleep 60'"]
+    words += ["--limit", "1s" if ends == "limit" else "1h", "--json"]
+    words += ["--", "git", "commit", "-q", "--allow-empty", "-m", "work"]
+    working = jo.start(*words)
+    if ends == "stop":
+        until(lambda: "ready" in json.dumps(jo.document("work", "--status")), "the check")
+        working.send_signal(signal.SIGTERM)
+    out, _ = working.communicate(timeout=LONG)
+    said = [json.loads(line) for line in out.splitlines()]
+    (ended,) = (x for x in said if x["event"] == "ended")
+    assert ended["outcome"] == "failed"
+    assert jo.live() == []
+    assert "status: todo" in git(jo.clone, "show", "work/F01:tasks/F01.md")
+    failures = jo.document("show", "F01")["setback"]
+    assert (failures or {}).get("failures", 0) == (1 if ends == "limit" else 0)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from gitlease.faces.cli import output
 from gitlease.faces.cli.running import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import flag, option, read_by, taking, values_of, verb
 from gitlease.push.landing import LandOptions
+from gitlease.runs.child import check_executable
 from gitlease.runs.leased_command import MOST_SHARED, RunRequest
 from gitlease.runs.pool import (
     ENOUGH,
@@ -226,6 +227,9 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
             unfenced=options["unfenced"],
             hooks=not options["no_verify"],
         )
+        for words in (landing.check, options["pr"]):
+            if words:
+                check_executable(words[0], cwd=call.directory or ".")
         finisher = pool_finisher(landing, options["pr"] or (), log_line)
     return PoolRequest(
         run=RunRequest(
