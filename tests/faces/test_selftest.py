@@ -87,9 +87,9 @@ def selftest(clone: Path, *words: str, env: Any = None) -> tuple[int, dict[str, 
     return done.returncode, held_to_schema(json.loads(done.stdout))
 
 
-def hasten(clone: Path, env: Any = None) -> Path:
+def hasten(clone: Path, env: Any = None, ttl: str = "4s") -> Path:
     """Have leases of this layer last for seconds, if they are to lapse."""
-    words = ["config", "--ledger", "ttl_min", "4s", "--layer", "selftest"]
+    words = ["config", "--ledger", "ttl_min", ttl, "--layer", "selftest"]
     assert run_gitlease(words, clone, env).returncode == 0
     return clone
 
@@ -154,6 +154,21 @@ def test_a_remote_without_atomic_pushes_is_reported(path_remote: Remote, clones:
     git(path_remote.bare, "config", "receive.advertiseAtomic", "false")
     status, document = selftest(hasten(one), "--workers", "2", "--rounds", "1")
     assert (status, results(document)[-1]) == (0, "fence not_enforced"), document
+
+
+@pytest.mark.slow
+def test_on_a_slow_remote_leases_last_longer_before_they_lapse(
+    path_remote: Remote, clones: Clones, tmp_path: Path
+) -> None:
+    (one,) = clones(1, path_remote)
+    hasten(one, ttl="2s")
+    for name in ("upload", "receive"):
+        slow = tmp_path / name
+        slow.write_text(f'#!/bin/sh\nsleep 0.4\nexec git-{name}-pack "$@"\n')
+        slow.chmod(0o700)
+        git(one, "config", f"remote.origin.{name}pack", str(slow))
+    status, document = selftest(one, "--workers", "2", "--rounds", "1")
+    assert (status, results(document)) == (0, [f"{x} proven" for x in PROVEN]), document
 
 
 def test_what_the_remote_refuses_has_the_codes_of_a_claim(

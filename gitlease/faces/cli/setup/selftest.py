@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import pairwise
+from math import ceil
 from statistics import median
 from typing import Any
 
@@ -48,6 +49,8 @@ from gitlease.wiring.workspace import Workspace
 
 LAYER, BESIDE = "selftest", "probe"  # the latter is what the fence guards, as work is
 TTL = "2m"  # of leases that are not meant to lapse
+TOO_SLOW = "the remote is too slow: a lease lapsed before it could be tested"
+MOST_TTL = 120  # seconds, of one that is, unless the policy has more
 SAMPLES = 5
 TRIES = 20
 PATIENCE = 180.0  # seconds for one push, which waits until a lease has lapsed
@@ -159,6 +162,7 @@ class Selftest:
         self._ledger = space.as_machine(os.path.join(folder, "observer")).ledger
         self._machines: list[Machine] = []
         self._tokens: list[int] = []
+        self._slowest = 0.0  # seconds of a claim
         self.results: list[dict[str, str]] = []
         self.measured: dict[str, int | None] = dict.fromkeys(MEASURES)
 
@@ -198,6 +202,7 @@ class Selftest:
     def _claim(self, number: int, *words: str, ttl: str = TTL) -> dict[str, Any]:
         answer = self._machines[number].ask("claim", "--any", "--ttl", ttl, *words)
         self._tokens += [answer["lease"]["token"]] if answer["ok"] else []
+        self._slowest = max(self._slowest, answer["seconds"])
         return answer
 
     def _is_there(self, name: str, token: int) -> bool:
@@ -250,7 +255,9 @@ class Selftest:
         hook = f"{hooks}/pre-push"
         with open(os.open(hook, os.O_WRONLY | os.O_CREAT, 0o700), "w", encoding="utf-8") as file:
             file.write(HOOK)
-        self._claim(0, name, ttl=f"{self._ledger.look().policy.ttl_min}s")
+        # Two pushes and a claim have to fit in; of a slow remote that is more than the shortest.
+        ttl = max(self._ledger.look().policy.ttl_min, min(ceil(8 * self._slowest), MOST_TTL))
+        self._claim(0, name, ttl=f"{ttl}s")
         pushed = self._pushed(name)
         if "does not support --atomic" in pushed["detail"]:
             self._prove("lapse", lambda: self._lapses(name))
@@ -281,14 +288,17 @@ class Selftest:
                     return {"seconds": 0}
                 time.sleep(0.02)
             pushed = first.answer()
-            if "error" in pushed:  # its lease was so short, and the remote so slow
-                raise Unavailable(pushed["error"]["message"])
+            if "error" in pushed:
+                raise Unavailable(TOO_SLOW)
             if not pushed["moved"]:
                 return pushed
         raise Unavailable(f"a push was overtaken {TRIES} times: others change layer {LAYER}")
 
     def _lapses(self, name: str) -> str:
+        ends = [x.expires_at for x in self._ledger.look().leases if x.resource.text == name]
         if (answer := self._claim(1, name))["ok"]:
+            if ends and self._ledger.clock.now().wall_ms >= max(ends):
+                raise Unavailable(TOO_SLOW)
             raise Violations("a live lease was taken over")
         wait = datetime.fromisoformat(answer["error"]["free_at"]).timestamp() - time.time()
         self.say(f"waiting {wait:.0f}s for a lease to lapse")
