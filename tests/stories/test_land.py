@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class Worker:
 
     root: Path
     clock: ManualClock
+    env: Mapping[str, str]  # how git reaches the remote
 
     @property
     def leases(self) -> Leases:
@@ -64,7 +65,7 @@ class Worker:
         return commit_file(self.root, file, text, says)
 
     def git(self, *words: str) -> str:
-        return git(self.root, *words)
+        return git(self.root, *words, env=self.env)
 
     def states(self) -> list[tuple[str, str]]:
         return sorted((x.resource, x.state) for x in self.leases.list(all=True))
@@ -102,7 +103,9 @@ def make_stage(remote: Remote, tmp: Path, monkeypatch: pytest.MonkeyPatch) -> St
         monkeypatch.setenv(name, value)
     clock = ManualClock(wall_ms=int(time.time() * 1_000))
     jo, kim = (
-        Worker(make_clone(remote, tmp / "at" / name, f"{name}@example.com", name), clock)
+        Worker(
+            make_clone(remote, tmp / "at" / name, f"{name}@example.com", name), clock, remote.env
+        )
         for name in ("jo", "kim")
     )
     (jo.root / "tasks").mkdir()
@@ -110,8 +113,8 @@ def make_stage(remote: Remote, tmp: Path, monkeypatch: pytest.MonkeyPatch) -> St
         (jo.root / "tasks" / f"{name}.md").write_text(task_text(name))
     jo.git("add", "tasks")
     jo.git("commit", "-qm", "tasks")
-    git(jo.root, "push", "-q", "origin", "HEAD:main", env=remote.env)
-    git(kim.root, "pull", "-q", "origin", "main", env=remote.env)
+    jo.git("push", "-q", "origin", "HEAD:main")
+    kim.git("pull", "-q", "origin", "main")
     return Stage(remote, jo, kim)
 
 
