@@ -27,6 +27,7 @@ from gitlease.core.errors import (
     Unavailable,
 )
 from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.moves.claiming import fit_ttl
 from gitlease.core.resources import fold
 from gitlease.engine import claim
 from gitlease.engine.answers import Answer
@@ -36,6 +37,7 @@ from gitlease.git.repository import (
     CHECKOUT,
     Repository,
     ask,
+    ask_line,
     drop_branch,
     drop_finished,
     fit_name,
@@ -552,6 +554,18 @@ class PoolRan:
     stranded: Mapping[str, str] = field(default_factory=dict)
 
 
+def words_for_worktrees(
+    repository: Repository, base: str | None, directory: str, words: Sequence[str]
+) -> tuple[str, ...]:
+    """A command as each linked work tree can start it: its own program, or else that from here."""
+    if os.sep not in words[0] or os.path.isabs(words[0]):
+        return tuple(words)
+    path = os.path.normpath(os.path.join(os.path.realpath(directory), words[0]))
+    inside = os.path.relpath(path, repository.toplevel)
+    is_there = ask_line(repository, "rev-parse", "--verify", "--quiet", f"{base}:{inside}")
+    return (os.path.join(os.curdir, inside) if is_there else path, *words[1:])
+
+
 def work(
     place: RunPlace,
     request: PoolRequest,
@@ -577,6 +591,12 @@ def work(
         base = place.learn_main_branch()
         if base is None:
             raise Invalid("no main branch of the remote is known here; name the base")
+    ledger, asked = place.ledger, request.run.options.ttl
+    if request.worktrees and (asked is not None or not ledger.ttl_is_default):
+        try:  # a work tree's claim would be refused for each task
+            fit_ttl(asked or ledger.default_ttl, 0, ledger.look().policy, None)
+        except PolicyRefused as refusal:
+            raise refusal.with_(by_setting=asked is None) from None
     with _StopRequests() as stops, _own_environment(request.worktrees):
         number = new_number(place)
         taker = PoolTaker(

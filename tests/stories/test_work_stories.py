@@ -708,6 +708,33 @@ def test_options_that_do_not_go_together_take_no_task(jo: Desk, words: list[str]
     assert jo.document("work", *words, "--", "true", expect=2)["error"]["code"] == "usage"
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--local", "work", "--land"], "usage"),
+        (["work", "--land", "--ttl", "1s"], "policy"),
+        (["work", "--worktrees", "--ttl", "99d"], "policy"),
+    ],
+)
+def test_what_every_task_would_be_refused_is_said_once(
+    jo: Desk, words: list[str], code: str
+) -> None:
+    done = jo.ask("--json", *words, "--", "true")
+    assert json.loads(done.stdout)["error"]["code"] == code
+    assert not (jo.clone.parent / f"{jo.clone.name}.worktrees").exists()
+
+
+def test_programs_of_a_pool_are_found_from_each_work_tree(jo: Desk) -> None:
+    sub = jo.clone / "sub"
+    sub.mkdir()
+    for path, text in (("sub/w.sh", "git commit -q --allow-empty -m work"), ("pr.sh", "exit 0")):
+        (jo.clone / path).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (jo.clone / path).chmod(0o755)
+    words = ("-C", str(sub), "work", "--budget", "1", "--json")
+    ended = lines(jo.ask(*words, "--pr", "../pr.sh", "--", "./w.sh"))[-1]
+    assert (ended["waiting"], ended["failed"]) == (1, 0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["path", "http", "ssh"])
 def test_pools_that_are_killed_do_every_task_once(

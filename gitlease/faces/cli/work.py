@@ -10,11 +10,13 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import click
 
 from gitlease.core.errors import UsageError, clean
+from gitlease.core.frozen import replace
 from gitlease.core.instant import humanize_duration, moment_of
 from gitlease.faces.cli import output
 from gitlease.faces.cli.running import LENGTHS, grace_option, log_line
@@ -29,6 +31,7 @@ from gitlease.runs.pool import (
     PoolEvent,
     PoolLimits,
     PoolRequest,
+    words_for_worktrees,
     work,
 )
 from gitlease.runs.records import FAILED, LOST, POOLS, RUNNING, runs_of
@@ -217,7 +220,15 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
 def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> PoolRequest:
     lands = options["land"] or options["pr"] is not None
     done, worktrees = options["done_on_success"] or lands, options["worktrees"]
-    finisher = None
+    finisher, base, handed_on = None, options["base"], options["pr"] or ()
+    directory = os.path.abspath(call.directory or ".")
+    if lands and (call.workspace.location.url is None or call.workspace.location.name is None):
+        raise UsageError("there is no remote with a name here to land on")
+    if worktrees:
+        check_executable(command[0], cwd=directory)
+        base = base or call.workspace.learn_main_branch()
+        fit = partial(words_for_worktrees, call.workspace.repository, base, directory)
+        command = fit(command)
     if lands:
         terms = values_of("land", call, options)
         landing = LandOptions(
@@ -227,14 +238,14 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
             unfenced=options["unfenced"],
             hooks=not options["no_verify"],
         )
-        for words in (landing.check, options["pr"]):
-            if words:
-                check_executable(words[0], cwd=call.directory or ".")
-        finisher = pool_finisher(landing, options["pr"] or (), log_line)
+        for words in filter(None, (landing.check, handed_on)):
+            check_executable(words[0], cwd=directory)
+        landing = replace(landing, check=landing.check and fit(landing.check))
+        finisher = pool_finisher(landing, handed_on and fit(handed_on), log_line)
     return PoolRequest(
         run=RunRequest(
             words=command,
-            directory=os.path.abspath(call.directory or "."),
+            directory=directory,
             options=claim_options(**values_of("next", call, options)),
             grace=options["grace"],
             layer=call.layer,
@@ -250,7 +261,7 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
             folder, layer=call.layer, local=call.local, remote=call.remote
         ),
         worktrees=worktrees,
-        base=options["base"],
+        base=base,
     )
 
 
