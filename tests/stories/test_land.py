@@ -478,6 +478,10 @@ def test_a_push_that_is_done_lands_the_task(
     for words in (["--force"], ["origin", "a", "b"], ["elsewhere"], ["origin", "other:main"]):
         assert run([*at, "push", "--done", "F001", *words]) == 2
         check_words(capsys.readouterr().err)
+    main = stage.main
+    for words in (["-v"], ["--no-follow-tags"], ["--done", "F002"], ["origin", ":main"]):
+        assert run([*at, "push", "--done", "F001", *words]) == 2
+    assert stage.main == main
     assert run([*at, "push", "--done", "F001", "origin", "none"]) == 7
     capsys.readouterr()
     assert run([*at, "push", "--done", "F001", "origin", "HEAD:main", "--json"]) == 0

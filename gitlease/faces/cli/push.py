@@ -72,7 +72,12 @@ work, the lease stays unchanged, and the exit status is 4.""",
     bare=BARE,
 )
 @click.argument("words", metavar="[REMOTE [REFSPEC]...]", nargs=-1)
-@option("--done", metavar="R", help="Finish R with it: `gitlease land R`, on BRANCH if named.")
+@option(
+    "--done",
+    metavar="R",
+    multiple=True,
+    help="Finish R with it: `gitlease land R`, on BRANCH if named.",
+)
 @option("--require", metavar="R", multiple=True, help="Push only if you hold R; repeatable.")
 @option("-u", "--set-upstream", is_flag=True, help="Set the upstream of the pushed branches.")
 @option("-f", "--force", is_flag=True, help="Replace the remote refs if they have not moved since.")
@@ -102,7 +107,7 @@ def push_verb(
     /,
     *,
     words: tuple[str, ...],
-    done: str | None,
+    done: tuple[str, ...],
     require: tuple[str, ...],
     set_upstream: bool,
     no_verify: bool,
@@ -113,9 +118,12 @@ def push_verb(
 ) -> int:
     from gitlease.wiring.push import open_push
 
-    if done is not None:
+    if done:
         given = {"require": require, "set_upstream": set_upstream, "dry_run": dry_run, **options}
-        return _land(call, done, words, given, no_verify=no_verify, quiet=quiet)
+        given |= {"verbose": verbose, "follow_tags": options["follow_tags"] is not None}
+        if len(done) > 1:
+            raise UsageError("--done lands one task: use it once")
+        return _land(call, done[0], words, given, no_verify=no_verify, quiet=quiet)
     options["all"] = options.pop("all_")
     remote = words[0] if words else None
     request = push_request(remote, words[1:], options, upstream=set_upstream, hooks=not no_verify)
@@ -152,9 +160,9 @@ def _land(
     if odd is not None or len(words) > 2:
         what = f"--{odd.replace('_', '-')}" if odd else "several branches"
         raise UsageError(f"--done lands a task: it cannot be combined with {what}", hints=(way,))
-    source, _, base = words[1].rpartition(":") if words[1:] else ("", "", None)
+    source, colon, base = words[1].rpartition(":") if words[1:] else ("", "", None)
     own = {None, "", "HEAD", call.workspace.repository.branch()}
-    if source.removeprefix("refs/heads/") not in own:
+    if source.removeprefix("refs/heads/") not in own or (colon and not source):
         raise UsageError("--done lands what is checked out, and no other branch", hints=(way,))
     if words and words[0] != call.workspace.location.name:
         raise elsewhere(call.workspace.location, words[0])
