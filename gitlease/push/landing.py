@@ -201,10 +201,12 @@ class Lander:
         except Unavailable as error:
             if "find remote ref" not in error.message:
                 raise
-            raise NotFound(
-                f"{self._remote} has no branch {self._base} to land on",
-                hints=(f"make it first: git push {self._remote} HEAD:{self._base}",),
-            ) from None
+            why, main = f"{self._remote} has no branch {self._base} to land on", self._main()
+            hints: tuple[str, ...] = ()
+            if main is not None and main != self._ref:
+                words = ("git", "push", self._remote, f"{main}:refs/heads/{self._base}")
+                hints = (f"make it first: {shlex.join(words)}",)
+            raise NotFound(why, hints=hints) from None
 
     def _only_one(self, view: LedgerView) -> Resource:
         actor = self._session.actor
@@ -337,12 +339,15 @@ class Lander:
         if not overtaken and not ahead:
             return
         line.take(TICKET)
-        best, since = ahead + 1, clock.now()
+        best, since, renewed = ahead + 1, clock.now(), clock.now()
         while (ahead := line.place(self._watcher.look()).ahead) > 0:
             if ahead < best:
                 best, since = ahead, clock.now()
             if since.elapsed_at_most(clock.now()) > COURTESY * 1_000:
                 return
+            if renewed.elapsed_at_most(clock.now()) >= self._every * MS:
+                renewed = clock.now()
+                self._renew()
             self._watcher.nap(LOOK * self._session.dice.uniform(0.5, 1.5))
 
     # --- the result -----------------------------------------------------------------------------
@@ -490,6 +495,15 @@ class Lander:
                 return True
         return False
 
+    @property
+    def _every(self) -> float:
+        """Seconds after which the lease is to be renewed."""
+        return min(x.duration_ms for x in self._leases) * DUE / MS
+
+    def _renew(self) -> None:
+        with suppress(Unavailable):
+            acts.renew(self._session, [self._resource])
+
     def _check(self) -> None:
         """Run the check, and renew the lease meanwhile. Raises CheckFailed."""
         words, env = self._options.check, local_variables_cleared(os.environ)
@@ -500,12 +514,10 @@ class Lander:
             process = subprocess.Popen(words, cwd=place, env=env, stdin=nowhere, stdout=sys.stderr)
         except OSError as error:
             raise UsageError(f"{shown(words[0])} cannot be run: {error.strerror}") from None
-        every = min(x.duration_ms for x in self._leases) * DUE / MS
         with process:
             try:
-                while (status := _ended(process, every)) is None:
-                    with suppress(Unavailable):
-                        acts.renew(self._session, [self._resource])
+                while (status := _ended(process, self._every)) is None:
+                    self._renew()
             except BaseException:
                 process.terminate()
                 if _ended(process, UNENDING) is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -23,8 +24,9 @@ from support.remotes import Remote
 from support.repos import commit_file, git, make_clone, run_git
 from support.snapshots import check_words, raises
 
-from gitlease.core import GitleaseError, Invalid, PolicyRefused, parse_resource
+from gitlease.core import GitleaseError, Invalid, NotFound, PolicyRefused, parse_resource
 from gitlease.core import UsageError as Usage
+from gitlease.engine import WaitQueue, acts
 from gitlease.faces.cli import run
 from gitlease.faces.library import Leases
 from gitlease.git import pushes
@@ -464,6 +466,31 @@ def test_landings_at_once_each_land_once(any_stage: Stage) -> None:
     assert all(DONE in stage.file(f"tasks/{name}.md") for name in names)
     states = dict(stage.jo.states())
     assert [states[name] for name in names] == ["completed"] * len(names)
+
+
+def test_who_waits_in_line_renews_the_lease(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.jo.git("checkout", "-q", "-b", "topic")
+    stage.jo.leases.claim("F001", ttl="2m")
+    stage.jo.works()
+    ahead = workspace(stage.kim.root, clock=stage.kim.clock)
+    WaitQueue(ahead.ledger, [parse_resource("landing:main")], "*").take(86_400)
+    renewed = []
+    renew = acts.renew
+    monkeypatch.setattr(acts, "renew", lambda *words: renewed.append(renew(*words)))
+    assert stage.jo.land().commits == 1
+    assert len(renewed) == 1
+
+
+def test_the_hint_for_a_base_that_is_not_there_makes_it(stage: Stage) -> None:
+    stage.jo.begins()
+    stage.jo.works()
+    main = git(stage.remote.bare, "rev-parse", "main")
+    with pytest.raises(NotFound) as caught:
+        stage.jo.land(base="new")
+    words = shlex.split(caught.value.hints[0].partition(": ")[2])
+    assert words[0] == "git"
+    stage.jo.git(*words[1:])
+    assert git(stage.remote.bare, "rev-parse", "new") == main
 
 
 # --- from the command line ------------------------------------------------------------------------
