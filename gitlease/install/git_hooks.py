@@ -379,14 +379,14 @@ def _state(place: HookPlace, name: str) -> HookState:
     if program is None:
         return state(way=way, problem=NO_PROGRAM)
     live, proven = os.access(script, os.X_OK), False
-    problem = "" if live else OFF
+    problem = "" if live else f"{OFF}: chmod +x {shlex.quote(script)}"
     if place.git >= places.HOOK_RUN:
         # With the hooks of others off; a script of ours needs no folder of hooks.
         off = [f"hook.{other}.enabled=false" for other in place.other_hooks]
         off += ["core.hooksPath=/dev/null"] if script == place.script(name) else []
         options = [word for setting in off for word in ("-c", setting)]
         live = proven = ask_hook(name, place.top, *options) is not None
-        problem = "" if live else "it is installed, but does not answer when git runs it"
+        problem = "" if live else problem or "it is installed, but does not answer when git runs it"
     current = places.is_current(placed, name)
     if live and not current:
         problem = "of another version, or edited: gitlease hooks install"

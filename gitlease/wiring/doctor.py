@@ -130,8 +130,11 @@ def examine(of: Examined, *, fix: bool = False) -> tuple[list[Diagnosis], list[s
             continue
         rows = carry_out(check, of)
         if fix and (to_mend := [x for x in rows if x.mend]):
-            done += map(mended, to_mend)
-            rows = carry_out(check, of)
+            said, rows = [*map(mended, to_mend)], carry_out(check, of)
+            left = {x.what for x in rows if x.state != GOOD}
+            for x, text in zip(to_mend, said, strict=True):
+                failed = text.startswith("mended") and x.what in left
+                done.append(f"{x.check} is not mended: {x.what}" if failed else text)
         findings += rows
     return findings, done
 
@@ -215,7 +218,13 @@ def repository(of: Examined) -> Rows:
 
 
 def identity(of: Examined) -> Rows:
-    found = resolve_identity(of.repository, environ=os.environ, session_flag=None, no_session=False)
+    try:
+        found = resolve_identity(
+            of.repository, environ=os.environ, session_flag=None, no_session=False
+        )
+    except Invalid as error:  # nobody works in a bare hub
+        yield row_of(error, "" if of.repository.toplevel else WARNING)
+        return
     session = f"session {found.actor.session} ({found.session_source})"
     session = session if found.actor.session else "no session"
     yield GOOD, f"{found.actor.holder}, from {found.holder_source}; {session}"
@@ -258,10 +267,14 @@ def hooks(of: Examined) -> Rows:
         yield WARNING, f"not installed: {', '.join(missing)}", fix
     dead = [x for x in states if x.way and x not in sound]
     ours = [x.name for x in dead if x.current is not None]
-    for hook in dead:
-        again = partial(install, of.repository, ours) if hook.name in ours[:1] else None
-        by = manager_install(Way(hook.way), [hook.name]) if hook.awaits else fix
-        yield BAD, f"{hook.name}: {hook.problem}", by, again
+    for problem in dict.fromkeys(x.problem for x in dead):
+        hook, *_ = alike = [x for x in dead if x.problem == problem]
+        names = [x.name for x in alike]
+        again = partial(install, of.repository, ours) if ours[:1] == names[:1] else None
+        typed = _COMMAND.search(problem)
+        by = manager_install(Way(hook.way), names) if hook.awaits else typed[1] if typed else fix
+        starts = f" ({hook.program})" if hook.program and not typed else ""
+        yield BAD, f"{', '.join(names)}: {problem}{starts}", by, again
 
 
 def agents(of: Examined) -> Rows:

@@ -152,7 +152,7 @@ def test_bare_repository(path_remote: Remote, tmp_path: Path) -> None:
     assert found["repository"][0].state == "good"
     assert "hooks" not in found
     assert "tasks" not in found
-    assert states(found, "identity") == ["bad"]
+    assert states(found, "identity") == ["warning"]
 
 
 def test_broken_git_config_is_a_finding(jo: Path, tmp_path: Path) -> None:
@@ -300,10 +300,24 @@ def test_hooks_that_are_off_are_installed_again(hooked: Path, tmp_path: Path) ->
     assert [row.state for row in rows] == ["good", "bad"]
     type_fix(hooked, rows[1].fix)
     assert states(look(hooked, tmp_path), "hooks") == ["good"]
-    hook.write_bytes(b"#!/bin/sh\nexit 0\n" + hook.read_bytes())  # a script with our section
+    hook.write_bytes(b"#!/bin/sh\ntrue\n" + hook.read_bytes())  # a script with our section
     hook.chmod(0o644)
-    assert run_gitlease(["hooks", "install"], hooked).returncode == 0
+    found = look(hooked, tmp_path, fix=True)
     assert hook.stat().st_mode & 0o777 == 0o644
+    assert not any(x.startswith("mended") for x in found["fixed"])
+    type_fix(hooked, found["hooks"][1].fix)
+    assert states(look(hooked, tmp_path), "hooks") == ["good"]
+
+
+@pytest.mark.slow
+def test_program_that_cannot_run_is_one_row_for_all_hooks(hooked: Path, tmp_path: Path) -> None:
+    (program := tmp_path / "gitlease").write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o700)
+    noted = hooked / ".git/gitlease/program"
+    noted.write_text(f"{program}\n")
+    (row,) = look(hooked, tmp_path)["hooks"]
+    assert row.state == "bad"
+    assert str(program) in row.what
 
 
 def test_hooks_of_an_old_git_are_unknown(

@@ -267,7 +267,8 @@ def _files(count: int) -> str:
 warning, bad, or unknown (for example offline), with the command that mends it. `help trouble` lists
 what is examined.
 
-It runs anywhere, and changes nothing, except that reading the ledger refreshes this clone's copy.
+It runs anywhere, and changes nothing, except that reading refreshes this clone's copy of the
+ledger and what it has cached of task files.
 --probe pushes to the layer `probe` (refs/gitlease/probe), which is used again and never deleted. It
 shows that ledgers can be pushed there, that of two pushes at once one is refused, and that an
 atomic push lands whole or not at all.
