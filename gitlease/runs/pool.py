@@ -296,6 +296,7 @@ class Pool:
 
 BRANCHES = "work"  # the folder of branches, one for each task
 KIND = "work"
+MOVED = "reset: moving to "  # of git's reflog; a landing moves its branch so
 NAMED = 3  # tasks that a warning lists
 AGAIN = 60.0  # seconds until a task that was passed over is tried again
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -385,6 +386,8 @@ class PoolTaker:
             try:
                 tree = open_worktree(repository, fit_name(name), branch=branch, base=base)
                 folder = tree.toplevel or tree.git_dir
+                if lands:
+                    self._undo_landing(tree, branch, entry.task)
                 place = in_a_run(self._request.open_at(folder), KIND, always=True)
             except (GitleaseError, OSError) as error:
                 self._pass_over(name, error)
@@ -410,6 +413,20 @@ class PoolTaker:
             clean_up = partial(self.clean_up, tree, branch, base if lands else None)
             return self._start(place, answer, entry.task, request, clean_up)
         raise nothing_left(reading.entries, reading.warnings)
+
+    def _undo_landing(self, tree: Repository, branch: str, task: Task) -> None:
+        """Move a branch back if a landing was killed and left its task finished, off the base.
+
+        The base is known to be without it: the task is taken. The command goes on from its commits.
+        """
+        log = ask(tree, "reflog", "show", "--format=%H %gs", f"refs/heads/{branch}", "--")
+        moves = [x.partition(" ") for x in os.fsdecode(log.out).splitlines()]
+        for commit, _, why in moves:
+            found = self._place.queue.find(task.resource, ref=commit).entry
+            if not why.startswith(MOVED) or found is None or not found.task.is_done:
+                if commit != moves[0][0]:
+                    ask(tree, "reset", "-q", "--keep", commit, timeout=CHECKOUT)
+                return
 
     def clean_up(self, tree: Repository, branch: str, base: str | None) -> str | None:
         """Remove a work tree, and its branch if that has landed on ``base``."""

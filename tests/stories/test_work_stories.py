@@ -697,6 +697,20 @@ def test_check_that_hangs_is_ended_and_its_branch_goes_back(jo: Desk, ends: str)
     assert (failures or {}).get("failures", 0) == (1 if ends == "limit" else 0)
 
 
+def test_task_whose_landing_was_killed_lands_once(jo: Desk) -> None:
+    work = ("--budget", "1", "--json", "--", "git", "commit", "-q", "--allow-empty", "-m", "work")
+    working = jo.start("work", "--land", "--check", "sh -c 'echo ready; exec sleep 60'", *work)
+    until(lambda: "ready" in json.dumps(jo.document("work", "--status")), "the check")
+    os.kill(begun(jo)[0], signal.SIGKILL)
+    working.communicate(timeout=LONG)
+    assert "status: done" in git(jo.clone, "show", "work/F01:tasks/F01.md")
+    jo.document("note", "F01", "go on")  # what failed may be taken at once
+    (ended,) = (x for x in lines(jo.ask("work", "--land", *work)) if x["event"] == "ended")
+    assert (ended["resource"], ended["outcome"]) == ("F01", "done")
+    git(jo.clone, "fetch", "-q", "origin")
+    assert git(jo.clone, "log", "--format=%B", "origin/main").count("Gitlease: F01") == 1
+
+
 @pytest.mark.parametrize(
     "words",
     [
