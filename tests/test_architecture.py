@@ -107,7 +107,7 @@ LINES = {  # of each package, without those of comment
     "git": 3_666,
     "guard": 2_804,
     "install": 2_243,
-    "push": 1_676,
+    "push": 1_692,
     "runs": 2_998,
     "server": 1_047,
     "settings": 1_490,

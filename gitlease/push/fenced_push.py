@@ -188,7 +188,8 @@ def _leases(head: Snapshot) -> list[Lease]:
 
 PushStatus = Literal["pushed", "up_to_date", "would_push"]
 
-OVERTAKEN = "error: cannot lock ref"  # git's word for it on the server: it is tried again
+# git's words for it on the server, the second over HTTP: it is tried again.
+OVERTAKEN = ("error: cannot lock ref", "fatal: protocol error: bad line length character: erro")
 UNFENCED = "no lease of yours covers these commits: they are pushed without a fence"
 
 

@@ -173,9 +173,21 @@ class Lander:
         if (landed := self._landed_before(view)) is None:
             mine = [x for x in view.leases if x.resource == resource and x.state is State.ACTIVE]
             self._leases = [x for x in mine if x.same_holder(self._session.actor)]
-            self._check_changes(view)
+            self._check_task()
+            forgotten = self._check_changes(view)
             landed = self._carry_out()
+            landed = replace(landed, warnings=(*forgotten, *landed.warnings))
         return replace(landed, warnings=(*view.warnings, *landed.warnings))
+
+    def _check_task(self) -> None:
+        edges, resource = self._session.edges, self._resource
+        if edges.is_unknown(edges.plan_end([resource])[0]) and not any(
+            x.edge for x in self._leases
+        ):
+            raise edges.on_a_branch(resource) or NotFound(
+                f"{resource} is not a task, and only tasks land: push it, and release it",
+                resource=resource.text,
+            )
 
     # --- what, and where ------------------------------------------------------------------------
 
@@ -269,8 +281,8 @@ class Lander:
             fenced=not self._options.unfenced,
         )
 
-    def _check_changes(self, view: LedgerView) -> None:
-        """Raise Invalid for changes that are not committed.
+    def _check_changes(self, view: LedgerView) -> list[str]:
+        """Raise Invalid for changes that are not committed; a warning of new files.
 
         The caller's edges may be: that of the task lands, and those of others stay as they are.
         """
@@ -291,6 +303,10 @@ class Lander:
                 f"not committed, so it would not land: {listed(refused)}",
                 hints=("commit it, or put it aside with git stash, and land then",),
             )
+        others = ("ls-files", "-z", "--others", "--exclude-standard", "--directory")
+        said = git.ask(*others, what="git cannot list new files")
+        new = [os.fsdecode(x) for x in said.split(b"\0") if x]
+        return [f"not in git, so it does not land: {listed(new)}"] if new else []
 
     # --- carrying it out ------------------------------------------------------------------------
 

@@ -242,6 +242,23 @@ def test_what_is_not_committed_is_named(stage: Stage) -> None:
     assert (stage.jo.root / "work.txt").read_text() == "half\n"
 
 
+def test_new_files_that_git_does_not_know_are_named(stage: Stage) -> None:
+    stage.jo.begins()
+    stage.jo.works()
+    (stage.jo.root / "forgotten.py").write_text("new\n")
+    (warning,) = stage.jo.land().warnings
+    assert "forgotten.py" in warning
+
+
+def test_a_name_that_is_no_task_does_not_land(stage: Stage) -> None:
+    stage.jo.git("checkout", "-q", "-b", "topic")
+    stage.jo.leases.claim("deploy", any=True)
+    stage.jo.works()
+    with raises(NotFound):
+        stage.jo.land("deploy")
+    assert stage.jo.states() == [("deploy", "active")]
+
+
 def test_a_detached_head_has_no_branch_to_land(stage: Stage) -> None:
     stage.jo.begins()
     stage.jo.git("checkout", "-q", "--detach")
