@@ -571,7 +571,7 @@ def test_a_git_that_reads_hooks_from_its_configuration(
     repo: HookRepo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As far as it shows with any git: what is set up, and that each command calls its hook."""
-    monkeypatch.setattr(places, "_git_version", lambda top: (2, 54))
+    monkeypatch.setattr(places, "git_version", lambda top: (2, 54))
     hook = repo.write(".git/hooks/pre-commit", b"#!/bin/sh\n" + MINE)
     before = snapshot(repo.root)
     plan = put_in(repo)

@@ -63,7 +63,7 @@ ERRORS = {x.code: x for x in KINDS}
 HOOK = """#!/bin/sh
 cat >/dev/null
 : >"$0.reached"
-while [ -d "${0%/*}" ] && [ ! -e "$0.go" ]; do sleep 0.1; done
+while kill -0 PARENT && [ ! -e "$0.go" ]; do sleep 0.1; done 2>/dev/null
 [ -e "$0.go" ]
 """
 CODE = "from gitlease.faces.cli.setup.selftest import work; work()"
@@ -254,7 +254,7 @@ class Selftest:
         os.mkdir(hooks := f"{self._machines[0].folder}/hooks")
         hook = f"{hooks}/pre-push"
         with open(os.open(hook, os.O_WRONLY | os.O_CREAT, 0o700), "w", encoding="utf-8") as file:
-            file.write(HOOK)
+            file.write(HOOK.replace("PARENT", str(os.getpid())))
         # Two pushes and a claim have to fit in; of a slow remote that is more than the shortest.
         ttl = max(self._ledger.look().policy.ttl_min, min(ceil(8 * self._slowest), MOST_TTL))
         self._claim(0, name, ttl=f"{ttl}s")
