@@ -575,3 +575,24 @@ def log(level: Literal["debug", "info", "warning"], text: str, *words: object) -
     if not logger.handlers:  # else a warning would be printed where nothing is configured
         logger.addHandler(logging.NullHandler())
     getattr(logger, level)(text, *words)
+
+
+PR_SET_PDEATHSIG = 1  # of Linux
+
+
+def on_parent_death(signum: signal.Signals) -> Callable[[], object]:
+    """A function for a child, by which it gets this signal when this process dies (on Linux).
+
+    A command is killed outright, since the guardian may have been killed as well. Only the command
+    gets it: what that started is left to the guardian. It goes by the thread that starts the child,
+    the main one, which lives longest.
+    """
+    if not sys.platform.startswith("linux"):
+        return lambda: None
+    try:
+        import ctypes
+
+        prctl = ctypes.CDLL(None).prctl
+    except (ImportError, OSError, AttributeError):
+        return lambda: None
+    return lambda: prctl(PR_SET_PDEATHSIG, int(signum))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -48,7 +49,7 @@ from gitlease.git.message import MessageReading, with_trailers
 from gitlease.git.objects import BLOB, objects_of
 from gitlease.git.pushes import commit_of, fetch_branch, tracked
 from gitlease.git.repository import CHECKOUT, Repository, ask, ask_line, fit_name, reason_of
-from gitlease.git.run import local_variables_cleared
+from gitlease.git.run import local_variables_cleared, on_parent_death
 from gitlease.push.fenced_push import FencedPush, PushRefused
 from gitlease.push.plan import NotAtomic, PushRequest
 from gitlease.push.replay import CommitData, MergeConflict, Replay, listed
@@ -527,7 +528,14 @@ class Lander:
             return
         nowhere, place = subprocess.DEVNULL, self._git.toplevel
         try:
-            process = subprocess.Popen(words, cwd=place, env=env, stdin=nowhere, stdout=sys.stderr)
+            process = subprocess.Popen(
+                words,
+                cwd=place,
+                env=env,
+                stdin=nowhere,
+                stdout=sys.stderr,
+                preexec_fn=on_parent_death(signal.SIGKILL),
+            )
         except OSError as error:
             raise UsageError(f"{shown(words[0])} cannot be run: {error.strerror}") from None
         with process:

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gitlease.core.errors import Invalid, NotFound
 from gitlease.git.files import share
-
-PR_SET_PDEATHSIG = 1  # of Linux
+from gitlease.git.run import on_parent_death
 
 
 class NoCommand(NotFound):
@@ -82,24 +81,6 @@ def show_in_pager(text: str) -> bool:
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
         subprocess.run(words, input=text.encode(), env=env, check=False)
     return True
-
-
-def on_parent_death(signum: signal.Signals) -> Callable[[], object]:
-    """A function for a child, by which it gets this signal when this process dies (on Linux).
-
-    A command is killed outright, since the guardian may have been killed as well. Only the command
-    gets it: what that started is left to the guardian. It goes by the thread that starts the child,
-    the main one, which lives longest.
-    """
-    if not sys.platform.startswith("linux"):
-        return lambda: None
-    try:
-        import ctypes
-
-        prctl = ctypes.CDLL(None).prctl
-    except (ImportError, OSError, AttributeError):
-        return lambda: None
-    return lambda: prctl(PR_SET_PDEATHSIG, int(signum))
 
 
 LONGEST_WORD = 65_536

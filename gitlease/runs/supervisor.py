@@ -27,13 +27,12 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant, format_duration
 from gitlease.core.loss import Hold, Lost, early_ms
 from gitlease.engine.ports import Clock
-from gitlease.git.run import members_of, started_at
+from gitlease.git.run import members_of, on_parent_death, started_at
 from gitlease.runs.child import (
     CannotExecute,
     NoCommand,
     check_executable,
     foreground_group,
-    on_parent_death,
 )
 from gitlease.runs.guardian import (
     Guardian,

@@ -100,9 +100,9 @@ class Machine:
         package = os.path.dirname(os.path.dirname(os.path.abspath(gitlease.__file__)))
         paths = filter(None, (package, os.environ.get("PYTHONPATH")))
         os.mkdir(folder)
-        self.folder, self._process = (
-            folder,
-            subprocess.Popen(
+        self.folder = folder
+        try:
+            self._process = subprocess.Popen(
                 (sys.executable, "-P", "-c", CODE),
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
                 stdin=subprocess.PIPE,
@@ -110,8 +110,10 @@ class Machine:
                 stderr=subprocess.DEVNULL,
                 encoding="utf-8",
                 start_new_session=True,  # Ctrl-C is for the parent, which ends this one
-            ),
-        )
+            )
+        except OSError as error:
+            why = f"a worker cannot be started: {error.strerror}"
+            raise Invalid(why, hints=("try fewer: gitlease selftest --workers 2",)) from None
         if (asked := self._process.stdin) is None or (answers := self._process.stdout) is None:
             raise ValueError("the process has no pipes")
         self._asked, self._answers = asked, answers
