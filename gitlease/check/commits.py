@@ -24,6 +24,7 @@ from gitlease.core.errors import Denied, GitleaseError, NotFound, Unavailable, U
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Moment
+from gitlease.core.ledger import Ledger
 from gitlease.core.resources import fold
 from gitlease.engine.answers import told_by, unread_records
 from gitlease.engine.ports import Clock, Snapshot, TaskFiles, doing
@@ -585,6 +586,7 @@ class CheckService:
             unread=tuple(text for head in heads for text in unread_records(head)),
             shown=chosen.shown,
             commits=len(chosen.commits),
+            waiting=tuple(x for head in heads if head.ledger for x in _waiting(head.ledger)),
             warnings=tuple(dict.fromkeys(warnings)),
         )
 
@@ -626,6 +628,14 @@ class CheckService:
             ledgers={one.layer: one for one in timelines},
             landing=cache(lambda: self.reader.differing(commits[-1].id)),
         )
+
+
+def _waiting(ledger: Ledger) -> Iterable[str]:
+    for lease in ledger.live()[0]:
+        found = ledger.setback(lease.resource) if lease.parked else None
+        if found and found.waits:
+            why = found.last.text.strip().partition("\n")[0]
+            yield f"{lease.resource} of {lease.holder}: {why}"
 
 
 def oldest(commits: Iterable[CommitFacts], now: int) -> int:

@@ -55,6 +55,7 @@ def as_text(report: CheckResult) -> str:
         lines += [f"  {text}" for text in details(found)]
     lines += [f"fixed: {one_line(found.message)} ({found.rule.id})" for found in report.fixed]
     lines += [f"not checked: {one_line(text)}" for text in report.unread]
+    lines += [f"waiting for a person: {one_line(text)}" for text in report.waiting]
     lines.append(f"{report.checked}: {report.outcome}")
     return "".join(f"{line}\n" for line in lines)
 

@@ -98,7 +98,8 @@ class CheckResult:
     settled, the other ``findings`` say why they stay, ``leases`` are those released, and ``commit``
     is the last commit of an edge. ``undone`` are the failed edits of task files, or their failed
     commits: the ledger is ahead of them. ``commits`` is the number of commits checked, ``shown``
-    what they are. ``prefix`` is put before every file: the repository's place in what a host of CI
+    what they are. ``waiting`` are the parked tasks that wait for a person, and why. ``prefix`` is
+    put before every file: the repository's place in what a host of CI
     shows.
     """
 
@@ -106,6 +107,7 @@ class CheckResult:
     fixed: tuple[Finding, ...] = ()
     unread: tuple[str, ...] = ()
     undone: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     commits: int = 0
     commit: str | None = None

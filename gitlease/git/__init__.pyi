@@ -33,6 +33,7 @@ from gitlease.git.plain_yaml import read_own as read_own
 from gitlease.git.plain_yaml import read_plain as read_plain
 from gitlease.git.plain_yaml import write_plain as write_plain
 from gitlease.git.pushes import Push as Push
+from gitlease.git.pushes import fetch_branch as fetch_branch
 from gitlease.git.pushes import main_branch as main_branch
 from gitlease.git.pushes import main_branches as main_branches
 from gitlease.git.pushes import outgoing as outgoing

@@ -36,7 +36,8 @@ SECONDS = 5.0  # for the remote to list its branches
 FETCH = 10.0  # and to send the commits of one
 MAX_FETCHED = 1024 * 1024
 FETCH = 600.0  # seconds for a branch to be fetched
-FETCHES = 10  # of one branch, while others of the clone fetch it, too
+FETCHES = 10  # of one branch, while others of the clone fetch it, or add a work tree
+PASSING = ("cannot lock ref", "bad object worktrees/")  # what git says meanwhile
 
 ASK_EVERY = 3_600  # seconds between two questions for a remote's default branch
 
@@ -187,8 +188,8 @@ def fetch_branch(repository: Repository, remote: str, branch: str) -> None:
     spec = f"+{HEADS}{branch}:refs/remotes/{remote}/{branch}"
     for _ in range(FETCHES):
         said = _ask_remote(repository, "fetch", *_QUIET, "--", remote, spec, seconds=FETCH)
-        if not said.code or "cannot lock ref" not in said.err:
-            break  # else another fetch of this clone has just moved it
+        if not said.code or not any(text in said.err for text in PASSING):
+            break
     if said.code or said.timed_out:
         lacking = f"{branch} of {remote} cannot be fetched"
         raise _failure(said, FETCH, lacking, lacking)

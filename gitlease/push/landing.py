@@ -63,7 +63,7 @@ from gitlease.tasks.scan import MAX_BYTES, printable
 TRIES = 25  # times that others may land first
 COURTESY = 60.0  # seconds that whoever stands before may take without news of them
 LOOK = 1.0  # seconds between two looks at the line
-TICKET = 600.0  # seconds for which a place in the line is kept
+TICKET = 20.0  # seconds for which a place in the line is kept: nobody waits long for the dead
 UNENDING = 5.0  # seconds from TERM to KILL of a check
 EDGES = ("assign", "unassign", "set", "finish")  # words with which commits of edges begin
 NO_FENCE = "the host has no atomic pushes: that nobody else took it meanwhile was not enforced"
@@ -159,7 +159,9 @@ class Lander:
         self._git.check_state("nothing lands before it has ended")
         self._branch, self._head = self._git.tip()
         self._at = self._head
-        self._remote, self._base = self._target(self._options.base)
+        self._remote, self._base = find_target(
+            self._repository, self._location, self._options.base, main=self._main
+        )
         self._ref = f"refs/remotes/{self._remote}/{self._base}"
         line = WaitQueue(self._session, [parse_resource(f"landing:{fit_name(self._base)}")], WHOLE)
         self._line = line
@@ -192,34 +194,8 @@ class Lander:
 
     # --- what, and where ------------------------------------------------------------------------
 
-    def _target(self, base: str | None) -> tuple[str, str]:
-        name = self._location.name
-        if self._location.url is None or name is None:
-            raise UsageError("there is no remote with a name here to land on")
-        if base is not None:
-            for prefix in ("refs/heads/", "refs/remotes/", f"{name}/"):
-                base = base.removeprefix(prefix)
-            if ask(self._repository, "check-ref-format", "--branch", base).code != 0:
-                raise UsageError(f"{shown(base)} is no name of a branch")
-            return name, base
-        found = tracked(self._repository, self._main() or "")
-        if found is None or found[0] != name:
-            way = hint("name it: {}", base="BRANCH")
-            raise Invalid(f"the main branch of {name} is not known here", hints=(way,))
-        return found
-
     def _fetch(self) -> None:
-        try:
-            fetch_branch(self._repository, self._remote, self._base)
-        except Unavailable as error:
-            if "find remote ref" not in error.message:
-                raise
-            why, main = f"{self._remote} has no branch {self._base} to land on", self._main()
-            hints: tuple[str, ...] = ()
-            if main is not None and main != self._ref:
-                words = ("git", "push", self._remote, f"{main}:refs/heads/{self._base}")
-                hints = (f"make it first: {shlex.join(words)}",)
-            raise NotFound(why, hints=hints) from None
+        fetch_target(self._repository, self._remote, self._base, main=self._main)
 
     def _only_one(self, view: LedgerView) -> Resource:
         actor = self._session.actor
@@ -360,6 +336,8 @@ class Lander:
         while (ahead := line.place(self._watcher.look()).ahead) > 0:
             if ahead < best:
                 best, since = ahead, clock.now()
+            if line.runs_out(TICKET / 2):
+                line.take(TICKET)
             if since.elapsed_at_most(clock.now()) > COURTESY * 1_000:
                 return
             if renewed.elapsed_at_most(clock.now()) >= self._every * MS:
@@ -538,10 +516,13 @@ class Lander:
             )
         except OSError as error:
             raise UsageError(f"{shown(words[0])} cannot be run: {error.strerror}") from None
+        every = min(self._every, TICKET / 2) if self._line.ticket else self._every
         with process:
             try:
-                while (status := _ended(process, self._every)) is None:
+                while (status := _ended(process, every)) is None:
                     self._renew()
+                    if self._line.ticket:
+                        self._line.take(TICKET)
             except BaseException:
                 process.terminate()
                 if _ended(process, UNENDING) is None:
@@ -596,6 +577,47 @@ class Lander:
             held_only=True,
         )
         return [end, *([self._line.leaving()] if self._line.ticket else [])]
+
+
+def find_target(
+    repository: Repository,
+    location: Location,
+    base: str | None,
+    *,
+    main: Callable[[], str | None],
+) -> tuple[str, str]:
+    """The remote to land on, and its branch. Raises UsageError for a ``base`` that is none."""
+    name = location.name
+    if location.url is None or name is None:
+        raise UsageError("there is no remote with a name here to land on")
+    if base is not None:
+        for prefix in ("refs/heads/", "refs/remotes/", f"{name}/"):
+            base = base.removeprefix(prefix)
+        if ask(repository, "check-ref-format", "--branch", base).code != 0:
+            raise UsageError(f"{shown(base)} is no name of a branch")
+        return name, base
+    found = tracked(repository, main() or "")
+    if found is None or found[0] != name:
+        way = hint("name it: {}", base="BRANCH")
+        raise Invalid(f"the main branch of {name} is not known here", hints=(way,))
+    return found
+
+
+def fetch_target(
+    repository: Repository, remote: str, branch: str, *, main: Callable[[], str | None]
+) -> None:
+    """Bring the copy of a branch to land on up to date. Raises NotFound without it."""
+    try:
+        fetch_branch(repository, remote, branch)
+    except Unavailable as error:
+        if "find remote ref" not in error.message:
+            raise
+        why, known = f"{remote} has no branch {branch} to land on", main()
+        hints: tuple[str, ...] = ()
+        if known is not None and known != f"refs/remotes/{remote}/{branch}":
+            words = ("git", "push", remote, f"{known}:refs/heads/{branch}")
+            hints = (f"make it first: {shlex.join(words)}",)
+        raise NotFound(why, hints=hints) from None
 
 
 def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost, clean
+from gitlease.core.errors import (
+    GitleaseError,
+    Invalid,
+    LeaseHeld,
+    LeaseLost,
+    Unavailable,
+    clean,
+)
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration, rfc3339
 from gitlease.core.lease import MAX_NOTE, Lease, State, same_person
@@ -228,13 +235,13 @@ class LeasedCommand:
         ``log`` is the file of the command's output and ``tail`` the end of it: a task that it
         failed on is given back with a note about them.
         """
-        warnings: tuple[str, ...] = ()
+        warnings, passing = tuple[str, ...](), False
         note, failed = self.request.note, self.request.notes_failure and not ended.stopped
         if self.request.done and ended.outcome == "ended" and ended.status == 0:
-            finished, warnings, interrupted = self._complete()
+            finished, warnings, passing = self._complete()
             if finished == len(self.answer.leases):
                 return finished, (*warnings, *self.give_back(ended.lost, hurried=ended.hurried))
-            failed = failed and not interrupted
+            failed = failed and not passing
         failed = failed and bool(ended.exit or warnings)
         if failed and note is None:
             why = "; ".join(warnings) or ended.message or ""
@@ -307,8 +314,11 @@ class LeasedCommand:
         return {x.lease_id: x for x in self.place.ledger.in_session(actor.session, but=own)}
 
     def _complete(self) -> tuple[int, tuple[str, ...], bool]:
-        """Finish what is left; return how many are finished, warnings, and whether TERM came."""
-        finished, warnings, interrupted = self._completed(), [], False
+        """Finish what is left; return how many are finished, warnings, and whether it may be again.
+
+        That is where only the remote, the time of the lease, or TERM was in the way.
+        """
+        finished, warnings, passing = self._completed(), list[str](), True
         grants = self._grants_left()
         ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
         scope, commit = self.request.options.scope, self.request.options.commit
@@ -333,17 +343,19 @@ class LeasedCommand:
                         ).warnings
             except (GitleaseError, KeyboardInterrupt, SystemExit) as why:
                 reason = why.message if isinstance(why, GitleaseError) else "interrupted"
+                fails = isinstance(why, GitleaseError) and not isinstance(
+                    why, LeaseLost | Unavailable
+                )
                 if isinstance(why, OutOfTime):
-                    reason = f"it took longer than {format_duration(limit or 0)}"
-                else:
-                    interrupted = interrupted or not isinstance(why, GitleaseError)
+                    reason, fails = f"it took longer than {format_duration(limit or 0)}", True
                 warnings.append(f"{grant.resource} was not {what}: {reason}")
+                passing = passing and not fails
             else:
                 finished += 1
                 warnings += _about(ledger, told)
         if finisher and finished == len(grants):  # a task that was handed on waits
             finished = self._completed()
-        return finished, tuple(warnings), interrupted
+        return finished, tuple(warnings), passing
 
     @contextlib.contextmanager
     def keeping(self, grants: Sequence[Grant]) -> Iterator[None]:

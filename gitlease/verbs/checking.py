@@ -51,6 +51,8 @@ is judged. Flags, the environment and git config take precedence.
 releases those that the project's policy allows, one by one: on a terminal it asks about each, and
 elsewhere it needs --yes.
 
+Parked tasks that wait for a person are listed, as those that `work --pr` handed on.
+
 Without --fix, check only reads, and needs no user.email. Commits missing from a shallow clone are
 fetched separately. In GitHub Actions it writes annotations and a job summary.""",
     examples=(
@@ -115,6 +117,7 @@ def check_verb(
                 findings=(*found.findings, *commits.findings),
                 warnings=_once(found.warnings, commits.warnings),
                 unread=_once(found.unread, commits.unread),
+                waiting=commits.waiting,
                 shown=commits.shown,
                 commits=commits.commits,
             )
@@ -127,6 +130,7 @@ def check_verb(
             "commits": found.commits if found.of_commits else None,
             "stale": stale,
             "unread": list(found.unread),
+            "waiting": list(found.waiting),
         }
         | more,
         value=found,

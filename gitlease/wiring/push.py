@@ -79,6 +79,29 @@ def land(
     ).land(resource)
 
 
+Finisher = Callable[["LeasedCommand", Resource], Sequence[str]]
+
+
+def pool_landing(workspace: Workspace, base: str | None) -> tuple[str, Callable[..., Finisher]]:
+    """Return the ref where the branches of a pool that lands begin, and a maker of its finisher.
+
+    That takes a command to hand branches on to, or no words, a printer of lines, and the parameters
+    of ``land``. Raises UsageError and NotFound for a base that nothing could land on.
+    """
+    from gitlease.push.landing import LandOptions, fetch_target, find_target
+
+    main, repository = workspace.learn_main_branch, workspace.repository
+    remote, branch = find_target(repository, workspace.location, base, main=main)
+    fetch_target(repository, remote, branch, main=main)
+
+    def finisher(
+        words: Sequence[str], tell: Callable[[str], None], *, no_verify: bool = False, **terms: Any
+    ) -> Finisher:
+        return pool_finisher(LandOptions(hooks=not no_verify, **terms), words, tell)
+
+    return f"refs/remotes/{remote}/{branch}", finisher
+
+
 def pool_finisher(
     options: LandOptions, words: Sequence[str], tell: Callable[[str], None]
 ) -> Callable[[LeasedCommand, Resource], Sequence[str]]:

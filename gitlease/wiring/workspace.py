@@ -197,8 +197,8 @@ class Workspace:
 
     def land(
         self,
-        resource: Resource | None = None,
-        options: LandOptions | None = None,
+        resource: Resource | None,
+        options: LandOptions,
         *,
         tell: Callable[[str], None] = lambda _line: None,
     ) -> Landed:
@@ -206,10 +206,9 @@ class Workspace:
 
         ``tell`` gets the lines that hooks and the server print.
         """
-        from gitlease.push.landing import LandOptions
         from gitlease.wiring.push import land
 
-        return land(self, resource, options or LandOptions(), tell)
+        return land(self, resource, options, tell)
 
     def add_task(self, title: str, **fields: Any) -> tuple[Task, tuple[str, ...]]:
         """Write the file of a new task, with these fields of a ``NewTask``; with warnings."""

@@ -130,7 +130,7 @@ class Run:
     @property
     def ttl(self) -> int:
         """Seconds: long enough for a push that is not stopped, which takes two connections."""
-        return 4 if self.remote.kind == "ssh" else 1
+        return 1 if self.remote.kind in ("path", "file") else 4
 
     def __post_init__(self) -> None:
         hook = self.remote.bare / "hooks" / "reference-transaction"

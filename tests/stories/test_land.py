@@ -30,7 +30,7 @@ from gitlease.engine import WaitQueue, acts
 from gitlease.faces.cli import run
 from gitlease.faces.library import Leases
 from gitlease.git import pushes
-from gitlease.push import Landed, LandOptions, MergeConflict
+from gitlease.push import Landed, LandOptions, MergeConflict, landing
 from gitlease.store import RefLedgerStore, transport
 from gitlease.tasks import edge_commit
 from gitlease.wiring import open_workspace
@@ -471,7 +471,7 @@ def test_landings_at_once_each_land_once(any_stage: Stage) -> None:
         if (child := os.fork()) == 0:
             status = 1
             try:
-                open_workspace(str(tree), environ={}).land(parse_resource(name))
+                open_workspace(str(tree), environ={}).land(parse_resource(name), LandOptions())
                 status = 0
             finally:
                 os._exit(status)
@@ -491,6 +491,7 @@ def test_who_waits_in_line_renews_the_lease(stage: Stage, monkeypatch: pytest.Mo
     stage.jo.works()
     ahead = workspace(stage.kim.root, clock=stage.kim.clock)
     WaitQueue(ahead.ledger, [parse_resource("landing:main")], "*").take(86_400)
+    stage.jo.clock.advance(1)  # of those who come at the same time, either is first
     renewed = []
     renew = acts.renew
     monkeypatch.setattr(acts, "renew", lambda *words: renewed.append(renew(*words)))
@@ -508,6 +509,17 @@ def test_the_hint_for_a_base_that_is_not_there_makes_it(stage: Stage) -> None:
     assert words[0] == "git"
     stage.jo.git(*words[1:])
     assert git(stage.remote.bare, "rev-parse", "new") == main
+
+
+def test_landing_that_died_in_line_holds_others_up_for_seconds(stage: Stage) -> None:
+    dead, seconds = workspace(stage.kim.root, clock=stage.kim.clock).ledger, landing.TICKET
+    assert WaitQueue(dead, [parse_resource("landing:main")], "*").take(seconds)
+    stage.jo.clock.advance(1)
+    stage.jo.begins()
+    stage.jo.works()
+    before = stage.jo.clock.wall_ms
+    stage.jo.land()
+    assert 0 < stage.jo.clock.wall_ms - before < 30_000
 
 
 # --- from the command line ------------------------------------------------------------------------

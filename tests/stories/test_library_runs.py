@@ -189,6 +189,26 @@ print(ran.done)
     assert len(jo.document("--layer", "nightly", "list", "--all")["leases"]) == 3
 
 
+def test_pool_lands_or_hands_branches_on(jo: Desk) -> None:
+    code = """
+script = ["sh", "-c", "touch $GITLEASE_RESOURCE; git add .; git commit -qm work"]
+ran = leases.work(script, land=True, check=["test", "-e", "tasks"], budget=2)
+print(ran.done, ran.waiting)
+ran = leases.work(script, pr="sh -c true")
+print(ran.done, ran.waiting, [x.message for x in ran.ended])
+"""
+    said_of_branch = "handed on as work/F03, for main of origin"
+    assert said(jo, code) == ["2 0", f"0 1 {[said_of_branch]}"]
+    git(jo.clone, "fetch", "-q", "origin")
+    assert git(jo.clone, "log", "--format=%s", "-3", "origin/main").split() == [
+        "work",
+        "work",
+        "tasks",
+    ]
+    assert "F03" in git(jo.clone, "ls-tree", "--name-only", "origin/work/F03").split()
+    jo.all_gone()
+
+
 def test_what_no_pool_can_be_is_refused(jo: Desk) -> None:
     code = """
 from gitlease import UsageError, NotFound
@@ -196,6 +216,10 @@ refused(UsageError, leases.work, "true")
 refused(UsageError, leases.work, ["true"], jobs=0)
 refused(UsageError, leases.work, ["true"], max_failures=0)
 refused(UsageError, leases.work, ["true"], base="main")
+for odd in ({"land": True, "pr": "x"}, {"land": True, "done_on_success": True}, {"pr": ""},
+            {"by": "merge"}, {"land": True, "by": "x"}, {"land": True, "base": "HEAD"}):
+    refused(UsageError, leases.work, ["true"], **odd)
+refused(NotFound, leases.work, ["true"], land=True, base="nowhere")
 refused(NotFound, leases.work, ["no-such-command"])
 woken = threading.Event()
 other = threading.Thread(target=woken.wait, name="mine")
@@ -204,8 +228,8 @@ refused(UsageError, leases.work, ["true"])
 woken.set()
 """
     lines = said(jo, code)
-    check_words(lines[4])
-    check_words(lines[5])
+    check_words(lines[-2])
+    check_words(lines[-1])
     assert jo.live() == []
 
 

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from gitlease.core.errors import UsageError, clean
-from gitlease.core.frozen import replace
 from gitlease.core.instant import humanize_duration, moment_of
 from gitlease.faces.cli import output
 from gitlease.faces.cli.running import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import flag, option, read_by, taking, values_of, verb
-from gitlease.push.landing import LandOptions
 from gitlease.runs.child import check_executable
 from gitlease.runs.leased_command import MOST_SHARED, RunRequest
 from gitlease.runs.pool import (
@@ -40,7 +38,7 @@ from gitlease.verbs.claiming import claim_options
 from gitlease.verbs.parameters import COMMAND_WORDS, DURATION
 from gitlease.verbs.table import Result, Table
 from gitlease.verbs.wire import SCHEMA
-from gitlease.wiring.push import pool_finisher
+from gitlease.wiring.push import pool_landing
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -222,8 +220,8 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
     done, worktrees = options["done_on_success"] or lands, options["worktrees"]
     finisher, base, handed_on = None, options["base"], options["pr"] or ()
     directory = os.path.abspath(call.directory or ".")
-    if lands and (call.workspace.location.url is None or call.workspace.location.name is None):
-        raise UsageError("there is no remote with a name here to land on")
+    if lands:
+        base, finishing = pool_landing(call.workspace, base)
     if worktrees:
         check_executable(command[0], cwd=directory)
         base = base or call.workspace.learn_main_branch()
@@ -231,17 +229,11 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
         command = fit(command)
     if lands:
         terms = values_of("land", call, options)
-        landing = LandOptions(
-            base=options["base"],
-            by=terms.get("by"),
-            check=terms.get("check") or (),
-            unfenced=options["unfenced"],
-            hooks=not options["no_verify"],
-        )
-        for words in filter(None, (landing.check, handed_on)):
+        terms |= {"base": base, "check": terms.get("check") or ()}
+        for words in filter(None, (terms["check"], handed_on)):
             check_executable(words[0], cwd=directory)
-        landing = replace(landing, check=landing.check and fit(landing.check))
-        finisher = pool_finisher(landing, handed_on and fit(handed_on), log_line)
+        terms["check"] = terms["check"] and fit(terms["check"])
+        finisher = finishing(handed_on and fit(handed_on), log_line, **terms)
     return PoolRequest(
         run=RunRequest(
             words=command,

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, Self, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import GitleaseError, Invalid, LeaseLost, Unavailable, UsageError
@@ -22,6 +22,7 @@ from gitlease.engine.watch import WatchEvent as WatchEvent
 from gitlease.faces.library.holding import HeldLeases, call_in_thread
 from gitlease.faces.library.made import ClaimTerms, LeaseVerbs
 from gitlease.faces.library.methods import (
+    LANDING,
     TERMS,
     Duration,
     Method,
@@ -47,9 +48,10 @@ from gitlease.runs.pool import work as work_on_queue
 from gitlease.verbs import run_text, sentences
 from gitlease.verbs.claiming import claim_options
 from gitlease.verbs.doors import CloneDoor
+from gitlease.verbs.parameters import COMMAND_WORDS
 from gitlease.verbs.push_options import push_request
 from gitlease.verbs.table import Result
-from gitlease.wiring.push import open_push
+from gitlease.wiring.push import open_push, pool_landing
 from gitlease.wiring.workspace import (
     Workspace,
     open_workspace,
@@ -285,6 +287,12 @@ class Leases(LeaseVerbs):
         base: str | None = None,
         forever: bool = False,
         done_on_success: bool = False,
+        land: bool = False,
+        pr: str | Sequence[str] | None = None,
+        by: Literal["rebase", "merge"] | None = None,
+        check: str | Sequence[str] | None = None,
+        unfenced: bool = False,
+        no_verify: bool = False,
         max_failures: int | None = None,
         budget: int | None = None,
         share_log: int = 0,
@@ -301,8 +309,10 @@ class Leases(LeaseVerbs):
         ``jobs`` run at once, each in the background with a lease, a session and a log of its own;
         the options and outcomes are those of `gitlease work`. It returns when the queue is empty,
         with ``forever`` when interrupted. Ctrl-C once: no new tasks; twice, or TERM: the runs are
-        stopped and their tasks released. ``on_event`` is called with each ``WorkEvent``, in this
-        thread; if it raises, the runs are stopped and the pool ends.
+        stopped and their tasks released. ``land`` lands what succeeds, ``pr`` hands its branch to a
+        command; ``by``, ``check``, ``unfenced`` and ``no_verify`` are those of ``leases.land``.
+        ``on_event`` is called with each ``WorkEvent``, in this thread; if it raises, the runs are
+        stopped and the pool ends.
 
         Each run is a fork of this program, so this is only for the main thread of a program without
         other threads. Raises UsageError otherwise, NotFound or Invalid for a command that cannot be
@@ -320,17 +330,27 @@ class Leases(LeaseVerbs):
             raise UsageError(f"share_log must be a number from 0 to {MOST_SHARED}")
         if on_event is not None and not callable(on_event):
             raise UsageError("on_event must be a function")
+        lands, finisher = land or pr is not None, None
+        if land + (pr is not None) + done_on_success > 1:
+            raise UsageError("land, pr and done_on_success exclude each other")
+        of_landing = {"by": by, "check": check, "unfenced": unfenced, "no_verify": no_verify}
+        if not lands and (names := [x for x, value in of_landing.items() if value]):
+            raise UsageError(f"{names[0]} needs land=True or pr")
+        worktrees = worktrees or lands
         if base is not None and not worktrees:
             raise UsageError("base needs worktrees=True")
         given = {"ttl": ttl, "reason": reason, "commit": commit}
         terms = TERMS.values(self._door, given)
+        made = _request(self, command, terms, cwd, grace, done=done_on_success or lands)
+        if lands:
+            base, finishing = pool_landing(self._workspace, base)
+            how = LANDING.values(self._door, {"base": base, **of_landing})
+            words = COMMAND_WORDS.read(None, pr, "pr") if pr is not None else ()
+            finisher = finishing(words, _log, **how)
+        limit = to_seconds(limit, "limit")
         request = PoolRequest(
-            run=replace(
-                _request(self, command, terms, cwd, grace, done=done_on_success),
-                share_log=share_log,
-                limit=to_seconds(limit, "limit"),
-            ),
-            brief=partial(run_text.brief, done=done_on_success, commit=worktrees),
+            run=replace(made, finisher=finisher, share_log=share_log, limit=limit),
+            brief=partial(run_text.brief, done=made.done, commit=worktrees, lands=lands),
             open_at=self._open_at,
             worktrees=worktrees,
             base=base,

@@ -424,6 +424,7 @@ class AwaitedVerb(Generic[P, T]):
 
 # How to claim, for what runs under it.
 TERMS = Method("claim", "claim", without=("resources", "dry_run"))
+LANDING = Method("work", "land", without=("resource",))  # how a pool lands
 OF_A_CLONE: tuple[Method, ...] = (
     Method("claim", "claim", LEASE, one=True, grants=True),
     Method("claim_all", "claim", grants=True),
