@@ -14,7 +14,7 @@ from support.hints import FILE
 ROOT = Path(__file__).parents[2]
 STORIES = (
     *("agent_leases", "landing", "session_stories", "dispatch_stories", "run_stories"),
-    *("holder_stories", "hook_stories", "hook_commits"),
+    *("hook_stories", "hook_commits"),
 )
 LONG = 3_600  # seconds
 VERBS = {"claim", "dispatch", "done", "next", "release", "renew", "show", "wait"}
