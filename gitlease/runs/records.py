@@ -206,8 +206,9 @@ class RunsFolder:
         return record.boot_id == self._boot_id and not self.is_dead(record)
 
     def state_of(self, record: RunRecord) -> str:
-        """The state of a run: ``running``, its outcome, or ``killed`` if its runner is gone."""
-        return record.outcome or (RUNNING if self.runs(record) else KILLED)
+        """``running`` until its leases are given back; then its outcome, or ``killed``."""
+        runs_on = record.result is None and self.runs(record)
+        return RUNNING if runs_on else record.outcome or KILLED
 
     def latest(self, resource: Resource, layer: str, *, running: bool = False) -> RunRecord:
         """The newest run of a resource; ``running``: preferably one that still runs.

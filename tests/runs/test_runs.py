@@ -83,7 +83,10 @@ def test_a_process_is_told_from_a_later_one_of_its_number(
 
 
 def test_a_record_reads_back_and_is_for_its_owner_alone(folder: RunsFolder, tmp_path: Path) -> None:
-    first, second = record(1, folder), replace(record(2, folder), outcome="ended", exit=3)
+    first, second = (
+        record(1, folder),
+        replace(record(2, folder), outcome="ended", exit=3, result="failed"),
+    )
     before = os.umask(0)
     try:
         folder.save(first)
@@ -188,7 +191,7 @@ def test_the_log_of_an_ended_run_keeps_its_end(
 
 def test_a_run_is_found_by_its_resource(folder: RunsFolder) -> None:
     older = record(1, folder)
-    newer = replace(record(2, folder, resource="f001"), outcome="ended")
+    newer = replace(record(2, folder, resource="f001"), outcome="ended", result="done")
     folder.save(older)
     folder.save(newer)
     folder.save(record(3, folder, resource="F002"))
@@ -211,5 +214,9 @@ def test_a_lease_that_a_run_has_is_not_given_to_a_second(folder: RunsFolder) -> 
     with raises(LeaseHeld):
         folder.begin(second)
     folder.begin(record(3, folder))
-    folder.save(replace(record(1, folder), outcome="ended"))
+    ended = replace(record(1, folder), outcome="ended")
+    folder.save(ended)
+    with pytest.raises(LeaseHeld):  # its leases are not given back yet
+        folder.begin(second)
+    folder.save(replace(ended, result="done"))
     folder.begin(second)
