@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.killing import armed, in_child
 from support.remotes import Remote
 from support.repos import git
 from support.session import LeaseService
@@ -40,53 +41,6 @@ VERBS: dict[str, Callable[[LeaseService, Resource, bool], object]] = {
     "release": lambda service, task, commit: service.release([task], commit=commit),
     "done": lambda service, task, commit: service.complete(task, commit=commit),
 }
-
-
-def killing(number: int) -> Callable[[], None]:
-    """Kill this process at the given step, counting both ends of all of them."""
-    left = [number]
-
-    def reached() -> None:
-        if left[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        left[0] -= 1
-
-    return reached
-
-
-def armed(number: int) -> None:
-    reached = killing(number)
-
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any, **more: Any) -> Any:
-            reached()
-            result = function(*args, **more)
-            reached()
-            return result
-
-        return wrapped
-
-    for place, name in STEPS:
-        if hasattr(place, name):
-            setattr(place, name, wrap(getattr(place, name)))
-
-
-def in_child(act: Callable[[], object]) -> bool:
-    """Run it in a process of its own; whether that was killed."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            act()
-            status = 0
-        finally:
-            os._exit(status)
-    ended = os.waitpid(child, 0)[1]
-    if os.WIFSIGNALED(ended):
-        assert os.WTERMSIG(ended) == signal.SIGKILL
-        return True
-    assert os.WEXITSTATUS(ended) == 0
-    return False
 
 
 def name_of(number: int) -> Resource:
@@ -141,7 +95,7 @@ def test_lease_and_edge_agree_after_a_kill_at_any_step(
         resource = name_of(number)
 
         def act(resource: Resource = resource, number: int = number) -> None:
-            armed(number)
+            armed(number, STEPS)
             VERBS[verb](LeaseService(open_workspace(str(clone)).ledger), resource, commit)
 
         killed = in_child(act)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 from support.clock import ManualClock
 from support.hooked import task_text
+from support.killing import armed, in_child
 from support.ledgers import workspace
 from support.remotes import Remote
 from support.repos import commit_file, git, make_clone, run_git
@@ -379,44 +379,6 @@ STEPS: tuple[tuple[Any, str], ...] = (
 )
 
 
-def armed(number: int) -> None:
-    """Kill this process at the given step, counting both ends of all of them."""
-    left = [number]
-
-    def reached() -> None:
-        if left[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        left[0] -= 1
-
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any, **more: Any) -> Any:
-            reached()
-            result = function(*args, **more)
-            reached()
-            return result
-
-        return wrapped
-
-    for place, name in STEPS:
-        if hasattr(place, name):
-            setattr(place, name, wrap(getattr(place, name)))
-
-
-def in_child(act: Callable[[], object]) -> bool:
-    """Run it in a process of its own; whether that was killed."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            act()
-            status = 0
-        finally:
-            os._exit(status)
-    ended = os.waitpid(child, 0)[1]
-    assert os.WIFSIGNALED(ended) or os.WEXITSTATUS(ended) == 0
-    return os.WIFSIGNALED(ended)
-
-
 @pytest.mark.slow
 @pytest.mark.nightly(8)
 @pytest.mark.parametrize("first", range(8))
@@ -437,7 +399,7 @@ def test_a_landing_that_is_killed_anywhere_lands_once(
         stage.adds(f"O{number:03}")
 
         def act(name: str = name, number: int = number) -> None:
-            armed(number)
+            armed(number, STEPS)
             jo.land(name, unfenced=unfenced)
 
         killed = in_child(act)
