@@ -379,6 +379,13 @@ def _write_without_ledger(
     return written
 
 
+def is_no_task(session: LedgerSession, plan: Planned) -> bool:
+    """Whether names must be tasks here, and this one neither is nor was one."""
+    return session.edges.is_unknown(plan) and not any(
+        x.edge or x.state is State.COMPLETED for x in session.known_records(plan.resource)
+    )
+
+
 def complete(
     session: LedgerSession,
     resource: Resource,
@@ -413,15 +420,9 @@ def complete(
         no_task = plan.task is None and plan.away is None
         return no_task and not is_in_ledger(session.known_look(), plan.resource)
 
-    def is_no_task(plan: Planned) -> bool:
-        if not edges.is_unknown(plan):
-            return False
-        records = session.known_records(plan.resource)
-        return not any(x.edge or x.state is State.COMPLETED for x in records)
-
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
         planned[:] = edges.plan_end([resource], status=word, again=edges.recorded(commit))
-        if not any_name and is_no_task(planned[0]):
+        if not any_name and is_no_task(session, planned[0]):
             near = edges.unknown([resource]).get(resource)  # it may be mistyped
             raise edges.on_a_branch(resource) or NotFound(
                 f"{resource} is not a task, and only tasks are done: release it",

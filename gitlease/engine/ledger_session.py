@@ -475,10 +475,14 @@ class LedgerSession:
         head = self.store.known(self.layer)
         return None if head is None else head.ledger
 
+    def own_live(self) -> list[Lease]:
+        """The live leases of the caller's person, parked ones too, by this clone's copy."""
+        ledger = _read_with_retry(self.known_ledger)
+        return ledger.live()[0].of_person(self.actor.holder) if ledger else []
+
     def in_session(self, name: str | None, *, but: Collection[str] = ()) -> list[Lease]:
         """The caller's unparked leases in a session, by this clone's copy; ``but`` these ids."""
-        ledger = self.known_ledger()
-        own = ledger.live()[0].of_person(self.actor.holder) if ledger else []
+        own = self.own_live()
         return [x for x in own if x.session == name and not x.parked and x.lease_id not in but]
 
     def known_records(self, resource: Resource) -> list[Lease]:
@@ -500,7 +504,6 @@ class LedgerSession:
 
     def known_policy(self) -> Policy | None:
         """The policy in this clone's copy, without a connection; None before the first contact."""
-
         ledger = _read_with_retry(self.known_ledger)
         return ledger.header.policy if ledger else None
 
@@ -653,13 +656,7 @@ class LedgerSession:
     def _watch_main_branch(self) -> None:
         if self.landed is not None:
             with suppress(GitleaseError):  # what follows reports it
-                self.landed.watch(self._holds_tasks)
-
-    def _holds_tasks(self) -> bool:
-        ledger = self.known_ledger()
-        return ledger is not None and any(
-            x.edge for x in ledger.live()[0].of_person(self.actor.holder)
-        )
+                self.landed.watch(lambda: any(x.edge for x in self.own_live()))
 
     def settled(self) -> Settled:
         """The outcomes of changes that earlier commands left open."""

@@ -203,10 +203,9 @@ class WaitQueue:
         """Remove the ticket if possible; it also runs out by itself."""
         if self.ticket is None:
             return
-        op = self.leaving()
         # InterruptedError: the clock of a wait that was ended does not sleep any more.
         with contextlib.suppress(GitleaseError, InterruptedError):
-            self._carry_out(op)
+            self._carry_out(self.leaving())
 
     def leaving(self) -> Operation:
         """The operation that gives up the place, to be carried out with others."""

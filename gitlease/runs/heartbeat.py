@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.instant import MS
+from gitlease.core.lease import Lease
 from gitlease.core.loss import Hold, Lost, early_ms
 from gitlease.engine.keeping import Keeper, LossDetector, RenewalResult
 from gitlease.engine.ledger_session import LedgerSession
@@ -280,10 +281,10 @@ def at_the_end(place: RunPlace, lease_ids: Collection[str]) -> LedgerSession:
     Always for a second each time: a lease that is over may have left its edge. A remote that
     answers, and is only busy with others' changes, is asked again for ``ENDING``.
     """
-    limit, look = ENDING, None
+    limit, own = ENDING, list[Lease]()
     with contextlib.suppress(GitleaseError):  # damaged: the release makes it anew
-        look = place.ledger.known_look()
-    if ends := [x.expires_at for x in (look.leases if look else ()) if x.lease_id in lease_ids]:
+        own = place.ledger.own_live()
+    if ends := [x.expires_at for x in own if x.lease_id in lease_ids]:
         left = (max(ends) - place.ledger.clock.now().wall_ms) / MS
         limit = round(max(ENDING_LEAST, min(ENDING, left / CONTACTS)), 1)
     return place.again(time_limit=limit, patience=ENDING).ledger

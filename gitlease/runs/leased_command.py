@@ -25,7 +25,7 @@ from gitlease.core.instant import format_duration, rfc3339
 from gitlease.core.lease import MAX_NOTE, Lease, State, same_person
 from gitlease.core.loss import Hold, Loss, Lost, early_ms
 from gitlease.core.moves.operations import Grant, grant_of
-from gitlease.core.resources import Resource, word_anywhere
+from gitlease.core.resources import Resource, parse_resource, word_anywhere
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
@@ -129,11 +129,7 @@ def claim_to_run(
         with ends_orderly():
             bound = replace(request.options, bind=True)
             return claim.claim(
-                place.ledger,
-                resources,
-                bound,
-                wait=wait,
-                on_wait=lambda held: on_wait(held, wait or 0),
+                place.ledger, resources, bound, wait=wait, on_wait=lambda x: on_wait(x, wait or 0)
             )
     except (KeyboardInterrupt, SystemExit):
         with contextlib.suppress(GitleaseError):
@@ -321,35 +317,34 @@ class LeasedCommand:
         finished, warnings, passing = self._completed(), list[str](), True
         grants = self._grants_left()
         ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
-        scope, commit = self.request.options.scope, self.request.options.commit
-        finisher, what = self.request.finisher, "marked as done"
+        finisher, scope = self.request.finisher, self.request.options.scope
+        commit, limit, what = self.request.options.commit, 0, "marked as done"
         if finisher is not None:
-            commit, what = False, "landed"
+            limit, what = self.request.limit or 0, "landed"
             # What the command itself completed may not have landed.
             grants, finished = self._granted() if finished else grants, 0
-        limit = self.request.limit if finisher is not None else None
+
+        def finish(resource: Resource) -> Sequence[str]:
+            if finisher is not None:
+                return finisher(self, resource)
+            return acts.complete(ledger, resource, scope=scope, commit=commit).warnings
+
         for grant in grants:
             try:
                 with (
                     ends_orderly(ignored=finisher is not None),
                     self.keeping(self._grants_left() if finisher else ()),
-                    _time_limit(limit or 0),
+                    _time_limit(limit),
                 ):
-                    if finisher is not None:
-                        told = finisher(self, grant.resource)
-                    else:
-                        told = acts.complete(
-                            ledger, grant.resource, scope=scope, commit=commit
-                        ).warnings
+                    told = finish(grant.resource)
+            except OutOfTime:
+                reason, passing = f"it took longer than {format_duration(limit)}", False
+                warnings.append(f"{grant.resource} was not {what}: {reason}")
             except (GitleaseError, KeyboardInterrupt, SystemExit) as why:
                 reason = why.message if isinstance(why, GitleaseError) else "interrupted"
-                fails = isinstance(why, GitleaseError) and not isinstance(
-                    why, LeaseLost | Unavailable
-                )
-                if isinstance(why, OutOfTime):
-                    reason, fails = f"it took longer than {format_duration(limit or 0)}", True
                 warnings.append(f"{grant.resource} was not {what}: {reason}")
-                passing = passing and not fails
+                if isinstance(why, GitleaseError):
+                    passing = passing and isinstance(why, LeaseLost | Unavailable)
             else:
                 finished += 1
                 warnings += _about(ledger, told)
@@ -362,11 +357,15 @@ class LeasedCommand:
         """Renew these in the background: landing may wait in line, and its check take long."""
         heartbeat, ids = heartbeat_of(self.place), [grant.lease_id for grant in grants]
         holds = [hold for hold in holds_of(self.answer) if hold.grant.lease_id in ids]
-        heartbeat.keep(holds, _not_heard)
+
+        def unheard(_lost: Lost) -> None:
+            """Leave a loss to the push, which is refused then."""
+
+        heartbeat.keep(holds, unheard)
         try:
             yield
         finally:
-            heartbeat.drop(ids, _not_heard)
+            heartbeat.drop(ids, unheard)
 
     def _granted(self) -> list[Grant]:
         return [hold.grant for hold in holds_of(self.answer)]
@@ -386,8 +385,7 @@ class LeasedCommand:
 
     def given_back(self, lost: Sequence[Lost]) -> tuple[str, ...]:
         """The resources that this run has released, as far as this clone knows."""
-        known = self._known()
-        if known is None:
+        if (known := self._known()) is None:
             return ()
         kept = {x.lease_id for x in known} | {x.hold.grant.lease_id for x in lost}
         return tuple(x.resource for x in self.answer.leases if x.lease_id not in kept)
@@ -399,15 +397,17 @@ class LeasedCommand:
         return next((x.reason or "" for x in own if x.state is State.ACTIVE), None)
 
     def _known(self) -> Sequence[Lease] | None:
+        """The records of what was claimed, by this clone's copy; None if that cannot be read."""
+        ledger, found = self.place.ledger, list[Lease]()
         try:
-            look = self.place.ledger.known_look()
+            if ledger.known_ledger() is None:
+                return None
+            for name in dict.fromkeys(view.resource for view in self.answer.leases):
+                with contextlib.suppress(Invalid):  # as if it were gone
+                    found += ledger.known_records(parse_resource(name))
         except GitleaseError:
             return None
-        return None if look is None else look.leases
-
-
-def _not_heard(_lost: Lost) -> None:
-    """Leave a loss to the push, which is refused then."""
+        return found
 
 
 def _about(ledger: LedgerSession, warnings: Sequence[str]) -> list[str]:

@@ -96,10 +96,7 @@ class Job:
     """A run in the background that works on one task."""
 
     def __init__(
-        self,
-        command: LeasedCommand,
-        record: RunRecord,
-        clean_up: Callable[[], str | None],
+        self, command: LeasedCommand, record: RunRecord, clean_up: Callable[[], str | None]
     ) -> None:
         self._command, self.record, self._clean_up = command, record, clean_up
         self.began, self._stopped = time.monotonic(), False

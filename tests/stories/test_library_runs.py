@@ -93,6 +93,22 @@ print(ran.status, len(ran.leases), threading.active_count())
     jo.all_gone()
 
 
+@pytest.mark.parametrize(
+    "act", ["leases.run(['true'], 'F01')", "run(['run', 'F01', '--', 'true'])"]
+)
+def test_a_run_reads_no_lease_but_its_own(jo: Desk, act: str) -> None:
+    code = f"""
+from gitlease.engine import LedgerSession
+from gitlease.faces.cli import run
+def look(_session):
+    raise SystemExit("it reads the leases of everybody")
+LedgerSession.known_look = look
+{act}
+"""
+    said(jo, code)
+    assert not jo.document("list")["leases"]
+
+
 def test_a_session_runs_commands_under_what_it_holds(jo: Desk) -> None:
     code = """
 with gitlease.session("build-7") as named, gitlease.session() as other:
