@@ -33,7 +33,7 @@ from gitlease.git.run import GitResult, run_git
 # --- the branches of a remote -----------------------------------------------------------------
 
 SECONDS = 5.0  # for the remote to list its branches
-FETCH = 10.0  # and to send the commits of one
+SENDING = 10.0  # and to send the commits of one, where somebody waits for another answer
 MAX_FETCHED = 1024 * 1024
 FETCH = 600.0  # seconds for a branch to be fetched
 FETCHES = 10  # of one branch, while others of the clone fetch it, or add a work tree
@@ -212,15 +212,15 @@ def fetched_tip(repository: Repository, main: str) -> str:
     ``main`` is the branch's full name here; ``""`` if no remote is known to have it. Raises
     Unavailable and Denied.
     """
-    for name in repository.remote_names():
-        if (branch := main.removeprefix(f"refs/remotes/{name}/")) != main:
-            words = ("ls-remote", "--quiet", "--", name, HEADS + branch)
-            said = _ask_remote(repository, *words, seconds=SECONDS)
-            tip = refs_in(said, SECONDS).get(HEADS + branch, "")
-            if tip and not commit_of(repository, tip):
-                fetch_commits(repository, name, branch, seconds=FETCH)
-            return commit_of(repository, tip) if tip else ""
-    return ""
+    if (source := tracked(repository, main)) is None:
+        return ""
+    remote, branch = source
+    words = ("ls-remote", "--quiet", "--", remote, HEADS + branch)
+    said = _ask_remote(repository, *words, seconds=SECONDS)
+    tip = refs_in(said, SECONDS).get(HEADS + branch, "")
+    if tip and not commit_of(repository, tip):
+        fetch_commits(repository, remote, branch, seconds=SENDING)
+    return commit_of(repository, tip) if tip else ""
 
 
 def commit_of(repository: Repository, name: str) -> str:

@@ -184,9 +184,7 @@ class Lander:
 
     def _check_task(self) -> None:
         edges, resource = self._session.edges, self._resource
-        if edges.is_unknown(edges.plan_end([resource])[0]) and not any(
-            x.edge for x in self._leases
-        ):
+        if acts.is_no_task(self._session, edges.plan_end([resource])[0]):
             raise edges.on_a_branch(resource) or NotFound(
                 f"{resource} is not a task, and only tasks land: push it, and release it",
                 resource=resource.text,
@@ -228,10 +226,10 @@ class Lander:
             refusal, own = error, [x for x in own if x.state is State.COMPLETED]
         there = merged(self._repository, self._ref, session.layer, own)
         task = self._task_at(self._ref) if there or own else None
-        if refusal and task and task.is_done and not self._replay.between(self._ref, self._head):
+        rest = self._replay.between(self._ref, self._head)
+        if refusal is not None and task is not None and task.is_done and not rest:
             there = there or own  # without a trailer, or with one on another branch as well
-        rest = self._replay.between(self._ref, self._head) if refusal is None else []
-        if there and not rest and (task is None or task.is_done):
+        if there and (refusal is not None or not rest) and (task is None or task.is_done):
             leases = session.views_in(view.head, there)
             if refusal is None:  # a landing without a fence was interrupted after its push
                 leases = acts.complete(session, resource, commit=False, any_name=True).leases
@@ -280,9 +278,7 @@ class Lander:
                 f"not committed, so it would not land: {listed(refused)}",
                 hints=("commit it, or put it aside with git stash, and land then",),
             )
-        others = ("ls-files", "-z", "--others", "--exclude-standard", "--directory")
-        said = git.ask(*others, what="git cannot list new files")
-        new = [os.fsdecode(x) for x in said.split(b"\0") if x]
+        new = unknown_files(self._repository)
         return [f"not in git, so it does not land: {listed(new)}"] if new else []
 
     # --- carrying it out ------------------------------------------------------------------------
@@ -577,6 +573,13 @@ class Lander:
             held_only=True,
         )
         return [end, *([self._line.leaving()] if self._line.ticket else [])]
+
+
+def unknown_files(repository: Repository) -> list[str]:
+    """The files and whole folders of a work tree that are not in git, and not ignored."""
+    words = ("--others", "--exclude-standard", "--directory", "--no-empty-directory")
+    said = ask(repository, "ls-files", "-z", *words)
+    return [os.fsdecode(x) for x in said.out.split(b"\0") if x]
 
 
 def find_target(

@@ -114,7 +114,8 @@ class Replay:
         tip = onto
         for commit in commits:
             data = self.read(commit)
-            parent = data.parents[0] if data.parents else self._empty()
+            no_tree = ("hash-object", "-t", "tree", "/dev/null")
+            parent = data.parents[0] if data.parents else self._ask(*no_tree, what="no empty tree")
             if parent == tip:
                 tip = commit
                 continue
@@ -138,11 +139,12 @@ class Replay:
         ``like``: its author and encoding.
         """
         words, env = ["-c", f"i18n.commitEncoding={like.encoding if like else 'UTF-8'}"], {}
+        signs = self._git.repository.config.get("commit.gpgSign")
         if like is not None and (author := re.fullmatch(_AUTHOR, like.author)) is not None:
             names = zip(("NAME", "EMAIL", "DATE"), author.groups(), strict=True)
             env = {f"GIT_AUTHOR_{name}": os.fsdecode(value) for name, value in names}
             env["GIT_AUTHOR_DATE"] = "@" + env["GIT_AUTHOR_DATE"]
-        words += ["commit-tree", *(["-S"] if is_on(self._config("commit.gpgSign")) else [])]
+        words += ["commit-tree", *(["-S"] if is_on(signs) else [])]
         words += [word for parent in parents for word in ("-p", parent)]
         with TemporaryDirectory(prefix="edge-", dir=self._git.state) as folder:
             name = os.path.join(folder, "message")
@@ -172,12 +174,6 @@ class Replay:
 
     def _tree_of(self, commit: str) -> str:
         return self._ask("rev-parse", "--verify", f"{commit}^{{tree}}", what="no such commit")
-
-    def _empty(self) -> str:
-        return self._ask("hash-object", "-t", "tree", "/dev/null", what="git has no empty tree")
-
-    def _config(self, key: str) -> str | None:
-        return self._git.repository.config.get(key)
 
     def _ask(self, *words: str, what: str, **how: object) -> str:
         return self._git.ask(*words, what=what, **how).decode().strip()  # type: ignore[arg-type]

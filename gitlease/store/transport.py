@@ -185,18 +185,16 @@ def race(
     It is as soon as the remote has shown its refs, by a hook in ``folder``: so git cannot see here
     that the third comes late, and the remote has to.
     """
-    words = ["push", "--porcelain", "--no-follow-tags", "--no-recurse-submodules"]
+    words = ["push", "--no-verify", "--no-follow-tags", "--no-recurse-submodules"]
     words += [f"--receive-pack={remote.receive_pack}"] if remote.receive_pack else []
-    words += [f"--force-with-lease={ref}:{ids[0]}"]
+    words += [f"--force-with-lease={ref}:{ids[0]}", "--", remote.url, f"{ids[1]}:{ref}"]
     place = remote.folder if os.path.isdir(remote.folder) else store
-    git = ["git", "-C", place, f"--git-dir={store}", *words, "--no-verify", "--", remote.url]
+    first = shlex.join(["git", "-C", place, f"--git-dir={store}", *words])
     hook, done = os.path.join(folder, "pre-push"), os.path.join(folder, "done")
     with open(hook, "x", encoding="utf-8", errors="surrogateescape") as file:
-        inner = f"{shlex.join([*git, f'{ids[1]}:{ref}'])} </dev/null >/dev/null 2>&1"
-        file.write(f"#!/bin/sh\n{inner} && true >{shlex.quote(done)}\n")
+        file.write(f"#!/bin/sh\n{first} </dev/null >/dev/null 2>&1 && true >{shlex.quote(done)}\n")
     os.chmod(hook, 0o700)
-    args = [*words, "--", remote.url, f"{ids[2]}:{ref}"]
-    _run_on_store(remote, store, args, timeout, settings=[("core.hooksPath", folder)])
+    push_refs(remote, store, [(ref, ids[0], ids[2])], timeout=timeout, hooks=folder)
     return os.path.exists(done)
 
 

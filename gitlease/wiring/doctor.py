@@ -580,6 +580,7 @@ CHECKS: dict[Check, str] = {
     **dict.fromkeys((git, repository), "directory"),
     **dict.fromkeys((identity, settings, private), "repository"),
     **dict.fromkeys((remote, ledger, clock, probe, tasks), "place"),
-    **dict.fromkeys((hooks, agents, sessions, gateway), "repository"),
+    hooks: "repository",
     agents: "directory",
+    **dict.fromkeys((sessions, gateway), "repository"),
 }

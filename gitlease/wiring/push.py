@@ -17,7 +17,6 @@ from gitlease.core.frozen import replace
 from gitlease.core.ledger import Fate
 from gitlease.core.moves.operations import Barrier, Operation, Renew
 from gitlease.core.resources import GLOBAL_LAYER, Resource
-from gitlease.engine import sessions
 from gitlease.engine.ports import Cause, Change
 from gitlease.engine.transaction import fresh_id
 from gitlease.git.files import exclusive
@@ -25,8 +24,6 @@ from gitlease.git.pushes import commit_of
 from gitlease.git.repository import CHECKOUT, ask, fit_name
 from gitlease.push.fenced_push import FencedPush
 from gitlease.push.plan import SECONDS, GitWork, PushRequest
-from gitlease.push.replay import listed
-from gitlease.runs.child import run_in
 from gitlease.store.transport import Move
 
 if TYPE_CHECKING:
@@ -82,41 +79,40 @@ def land(
 Finisher = Callable[["LeasedCommand", Resource], Sequence[str]]
 
 
-def pool_landing(workspace: Workspace, base: str | None) -> tuple[str, Callable[..., Finisher]]:
-    """Return the ref where the branches of a pool that lands begin, and a maker of its finisher.
+def pool_base(workspace: Workspace, base: str | None) -> str:
+    """Return the ref where the branches of a pool that lands begin: what it lands on, fetched.
 
-    That takes a command to hand branches on to, or no words, a printer of lines, and the parameters
-    of ``land``. Raises UsageError and NotFound for a base that nothing could land on.
+    Raises UsageError and NotFound for a base that nothing could land on.
     """
-    from gitlease.push.landing import LandOptions, fetch_target, find_target
+    from gitlease.push.landing import fetch_target, find_target
 
     main, repository = workspace.learn_main_branch, workspace.repository
     remote, branch = find_target(repository, workspace.location, base, main=main)
     fetch_target(repository, remote, branch, main=main)
-
-    def finisher(
-        words: Sequence[str], tell: Callable[[str], None], *, no_verify: bool = False, **terms: Any
-    ) -> Finisher:
-        return pool_finisher(LandOptions(hooks=not no_verify, **terms), words, tell)
-
-    return f"refs/remotes/{remote}/{branch}", finisher
+    return f"refs/remotes/{remote}/{branch}"
 
 
 def pool_finisher(
-    options: LandOptions, words: Sequence[str], tell: Callable[[str], None]
-) -> Callable[[LeasedCommand, Resource], Sequence[str]]:
+    words: Sequence[str], tell: Callable[[str], None], *, no_verify: bool = False, **terms: Any
+) -> Finisher:
     """Return how a pool finishes a task: its work lands, or is handed on to a command's ``words``.
 
     That gets the branch as it would land, on the remote as well, and the task waits for a person.
+    ``tell`` gets the lines that hooks and the server print; the rest are parameters of ``land``.
     """
+    from gitlease.engine import sessions
+    from gitlease.push.landing import LandOptions, unknown_files
+    from gitlease.push.replay import listed
+    from gitlease.runs.child import run_in
+
+    options = LandOptions(hooks=not no_verify, **terms)
 
     def refuse_unsaved(place: Workspace) -> None:
         # Files that the command left behind beside its commits are its own affair.
         base = options.base or place.learn_main_branch() or ""
         if ask(place.repository, "rev-list", "-1", "HEAD", f"^{base}", "--").out.strip():
             return
-        said = ask(place.repository, "ls-files", "-z", "--others", "--exclude-standard")
-        if files := [os.fsdecode(x) for x in said.out.split(b"\0") if x]:
+        if files := unknown_files(place.repository):
             raise Invalid(f"nothing is committed, but there are new files: {listed(files)}")
 
     def land(command: LeasedCommand, resource: Resource) -> Sequence[str]:

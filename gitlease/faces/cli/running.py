@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shlex
 import sys
@@ -117,8 +118,7 @@ class RunCall:
     def claim(self) -> Answer:
         """Claim the resources, or the first task. NoCommand or CannotExecute before that."""
         call, values = self._call, self._values
-        look = call.workspace.ledger.known_look()
-        own = [x for x in look.leases if x.same_holder(call.actor)] if look else []
+        own = call.workspace.ledger.own_live()
         self._parked = {x.resource.text for x in own if x.parked}
         resources = call.resources(self._words, claiming=True) if self._words else []
         if resources:
@@ -221,8 +221,6 @@ line.""",
 def run_verb(
     call: Call, /, *, command: tuple[str, ...], detach: bool, **options: Any
 ) -> int | None:
-    import gc
-
     if detach:
         run_detached(call, command, options)
         return None

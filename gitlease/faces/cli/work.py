@@ -38,7 +38,7 @@ from gitlease.verbs.claiming import claim_options
 from gitlease.verbs.parameters import COMMAND_WORDS, DURATION
 from gitlease.verbs.table import Result, Table
 from gitlease.verbs.wire import SCHEMA
-from gitlease.wiring.push import pool_landing
+from gitlease.wiring.push import pool_base, pool_finisher
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -218,22 +218,22 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
 def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> PoolRequest:
     lands = options["land"] or options["pr"] is not None
     done, worktrees = options["done_on_success"] or lands, options["worktrees"]
-    finisher, base, handed_on = None, options["base"], options["pr"] or ()
-    directory = os.path.abspath(call.directory or ".")
+    directory, base = os.path.abspath(call.directory or "."), options["base"]
+    finisher = None
     if lands:
-        base, finishing = pool_landing(call.workspace, base)
+        base = pool_base(call.workspace, base)
     if worktrees:
         check_executable(command[0], cwd=directory)
         base = base or call.workspace.learn_main_branch()
         fit = partial(words_for_worktrees, call.workspace.repository, base, directory)
         command = fit(command)
     if lands:
-        terms = values_of("land", call, options)
-        terms |= {"base": base, "check": terms.get("check") or ()}
-        for words in filter(None, (terms["check"], handed_on)):
+        terms = values_of("land", call, options) | {"base": base}
+        check, handed_on = terms.get("check") or (), options["pr"] or ()
+        for words in filter(None, (check, handed_on)):
             check_executable(words[0], cwd=directory)
-        terms["check"] = terms["check"] and fit(terms["check"])
-        finisher = finishing(handed_on and fit(handed_on), log_line, **terms)
+        terms["check"] = check and fit(check)
+        finisher = pool_finisher(handed_on and fit(handed_on), log_line, **terms)
     return PoolRequest(
         run=RunRequest(
             words=command,
@@ -372,12 +372,12 @@ def _totals(pool: RunRecord, state: str, now: datetime) -> str:
 def show_status(call: Call) -> None:
     """Show the pools that run, or else the last one, with the runs of each."""
     folder, runs, now = runs_of(call.workspace, POOLS), runs_of(call.workspace), call.now()
-    every = folder.every()
+    every, every_run = folder.every(), runs.every()
     pools = [x for x in every if folder.state_of(x) == RUNNING] or [*every[:1]]
     shown: list[str | Table] = [] if pools else ["no pool has worked in this clone"]
     documents = list[dict[str, Any]]()
     for pool in pools:
-        state, own = folder.state_of(pool), [x for x in runs.every() if x.pool == pool.id]
+        state, own = folder.state_of(pool), [x for x in every_run if x.pool == pool.id]
         named = [(x, runs.state_of(x), runs.last_line(x)) for x in own]
         named.sort(key=lambda x: x[1] != RUNNING)
         rows = [status_row(*x, now) for x in named[:MOST_SHOWN]]

@@ -51,7 +51,7 @@ from gitlease.verbs.doors import CloneDoor
 from gitlease.verbs.parameters import COMMAND_WORDS
 from gitlease.verbs.push_options import push_request
 from gitlease.verbs.table import Result
-from gitlease.wiring.push import open_push, pool_landing
+from gitlease.wiring.push import open_push, pool_base, pool_finisher
 from gitlease.wiring.workspace import (
     Workspace,
     open_workspace,
@@ -343,10 +343,10 @@ class Leases(LeaseVerbs):
         terms = TERMS.values(self._door, given)
         made = _request(self, command, terms, cwd, grace, done=done_on_success or lands)
         if lands:
-            base, finishing = pool_landing(self._workspace, base)
+            base = pool_base(self._workspace, base)
             how = LANDING.values(self._door, {"base": base, **of_landing})
             words = COMMAND_WORDS.read(None, pr, "pr") if pr is not None else ()
-            finisher = finishing(words, _log, **how)
+            finisher = pool_finisher(words, _log, **how)
         limit = to_seconds(limit, "limit")
         request = PoolRequest(
             run=replace(made, finisher=finisher, share_log=share_log, limit=limit),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.policy import KEYS
 from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import Option, command, run_verb, suggestions, verb
 from gitlease.verbs.table import Result
@@ -147,8 +148,6 @@ def known_statuses(ctx: click.Context) -> Iterable[str]:
 def known_keys(ctx: click.Context) -> Iterable[str]:
     """Complete the settings of the clone or of the ledger's policy."""
     if ctx.params.get("ledger"):
-        from gitlease.core.policy import KEYS
-
         return KEYS
     return [setting.key for setting in ctx.find_root().obj.workspace.settings.table()]
 

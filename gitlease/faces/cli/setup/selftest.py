@@ -134,7 +134,7 @@ class Machine:
         if not (line := self._answers.readline()):
             raise Invalid(f"a worker process ended with {self._process.wait()}")
         found: dict[str, Any] = json.loads(line)
-        code, error = found.get("error", {}).get("code"), found.get("error", {})
+        code = (error := found.get("error", {})).get("code")
         if code == "rollback":
             raise Violations(f"a change that the remote had confirmed was lost: {error['message']}")
         if code is not None and code not in EXPECTED:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitlease.core.errors import Hint, Invalid, NotFound, UsageError, shown
+from gitlease.core.instant import rfc3339
 from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import option, read_by, refuse_options, verb
 from gitlease.verbs.parameters import DURATION
+from gitlease.verbs.sentences import date_time
 from gitlease.verbs.table import Result, Table, Whole
 
 if TYPE_CHECKING:
@@ -232,7 +234,6 @@ def _add(
 
 
 def _list(call: Call) -> Result:
-    from gitlease.verbs.sentences import date_time
     from gitlease.wiring.gateway import open_tokens
 
     now, here, found = _now(), call.now(), open_tokens(call.directory).listed()
@@ -269,8 +270,6 @@ def _revoke(call: Call, word: str) -> Result:
 
 
 def _document(token: Token, now: int) -> Mapping[str, Any]:
-    from gitlease.core.instant import rfc3339
-
     return {
         "id": token.id,
         "name": token.name,
