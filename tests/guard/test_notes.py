@@ -10,13 +10,12 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.fences import clean_env
 
-from gitlease.git import LOCK, NOTES, Notes, exclusive, files
+from gitlease.git import LOCK, NOTES, Notes, files
 from gitlease.guard.notes import ask_is_due, has_traces, head_moved
 
 ROOT = Path(__file__).parents[2]
@@ -112,41 +111,15 @@ def test_what_is_written_beside_a_process_that_has_the_lock_is_kept(
     assert {*notes.of("rows")} == {"own", "one", "two"}
 
 
-def test_whoever_does_not_get_the_lock_writes_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "NOTES_PATIENCE", 0.05)
-    notes = Notes(str(tmp_path))
-    with exclusive(str(tmp_path / LOCK), timeout=1) as held:
-        assert held
-        notes.put("rows", "mine", 1, at=1)
-    assert [*notes.of("rows")] == ["mine"]
-
-
-def full_at_writing(_monkeypatch: pytest.MonkeyPatch) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-
-
-def full_at_moving(monkeypatch: pytest.MonkeyPatch) -> None:
-    def replace(_source: str, target: str) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), target)
-
-    monkeypatch.setattr(os, "replace", replace)
-
-
-@pytest.mark.parametrize("full", [full_at_writing, full_at_moving])
-def test_on_a_full_disk_the_notes_of_before_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: Callable[[pytest.MonkeyPatch], None]
-) -> None:
+def test_on_a_full_disk_the_notes_of_before_stay(tmp_path: Path) -> None:
     notes = Notes(str(tmp_path))
     notes.put("rows", "before", 0, at=0)
     before, limit = (tmp_path / NOTES).read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
-    with monkeypatch.context() as patched:
-        full(patched)
-        try:
-            assert not notes.change(lambda tables: tables["rows"].update(more=(1, "x" * 1_000)))
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limit[1]))
+    try:
+        assert not notes.change(lambda tables: tables["rows"].update(more=(1, "x" * 1_000)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert (tmp_path / NOTES).read_bytes() == before
     assert {x.name for x in tmp_path.iterdir()} == {NOTES, LOCK}
     assert json.loads(before) == {"rows": {"before": [0, 0]}}
@@ -154,23 +127,17 @@ def test_on_a_full_disk_the_notes_of_before_stay(
 
 # --- what an older gitlease left ------------------------------------------------------------------
 
-OLDER = ("agents/x.stamp", "present/x", "words/run/1.word", "asked", "conversations.json")
-A_MONTH, A_HUNDRED_DAYS = 30 * 86_400, 100 * 86_400
 
-
-@pytest.mark.parametrize("age", [A_MONTH, A_HUNDRED_DAYS])
-def test_what_no_older_gitlease_uses_any_more_leaves(tmp_path: Path, age: int) -> None:
-    for name in (*OLDER, "runs/1.json", "mine.json"):
-        file = tmp_path / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
-    for path in tmp_path.iterdir():
-        then = path.stat().st_mtime - age
-        os.utime(path, (then, then))
-    head_moved(str(tmp_path))
-    left = {x.name for x in tmp_path.iterdir()}
-    older = {name.partition("/")[0] for name in OLDER}
-    assert left == {"runs", "mine.json"} | (older if age == A_MONTH else set())
+def test_files_of_an_older_gitlease_leave_after_months(tmp_path: Path) -> None:
+    older, kept = {"agents", "present", "words", "asked", "conversations.json"}, {"mine.json"}
+    for name in older | kept:
+        (tmp_path / name).touch()
+    for days, left in ((30, older | kept), (100, kept)):
+        for path in tmp_path.iterdir():
+            then = path.stat().st_ctime - days * 86_400
+            os.utime(path, (then, then))
+        head_moved(str(tmp_path))
+        assert {x.name for x in tmp_path.iterdir()} == left
 
 
 def test_that_an_older_gitlease_asked_the_remote_is_no_trace_of_use(tmp_path: Path) -> None:

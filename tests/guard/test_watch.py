@@ -64,24 +64,18 @@ HEAD, OTHER = "a" * 40, "b" * 40
 NOTHING = {"global": ""}
 WRONG: tuple[Any, ...] = (None, True, -1, 10**30, 1.5, "", "x", "\ud800", [], [1], {}, {"a": 1})
 ORIGIN = Origin(":me:", (), 1_700_000_000_000_000_000)
-JUNK = {
-    "nothing": b"",
-    "null": b"null",
-    "a list": b"[]",
-    "a filled list": b"[1, 2, 3]",
-    "an empty object": b"{}",
-    "a word": b'"x"',
-    "an empty word": b'""',
-    "nought": b"0",
-    "false": b"false",
-    "a number": b"17",
-    "infinity": b"1e999",
-    "half of it": b'{"format": 1, "vers',
-    "no JSON": b"not JSON at all\n",
-    "no text": b"\xff\xfe\x00",
-    "NULs": b"\0" * 512,
-    "very deep": b"[" * 100_000,
-}
+JUNK = (
+    b"",
+    b"null",
+    b"[1, 2]",
+    b"{}",
+    b'"x"',
+    b"17",
+    b"1e999",
+    b'{"form',
+    b"\xff\xfe\x00",
+    b"[" * 10**5,
+)
 
 
 class Place:
@@ -176,70 +170,46 @@ def test_it_is_as_old_as_the_last_contact_with_the_remote(place: Place) -> None:
     assert known.received == place.clock.now()
 
 
-def test_nothing_is_kept_at_first(place: Place) -> None:
+def test_nothing_is_of_use_that_is_not_known_to_be_current(place: Place) -> None:
+    assert place.watch.load("global") is None
+    kept = place.keeps(version="")
+    assert place.watch.load("global") == kept, "that there is no ledger, until there is one"
+    assert place.watch.load("team") is None
+    place.clock.reboot()
     assert place.watch.load("global") is None
     place.knows(HEAD)
     assert place.watch.load("global") is None
-
-
-def test_what_is_of_another_head_is_of_no_use(place: Place) -> None:
-    place.knows(HEAD)
     place.keeps(*some_leases())
+    assert place.watch.load("global") is not None
     place.knows(OTHER, revision=2)
     assert place.watch.load("global") is None
     StateFolder(place.state("global")).forget()
     assert place.watch.load("global") is None
-
-
-def test_that_there_is_no_ledger_is_kept_until_there_is_one(place: Place) -> None:
-    kept = place.keeps(version="")
-    assert place.watch.load("global") == kept
     place.knows(HEAD)
-    assert place.watch.load("global") is None
-
-
-def test_a_reboot_makes_it_useless(place: Place) -> None:
-    place.keeps(version="")
-    place.clock.reboot()
-    assert place.watch.load("global") is None
-    place.knows(HEAD)
-    place.keeps(*some_leases())
-    assert place.watch.load("global") is not None
-    place.clock.reboot()
-    assert place.watch.load("global") is None
-
-
-def test_a_clock_that_was_set_back_makes_it_useless(place: Place) -> None:
-    place.knows(HEAD)
-    place.keeps(*some_leases())
-    place.clock.skew(-5)
-    assert place.watch.load("global") is None
-
-
-def test_layers_are_kept_apart(place: Place) -> None:
-    place.keeps(version="")
-    assert place.watch.load("team") is None
+    for spoil in (place.clock.reboot, lambda: place.clock.skew(-5)):
+        place.keeps(*some_leases())
+        place.knows(HEAD)
+        place.keeps(*some_leases())
+        spoil()
+        assert place.watch.load("global") is None
 
 
 # --- damage ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
-def test_a_damaged_file_is_as_good_as_none(place: Place, junk: bytes) -> None:
-    place.knows(HEAD)
-    kept = place.keeps(*some_leases())
-    place.file.write_bytes(junk)
-    assert place.watch.load("global") is None
-    place.watch.save(kept)
-    assert place.watch.load("global") == kept
-
-
-@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
-def test_a_damaged_state_is_as_good_as_none(place: Place, junk: bytes) -> None:
-    place.knows(HEAD)
-    place.keeps(*some_leases())
-    Path(place.state("global"), "known.json").write_bytes(junk)
-    assert place.watch.load("global") is None
+def test_a_damaged_file_or_state_is_as_good_as_none(place: Place) -> None:
+    for junk in JUNK:
+        place.knows(HEAD)
+        kept = place.keeps(*some_leases())
+        assert place.watch.load("global") == kept
+        place.file.write_bytes(junk)
+        assert place.watch.load("global") is None
+        place.watch.save(kept)
+        Path(place.state("global"), "known.json").write_bytes(junk)
+        assert place.watch.load("global") is None
+        place.watch.set_unreachable(Unreachable(place.clock.now(), "x"))
+        (place.root / NOTES).write_bytes(junk)
+        assert place.watch.unreachable() is None
 
 
 def test_what_is_no_file_is_as_good_as_none(place: Place, tmp_path: Path) -> None:
@@ -484,22 +454,11 @@ def test_a_failure_is_remembered_until_the_remote_was_reached(place: Place) -> N
     failure = Unreachable(place.clock.now(), "no answer within 5s")
     place.watch.set_unreachable(failure)
     assert place.watch.unreachable() == failure
-    place.watch.set_unreachable(None)
-    assert place.watch.unreachable() is None
-    place.watch.set_unreachable(None)
-
-
-def test_a_long_failure_is_cut(place: Place) -> None:
-    place.watch.set_unreachable(Unreachable(place.clock.now(), "größe " * 100_000))
+    place.watch.set_unreachable(replace(failure, message="größe " * 100_000))
     found = place.watch.unreachable()
     assert found is not None
     assert 0 < len(found.message) <= 1_000
-
-
-@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
-def test_a_damaged_failure_is_none(place: Place, junk: bytes) -> None:
-    place.watch.set_unreachable(Unreachable(place.clock.now(), "x"))
-    (place.root / NOTES).write_bytes(junk)
+    place.watch.set_unreachable(None)
     assert place.watch.unreachable() is None
 
 
