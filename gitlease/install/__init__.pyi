@@ -24,7 +24,6 @@ from gitlease.install.git_hooks import HookState as HookState
 from gitlease.install.git_hooks import Plan as Plan
 from gitlease.install.git_hooks import hook_states as hook_states
 from gitlease.install.hook_places import CHECKED as CHECKED
-from gitlease.install.hook_places import CONFIG_HOOKS as CONFIG_HOOKS
 from gitlease.install.hook_places import HOOKS as HOOKS
 from gitlease.install.hook_places import SCRIPTS as SCRIPTS
 from gitlease.install.hook_places import SectionForm as SectionForm

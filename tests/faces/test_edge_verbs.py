@@ -10,7 +10,7 @@ from support.snapshots import check_words
 from support.tasks import task
 
 from gitlease.core import Invalid, People, Progress
-from gitlease.engine import EdgeRules, TaskProblem
+from gitlease.engine import EdgeRules
 
 ADA, BOB = "ada@example.com", "bob@example.com"
 RULES = EdgeRules(people=People({ADA: "@ada", BOB: "@bob"}))
@@ -33,17 +33,6 @@ def ada(desks: tuple[Desk, Desk]) -> Desk:
     return desks[0]
 
 
-def test_a_claim_with_a_commit_says_which(ada: Desk) -> None:
-    line = ada.ok("claim", "F001", "--commit").out.splitlines()[1]
-    check_words(line)
-
-
-def test_an_edge_that_was_only_not_committed_yet_is_said_to_be_committed(ada: Desk) -> None:
-    ada.ok("claim", "F001")
-    line = ada.ok("claim", "F001", "--commit").out.splitlines()[1]
-    check_words(line)
-
-
 def test_whether_edges_are_committed_is_as_asked_else_as_the_settings_say() -> None:
     for commit, argv, committed in (
         (False, (), False),
@@ -63,16 +52,6 @@ def test_a_name_that_is_no_task_is_refused_with_those_like_it(ada: Desk) -> None
     assert (ran.code, ran.json["error"]["code"]) == (7, "not_found")
     check_words(ran.err.splitlines())
     assert ada.ok("claim", "F005", "--any").out.startswith("claimed F005 until ")
-
-
-def test_the_same_claim_waiting_repeats_what_was_asked_but_no_takeover(ada: Desk) -> None:
-    ada.ok("claim", "deploy", "--any", "--session", "one")
-    asked = ("--any", "--no-commit", "--takeover", "--reason", "why", "--reopen")
-    ran = ada.run("claim", "deploy", *asked, "--session", "two", "--json")
-    assert ran.json["error"]["next"] == [
-        "gitlease wait deploy --timeout 16m --session two",
-        "gitlease claim deploy --wait 16m --reason why --any --no-commit --session two",
-    ]
 
 
 def test_a_done_task_is_not_claimed(ada: Desk) -> None:
@@ -116,12 +95,6 @@ def test_a_takeover_names_everyone_whose_edge_it_replaced_once(
     assert ada.tasks["F004"].assigned == ("@ada",)
 
 
-def test_release_of_an_edge_alone_is_not_nothing() -> None:
-    ada, _ = make_desks(task("F001", "Ada@Example.com"))
-    check_words(ada.ok("release", "f001").out)
-    check_words(ada.ok("release", "F001").out)
-
-
 def test_done_without_a_lease_or_an_edge_sets_the_status_alone(ada: Desk) -> None:
     document = ada.ok("done", "F001", "--json").json
     assert (document["edge"], document["edges"][0]["changed"]) == ("none", True)
@@ -146,14 +119,6 @@ def test_odd_names_in_a_task_file_are_spelt_out() -> None:
     check_words(ran.err.splitlines()[0])
     taken = ada.ok("claim", "F001", "--takeover", "--reason", "odd")
     check_words(taken.out.splitlines()[1])
-
-
-def test_a_broken_task_file_names_file_and_line(ada: Desk) -> None:
-    message = "tasks/F009.md:7: the front matter has no end"
-    ada.tasks.problems = (TaskProblem("tasks/F009.md", message, frozenset({"f009"})),)
-    ran = ada.run("claim", "F009")
-    assert (ran.code, ran.err.splitlines()[0]) == (7, message)
-    check_words(ran.err)
 
 
 @pytest.mark.parametrize("name", ["path:src", "src/*.py", "deploy"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from faces.fake import make_desks
 from support.fences import clean_env
 from support.manpage import FILE, page
 
-from gitlease import __version__
 from gitlease.faces.cli import DAILY, GROUPS, MODULES, Verb, application
 from gitlease.verbs import CODES, TABLE
 
@@ -54,26 +52,6 @@ def test_every_verb_has_a_paragraph_examples_and_exit_codes(name: str) -> None:
     assert set(verb.page.exits) <= known
     assert [*verb.page.exits] == sorted({*verb.page.exits})
     assert (ran.err, ada.opened) == ("", [])
-
-
-@pytest.mark.parametrize("name", VERBS)
-def test_examples_can_be_typed(name: str) -> None:
-    """Every option of an example is one of the verb's."""
-    verb = find(name)
-    options = {opt for param in verb.params for opt in (*param.opts, *param.secondary_opts)}
-    for line in verb.page.examples:
-        said = shlex.split(line, comments=True)[2:]
-        own = said[: said.index("--")] if "--" in said else said
-        assert {word for word in own if word.startswith("-")} <= options, line
-
-
-@pytest.mark.parametrize("name", VERBS)
-def test_help_is_read_by_agents_and_tells_no_way_around_the_hooks(name: str) -> None:
-    ada, _ = make_desks()
-    said = " ".join(ada.ok(name, "--help").out.split()).lower()
-    said = said.replace("--no-verify without your pre-push hooks; the fence stays.", "")
-    for way in ("gitlease_skip", "no-verify", "hookspath"):
-        assert way not in said
 
 
 def test_help_shows_ten_verbs_and_help_verbs_all() -> None:
@@ -122,12 +100,6 @@ def test_nothing_heavy_is_loaded_to_say_a_few_words(tmp_path: Path, argv: tuple[
     assert not loaded & verbs
     own = {"gitlease.verbs.claiming"} if "claim" in argv else set()
     assert loaded & {f"gitlease.verbs.{module}" for module in TABLE.values()} == own
-
-
-def test_the_version_needs_not_even_click(tmp_path: Path) -> None:
-    done = run_here(tmp_path, "-X", "importtime", "-m", "gitlease", "--version")
-    assert (done.returncode, done.stdout) == (0, f"gitlease {__version__}\n")
-    assert "click" not in done.stderr
 
 
 def test_outside_a_repository(tmp_path: Path) -> None:

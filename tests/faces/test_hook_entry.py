@@ -18,10 +18,9 @@ from support.remotes import Remote
 from support.repos import git
 from support.snapshots import check_words
 
-from gitlease.core import GitleaseError, Invalid, NotARepository, Unavailable
+from gitlease.core import GitleaseError, Invalid, NotARepository
 from gitlease.faces.hooks import HOOKS, IN_BACKGROUND, SHOWN, run_hook
 from gitlease.git import SystemClock
-from gitlease.guard import HookDecision
 from gitlease.install import CHECKED
 from gitlease.wiring import HookContext, open_hooks
 
@@ -80,11 +79,6 @@ def test_the_former_hook_of_refs_refuses_no_stash(capsys: pytest.CaptureFixture[
     assert capsys.readouterr() == ("", "")
 
 
-def test_nothing_held_is_nothing_said(hooked: Hooked) -> None:
-    for name in ("pre-commit", "post-commit", "post-checkout", "post-merge", "post-rewrite"):
-        assert hooked.run(name) == (0, [])
-
-
 @pytest.mark.parametrize("argv", [[], [""], ["no-such-hook"], ["--help"], ["pre-commit\n\x1b[2J"]])
 def test_an_unknown_hook_is_bad_usage(argv: list[str], hooked: Hooked) -> None:
     status, (said,) = hooked.run(*argv)
@@ -116,26 +110,14 @@ def test_bad_settings_are_said_and_stop_nothing(name: str, hooked: Hooked) -> No
     assert hooked.run(name)[0] == 0
 
 
-def test_no_name_of_ones_own_is_said_and_stops_nothing(hooked: Hooked) -> None:
-    git(hooked.jo, "config", "--unset", "user.email")
-    status, (said, *hints) = hooked.run("pre-commit")
-    assert status == 0
-    check_words(said)
-    assert "user.email" in said
-    assert all(hint.startswith("hint: ") for hint in hints)
-
-
 @pytest.mark.parametrize("name", [*HOOKS, *IN_BACKGROUND])
 @pytest.mark.parametrize(
     "error",
     [
         RuntimeError("first line\nsecond line\nthird"),
-        KeyError("x"),
-        ValueError(),
         RecursionError("\x1b[2J deep"),
         MemoryError(),
         OSError(28, "No space left on device"),
-        Unavailable("the remote cannot be reached"),
         Invalid("a bad file\nof two lines"),
     ],
 )
@@ -152,27 +134,6 @@ def test_whatever_goes_wrong_is_one_line_and_no_obstacle(
     assert said[0].isprintable()
     if not isinstance(error, GitleaseError):
         assert "second line" not in said[0]
-
-
-def test_what_goes_wrong_late_is_no_obstacle_either(
-    hooked: Hooked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object) -> None:
-        raise ZeroDivisionError("oh")
-
-    hooked.run("pre-commit")
-    monkeypatch.setattr("gitlease.guard.hooks.Hooks.pre_commit", broken)
-    expected = ["this commit is not checked: internal error: ZeroDivisionError: oh"]
-    assert hooked.run("pre-commit") == (0, expected)
-
-
-def test_a_missing_message_is_said_and_no_obstacle(hooked: Hooked) -> None:
-    door(hooked.jo, clock=hooked.clock).claim("src/auth/**")
-    hooked.run("pre-commit")
-    status, (said,) = hooked.run("prepare-commit-msg", str(hooked.jo / "missing"))
-    assert (status, said.split(":")[0]) == (0, "not done")
-    assert hooked.run("prepare-commit-msg") == (0, [])
-    assert hooked.run("commit-msg") == (0, [])
 
 
 @pytest.mark.parametrize("stderr", ["closed", "broken pipe"])
@@ -212,53 +173,6 @@ def test_a_finding_says_who_where_until_when_and_why_and_no_way_around(hooked: H
     assert not [way for way in WAYS_AROUND if way in " ".join(said).lower()]
 
 
-def test_a_hint_is_a_command_that_can_be_typed(hooked: Hooked) -> None:
-    """Names with blanks and stars are quoted, as a shell needs them."""
-    hooked.stage("my docs/a b.md")
-    door(hooked.kim, clock=hooked.clock).claim("my docs/*.md")
-    *_, hint = hooked.run("pre-commit")[1]
-    check_words(hint)
-
-
-def test_a_hint_names_the_layer_where_it_is_not_the_usual_one(hooked: Hooked) -> None:
-    git(hooked.jo, "config", "lease.layer", "team")
-    door(hooked.kim, clock=hooked.clock).claim("src/auth/**")
-    *_, hint = hooked.run("pre-commit")[1]
-    check_words(hint)
-    door(hooked.kim, clock=hooked.clock).release("src/auth/**")
-    door(hooked.kim, clock=hooked.clock, layer="team").claim("src/auth/**")
-    hooked.clock.advance(3_600)
-    door(hooked.kim, clock=hooked.clock, layer="team").claim("src/auth/**")
-    *_, hint = hooked.run("pre-commit")[1]
-    check_words(hint)
-
-
-def test_a_path_that_is_held_itself_is_named_once(hooked: Hooked) -> None:
-    door(hooked.kim, clock=hooked.clock).claim("src/auth/login.py")
-    line, _ = hooked.run("pre-commit")[1]
-    assert line.count("src/auth/login.py") == 1
-    check_words(line)
-
-
-def test_where_the_guard_only_warns_the_same_is_said_as_a_warning(hooked: Hooked) -> None:
-    door(hooked.kim, clock=hooked.clock).claim("src/auth/**")
-    git(hooked.jo, "config", "lease.guardMode", "warn")
-    status, said = hooked.run("pre-commit")
-    assert (status, len(said)) == (0, 1)
-    check_words(said[0])
-    git(hooked.jo, "config", "lease.guardMode", "off")
-    assert hooked.run("pre-commit") == (0, [])
-
-
-def test_a_lapsed_lease_is_a_warning_that_says_since_when(hooked: Hooked) -> None:
-    door(hooked.kim, clock=hooked.clock).claim("src/auth/**")
-    hooked.clock.advance(2_000)
-    status, said = hooked.run("pre-commit")
-    assert (status, len(said)) == (0, 1)
-    check_words(said[0])
-    assert "expired" in said[0]
-
-
 def test_of_many_findings_some_are_spelt_out_and_the_rest_is_counted(hooked: Hooked) -> None:
     for n in range(SHOWN + 5):
         hooked.stage(f"src/auth/f{n:02d}.py")
@@ -276,50 +190,6 @@ def test_odd_names_stay_one_printable_line(hooked: Hooked) -> None:
     status, said = hooked.run("pre-commit")
     assert (status, len(said)) == (1, 4)
     assert all(line.isprintable() for line in said)
-
-
-@pytest.mark.sampled(1)
-def test_a_task_that_is_started_is_claimed_and_told(hooked: Hooked) -> None:
-    text = "---\nid: F001\ntitle: x\nstatus: {}\nassigned: []\n---\n"
-    (hooked.jo / "tasks").mkdir()
-    (hooked.jo / "tasks/F001.md").write_text(text.format("todo"))
-    git(hooked.jo, "add", "-A")
-    git(hooked.jo, "commit", "-qm", "task")
-    (hooked.jo / "tasks/F001.md").write_text(text.format("in_progress"))
-    git(hooked.jo, "add", "-A")
-    check_words(hooked.run("pre-commit"))
-    assert hooked.run("pre-commit") == (0, [])
-    assert [x.holder for x in door(hooked.kim, clock=hooked.clock).list()] == ["w1@example.com"]
-
-
-def test_a_task_that_is_started_and_held_is_refused(hooked: Hooked) -> None:
-    text = "---\nid: F001\ntitle: x\nstatus: {}\nassigned: []\n---\n"
-    (hooked.jo / "tasks").mkdir()
-    (hooked.jo / "tasks/F001.md").write_text(text.format("in_progress"))
-    git(hooked.jo, "add", "-A")
-    hooked.run("prepare-commit-msg", "x")
-    door(hooked.kim, clock=hooked.clock).claim("F001")
-    status, said = hooked.run("pre-commit")
-    assert status == 1
-    check_words(said[0])
-    assert not [way for way in WAYS_AROUND if way in " ".join(said).lower()]
-
-
-def test_offline_it_is_a_warning_with_the_age_of_what_is_known(
-    hooked: Hooked, path_remote: Remote
-) -> None:
-    hooked.run("pre-commit")
-    path_remote.bare.rename(path_remote.bare.with_name("away.git"))
-    hooked.clock.advance(180)
-    status, said = hooked.run("pre-commit")
-    assert (status, len(said)) == (0, 1)
-    check_words(said[0])
-    git(hooked.jo, "config", "lease.guardOffline", "block")
-    status, said = hooked.run("pre-commit")
-    assert status == 1
-    check_words(said[1:])
-    git(hooked.jo, "config", "lease.guardOffline", "off")
-    assert hooked.run("pre-commit") == (0, [])
 
 
 # --- pushes ---------------------------------------------------------------------------------------
@@ -423,55 +293,3 @@ def test_only_what_is_due_starts_work_in_the_background(
     hooked.run("post-merge")
     hooked.run("post-rewrite")
     assert started == [["hook", "beat", str(hooked.jo)]]
-
-
-def test_a_heartbeat_says_nothing_and_renews(hooked: Hooked) -> None:
-    leases = door(hooked.jo, clock=hooked.clock)
-    leases.claim("src/auth/**")
-    hooked.run("pre-commit")
-    hooked.clock.advance(400)
-    assert hooked.run("beat") == (0, [])
-    assert [x.renewals for x in leases.list()] == [1]
-
-
-def test_a_heartbeat_renews_also_what_no_hook_has_seen_yet(hooked: Hooked) -> None:
-    """The first hook after a claim may come when its third is long gone."""
-    started = hooked.context()
-    leases = door(hooked.jo, clock=hooked.clock)
-    leases.claim("src/auth/**")
-    hooked.clock.advance(400)
-    assert hooked.context().guard.due() == ("global",)
-    started.beat()
-    assert [x.renewals for x in leases.list()] == [1]
-
-
-def test_the_idle_marker_of_a_heartbeat_is_about_every_layer(hooked: Hooked) -> None:
-    git(hooked.jo, "config", "lease.layer", "team")
-    door(hooked.kim, clock=hooked.clock, layer="team").claim("src/auth/**")
-    door(hooked.jo, clock=hooked.clock, layer="global").claim("docs/")
-    marker = hooked.jo / ".git" / "gitlease" / "idle-commit"
-    assert hooked.run("pre-commit")[0] == 1
-    assert not marker.exists()
-    hooked.clock.advance(400)
-    assert hooked.run("beat") == (0, [])
-    assert not marker.exists()
-
-
-@pytest.mark.parametrize("mode", ["block", "off"])
-def test_a_message_names_what_was_claimed_since_the_last_look(hooked: Hooked, mode: str) -> None:
-    """With ``--no-verify`` this is the first hook that runs, with the mode off the only one."""
-    git(hooked.jo, "config", "lease.guardMode", mode)
-    if mode == "off":
-        hooked.run("pre-commit")
-    door(hooked.jo, clock=hooked.clock).claim("src/auth/**")
-    message = hooked.jo / ".git" / "COMMIT_EDITMSG"
-    message.write_text("subject\n")
-    assert hooked.run("prepare-commit-msg", str(message), "message") == (0, [])
-    check_words(message.read_text())
-
-
-def test_an_empty_ruling_says_nothing(hooked: Hooked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "gitlease.guard.hooks.Hooks.pre_commit", lambda _self: HookDecision(blocked=True)
-    )
-    assert hooked.run("pre-commit") == (1, [])

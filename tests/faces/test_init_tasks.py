@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,8 +16,8 @@ import pytest
 from support.commands import run_gitlease
 from support.fences import clean_env
 from support.remotes import Remote
-from support.repos import git, real_clone
-from support.snapshots import check_words, cleaned
+from support.repos import git
+from support.snapshots import check_words
 from support.terminals import all_written
 
 import gitlease as library
@@ -27,7 +26,6 @@ from gitlease.settings import parse_settings
 pytestmark = pytest.mark.sampled(4)  # each starts real processes
 
 ROOT = Path(__file__).resolve().parents[2]
-BACKLOG = ROOT.parent / "shared" / "data" / "backlog-md"
 Clones = Callable[..., list[Path]]
 
 
@@ -52,24 +50,6 @@ def put(clone: Path, file: str, text: str) -> None:
     (clone / file).write_text(text, encoding="utf-8")
 
 
-def test_backlog_md_is_recognised_from_a_subfolder(clones: Clones, path_remote: Remote) -> None:
-    if not BACKLOG.is_dir():
-        pytest.skip(f"there are no real task files in {BACKLOG}")
-    (one,) = clones(1)
-    shutil.copytree(BACKLOG / "backlog", one / "backlog")
-    before = sorted(file.read_bytes() for file in (one / "backlog").rglob("*.*"))
-    files = len(list((one / "backlog" / "tasks").iterdir()))
-    (one / "src").mkdir()
-    said = gitlease(one / "src", "init").stdout.splitlines()
-    assert f"{one}/.gitlease.yaml" in said[0]
-    assert f" {files} " in said[1]
-    assert setting(one, "tasks.files") == ["backlog/tasks/*.md"]
-    assert setting(one, "tasks.completed") == ["backlog/completed"]
-    assert setting(one, "tasks.statuses")["in_progress"] == ["In Progress"]
-    assert setting(one, "tasks.fields")["created"] == "created_date"
-    assert sorted(file.read_bytes() for file in (one / "backlog").rglob("*.*")) == before
-
-
 def test_what_was_recognised_is_in_the_document_once(clones: Clones, path_remote: Remote) -> None:
     (one,) = clones(1)
     put(one, "backlog/config.yml", "statuses: [To Do, Odd, Done]\n")
@@ -82,39 +62,6 @@ def test_what_was_recognised_is_in_the_document_once(clones: Clones, path_remote
     again = ask(one, "init")
     assert (again["settings_file"], again["recognised"], again["warnings"]) == (None, None, [])
     assert (one / ".gitlease.yaml").read_bytes() == written
-
-
-def test_a_file_that_is_there_gets_the_id_alone(clones: Clones, path_remote: Remote) -> None:
-    (one,) = clones(1)
-    put(one, "backlog/config.yml", "statuses: [To Do, Done]\n")
-    put(one, ".gitlease.yaml", "# mine\n")
-    done = gitlease(one, "init")
-    check_words(cleaned(done.stdout))
-    assert (one / ".gitlease.yaml").read_text().startswith("# mine\n")
-
-
-def test_plain_task_files_get_the_default_file(clones: Clones, path_remote: Remote) -> None:
-    (one,) = clones(1)
-    put(one, "tasks/F001.md", "---\nid: F001\n---\n")
-    said = gitlease(one, "init")
-    assert "recognised" not in said.stdout
-    check_words(said.stderr)
-
-
-def test_a_broken_configuration_is_a_warning(clones: Clones, path_remote: Remote) -> None:
-    (one,) = clones(1)
-    put(one, "backlog.config.yml", "statuses: [To Do\nbacklog_directory: x\n")
-    done = gitlease(one, "init")
-    check_words(done.stderr)
-    check_words(cleaned(done.stdout))
-    assert setting(one, "tasks.statuses")["todo"] == ["To Do"]
-
-
-def test_a_bare_repository_has_nothing_to_recognise(clones: Clones, path_remote: Remote) -> None:
-    (one,) = clones(1)
-    real_clone(path_remote.bare, one.parent / "bare.git", "jo@example.com", "--bare")
-    found = ask(one.parent / "bare.git", "init")
-    assert (found["settings_file"], found["recognised"]) == (None, None)
 
 
 def test_notes_below_tasks_do_not_make_names_tasks(clones: Clones, path_remote: Remote) -> None:
@@ -194,36 +141,6 @@ def test_statuses_to_add_are_shown_where_settings_exist(
     assert run_gitlease(("claim", "F000"), one).returncode == 6  # it is done
 
 
-def test_queue_says_why_files_are_no_tasks(clones: Clones, path_remote: Remote) -> None:
-    (one,) = clones(1)
-    put(one, "tasks/1.md", "---\nticket: ABC-1\n---\n")
-    put(one, ".gitlease.yaml", "# mine\n")
-    (warning,) = ask(one, "queue")["warnings"]
-    assert all(word in warning for word in ("tasks/**/*.md", "field id", "tasks/1.md"))
-    assert "id: ticket" in gitlease(one, "init").stdout
-    assert (one / ".gitlease.yaml").read_text().startswith("# mine\n")
-
-
-def test_commits_of_edges_are_offered_where_pulls_rebase(
-    clones: Clones, path_remote: Remote
-) -> None:
-    (one,) = clones(1)
-    put(one, "tasks/F001.md", "---\nid: F001\n---\n")
-    check_words(gitlease(one, "init").stderr)
-    git(one, "config", "pull.rebase", "merges")
-    check_words(gitlease(one, "init").stderr)
-    git(one, "config", "branch.main.rebase", "false")  # comes before pull.rebase
-    check_words(gitlease(one, "init").stderr)
-    git(one, "config", "--unset", "pull.rebase")
-    git(one, "config", "branch.main.rebase", "true")
-    check_words(gitlease(one, "init").stderr)
-    refused = run_gitlease(("config", "edges.commit", "true"), one)
-    assert refused.returncode == 2
-    check_words(refused.stderr)
-    git(one, "config", "rebase.autoStash", "true")
-    check_words(gitlease(one, "init").stderr)
-
-
 def test_reading_needs_no_email(clones: Clones, path_remote: Remote) -> None:
     (one,) = clones(1)
     put(one, "tasks/F001.md", "---\nid: F001\n---\n")
@@ -243,22 +160,11 @@ def test_reading_needs_no_email(clones: Clones, path_remote: Remote) -> None:
         assert (refused.returncode, json.loads(refused.stdout)["error"]["code"]) == (7, "invalid")
     leases = library.open(one)
     assert leases.whoami().holder == ""
-    assert leases.next_task().resource.text == "F001"
     assert [x.claimable for x in leases.queue()] == [True]
-    assert [x.resource for x in leases.list()] == ["F002"]
-    assert leases.sessions() == ()
     writing: list[Callable[[], object]] = [
-        lambda: leases.claim("F001"),
-        lambda: leases.release("F001"),
-        lambda: leases.set_status("F001", "ready"),
-        lambda: leases.note("F001", "x"),
         leases.claim_next,
-        leases.renew_all,
-        leases.init,
         leases.push,
-        lambda: leases.end_session("x"),
         lambda: leases.list(mine=True),
-        lambda: leases.config("ttl_max", "9h", ledger=True),
         lambda: library.hold("F001", directory=one).__enter__(),
         lambda: library.run(["true"], "F001", directory=one),
     ]
@@ -305,30 +211,12 @@ def test_refusal_of_our_refs_names_their_prefix(
     gitlease(one, "claim", "F001")
 
 
-def test_branch_in_the_way_of_the_ledger_is_named(clones: Clones, path_remote: Remote) -> None:
-    (one,) = clones(1)
-    git(one, "push", "-q", "origin", "HEAD:refs/heads/gitlease")
-    git(one, "config", "lease.refPrefix", "refs/heads/gitlease")
-    check_words(denied(one, "claim", "F001")[0])
-
-
 def test_init_proves_that_it_may_write(clones: Clones, path_remote: Remote) -> None:
     one, two = clones(2)
     gitlease(one, "init")
     gitlease(two, "list")
     hook(path_remote.bare, "pre-receive", "exit 1")
     denied(two, "init")
-
-
-def test_task_with_an_id_outside_ascii_is_named_with_its_file(
-    clones: Clones, path_remote: Remote
-) -> None:
-    (one,) = clones(1)
-    put(one, "tasks/a.md", "---\nid: Ä-1\n---\n")
-    assert "tasks/a.md:2: " in ask(one, "queue")["warnings"][0]
-    refused = run_gitlease(("claim", "Ä-1", "--json"), one)
-    assert refused.returncode == 2
-    assert json.loads(refused.stdout)["error"]["hints"][0].startswith("tasks/a.md:2: ")
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])
@@ -359,18 +247,3 @@ def test_uncommented_lines_of_the_written_file_are_valid_settings(
     found = parse_settings(whole.encode())
     assert {"lease.ledger", "lease.ttl", "tasks.fields", "landing.release"} <= found.keys()
     assert parse_settings(text.encode()).keys() < found.keys()
-
-
-def test_files_with_a_heading_alone_are_said_to_be_no_tasks(
-    clones: Clones, path_remote: Remote
-) -> None:
-    (one,) = clones(1)
-    for number in (1, 2):
-        put(one, f"todo/{number}-thing.md", f"# ABC-{number} Do it\n\nText\n")
-    before, init, after = ask(one, "queue"), ask(one, "init"), ask(one, "queue")
-    for answer in (before, init, after):
-        assert "todo/1-thing.md" in answer["warnings"][-1]
-    assert not [step for step in (*before["next"], *after["next"]) if "init" in step]
-    put(one, "todo/3.md", "---\nticket: ABC-3\n---\n")
-    assert ask(one, "queue")["next"] == ["gitlease init"]
-    assert "id: ticket" in gitlease(one, "init").stdout

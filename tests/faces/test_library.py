@@ -98,32 +98,3 @@ def test_a_briefing(desk: Desk, leases: Leases) -> None:
     desk.tasks.refs["empty"] = ()
     leases.brief(ref="empty", cached=True)
     check_words(leases.warnings)
-
-
-def test_bad_words_are_usage_errors(leases: Leases) -> None:
-    for call in (
-        lambda: leases.start("F001", paths="src"),
-        lambda: leases.task("a b"),
-    ):
-        with pytest.raises(gitlease.UsageError):
-            call()
-
-
-def test_a_takeover_may_say_whom_it_expects() -> None:
-    ada, bob = make_desks(task("F001", "kim@example.com"), rules=RULES)
-    leases, strangers = leases_of(ada), "bob@example.com"
-    with pytest.raises(gitlease.LeaseHeld):
-        leases.claim("F001", takeover=True, reason="gone", expect_holder=strangers)
-    with pytest.raises(gitlease.LeaseHeld):
-        leases.start("F001", takeover=True, reason="gone", expect_holder=strangers)
-    for bad in ("", "a\nb"):
-        with pytest.raises(gitlease.UsageError, match="a holder"):
-            leases.claim("F001", takeover=True, reason="gone", expect_holder=bad)
-    with pytest.raises(gitlease.UsageError, match="needs a takeover"):
-        leases.claim("F001", expect_holder="kim@example.com")
-    (taken,) = leases.claim_all(
-        ["F001"], takeover=True, reason="gone", expect_holder="kim@example.com"
-    )
-    assert taken.mine
-    with pytest.raises(gitlease.LeaseHeld):
-        leases_of(bob).claim("F001")

@@ -82,68 +82,6 @@ def test_every_verb_says_why(ledger: Ledger, way: str, verb: str) -> None:
         assert lost.value.holder == BOB
 
 
-@pytest.mark.parametrize("way", ["revoked", "lapsed", "taken and given back", "its session ended"])
-def test_renewing_everything_says_it_too(ledger: Ledger, way: str) -> None:
-    ada, (end, loss) = again(ledger), WAYS[way]
-    ada.claim("F001")
-    end(ledger, ledger.open(BOB))
-    with pytest.raises(gitlease.LeaseLost) as lost:
-        ada.renew_all()
-    assert lost.value.loss is loss
-
-
-def test_finishing_what_others_took_is_a_loss(ledger: Ledger) -> None:
-    ada = again(ledger)
-    ada.claim("F001")
-    retire(ledger, ledger.open(BOB))
-    with pytest.raises(gitlease.LeaseLost) as lost:
-        ada.done("F001", any=True)
-    assert (lost.value.loss, lost.value.holder) == (Loss.TAKEN_OVER, BOB)
-    with pytest.raises(gitlease.LeaseHeld):
-        ledger.open("eve@example.com").done("F001", any=True)
-
-
-def test_what_another_holds_is_told_as_his(ledger: Ledger) -> None:
-    ada, bob = again(ledger), ledger.open(BOB)
-    ada.claim("F001")
-    retire(ledger, bob)
-    with pytest.raises(gitlease.LeaseLost) as lost:
-        ada.fence("F001", 1)
-    assert (lost.value.loss, lost.value.holder) == (Loss.TAKEN_OVER, BOB)
-    with pytest.raises(gitlease.LeaseLost) as other:
-        ada.renew("F001")
-    assert (other.value.loss, other.value.holder) == (Loss.TAKEN_OVER, BOB)
-    with pytest.raises(gitlease.NotHolder):
-        ledger.open("eve@example.com").renew("F001")
-    bob.release("F001")
-    assert ada.claim("F001").token == 3
-    with pytest.raises(gitlease.LeaseLost) as own:
-        ada.fence("F001", 1)
-    assert own.value.loss is Loss.RELEASED_ELSEWHERE
-
-
-def test_a_release_after_a_takeover_is_idempotent(ledger: Ledger) -> None:
-    ada, bob = again(ledger), ledger.open(BOB)
-    ada.claim("F001")
-    retire(ledger, bob)
-    for _ in range(3):
-        ada.release("F001")
-    assert bob.renew("F001").mine
-    with pytest.raises(gitlease.LeaseHeld):
-        ledger.open("eve@example.com").release("F001")
-
-
-def test_a_later_loss_is_not_explained_by_an_earlier_one(ledger: Ledger) -> None:
-    ada, bob = again(ledger), ledger.open(BOB)
-    ada.claim("F001")
-    bob.revoke("F001", reason="x")
-    ada.claim("F001")
-    again(ledger).release("F001")
-    with pytest.raises(gitlease.LeaseLost) as lost:
-        ada.renew("F001")
-    assert lost.value.loss is Loss.RELEASED_ELSEWHERE
-
-
 @pytest.mark.parametrize("way", ["revoked", "released"])
 def test_a_hold_and_a_session_say_it(ledger: Ledger, way: str) -> None:
     end, loss = WAYS[way]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -52,29 +50,6 @@ def test_a_path_is_claimed_as_one(
             ada.claim(outside)
 
 
-VERBS: dict[str, Callable[[gitlease.Leases], Any]] = {
-    "claim_all": lambda ada: ada.claim_all([README, "F001"]),
-    "renew": lambda ada: ada.renew(README),
-    "extend": lambda ada: ada.extend(README, "1h"),
-    "show": lambda ada: ada.show(README)[0].resource == "path:README.md" or 1 / 0,
-    "log": lambda ada: ada.log(README)[0].resource == "path:README.md" or 1 / 0,
-    "note": lambda ada: ada.note(README, "half done"),
-    "wait": lambda ada: ada.wait(README),
-    "watch": lambda ada: [*ada.watch(README, timeout="1s")],
-    "fence": lambda ada: ada.fence(README, 1),
-    "park": lambda ada: ada.park(README),
-    "release": lambda ada: ada.release(README),
-    "on_available": lambda ada: ada.on_available(README)(print).stop(),
-}
-
-
-@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
-def test_every_verb_takes_one(ada: gitlease.Leases, verb: Callable[[gitlease.Leases], Any]) -> None:
-    ada.claim("path:README.md")
-    verb(ada)
-    assert {x.resource for x in ada.list(all=True)} <= {"path:README.md", "F001"}
-
-
 def test_what_a_lease_covers_may_be_paths(ada: gitlease.Leases, clone: Path) -> None:
     lease = ada.claim("F001", paths=[README, clone / "src" / "a.py", "src/*.py"])
     assert lease.paths == ("README.md", "src/a.py", "src/*.py")
@@ -82,29 +57,6 @@ def test_what_a_lease_covers_may_be_paths(ada: gitlease.Leases, clone: Path) -> 
         ada.claim("F002", paths=README)  # type: ignore[arg-type]
     with raises(gitlease.UsageError):
         ada.claim_all(README)  # type: ignore[arg-type]
-
-
-def test_a_hold_takes_one(clone: Path, gitlease_ledger: MemoryLedger) -> None:
-    bob = gitlease_ledger.open(BOB, directory=clone)
-
-    async def main() -> None:
-        async with gitlease.open_async() as leases:
-            assert (await leases.show(Path("src/a.py")))[0].holder == ADA
-
-    with gitlease_ledger.stand_in(ADA), gitlease.hold(Path("src/a.py")) as held:
-        assert held.tokens == {"src/a.py": 1}
-        with pytest.raises(gitlease.LeaseHeld):
-            bob.claim(clone / "src")
-        asyncio.run(main())
-
-
-def test_a_task_is_named_by_its_own_resource(clone: Path, gitlease_ledger: MemoryLedger) -> None:
-    (clone / "tasks").mkdir()
-    (clone / "tasks" / "F001.md").write_text("---\nid: F001\nstatus: todo\n---\n", encoding="utf-8")
-    (clone / ".gitlease.yaml").write_text('tasks:\n  files: ["tasks/*.md"]\n', encoding="utf-8")
-    ada = gitlease_ledger.open(ADA, directory=clone)
-    assert ada.claim(ada.next_task().resource).resource == "F001"
-    assert ada.task(ada.task("F001").resource).title == ""
 
 
 @pytest.mark.parametrize("odd", [5, None, b"README.md", BYTES, ["F001"]])

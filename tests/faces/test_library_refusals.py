@@ -169,19 +169,3 @@ def test_a_warning_points_at_the_block_that_ended(gitlease_ledger: MemoryLedger)
 def test_what_is_no_string_is_a_usage_error(wrong: Callable[[Any], Any]) -> None:
     with MemoryLedger() as ledger, raises(gitlease.UsageError):
         wrong(ledger.open("ada@example.com"))
-
-
-def test_a_ledger_in_memory_says_what_it_takes() -> None:
-    with MemoryLedger() as ledger:
-        with raises(gitlease.UsageError):
-            ledger.open(FIVE)
-        with raises(gitlease.UsageError):
-            ledger.failing = FIVE
-
-
-def test_a_new_hold_names_the_lease_as_it_is(gitlease_ledger: MemoryLedger) -> None:
-    lease = gitlease_ledger.open(ADA).claim("F001")
-    with gitlease_ledger.stand_in(ADA), pytest.raises(gitlease.LeaseHeld) as held:
-        gitlease.hold("F001", new=True).__enter__()
-    assert held.value.lease is not None
-    assert (held.value.lease.session, held.value.lease.token) == (None, lease.token)

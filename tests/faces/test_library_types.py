@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import pydoc
-import re
 import sys
 import typing
 from collections import abc
@@ -92,43 +90,6 @@ def test_what_a_verb_answers_is_of_public_types() -> None:
             f"{name}: {x}" for x in kinds(answer) if not is_known(x) and x is not abc.Iterator
         ]
     assert inner == []
-
-
-def test_a_time_is_never_a_number_of_milliseconds() -> None:
-    times = {"at", "since", "until", "claimed_at", "renewed_at", "expires_at"}
-    times |= {"free_at", "lapses_at"}
-    for cls in CLASSES:
-        if hasattr(cls, "function"):
-            continue
-        for name, hint in attributes(cls).items():
-            assert not name.endswith("_ms"), (cls, name)
-            if name in times:
-                assert kinds(hint) <= {datetime, type(None)}, (cls, name)
-
-
-@pytest.mark.parametrize("name", ["Lease", "Entry", "Carry", "Taken", "QueueReading", "LeftNote"])
-def test_a_public_type_has_the_name_that_programs_know(name: str) -> None:
-    cls = getattr(gitlease, name)
-    assert (cls.__name__, cls.__qualname__) == (name, name)
-    assert pickle.loads(pickle.dumps(cls)) is cls
-
-
-def test_help_says_of_what_a_value_is_made() -> None:
-    said = inspect.signature(gitlease.Lease).parameters
-    assert (said["expires_at"].annotation, said["expires_at"].kind.name) == (
-        "datetime",
-        "KEYWORD_ONLY",
-    )
-    assert (said["pid"].default, said["token"].default) == (None, inspect.Parameter.empty)
-    assert str(inspect.signature(gitlease.Resource)) == "(text: 'str', key: 'str')"
-    assert "Lease(*, resource: 'str', scope: 'str'" in pydoc.plain(pydoc.render_doc(gitlease.Lease))
-
-
-def test_no_verb_speaks_of_a_type_by_another_name() -> None:
-    for cls in (gitlease.Leases, gitlease.Holding, gitlease.Session, gitlease.AsyncLeases):
-        for _, verb in inspect.getmembers(cls, callable):
-            said = str(getattr(inspect.unwrap(verb), "__annotations__", ""))
-            assert not {"LeaseView", "QueueEntry", "Briefing"} & set(re.findall(r"\w+", said))
 
 
 def test_a_lease_of_the_queue_is_that_of_the_verbs() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from faces.fake import Desk, make_desks, shown, words
+from faces.fake import Desk, make_desks, shown
 from support.snapshots import check_words
 from support.tasks import task
 
@@ -54,29 +53,6 @@ def ids(document: dict[str, Any]) -> list[str]:
 # --- queue --------------------------------------------------------------------------------------
 
 
-def test_all_shows_why_not(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    bob.ok("claim", "F002", "--session", "s1")
-    bob.ok("claim", "src/")
-    ada.ok("claim", "F001")
-    out = shown(ada, "queue", "--all")
-    told = {line.split()[0]: line for line in out.splitlines()[1:]}
-    assert out.splitlines()[0].split()[-2:] == ["WHY", "NOT"]
-    check_words(told["F001"].rstrip())
-    check_words(told["F002"])
-    check_words(told["F003"])
-    check_words(told["F004"].rstrip())
-    assert told["F005"].rstrip().endswith("done")
-    check_words(told["F006"].rstrip())
-    assert told["F007"].rstrip().endswith("Mine")
-
-
-def test_what_the_ledger_has_completed_says_by_whom(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    bob.ok("done", "F002")
-    check_words(shown(ada, "queue", "--all"))
-
-
 def test_mine_is_what_i_carry_with_how_its_lease_stands(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     ada.ok("claim", "F001", "--ttl", "10m")
@@ -108,23 +84,6 @@ def test_what_i_carry_as_json_task_or_not(ada: Desk) -> None:
     assert path["lease"]["holder"] == ADA
 
 
-def test_an_edge_without_a_lease_is_said_to_be_that(ada: Desk) -> None:
-    check_words(shown(ada, "queue", "--mine"))
-
-
-def test_an_empty_queue() -> None:
-    ada, _ = make_desks(task("F001", "@codex"))
-    check_words({ada.ok("queue").out, shown(ada, "queue")})
-    check_words(ada.ok("queue", "--mine").out)
-    assert ada.ok("queue", "--json").json["tasks"] == []
-
-
-def test_without_task_files_the_queue_says_where_they_would_be() -> None:
-    ada, _ = make_desks()
-    check_words(ada.ok("queue").err)
-    check_words(shown(ada, "queue", "--all"))
-
-
 def test_task_files_that_cannot_be_used_are_warnings(ada: Desk) -> None:
     problem = TaskProblem("tasks/x.md", "tasks/x.md:3: the front matter has no end")
     ada.tasks.problems = (problem,)
@@ -141,38 +100,28 @@ def test_the_tasks_of_a_ref(ada: Desk) -> None:
     assert ada.ok("show", "M001", "--json").json["task"] is None
 
 
-@pytest.mark.parametrize(
-    "argv", [("queue",), ("next",), ("brief",), ("show", "F001"), ("show", "src/")], ids=words
-)
-def test_an_unknown_ref(ada: Desk, argv: tuple[str, ...]) -> None:
-    ran = ada.run(*argv, "--ref", "nope", "--json")
-    assert (ran.code, ran.json["error"]["code"]) == (7, "not_found")
-    check_words(ran.err.splitlines()[0])
+@pytest.mark.parametrize("ref", ["nope", ""])
+def test_an_unknown_ref(ada: Desk, ref: str) -> None:
+    for argv in (("queue",), ("next",), ("brief",), ("show", "F001"), ("show", "src/")):
+        ran = ada.run(*argv, "--ref", ref, "--json")
+        assert (ran.code, ran.json["error"]["code"]) == (7, "not_found")
 
 
-@pytest.mark.parametrize(
-    ("argv", "cached"),
-    [
-        (("queue", "--all"), "gitlease queue --cached --all"),
-        (("queue", "--mine", "--ref", "main"), "gitlease queue --cached --mine --ref main"),
-        (("next",), "gitlease next --cached"),
-        (("brief",), "gitlease brief --cached"),
-        (("show", "F001", "--scope", "x"), "gitlease show F001 --cached --scope x"),
-    ],
-    ids=words,
-)
-def test_a_remote_out_of_reach_hints_to_the_same_from_what_is_known(
-    ada: Desk, argv: tuple[str, ...], cached: str
-) -> None:
+def test_a_remote_out_of_reach_hints_to_the_same_from_what_is_known(ada: Desk) -> None:
     ada.tasks.refs["main"] = (task("F001"),)
     ada.ok("claim", "F004", "--takeover", "--reason", "so that something is known")
     ada.store.remote.failing = Unavailable("the remote cannot be reached")
-    ran = ada.run(*argv, "--json")
-    assert (ran.code, ran.json["error"]["next"]) == (5, [cached])
-    asked = ada.store.remote.asked
-    known = ada.ok(*cached.split()[1:])
-    check_words(known.err)
-    assert ada.store.remote.asked == asked
+    for typed, cached in (
+        ("queue --mine --ref main", "gitlease queue --cached --mine --ref main"),
+        ("next", "gitlease next --cached"),
+        ("brief", "gitlease brief --cached"),
+        ("show F001 --scope x", "gitlease show F001 --cached --scope x"),
+    ):
+        ran = ada.run(*typed.split(), "--json")
+        assert (ran.code, ran.json["error"]["next"]) == (5, [cached])
+        asked = ada.store.remote.asked
+        ada.ok(*cached.split()[1:])
+        assert ada.store.remote.asked == asked
 
 
 def test_titles_of_any_kind_stay_in_their_line() -> None:
@@ -186,22 +135,6 @@ def test_titles_of_any_kind_stay_in_their_line() -> None:
 # --- next ---------------------------------------------------------------------------------------
 
 
-def test_next_says_what_the_task_waits_for() -> None:
-    ada, _ = make_desks(task("F001", title="x", priority="high", depends_on=("F002",)))
-    assert shown(ada, "next").splitlines() == [
-        "task       F001",
-        "title      x",
-        "priority   high",
-        "waits_for  F002",
-        "file       tasks/F001.md",
-    ]
-
-
-def test_next_with_claim_shows_the_task_as_its_file_is_now(ada: Desk) -> None:
-    found = ada.ok("next", "--claim", "--json").json["task"]
-    assert (found["resource"], found["assigned"]) == ("F003", ["@ada"])
-
-
 def test_every_worker_gets_another_task_until_nothing_is_left(desks: tuple[Desk, Desk]) -> None:
     ada, _ = desks
     got = [ada.ok("next", "--claim", "--session", f"s{n}", "--json").json for n in range(4)]
@@ -212,46 +145,12 @@ def test_every_worker_gets_another_task_until_nothing_is_left(desks: tuple[Desk,
     check_words(ran.err)
 
 
-def test_nothing_left_names_the_whole_queue() -> None:
-    ada, _ = make_desks(task("F001", "@codex"))
-    ada.tasks.refs["main"] = (task("F001", "@sam"),)
-    ada.ok("list")
-    for argv, whole in (
-        (("next",), "gitlease queue --all"),
-        (("next", "--claim"), "gitlease queue --all"),
-        (("next", "--ref", "main"), "gitlease queue --all --ref main"),
-    ):
-        ran = ada.run(*argv, "--json")
-        assert (ran.code, ran.out.count("nothing_left")) == (1, 1)
-        assert ran.json["error"]["next"] == [whole]
-        check_words(ran.err)
-
-
 @pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (
-            ("--claim", "--ref", "main"),
-            "--claim changes the work tree: ",
-        ),
-        (("--claim", "--cached"), "a claim needs the remote: --claim cannot be combined with"),
-        (("--ttl", "1h"), "--ttl needs --claim"),
-        (("--reason", "x"), "--reason needs --claim"),
-        (("--commit",), "--commit needs --claim"),
-        (("--no-commit",), "--commit needs --claim"),
-    ],
-    ids=words,
+    "argv", [("--claim", "--ref", "main"), ("--claim", "--cached"), ("--ttl", "1h"), ("--commit",)]
 )
-def test_the_options_of_next(ada: Desk, argv: tuple[str, ...], message: str) -> None:
+def test_the_options_of_next(ada: Desk, argv: tuple[str, ...]) -> None:
     ran = ada.run("next", *argv)
     assert (ran.code, ran.out, ada.store.remote.asked) == (2, "", 0)
-    assert ran.err.startswith(message)
-
-
-def test_a_claim_that_finds_no_remote_proposes_nothing(ada: Desk) -> None:
-    ada.store.remote.failing = Unavailable("the remote cannot be reached")
-    ran = ada.run("next", "--claim", "--json")
-    assert (ran.code, ran.json["error"]["next"]) == (5, [])
 
 
 # --- brief --------------------------------------------------------------------------------------
@@ -268,13 +167,6 @@ def test_a_briefing_is_one_page_of_headed_sections(desks: tuple[Desk, Desk]) -> 
     ran = ada.ok("brief", "--session", "s1")
     check_words(ran.out)
     check_words([line for line in ran.err.splitlines() if line.startswith("hint")])
-
-
-def test_a_briefing_with_nothing_to_tell() -> None:
-    ada, _ = make_desks(task("F001", "@codex"))
-    ran = ada.ok("brief")
-    check_words(ran.out)
-    assert ran.err == ""
 
 
 def test_a_briefing_stays_one_page_whatever_there_is() -> None:
@@ -295,57 +187,7 @@ def test_a_briefing_stays_one_page_whatever_there_is() -> None:
     assert (len(document["carrying"]), len(document["next_tasks"])) == (40, 5)
 
 
-def test_a_lapsed_scope_is_taken_up_again_as_that(ada: Desk) -> None:
-    ada.ok("claim", "F001", "--scope", "parser")
-    ada.clock.advance(3_600)
-    ran = ada.ok("brief", "--json")
-    assert ran.json["next"] == ["gitlease claim F001 --scope parser", "gitlease next --claim"]
-
-
-def test_tables_are_for_terminals_alone(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rich.table", None)
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    for argv in (("queue", "--all"), ("queue", "--mine"), ("next",), ("brief",)):
-        assert ada.ok(*argv).out
-
-
 # --- show ---------------------------------------------------------------------------------------
-
-
-def test_show_of_a_task_that_has_no_lease(ada: Desk) -> None:
-    def last(*argv: str) -> str:
-        return ada.ok("show", *argv).out.splitlines()[-1]
-
-    check_words(ada.ok("show", "f002").out)
-    ran = ada.ok("show", "F004")
-    check_words([*ran.out.splitlines()[-1:], *ran.err.splitlines()])
-    check_words(last("F005"))
-    check_words(last("F006"))
-    check_words(last("F007"))
-    said = ["F008 is free", "no task file and no record has this name"]
-    assert ada.ok("show", "F008").out.splitlines() == said
-    check_words(last("src/"))
-
-
-def test_show_of_a_task_whose_files_another_holds(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    bob.ok("claim", "src/")
-    check_words(ada.ok("show", "F003").out.splitlines()[-1])
-
-
-def test_show_of_a_scope_that_is_free(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    bob.ok("claim", "F001", "--scope", "parser")
-    check_words(ada.ok("show", "F001", "--scope", "printer").out)
-    assert "scope       parser\n" in ada.ok("show", "F001").out
-
-
-def test_show_of_several_scopes_tells_the_task_once(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    bob.ok("claim", "F001", "--scope", "parser")
-    ada.ok("claim", "F001", "--scope", "printer")
-    out = ada.ok("show", "F001").out
-    assert (out.count("title  "), out.count("scope  ")) == (1, 2)
 
 
 def test_show_of_a_broken_task_file_warns(ada: Desk) -> None:
@@ -365,8 +207,3 @@ def test_show_asks_the_remote_once(ada: Desk) -> None:
     asked = ada.store.remote.asked
     ada.ok("show", "F001")
     assert ada.store.remote.asked == asked + 1
-
-
-def test_an_empty_ref_is_none_that_is_there(ada: Desk) -> None:
-    for argv in (("show", "F001"), ("queue",), ("next",), ("brief",)):
-        assert ada.run(*argv, "--ref", "").code == 7

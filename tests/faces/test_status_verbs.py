@@ -36,35 +36,12 @@ def ada(desks: tuple[Desk, Desk]) -> Desk:
     return desks[0]
 
 
-@pytest.mark.parametrize(("status", "waits"), [("todo", False), ("done", False), ("doing", True)])
-def test_a_wait_is_proposed_for_a_status_that_claims(
-    desks: tuple[Desk, Desk], status: str, waits: bool
-) -> None:
-    ada, bob = desks
-    ada.ok("claim", "F001")
-    ran = bob.run("set", "F001", status)
-    assert (ran.code, " wait " in ran.err) == (1, waits), ran.err
-
-
 def test_start_leaves_a_word_that_means_in_progress() -> None:
     doing = task("F001", status="doing", progress=Progress.IN_PROGRESS)
     ada, _ = make_desks(doing, rules=RULES)
     ada.ok("start", "F001")
     ada.ok("set", "F001", "in-progress")
     assert ada.tasks["F001"].status == "doing"
-
-
-def test_start_of_what_stays_assigned_hints_to_wait_and_claims_nothing(
-    desks: tuple[Desk, Desk],
-) -> None:
-    ada, bob = desks
-    ada.ok("start", "F001")
-    ran = bob.run("start", "F001", "--scope", "parser", "--reason", "why", "--takeover", "--json")
-    hint = "gitlease wait F001 --timeout 16m --scope parser"
-    assert (ran.code, ran.json["error"]["next"]) == (1, [hint])
-    waited = bob.run("set", "F001", "doing", "--wait", "5s")
-    assert waited.code == 1
-    check_words(waited.err)
 
 
 def test_start_needs_a_task(ada: Desk) -> None:
@@ -164,23 +141,9 @@ def test_the_options_of_a_claim_go_with_a_status_that_claims(
     assert ada.tasks["F001"].status == "To Do"
 
 
-def test_a_scope_goes_with_a_status_that_claims_or_finishes(ada: Desk) -> None:
-    ran = ada.run("set", "F001", "todo", "--scope", "parser")
-    assert ran.code == 2
-    check_words(ran.err.splitlines()[0])
-
-
 @pytest.mark.parametrize("word", ["", " ", "-", "_ _", "\x1b[2J", "x" * 500])
 def test_odd_words_are_no_status(ada: Desk, word: str) -> None:
     ran = ada.run("set", "F001", "--", word)
     assert ran.code == 2
     assert ran.err.replace("\n", "").isprintable()
     assert len(ran.err.splitlines()[0]) < 150
-
-
-def test_many_words_are_not_all_listed() -> None:
-    some = [task(f"F{n}", status=f"word {n}", progress=Progress.OTHER) for n in range(100, 150)]
-    ada, _ = make_desks(*some, rules=RULES)
-    known = next(x for x in ada.run("set", "F100", "?").err.splitlines() if "known statuses" in x)
-    assert known.endswith(" and 36 more")
-    check_words(" ".join(ada.ok("queue").err.split()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import threading
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from support.fences import clean_env
-from support.repos import git
 from support.snapshots import raises
 
 import gitlease
@@ -57,22 +55,6 @@ def test_another_thread_waits_until_the_test_goes_on(gitlease_ledger: MemoryLedg
         gitlease_ledger.advance(seconds=10)
         waiting.join(0.02)
     assert got == [2]
-
-
-def test_many_threads_get_it_one_after_the_other(gitlease_ledger: MemoryLedger) -> None:
-    got: list[int] = []
-
-    def work(number: int) -> None:
-        leases = gitlease_ledger.open(ADA, session=f"run-{number}")
-        for turn in range(5):
-            got.append(leases.claim(f"F{number}{turn}").token)
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert sorted(got) == list(range(1, 21))
 
 
 def test_code_that_opens_its_own_ledger_gets_this_one(gitlease_ledger: MemoryLedger) -> None:
@@ -141,52 +123,6 @@ def test_no_command_is_started_under_a_ledger_in_memory(gitlease_ledger: MemoryL
     with gitlease_ledger.stand_in(ADA), pytest.raises(gitlease.UsageError, match="real"):
         gitlease.run(["true"], "F001")
     assert ada.list() == ()
-
-
-def test_a_remote_that_is_away(gitlease_ledger: MemoryLedger) -> None:
-    ada = gitlease_ledger.open(ADA)
-    gitlease_ledger.failing = gitlease.Unavailable("no route to host")
-    with pytest.raises(gitlease.Unavailable, match="no route"):
-        ada.claim("F001")
-    gitlease_ledger.failing = None
-    assert gitlease_ledger.failing is None
-    assert ada.claim("F001").token == 1
-
-
-def test_what_is_watched_is_told(gitlease_ledger: MemoryLedger) -> None:
-    ada, bob = gitlease_ledger.open(ADA), gitlease_ledger.open(BOB)
-    ada.claim("F001", ttl="10m")
-    events = bob.watch("F001", timeout="1h")
-    assert next(events).kind == "lapsed"
-    told = threading.Event()
-    heard = bob.on_available("F001")(lambda _event: told.set())
-    assert heard.ready(30)
-    ada.claim("F001")
-    ada.release("F001")
-    while not told.wait(0.02):
-        gitlease_ledger.advance(seconds=10)
-    heard.stop()
-
-
-def test_tasks_of_a_repository_count(tmp_path: Path, gitlease_ledger: MemoryLedger) -> None:
-    git(tmp_path, "init", "-q")
-    file = tmp_path / "tasks" / "F001.md"
-    file.parent.mkdir()
-    file.write_text("---\nid: F001\ntitle: Rate limits\nstatus: todo\n---\n", encoding="utf-8")
-    (tmp_path / ".gitlease.yaml").write_text('tasks:\n  files: ["tasks/*.md"]\n', encoding="utf-8")
-    ada = gitlease_ledger.open(ADA, directory=tmp_path)
-    assert ada.claim_next().resource == "F001"
-    assert ADA in file.read_text(encoding="utf-8")
-
-
-def test_an_asynchronous_hold(gitlease_ledger: MemoryLedger) -> None:
-    async def main() -> None:
-        with gitlease_ledger.stand_in(ADA):
-            async with gitlease.hold("F001") as lease:
-                assert lease.token == 1
-
-    asyncio.run(main())
-    assert gitlease_ledger.open(BOB).claim("F001").token == 2
 
 
 def test_it_needs_neither_pytest_nor_git() -> None:

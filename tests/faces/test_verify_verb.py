@@ -13,7 +13,7 @@ import pytest
 from support.ledgers import read_files, set_tip, tip, write_tree
 from support.remotes import Remote
 from support.repos import assert_untouched, commit_file, git, make_clone, real_clone, snapshot
-from support.snapshots import check_words, cleaned
+from support.snapshots import check_words
 
 import gitlease
 from gitlease.faces.cli import run
@@ -101,24 +101,6 @@ def test_what_was_tampered_with_is_told_with_commit_and_rule(clone: Clone) -> No
     assert all(one["message"] for one in failed["violations"])
 
 
-def test_it_needs_no_email_and_no_ledger_of_its_own(clone: Clone) -> None:
-    git(clone.path, "config", "--unset", "user.email")
-    git(clone.path, "config", "user.useConfigOnly", "true")
-    clone.ok("verify")
-
-
-def test_a_ref_or_commit_is_judged_where_it_is(clone: Clone) -> None:
-    git(clone.path, "fetch", "-q", str(clone.remote), f"{REF}:refs/copies/ledger")
-    check_words(cleaned(clone.ok("verify", "refs/copies/ledger")))
-    first = git(clone.remote, "rev-list", "--max-parents=0", REF)
-    check_words(clone.ok("verify", first).replace(first, "FIRST"))
-
-
-def test_a_commit_of_the_ledger_alone_is_known_too(clone: Clone) -> None:
-    first = git(clone.remote, "rev-list", "--max-parents=0", REF)
-    assert clone.document("verify", first)["commits"] == 1
-
-
 def test_a_ref_without_a_ledger_is_refused(clone: Clone) -> None:
     commit_file(clone.path, "README", "text")
     status, out, err = clone.say("verify", "HEAD")
@@ -154,11 +136,6 @@ def test_without_the_remote_only_what_is_known_is_checked(clone: Clone) -> None:
     assert status == 0
     check_words(err)
     check_words(out)
-
-
-def test_the_ledger_that_never_leaves_the_clone_can_be_checked(clone: Clone) -> None:
-    clone.ok("claim", "F9", "--any", "--local")
-    check_words(clone.ok("verify", "--local"))
 
 
 def test_a_program_gets_what_was_verified(clone: Clone) -> None:

@@ -11,9 +11,8 @@ from faces.fake import NOON, Desk, make_desks
 from support.clock import ManualClock
 from support.documents import held_to_schema
 from support.snapshots import check_words
-from support.tasks import task
 
-from gitlease.core import Task, Unavailable, parse_resource
+from gitlease.core import Unavailable
 from gitlease.engine import wait as polling
 from gitlease.faces.library import Leases
 
@@ -69,15 +68,6 @@ def test_wait_says_whom_it_waits_for_and_what_is_free(desks: tuple[Desk, Desk]) 
     check_words(ada.ok("list").out)
 
 
-def test_wait_without_a_limit_does_not_name_one(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    ada.ok("claim", "F001", "F002")
-    later(ada, 20, "release", "F001", "F002")
-    ran = bob.ok("wait", "F001", "F002", "--scope", "parser")
-    check_words(ran.out)
-    check_words(ran.err)
-
-
 def test_a_wait_that_runs_out(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     ada.ok("claim", "F001", "--reason", "rate limits")
@@ -86,11 +76,6 @@ def test_a_wait_that_runs_out(desks: tuple[Desk, Desk]) -> None:
     assert (ran.code, error["code"], error["holder"]) == (1, "wait_timeout", "ada@example.com")
     assert error["next"] == ["gitlease wait F001 --timeout 15m"]
     check_words(error["message"])
-
-
-def test_a_name_that_is_no_task_is_waited_for_as_well() -> None:
-    ada, _ = make_desks(task("F001"))
-    check_words(ada.ok("wait", "deploy").out)
 
 
 @pytest.mark.parametrize(
@@ -108,43 +93,6 @@ def test_bad_words(desks: tuple[Desk, Desk], argv: tuple[str, ...], said: str) -
 
 
 # --- watch ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("wide")
-def test_watch_tells_a_person_what_happens(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    ada.ok("claim", "F002", "--scope", "parser")
-    later(ada, 10, "claim", "F001", "--reason", "rate limits", "--session", "build-7")
-    later(ada, 30, "release", "F001", "--session", "build-7")
-    later(ada, 50, "release", "F002")
-    ran = bob.ok("watch", "--timeout", "2m", terminal=True)
-    check_words(ran.out.splitlines())
-    check_words(ran.err)
-
-
-def test_a_name_like_a_task_s_is_mistyped() -> None:
-    task = Task(resource=parse_resource("F001"), file="tasks/F001.md", assigned=())
-    ada, _ = make_desks(task)
-    for words in (("wait", "F0O1"), ("watch", "F0O1"), ("note", "F0O1", "hello")):
-        refused = ada.run(*words)
-        assert refused.code == 7
-        check_words(refused.err)
-        assert "--any" in refused.err
-    assert ada.run("wait", "F0O1", "--any").code == 0
-    assert ada.run("note", "F0O1", "hello", "--any").code == 0
-    assert ada.run("wait", "F0O1").code == 0, "it is in the ledger by now"
-
-
-def test_watch_prints_the_same_lines_in_a_pipe(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    later(ada, 10, "claim", "F001", "--session", "s1")
-    later(ada, 20, "release", "F001", "--session", "s1")
-    ran = bob.ok("watch", "F001", "--timeout", "40s")
-    assert [line.split()[:3] for line in ran.out.splitlines()] == [
-        ["12:00:10Z", "claimed", "F001"],
-        ["12:00:20Z", "released", "F001"],
-        ["12:00:20Z", "available", "F001"],
-    ]
 
 
 def test_watch_gives_a_program_a_line_for_each_event(desks: tuple[Desk, Desk]) -> None:
@@ -183,14 +131,6 @@ def test_watch_tells_a_lapse_at_its_time(desks: tuple[Desk, Desk]) -> None:
         ["12:02:00Z", "lapsed", "F001"],
         ["12:02:00Z", "available", "F001"],
     ]
-
-
-def test_watch_calls_a_claim_after_a_lapse_no_takeover(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    ada.ok("claim", "F001", "--ttl", "1m")
-    later(bob, 150, "claim", "F001")
-    ran = bob.ok("watch", "--timeout", "5m")
-    check_words(ran.out.splitlines()[-1])
 
 
 def test_watch_goes_on_when_the_remote_is_away_and_says_so_once(desks: tuple[Desk, Desk]) -> None:
@@ -272,14 +212,6 @@ def test_show_tells_who_waits_in_order(desks: tuple[Desk, Desk]) -> None:
     ]
     assert shown[2].splitlines()[-1] == line
     assert ada.ok("show", "F001", "--json").json["waiting"] == []
-
-
-def test_the_log_tells_who_waited(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    ada.ok("claim", "F001")
-    bob.run("claim", "F001", "--wait", "30s")
-    kinds = [e["kind"] for e in ada.ok("log", "--json").json["events"]]
-    assert kinds == ["left", "claimed"], "a ticket's last step takes the place of its others"
 
 
 # --- the library ----------------------------------------------------------------------------------

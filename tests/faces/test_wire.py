@@ -87,10 +87,6 @@ def test_a_lease() -> None:
     }
 
 
-def test_a_lease_that_has_ended_is_free_at_no_time() -> None:
-    assert wire.lease(replace(VIEW, state="released", free_at=None))["free_at"] is None
-
-
 def test_a_refusal() -> None:
     held = LeaseHeld(
         "F001 is held by jo@example.com", resource="F001", scope="*", free_at=1_795_169_760_001
@@ -117,15 +113,6 @@ def test_one_lease_is_also_given_alone_and_several_are_not() -> None:
     assert (none["status"], none["leases"], "lease" in none) == ("released", [], False)
 
 
-def test_extend_says_when_it_was_capped() -> None:
-    ada, _ = make_desks()
-    ada.ok("claim", "F001")
-    short = ada.ok("extend", "F001", "1h", "--json").json
-    assert (short["capped_to_max"], short["max_ttl_seconds"]) == (False, 28_800)
-    long = ada.ok("extend", "F001", "1w", "--json").json
-    assert (long["capped_to_max"], long["lease"]["expires_in"]) == (True, 28_800)
-
-
 def test_a_renewal_of_which_a_part_is_lost_fails_and_says_what_was_renewed() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001")
@@ -134,26 +121,6 @@ def test_a_renewal_of_which_a_part_is_lost_fails_and_says_what_was_renewed() -> 
     assert ran.json["error"]["code"] == "lost"
     assert [lease["resource"] for lease in ran.json["leases"]] == ["F001"]
     assert [error["resource"] for error in ran.json["refused"]] == ["F002"]
-
-
-def test_an_expired_lease_has_time_below_nought() -> None:
-    ada, bob = make_desks()
-    ada.ok("claim", "F001", "--ttl", "10s")
-    ada.clock.advance(12.5)
-    lease = bob.ok("show", "F001", "--json").json["leases"][0]
-    assert (lease["state"], lease["expires_in"]) == ("expired", -3)
-    error = bob.run("claim", "F001", "--json").json["error"]
-    assert (error["expires_in"], error["free_at"]) == (-3, "2026-11-20T12:01:10Z")
-
-
-def test_settings_have_key_value_and_source() -> None:
-    ada, _ = make_desks()
-    ada = replace(ada, settings=(SimpleNamespace(key="lease.ttl", value="15m", source="built-in"),))
-    expected: list[dict[str, Any]] = [{"key": "lease.ttl", "value": "15m", "source": "built-in"}]
-    assert ada.ok("config", "--json").json["settings"] == expected
-    assert ada.ok("config", "lease.ttl", "--json").json["settings"] == expected
-    policy = ada.ok("config", "--ledger", "ttl_max", "--json").json["settings"]
-    assert policy == [{"key": "ttl_max", "value": "8h", "source": "built-in"}]
 
 
 def test_every_usage_error_is_one_document_where_json_was_asked_for() -> None:
@@ -172,21 +139,6 @@ def test_every_usage_error_is_one_document_where_json_was_asked_for() -> None:
         assert (ran.json["ok"], ran.json["error"]["code"]) == (False, "usage")
         assert ran.err, "people's text goes to standard error"
     assert ada.store.remote.asked == 0
-
-
-def test_json_after_the_double_dash_is_a_word() -> None:
-    ada, _ = make_desks()
-    check_words(ada.ok("claim", "--", "--json").out)
-
-
-def test_a_lapsed_lease_is_in_the_list_only_on_request() -> None:
-    ada, bob = make_desks()
-    ada.ok("claim", "F001", "--ttl", "10s")
-    ada.clock.advance(60)
-    assert len(bob.ok("list", "--json").json["leases"]) == 1, "expired, and nobody else's yet"
-    ada.clock.advance(60)
-    assert bob.ok("list", "--json").json["leases"] == []
-    assert len(bob.ok("list", "--all", "--json").json["leases"]) == 1
 
 
 def test_what_was_released_or_revoked_is_listed_for_a_while_on_request() -> None:

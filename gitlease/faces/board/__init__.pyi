@@ -9,7 +9,6 @@ from gitlease.faces.board.text import news_lines as news_lines
 from gitlease.faces.board.text import open_resource as open_resource
 from gitlease.faces.board.text import opened_lines as opened_lines
 from gitlease.faces.board.text import said_in as said_in
-from gitlease.verbs.board import BoardRow as BoardRow
 from gitlease.verbs.board import BoardView as BoardView
 from gitlease.verbs.board import Section as Section
 from gitlease.verbs.board import make_board as make_board

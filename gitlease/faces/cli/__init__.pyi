@@ -10,7 +10,6 @@ from gitlease.faces.cli.setup.demo import NEXT as NEXT
 from gitlease.faces.cli.setup.demo import PLAY as PLAY
 from gitlease.faces.cli.setup.demo import TASKS as TASKS
 from gitlease.faces.cli.setup.demo import DemoScene as DemoScene
-from gitlease.faces.cli.setup.demo import DemoTeller as DemoTeller
 from gitlease.faces.cli.setup.help import topics as topics
 from gitlease.faces.cli.verb import Verb as Verb
 from gitlease.faces.cli.verb import shared_options as shared_options

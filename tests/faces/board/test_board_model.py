@@ -26,7 +26,6 @@ from gitlease.core import (
 )
 from gitlease.engine import TaskProblem, fresh_id
 from gitlease.faces.board import (
-    BoardRow,
     BoardScreen,
     BoardView,
     PageView,
@@ -138,19 +137,6 @@ def test_what_is_seen_changes_at_the_time_that_the_board_says() -> None:
         (Section.EXPIRED, "still assigned"),
     ]
     assert names(board, Section.ABANDONED) == ["F001"]
-
-
-def test_what_ran_out_says_when_others_may_take_it() -> None:
-    ada, bob = make_desks()
-    bob.ok("claim", "deploy", "--any", "--ttl", "10s")
-    board_of(ada)
-    ada.clock.advance(11)
-    (row,) = board_of(bob).rows
-    assert row.section is Section.EXPIRED
-    assert row.lapses is not None
-    free = f"free from {board_text.time_of_day(row.lapses, round_up=True)}"
-    assert board_text.details(row, ada.clock.wall_ms) == [free]
-    check_words(board_text.details(row, row.lapses))
 
 
 def test_the_news_tell_what_was_taken_released_and_lost() -> None:
@@ -346,74 +332,6 @@ def test_the_selected_row_is_in_sight(width: int, height: int) -> None:
     assert seen == {row.name for row in board.rows}
 
 
-def test_a_small_screen_has_the_news_below_the_last_row() -> None:
-    board = board_of(busy()[0])
-    screen = screen_of(board)
-    screen.press("G")
-    assert "LATELY" in [x.plain for x in screen.frame(board.now, 60, 12, state="live")]
-
-
-def test_only_rows_in_sight_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    ada, _ = make_desks(*(task(f"F{n:03}", title=f"Task {n}") for n in range(500)))
-    board, drawn, draw = board_of(ada), list[str](), board_text._row_line
-
-    def counted(row: BoardRow, *rest: Any, **more: Any) -> Any:
-        drawn.append(row.name)
-        return draw(row, *rest, **more)
-
-    monkeypatch.setattr(board_text, "_row_line", counted)
-    screen = screen_of(board)
-    for key in ("g", "G", "page up", "/", "t", "enter"):
-        screen.press(key)
-        drawn.clear()
-        screen.frame(board.now, 100, 40, state="live")
-        assert len(drawn) < 120
-
-
-@pytest.mark.parametrize("width", [60, 100, 200])
-def test_one_long_text_leaves_room_for_others(width: int) -> None:
-    ada, bob = make_desks(task("F001", title="Rate limits"), task("F002", title="long " * 50))
-    bob.ok("claim", "F001", "--session", "build-7", "--reason", "urgent")
-    bob.ok("claim", "F002", "--reason", "why not")
-    lines = [x.plain for x in board_lines(board_of(ada), width)]
-    rows = [x for x in lines if x.startswith("  F")]
-    assert all("bob@example.com" in x and x.endswith("15m 00s left") for x in rows)
-    if width >= 100:
-        assert [line.count("long ") > 2 for line in rows] == [False, True]
-        assert "Rate limits" in rows[0]
-        assert all('"' in x for x in rows)
-    if width == 200:
-        assert all("on desktop" in x for x in rows)
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_ids_and_times_stay_whole_before_holder_title_and_place(width: int) -> None:
-    ids = [f"TASK-with-a-rather-long-identifier-{n}" for n in (1, 2)]
-    ada, bob = make_desks(*(task(x, title="Rate limits") for x in ids))
-    bob.ok("claim", ids[0])
-    bob.ok("claim", "src/very/long/folder/name/that/goes/on/and/on/for/ever/")
-    lines = [x.plain for x in board_lines(board_of(ada), width)]
-    held = [x for x in lines if x.endswith("15m 00s left")]
-    path = next(x.split()[0] for x in held if "src/" in x)
-    assert path.startswith("src/")
-    assert path.endswith("/ever")
-    assert (path.count("…"), width < 120) in ((1, True), (0, False))
-    if width >= 80:
-        assert all(any(x in line for line in lines) for x in ids)
-        assert all("bob@example.com" in x for x in held)
-
-
-# --- times ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(-5, "0s"), (4, "4s"), (64, "1m 04s"), (3_900, "1h 05m"), (98_000, "1d 3h")],
-)
-def test_times_going_by(seconds: int, said: str) -> None:
-    assert board_text.clock_words(seconds) == said
-
-
 # --- the command ------------------------------------------------------------------------------
 
 
@@ -430,13 +348,6 @@ def test_once_is_the_same_in_a_pipe(wide: None) -> None:
     asked = ada.store.remote.asked
     check_words(ada.ok("board", "--once", "--cached").err)
     assert ada.store.remote.asked == asked
-
-
-def test_an_empty_ledger_has_a_board(wide: None) -> None:
-    ada, _ = make_desks()
-    check_words(ada.ok("board", "--once").out)
-    for form in ("md", "svg", "html"):
-        assert ada.ok("board", "--export", form).out
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support.gateway import Served, free_port, serving
+from support.gateway import Served, free_port
 from support.remotes import Remote
 from support.running import Desk, until
-from support.snapshots import check_words
 
 from gitlease.core import Invalid
 from gitlease.faces.http import board, events
-from gitlease.gateway import COOKIE_LASTS, LINK_LASTS, Token, Tokens
+from gitlease.gateway import COOKIE_LASTS, LINK_LASTS
 from gitlease.wiring import open_tokens
 
 pytestmark = pytest.mark.sampled(2)
@@ -169,23 +168,6 @@ def test_a_remote_that_is_away_is_said(
     assert "F001" in said
 
 
-def test_a_stream_begins_with_what_is_known_where_the_remote_is_away(
-    served: Served, visitor: httpx.Client, path_remote: Remote
-) -> None:
-    served.ask("jo", "PUT", "/v1/leases/F001").raise_for_status()
-    away = path_remote.bare.rename(path_remote.bare.with_name("away.git"))
-    try:
-        until(lambda: served.ask("jo", "GET", "/v1/leases").status_code == 503, "it is noticed")
-        with visitor.stream("GET", "/board/stream") as stream:
-            assert stream.status_code == 200
-            told = next(x for x in stream.iter_lines() if x.startswith("data: "))
-        shown = json.loads(told.removeprefix("data: "))
-        assert "F001" in shown["board"]
-        check_words(shown["trouble"])
-    finally:
-        away.rename(path_remote.bare)
-
-
 def test_guesses_of_links_have_a_rate_and_write_nothing(
     served: Served,
 ) -> None:
@@ -199,29 +181,6 @@ def test_guesses_of_links_have_a_rate_and_write_nothing(
     ]
     assert found == [401, 401, 429, 429]
     assert (kept.stat().st_mtime_ns, kept.stat().st_ino) == before
-
-
-def test_links_and_cookies_are_forgotten_once_they_are_over(tmp_path: Path) -> None:
-    tokens = Tokens(str(tmp_path / "serve"))
-    token, _ = tokens.add("jo@example.com", name="jo", scopes={"read"}, expires=1, now=0)
-    first = tokens.link("jo@example.com", 0)
-    cookie = tokens.redeem(first, 1)
-    assert cookie is not None
-    known = tokens.holder_of(cookie, 2)
-    assert known is not None
-    assert (known.email, known.scopes) == ("jo@example.com", ("board",))
-    assert tokens.redeem(first, 2) is None
-    assert tokens.redeem(cookie, 2) is None
-    assert tokens.holder_of(cookie, 1 + COOKIE_LASTS * 1_000) is None
-    tokens.link("jo@example.com", COOKIE_LASTS * 2_000)
-
-    def is_plain(one: Token) -> bool:
-        return one.scopes == ("read",)
-
-    assert [x.id for x in tokens.listed() if is_plain(x)] == [token.id]
-    assert [x.scopes for x in tokens.listed() if not is_plain(x)] == [("link",)]
-    for secret in (first, cookie):
-        assert secret not in (tmp_path / "serve" / "tokens.json").read_text()
 
 
 # --- the command that gives the link ----------------------------------------------------------
@@ -262,18 +221,3 @@ def test_what_serves_no_board_of_this_clone_is_said(served: Served, clone: Path,
     assert "--repo NAME" in err
     for folder in (clone, kim.clone):
         assert not [x for x in open_tokens(str(folder)).listed() if "link" in x.scopes]
-
-
-def test_of_several_clones_each_has_a_board_of_its_own(
-    clone: Path, kim: Desk, path_remote: Remote, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in path_remote.env.items():
-        monkeypatch.setenv(name, value)
-    with serving(clone, kim=kim.clone) as served:
-        port = served.url.rpartition(":")[2]
-        _, url, _ = web(kim, "--port", port, "--repo", "kim")
-        with httpx.Client(trust_env=False, timeout=30) as client:
-            opened = client.get(url.strip())
-            assert "Path=/repos/kim/board" in opened.headers["set-cookie"]
-            assert client.get(f"{served.url}/repos/kim/board").status_code == 200
-            assert client.get(f"{served.url}/board").status_code == 401

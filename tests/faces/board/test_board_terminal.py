@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from support.terminals import LONG, PlayedTerminal, played
 
 pytestmark = pytest.mark.sampled(4)
 
-Clones = Callable[..., list[Path]]
 BOARD = [sys.executable, "-m", "gitlease", "board"]
 # A picture counts once the next one begins, and what others do is seen with the next look.
 HURRIED = hurried(
@@ -173,17 +172,6 @@ def test_a_signal_ends_it_though_nobody_reads(clone: Path) -> None:
         assert terminal.written.endswith(b"\x1b[?7h\x1b[?25h\x1b[?1049l")
 
 
-def test_output_that_was_stopped_keeps_nobody_from_ending_it(clone: Path) -> None:
-    with looking(clone) as terminal:
-        terminal.until(lambda shown: "FREE 2" in shown, "the board")
-        terminal.type("\x13")
-        terminal.written = b""
-        terminal.until(lambda shown: "FREE 2" in shown, "more of it")
-        terminal.process.send_signal(signal.SIGTERM)
-        assert terminal.ended() == -signal.SIGTERM
-        assert terminal.modes()[3] & termios.ECHO
-
-
 def test_after_a_stop_of_which_it_was_not_told_it_takes_the_terminal_again(clone: Path) -> None:
     with looking(clone) as terminal:
         terminal.until(lambda shown: "FREE 2" in shown, "the board")
@@ -220,20 +208,6 @@ def test_it_can_be_stopped_and_continued(clone: Path) -> None:
         until(lambda: not children.read_text().split(), "its end in the background")
 
 
-def test_begun_in_the_background_it_waits_for_the_foreground(clone: Path) -> None:
-    with shell(clone) as terminal:
-        usual = terminal.modes()
-        terminal.type(f"{' '.join(BOARD)} &\n")
-        terminal.type("jobs\n")
-        terminal.until(lambda _: b"Running" in terminal.written, "the job")
-        assert b"\x1b[?1049h" not in terminal.written
-        terminal.type("fg\n")
-        terminal.until(lambda shown: "FREE 2" in shown, "the board")
-        terminal.type("q")
-        terminal.until(lambda _: b"\x1b[?1049l" in terminal.written, "its end")
-        until(lambda: terminal.modes() == usual, "the shell is as it was")
-
-
 def test_a_remote_that_is_away_is_said_and_waited_for(clone: Path, path_remote: Remote) -> None:
     away = path_remote.bare.with_name("away.git")
     path_remote.bare.rename(away)
@@ -245,21 +219,6 @@ def test_a_remote_that_is_away_is_said_and_waited_for(clone: Path, path_remote: 
         assert "asking the remote" not in shown
         away.rename(path_remote.bare)
         terminal.until(lambda shown: "live" in shown and "out of date" not in shown, "an answer")
-
-
-def test_what_this_clone_knows_is_shown_without_asking(clone: Path, path_remote: Remote) -> None:
-    path_remote.bare.rename(path_remote.bare.with_name("away.git"))
-    with looking(clone, "--cached") as terminal:
-        shown = terminal.until(lambda shown: "FREE 2" in shown, "the board")
-        assert "from what this clone knows" in shown
-        assert "out of date" not in shown
-
-
-def test_states_are_told_without_colour(clone: Path, kim: Desk) -> None:
-    kim.document("claim", "F001")
-    with looking(clone, NO_COLOR="1") as terminal:
-        terminal.until(lambda shown: "HELD 1" in shown and "FREE 1" in shown, "the board")
-        assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", terminal.written)
 
 
 def test_a_refusal_is_told_on_the_terminal_as_it_was(clone: Path) -> None:

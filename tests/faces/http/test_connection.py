@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from support.clock import ManualClock
 from support.gateway import LONG, Served
-from support.running import until
 from support.snapshots import raises
 from support.stubborn import Stubborn
 
@@ -54,58 +53,12 @@ def test_the_verbs_answer_with_the_librarys_types(gate: Served) -> None:
         kim.claim_next()
 
 
-def test_a_lease_is_parked_noted_and_read_by_the_log(gate: Served) -> None:
-    jo, kim = connected(gate, "jo", "build é"), connected(gate, "kim")
-    token = jo.claim("F001", ttl="10m", reason="rate limits").token
-    kim.note("F001", "the fixture is flaky")
-    parked = jo.park("F001", "90m", reason="lunch")
-    assert (parked.parked, parked.token, parked.session) == (True, token, None)
-    with pytest.raises(gitlease.PolicyRefused, match="admin"):
-        kim.revoke("F001", reason="gone")
-    kinds = ["parked", "noted", "claimed"]
-    for found in (kim.log("F001"), kim.log("F001", since="1h"), kim.log("F001", limit=3)):
-        assert [x.kind for x in found] == kinds
-        assert all(isinstance(x, gitlease.LogEntry) for x in found)
-    assert (found[2].by, found[2].session, found[2].token) == ("jo@example.com", "build é", token)
-    assert found[2].at <= found[0].at
-    assert kim.log("F001", limit=1) == found[:1]
-    assert kim.show("F002") == ()
-    assert kim.log() == kim.log("F001")
-    assert kim.whoami().holder == "kim@example.com"
-    with pytest.raises(TypeError, match=r"Connection.note\(\) missing"):
-        kim.note("F001")  # type: ignore[call-arg]
-    got = jo.claim("F003")
-    assert jo.fence("F003", got.token).token == got.token
-    with pytest.raises(gitlease.LeaseLost):
-        jo.fence("F003", got.token + 1)
-
-
-def test_the_next_task_is_shown_before_it_is_claimed(project: Served) -> None:
-    jo = connected(project, "jo")
-    task = jo.next_task()
-    assert isinstance(task, gitlease.Task)
-    assert jo.claim_next().resource == task.resource.text
-
-
 def gitlease_but_mine(lease: gitlease.Lease, held: gitlease.LeaseHeld) -> Any:
     """The same lease as another sees it."""
     from gitlease.core import replace
 
     assert held.lease is not None
     return replace(lease, mine=False, expires_in=held.lease.expires_in)
-
-
-def test_word_for_the_holder_is_in_their_next_answer(gate: Served) -> None:
-    jo, kim = connected(gate, "jo", "build-7"), connected(gate, "kim")
-    with pytest.raises(gitlease.NotFound):
-        kim.note("F001", "hurry", to_holder=True)
-    jo.claim("F001")
-    kim.note("F001", "hurry", to_holder=True)
-    shown = []
-    for _ in range(2):
-        jo.list()
-        shown.append([x for x in jo.warnings if "hurry" in x])
-    assert [len(x) for x in shown] == [1, 0]
 
 
 LOSING: dict[str, Callable[[gitlease.Connection], object]] = {
@@ -167,24 +120,6 @@ def test_events_come_as_they_happen(gate: Served) -> None:
     assert next(kim.events(after=first.id)) == event
 
 
-def test_events_are_awaited_as_well(gate: Served) -> None:
-    async def hear() -> list[str]:
-        leases = gitlease.connect_async(gate.url, token=gate.secret("jo"))
-        await leases.claim("F001")
-        events, heard = leases.events(after="0-0"), list[str]()
-        async for event in events:
-            heard.append(str(event.resource))
-            if len(heard) == 1:
-                await leases.claim("F002")
-            else:
-                break
-        await events.aclose()
-        return heard
-
-    assert asyncio.run(hear()) == ["F001", "F002"]
-    until(lambda: not gate.app.follower._listeners, "nobody listens any more")
-
-
 def test_an_answer_that_is_lost_is_asked_for_again(gate: Served) -> None:
     """The gateway did what was asked; the way back broke."""
     with Stubborn(gate.url, loses=2) as proxy:
@@ -239,16 +174,3 @@ def test_what_is_no_token_is_never_shown(token: str) -> None:
     with pytest.raises(gitlease.UsageError) as wrong:
         gitlease.connect("http://127.0.0.1:1", token=token)
     assert not token or token not in str(wrong.value)
-
-
-def test_list_has_what_blocks_others_until_its_lapse(
-    project: Served, manual_clock: ManualClock
-) -> None:
-    jo, kim = connected(project, "jo"), connected(project, "kim")
-    jo.claim("task-api", ttl="10s")
-    states = []
-    for seconds in (5, 25, 60):
-        manual_clock.advance(seconds)
-        states.append([x.state for x in kim.list()])
-    assert states == [["active"], ["expired"], []]
-    assert kim.list(state="active") == ()

@@ -68,14 +68,6 @@ def test_a_port_that_is_taken_is_said(gate: Served, clone: Path) -> None:
     one.close()
 
 
-def test_no_answer_waits_for_word_of_its_first_part() -> None:
-    (one,) = server.listen("127.0.0.1", 0)
-    with one, socket.create_connection(one.getsockname(), timeout=LONG):
-        let_in, _ = one.accept()
-        with let_in:
-            assert let_in.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
 def opened(gate: Served, text: bytes) -> socket.socket:
     """A connection on which this much was sent."""
     at = urlsplit(gate.url)
@@ -114,15 +106,6 @@ def test_many_idle_connections_of_one_peer_keep_nobody_out(
     assert gate.ask("jo", "GET", "/v1/leases").status_code == 200
     for connection in idle:
         connection.close()
-
-
-def test_who_has_asked_is_not_hung_up_on(gate: Served) -> None:
-    gate.ask("jo", "GET", "/v1/leases").raise_for_status()
-    (connection,) = gate.server.server_state.connections
-    assert isinstance(connection, server.PatientProtocol)
-    assert connection._late is None
-    gate.ask("jo", "GET", "/v1/leases").raise_for_status()
-    assert gate.server.server_state.connections == {connection}
 
 
 def test_guesses_share_one_rate_and_take_nobody_elses(gate: Served) -> None:
@@ -185,12 +168,6 @@ def test_the_key_of_a_claim_that_waited_is_known_to_the_ledger(
         assert (again.status_code, tip(path_remote.bare)) == (201, before)
 
 
-def test_head_has_the_answer_of_get_without_its_body(gate: Served) -> None:
-    jo = gate.caller("jo")
-    assert jo.head("/v1/leases", params={"state": "active"}).status_code == 200
-    assert jo.head("/v1/leases", params={"state": "odd"}).status_code == 400
-
-
 def test_below_a_name_the_documents_have_its_paths(clone: Path) -> None:
     tokens = open_tokens(str(clone))
     made = {"web": gateway_app(open_gateway(str(clone)), tokens, hosts=hosts_of("testserver"))}
@@ -245,27 +222,6 @@ def test_it_is_not_ready_after_a_rollback_or_with_a_full_disk(
     git(path_remote.bare, "update-ref", REF, before)
     assert ready()[0] == 503
     assert "older" in ready()[1]
-
-
-def test_fields_in_the_wrong_part_of_a_request_are_shown_in_the_right_one(gate: Served) -> None:
-    body = gate.ask("jo", "PUT", "/v1/leases/a?ttl=15m", json={}).json()
-    query = gate.ask("jo", "DELETE", "/v1/leases/a", json={"done": True}).json()
-    assert (body["hints"], query["hints"]) == (['{"ttl": "15m"}'], ["?done=true"])
-    surrogate = gate.ask("jo", "DELETE", "/v1/leases/a", content=b'{"ttl":1,"note":"\\ud800"}')
-    assert (surrogate.status_code, surrogate.json()["hints"]) == (400, ["?note=%3F"])
-
-
-def test_a_field_without_a_name_is_unknown(gate: Served) -> None:
-    answers = [
-        gate.ask("jo", "GET", "/v1/leases?="),
-        gate.ask("jo", "PUT", "/v1/leases/a", json={"": 1}),
-    ]
-    assert [x.status_code for x in answers] == [400, 400]
-
-
-def test_a_path_that_does_not_print_is_a_usage_error(gate: Served) -> None:
-    answer = gate.ask("jo", "PUT", "/v1/leases/a", json={"paths": "\u202e"})
-    assert (answer.status_code, answer.json()["code"]) == (400, "usage")
 
 
 def test_reading_access_is_enough_for_a_dry_run(gate: Served) -> None:

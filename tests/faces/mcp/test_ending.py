@@ -17,7 +17,6 @@ from support.remotes import Remote
 from support.repos import git
 from support.running import LONG, Desk
 from support.snapshots import check_words
-from support.tools import over_stdio
 
 pytestmark = pytest.mark.sampled(6)  # each starts a server
 
@@ -113,32 +112,6 @@ def test_it_drops_what_it_claimed_and_keeps_the_edges(
     assert "jo@example.com" in file.read_text(), "the task stays assigned"
 
 
-@pytest.mark.parametrize("by", ["server", "agent"])
-def test_what_a_session_bound_by_renewing_is_the_persons_again_at_its_end(
-    desk: Desk, by: str
-) -> None:
-    write_task(desk)
-    desk.document("claim", "F001")
-    if by == "server":
-        wire = Wire(desk, GITLEASE_SESSION="build-7")
-        assert wire.call("renew", resources="F001")["lease"]["session"] == "build-7"
-        assert wire.end() == 0
-    else:
-        desk.document("renew", "F001", "--session", "build-7")
-        desk.document("session", "end", "build-7")
-    (lease,) = desk.document("show", "F001")["leases"]
-    assert (lease["session"], lease["state"]) == (None, "active")
-    assert desk.document("renew", "F001")["status"] == "renewed"
-
-
-def test_what_has_a_session_ends_with_it_however_it_was_renewed(desk: Desk) -> None:
-    wire = Wire(desk, GITLEASE_SESSION="build-7")
-    wire.call("claim", resources="F001", any=True)
-    desk.document("renew", "F001", "--session", "build-7")
-    assert wire.end() == 0
-    assert desk.live() == []
-
-
 def test_it_drops_what_it_claimed_where_nobody_reads_its_answers(desk: Desk) -> None:
     wire = Wire(desk)
     wire.call("claim", resources="deploy", any=True)
@@ -200,32 +173,6 @@ def test_threads_of_one_host_are_sessions_of_their_own(desk: Desk) -> None:
     assert wire.call("claim", odd, resources="F003")["lease"]["session"].startswith("mcp-")
     assert wire.end() == 0
     assert desk.live() == []
-
-
-def test_a_session_of_the_environment_holds_before_the_hosts(desk: Desk) -> None:
-    wire = Wire(desk, GITLEASE_SESSION="build-7", CLAUDE_CODE_SESSION_ID="0123456789")
-    assert wire.call("claim", resources="F001")["lease"]["session"] == "build-7"
-    wire.end()
-
-
-def test_settings_count_as_they_are_with_each_call(desk: Desk) -> None:
-    with over_stdio(desk.clone) as client:
-        assert client.document("claim", resources="a")["lease"]["ttl_seconds"] == 900
-        git(desk.clone, "config", "lease.ttl", "20m")
-        assert client.document("claim", resources="b")["lease"]["ttl_seconds"] == 1_200
-
-
-def test_without_the_package_it_says_how_to_get_it(desk: Desk) -> None:
-    code = (
-        "import importlib.util as u, sys; real = u.find_spec\n"
-        "u.find_spec = lambda name, *more: None if name == 'mcp' else real(name, *more)\n"
-        "from gitlease.faces.cli.app import run; sys.exit(run(['mcp']))"
-    )
-    done = desk.started([desk.words()[0], "-c", code])
-    _, err = done.communicate(timeout=LONG)
-    assert done.returncode == 7
-    check_words(err)
-    assert "Traceback" not in err
 
 
 def test_a_person_who_types_it_is_told_what_it_is(desk: Desk) -> None:

@@ -11,19 +11,18 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx
 import pytest
 from mcp.shared.exceptions import MCPError
 from support.gateway import Served, serving
 from support.remotes import Remote
-from support.repos import commit_file, git
+from support.repos import git
 from support.running import LONG, until
-from support.snapshots import check_words, raises
+from support.snapshots import check_words
 from support.tools import ERAS, Era, ToolClient, over_http
 
 from gitlease.core import UsageError
-from gitlease.faces.http import WAITS_OF_TOKEN, events
+from gitlease.faces.http import WAITS_OF_TOKEN
 from gitlease.faces.mcp import BOARD
 from gitlease.faces.mcp.server import _check_encodes
 from gitlease.verbs import LONGEST_WAIT
@@ -101,33 +100,10 @@ def test_the_session_is_that_of_the_header_or_of_the_thread(gate: Served, era: E
     assert [x["resource"] for x in leases] == ["F001", "F002"], "a client that goes drops nothing"
 
 
-def test_tools_that_need_a_clone_are_not_offered(gate: Served) -> None:
-    with over_http(gate.url, gate.secret("jo"), ERAS[0]) as client:
-        listed = client.portal.call(client.client.list_tools).tools
-        assert {"note", "log", "status"} <= {x.name for x in listed}
-        assert "add" not in {x.name for x in listed}
-        with raises(MCPError):
-            client.ask("add", title="x")
-
-
 def held(gate: Served) -> dict[str, str]:
     """The live leases, and their sessions."""
     leases = gate.ask("jo", "GET", "/v1/leases").json()["leases"]
     return {x["resource"]: x["session"] for x in leases}
-
-
-@pytest.mark.parametrize("era", ERAS)
-def test_two_clients_of_one_token_are_two_workers(gate: Served, era: Era) -> None:
-    secret = gate.secret("jo")
-    with over_http(gate.url, secret, era) as one, over_http(gate.url, secret, era) as other:
-        assert one.document("claim", resources="F001")["status"] == "claimed"
-        assert other.document("claim", resources="F001")["error"]["code"] == "held"
-        assert one.document("renew", resources="F001")["status"] == "renewed"
-        if era == "legacy":  # which has sessions
-            assert one.document("claim", resources="F001")["status"] == "renewed"
-            for tool in ("renew", "release"):
-                assert not other.document(tool, resources="F001")["ok"]
-            assert other.document("status", mine=True)["leases"] == []
 
 
 def test_answers_hide_where_the_remote_lies(gate: Served, path_remote: Remote) -> None:
@@ -246,55 +222,6 @@ def test_too_many_who_wait_are_told_to_ask_again(gate: Served) -> None:
         assert client.document("wait", resources="F001", timeout=1)["error"]["holder"]
 
 
-def test_a_token_has_so_many_streams_here_and_at_events_together(
-    gate: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "MOST_STREAMS", 1)
-
-    async def listen(client: ToolClient) -> None:
-        with anyio.fail_after(LONG):
-            async with client.client.listen(resource_subscriptions=[BOARD]) as news:
-                await anext(news)
-
-    with (
-        over_http(gate.url, gate.secret("jo")) as jo,
-        over_http(gate.url, gate.secret("lee")) as lee,
-    ):
-        with gate.caller("jo").stream("GET", "/v1/events") as stream:
-            lines = stream.iter_lines()
-            assert next(lines).startswith("retry")
-            with raises(MCPError):
-                jo.portal.call(listen, jo)
-            lee.portal.call(listen, lee)
-
-        def free() -> bool:
-            with contextlib.suppress(MCPError):
-                jo.portal.call(listen, jo)
-                return True
-            return False
-
-        until(free, "what was closed counts no more")
-        assert gate.ask("lee", "GET", "/v1/leases").status_code == 200
-
-
-def test_a_renewal_is_answered_by_the_record_while_it_is_fresh(gate: Served) -> None:
-    with over_http(gate.url, gate.secret("jo")) as client:
-        client.document("claim", resources="F001")
-        before = gate.pushes()
-        assert client.document("renew", resources="F001")["status"] == "renewed"
-        assert gate.pushes() == before
-
-
-def test_a_renewal_that_names_nothing_is_of_this_session_alone(gate: Served) -> None:
-    secret = gate.secret("jo")
-    for name in ("run-1", "run-2"):
-        with over_http(gate.url, secret, "auto", **{"Gitlease-Session": name}) as client:
-            client.document("claim", resources=f"of-{name}")
-            found = client.document("renew", ttl="1h")
-            told = [(x["resource"], x["ttl_seconds"]) for x in found["leases"]]
-            assert told == [(f"of-{name}", 3_600)]
-
-
 def test_a_gateway_without_the_package_says_so(
     clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,14 +234,3 @@ def test_a_gateway_without_the_package_says_so(
         assert said.status_code == 501
         check_words(said.json()["detail"])
         assert served.ask("jo", "GET", "/v1/leases").status_code == 200
-
-
-def test_an_assignment_in_the_record_is_an_edge(clone: Path) -> None:
-    commit_file(clone, "tasks/F001.md", "---\nid: F001\ntitle: rates\nstatus: todo\n---\n")
-    with serving(clone) as gate, over_http(gate.url, gate.secret("jo"), "legacy") as client:
-        edges = []
-        for tool in ("claim", "claim", "release", "release"):
-            document = client.document(tool, resources="F001")
-            edges.append((document["edge"], document["edge_in"]))
-    record = ["record"]
-    assert edges == [("added", record), ("kept", record), ("removed", []), ("none", [])]
