@@ -1,5 +1,4 @@
 from gitlease.check.commits import CiContext as CiContext
-from gitlease.check.commits import oldest as oldest
 from gitlease.check.commits import read_context as read_context
 from gitlease.check.judging import GONE as GONE
 from gitlease.check.judging import RAN_OUT as RAN_OUT
@@ -12,7 +11,6 @@ from gitlease.check.rules import HELD_NOW as HELD_NOW
 from gitlease.check.rules import HELD_THEN as HELD_THEN
 from gitlease.check.rules import NO_TRAILER as NO_TRAILER
 from gitlease.check.rules import RULES as RULES
-from gitlease.check.rules import STALE_RULES as STALE_RULES
 from gitlease.check.rules import CheckResult as CheckResult
 from gitlease.check.stale import Edge as Edge
 from gitlease.check.stale import Facts as Facts

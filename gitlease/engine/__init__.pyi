@@ -8,7 +8,6 @@ from gitlease.engine.edges import EdgeRules as EdgeRules
 from gitlease.engine.edges import Edges as Edges
 from gitlease.engine.edges import find_task as find_task
 from gitlease.engine.keeping import DOUBTED as DOUBTED
-from gitlease.engine.keeping import GLANCES_SKIPPED as GLANCES_SKIPPED
 from gitlease.engine.keeping import Keeper as Keeper
 from gitlease.engine.keeping import LossDetector as LossDetector
 from gitlease.engine.keeping import RenewalResult as RenewalResult
@@ -38,7 +37,6 @@ from gitlease.engine.queue import WhyNot as WhyNot
 from gitlease.engine.queue import carrying as carrying
 from gitlease.engine.queue import entry_of as entry_of
 from gitlease.engine.queue import hand_out as hand_out
-from gitlease.engine.queue import natural as natural
 from gitlease.engine.queue import rank as rank
 from gitlease.engine.queue import survey as survey
 from gitlease.engine.sessions import AT_ONCE as AT_ONCE

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from core.values import JO, KIM, NOON, SKEW, TTL, lease, moment
+from core.values import JO, KIM, NOON, TTL, lease, moment
 from support.snapshots import check_words
 from support.tasks import task
 
 from gitlease.check import (
-    STALE_RULES,
     Deleted,
     Edge,
     Facts,
@@ -24,11 +23,9 @@ from gitlease.check import (
 from gitlease.core import (
     DEFAULT_POLICY,
     MS,
-    Assignee,
     Event,
     Finding,
     Lease,
-    Level,
     People,
     Persons,
     Progress,
@@ -39,7 +36,6 @@ from gitlease.core import (
 from gitlease.engine import TaskList, TaskProblem
 
 DAY = 86_400
-LAPSED = TTL + SKEW + 1
 KIM_AT_WORK, KIM_HOME = "kim@work.example", "kim@home.example"
 
 
@@ -129,13 +125,6 @@ def test_the_login_in_an_address_that_a_host_made_is_a_name() -> None:
     assert not who.stands_for("@jo", address)
 
 
-def test_how_somebody_is_called() -> None:
-    who = persons(KIM.holder, names={KIM.holder: "@kim"})
-    assert who.called("@kim") == KIM.holder
-    assert who.called("the\x1bteam") == "'the\\x1bteam'"
-    assert who.assignee("@kim") == Assignee("@kim", (KIM.holder,))
-
-
 # --- which edges nobody holds -------------------------------------------------------------------
 
 
@@ -152,13 +141,6 @@ def test_an_edge_with_a_live_lease_is_none_of_them() -> None:
     assert edges(lease(holder=KIM, resource="F002"), days=0) == [KIMS]
     assert edges(lease(holder=KIM), days=(TTL + 1) / DAY) == []  # nobody else may have it yet
     assert edges(lease(holder=KIM), days=8) == [KIMS]
-
-
-def test_a_live_lease_of_another_address_is_theirs_as_well() -> None:
-    mailmap = {KIM.holder: KIM_AT_WORK, KIM_HOME: KIM_AT_WORK}
-    live = lease(holder=replace(KIM, holder=KIM_HOME))
-    assert edges(live, days=0, who=persons(mailmap=mailmap)) == []
-    assert edges(live, days=0) == [KIMS]
 
 
 def test_what_is_done_or_exempt_has_no_open_edge() -> None:
@@ -214,10 +196,6 @@ def test_nobody_was_seen_in_the_future() -> None:
     assert since(days=12, events=[event("noted", 9_999)]) == []
 
 
-def test_an_edge_that_was_taken_back_is_young() -> None:
-    assert since(days=30, written=version(1, before=[KIM.holder])) == []
-
-
 def test_the_newest_version_in_which_a_name_came_or_went_counts() -> None:
     kims = KIM.holder.__eq__
     kept = version(5, KIM.holder, before=[KIM.holder])
@@ -225,12 +203,6 @@ def test_the_newest_version_in_which_a_name_came_or_went_counts() -> None:
     assert Past((kept, None, WRITTEN)).last_change(kims) == (None, False)
     assert Past((WRITTEN, None)).last_change(kims) == (WRITTEN, True)
     assert Past((kept,)).last_change(kims) == (None, True)
-
-
-def test_the_evidence_names_every_sign_the_newest_first() -> None:
-    on = facts(days=20, events=[event("released", 1)])
-    (edge,) = on.doubtful_edges()
-    check_words(on.of_edge(edge, WRITTEN).evidence)
 
 
 # --- leases -------------------------------------------------------------------------------------
@@ -325,44 +297,6 @@ def test_exempt_tasks_broken_files_and_completed_work_are_left_alone() -> None:
 # --- what is said -------------------------------------------------------------------------------
 
 
-def idle_finding(**more: Any) -> Finding:
-    on = facts(days=20, **more)
-    (edge,) = on.doubtful_edges()
-    return on.of_edge(edge, WRITTEN)
-
-
-def test_a_finding_says_who_since_when_where_and_what_to_type() -> None:
-    finding = idle_finding()
-    assert (finding.level, finding.holder, finding.since) == (
-        Level.ERROR,
-        KIM.holder,
-        moment_of(NOON),
-    )
-    assert (finding.file, finding.line) == ("tasks/F001.md", 1)
-    check_words(finding.message)
-    check_words(finding.evidence)
-    check_words(finding.next_steps)
-    check_words(idle_finding(release=True).next_steps)
-    check_words(idle_finding(caller=KIM.holder).next_steps)
-
-
-def test_nothing_to_type_takes_a_lease_from_its_holder() -> None:
-    done = replace(F001, progress=Progress.DONE)
-    boards = [
-        facts(lease(holder=KIM), tasks=tasks, days=days, release=True)
-        for tasks in ([F001], [done], [replace(F001, assigned=())], [])
-        for days in (0, 1, 30)
-    ]
-    steps = [step for on in boards for finding in found(on) for step in finding.next_steps]
-    assert steps
-    assert not any(word in step for step in steps for word in ("takeover", "revoke", "release"))
-
-
-def test_a_name_for_the_shell_is_quoted() -> None:
-    odd = task("#12", KIM.holder)
-    assert idle_finding(tasks=[odd]).next_steps[0] == "gitlease show '#12'"
-
-
 def test_a_name_that_is_nobodys() -> None:
     edge = Edge(task("F001", "sam\x07"), "sam\x07")
     finding = facts().of_nobody(edge, version(0, "sam\x07"))
@@ -371,8 +305,3 @@ def test_a_name_that_is_nobodys() -> None:
     assert finding.since == moment_of(NOON)
     check_words(finding.evidence[0])
     assert facts().of_nobody(edge, None).since is None
-
-
-def test_every_rule_has_a_name_of_its_own() -> None:
-    assert len({rule.id for rule in STALE_RULES}) == len(STALE_RULES) == 8
-    assert all(rule.id == rule.id.lower() and rule.meaning for rule in STALE_RULES)

@@ -11,11 +11,11 @@ from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.session import LeaseService, MemoryWorld
 from support.snapshots import check_words
-from support.tasks import Killed, MemoryTasks, task
+from support.tasks import Killed, task
 
 from gitlease.check import Deleted, Lack, Past, StaleRules, StaleService, TaskHistory, Version
-from gitlease.core import Actor, Denied, Finding, People, Progress, Task, parse_resource
-from gitlease.engine import ClaimOptions, TaskProblem, TaskQueue
+from gitlease.core import Actor, Finding, People, Progress, Task, parse_resource
+from gitlease.engine import ClaimOptions, TaskProblem
 
 F002 = parse_resource("F002")
 LEE = Actor("lee@example.com")
@@ -117,29 +117,6 @@ def test_it_is_found_with_one_connection_or_none(world: World) -> None:
     assert world.remote.requests == ["fetch"]
 
 
-def test_commits_are_read_only_where_the_ledger_saw_nobody_for_long(world: World) -> None:
-    world.of(KIM).claim([F001])
-    world.assign("F001")
-    world.clock.advance(3 * DAY)
-    assert rules_of(world) == []
-    assert world.told.asked == []
-    world.clock.advance(5 * DAY)
-    assert rules_of(world) == ["stale-edge F001"]
-    assert world.told.asked == ["tasks/F001.md"]
-
-
-def test_an_edge_that_is_not_committed_is_young(world: World) -> None:
-    world.kims_left()
-    world.told.committed = False
-    check_words(rules_of(world))
-
-
-def test_without_anything_in_the_ledger_or_the_files_nothing_is_found(world: World) -> None:
-    assert world.stale(JO).find().findings == ()
-    world.files[JO.holder] = MemoryTasks()
-    assert world.stale(JO).find().findings == ()
-
-
 def test_task_files_that_cannot_be_used_are_found(world: World) -> None:
     world.files[JO.holder].problems = (
         TaskProblem(
@@ -193,15 +170,6 @@ def test_what_a_clone_without_all_commits_cannot_know_is_said_and_is_no_finding(
     assert "lease-without-edge F002" in rules_of(world)
 
 
-def test_whether_branches_are_missing_is_asked_only_where_that_matters(world: World) -> None:
-    world.kims_left()
-    assert "stale-edge F001" in rules_of(world)
-    assert "branches" not in world.told.asked
-    world.assign("F002", to="sam@example.com")
-    assert "unknown-assignee F002" in rules_of(world)
-    assert world.told.asked.count("branches") == 1
-
-
 def test_what_needs_contents_that_are_not_here_is_no_pass(world: World) -> None:
     world.kims_left()
     world.assign("F002", to="sam@example.com")
@@ -225,13 +193,6 @@ def test_task_files_that_are_not_checked_out_are_no_pass_and_their_leases_stay(
     check_words(said)
     world.told.absent = ()
     assert "lapsed-lease F001" in rules_of(world)
-
-
-def test_the_exempt_are_left_alone(world: World) -> None:
-    world.kims_left()
-    files = world.files[JO.holder]
-    files.tasks["tasks/F001.md"] = replace(files["F001"], exempt=True)
-    check_words(rules_of(world))
 
 
 def test_what_is_leased_in_another_layer_that_counts_is_held(world: World) -> None:
@@ -275,16 +236,6 @@ def test_a_push_and_a_commit_release_each_and_those_concerned_are_told(world: Wo
     check_words(note.text)
 
 
-def test_whoever_starts_anew_reads_what_was_retired(world: World) -> None:
-    world.kims_left()
-    world.stale(JO).fix(world.stale(JO).find())
-    taken = TaskQueue(world.of(KIM).session).brief().taken
-    assert {(x.resource, x.what, x.by) for x in taken} == {
-        ("F001", "retired", JO.holder),
-        ("deploy", "retired", JO.holder),
-    }
-
-
 def test_the_second_time_does_nothing(world: World) -> None:
     world.kims_left()
     world.stale(JO).fix(world.stale(JO).find())
@@ -294,17 +245,6 @@ def test_the_second_time_does_nothing(world: World) -> None:
     again = world.stale(JO).fix(found)
     assert (again.leases, world.remote.requests) == ((), [])
     assert len(world.files[JO.holder].commits) == 1
-
-
-def test_what_was_found_before_somebody_else_fixed_it_changes_nothing_more(world: World) -> None:
-    world.kims_left()
-    world.files[KIM.holder] = world.files[JO.holder]
-    found = world.stale(JO).find()
-    world.stale(KIM, release=False).fix(world.stale(KIM, release=False).find())
-    version = world.remote.refs["global"]
-    lapsed = replace(found, _actions=tuple(x for x in found._actions if not x.plan.planned))
-    assert world.stale(JO).fix(lapsed).leases == ()
-    assert world.remote.refs["global"] == version
 
 
 def test_without_the_policy_only_ones_own_goes_and_the_rest_is_named(world: World) -> None:
@@ -324,18 +264,6 @@ def test_without_the_policy_only_ones_own_goes_and_the_rest_is_named(world: Worl
     assert world.holders() == []
 
 
-def test_a_name_that_is_nobodys_goes_with_its_stale_edge(world: World) -> None:
-    world.assign("F001", to="ghost")
-    world.clock.advance(8 * DAY)
-    stale = world.stale(JO)
-    fixed = stale.fix(stale.find())
-    assert [f.rule.id for f in fixed.fixed] == ["stale-edge", "unknown-assignee"]
-    assert [f.rule.id for f in fixed.findings] == ["no-ledger"]
-    assert world.files[JO.holder]["F001"].assigned == ()
-    world.assign("F001", to="ghost")  # as it is where the commit did not come yet
-    assert [f.rule.id for f in stale.find().findings] == ["stale-edge", "unknown-assignee"]
-
-
 def test_what_is_live_or_for_a_person_to_decide_stays(world: World) -> None:
     world.of(KIM).claim([F001])
     files = world.files[JO.holder]
@@ -349,18 +277,6 @@ def test_what_is_live_or_for_a_person_to_decide_stays(world: World) -> None:
     world.clock.advance(DAY)
     assert [f.rule.id for f in stale.fix(stale.find()).fixed] == ["lease-on-done"]
     assert world.of(JO).read(resource=F001).notes == ()  # nobody comes next
-
-
-def test_a_lease_of_a_task_that_is_gone_is_retired(world: World) -> None:
-    world.of(KIM).claim([F002])
-    del world.files[JO.holder].tasks["tasks/F002.md"]
-    world.told.gone["f002"] = Deleted("tasks/F002.md", "c0ffee", JO.holder)
-    stale = world.stale(JO)
-    check_words(list(stale.find()._stays.values()))
-    world.clock.advance(DAY)
-    fixed = stale.fix(stale.find())
-    assert [f.rule.id for f in fixed.fixed] == ["lease-on-gone"]
-    assert world.holders() == []
 
 
 @pytest.mark.parametrize("jo_knows", [False, True])
@@ -379,22 +295,6 @@ def test_a_claim_that_came_in_between_wins(world: World, jo_knows: bool) -> None
     assert world.files[JO.holder]["F001"].assigned == (KIM.holder,)
     assert world.holders() == ["F001 kim@example.com"]
     assert world.files[JO.holder].commits == []
-
-
-def test_a_claim_that_lands_within_the_push_wins(world: World) -> None:
-    world.kims_left()
-    stale = world.stale(JO)
-    found = stale.find()
-    others: list[LeaseService] = [world.of(KIM)]
-
-    def race(kind: str) -> None:
-        if kind == "push" and others:
-            others.pop().claim([F001])
-
-    world.remote.during = race
-    fixed = stale.fix(found)
-    assert [f.resource for f in fixed.fixed] == ["deploy"]
-    assert world.files[JO.holder]["F001"].assigned == (KIM.holder,)
 
 
 def test_a_file_that_cannot_be_written_keeps_its_own_edge_only(world: World) -> None:
@@ -418,24 +318,6 @@ def test_only_what_is_chosen_goes_and_the_rest_is_named(world: World) -> None:
     assert world.holders() == ["F001 kim@example.com"]
 
 
-def test_what_went_before_a_failure_is_reported(world: World) -> None:
-    world.kims_left()
-    stale = world.stale(JO)
-    found, pushes = stale.find(), []
-
-    def fails(kind: str) -> None:
-        pushes.extend([kind] * (kind == "push"))
-        if len(pushes) > 1:
-            raise Denied("the remote refused")
-
-    world.remote.during = fails
-    fixed = stale.fix(found)
-    assert [f.resource for f in fixed.fixed] == ["F001"]
-    assert [(f.resource, why_not(f)) for f in fixed.findings] == [("deploy", "the remote refused")]
-    with pytest.raises(Denied):
-        stale.fix(replace(found, _actions=found._actions[1:]))
-
-
 # --- killed -------------------------------------------------------------------------------------
 
 
@@ -456,15 +338,3 @@ def test_what_a_kill_leaves_undone_is_finished_or_forgotten(world: World, step: 
         assert files["F001"].assigned == ()
         assert world.holders() == ["deploy kim@example.com"]
     assert files.intents == {}
-
-
-def test_what_a_kill_left_is_forgotten_where_the_task_was_claimed_anew(world: World) -> None:
-    world.kims_left()
-    stale = world.stale(JO)
-    files = world.files[JO.holder]
-    found, files.killed_at = stale.find(), "before write"
-    with pytest.raises(Killed):
-        stale.fix(found)
-    world.of(KIM).claim([F001])
-    world.of(JO).read()
-    assert (files["F001"].assigned, files.intents) == ((KIM.holder,), {})

@@ -90,21 +90,6 @@ def test_the_commit_that_assigned_is_found_by_what_the_file_says(root: Path) -> 
     assert written(root, "lee@example.com") is None
 
 
-def test_a_name_in_the_text_assigns_nobody(root: Path) -> None:
-    put(root, FILE, text_of("F001") + f"ask {KIM}\n")
-    commit(root, 9)
-    assert written(root) is None
-
-
-def test_assigned_again_counts_from_the_second_time(root: Path) -> None:
-    for days, names in ((9, [KIM]), (8, []), (7, [KIM])):
-        assign(root, *names)
-        commit(root, days)
-    found = written(root)
-    assert found is not None
-    assert found[1] == 7
-
-
 def test_what_is_not_committed_or_taken_back_is_not_written(root: Path) -> None:
     assign(root)
     commit(root, 9)
@@ -124,14 +109,6 @@ def test_a_renamed_file_counts_as_written_then(root: Path) -> None:
     git(root, "mv", FILE, "tasks/other.md")
     made = commit(root, 5)
     assert written(root, file="tasks/other.md") == (made, 5, JO)
-
-
-def test_the_past_of_another_task_in_the_same_file_is_not_its_own(root: Path) -> None:
-    put(root, FILE, text_of("F009", f"assigned: [{KIM}]\n"))
-    commit(root, 9)
-    assign(root, KIM)
-    made = commit(root, 5)
-    assert written(root) == (made, 5, JO)
 
 
 def test_a_merge_assigns_only_whom_no_parent_had(root: Path) -> None:
@@ -155,19 +132,6 @@ def test_a_merge_assigns_only_whom_no_parent_had(root: Path) -> None:
     assign(root, JO)
     merged = commit(root, 3, "decide")
     assert written(root, JO) == (merged, 3, JO)
-
-
-def test_branches_that_are_not_merged_are_looked_at(root: Path) -> None:
-    assign(root)
-    commit(root, 9)
-    git(root, "switch", "-qc", "side")
-    assign(root, KIM)
-    commit(root, 8, author=KIM)
-    git(root, "switch", "-q", "main")
-    assert past_of(root).last_change(KIM.__eq__)[1]
-    found = written(root)
-    assert found is not None
-    assert found[1] == 8
 
 
 @pytest.mark.parametrize("prefix", ["refs/gitlease", "refs/heads/gitlease"])
@@ -205,18 +169,6 @@ def test_versions_that_cannot_be_read_assign_nobody(root: Path, text: str) -> No
     assert written(root) == (made, 7, JO)
 
 
-def test_names_that_are_no_text_and_odd_ones_do_no_harm(root: Path) -> None:
-    for name in (b"tasks/\xff.md", b"tasks/a\nb.md", b"tasks/:c.md", b'tasks/"d".md'):
-        path = bytes(root) + b"/" + name
-        Path(root, "tasks").mkdir(exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(text_of("F007", f"assigned: [{KIM}]\n").encode())
-    made = commit(root, 9, author="k\x01m@example.com")
-    (version,) = past_of(root, file="tasks/:c.md", name="F007").versions
-    assert version is not None
-    assert version.commit == made
-
-
 # --- people, and what git answers --------------------------------------------------------------
 
 
@@ -251,10 +203,6 @@ def test_dates_that_cannot_be_are_clamped(root: Path) -> None:
 def test_an_answer_that_cannot_be_read_is_an_error(out: bytes) -> None:
     with raises(Invalid):
         list(read_answer(out))
-
-
-def test_an_empty_answer_has_no_commits() -> None:
-    assert list(read_answer(b"")) == []
 
 
 @pytest.mark.parametrize(
@@ -355,10 +303,6 @@ def clone(root: Path, tmp_path: Path) -> Path:
     return clone
 
 
-def test_a_clone_that_follows_all_branches_asks_no_remote(clone: Path) -> None:
-    assert lack_of(clone) is None
-
-
 @pytest.mark.parametrize(
     "specs",
     [
@@ -379,11 +323,6 @@ def test_a_clone_that_follows_some_branches_asks_its_remote(
         lack_of(clone)
     (clone.parent / "moved").rename(clone.parent / "repo")
     assert lack_of(clone) is None
-
-
-def test_a_clone_that_others_made_asks_its_remote(clone: Path) -> None:
-    with pytest.raises(Unavailable):
-        lack_of(clone, in_ci=True)
 
 
 def test_branches_that_are_ledgers_or_whose_commits_are_here_are_not_missing(clone: Path) -> None:
@@ -422,15 +361,6 @@ def test_only_task_files_that_are_not_there_are_left_out(
     assert not history(root).left_out()
 
 
-def test_where_there_is_no_commit_there_is_no_past(root: Path) -> None:
-    assign(root, KIM)
-    there = history(root)
-    assert there.pasts([(task("F001"), KIM)]) == {"tasks/F001.md": Past()}
-    assert there.deleted(frozenset({"f001"})) == {}
-    assert (there.authors(), there.usual([KIM])) == ({}, {KIM: KIM})
-    assert there.lack(cached=False, branches=True) is None
-
-
 @pytest.mark.parametrize("options", [("--object-format=sha256",), ("--bare",)])
 def test_every_kind_of_repository_can_be_asked(tmp_path: Path, options: tuple[str, ...]) -> None:
     root = make_repository(tmp_path / "other", *options)
@@ -440,15 +370,6 @@ def test_every_kind_of_repository_can_be_asked(tmp_path: Path, options: tuple[st
     assign(root, KIM)
     made = commit(root, 9, author=KIM)
     assert written(root) == (made, 9, KIM)
-
-
-def test_files_beside_the_folders_of_tasks_and_in_other_letter_case_are_found(root: Path) -> None:
-    put(root, "Tasks/F001.md", text_of("F001", f"assigned: [{KIM}]\n"))
-    made = commit(root, 9)
-    assert written(root, file="Tasks/F001.md") == (made, 9, JO)
-    anywhere = TaskHistory(discover(str(root)), tasks_like("**/*.md"), ref_prefix="refs/gitlease")
-    past = anywhere.pasts([(task("F001", file="Tasks/F001.md"), KIM)])["Tasks/F001.md"]
-    assert assigned(past) is not None
 
 
 # --- how much it takes --------------------------------------------------------------------------

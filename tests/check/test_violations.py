@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from core.values import F001, JO, KIM, NOON, at, lease
-from support.snapshots import check_words
 
 from gitlease.check import (
     GONE,
@@ -15,7 +14,6 @@ from gitlease.check import (
     Judgement,
     Tenure,
     Timeline,
-    oldest,
     timeline,
 )
 from gitlease.core import (
@@ -25,7 +23,6 @@ from gitlease.core import (
     Authorship,
     Event,
     Lease,
-    Level,
     Moment,
     Named,
     State,
@@ -227,19 +224,6 @@ def test_who_opened_a_request_is_only_pointed_out_like_a_co_author() -> None:
     assert owed == [("no-trailer", "warning")]
 
 
-def test_what_is_said_for_whoever_took_part_is_no_more_than_is_known() -> None:
-    standing = Timeline(
-        "global", (tenure(0, 60),), {}, None, 0, DEFAULT_POLICY, Moment(now=at(HOUR))
-    )
-    keys = Addresses().of(KIM.holder)
-    by = Judgement(addresses=Addresses(), requesters={"@kim": keys}, ledgers={"global": standing})
-    (asked,) = by.find([commit(30)])
-    check_words(asked.message)
-    (claimed,) = by.find([replace(commit(30), helpers=(KIM.holder,))])
-    said = f"; only its message says that {KIM.holder} took part"
-    assert claimed.message.endswith(said)
-
-
 def test_a_lease_that_stands_is_held_now() -> None:
     stands = tenure(0, 900, ended="")
     assert found(commit(-50), stands, now=60) == [("held-now", "error")]
@@ -278,14 +262,6 @@ def test_address_alone_proves_no_holder_of_a_live_lease(
     assert found(replace(one, named=()), stands, now=HOUR, pushers=pushers) == [], "it lapsed"
 
 
-def test_one_finding_for_one_lease_however_many_paths_and_spans() -> None:
-    one, two = tenure(0, 60), tenure(60, 120)
-    same = replace(two, lease=replace(two.lease, lease_id=one.lease.lease_id))
-    touched = tuple(Touched(f"src/{n}.py") for n in range(9))
-    assert found(commit(30, touched=touched), one, same) == THEN
-    assert found(commit(30), one, replace(one, layer="global", lease=LEASE)) == THEN * 2
-
-
 def test_a_file_that_is_of_different_tasks_in_different_commits_is_judged_apart() -> None:
     task = replace(tenure(0, 60), lease=lease(holder=KIM, resource="F001"))
     mine = commit(30, touched=(Touched("tasks/x.md", frozenset({"f001"})),))
@@ -322,23 +298,10 @@ def test_a_token_ends_with_the_next_grant_to_another(made: float, expected: obje
     assert found(named, grants=(parser, next_one(100, scope="lexer"))) == []
 
 
-def test_within_one_second_nobody_knows_which_came_first() -> None:
-    one = commit(100, named=(NAMED,), touched=())
-    assert found(one, grants=(MINE, next_one(100.5))) == [("token-superseded", "warning")]
-
-
 def test_a_grant_counts_no_earlier_than_the_end_of_what_stood_in_its_way() -> None:
     """Of two clocks one is wrong, and the ledger's order is not."""
     one = commit(59, named=(NAMED,), touched=())
     assert found(one, grants=(MINE, next_one(10))) == []
-
-
-def test_a_late_commit_stays_late_only_by_its_author_date() -> None:
-    one = commit(50, recorded=200, named=(NAMED,), touched=())
-    assert found(one, grants=(MINE, next_one(100))) == []
-
-
-HOST = "noreply@github.com"
 
 
 def test_a_commit_that_the_host_dated_may_hold_earlier_work() -> None:
@@ -354,29 +317,6 @@ def test_a_commit_that_the_host_dated_may_hold_earlier_work() -> None:
     assert found(replace(by_host, committer="jo@github.com"), grants=grants) != found(
         by_host, grants=grants
     )
-
-
-def test_why_the_hosts_date_does_not_tell_is_said() -> None:
-    standing = Timeline(
-        "global",
-        (),
-        {x.token: x for x in (MINE, next_one(100))},
-        None,
-        0,
-        DEFAULT_POLICY,
-        Moment(now=at(HOUR)),
-    )
-    by = Judgement(addresses=Addresses(), ledgers={"global": standing})
-    one = replace(commit(200, named=(NAMED,), touched=()), committer=HOST)
-    (late,) = by.find([one])
-    check_words(late.message)
-    check_words(late.evidence[0])
-
-
-def test_what_history_does_not_reach_is_no_error() -> None:
-    one = commit(50, named=(NAMED,), touched=())
-    assert found(one, tokens=0) == [("token-unknown", "error")]
-    assert found(one, tokens=2) == [("token-unknown", "warning")]
 
 
 def test_a_token_of_somebody_else_or_something_else_was_never_given() -> None:
@@ -518,18 +458,6 @@ def test_completion_ends_a_lease_and_finished_work_was_never_held() -> None:
     assert told((0, None, replace(done, claimed_at=done.expires_at))) == ""
 
 
-def test_a_takeover_ends_one_and_begins_the_other() -> None:
-    one = lease(holder=KIM, ttl=100)
-    two = replace(lease(holder=JO, since=200), token=2)
-    assert told((0, None, one), (200, one, two)) == f"0-100 {RAN_OUT}; 200-1100 stands"
-
-
-def test_paths_count_from_the_record_that_brought_them() -> None:
-    one = lease(holder=KIM, ttl=100)
-    more = replace(one, paths=("src",), renewed_at=at(50).wall_ms, expires_at=at(150).wall_ms)
-    assert told((0, None, one), (50, one, more)) == "0-50 gone; 50-150 stands"
-
-
 def test_grants_are_known_by_events_and_by_records() -> None:
     grant = Event("claimed", "op", NOON, JO.holder, "F001", "*", JO.holder, token=5)
     again = grant._replace(kind="taken_over", at=NOON + 9)
@@ -547,16 +475,6 @@ def test_grants_are_known_by_events_and_by_records() -> None:
     )
 
 
-def test_the_oldest_time_that_matters() -> None:
-    assert oldest([commit(50, recorded=90), commit(70)], NOON) == at(50).wall_ms
-    assert oldest([], NOON) == NOON
-    assert oldest([replace(commit(), written=None, recorded=None)], NOON) == NOON
-
-
-def test_levels_are_ordered() -> None:
-    assert Level.ERROR.rank > Level.WARNING.rank
-
-
 def test_a_commit_that_names_what_was_given_after_a_lease_was_made_after_it() -> None:
     before = tenure(0, 60)
     mine = Granted(2, LEASE.resource.text, LEASE.resource.key, "*", JO.holder, NOON + 60 * MS)
@@ -569,7 +487,3 @@ def test_a_commit_that_names_what_was_given_after_a_lease_was_made_after_it() ->
     assert [x for x in held if x[0] == "held-then"] == THEN
     long_before = found(commit(57, named=(named,)), tenure(0, 600), grants=(mine,))
     assert [x for x in long_before if x[0] == "held-then"] == THEN
-
-
-def test_what_was_amended_under_ones_own_later_lease_is_not_forgotten() -> None:
-    assert found(commit(30, recorded=90), tenure(0, 60), tenure(80, 100, holder=JO.holder)) == MAYBE

@@ -21,7 +21,7 @@ from core.values import JO, KIM
 from support.memory import Fault, MemoryState
 from support.session import MemoryWorld
 
-from gitlease.core import JSON, Actor, Barrier, GitleaseError, Hold, Lost, parse_resource
+from gitlease.core import JSON, Actor, Barrier, Hold, Lost, parse_resource
 from gitlease.engine import ClaimOptions, Keeper, LedgerSession, fresh_id, holds_of, sessions
 from gitlease.store import RefLedgerStore, StateFolder
 
@@ -105,17 +105,6 @@ def test_six_runs_renew_in_one_push_each_third(world: World) -> None:
     assert min(world.renewals().values()) >= 3
 
 
-def test_runs_that_start_apart_fall_into_step(world: World) -> None:
-    for name in "ABCDEF":
-        world.start(name)
-        world.run_for(0.9)
-    world.run_for(20)
-    world.remote.requests.clear()
-    world.run_for(24)
-    assert world.pushes <= 5
-    assert [x.lost for x in world.processes] == [[]] * 6
-
-
 def test_a_claim_takes_along_what_is_soon_due_and_answers_for_itself(world: World) -> None:
     world.start("A", "B")
     world.clock.advance(4)
@@ -136,13 +125,6 @@ def test_who_takes_others_along_is_told_the_results_of_its_own(world: World) -> 
     step = session.transaction.carry_out([own])
     assert [x.operation for x in step.applied.outcomes] == [own.id]
     assert world.renewals() == {"A": 1}
-
-
-def test_what_was_renewed_just_now_is_left(world: World) -> None:
-    world.start("A")
-    world.clock.advance(2)
-    world.of(JO, clone="here").claim([parse_resource("C")])
-    assert world.renewals() == {"A": 0, "C": 0}
 
 
 def test_a_holder_counts_from_the_decision_of_whoever_renewed_its_lease(world: World) -> None:
@@ -229,16 +211,6 @@ def test_what_has_ended_is_not_brought_back(world: World, verb: str) -> None:
     assert [x.hold.grant for x in one.lost] == [one.hold.grant]
 
 
-def test_a_refused_claim_renews_nothing(world: World) -> None:
-    world.start("A")
-    world.of(KIM).claim([parse_resource("K")])
-    world.clock.advance(4)
-    with pytest.raises(GitleaseError) as refused:
-        world.of(JO, clone="here").claim([parse_resource("K")])
-    assert refused.value.code == "held"
-    assert world.renewals()["A"] == 0
-
-
 def test_a_server_that_refuses_what_goes_along_takes_the_claim_alone(world: World) -> None:
     world.start("A")
     world.clock.advance(4)
@@ -268,34 +240,6 @@ def test_who_waits_for_its_turn_finds_its_lease_renewed(
     assert world.pushes == 1
     assert world.renewals() == {"A": 1, "B": 1}
     assert one.keeper.batch() == ()
-
-
-def test_who_was_overtaken_and_then_finds_its_lease_renewed_is_told_so(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """S6: what it would have taken along the first time has no part in the answer."""
-    one, other, _ = world.start("A", "B", "C")
-    world.clock.advance(6.4)
-    overtaken: list[bool] = []
-
-    def overtake(_kind: str) -> None:
-        world.remote.during = lambda _kind: None
-        world.of(KIM, clone="there").claim([parse_resource("K")])
-        overtaken.append(True)
-
-    @contextmanager
-    def turn(self: MemoryState, seconds: float) -> Iterator[None]:
-        if overtaken:
-            overtaken.clear()
-            other.beat()
-        yield
-
-    monkeypatch.setattr(MemoryState, "turn", turn)
-    world.remote.during = overtake
-    beat = one.keeper.renew(one.keeper.batch())
-    assert [x.grant for x in beat.renewed] == [one.hold.grant]
-    assert (beat.lost, beat.failure) == ((), None)
-    assert world.renewals() == {"A": 1, "B": 1, "C": 1, "K": 0}
 
 
 @pytest.mark.parametrize("verb", ["unbind", "give_back"])
@@ -343,16 +287,3 @@ def test_a_process_killed_with_others_renewals_leaves_them_to_theirs(
 
 def _kill(*_: object, **__: object) -> None:
     raise Killed
-
-
-def test_where_nothing_can_be_asked_each_renews_its_own(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(28, "no space left on device")
-
-    monkeypatch.setattr(MemoryState, "ask", fail)
-    world.start("A", "B")
-    world.run_for(24)
-    assert [x.lost for x in world.processes] == [[], []]
-    assert world.pushes >= 7

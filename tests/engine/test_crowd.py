@@ -72,8 +72,8 @@ def play(seed: int, clients: int, push: float, claims: int) -> Played:
     return Played(len(took) / now * alone, max(took) / (clients * alone), len(served))
 
 
-@pytest.mark.parametrize("push", [0.005, 0.02, 0.15, 0.8])
-@pytest.mark.parametrize("clients", [2, 4, 16, 64, pytest.param(256, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("push", [0.005, 0.15, 0.8])
+@pytest.mark.parametrize("clients", [2, 16, pytest.param(64, marks=pytest.mark.slow)])
 def test_nobody_starves_and_little_is_lost(clients: int, push: float) -> None:
     # One that has just claimed knows what is there, and may come first again and again while a
     # push takes longer than it needs to begin another. Doubling pauses had 30 to 95 here.

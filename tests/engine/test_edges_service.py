@@ -27,7 +27,7 @@ from gitlease.core import (
     UsageError,
     parse_resource,
 )
-from gitlease.engine import Carried, ClaimOptions, EdgeRules, TaskProblem, WhyNot
+from gitlease.engine import Carried, ClaimOptions, EdgeRules, TaskProblem
 
 F002 = parse_resource("F002")
 ANN = replace(KIM, holder="ann@example.com")
@@ -68,11 +68,6 @@ def test_a_claim_writes_the_edge_once_and_release_retires_it(world: World) -> No
     assert not world.files[JO.holder].intents
 
 
-def test_the_spelling_is_the_task_files(world: World) -> None:
-    (view,) = world.of(JO).claim([parse_resource("f001")]).leases
-    assert view.resource == "F001"
-
-
 def test_a_task_covers_its_paths(world: World) -> None:
     world.files[JO.holder] = MemoryTasks.of(task("F001", paths=("src/auth",)))
     (view,) = world.of(JO).claim([F001], ClaimOptions(paths=("docs/a.md",))).leases
@@ -91,24 +86,6 @@ def test_an_unknown_name_is_refused_with_those_like_it_unless_any_will_do(world:
     assert answer.edge == "none"
     world.of(KIM, required=False).claim([parse_resource("port-8080")])
     world.of(JO).claim([parse_resource("src/")])
-
-
-def test_where_there_are_no_task_files_names_are_just_names(world: World) -> None:
-    world.files[JO.holder] = MemoryTasks()
-    assert world.of(JO).claim([F001]).edge == "none"
-    with pytest.raises(NotFound):
-        world.of(JO, required=True).claim([F002])
-
-
-@pytest.mark.parametrize("double", [False, True])
-def test_names_must_be_tasks_only_beside_a_real_task(world: World, double: bool) -> None:
-    problem = TaskProblem("tasks/main.yaml", "tasks/main.yaml:1: odd", frozenset({"main"}), double)
-    world.files[JO.holder] = MemoryTasks(problems=(problem,))
-    if not double:
-        assert world.of(JO).claim([parse_resource("deploy")]).edge == "none"
-        return
-    with pytest.raises(NotFound):
-        world.of(JO).claim([parse_resource("deploy")])
 
 
 def test_a_status_that_no_setting_knows_is_not_claimable(world: World) -> None:
@@ -135,12 +112,6 @@ def test_a_done_task_is_claimed_only_by_reopening_it(world: World) -> None:
     assert (files["F001"].status, files["F001"].assigned) == ("todo", (JO.holder,))
 
 
-def test_a_task_among_the_completed_is_moved_back_before_it_is_reopened(world: World) -> None:
-    world.files[JO.holder] = MemoryTasks.of(task("F001", progress=Progress.DONE))
-    with raises(PolicyRefused):
-        world.of(JO).claim([F001], ClaimOptions(reopen=True))
-
-
 def test_a_file_that_cannot_be_written_leaves_the_ledger_alone(world: World) -> None:
     world.files[JO.holder].unwritable.add("tasks/F001.md")
     for verb in ("claim", "complete"):
@@ -159,15 +130,6 @@ def test_a_broken_file_is_invalid_for_its_task_alone(world: World) -> None:
     with raises(Invalid):
         world.of(JO).release([parse_resource("F003")])
     assert world.of(JO).claim([F001]).edge == "added"
-
-
-def test_a_problem_that_may_be_any_task_refuses_unknown_names_only(world: World) -> None:
-    world.files[JO.holder].problems = (TaskProblem("more", "more is a symbolic link"),)
-    with raises(Invalid):
-        world.of(JO).claim([parse_resource("F003")])
-    world.of(JO).claim([parse_resource("F003")], ClaimOptions(any_name=True))
-    world.of(JO).release([parse_resource("F003")])
-    world.of(JO).claim([F001])
 
 
 # --- edges of others ----------------------------------------------------------------------------
@@ -223,21 +185,7 @@ def test_release_cleans_a_lingering_edge_of_ones_own(world: World) -> None:
         world.of(JO).release([F001])
 
 
-def test_release_of_a_done_task_that_keeps_its_assignee_succeeds(world: World) -> None:
-    done = task("F001", "@codex", status="done", progress=Progress.DONE)
-    world.files[JO.holder] = MemoryTasks.of(done)
-    assert world.of(JO).release([F001]).edge == "none"
-
-
 # --- status -------------------------------------------------------------------------------------
-
-
-def test_done_sets_the_status_and_retires_the_edge(world: World) -> None:
-    world.of(JO).claim([F001])
-    answer = world.of(JO).complete(F001)
-    assert (answer.status, answer.edge) == ("completed", "removed")
-    found = world.files[JO.holder]["F001"]
-    assert (found.status, found.assigned) == ("done", ())
 
 
 def test_what_is_neither_a_task_nor_held_cannot_be_finished(world: World) -> None:
@@ -254,14 +202,6 @@ def test_what_is_neither_a_task_nor_held_cannot_be_finished(world: World) -> Non
     with pytest.raises(NotFound):
         world.of(KIM, required=False).complete(typo)
     assert world.of(KIM).complete(typo, any_name=True).status == "completed"
-
-
-def test_the_status_is_not_done_while_others_work_on_their_scope(world: World) -> None:
-    world.of(KIM).claim([F001], ClaimOptions(scope="docs"))
-    files = world.files[JO.holder] = MemoryTasks.of(task("F001", KIM.holder))
-    world.of(JO).claim([F001], ClaimOptions(scope="parser"))
-    world.of(JO).complete(F001, scope="parser")
-    assert (files["F001"].status, files["F001"].assigned) == ("", (KIM.holder,))
 
 
 def test_a_part_that_is_done_does_not_finish_the_task(world: World) -> None:
@@ -293,14 +233,6 @@ def test_a_status_is_not_set_on_what_another_has(world: World) -> None:
     world.files[JO.holder] = MemoryTasks.of(task("F002", "@codex"))
     with raises(LeaseHeld):
         world.of(JO).set_status(F002, "review")
-
-
-def test_edges_are_committed_as_asked_or_as_the_settings_say(world: World) -> None:
-    answer = world.of(JO, commit=True).claim([F001])
-    assert answer.written[0].commit
-    assert world.of(JO, commit=True).release([F001], commit=False).written[0].commit is None
-    world.of(JO).claim([F001])
-    assert world.of(JO).claim([F001], ClaimOptions(commit=True)).written[0].commit
 
 
 # --- killed at every step -----------------------------------------------------------------------
@@ -372,16 +304,6 @@ def test_whatever_the_next_command_is_lease_and_edge_agree(
     assert not files.intents
 
 
-def test_a_repair_finds_a_file_that_was_renamed(world: World) -> None:
-    files = world.files[JO.holder]
-    files.killed_at = "before write"
-    with pytest.raises(Killed):
-        world.of(JO).claim([F001])
-    files.tasks["tasks/moved.md"] = replace(files.tasks.pop("tasks/F001.md"), file="tasks/moved.md")
-    world.of(JO).read()
-    assert files.tasks["tasks/moved.md"].assigned == (JO.holder,)
-
-
 def test_a_repair_spares_who_came_to_another_scope_meanwhile(world: World) -> None:
     files = world.files[JO.holder]
     files.tasks["tasks/F001.md"] = task("F001", KIM.holder, "@codex")
@@ -391,24 +313,6 @@ def test_a_repair_spares_who_came_to_another_scope_meanwhile(world: World) -> No
     world.of(KIM).claim([F001], ClaimOptions(scope="docs", takeover=True, reason="back"))
     world.of(JO).read()
     assert files["F001"].assigned == (KIM.holder, JO.holder)
-
-
-def test_what_was_never_granted_is_forgotten(world: World) -> None:
-    files = world.files[JO.holder]
-    files.killed_at = "after intent"
-    with pytest.raises(Killed):
-        world.of(JO).claim([F001])
-    world.of(KIM).claim([F001])
-    world.of(JO).read()
-    assert files["F001"].assigned == ()
-    assert not files.intents
-
-
-def test_a_refused_claim_leaves_no_intent(world: World) -> None:
-    world.of(KIM).claim([F001])
-    with pytest.raises(LeaseHeld):
-        world.of(JO).claim([F001])
-    assert not world.files[JO.holder].intents
 
 
 @pytest.mark.parametrize(
@@ -430,19 +334,6 @@ def test_an_unknown_outcome_keeps_the_intent_until_it_is_known(
     for text in ("the ledger moves on", "and what was open is settled"):
         world.of(JO).note(F002, text)
     assert files["F001"].assigned == ((JO.holder,) if landed else ())
-    assert not files.intents
-
-
-def test_a_file_that_broke_meanwhile_is_told_and_tried_again(world: World) -> None:
-    files = world.files[JO.holder]
-    files.killed_at = "before write"
-    with pytest.raises(Killed):
-        world.of(JO).claim([F001])
-    files.unwritable.add("tasks/F001.md")
-    check_words(" ".join(world.of(JO).read().warnings))
-    files.unwritable.clear()
-    world.of(JO).read()
-    assert files["F001"].assigned == (JO.holder,)
     assert not files.intents
 
 
@@ -485,13 +376,6 @@ def test_next_hands_out_each_task_once(world: World) -> None:
     assert world.files[JO.holder]["F002"].assigned == ()
 
 
-def test_next_passes_over_a_file_that_cannot_be_written(world: World) -> None:
-    world.files[JO.holder].unwritable.add("tasks/F001.md")
-    answer, found = world.queue(JO).claim_next(ClaimOptions())
-    assert found.resource.text == "F002"
-    check_words(answer.warnings)
-
-
 def test_more_than_one_step_holds_is_gone_through(world: World) -> None:
     names = [f"T{i}" for i in range(70)]
     world.files[JO.holder] = MemoryTasks.of(*map(task, names))
@@ -517,27 +401,6 @@ def test_a_task_left_to_a_dead_waiter_is_picked_after_its_window(world: World) -
     assert (answer.status, answer.leases[0].resource) == ("claimed", "F001")
 
 
-def test_a_kill_of_next_is_repaired_for_the_task_it_got(world: World) -> None:
-    files = world.files[JO.holder]
-    files.killed_at = "before write"
-    with pytest.raises(Killed):
-        world.queue(JO).claim_next(ClaimOptions())
-    world.of(JO).read()
-    assert (files["F001"].assigned, files["F002"].assigned) == ((JO.holder,), ())
-
-
-def test_the_queue_and_what_one_carries(world: World) -> None:
-    world.of(JO).claim([F001])
-    reading = world.queue(JO).queue()
-    assert [(e.task.resource.text, e.why_not) for e in reading.entries] == [
-        ("F001", WhyNot.YOURS),
-        ("F002", None),
-    ]
-    assert [(c.resource, c.state) for c in reading.carried] == [("F001", Carried.LIVE)]
-    assert reading.carried[0].lease is not None
-    assert reading.carried[0].lease.mine
-
-
 def test_a_briefing_tells_what_was_taken_and_why_and_the_notes(world: World) -> None:
     world.of(JO).claim([F001])
     world.clock.advance(DAY)
@@ -554,37 +417,12 @@ def test_a_briefing_tells_what_was_taken_and_why_and_the_notes(world: World) -> 
     assert world.queue(JO).brief().taken == ()
 
 
-def test_a_run_that_was_displaced_is_told_although_another_run_was_told_before(
-    world: World,
-) -> None:
-    first, second = replace(JO, session="r1"), replace(JO, session="r2")
-    world.of(first).claim([F001])
-    world.clock.advance(DAY)
-    world.of(KIM).claim([F001], ClaimOptions(takeover=True, reason="gone"))
-    for run in (second, first):
-        check_words(world.of(run).claim([F002]).warnings)
-        world.of(run).release([F002])
-        assert world.of(run).read().warnings == ()
-
-
 def test_a_name_of_two_people_stays_with_the_one_who_is_at_work(world: World) -> None:
     people = People({JO.holder: "@x", KIM.holder: "@x"})
     world.of(KIM, people=people).claim([F001], ClaimOptions(scope="docs"))
     files = world.files[JO.holder] = MemoryTasks.of(task("F001", "@x"))
     assert world.of(JO, people=people).release([F001], scope="parser").edge == "kept"
     assert files["F001"].assigned == ("@x",)
-
-
-def test_a_refusal_by_this_clones_file_says_that_it_may_be_old(world: World) -> None:
-    world.files[JO.holder] = MemoryTasks.of(task("F001", KIM.holder))
-    with raises(LeaseHeld):
-        world.of(JO).claim([F001])
-
-
-def test_a_status_that_stays_is_said(world: World) -> None:
-    world.of(JO).claim([F001], ClaimOptions(scope="parser"))
-    (said,) = world.of(JO).complete(F001, scope="parser").warnings
-    check_words(said)
 
 
 def test_next_offers_only_what_can_be_claimed(world: World) -> None:

@@ -5,7 +5,8 @@ S5: no work of an older grant lands after a newer one was given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import pytest
@@ -173,20 +174,6 @@ def test_work_of_no_lease_is_pushed_plainly_and_says_so(world: World) -> None:
     assert world.asked() == ["fetch"]
 
 
-def test_what_is_required_fences_work_that_it_does_not_cover(world: World) -> None:
-    world.of(JO).claim([F001])
-    answer = world.push(JO, world.work("docs/guide.md"), require=[F001])
-    assert [x.resource for x in answer.leases] == ["F001"]
-
-
-def test_all_leases_of_the_work_are_renewed_in_one_push(world: World) -> None:
-    world.of(JO).claim([DOCS, F001])
-    world.asked()
-    answer = world.push(JO, world.work(LOGIN, "docs/guide.md"), require=[F001])
-    assert {x.resource for x in answer.leases} == {"src/api", "path:docs", "F001"}
-    assert world.asked() == ["push"]
-
-
 def test_leases_of_two_layers_move_together(world: World) -> None:
     world.of(JO, layer="team").claim([DOCS])
     world.asked()
@@ -208,14 +195,6 @@ def test_a_lost_lease_of_either_layer_refuses_both(world: World) -> None:
     assert world.remote.refs["team"] == before
 
 
-def test_a_lease_that_was_claimed_in_another_clone_counts(world: World) -> None:
-    world.of(JO, clone="jo elsewhere").claim([DOCS])
-    answer = world.push(JO, world.work(LOGIN, "docs/guide.md"))
-    assert {x.resource for x in answer.leases} >= {"src/api"}
-    answer = world.push(JO, world.work("docs/guide.md"))
-    assert [x.resource for x in answer.leases] == ["path:docs"]
-
-
 # --- what is refused ------------------------------------------------------------------------------
 
 
@@ -229,21 +208,12 @@ def refused(world: World, error: type[GitleaseError], **words: list[Resource]) -
     return caught.value
 
 
-def test_a_lease_that_was_taken_over_before_refuses_the_work(world: World) -> None:
-    take_over(world)
-    error = refused(world, LeaseLost)
-    assert "kim@example.com" in error.message
-
-
-def test_a_lease_that_ran_out_refuses_the_work_though_nobody_has_it(world: World) -> None:
-    lapse(world)
-    assert "expired" in refused(world, LeaseLost).message
-
-
-def test_a_lease_that_was_taken_over_and_given_back_is_lost_all_the_same(world: World) -> None:
-    take_over(world)
-    world.of(KIM).release([API])
-    refused(world, LeaseLost)
+@pytest.mark.parametrize(("change", "word"), [(take_over, KIM.holder), (lapse, "expired")])
+def test_a_lease_that_was_taken_over_or_ran_out_refuses_the_work(
+    world: World, change: Callable[[World], None], word: str
+) -> None:
+    change(world)
+    assert word in refused(world, LeaseLost).message
 
 
 def test_a_later_grant_of_the_same_does_not_make_good_for_the_lost_one(world: World) -> None:
@@ -269,28 +239,6 @@ def test_what_another_holds_is_refused(world: World) -> None:
     assert error.free_at is not None
 
 
-def test_another_layer_s_holder_stands_against_it_too(world: World) -> None:
-    world.of(KIM).claim([DOCS])
-    with pytest.raises(LeaseHeld):
-        world.push(JO, world.work("docs/guide.md"), layer="team")
-    assert world.main == ""
-
-
-def test_a_person_s_own_run_is_only_a_warning(world: World) -> None:
-    run = Actor(JO.holder, session="build-7", session_explicit=True)
-    world.of(run).claim([DOCS])
-    answer = world.push(JO, world.work("docs/guide.md"))
-    assert any("build-7" in text for text in answer.warnings)
-
-
-def test_another_run_of_the_same_person_is_refused(world: World) -> None:
-    world.of(Actor(JO.holder, session="one", session_explicit=True)).claim([DOCS])
-    with pytest.raises(LeaseHeld):
-        world.push(
-            Actor(JO.holder, session="two", session_explicit=True), world.work("docs/guide.md")
-        )
-
-
 def test_a_refusal_is_never_given_from_old_knowledge(world: World) -> None:
     """Kim held it when Jo's clone looked last; by now it is free."""
     world.of(KIM).claim([DOCS])
@@ -302,38 +250,17 @@ def test_a_refusal_is_never_given_from_old_knowledge(world: World) -> None:
 # --- what comes in between ------------------------------------------------------------------------
 
 
-def test_a_takeover_between_decision_and_push_refuses_the_work(world: World) -> None:
+def test_a_change_of_the_lease_between_decision_and_push_refuses_the_work(world: World) -> None:
+    world.of(JO).claim([F001])
+    world.once("push", lambda: world.of(KIM).claim([DOCS]))
+    with pytest.raises(LeaseHeld):
+        world.push(JO, world.work("docs/guide.md"), require=[F001])
     world.once("push", lambda: take_over(world))
     work = world.work(LOGIN)
     with pytest.raises(LeaseLost):
         world.push(JO, work)
     assert world.main == ""
     assert work.landed == []
-
-
-def test_a_takeover_while_the_hooks_run_refuses_the_work(world: World) -> None:
-    work = world.work(LOGIN)
-    work.hook = lambda: take_over(world)
-    with pytest.raises(LeaseLost):
-        world.push(JO, work)
-    assert world.main == ""
-
-
-def test_a_lease_that_runs_out_while_the_hooks_run_refuses_the_work(world: World) -> None:
-    work = world.work(LOGIN)
-    work.hook = lambda: world.clock.advance(TTL)
-    with pytest.raises(LeaseLost):
-        world.push(JO, work)
-    assert world.main == ""
-
-
-def test_a_claim_of_the_same_between_decision_and_push_refuses_the_work(world: World) -> None:
-    """Jo holds F001 alone; Kim comes to hold the files while the push is on its way."""
-    world.of(JO).claim([F001])
-    world.once("push", lambda: world.of(KIM).claim([DOCS]))
-    with pytest.raises(LeaseHeld):
-        world.push(JO, world.work("docs/guide.md"), require=[F001])
-    assert world.main == ""
 
 
 def test_an_unrelated_change_in_between_means_to_push_again(world: World) -> None:
@@ -344,46 +271,21 @@ def test_an_unrelated_change_in_between_means_to_push_again(world: World) -> Non
     assert world.asked() == ["push", "push", "fetch", "look", "push"]
 
 
-def test_one_s_own_heartbeat_in_between_means_to_push_again(world: World) -> None:
-    world.once("push", lambda: world.of(JO).renew([API]))
-    assert world.push(JO).fenced
-    assert world.main == "commit-1"
-
-
-def test_a_ledger_that_never_stands_still_ends_it_in_time(world: World) -> None:
-    def during(kind: str) -> None:
-        if kind == "push":
-            world.remote.during = lambda _kind: None
-            world.of(KIM).claim([parse_resource(f"T{len(world.remote.requests)}")])
-            world.clock.advance(1)
-            world.remote.during = during
-
-    world.remote.during = during
-    with pytest.raises(Unavailable):
-        world.push(JO)
-    assert world.main == ""
-
-
-def test_only_after_the_first_try_heartbeats_are_kept_away(world: World) -> None:
+def test_heartbeats_are_kept_away_after_the_first_try_only(world: World) -> None:
     entered: list[str] = []
 
-    class Quiet:
-        def __enter__(self) -> None:
-            entered.append("in")
-
-        def __exit__(self, *_: object) -> None:
-            entered.append("out")
+    @contextmanager
+    def quiet() -> Iterator[None]:
+        entered.append("in")
+        yield
+        entered.append("out")
 
     for unrelated in (False, True):
         if unrelated:
             world.once("push", lambda: world.of(KIM).claim([F001]))
-        fencing = FencedPush(
-            world.of(JO).session,
-            cast("GitWork", world.work(LOGIN)),
-            layers=["global"],
-            quiet=Quiet,
-        )
-        fencing.push(PushRequest())
+        git_work = cast("GitWork", world.work(LOGIN))
+        session = world.of(JO).session
+        FencedPush(session, git_work, layers=["global"], quiet=quiet).push(PushRequest())
     assert entered == ["in", "out"]
 
 
@@ -392,6 +294,11 @@ def test_only_after_the_first_try_heartbeats_are_kept_away(world: World) -> None
 
 def test_a_rejected_ref_leaves_the_ledger_as_it_is(world: World) -> None:
     before = world.remote.refs["global"]
+    work = world.work(LOGIN)
+    work.reason = "[rejected] (non-fast-forward)"
+    with pytest.raises(PushRefused, match="non-fast-forward"):
+        world.push(JO, work)
+    assert world.asked() == [], "it is never sent"
     world.once("push", lambda: world.remote.work.update({MAIN: "of another"}))
     with pytest.raises(PushRefused) as caught:
         world.push(JO)
@@ -399,14 +306,6 @@ def test_a_rejected_ref_leaves_the_ledger_as_it_is(world: World) -> None:
     assert isinstance(caught.value, Denied)
     assert [x.ref for x in caught.value.refs] == [MAIN]
     assert world.remote.refs["global"] == before
-
-
-def test_what_git_would_not_push_is_never_sent(world: World) -> None:
-    work = world.work(LOGIN)
-    work.reason = "[rejected] (non-fast-forward)"
-    with pytest.raises(PushRefused, match="non-fast-forward"):
-        world.push(JO, work)
-    assert world.asked() == []
 
 
 @pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.BUSY, Fault.LOST, Fault.LATE])
@@ -426,18 +325,6 @@ def test_a_push_that_cannot_be_found_out_about_says_so(world: World) -> None:
         world.push(JO)
     assert world.main == "commit-1"
     check_words(world.push(JO).warnings)
-
-
-def test_work_that_cannot_be_looked_at_is_an_unknown_outcome(world: World) -> None:
-    world.remote.pushes.append(Fault.UNANSWERED)
-    world.remote.fetches += [Fault.NONE, Fault.UNREACHABLE]
-    with pytest.raises(UnknownOutcome):
-        world.push(JO)
-
-
-def test_a_remote_that_cannot_be_reached_keeps_everything(world: World) -> None:
-    world.remote.pushes.append(Fault.UNREACHABLE)
-    refused(world, Unavailable)
 
 
 def test_a_server_that_ended_between_the_two_gets_the_work_again(world: World) -> None:
@@ -506,14 +393,6 @@ def test_nothing_to_push_asks_no_ledger(world: World) -> None:
     assert work.followed == 2
 
 
-def test_nothing_to_push_still_needs_what_is_required(world: World) -> None:
-    work = world.work(LOGIN)
-    world.push(JO, work)
-    with pytest.raises(LeaseLost):
-        world.fencing(JO, work).push(PushRequest(), require=[F001])
-    world.fencing(JO, work).push(PushRequest(), require=[API])
-
-
 def test_a_dry_run_judges_and_moves_nothing(world: World) -> None:
     before = dict(world.remote.refs)
     assert world.push(JO, dry_run=True).status == "would_push"
@@ -533,9 +412,11 @@ def fence(world: World, who: Actor, token: int, *, scope: str | None = None) -> 
 
 
 def test_a_token_that_is_live_passes_for_anyone(world: World) -> None:
-    assert fence(world, JO, 1) == 1
-    assert fence(world, KIM, 1) == 1
+    assert fence(world, JO, 1) == fence(world, KIM, 1) == 1
     assert world.asked() == ["fetch", "fetch"], "it is never answered from what is known"
+    world.remote.fetches.append(Fault.UNREACHABLE)
+    with pytest.raises(Unavailable):
+        fence(world, JO, 1)
 
 
 def test_a_token_of_another_grant_is_lost(world: World) -> None:
@@ -546,15 +427,11 @@ def test_a_token_of_another_grant_is_lost(world: World) -> None:
         fence(world, JO, 1)
 
 
-def test_a_token_whose_time_is_over_is_lost_though_nobody_may_take_it_yet(world: World) -> None:
+def test_a_token_of_what_ended_or_ran_out_is_lost(world: World) -> None:
     world.clock.advance(TTL)
-    with raises(LeaseLost):
-        fence(world, JO, 1)
-    with raises(LeaseLost):
-        fence(world, KIM, 1)
-
-
-def test_a_token_of_what_ended_is_lost(world: World) -> None:
+    for who in (JO, KIM):
+        with raises(LeaseLost):
+            fence(world, who, 1)
     world.of(JO).release([API])
     with raises(LeaseLost):
         fence(world, JO, 1)
@@ -578,17 +455,3 @@ def test_a_scope_is_looked_at_alone(world: World) -> None:
     assert fenced_token(session, F001, 2, scope="PARSER").leases[0].token == 2
     with pytest.raises(LeaseLost):
         fenced_token(session, F001, 2, scope="lexer")
-
-
-def test_no_answer_is_no_yes(world: World) -> None:
-    world.remote.fetches.append(Fault.UNREACHABLE)
-    with pytest.raises(Unavailable):
-        fence(world, JO, 1)
-
-
-def test_without_any_ledger_nothing_is_held() -> None:
-    world = World()
-    with pytest.raises(LeaseLost):
-        fence(world, JO, 1)
-    assert world.push(JO).fenced is False
-    assert world.remote.refs == {}, "a plain push makes no ledger"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from unittest.mock import Mock
 
 import pytest
 from core.values import JO, KIM, SKEW, TTL, lease, moment, task
@@ -16,7 +15,6 @@ from gitlease.core import (
     Progress,
     State,
     Task,
-    resources,
 )
 from gitlease.engine import (
     Carried,
@@ -25,7 +23,6 @@ from gitlease.engine import (
     carrying,
     entry_of,
     hand_out,
-    natural,
     rank,
     survey,
 )
@@ -67,23 +64,12 @@ def test_tasks_without_a_date_come_by_the_number_in_their_id() -> None:
     ("less", "more"),
     [
         ("high", "critical"),
-        ("", "High"),
         ("P2", "p1"),
-        ("2", "1"),
         ("low", "odd word"),
-        ("4", "low"),
     ],
 )
 def test_words_and_numbers_both_rank(less: str, more: str) -> None:
     assert rank(less) > rank(more)
-
-
-def test_a_dependency_that_is_not_there_counts_as_open_and_refuses_nothing() -> None:
-    tasks = [task("F1", depends_on=("gone-7", "F2")), task("F2")]
-    entries = survey(tasks, around())
-    assert [e.task.resource.text for e in entries] == ["F2", "F1"]
-    assert entries[1].waits_for == ("gone-7", "F2")
-    assert entries[1].claimable
 
 
 def test_a_dependency_is_done_by_its_file_or_by_the_ledger() -> None:
@@ -95,16 +81,6 @@ def test_a_dependency_is_done_by_its_file_or_by_the_ledger() -> None:
     ]
     (entry,) = [e for e in survey(tasks, around(done)) if e.claimable]
     assert entry.waits_for == ()
-
-
-def test_a_chain_is_handed_out_from_its_beginning() -> None:
-    tasks = [task("F1", depends_on=("F2",)), task("F2", depends_on=("F3",)), task("F3")]
-    assert order(*tasks) == ["F3", "F2", "F1"]
-
-
-def test_what_waits_is_handed_out_only_when_nothing_else_is_there() -> None:
-    tasks = [task("F1", priority="high", depends_on=("F3",)), task("F2", priority="low")]
-    assert [e.task.resource.text for e in hand_out(survey(tasks, around()))] == ["F2", "F1"]
 
 
 def test_what_is_abandoned_is_handed_out_after_everything_else() -> None:
@@ -123,32 +99,25 @@ def test_what_is_abandoned_is_handed_out_after_everything_else() -> None:
     ]
 
 
-def test_dependencies_in_a_circle_end() -> None:
+def test_dependencies_in_a_circle_or_a_long_chain_end() -> None:
     names = [f"F{i}" for i in range(50)]
     tasks = [task(n, depends_on=(names[i - 1],)) for i, n in enumerate(names)]
     assert sorted(order(*tasks)) == sorted(names)
     assert order(task("F1", depends_on=("F1",))) == ["F1"]
-
-
-def test_a_long_chain_is_no_trouble() -> None:
-    tasks = [task(f"F{i}", depends_on=(f"F{i + 1}",)) for i in range(5_000)]
-    assert order(*tasks)[0] == "F4999"
+    assert order(*(task(f"F{i}", depends_on=(f"F{i + 1}",)) for i in range(2_000)))[0] == "F1999"
 
 
 @pytest.mark.parametrize(
     ("found", "record", "seconds", "why", "who"),
     [
         (task("F001"), None, 10, None, None),
-        (task("F001", progress=Progress.IN_PROGRESS), None, 10, None, None),
         (task("F001", progress=Progress.DONE), None, 10, WhyNot.DONE, None),
         (task("F001", progress=Progress.OTHER), None, 10, WhyNot.STATUS, None),
         (task("F001", assigned=("@codex",)), None, 10, WhyNot.ASSIGNED, "@codex"),
-        (task("F001", assigned=("@codex", JO.holder)), None, 10, None, None),
         (task("F001"), lease(holder=KIM), 10, WhyNot.HELD, KIM.holder),
         (task("F001"), lease(holder=KIM), LAPSED, None, None),
         (task("F001"), lease(holder=KIM, edge=True), LAPSED, WhyNot.ASSIGNED, KIM.holder),
         (task("F001"), lease(holder=KIM, edge=True), GONE, None, None),
-        (task("F001", assigned=(KIM.holder,)), lease(holder=KIM, edge=True), GONE, None, None),
         (
             task("F001", assigned=(KIM.holder, "@codex")),
             lease(holder=KIM, edge=True),
@@ -157,8 +126,6 @@ def test_a_long_chain_is_no_trouble() -> None:
             "@codex",
         ),
         (task("F001"), lease(), 10, WhyNot.YOURS, JO.holder),
-        (task("F001"), lease(edge=True), LAPSED, None, None),
-        (task("F001"), lease(holder=replace(JO, session="ci")), 10, WhyNot.HELD, JO.holder),
         (task("F001"), lease(state=State.COMPLETED), 10, WhyNot.DONE, JO.holder),
         (
             task("F001", paths=("src/auth",)),
@@ -182,10 +149,8 @@ def test_why_a_task_is_not_handed_out(
     [
         (None, 10, Carried.NONE, None),
         (lease(edge=True), 10, Carried.LIVE, None),
-        (lease(holder=replace(JO, session="ci"), edge=True), 10, Carried.LIVE, None),
         (lease(edge=True), LAPSED, Carried.LAPSED, None),
         (lease(holder=KIM, edge=True), 10, Carried.THEIRS, KIM.holder),
-        (lease(holder=KIM, edge=True), LAPSED, Carried.THEIRS, KIM.holder),
     ],
 )
 def test_what_one_carries_says_how_its_lease_stands(
@@ -196,9 +161,8 @@ def test_what_one_carries_says_how_its_lease_stands(
     assert (carried.state, carried.by) == (state, by)
 
 
-@pytest.mark.parametrize("assigned", [(JO.holder,), (JO.holder, KIM.holder)])
-def test_only_the_audit_trail_says_that_something_was_taken(assigned: tuple[str, ...]) -> None:
-    found, seen = task("F001", assigned=assigned), around(lease(holder=KIM, edge=True))
+def test_only_the_audit_trail_says_that_something_was_taken() -> None:
+    found, seen = task("F001", assigned=(JO.holder,)), around(lease(holder=KIM, edge=True))
     (carried,) = carrying([found], seen)
     assert (carried.state, carried.by) == (Carried.THEIRS, KIM.holder)
     (carried,) = carrying([found], replace(seen, was_taken=lambda key: key == "f001"))
@@ -213,37 +177,6 @@ def test_leases_without_a_task_are_carried_too_and_done_tasks_are_not() -> None:
         ("deploy-prod", None),
         ("F002", "tasks/F002.md"),
     ]
-
-
-def test_names_sort_as_people_count() -> None:
-    assert sorted(["b2", "B10", "a", "b1.10", "b1.9", "²"], key=natural) == [
-        "a",
-        "b1.9",
-        "b1.10",
-        "b2",
-        "B10",
-        "²",
-    ]
-
-
-def test_a_part_that_is_done_leaves_the_rest_of_its_task_in_the_queue() -> None:
-    part = lease(scope="parser", state=State.COMPLETED)
-    tasks = [task("F001"), task("F002", depends_on=("F001",))]
-    first, second = survey(tasks, around(part))
-    assert first.claimable
-    assert second.waits_for == ("F001",)
-
-
-def test_the_paths_of_tasks_are_read_only_where_somebody_leases_some(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tasks = [task(f"F{n}", paths=(f"src/part{n}",)) for n in range(3)]
-    read = Mock(side_effect=resources.parse)
-    monkeypatch.setattr(resources, "parse", read)
-    survey(tasks, around())
-    assert read.call_count == 0
-    survey(tasks, around(lease(holder=KIM, resource="docs/")))
-    assert read.call_count > 0
 
 
 def test_one_task_of_the_queue_is_as_it_is_in_all_of_it() -> None:

@@ -17,10 +17,6 @@ from gitlease.core import (
     Lease,
     LeaseHeld,
     LeaseLost,
-    NothingLeft,
-    PolicyRefused,
-    State,
-    Unavailable,
     UsageError,
     parse_resource,
 )
@@ -75,25 +71,6 @@ def test_parking_is_one_push_and_leaves_the_task_file_alone(world: World) -> Non
     assert world.tasks_of(JO)["F001"].assigned == (JO.holder,)
 
 
-def test_a_refusal_to_park_is_never_given_from_old_knowledge(world: World) -> None:
-    world.of(ONE).claim([F001])
-    world.of(ONE, clone="b").read()
-    world.of(ONE).release([F001])
-    with pytest.raises(LeaseLost):
-        world.of(ONE, clone="b").park([F001])
-    world.of(ONE).claim([F001])
-    assert world.of(ONE, clone="b").park([F001]).leases
-
-
-def test_who_is_refused_sees_that_it_is_parked(world: World) -> None:
-    world.of(ONE).claim([F001])
-    world.of(ONE).park([F001], reason="back tomorrow")
-    with pytest.raises(LeaseHeld) as refused:
-        world.of(KIM).claim([F001])
-    (view,) = refused.value.views
-    assert (view.parked, view.mine, view.reason) == (True, False, "back tomorrow")
-
-
 def test_resuming_from_another_clone_keeps_the_edge_and_writes_it_there(world: World) -> None:
     world.of(ONE).claim([F001])
     world.of(ONE).park([F001], note="tests red")
@@ -105,13 +82,6 @@ def test_resuming_from_another_clone_keeps_the_edge_and_writes_it_there(world: W
     assert (record.session, record.parked, record.edge, record.token) == ("two", False, True, 2)
     with pytest.raises(LeaseHeld):
         world.of(ONE).claim([F001])
-
-
-def test_a_parked_lease_lapses_by_itself(world: World) -> None:
-    world.of(ONE).claim([parse_resource("src/")])
-    world.of(ONE).park([parse_resource("src/")], seconds=HOUR)
-    world.clock.advance(HOUR + 61)
-    assert world.of(KIM).claim([parse_resource("src/a.py")]).status == "taken_over"
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.UNANSWERED, Fault.BUSY])
@@ -211,42 +181,6 @@ def test_next_finds_what_another_clone_parked_since(world: World) -> None:
     assert found.resource == F003
 
 
-def test_next_finds_what_came_free_or_was_parked_where_this_clone_knew_of_nothing(
-    world: World,
-) -> None:
-    world.of(ONE).claim([F001, F003])
-    world.of(KIM).claim([F002])
-    for clone in ("a", "b"):
-        world.of(TWO, clone=clone).read()
-    world.of(ONE).park([F003])
-    assert world.queue(TWO, clone="a").claim_next(ClaimOptions())[1].resource == F003
-    world.of(KIM).release([F002])
-    assert world.queue(TWO, clone="b").claim_next(ClaimOptions())[1].resource == F002
-    with pytest.raises(NothingLeft):
-        world.queue(TWO, clone="b").claim_next(ClaimOptions())
-
-
-def test_what_is_to_be_told_is_not_lost_on_the_way_to_what_was_parked(world: World) -> None:
-    world.of(KIM).set_policy({"admins": KIM.holder})
-    world.of(ONE).claim([F003])
-    world.of(TWO, clone="b").claim([F001])
-    world.of(KIM).revoke(F001, reason="stuck")
-    world.of(ONE).park([F003])
-    answer, found = world.queue(TWO, clone="b").claim_next(ClaimOptions())
-    assert found.resource == F003
-    assert any("revoked" in text for text in answer.warnings)
-
-
-def test_a_parked_part_is_resumed_as_that_part(world: World) -> None:
-    world.of(ONE).claim([F002], ClaimOptions(scope="parser"))
-    world.of(KIM).claim([F002], ClaimOptions(scope="lexer"))
-    world.of(ONE).park([F002])
-    answer, _ = world.queue(TWO).claim_next(ClaimOptions())
-    assert (answer.leases[0].resource, answer.leases[0].scope) == ("F002", "parser")
-    scopes = {x.scope: x.parked for x in world.of(TWO).store.fetch("global").ledger.every_lease()}  # type: ignore[union-attr]
-    assert scopes == {"parser": False, "lexer": False}
-
-
 def test_a_parked_task_whose_file_cannot_be_written_is_passed_over(world: World) -> None:
     world.of(ONE).claim([F001])
     world.of(ONE).park([F001])
@@ -255,15 +189,6 @@ def test_a_parked_task_whose_file_cannot_be_written_is_passed_over(world: World)
     answer, found = world.queue(TWO).claim_next(ClaimOptions())
     assert found.resource == F002
     check_words(answer.warnings)
-
-
-def test_others_are_handed_out_the_rest(world: World) -> None:
-    world.of(ONE).claim([F001, F002, F003])
-    world.of(ONE).park([F001, F002, F003])
-    with pytest.raises(NothingLeft):
-        world.queue(KIM).claim_next(ClaimOptions())
-    names = {world.queue(TWO).claim_next(ClaimOptions())[1].resource for _ in range(3)}
-    assert names == {F001, F002, F003}
 
 
 # --- the end of a session -----------------------------------------------------------------------
@@ -288,18 +213,6 @@ def test_a_session_of_fifty_leases_ends_in_one_push(world: World) -> None:
     again = world.of(ONE).end_session(release=True)
     assert (again.leases, again.changed) == ((), False)
     assert world.asked() == ["fetch"], "that nothing is held is not said from old knowledge"
-
-
-def test_a_session_of_very_many_leases_ends_in_as_few_as_the_audit_trail_allows(
-    world: World,
-) -> None:
-    names = [parse_resource(f"n{number}") for number in range(AT_ONCE + 20)]
-    for first in range(0, len(names), MAX_RESOURCES):
-        world.of(ONE).claim(names[first : first + MAX_RESOURCES], ClaimOptions(any_name=True))
-    world.asked()
-    assert len(world.of(ONE).end_session(park=True).leases) == AT_ONCE + 20
-    assert world.asked() == ["push", "push"]
-    assert all(x.parked for x in world.records().values())
 
 
 @pytest.mark.parametrize("verb", ["session end", "release --all"])
@@ -358,17 +271,6 @@ def test_unless_told_otherwise_a_session_ends_and_keeps_its_edges(world: World) 
     assert world.of(TWO).claim([F001]).status == "claimed"
 
 
-def test_an_edge_that_its_session_left_goes_with_a_release(world: World) -> None:
-    world.of(ONE).claim([F001])
-    world.of(ONE).end_session()
-    answer = world.of(JO).release([F001])
-    assert (answer.edge, world.tasks_of(JO)["F001"].assigned, world.records()) == (
-        "removed",
-        (),
-        {},
-    )
-
-
 def test_by_its_name_any_session_of_ones_own_is_ended(world: World) -> None:
     world.of(ONE).claim([F001])
     world.of(TWO).claim([F002])
@@ -378,16 +280,6 @@ def test_by_its_name_any_session_of_ones_own_is_ended(world: World) -> None:
     assert list(world.records()) == ["F003"]
     with raises(UsageError):
         world.of(JO).end_session(release=True)
-
-
-def test_the_session_of_another_person_stays(world: World) -> None:
-    world.of(ONE).claim([F001])
-    for answer in (
-        world.of(replace(KIM, session="one")).end_session(release=True),
-        world.of(KIM).end_session("one", park=True),
-    ):
-        assert (answer.leases, answer.changed) == ((), False)
-    assert world.records()["F001"].session == "one"
 
 
 def test_what_was_claimed_elsewhere_by_the_session_is_found(world: World) -> None:
@@ -402,16 +294,6 @@ def test_what_was_claimed_elsewhere_by_the_session_is_found(world: World) -> Non
     world.of(ONE).claim([F003])
     ended = world.of(ONE, clone="new").end_session(release=True)
     assert [x.resource for x in ended.leases] == ["F003"]
-
-
-def test_what_others_took_meanwhile_refuses_nothing(world: World) -> None:
-    world.of(ONE).claim([F001, F002])
-    world.of(ONE, clone="b").release([F001])
-    world.of(KIM).claim([F001])
-    answer = world.of(ONE).end_session(release=True)
-    assert [x.resource for x in answer.leases] == ["F002"]
-    assert world.records()["F001"].holder == KIM.holder
-    assert world.tasks_of(JO)["F002"].assigned == ()
 
 
 def test_only_what_works_for_it_ends_with_a_session_where_that_is_asked(world: World) -> None:
@@ -437,33 +319,6 @@ def test_a_task_file_that_cannot_be_edited_keeps_only_its_own_lease(world: World
     alone = world.of(ONE).end_session(release=True)
     assert (alone.leases, alone.changed, len(alone.refused)) == ((), False, 1)
     assert world.of(ONE).end_session(park=True).refused == (), "no file is touched by that"
-
-
-def test_with_parking_what_ran_out_stays_as_it_is(world: World) -> None:
-    world.of(ONE).claim([F001], ClaimOptions(ttl=10))
-    world.of(ONE).claim([F002])
-    world.clock.advance(11)
-    assert [x.resource for x in world.of(ONE).end_session(park=True).leases] == ["F002"]
-    assert world.records()["F001"].session == "one"
-    assert [x.resource for x in world.of(ONE).end_session(release=True).leases] == ["F001"]
-
-
-def test_where_nothing_may_be_parked_the_session_goes_on(world: World) -> None:
-    world.of(JO).set_policy({"park_max": "0"})
-    world.of(ONE).claim([F001])
-    with pytest.raises(PolicyRefused):
-        world.of(ONE).end_session(park=True)
-    assert world.records()["F001"].session == "one"
-
-
-def test_without_the_remote_nothing_has_ended(world: World) -> None:
-    world.of(ONE).claim([F001])
-    world.remote.pushes += [Fault.UNREACHABLE] * 9
-    world.remote.fetches += [Fault.UNREACHABLE] * 9
-    with pytest.raises(Unavailable):
-        world.of(ONE).end_session(release=True)
-    assert world.tasks_of(JO)["F001"].assigned == (JO.holder,)
-    assert world.records()["F001"].state is State.ACTIVE
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from support.memory import Fault
 from support.session import MemoryWorld
 from support.tasks import task
 
-from gitlease.core import FAILED, LEFT_ALONE, Actor, Grant, NothingLeft
+from gitlease.core import LEFT_ALONE, Actor, Grant, NothingLeft
 from gitlease.engine import Answer, ClaimOptions, WhyNot
 
 POOL = replace(JO, session="work-1", session_explicit=True)
@@ -73,15 +73,6 @@ def test_note_of_a_person_hands_it_out_again_and_of_a_session_not(world: MemoryW
     assert why(world) is WhyNot.FAILED
     world.of(KIM).note(F001, "the disk was full")
     assert why(world) is None
-
-
-def test_claim_by_name_works_and_has_the_notes(world: MemoryWorld) -> None:
-    fail(world)
-    answer = world.of(KIM).claim([F001])
-    assert [x.text for x in answer.notes] == [NOTE]
-    assert FAILED in answer.notes[0].id
-    world.of(KIM).complete(F001)
-    assert world.of(KIM).session.setback_of(F001) is None
 
 
 @pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.LOST, Fault.LATE])

@@ -145,14 +145,6 @@ def test_our_entry_comes_out_wherever_it_was_moved(repo: Path, ends: str) -> Non
     assert file.read_text() == json.dumps(left, indent=2, ensure_ascii=False)
 
 
-def test_what_is_added_behind_our_table_stays(repo: Path) -> None:
-    file = put(repo, "codex", "a = 1\n")
-    register(AGENTS["codex"], place(repo, "codex"))
-    file.write_text(file.read_text() + '\n[mcp_servers.other]\ncommand = "x"\n')
-    unregister(AGENTS["codex"], place(repo, "codex"))
-    assert file.read_text() == 'a = 1\n\n[mcp_servers.other]\ncommand = "x"\n'
-
-
 @pytest.mark.parametrize(
     ("host", "text"),
     [
@@ -176,15 +168,6 @@ def test_a_file_that_cannot_take_it_is_left_alone(repo: Path, host: str, text: s
     assert_untouched(before, snapshot(repo))
 
 
-def test_a_table_of_codex_that_is_written_by_hand_is_for_its_writer(repo: Path) -> None:
-    text = '[mcp_servers.gitlease]\ncommand = "gitlease"\nargs = ["mcp"]\n'
-    file = put(repo, "codex", text)
-    assert register(AGENTS["codex"], place(repo, "codex")).what == "unchanged"
-    with raises(Invalid):
-        unregister(AGENTS["codex"], place(repo, "codex"))
-    assert file.read_text() == text
-
-
 def test_links_stay_links_and_lead_nowhere_else(repo: Path, tmp_path: Path) -> None:
     (repo / "shared.json").write_text('{"a": 1}')
     (repo / ".mcp.json").symlink_to("shared.json")
@@ -197,12 +180,6 @@ def test_links_stay_links_and_lead_nowhere_else(repo: Path, tmp_path: Path) -> N
     (repo / ".mcp.json").symlink_to(tmp_path / "outside.json")
     with raises(Invalid):
         place(repo, "claude")
-
-
-def test_what_cannot_be_written_is_said(repo: Path) -> None:
-    (repo / ".codex").write_text("a file")
-    with raises(Invalid):
-        register(AGENTS["codex"], place(repo, "codex"))
 
 
 def test_the_persons_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,11 +201,6 @@ def test_the_persons_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert codex.name == str(tmp_path / "x" / "config.toml")
 
 
-def test_without_a_work_tree_there_is_only_the_persons_own(tmp_path: Path) -> None:
-    with raises(Invalid):
-        place_of(AGENTS["claude"], None, user=False, environ={}, servers=True)
-
-
 @pytest.mark.parametrize(
     "below", ["[mcp_servers.gitlease.tools.claim]\napproval = true\n", "startup_timeout_sec = 20\n"]
 )
@@ -240,11 +212,3 @@ def test_more_of_our_table_below_our_lines_is_for_its_writer(repo: Path, below: 
     with raises(Invalid):
         unregister(AGENTS["codex"], place(repo, "codex"))
     assert file.read_text() == text
-
-
-def test_an_entry_that_is_null_is_no_place_for_another(repo: Path) -> None:
-    file = put(repo, "claude", '{"mcpServers": {"gitlease": null, "x": {}}}')
-    before = file.read_text()
-    with raises(Invalid):
-        register(AGENTS["claude"], place(repo, "claude"))
-    assert file.read_text() == before

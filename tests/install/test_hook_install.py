@@ -16,7 +16,6 @@ from support.repos import assert_untouched, commit_file, git, run_git, snapshot
 from support.snapshots import check_words, raises
 
 from gitlease.core import Invalid
-from gitlease.faces.hooks import HOOKS as HANDLED
 from gitlease.git import Repository, discover
 from gitlease.guard import ACTIVITY, COMMIT, MESSAGE, MOST_PLACES, NOW, WHO, IdleMarker
 from gitlease.install import (
@@ -120,16 +119,6 @@ def test_the_shims_of_the_project_are_what_the_template_makes() -> None:
         assert os.access(file, os.X_OK)
 
 
-def test_there_is_a_handler_for_every_hook() -> None:
-    assert set(HOOKS) == set(HANDLED)
-
-
-@pytest.mark.parametrize("shell", ALL_SHELLS)
-def test_the_shims_are_tried_in_every_shell(shell: str) -> None:
-    if shell not in SHELLS:
-        pytest.skip(f"there is no {shell} here")
-
-
 @pytest.mark.parametrize("form", SectionForm)
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_section_is_found_again_and_every_shell_reads_it(name: str, form: SectionForm) -> None:
@@ -140,11 +129,6 @@ def test_a_section_is_found_again_and_every_shell_reads_it(name: str, form: Sect
     for shell in SHELLS:
         words = [shell, "sh", "-n"] if shell == "busybox" else [shell, "-n"]
         assert subprocess.run(words, input=data, check=False).returncode == 0
-
-
-@pytest.mark.parametrize("name", HOOKS)
-def test_a_hook_has_at_most_twenty_lines(name: str) -> None:
-    assert len(section(name, SectionForm.FILE).splitlines()) - 2 <= 20
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -170,16 +154,6 @@ def test_the_marker_says_which_hooks_start_gitlease(
         done = fire(repo, name, shell)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert called(repo) == starts | {"pre-push"}
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_a_marker_ends_when_its_time_is_over(repo: HookRepo, shell: str) -> None:
-    repo.set_idle()
-    assert not asked(repo, shell)
-    for seconds, over in ((30, False), (-1, True)):
-        until = time.time() + seconds
-        os.utime(repo.private / COMMIT, (until, until))
-        assert asked(repo, shell) == over
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -272,26 +246,6 @@ def test_a_gitlease_that_fails_warns_once_and_git_goes_on(
     assert repo.push()[0] == 0
 
 
-def test_a_gitlease_that_is_missing_is_told_once_and_git_goes_on(repo: HookRepo) -> None:
-    put_in(repo)
-    if shutil.which("gitlease", path=clean_env()["PATH"]):
-        pytest.skip("there is a gitlease on PATH")
-    (repo.bin / "gitlease").unlink()
-    code, said = repo.commit()
-    assert (code, said.count("\n")) == (0, 1)
-    check_words(said)
-
-
-def test_gitlease_skip_skips(repo: HookRepo, way: Way) -> None:
-    put_in(repo)
-    done = run_git(
-        repo.root,
-        *("commit", "-q", "--allow-empty", "-m", "x"),
-        env={**repo.env, "GITLEASE_SKIP": "1"},
-    )
-    assert (done.returncode, repo.calls()) == (0, [])
-
-
 def test_the_noted_program_comes_first_and_path_when_it_is_gone(
     repo: HookRepo, tmp_path: Path
 ) -> None:
@@ -321,19 +275,6 @@ def test_linked_work_trees_and_folders_share_hooks_and_marker(repo: HookRepo, wa
     git(linked / "deep", "commit", "-q", "--allow-empty", "-m", "x", env=repo.env)
     assert repo.calls() == ["pre-commit "]
     assert "made" not in " ".join(install(discover(str(linked)), program="").messages)
-
-
-def test_a_submodule_has_hooks_of_its_own(repo: HookRepo) -> None:
-    git(repo.root, "submodule", "add", "-q", str(repo.root), "sub")
-    sub = repo.root / "sub"
-    install(discover(str(sub)), program="")
-    assert (repo.root / ".git/modules/sub/hooks/pre-commit").is_file()
-    git(sub, "config", "user.email", "jo@example.com")
-    git(sub, "config", "user.name", "Jo")
-    git(sub, "commit", "-q", "--allow-empty", "-m", "x", env=repo.env)
-    assert repo.calls() == ["pre-commit ", "prepare-commit-msg ", "commit-msg ", "post-commit "]
-    assert repo.commit() == (0, "")
-    assert repo.calls() == []
 
 
 def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
@@ -404,12 +345,6 @@ def test_places_that_git_would_take_for_something_else_are_left_to_gitlease(repo
     with_tasks(repo, *(f"p{n}" for n in range(MOST_PLACES)))
     assert not asked(repo)
     with_tasks(repo, *(f"p{n}" for n in range(MOST_PLACES + 1)))
-    assert asked(repo)
-
-
-def test_the_case_of_a_folder_does_not_matter(repo: HookRepo) -> None:
-    with_tasks(repo, "docs/tasks")
-    stage(repo, "Docs/TASKS/F001.md")
     assert asked(repo)
 
 
@@ -496,50 +431,6 @@ def test_real_commits_start_gitlease_where_tasks_are_staged(repo: HookRepo) -> N
     assert repo.calls() == ["pre-commit "]
 
 
-def test_an_unborn_branch_is_left_to_gitlease(repo: HookRepo) -> None:
-    put_in(repo)
-    with_tasks(repo, "tasks")
-    git(repo.root, "checkout", "-q", "--orphan", "new", env=repo.env)
-    repo.write("HEAD", b"a file of that name")
-    assert repo.commit() == (0, "")
-    assert repo.calls() == ["pre-commit "]
-
-
-@pytest.mark.parametrize("theirs", ["tasks/F001.md", "c.txt"])
-def test_a_merge_counts_with_what_it_brings(repo: HookRepo, theirs: str) -> None:
-    put_in(repo)
-    with_tasks(repo, "tasks")
-    git(repo.root, "checkout", "-q", "-b", "other")
-    commit_file(repo.root, theirs, "theirs")
-    commit_file(repo.root, "a.txt", "theirs")
-    git(repo.root, "checkout", "-q", "main")
-    commit_file(repo.root, "a.txt", "ours")
-    assert run_git(repo.root, "merge", "-q", "other", env=repo.env).returncode == 1
-    stage(repo, "a.txt", "both")
-    repo.calls()
-    git(repo.root, "commit", "-q", "--no-edit", env=repo.env)
-    assert repo.calls() == (["pre-commit "] if "tasks" in theirs else [])
-
-
-def test_a_linked_work_tree_is_asked_about_its_own_index(repo: HookRepo) -> None:
-    put_in(repo)
-    linked = repo.root.parent / "linked tree"
-    git(repo.root, "worktree", "add", "-q", "-b", "linked", str(linked))
-    with_tasks(repo, "tasks")
-    stage(repo, "tasks/F001.md")
-    git(linked, "commit", "-q", "--allow-empty", "-m", "x", env=repo.env)
-    assert repo.calls() == []
-    (linked / "tasks").mkdir()
-    (linked / "tasks" / "F002.md").write_text("x")
-    git(linked / "tasks", "add", ".")
-    git(linked / "tasks", "commit", "-q", "-m", "x", env=repo.env)
-    assert repo.calls() == ["pre-commit "]
-    git(linked, "rm", "-rq", "tasks")
-    (linked / "tasks").mkdir()
-    git(linked / "tasks", "commit", "-q", "-m", "x", env=repo.env)
-    assert repo.calls() == ["pre-commit "]
-
-
 def test_a_partial_clone_connects_to_nobody(repo: HookRepo) -> None:
     """A tree that is not here is not fetched to decide that there is nothing to do."""
     commit_file(repo.root, "tasks/F001.md", "x")
@@ -604,17 +495,6 @@ def test_a_strict_script_goes_on_after_our_section(repo: HookRepo, shell: str, n
     assert done.returncode == int(name in CHECKED)
 
 
-@pytest.mark.parametrize("shell", [s for s in SHELLS if s not in ("sh", "dash")])
-def test_a_push_that_nobody_reads_is_no_failure_of_a_pipe(repo: HookRepo, shell: str) -> None:
-    lines = b"refs/heads/a 1 refs/heads/a 2\n" * 20_000
-    data = b"set -e -o pipefail\n" + section("pre-push", SectionForm.SECTION) + b"cat\n"
-    hook = repo.write("hook", data)
-    (repo.bin / "gitlease").write_text("#!/bin/sh\nexit 0\n")
-    for env in ({}, {"GITLEASE_SKIP": "1"}):
-        done = fire(repo, "pre-push", shell, hook=hook, env=env, input=lines)
-        assert (done.returncode, done.stdout, done.stderr) == (0, lines, b"")
-
-
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_repository_is_found_however_git_names_it(repo: HookRepo, shell: str) -> None:
     """By GIT_DIR from anywhere, and by its variables."""
@@ -648,11 +528,6 @@ def test_nothing_is_written_by_a_dry_run_and_nothing_is_done_twice(repo: HookRep
     assert not (repo.root / ".git" / "gitlease").exists()
 
 
-def test_only_some_hooks(repo: HookRepo) -> None:
-    install(found(repo), ["pre-push"], program="")
-    assert [file.name for file in repo.hooks.iterdir()] == ["pre-push"]
-
-
 def test_an_old_or_edited_section_is_renewed_in_its_place(repo: HookRepo) -> None:
     put_in(repo)
     hook = repo.hooks / "pre-commit"
@@ -674,17 +549,6 @@ def test_uninstall_says_what_it_leaves(repo: HookRepo) -> None:
     assert not edited.exists()
     assert extended.read_bytes() == b"#!/bin/sh\necho mine\n"
     assert half.exists()
-
-
-def test_a_folder_or_a_name_that_is_taken_is_left_alone(repo: HookRepo) -> None:
-    (repo.hooks / "pre-push").mkdir(parents=True)
-    repo.write(".git/hooks/pre-commit", b"#!/usr/bin/python3\n")
-    repo.write(".git/hooks/pre-commit.before-gitlease", b"old")
-    before = snapshot(repo.root)
-    plan = install(found(repo), ["pre-push", "pre-commit"], program="")
-    assert plan.changes == ()
-    assert len(plan.notes) == 2
-    assert_untouched(before, snapshot(repo.root))
 
 
 def test_status_proves_that_hooks_fire(
@@ -732,8 +596,3 @@ def test_the_hooks_for_pre_commit_name_what_there_is() -> None:
         assert item.get("verbose", False) is warns, "the framework hides what a pass says"
     told = yaml.safe_load("repos:\n" + pre_commit_lines(HOOKS))["repos"][0]["hooks"]
     assert {x["id"] for x in told if x.get("verbose")} == {"gitlease-guard", "gitlease-guard-push"}
-
-
-def test_a_commit_of_other_files_goes_on(repo: HookRepo) -> None:
-    put_in(repo)
-    assert commit_file(repo.root, "b.txt", "b")

@@ -80,32 +80,18 @@ ADDED = [
     ("title: x # c\n\n# end\n", "title: x # c\n\n# end\nassigned: jo\n"),
     ("title: |+\n  x\n\n", "title: |+\n  x\n\nassigned: jo\n"),
     ("? [a]\n: b\n", "? [a]\n: b\nassigned: jo\n"),
-    ("assigned:\n", "assigned:\n  - jo\n"),
-    ("assigned:  \ntitle: x\n", "assigned:  \n  - jo\ntitle: x\n"),
     ("assigned: # c\n# d\n\nx: y\n", "assigned: # c\n  - jo\n# d\n\nx: y\n"),
-    ("labels:\n- a\nassigned:\n", "labels:\n- a\nassigned:\n- jo\n"),
     ("labels:\n    - a\nassigned:\n", "labels:\n    - a\nassigned:\n    - jo\n"),
     ("assigned:\npaths:\n - a\n", "assigned:\n - jo\npaths:\n - a\n"),
-    ("assigned: []\n", "assigned: [jo]\n"),
     ("assigned: [ ] # c\n", "assigned: [jo ] # c\n"),
-    ("assigned: [\n  ]\n", "assigned: [jo\n  ]\n"),
-    ("assigned: [ # c\n  ]\n", "assigned: [ # c\n  jo]\n"),
     ("assigned: [# c\n]\n", "assigned: [# c\njo]\n"),
-    ("assigned:\n  []\n", "assigned:\n  [jo]\n"),
-    ("assigned: kim\n", "assigned: [kim, jo ]\n"),
     ("assigned: 'kim' # c\n", "assigned: ['kim', jo ] # c\n"),
     ("assigned:\n  kim\n", "assigned:\n  [kim, jo ]\n"),
     ("'assigned' : kim\n", "'assigned' : [kim, jo ]\n"),
-    ("assigned: [kim]\n", "assigned: [kim, jo]\n"),
-    ("assigned: [ kim ]\n", "assigned: [ kim, jo ]\n"),
-    ("assigned: [kim ]\n", "assigned: [kim , jo]\n"),
     ("assigned: [kim,]\n", "assigned: [kim, jo,]\n"),
-    ("assigned: [~]\n", "assigned: [~, jo]\n"),
     ("assigned: [kim,lee]\n", "assigned: [kim,lee,jo]\n"),
-    ("assigned: [kim, lee ]\n", "assigned: [kim, lee, jo ]\n"),
     ("assigned: [\n  kim,\n  lee\n]\n", "assigned: [\n  kim,\n  lee,\n  jo\n]\n"),
     ("assigned: [kim, # c\n  lee # d\n  ]\n", "assigned: [kim, # c\n  lee, jo # d\n  ]\n"),
-    ("assigned:\n  - kim\n", "assigned:\n  - kim\n  - jo\n"),
     ("assigned:\n- kim # c\n# d\nx: y\n", "assigned:\n- kim # c\n- jo\n# d\nx: y\n"),
     ("assigned:\n  -   kim\n\nx: y\n", "assigned:\n  -   kim\n  -   jo\n\nx: y\n"),
     ("assigned:\n  - kim\n  -\n", "assigned:\n  - kim\n  -\n  - jo\n"),
@@ -122,27 +108,16 @@ def test_a_name_is_put_in_and_taking_it_out_gives_back_every_byte(before: str, a
     ("before", "after"),
     [
         ("id: F001", "id: F001\nassigned: jo"),
-        ("id: F001\n", "id: F001\nassigned: jo\n"),
         ("id: F001\r\n# end", "id: F001\r\n# end\r\nassigned: jo"),
-        ("id: F001\n\n  ", "id: F001\n\n  \nassigned: jo"),
         ("id: F001\rtitle: x\r", "id: F001\rtitle: x\rassigned: jo\r"),
-        ("id: F001\r\ntitle: x\n", "id: F001\r\ntitle: x\nassigned: jo\n"),
-        ("id: F001\nassigned:", "id: F001\nassigned:\n  - jo"),
         ("id: F001\r\nassigned: # c", "id: F001\r\nassigned: # c\r\n  - jo"),
         ("id: F001\nassigned:\n  - kim", "id: F001\nassigned:\n  - kim\n  - jo"),
-        ("assigned:\r\nid: F001\n", "assigned:\r\n  - jo\r\nid: F001\n"),
-        ("  id: F001\n  title: x\n", "  id: F001\n  title: x\n  assigned: jo\n"),
         ("  id: F001\n  assigned:\n", "  id: F001\n  assigned:\n    - jo\n"),
-        ("---\nid: F001\n...\n# end\n", "---\nid: F001\nassigned: jo\n...\n# end\n"),
         ("%YAML 1.1\n---\nid: F001\n", "%YAML 1.1\n---\nid: F001\nassigned: jo\n"),
         ("\ufeffid: 'F001' # 😀é\n", "\ufeffid: 'F001' # 😀é\nassigned: jo\n"),
-        ("id: F001\nnote: |\n  x\n", "id: F001\nnote: |\n  x\nassigned: jo\n"),
-        ("{id: F001}", "{id: F001, assigned: jo}"),
         ("{id: F001,}\n", "{id: F001, assigned: jo,}\n"),
         ("{ id: F001 # c\n}\n", "{ id: F001, assigned: jo # c\n}\n"),
         ("--- {id: F001, x: [a]}\n", "--- {id: F001, x: [a], assigned: jo}\n"),
-        ("{id: F001, assigned: []}", "{id: F001, assigned: [jo]}"),
-        ("{assigned: kim, id: F001}", "{assigned: [kim, jo ], id: F001}"),
         ("# c\n{ # d\nassigned: kim, id: F001}", "# c\n{ # d\nassigned: [kim, jo ], id: F001}"),
         ('{"id": "F001"\n}\n', '{"id": "F001", "assigned": "jo"\n}\n'),
         ('{"id": "F001", "assigned": []}\n', '{"id": "F001", "assigned": ["jo"]}\n'),
@@ -153,15 +128,11 @@ def test_a_yaml_file_is_edited_in_its_own_style(before: str, after: str) -> None
     assert whole(after, remove("jo")) == before
 
 
-@pytest.mark.parametrize("nobody", ["~", "null", "Null", '""', "''", "' '"])
+@pytest.mark.parametrize("nobody", ["~", "Null", "' '"])
 def test_an_explicit_nobody_becomes_an_empty_list_in_the_end(nobody: str) -> None:
     assert front(f"assigned: {nobody} # c\n", add("jo")) == "assigned: [jo] # c\n"
     assert front("assigned: [jo] # c\n", remove("jo")) == "assigned: [] # c\n"
-
-
-def test_nothing_written_within_braces_becomes_an_empty_list_in_the_end() -> None:
     assert whole("{assigned: , id: F001}", add("jo")) == "{assigned: [jo] , id: F001}"
-    assert whole("{assigned: [jo] , id: F001}", remove("jo")) == "{assigned: [] , id: F001}"
 
 
 def test_the_third_name_goes_in_and_out_where_a_single_value_was() -> None:
@@ -173,19 +144,12 @@ def test_the_third_name_goes_in_and_out_where_a_single_value_was() -> None:
 
 
 @pytest.mark.parametrize(
-    "lines",
-    ["assigned: '@Jo'\n", "assigned: [x, JO]\n", "assigned:\n- jo # c\n", "assigned: >-\n  @jo\n"],
+    "lines", ["assigned: '@Jo'\n", "assigned: [x, JO]\n", "assigned: >-\n  @jo\n"]
 )
 def test_a_name_that_is_there_in_any_spelling_is_kept(lines: str) -> None:
     assert front(lines, add("jo")) == lines
     assert front(lines, EdgeEdit(remove=("@JO", "nobody"), add="jo")) == lines
-
-
-@pytest.mark.parametrize(
-    "lines", ["", "assigned:\n", "assigned: [kim]\n", "assigned: |\n  kim\n", "assigned: ~\n"]
-)
-def test_a_name_that_is_not_there_is_not_taken_out(lines: str) -> None:
-    assert front(lines, remove("jo", "", "@")) == lines
+    assert front(lines, remove("kim", "", "@")) == lines
 
 
 # Taking out
@@ -194,21 +158,14 @@ def test_a_name_that_is_not_there_is_not_taken_out(lines: str) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("assigned: jo\nx: y\n", "x: y\n"),
         ("assigned:\n  jo\nx: y\n", "x: y\n"),
         ("assigned: jo # c\n", "assigned: # c\n"),
-        ("assigned: # c\n  jo\n", "assigned: # c\n"),
         ("assigned:\n  jo # c\n", "assigned:\n   # c\n"),
-        ("assigned: [jo]\n", "assigned: []\n"),
         ("assigned: [ jo, ]\n", "assigned: [  ]\n"),
-        ("assigned: [jo, kim]\n", "assigned: [kim]\n"),
         ("assigned: ['jo', kim ] # c\n", "assigned: [kim ] # c\n"),
-        ("assigned: [kim , jo]\n", "assigned: [kim ]\n"),
         ("assigned: [a, 'jo', \"Jo\", b, '@jo']\n", "assigned: [a, b]\n"),
         ("assigned: [jo, # c\n  kim]\n", "assigned: [ # c\n  kim]\n"),
-        ("assigned: [jo, # c\n  kim ]\n", "assigned: [ # c\n  kim ]\n"),
         ("assigned: [kim, # c\n  jo # d\n  ]\n", "assigned: [kim # c\n   # d\n  ]\n"),
-        ("assigned:\n  - jo\n", "assigned:\n"),
         ("assigned: # c\n# d\n- jo\n# e\n", "assigned: # c\n# d\n# e\n"),
         ("assigned:\n  - kim\n  - jo # c\n  - lee\n", "assigned:\n  - kim\n  # c\n  - lee\n"),
         ("assigned:\n- jo\n\n- JO\n- kim\n", "assigned:\n\n- kim\n"),
@@ -218,19 +175,6 @@ def test_a_name_goes_and_comments_stay(before: str, after: str) -> None:
     assert front(before, remove("jo")) == after
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("{assigned: jo, id: F001}", "{id: F001}"),
-        ("{id: F001, assigned: jo, x: y}", "{id: F001, x: y}"),
-        ("{assigned: jo, # c\nid: F001}", "{ # c\nid: F001}"),
-        ("{id: F001, # c\n assigned: jo # d\n}", "{id: F001 # c\n  # d\n}"),
-    ],
-)
-def test_a_field_goes_from_braces(before: str, after: str) -> None:
-    assert whole(before, remove("jo")) == after
-
-
 # One name for another
 
 
@@ -238,15 +182,11 @@ def test_a_field_goes_from_braces(before: str, after: str) -> None:
     ("before", "after"),
     [
         ("assigned: jo # c\n", "assigned: kim@x.org # c\n"),
-        ("assigned: 'jo'\n", "assigned: kim@x.org\n"),
         ('assigned: "jo"\n', 'assigned: "kim@x.org"\n'),
         ("assigned:\n  jo\n", "assigned:\n  kim@x.org\n"),
-        ("assigned: [a, jo , b]\n", "assigned: [a, kim@x.org , b]\n"),
         ("assigned: [jo, a, '@Jo']\n", "assigned: [kim@x.org, a]\n"),
-        ('assigned: ["jo", "a"]\n', 'assigned: ["kim@x.org", "a"]\n'),
         ("assigned:\n  - a # c\n  - jo # d\n", "assigned:\n  - a # c\n  - kim@x.org # d\n"),
         ("assigned:\n- JO\n- Jo\n- a\n", "assigned:\n- kim@x.org\n- a\n"),
-        ("assigned: [jo, KIM@x.org]\n", "assigned: [KIM@x.org]\n"),
         ("assigned: a\n", "assigned: [a, kim@x.org ]\n"),
     ],
 )
@@ -257,14 +197,6 @@ def test_a_new_name_takes_the_place_and_form_of_the_old(before: str, after: str)
 # How names are written
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["jo", "jo@example.com", "jo.do+x@ex-ample.com", "Jo Do", "7up@example.com", "Zoë", "_x"],
-)
-def test_what_is_safe_is_written_plain(name: str) -> None:
-    assert front("", add(name)) == f"assigned: {name}\n"
-
-
 TRICKY = r"""
 @jo no Null ~ 12 1e3 0x1f 1:30 2026-11-20 - * [a] {a} a,b &a !a %a ? << = o'neil a"b \ | > a: :a `a
 .5 .inf nan yes off --- ..."""
@@ -273,7 +205,7 @@ TRICKY = r"""
 @pytest.mark.parametrize(
     "name", [*TRICKY.split(), "- a", "a: b", "a #b", "a, b", "jo  do", "é #", "a\\"]
 )
-@pytest.mark.parametrize("lines", ["", "assigned: []\n", 'assigned: ["x"]\n', "assigned:\n"])
+@pytest.mark.parametrize("lines", ["", 'assigned: ["x"]\n'])
 def test_what_yaml_may_misread_is_written_in_quotes(name: str, lines: str) -> None:
     after = f"---\nid: F001\n{front(lines, add(name))}---\n".encode()
     found = read_task(after, file="x", tasks=TASKS)
@@ -290,12 +222,6 @@ def test_quotes_are_single_as_a_rule_and_double_where_the_others_are() -> None:
     assert front("assigned: [\"a\", 'b']\n", add("@jo")).endswith(", '@jo']\n")
 
 
-def test_the_name_of_the_field_is_quoted_where_it_has_to_be() -> None:
-    tasks = replace(TASKS, fields={**TASKS.fields, "assigned": "who: now", "status": "@state"})
-    after = edited("---\nid: F1\n---\n", EdgeEdit(add="jo", status="doing"), tasks=tasks)
-    assert after == b"---\nid: F1\n'@state': doing\n'who: now': jo\n---\n"
-
-
 # Status
 
 
@@ -303,39 +229,16 @@ def test_the_name_of_the_field_is_quoted_where_it_has_to_be() -> None:
     ("before", "after"),
     [
         ("status: todo # c\n", "status: In Progress # c\n"),
-        ("status: 'To Do'\n", "status: 'In Progress'\n"),
         ('status: "To Do"\n', 'status: "In Progress"\n'),
         ("status:\n  todo\n", "status:\n  In Progress\n"),
-        ("status:\n", "status: In Progress\n"),
         ("status:   # c\n", "status: In Progress   # c\n"),
-        ("status: ~\n", "status: In Progress\n"),
         ("status: ''\n", "status: 'In Progress'\n"),
-        ("", "status: In Progress\n"),
         ("assigned: jo\n", "assigned: jo\nstatus: In Progress\n"),
         ("status: ' in progress'\n", "status: ' in progress'\n"),
-        ("status: |\n  IN PROGRESS\n", "status: |\n  IN PROGRESS\n"),
     ],
 )
 def test_a_status_is_written_in_the_way_of_the_old_one(before: str, after: str) -> None:
     assert front(before, EdgeEdit(status="In Progress")) == after
-
-
-@pytest.mark.parametrize("word", ["no", "in: progress", "@now", "it's"])
-def test_a_status_is_quoted_where_it_has_to_be(word: str) -> None:
-    quoted = "'" + word.replace("'", "''") + "'"
-    assert front("status: todo\n", EdgeEdit(status=word)) == f"status: {quoted}\n"
-
-
-def test_a_status_in_braces_is_written() -> None:
-    check_words(whole("{status: , id: F1}", EdgeEdit(status="done")))
-    assert whole('{"id": "F1"}', EdgeEdit(status="done")) == '{"id": "F1", "status": "done"}'
-    assert whole('{"id": "F1", "status":null}', EdgeEdit(status="done")).endswith(':"done"}')
-
-
-def test_status_and_name_change_together() -> None:
-    edit = EdgeEdit(remove=("kim",), add="jo", status="doing")
-    check_words(front("", edit))
-    assert front("assigned: [kim]\nstatus: todo\n", edit) == "assigned: [jo]\nstatus: doing\n"
 
 
 # What is refused
@@ -349,16 +252,12 @@ ADD, REPLACE = add("jo"), EdgeEdit(remove=("kim", "a b"), add="jo")
     [
         ("assigned: |\n  kim\n", (ADD,), 3, "it is written as a block of text"),
         ("x: y\nassigned: >-\n  kim\n", (ADD, REPLACE), 4, "it is written as a block of text"),
-        ("assigned:\n  - >-\n    kim\n", (ADD, REPLACE), 3, "it is written as a block of text"),
         ("assigned: a\n  b\n", (ADD, REPLACE), 3, "it is written over several lines"),
         ("assigned: ['a\n  b']\n", (REPLACE,), 3, "it is written over several lines"),
         ("? assigned\n: kim\n", (ADD, REPLACE), 3, "there is other text before the name of the"),
-        ("? assigned\n", (ADD,), 3, "there is other text before the name of the field"),
         ("assigned:\n  -\n    kim\n", (ADD,), 3, "there is other text before a name"),
         ("assigned: kim, lee\n", (ADD,), 3, "the existing name has commas or brackets"),
         ("assigned: kim\u2028\n", (ADD, REPLACE), 3, "it has a line break that git does not"),
-        ("title: x\u2028assigned: kim\n", (ADD, REPLACE), 3, "it has a line break that"),
-        ("assigned:\x85- kim\n", (ADD, REPLACE), 3, "it has a line break that git does not"),
     ],
 )
 def test_what_would_be_a_guess_is_refused_with_its_line(
@@ -371,13 +270,7 @@ def test_what_would_be_a_guess_is_refused_with_its_line(
         check_words(error.hints)
 
 
-@pytest.mark.parametrize("value", ["|\n  todo", ">\n  todo", "a\n  b", "'a\n  b'"])
-def test_a_status_over_several_lines_is_refused(value: str) -> None:
-    error = refused(f"---\nid: F001\nstatus: {value}\n---\n", EdgeEdit(status="done"))
-    check_words(error.message)
-
-
-@pytest.mark.parametrize("name", ["a\nb", "a\x07", "\u2028", "\ud800", "", " ", "x" * 600])
+@pytest.mark.parametrize("name", ["a\nb", "\u2028", "\ud800", " ", "x" * 600])
 def test_a_name_that_no_file_can_hold_is_refused(name: str) -> None:
     for lines in ("", "assigned: [kim]\n"):
         error = refused(f"---\nid: F001\n{lines}---\n", add(name))
@@ -389,37 +282,12 @@ def test_a_line_that_would_change_what_is_above_is_refused() -> None:
     check_words(error.message)
 
 
-def test_a_last_line_goes_from_below_a_block_of_text() -> None:
-    text = "id: F001\nnote: |\n  end\n"
-    assert whole(text + "assigned: jo", remove("jo")) == text
-    assert whole(text.replace("\n", "\r\n") + "assigned: jo", remove("jo")).endswith("end\r\n")
-
-
-@pytest.mark.parametrize("text", ["", "# Notes\n", "---\ntitle: x\n---\n"])
-def test_what_is_no_task_is_refused(text: str) -> None:
-    check_words(refused(text, add("jo")).message)
-
-
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_conflict_behind_the_front_matter_is_refused(end: str) -> None:
     body = "text\n\n<<<<<<< ours\na\n=======\nb\n>>>>>>> theirs\n"
     error = refused(f"---\nid: F001\n---\n{body}".replace("\n", end), add("jo"))
     check_words(error.message)
     check_words(error.hints)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "Title\n=======\n",
-        "> <<<<<<< a\n=======\n>>>>>>> b\n",
-        ">>>>>>> b\n=======\n<<<<<<< a\n",
-        "<<<<<<< a\n>>>>>>> b\n",
-    ],
-)
-def test_what_only_looks_like_a_conflict_is_no_matter(body: str) -> None:
-    text = f"---\nid: F001\n---\n{body}"
-    assert edited(text, add("jo")).decode() == text.replace("F001\n", "F001\nassigned: jo\n")
 
 
 def test_the_parser_in_python_leads_to_the_same_edits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -567,7 +435,7 @@ def unless_refused(work: Callable[[], bytes]) -> bytes:
         raise
 
 
-MANY = settings(max_examples=100, deadline=None)
+MANY = settings(max_examples=60, deadline=None)
 NEW = st.sampled_from(["new", "@new", "new@example.com", "new: one", "on"])
 
 
@@ -590,23 +458,6 @@ def test_a_name_goes_into_any_file_and_out_again(file: File, name: str) -> None:
     else:
         assert edited(undone, remove(name), file.name) == undone
         assert read(file, undone).assigned == ()
-
-
-@MANY
-@given(files(), NEW)
-def test_only_the_lines_of_the_field_change(file: File, name: str) -> None:
-    after = unless_refused(lambda: edit(file, add(name)))
-    old, new = file.data.splitlines(keepends=True), after.splitlines(keepends=True)
-    if file.field:
-        assert after.startswith(file.head.encode())
-        assert after.endswith(file.tail.encode())
-    elif file.name.endswith(".md"):
-        added = [line for line in new if line.lstrip().startswith(b"assigned:")]
-        assert len(added) == 1
-        new.remove(added[0])
-        assert new == old
-    else:
-        assert after.startswith(file.data)
 
 
 @MANY
@@ -685,7 +536,7 @@ real = pytest.mark.skipif(
 
 
 @real
-@pytest.mark.parametrize("style", ["assignee: []\n", "assignee:\n", "", "assignee: [ ]\n"])
+@pytest.mark.parametrize("style", ["assignee: []\n", ""])
 def test_every_real_file_is_assigned_and_given_back(style: str) -> None:
     for file in sorted(BACKLOG.glob("backlog/tasks/*.md")):
         text = file.read_text(encoding="utf-8")
@@ -707,39 +558,10 @@ def test_every_real_file_is_assigned_and_given_back(style: str) -> None:
         assert edited(after, remove("jo"), file.name, AS_BACKLOG) == data
 
 
-@real
-def test_every_real_file_can_be_taken_over_and_finished() -> None:
-    for file in sorted(BACKLOG.glob("backlog/tasks/*.md")):
-        data = file.read_bytes()
-        before = read_task(data, file=file.name, tasks=AS_BACKLOG)
-        assert before is not None
-        change = EdgeEdit(remove=before.assigned, add="new@example.com", status="In Progress")
-        found = read_task(
-            edited(data, change, file.name, AS_BACKLOG), file=file.name, tasks=AS_BACKLOG
-        )
-        assert found is not None
-        assert found.assigned == ("new@example.com",)
-        assert found.progress is Progress.IN_PROGRESS
-        assert others(found) == others(before)
-
-
-@pytest.mark.parametrize("value", ["[@bob]", "@bob", "[@bob, @cy]"])
-def test_unquoted_handles_of_backlog_are_read_and_written_back(value: str) -> None:
-    text = f"---\nid: BACK-7\nassignee: {value}\nstatus: To Do\n---\nAsk @bob.\n"
-    file = "backlog/tasks/back-7.md"
-    found = read_task(text.encode(), file=file, tasks=AS_BACKLOG)
-    assert found is not None
-    assert found.assigned == (("@bob", "@cy") if "cy" in value else ("@bob",))
-    added = edited(text, EdgeEdit(add="@ada"), file, AS_BACKLOG)
-    assert b"@bob" in added.splitlines()[2]
-    assert added.replace(added.splitlines()[2], f"assignee: {value}".encode()) == text.encode()
-    assert edited(added, EdgeEdit(remove=("@ada",)), file, AS_BACKLOG).count(b"@bob") == 2
-
-
 @pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["lf", "crlf"])
 @pytest.mark.parametrize(
     "listed",
-    ["  - '@bob'", '  - "@bob"', "  - @bob", "- @bob", "- '@bob'", "  # who\n  - @bob  # a note"],
+    ['  - "@bob"', "- @bob", "  # who\n  - @bob  # a note"],
 )
 def test_listed_handles_of_backlog_are_read_and_written_back(listed: str, end: str) -> None:
     text = f"---\nid: BACK-7\nassignee:\n{listed}\nstatus: To Do\n---\nAsk @bob.\n".replace(

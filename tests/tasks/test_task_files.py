@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from support.repos import assert_untouched, git, make_repository, snapshot
+from support.repos import git, make_repository
 from support.snapshots import check_words, raises
 from support.task_trees import (
     commit_all,
@@ -23,12 +22,9 @@ from support.task_trees import (
     text_of,
 )
 
-from gitlease.core import Invalid, Progress, name_resource, parse_resource
+from gitlease.core import Invalid, Progress, name_resource
 from gitlease.engine import find_task
-from gitlease.tasks import reading as task_cache
 from gitlease.tasks import scan
-
-DATA = Path(__file__).parents[3] / "shared" / "data" / "backlog-md"
 
 
 @pytest.fixture
@@ -52,18 +48,6 @@ def test_a_repository_without_task_files_has_none(root: Path) -> None:
     assert find_task(files.read(), name_resource("F001")) is None
 
 
-def test_whether_there_are_any_is_said_without_parsing(root: Path) -> None:
-    put(root, "tasks/broken.md", "---\nid: [\n---\n")
-    files = open_files(root)
-    assert files.exist()
-    assert files.parsed == 0
-
-
-def test_completed_tasks_are_task_files_too(root: Path) -> None:
-    put_task(root, "done/F001.md")
-    assert open_files(root, tasks_like("tasks/*.md", completed=("done",))).exist()
-
-
 def test_tasks_are_read_in_the_order_of_their_files(root: Path) -> None:
     put_task(root, "tasks/b.md", "F001")
     put_task(root, "tasks/a/z.md", "F002")
@@ -78,16 +62,6 @@ def test_tasks_are_read_in_the_order_of_their_files(root: Path) -> None:
     assert not listed.problems
 
 
-def test_reading_changes_nothing_of_the_users(root: Path) -> None:
-    put_task(root, "tasks/F001.md")
-    commit_all(root)
-    before = snapshot(root)
-    files = open_files(root)
-    files.read()
-    files.read("HEAD")
-    assert_untouched(before, snapshot(root))
-
-
 def test_tasks_in_completed_folders_are_done(root: Path) -> None:
     put_task(root, "tasks/F001.md")
     put_task(root, "tasks/old/F002.md")
@@ -100,34 +74,7 @@ def test_tasks_in_completed_folders_are_done(root: Path) -> None:
         assert done == {"F001": Progress.TODO, "F002": Progress.DONE, "F003": Progress.DONE}
 
 
-def test_real_task_files_are_all_read(tmp_path: Path) -> None:
-    if not (DATA / "backlog").is_dir():
-        pytest.skip(f"there is no {DATA}")
-    root = make_repository(tmp_path / "repo")
-    shutil.copytree(DATA / "backlog", root / "backlog")
-    settings = tasks_like(
-        "backlog/tasks/*.md", completed=("backlog/completed",), assigned="assignee"
-    )
-    listed = open_files(root, settings).read()
-    assert problems(listed) == {}
-    assert len(listed.tasks) == len([*(root / "backlog").rglob("tasks/*.md")]) + len(
-        [*(root / "backlog").rglob("completed/*.md")]
-    )
-    commit_all(root)
-    assert open_files(root, settings).read("HEAD") == listed
-
-
 # --- finding one -----------------------------------------------------------------------------
-
-
-def test_a_task_is_found_by_its_name_in_any_letter_case(root: Path) -> None:
-    put_task(root, "tasks/F001.md")
-    files = open_files(root)
-    found = find_task(files.read(), name_resource("f001"))
-    assert found is not None
-    assert (found.resource.text, found.file) == ("F001", "tasks/F001.md")
-    assert find_task(files.read(), name_resource("F002")) is None
-    assert find_task(files.read(), parse_resource("tasks/F001.md")) is None
 
 
 def test_a_broken_file_stands_in_the_way_of_its_own_task_only(root: Path) -> None:
@@ -144,15 +91,6 @@ def test_a_broken_file_stands_in_the_way_of_its_own_task_only(root: Path) -> Non
         find_task(files.read(), name_resource("F003"))
 
 
-def test_what_may_be_any_task_stands_in_the_way_of_unknown_names_only(root: Path) -> None:
-    put_task(root, "tasks/F001.md")
-    (root / "more").symlink_to("nowhere")
-    files = open_files(root, tasks_like("tasks/*.md", "more/*.md"))
-    assert find_task(files.read(), name_resource("F001")) is not None
-    with raises(Invalid):
-        find_task(files.read(), name_resource("F002"))
-
-
 def test_two_files_of_one_id_are_no_task_at_all(root: Path) -> None:
     put_task(root, "tasks/a.md", "F001")
     put_task(root, "tasks/b.md", "f001", "assigned: []\n")
@@ -166,16 +104,6 @@ def test_two_files_of_one_id_are_no_task_at_all(root: Path) -> None:
         assert all(problem.keys == {"f001"} for problem in listed.problems)
         with raises(Invalid):
             find_task(files.read(ref), name_resource("F001"))
-
-
-def test_a_completed_and_an_open_file_of_one_id_are_noticed(root: Path) -> None:
-    put_task(root, "tasks/F001.md")
-    put_task(root, "done/F001.md")
-    put_task(root, "done/2020/F001.md")
-    settings = tasks_like("tasks/*.md", completed=("done",))
-    said = problems(open_files(root, settings).read())
-    check_words(said["tasks/F001.md"])
-    assert len(said) == 3
 
 
 # --- parsed once -----------------------------------------------------------------------------
@@ -237,15 +165,6 @@ def test_a_file_that_has_just_changed_is_not_trusted_to_be_at_rest(root: Path) -
     assert again.parsed == 2
 
 
-def test_nothing_is_written_when_nothing_changed(root: Path) -> None:
-    put_task(root, "tasks/F001.md")
-    open_files(root).read()
-    before = cache_file(root).stat()
-    open_files(root).read()
-    after = cache_file(root).stat()
-    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-
 def test_other_settings_do_not_use_what_was_read_by_these(root: Path) -> None:
     put(root, "tasks/a.md", "---\nid: F001\nkey: F002\n---\n")
     assert names(open_files(root).read()) == ["F001"]
@@ -256,17 +175,6 @@ def test_other_settings_do_not_use_what_was_read_by_these(root: Path) -> None:
     assert done.tasks[0].is_done
 
 
-def test_another_version_of_the_code_does_not_use_it_either(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put_task(root, "tasks/F001.md")
-    open_files(root).read()
-    monkeypatch.setattr(task_cache, "_digest_of_code", lambda: "other")
-    again = open_files(root)
-    again.read()
-    assert again.parsed == 1
-
-
 def damaged(root: Path) -> list[str]:
     """Caches as a disk error, another program or a malicious hand may leave them."""
     good = cache_file(root).read_text()
@@ -274,23 +182,14 @@ def damaged(root: Path) -> list[str]:
     stamp, row = data["rows"]["tasks/F001.md"]
     rows: list[object] = [
         None,
-        {},
         [],
-        [1],
-        [stamp],
         [stamp, row, 1],
-        [None, row],
         [[{}], row],
-        [stamp, 7],
         [stamp, "xx"],
-        [stamp, {}],
         [stamp, []],
-        [stamp, ["message", 3]],
         [stamp, row | {"title": "x", "nonsense": 1}],
         [stamp, row | {"resource": "../etc/passwd"}],
-        [stamp, {"resource": "F001"}],
         [stamp, row | {"progress": "nonsense"}],
-        [stamp, row | {"progress": []}],
     ]
     others: list[object] = [None, 1, [], {}, data | {"format": 99}, {"format": 1}]
     texts = [json.dumps(data | {"rows": {"tasks/F001.md": one}}) for one in rows]
@@ -322,14 +221,6 @@ def test_a_cache_that_is_no_file_is_no_hindrance(root: Path) -> None:
     file.mkdir()
     assert open_files(root).read() == listed
     assert [entry.name for entry in file.parent.iterdir()] == [file.name]
-
-
-def test_without_a_place_for_the_cache_everything_is_read(root: Path, tmp_path: Path) -> None:
-    put_task(root, "tasks/F001.md")
-    put(tmp_path, "file", "")
-    files = open_files(root, state=tmp_path / "file")
-    assert names(files.read()) == ["F001"]
-    assert names(files.read()) == ["F001"]
 
 
 def test_work_trees_do_not_share_what_they_know_of_files(root: Path, tmp_path: Path) -> None:

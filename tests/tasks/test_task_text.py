@@ -24,16 +24,10 @@ TASKS = Tasks(
     fields={name: name for name in FIELDS},
     statuses={name: tuple(words) for name, words in STATUSES.items()},
 )
-AS_BACKLOG = Tasks(
+AS_BACKLOG = replace(
+    TASKS,
     files=("backlog/tasks/*.md",),
-    completed=(),
-    required=None,
-    fields={
-        **{name: name for name in FIELDS},
-        "assigned": "assignee",
-        "depends_on": "dependencies",
-        "created": "created_date",
-    },
+    fields={**TASKS.fields, "assigned": "assignee", "created": "created_date"},
     statuses={"todo": ("To Do",), "in_progress": ("In Progress",), "done": ("Done",)},
 )
 
@@ -98,14 +92,6 @@ def test_every_field_is_read_as_it_is_written() -> None:
     assert found.line == 5
 
 
-def test_a_task_needs_nothing_but_an_id() -> None:
-    found = read("---\nid: F001\n---\n")
-    assert found is not None
-    assert (found.title, found.status, found.assigned, found.paths) == ("", "", (), ())
-    assert found.progress is Progress.TODO
-    assert found.line == 2
-
-
 BY_STEM = replace(TASKS, fields={**TASKS.fields, "id": "{file: stem}"})
 
 
@@ -123,8 +109,7 @@ def test_file_name_is_the_id_where_settings_say_so(front: str) -> None:
     assert edit_task(edited, file="tasks/ABC-1.md", tasks=BY_STEM, edit=back) == text.encode()
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize(("end", "mark"), [("\r\n", ""), ("\r", "\ufeff")])
 def test_line_ends_and_a_byte_order_mark_do_not_matter(end: str, mark: str) -> None:
     found = read(mark + FULL.replace("\n", end))
     assert found == read(FULL)
@@ -132,19 +117,7 @@ def test_line_ends_and_a_byte_order_mark_do_not_matter(end: str, mark: str) -> N
     assert read(mark + whole, "F001.yaml") is not None
 
 
-def test_line_ends_may_be_mixed() -> None:
-    found = read("--- \t\r\nid: F001\rtitle: x\nassigned: jo\r\n...  \rbody")
-    assert found is not None
-    assert (found.title, found.assigned, found.line) == ("x", ("jo",), 4)
-
-
-@pytest.mark.parametrize("closing", ["---", "...", "--- ", "---\t"])
-@pytest.mark.parametrize("tail", ["", "\n", "\nbody", "\n\nbody\n"])
-def test_front_matter_ends_with_a_rule_or_dots(closing: str, tail: str) -> None:
-    assert read(f"---\nid: F001\n{closing}{tail}") is not None
-
-
-@pytest.mark.parametrize("file", ["F001.yaml", "F001.yml", "F001.YAML"])
+@pytest.mark.parametrize("file", ["F001.yaml", "F001.YML"])
 def test_a_yaml_file_is_one_mapping(file: str) -> None:
     for text in ("id: F001", "---\nid: F001\n...\n", "%YAML 1.1\n---\nid: F001\n", "{id: F001}"):
         found = read(text, file)
@@ -152,7 +125,7 @@ def test_a_yaml_file_is_one_mapping(file: str) -> None:
         assert found.resource.text == "F001"
 
 
-@pytest.mark.parametrize("word", ["24.02", "0012", "1e3", "no", "2026-11-20", "1:30", "0x1F"])
+@pytest.mark.parametrize("word", ["0012", "1e3", "no", "2026-11-20"])
 def test_nothing_is_taken_for_a_number_or_a_date(word: str) -> None:
     found = read(f"---\nid: {word}\ntitle: {word}\nstatus: {word}\nassigned: [{word}]\n---\n")
     assert found is not None
@@ -164,15 +137,10 @@ def test_nothing_is_taken_for_a_number_or_a_date(word: str) -> None:
     ("value", "names"),
     [
         ("", ()),
-        ("~", ()),
         ("null", ()),
-        ("NULL", ()),
         ("''", ()),
         ("[]", ()),
-        ("[ ]", ()),
-        ("jo", ("jo",)),
         ("jo, kim", ("jo, kim",)),
-        ("'null'", ("null",)),
         ("['@jo', \"k\\x69m\", ~, null, '']", ("@jo", "kim")),
         ("\n  - jo\n  -\n  - ~\n  - kim", ("jo", "kim")),
         ("\n- jo # hers\n# nobody\n- kim", ("jo", "kim")),
@@ -189,7 +157,6 @@ def test_a_list_may_be_written_in_every_style(value: str, names: tuple[str, ...]
     [
         ("", Progress.TODO),
         ("~", Progress.TODO),
-        ("Ready", Progress.TODO),
         ("' DOING '", Progress.IN_PROGRESS),
         ("closed", Progress.DONE),
         ("blocked", Progress.OTHER),
@@ -200,36 +167,14 @@ def test_a_status_word_means_what_the_settings_say(word: str, progress: Progress
 
 
 def test_fields_are_found_by_the_names_of_the_settings() -> None:
-    text = "---\nid: B-1\nassignee: ['@jo']\ndependencies: B-2\ncreated_date: today\n---\n"
+    text = "---\nid: B-1\nassignee: ['@jo']\ncreated_date: today\n---\n"
     found = read(text, tasks=AS_BACKLOG)
     assert found is not None
-    assert (found.assigned, found.depends_on, found.created) == (("@jo",), ("B-2",), "today")
-    assert found.line == 3
-
-
-def test_roles_may_share_a_field() -> None:
-    tasks = Tasks((), (), None, {**TASKS.fields, "title": "id"}, TASKS.statuses)
-    found = read("---\nid: F001\n---\n", tasks=tasks)
-    assert found is not None
-    assert found.title == "F001"
-
-
-def test_keys_may_be_quoted_and_indented() -> None:
-    found = read("---\n  \"id\" : F001\n  'title': x\n---\n")
-    assert found is not None
-    assert found.title == "x"
+    assert (found.assigned, found.created, found.line) == (("@jo",), "today", 3)
 
 
 def test_the_line_is_that_of_git_whatever_yaml_takes_for_one() -> None:
     assert task('title: "a\x85b\u2028c"\nassigned: jo\n').line == 4
-
-
-def test_what_is_not_used_may_be_anything() -> None:
-    found = task(
-        "a: &x [1, {b: *x}]\nc: !odd\n  - |\n    text\n? [complex, key]\n: {d: e}\n"
-        "a: twice\nhuge: 1_000\n"
-    )
-    assert found.resource.text == "F001"
 
 
 # What is no task
@@ -239,30 +184,19 @@ def test_what_is_not_used_may_be_anything() -> None:
     "text",
     [
         "",
-        "---",
         "---\n",
-        "---\n---\n",
         "# Notes\n\nid: F001\n",
-        "\n---\nid: F001\n---\n",
         "----\nid: F001\n----\n",
         "---\ntitle: a page\n---\n",
         "---\n- id\n- F001\n---\n",
-        "---\njust prose\n---\n",
         "---\n\nA rule, and then prose: of a kind.\n",
         "---\n* prose [with (brackets\n* and a rule\n---\n",
-        "---\n\n# A title\n\nid: F001\n",
         "---\ntitle: twice\ntitle: twice\nassigned: {}\n---\n",
         b"\xff\xfa no text at all",
-        b"\x89PNG\r\n\x1a\n",
     ],
 )
 def test_what_has_no_front_matter_with_an_id_is_no_task(text: str | bytes) -> None:
     assert read(text) is None
-
-
-@pytest.mark.parametrize("text", ["", "# nothing\n", "- F001\n", "F001", "title: x\n", "[]"])
-def test_a_yaml_file_without_an_id_is_no_task(text: str) -> None:
-    assert read(text, "F001.yaml") is None
 
 
 # What is broken
@@ -273,39 +207,27 @@ def test_a_yaml_file_without_an_id_is_no_task(text: str) -> None:
     [
         ("title: [a, b\n", 4, "this is not YAML"),
         ("assigned: @jo\n", 3, "this is not YAML: found character that cannot start any token"),
-        ("title: a\n\ttabs: b\n", 4, "this is not YAML"),
         ("title: {a: b}\n", 3, "title must be a single value, not a mapping"),
         ("status: [a]\n", 3, "status must be a single value, not a list in brackets"),
-        ("created:\n- a\n", 3, "created must be a single value, not a block list"),
         ("assigned: {jo: kim}\n", 3, "assigned must be a list, not a mapping"),
         ("assigned: [jo,\n [kim]]\n", 4, "an entry must be a single value"),
         ("paths: [a: b]\n", 3, "an entry must be a single value"),
         ("title: a\nassigned: jo\ntitle: b\n", 5, "title is here twice, first in line 3"),
-        ("'id': F002\n", 3, "id is here twice, first in line 2"),
         ("title: &a x\n", 3, "aliases, anchors and tags are not supported here"),
-        ("x: &a x\nassigned: *a\n", 4, "aliases, anchors and tags are not supported here"),
         ("status: !!str x\n", 3, "aliases, anchors and tags are not supported here"),
-        ("x: &a x\npaths:\n- *a\n", 5, "an entry must be a single value"),
-        ("depends_on: !x [a]\n", 3, "aliases, anchors and tags are not supported here"),
-        ("&k title: x\n", 3, "aliases, anchors and tags are not supported here"),
         ("x: &a status\n*a : done\n", 4, "the name of a field must not be an alias"),
         ("x: &a {}\n<<: *a\n", 4, "merge keys are not supported"),
         (f"title: {'a' * 1001}\n", 3, "title is longer than 1000 characters"),
-        (f"priority: {'a' * 513}\n", 3, "priority is longer than 512 characters"),
         (f"assigned:\n- a\n- {'a' * 513}\n", 5, "assigned is longer than 512 characters"),
         (f"depends_on: [{'a, ' * 257}]\n", 3, "depends_on has more than 256 entries"),
         ("paths:\n- ok\n- ../secret\n", 5, "../secret is outside the repository"),
         ("paths: '!a'\n", 3, "!a is a negation, which cannot be leased"),
         ("paths: 'a[b'\n", 3, "pattern 'a[b': unclosed '['"),
         ("title: a\x07b\n", 3, "it has a control character, '\\x07'"),
-        ("title: a\x00b\n", 3, "it has a control character, '\\x00'"),
-        ("title: a\ufeffb\n", 3, "it has a control character, '\\ufeff'"),
         (f"x: {'[' * 60}{']' * 60}\n", 3, "this is nested too deeply"),
         ("--- more\n", 3, "there is more than one YAML document"),
         ("<<<<<<< HEAD\nassigned: a\n=======\n", 3, "there is a merge conflict"),
-        ("=======\nassigned: b\n", 3, "there is a merge conflict"),
         ("x: 1\n>>>>>>> other\n", 4, "there is a merge conflict"),
-        ("||||||| base\n", 3, "there is a merge conflict"),
     ],
 )
 def test_what_is_broken_is_named_with_its_line(front: str, line: int, why: str) -> None:
@@ -319,13 +241,9 @@ def test_what_is_broken_is_named_with_its_line(front: str, line: int, why: str) 
     ("text", "why"),
     [
         ("---\nid:\n---\n", "2: id is empty"),
-        ("---\nid: ''\n---\n", "2: id is empty"),
-        ("---\nid: a b\n---\n", "2: this task cannot be leased: a b is not a name"),
         ("---\nid: src/a\n---\n", "2: this task cannot be leased: src/a is not a name"),
         ("---\nid: [F001]\n---\n", "2: id must be a single value"),
-        ("---\nid: ..\n---\n", "2: this task cannot be leased: .. is not a name"),
         ("---\nid: F001\n", "1: the front matter has no end"),
-        ("---\n\ntitle: x\n\nbody\n", "1: the front matter has no end"),
         ("---\n'id': F001\n", "1: the front matter has no end"),
         ("<<<<<<< HEAD\n---\nid: F001\n", "1: there is a merge conflict"),
         ("---\n<<: {id: F001}\n---\n", "2: merge keys are not supported"),
@@ -335,12 +253,7 @@ def test_what_may_be_a_task_is_never_passed_over(text: str, why: str) -> None:
     assert refused(text).message.startswith(f"tasks/F001.md:{why}")
 
 
-def test_a_conflict_in_the_text_behind_does_not_matter_for_reading() -> None:
-    assert read("---\nid: F001\n---\n<<<<<<< a\n=======\n>>>>>>> b\n") is not None
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("file", ["F001.md", "F001.yaml"])
+@pytest.mark.parametrize(("encoding", "file"), [("utf-16", "F001.md"), ("utf-16-be", "F001.yaml")])
 def test_utf_16_is_refused(encoding: str, file: str) -> None:
     message = refused("---\nid: F001\n---\n".encode(encoding), file).message
     check_words(message)
@@ -368,11 +281,6 @@ def test_messages_are_printable_and_short() -> None:
     assert message.isprintable()
     assert len(message) < 200
     assert message.startswith("a\\n\\udce9.md:2: ")
-
-
-def test_the_hint_says_how_to_write_a_name_with_an_at_sign() -> None:
-    error = refused("---\nid: F001\nassigned: @jo\n---\n")
-    check_words(error.hints)
 
 
 # The other parser, for where the fast one was not built
@@ -407,15 +315,6 @@ def test_ids_are_guessed_from_lines(data: bytes, ids: set[str]) -> None:
     assert guess_ids(data, tasks=TASKS) == ids
 
 
-def test_guesses_look_for_the_name_of_the_settings() -> None:
-    tasks = Tasks((), (), None, {**TASKS.fields, "id": "task.id+"}, TASKS.statuses)
-    assert guess_ids(b"task.id+: F1\nid: F2\ntaskxid+: F3\n", tasks=tasks) == {"f1"}
-
-
-def test_guesses_have_an_end() -> None:
-    assert len(guess_ids(b"".join(b"id: F%d\n" % n for n in range(5000)), tasks=TASKS)) == 64
-
-
 # Anything at all
 
 WORDS = """
@@ -429,7 +328,7 @@ PIECES = st.sampled_from([*WORDS.split(), *MARKS])
 TEXTS = st.lists(PIECES, max_size=25).map("".join)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(TEXTS.map(str.encode) | st.binary(max_size=60), st.sampled_from(["a.md", "a.yaml"]))
 def test_any_bytes_are_a_task_none_or_refused(data: bytes, file: str) -> None:
     for whole in (data, b"---\nid: F1\n" + data, b"---\nid: F1\n" + data + b"\n---\n"):
