@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.clock import ManualClock
+from support.commands import run_gitlease
 from support.ledgers import REF, door
-from support.remotes import Remote, Servers, new_bare, open_remote
+from support.remotes import Remote, new_bare
 from support.repos import commit_file, git, real_clone
+from support.running import Desk
 from support.snapshots import check_words, cleaned, raises
 
 from gitlease.core import AnotherLedger, Invalid, LeaseHeld, Unavailable
 from gitlease.faces.library import Leases
-from gitlease.git import Notes, discover
+from gitlease.git import discover, main_branch
+from gitlease.settings import parse_settings, recorded_id
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
 
@@ -71,8 +73,10 @@ def split(clone: Path, remote: Remote, fork: Path, how: str) -> None:
             git(clone, "remote", "set-url", "--add", "--push", "origin", url)
 
 
-@pytest.mark.parametrize("how", ["pushurl", "pushInsteadOf", "several"])
-@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(
+    ("how", "first"),
+    [("pushurl", True), ("pushurl", False), ("pushInsteadOf", False), ("several", True)],
+)
 def test_push_url_of_another_repository_grants_nothing(
     clones: Clones, path_remote: Remote, fork: Path, how: str, first: bool
 ) -> None:
@@ -105,21 +109,6 @@ def test_copied_ledger_behind_the_push_url_is_another(
     assert leases(fork) == leases(path_remote.bare)
 
 
-def test_refused_claim_is_not_told_of_once_more(
-    clones: Clones, path_remote: Remote, fork: Path
-) -> None:
-    ada, bob = clones(2)
-    door(ada).claim("F001")
-    git(ada, "remote", "set-url", "origin", str(fork))
-    with pytest.raises(AnotherLedger):
-        door(ada).claim("F002")
-    git(ada, "remote", "set-url", "origin", path_remote.url)
-    door(bob).claim("F003")
-    leases = door(ada)
-    leases.claim("F004")
-    assert not leases.warnings
-
-
 @pytest.mark.parametrize("known", [True, False])
 def test_push_url_of_the_same_repository_is_proven_once(
     clones: Clones, path_remote: Remote, known: bool, monkeypatch: pytest.MonkeyPatch
@@ -135,39 +124,9 @@ def test_push_url_of_the_same_repository_is_proven_once(
     before = path_remote.connections()
     door(ada).claim("F002")
     assert path_remote.connections() == before + 1, "the proof is kept"
-    facts = Notes(str(ada / ".git/gitlease/state/default/global"))
-    older = ada / ".git/gitlease/state/default/global/proof.json"
-    older.write_text(json.dumps(facts.get("facts", "proof")))
-    facts.drop("facts", "proof")
-    before = path_remote.connections()
-    door(ada).renew("F002")
-    door(ada).claim("F004")
-    assert path_remote.connections() == before + 2, "so is that of an older gitlease"
     git(ada, "remote", "set-url", "--push", "origin", path_remote.bare.as_uri() + "/")
     door(ada).claim("F003")
-    assert path_remote.connections() > before + 2, "and holds for this pair of URLs alone"
-
-
-def test_ssh_for_pushing_and_http_for_fetching(
-    servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from support.repos import make_clone
-
-    with (
-        open_remote("http", tmp_path / "remote", servers=servers) as http,
-        open_remote("ssh", tmp_path / "other", servers=servers) as ssh,
-    ):
-        monkeypatch.setenv("GIT_SSH_COMMAND", ssh.env["GIT_SSH_COMMAND"])
-        ada = make_clone(http, tmp_path / "ada", "ada@example.com", "Ada")
-        bob = make_clone(http, tmp_path / "bob", "bob@example.com", "Bob")
-        git(ada, "config", f"url.{servers.ssh.url(http.bare)}.pushInsteadOf", http.url)
-        door(ada).claim("F001")
-        with pytest.raises(LeaseHeld):
-            door(bob).claim("F001")
-        before = servers.ssh.services(http.bare), http.connections()
-        door(ada).renew("F001")
-        assert len(servers.ssh.services(http.bare)) == len(before[0]) + 1
-        assert http.connections() == before[1]
+    assert path_remote.connections() > before + 2, "it holds for this pair of URLs alone"
 
 
 def test_older_leases_go_on_where_they_are(clones: Clones, path_remote: Remote, fork: Path) -> None:
@@ -232,17 +191,6 @@ def test_url_that_git_rewrites_twice_grants_nothing(
 # --- the recorded ledger --------------------------------------------------------------------------
 
 
-def test_recorded_ledger_is_the_only_one(clones: Clones, path_remote: Remote, fork: Path) -> None:
-    ada, bob = clones(2)
-    recorded = record(ada, door(ada))
-    git(bob, "pull", "-q")
-    door(bob).claim("F001")
-    git(bob, "remote", "set-url", "origin", str(fork))  # nobody told this clone of a change
-    git(bob, "fetch", "-q")
-    assert recorded in refused(door(ada, remote=str(fork))).message
-    assert not refs(fork)
-
-
 def test_fork_grants_nothing_until_it_has_its_own_ledger(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
@@ -279,8 +227,6 @@ def _warned(leases: Leases) -> tuple[str, ...]:
 def test_clone_whose_remote_became_a_fork_is_told_what_works(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
-    from support.running import Desk
-
     ada, bob = clones(2)
     record(ada, door(ada))
     git(bob, "pull", "-q")
@@ -297,27 +243,6 @@ def test_clone_whose_remote_became_a_fork_is_told_what_works(
     assert desk.document("claim", "F002", "--any")["lease"]["mine"]
 
 
-def test_new_ledger_never_replaces_the_recorded_one(clones: Clones, path_remote: Remote) -> None:
-    (ada,) = clones(1)
-    record(ada, door(ada))
-    door(ada).claim("F001")
-    with pytest.raises(Invalid):
-        door(ada).init(new_ledger=True)
-    assert len(door(ada).list()) == 1
-
-
-def test_other_layers_follow_the_recorded_ledger(
-    clones: Clones, path_remote: Remote, fork: Path
-) -> None:
-    ada, bob = clones(2)
-    record(ada, door(ada))
-    git(bob, "pull", "-q")
-    assert door(bob, layer="docs").claim("F001").mine
-    git(bob, "remote", "set-url", "origin", str(fork))
-    with pytest.raises(Invalid):
-        door(bob, layer="api").claim("F002")
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -325,19 +250,14 @@ def test_other_layers_follow_the_recorded_ledger(
         "# mine",
         "lease:\n    ttl: 20m # short\ntasks:\n  files: [a/*.md]\n",
         "lease: {ttl: 20m}\nguard: {mode: warn}\n",
-        "lease: {}\n",
-        "lease:\n  ledger: old\n",
         'lease: {ttl: 20m, "ledger": "old"}\n',
         "\ufeffschema: 1\n",
     ],
 )
-@pytest.mark.parametrize("prefix", ["refs/gitlease", "refs/heads/gitlease"])
 def test_the_id_is_added_to_any_settings_file(
-    clones: Clones, path_remote: Remote, text: str, prefix: str
+    clones: Clones, path_remote: Remote, text: str
 ) -> None:
-    from gitlease.settings import parse_settings
-
-    (ada,) = clones(1)
+    (ada,), prefix = clones(1), "refs/heads/gitlease"
     git(ada, "config", "lease.refPrefix", prefix)
     (ada / ".gitlease.yaml").write_text(text, encoding="utf-8")
     before = parse_settings(text.encode())
@@ -372,16 +292,12 @@ def test_the_id_is_added_to_any_settings_file(
 def test_recorded_id_is_read_by_the_rules_of_yaml(
     clones: Clones, path_remote: Remote, text: str, id: str | None
 ) -> None:
-    from gitlease.settings import recorded_id
-
     (ada,) = clones(1)
     commit_file(ada, ".gitlease.yaml", text)
     assert recorded_id(discover(str(ada)), ["origin"]) == id
 
 
 def test_init_records_the_refs_of_its_ledger_too(clones: Clones, path_remote: Remote) -> None:
-    from gitlease.settings import parse_settings
-
     ada, bob = clones(2)
     door(ada).config("lease.ref_prefix", "refs/heads/gitlease")
     record(ada, door(ada))
@@ -392,17 +308,10 @@ def test_init_records_the_refs_of_its_ledger_too(clones: Clones, path_remote: Re
     git(bob, "pull", "-q")
     with pytest.raises(LeaseHeld):
         door(bob).claim("F001")
-    written = (ada / ".gitlease.yaml").read_bytes()
-    assert parse_settings(written)["lease.ref_prefix"].value == "refs/heads/gitlease"
-    door(ada).init()
-    assert (ada / ".gitlease.yaml").read_bytes() == written
 
 
 def test_recorded_id_is_read_where_the_remote_says(clones: Clones, path_remote: Remote) -> None:
     """Nothing here names its default branch, which is called neither main nor master."""
-    from gitlease.git import main_branch
-    from gitlease.settings import recorded_id
-
     (ada,) = clones(1)
     bare = Path(git(ada, "remote", "get-url", "origin").strip())
     git(ada, "branch", "before")
@@ -421,8 +330,6 @@ def test_recorded_id_is_read_where_the_remote_says(clones: Clones, path_remote: 
 def test_fenced_push_trusts_no_other_ledger_than_the_recorded(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
-    from support.running import Desk
-
     ada, bob, cy = clones(3)
     recorded = record(ada, door(ada))
     for clone in (bob, cy):
@@ -440,24 +347,21 @@ def test_fenced_push_trusts_no_other_ledger_than_the_recorded(
     assert recorded in error["message"]
 
 
-# --- a new ledger beside others -------------------------------------------------------------------
-
-
-def test_no_ledger_is_made_beside_that_of_another_remote(
+def test_other_layers_follow_the_recorded_ledger(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
-    ada, bob, cy = clones(3)
-    door(bob).claim("F001")
-    git(ada, "remote", "rename", "origin", "upstream")
-    git(ada, "remote", "add", "origin", str(fork))
-    assert "upstream" in refused(door(ada)).hints[0]
-    assert not refs(fork)
-    git(ada, "config", "lease.remote", "upstream")  # as the hint says
-    with pytest.raises(LeaseHeld):
-        door(ada).claim("F001")
-    git(cy, "remote", "rename", "origin", "upstream")
-    git(cy, "remote", "add", "origin", str(fork))
-    assert door(cy, remote="origin").claim("F001").mine
+    ada, bob = clones(2)
+    record(ada, door(ada))
+    with pytest.raises(Invalid):
+        door(ada).init(new_ledger=True)  # it never replaces the recorded one
+    git(bob, "pull", "-q")
+    assert door(bob, layer="docs").claim("F001").mine
+    git(bob, "remote", "set-url", "origin", str(fork))
+    with pytest.raises(Invalid):
+        door(bob, layer="api").claim("F002")
+
+
+# --- a new ledger beside others -------------------------------------------------------------------
 
 
 def test_two_remotes_with_a_ledger_each_grant_nothing_until_one_is_chosen(
@@ -501,13 +405,10 @@ def test_reading_a_fork_binds_no_clone_to_its_ledger(
     assert caught.value.hints[0].endswith("git config lease.remote upstream")
 
 
-@pytest.mark.parametrize("recorded", [True, False])
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("recorded", "known"), [(True, True), (False, True), (False, False)])
 def test_init_makes_no_ledger_on_a_fork_beside_that_of_another_remote(
     clones: Clones, path_remote: Remote, fork: Path, recorded: bool, known: bool
 ) -> None:
-    from support.running import Desk
-
     ada, bob = clones(2)
     if recorded:
         record(ada, door(ada))
@@ -567,8 +468,6 @@ def test_first_ledger_among_remotes_is_told(
 def test_hooks_warn_of_another_ledger_and_let_pass(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
-    from support.commands import run_gitlease
-
     ada, bob = clones(2)
     record(ada, door(ada))
     git(bob, "pull", "-q")
@@ -586,32 +485,16 @@ def test_hooks_warn_of_another_ledger_and_let_pass(
         check_words(cleaned(done.stderr))
 
 
-def test_command_line_says_how_to_go_on(clones: Clones, path_remote: Remote, fork: Path) -> None:
-    from support.running import Desk
-
-    ada, bob = clones(2)
-    recorded = record(ada, door(ada))
-    git(bob, "pull", "-q")
-    git(bob, "remote", "set-url", "origin", str(fork))
-    desk = Desk(bob)
-    error = desk.document("claim", "F001", expect=7)["error"]
-    assert (error["code"], recorded in error["message"]) == ("invalid", True)
-    check_words(error["hints"])
-    assert recorded in desk.document("list")["warnings"][0]
-    assert desk.document("status")["ledger"]["written_to"] == str(fork)
-    assert desk.document("init", "--new-ledger")["ledger"]["recorded"]
-    assert desk.document("claim", "F001")["status"] == "claimed"
-
-
 def test_several_push_urls_are_read_where_others_fetch(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
     ada, bob = clones(2)
     door(bob).claim("F001")
-    from support.running import Desk
-
     split(ada, path_remote, fork, "several")
     git(ada, "config", "lease.remote", "origin")  # which is the same, and no way out
+    with pytest.raises(Invalid):
+        door(ada).init()
+    assert not refs(fork)
     desk = Desk(ada)
     status = desk.document("status")
     assert status["ledger"]["written_to"] == status["ledger"]["fetched_from"] == path_remote.url
@@ -623,22 +506,10 @@ def test_several_push_urls_are_read_where_others_fetch(
         door(bob).claim("F002")
 
 
-def test_listing_tells_that_others_read_another_ledger(
-    clones: Clones, path_remote: Remote, fork: Path
-) -> None:
-    ada, bob = clones(2)
-    door(bob).claim("F001")
-    split(ada, path_remote, fork, "pushurl")
-    assert any(path_remote.url in x for x in _warned(door(ada)))
-
-
-@pytest.mark.parametrize("how", ["pushurl", "pushInsteadOf"])
-@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize(("how", "older"), [("pushurl", True), ("pushInsteadOf", False)])
 def test_fork_as_push_url_takes_no_ledger_from_where_it_is(
     clones: Clones, path_remote: Remote, fork: Path, how: str, older: bool
 ) -> None:
-    from support.running import Desk
-
     ada, bob, new = clones(3)
     if older:  # a copy of the ledger, which is not the one in use
         door(bob).claim("kept")
@@ -669,16 +540,3 @@ def test_fork_as_push_url_takes_no_ledger_from_where_it_is(
     if how == "pushInsteadOf":
         git(ada, "config", "--remove-section", f"url.{fork}")
     assert door(ada).claim("F003").mine
-
-
-def test_init_writes_nothing_where_several_urls_would_get_it(
-    clones: Clones, path_remote: Remote, fork: Path
-) -> None:
-    ada = clones(1)[0]
-    for url in (str(fork), path_remote.url):
-        git(ada, "remote", "set-url", "--add", "--push", "origin", url)
-    with pytest.raises(Invalid):
-        door(ada).init()
-    assert not refs(fork)
-    git(ada, "config", "lease.remote", path_remote.url)  # as the hint says
-    assert door(ada).claim("F001").mine

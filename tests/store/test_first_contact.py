@@ -160,20 +160,6 @@ def test_a_store_that_was_lost_is_filled_again(path_remote: Remote, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_what_a_first_contact_moves_is_flat(
-    path_remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transport, "FIRST_STEPS", STEPS)
-    moved = []
-    for decisions in (200, 300):
-        decide(path_remote, tmp_path / str(decisions), decisions)
-        store = make_clone(path_remote, tmp_path / f"new{decisions}", "jo@example.com", "Jo")
-        door(store).list()
-        moved.append(_bytes(store / ".git" / "gitlease" / "store.git"))
-    assert moved[1] < 1.2 * moved[0]
-
-
-@pytest.mark.slow
 def test_what_a_decision_costs(path_remote: Remote, tmp_path: Path) -> None:
     """In a pack as git makes it, of a claim or a release: 3,000 of them are below 2 MB.
 
@@ -188,10 +174,6 @@ def test_what_a_decision_costs(path_remote: Remote, tmp_path: Path) -> None:
     moved = sum(pack.stat().st_size for pack in packs)
     assert moved / decisions <= 620
     assert transport.FIRST_STEPS * moved / decisions < 2_000_000
-
-
-def _bytes(store: Path) -> int:
-    return sum(x.stat().st_size for x in (store / "objects").rglob("*") if x.is_file())
 
 
 def test_first_contacts_at_once_do_not_disturb_each_other(

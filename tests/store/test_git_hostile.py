@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from store.test_kept_rows import Objects
 from support.clock import ManualClock
 from support.fences import clean_env
 from support.ledgers import (
     EPOCH_MS,
     Entry,
-    Files,
     door,
     file_of,
     header_of,
@@ -37,13 +37,12 @@ from support.ledgers import (
 )
 from support.remotes import Remote
 from support.repos import git
-from support.snapshots import raises
 
-from gitlease.core import GitleaseError, Invalid, Lease, LeaseHeld, rfc3339_ms
+from gitlease.core import Damage, GitleaseError, Invalid, Lease, LeaseHeld, rfc3339_ms
 from gitlease.faces.cli import run
 from gitlease.faces.library import Leases
 from gitlease.git import plain_yaml, yaml_nodes
-from gitlease.store import notes_file, notices_file, write_header
+from gitlease.store import notes_file, notices_file, read_ledger, write_header
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
 
@@ -79,89 +78,53 @@ def merge_bomb() -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def laughs() -> bytes:
-    """The billion laughs: aliases of aliases."""
-    lines = ["a0: &a0 [lol]"]
-    lines += [f"a{i}: &a{i} [{', '.join(['*a' + str(i - 1)] * 9)}]" for i in range(1, 12)]
-    return ("\n".join(lines) + "\n").encode()
-
-
 BAD_RECORDS: dict[str, bytes] = {
     "empty": b"",
     "not yaml": b"{[}]: : :\n- x",
     "not utf-8": GOOD + b"x: \xff\xfe\n",
     "nul": GOOD + b"x: a\0b\n",
-    "utf-16": GOOD.decode().encode("utf-16"),
-    "list": b"- resource: F001\n",
-    "scalar": b"F001\n",
     "two documents": GOOD + b"---\n" + GOOD,
-    "merge key": GOOD + b"<<: {token: 9}\n",
     "merge bomb": merge_bomb(),
-    "laughs": laughs(),
-    "anchor": field("holder", "&me eve@example.com"),
     "alias": field("holder", "*me"),
     "tag": field("token", "!!python/object/apply:os.system ['true']"),
-    "tagged text": field("holder", "!!str eve@example.com"),
-    "complex key": b"? [a, b]\n: c\n" + GOOD,
     "duplicate key": GOOD + b"token: 9\n",
     "deep flow": b"resource: " + b"[" * 30_000,
     "deep block": b"".join(b" " * i + b"a:\n" for i in range(250)),
     "many values": b"x: [" + b"1," * 30_000 + b"]\n",
     "long key": b"k" * 60_000 + b": v\n",
     "1 MB": GOOD + b"# " + b"x" * 1_000_000,
-    "token text": field("token", "many"),
     "token zero": field("token", "0"),
-    "token negative": field("token", "-1"),
     "token float": field("token", "1.5"),
     "token huge": field("token", "9" * 5_000),
     "token unicode digits": field("token", "١٢"),
-    "token list": field("token", "[1]"),
     "token null": field("token", "null"),
-    "ttl zero": field("ttl", "0"),
     "ttl of a century": field("ttl", "3155760000"),
     "renewals negative": field("renewals", "-3"),
     "expires first": field("expires_at", rfc3339_ms(EPOCH_MS - 1)),
     "expires in 20 years": field("expires_at", rfc3339_ms(EPOCH_MS + 20 * 365 * 86_400_000)),
-    "expires in 9999": field("expires_at", '"9999-12-31T23:59:59.999Z"'),
     "local time": field("renewed_at", '"2027-01-15T08:00:00"'),
-    "with offset": field("renewed_at", '"2027-01-15T08:00:00+01:00"'),
-    "unix time": field("renewed_at", "1800000000"),
     "no such day": field("renewed_at", '"2027-02-30T08:00:00.000Z"'),
     "state of the union": field("state", "revoked"),
     "edge maybe": field("edge", "maybe"),
     "holder empty": field("holder", '""'),
     "holder list": field("holder", "[eve@example.com]"),
-    "holder mapping": field("holder", "{name: eve}"),
     "holder long": field("holder", "e" * 300),
     "holder escapes": field("holder", json.dumps(f"eve{ESCAPE}@example.com")),
     "holder bidi": field("holder", json.dumps(f"eve{BIDI}@example.com")),
-    "holder two lines": field("holder", '"eve\\nowner: root"'),
     "reason escapes": field("reason", json.dumps(f"see {ESCAPE}")),
     "host escapes": field("host", json.dumps(ESCAPE)),
     "session long": field("session", "s" * 200),
-    "scope empty": field("scope", '""'),
     "scope other": field("scope", "parser"),
     "resource other": field("resource", "F002"),
     "resource spelt as a path": field("resource", '"path:F001"'),
     "resource outside": field("resource", '"../../etc/passwd"'),
-    "resource absolute": field("resource", '"/etc/passwd"'),
-    "resource negation": field("resource", '"!src"'),
     "resource missing": swap("resource: F001\n", ""),
-    "margins missing": swap("margins:", "margin:"),
     "margins endless": swap("skew: 60", "skew: 999999999"),
     "paths not paths": field("paths", '["a//b", "!c"]'),
     "paths where none belong": field("paths", '["src/**"]'),
     "paths of 65": field("paths", json.dumps([f"f{i}/x" for i in range(65)])),
-    "lease_id missing": swap("lease_id:", "lease_idea:"),
 }
 """What can lie in the place of F001's record. None of them is a lease of F001."""
-
-BAD_MODES: dict[str, Callable[[Path], Entry]] = {
-    "symlink": lambda bare: Entry("120000", write_object(bare, b"../../../etc/passwd")),
-    "gitlink": lambda bare: Entry("160000", "1" * 40),
-    "tree": lambda bare: Entry("040000", write_tree(bare, {"x": b"x"})),
-    "good record as symlink": lambda bare: Entry("120000", write_object(bare, GOOD)),
-}
 
 
 @pytest.fixture
@@ -238,9 +201,20 @@ def listed(leases: Leases) -> set[str]:
 # --- one bad record -----------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(12)
-@pytest.mark.nightly(2)
-@pytest.mark.parametrize("name", BAD_RECORDS)
+@pytest.mark.sampled(1)
+def test_no_bad_record_is_read_as_a_lease(parsed: list[int], memory: Callable[[], int]) -> None:
+    objects = Objects()
+    for name, data in BAD_RECORDS.items():
+        (damage,) = objects.records({file_of(NAME): data}).every()
+        assert isinstance(damage, Damage), name
+        assert file_of(NAME).endswith(damage.file), name
+        assert damage.problem.isprintable(), name
+        assert len(damage.problem) < 1_000, name
+    assert parsed[0] < 2 * plain_yaml.MAX_NODES
+    assert memory() < MEMORY
+
+
+@pytest.mark.parametrize("name", ["1 MB", "merge bomb", "holder escapes"])
 def test_a_bad_record_takes_only_its_own_resource(
     name: str, bare: Path, leases: Leases, parsed: list[int], memory: Callable[[], int]
 ) -> None:
@@ -259,12 +233,16 @@ def test_a_bad_record_takes_only_its_own_resource(
     assert memory() < MEMORY
 
 
-@pytest.mark.parametrize("name", BAD_MODES)
-def test_a_record_that_is_no_regular_file(name: str, bare: Path, leases: Leases) -> None:
-    place(bare, {file_of(NAME): BAD_MODES[name](bare)})
-    assert isinstance(refused(lambda: leases.claim("F001")), Invalid)
-    assert leases.claim("F002").token == 1_001
-    assert listed(leases) == {"F002"}
+def test_a_record_that_is_no_regular_file(bare: Path, leases: Leases) -> None:
+    for entry in (
+        Entry("120000", write_object(bare, GOOD)),
+        Entry("160000", "1" * 40),
+        Entry("040000", write_tree(bare, {"x": b"x"})),
+    ):
+        place(bare, {file_of(NAME): entry}, onto=bool(tip(bare)))
+        assert isinstance(refused(lambda: leases.claim("F001")), Invalid)
+        assert leases.claim("F002").mine
+        assert listed(leases) == {"F002"}
 
 
 def test_an_executable_record_is_a_record_and_nothing_runs(bare: Path, leases: Leases) -> None:
@@ -275,7 +253,7 @@ def test_an_executable_record_is_a_record_and_nothing_runs(bare: Path, leases: L
     assert held.lease.holder == "eve@example.com"
 
 
-@pytest.mark.parametrize("name", ["merge bomb", "token huge", "1 MB", "deep flow", "empty"])
+@pytest.mark.parametrize("name", ["deep flow", "merge bomb"])
 def test_a_bad_record_of_paths_takes_path_claims_only(
     name: str, bare: Path, leases: Leases
 ) -> None:
@@ -286,17 +264,6 @@ def test_a_bad_record_of_paths_takes_path_claims_only(
     leases.renew("F001")
     assert listed(leases) == {"F001"}
     leases.release("F001")
-
-
-def test_a_record_of_50_mb_is_never_read(
-    bare: Path, leases: Leases, memory: Callable[[], int]
-) -> None:
-    huge = GOOD + b"# " + b"x" * 50_000_000
-    place(bare, {file_of(NAME): huge})
-    assert isinstance(refused(lambda: leases.claim("F001")), Invalid)
-    assert leases.claim("F002").token == 1_001
-    assert listed(leases) == {"F002"}
-    assert memory() < MEMORY + len(huge)  # the test's own copy
 
 
 # --- names --------------------------------------------------------------------------------------
@@ -333,34 +300,13 @@ def test_duplicate_entries_of_one_name(bare: Path, leases: Leases) -> None:
     assert leases.claim("F002").token == 1_001
 
 
-def test_names_that_collide_by_case(bare: Path, leases: Leases) -> None:
-    name = file_of(NAME)
-    folder, _, last = name.rpartition("/")
-    place(
-        bare,
-        {
-            name: GOOD,
-            f"{folder}/{last.upper()}": record_of(replace(NAME, token=9)),
-            f"{folder}/{last.capitalize()}": record_of(replace(NAME, resource=NAME.resource)),
-            f"{folder.upper()}/{last}": GOOD,
-        },
-    )
-    assert isinstance(refused(lambda: leases.claim("f001")), LeaseHeld)
-    assert leases.claim("F002").token == 1_001
-    assert listed(leases) == {"F001", "F002"}
-
-
 @pytest.mark.parametrize(
     "odd",
     [
         pytest.param(b"\x1b]0;pwned\x07.yaml", id="escapes"),
-        pytest.param("‮lmay.yaml".encode(), id="bidi"),
         pytest.param(b"\xff\xfe\x80.yaml", id="not utf-8"),
-        pytest.param(b"a\nb.yaml", id="two lines"),
         pytest.param(b"x" * 5_000, id="long"),
         pytest.param(b"..", id="dotdot"),
-        pytest.param(b".git", id="dotgit"),
-        pytest.param(b"C:\\con", id="windows"),
     ],
 )
 @pytest.mark.parametrize("top", ["leases", "paths"])
@@ -390,40 +336,21 @@ def test_a_stray_file_in_the_place_of_a_folder_hides_nothing_else(
     assert isinstance(refused(lambda: leases.claim("F001")), LeaseHeld)
 
 
-@pytest.mark.parametrize("top", ["leases", "paths", "notes", "notices"])
-@pytest.mark.parametrize("kind", ["blob", "gitlink", "symlink"])
-def test_a_folder_that_is_none(top: str, kind: str, bare: Path, leases: Leases) -> None:
-    mode = {"blob": "100644", "gitlink": "160000", "symlink": "120000"}[kind]
-    oid = "1" * 40 if kind == "gitlink" else write_object(bare, b"nowhere")
-    place(bare, {top: Entry(mode, oid)})
-    for action in (
-        lambda: leases.claim("F001"),
-        lambda: leases.claim("src/x"),
-        lambda: leases.note("F001", "hello"),
-        lambda: leases.done("F001"),
-        lambda: leases.release("F001"),
-        lambda: leases.list(all=True),
-    ):
-        attempt(action)
+def test_a_folder_that_is_none(bare: Path, leases: Leases) -> None:
+    blob = write_object(bare, b"nowhere")
+    for top in ("leases", "paths", "notes", "notices"):
+        for entry in (Entry("100644", blob), Entry("160000", "1" * 40), Entry("120000", blob)):
+            place(bare, {top: entry})
+            for action in (
+                lambda: leases.claim("F001"),
+                lambda: leases.claim("src/x"),
+                lambda: leases.note("F001", "hello"),
+                lambda: leases.list(all=True),
+            ):
+                attempt(action)
 
 
 # --- many ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_ten_thousand_entries_in_one_folder(
-    bare: Path, leases: Leases, parsed: list[int], memory: Callable[[], int]
-) -> None:
-    """A claim reads what it needs; a list reads each of the same bytes once."""
-    blob = Entry("100644", write_object(bare, GOOD))
-    folder = file_of(make_lease("F002")).rpartition("/")[0]
-    files: Files = {f"{folder}/x{i}-{i:016x}.yaml": blob for i in range(10_000)}
-    place(bare, files)
-    assert leases.claim("F002").token == 1_001
-    assert parsed[0] < 2_000
-    assert listed(leases) == {"F002"}
-    assert len(leases.warnings) < 100
-    assert memory() < 2 * MEMORY
 
 
 def test_ten_thousand_entries_of_one_costly_record(
@@ -469,7 +396,7 @@ def run_limited(clone: Path) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("where", ["leases/ab", "paths/ab", "notes/ab", "junk", "leases"])
+@pytest.mark.parametrize("where", ["leases/ab", "notes/ab", "junk", "leases"])
 def test_a_bomb_of_trees_does_not_go_off(where: str, bare: Path, clones: Clones) -> None:
     """Ten levels of ten times the same folder: a hundred objects that name ten thousand million."""
     clone = clones(1)[0]
@@ -487,46 +414,24 @@ def test_a_bomb_of_trees_does_not_go_off(where: str, bare: Path, clones: Clones)
         assert run_limited(clone) == "claimed"
 
 
-@pytest.mark.slow
-def test_a_folder_nested_very_deep(bare: Path, clones: Clones) -> None:
-    clone = clones(1)[0]
-    with door(clone) as leases:
-        leases.claim("F001")
-    level, mode = write_object(bare, b"deep"), "100644"
-    for _ in range(1_500):
-        level, mode = raw_tree(bare, [(mode, b"d", level)]), "40000"
-    place(bare, {"leases/ab": Entry("040000", level)}, onto=True)
-    assert run_limited(clone) == "claimed"
-
-
 # --- time and numbers ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("name", "record"),
+    "record",
     [
-        ("year 9999", replace(NAME, renewed_at=253402300799_000, expires_at=253402300799_999)),
-        ("year 1", replace(NAME, claimed_at=-62135596800_000)),
-        ("year 1 all", replace(NAME, renewed_at=-62135596800_000, expires_at=-62135596799_000)),
-        (
-            "tomorrow",
-            replace(NAME, renewed_at=EPOCH_MS + 86_400_000, expires_at=EPOCH_MS + 87_000_000),
-        ),
-        ("no time at all", replace(NAME, expires_at=NAME.renewed_at)),
-        ("token of ten to the 18", replace(NAME, token=10**18)),
-        ("ten years", replace(NAME, expires_at=EPOCH_MS + 3_650 * 86_400_000, ttl=3_650 * 86_400)),
+        replace(NAME, renewed_at=253402300799_000, expires_at=253402300799_999),
+        replace(NAME, renewed_at=-62135596800_000, expires_at=-62135596799_000),
+        replace(NAME, expires_at=NAME.renewed_at, token=10**18),
+        replace(NAME, expires_at=EPOCH_MS + 3_650 * 86_400_000, ttl=3_650 * 86_400),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=["year 9999", "year 1", "no time at all", "ten years"],
 )
 def test_a_sound_record_with_odd_values(
-    name: str, record: object, bare: Path, leases: Leases, clock: ManualClock
+    record: Lease, bare: Path, leases: Leases, clock: ManualClock
 ) -> None:
     """Whatever it says, verbs answer or refuse in words, now and much later."""
-    assert isinstance(record, Lease)
-    text = record_of(record)
-    for wrong, right in ((b'"1-01-01', b'"0001-01-01'),):  # strftime does not pad the year 1
-        text = text.replace(wrong, right)
-    place(bare, {file_of(NAME): text})
+    place(bare, {file_of(NAME): record_of(record)})
     for _ in range(3):
         for verb in (leases.claim, leases.renew, leases.release, leases.done, leases.show):
             attempt(partial(verb, "F001"))
@@ -562,9 +467,7 @@ def header_field(name: str, value: str) -> bytes:
 BAD_HEADERS: dict[str, bytes] = {
     "empty": b"",
     "merge bomb": merge_bomb(),
-    "laughs": laughs(),
     "garbage": os.urandom(500),
-    "list": b"- format: 1\n",
     "no format": swap("format: 2\n", "", HEADER),
     "format zero": header_field("format", "0"),
     "format text": header_field("format", "one"),
@@ -586,22 +489,25 @@ BAD_HEADERS: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_HEADERS)
-def test_a_bad_header_is_refused_whole(
-    name: str, bare: Path, leases: Leases, parsed: list[int]
-) -> None:
-    place(bare, {"ledger.yaml": BAD_HEADERS[name], file_of(NAME): GOOD})
+@pytest.mark.sampled(1)
+def test_no_bad_header_is_read(parsed: list[int]) -> None:
+    objects, line = Objects(), b"a <a> 1 +0000\n"
+    for name, data in BAD_HEADERS.items():
+        tree = objects.tree({"ledger.yaml": data}, {}).encode()
+        made = b"tree %s\nauthor %scommitter %s\nx\n" % (tree, line, line)
+        with pytest.raises(Invalid) as bad:
+            read_ledger(objects, objects.write("commit", made))
+        assert bad.value.message.isprintable(), name
+        assert len(bad.value.message) < 1_000, name
+    assert parsed[0] < 2 * plain_yaml.MAX_NODES
+
+
+def test_a_bad_header_is_refused_whole(bare: Path, leases: Leases) -> None:
+    place(bare, {"ledger.yaml": BAD_HEADERS["id escapes"], file_of(NAME): GOOD})
     before = tip(bare)
     for action in (lambda: leases.claim("F002"), leases.list, lambda: leases.renew("F001")):
         assert isinstance(refused(action), Invalid)
     assert tip(bare) == before
-    assert parsed[0] < 6 * plain_yaml.MAX_NODES
-
-
-def test_a_newer_format_says_upgrade(bare: Path, leases: Leases) -> None:
-    place(bare, {"ledger.yaml": b"format: 5\nwhatever: {is: new}\n"})
-    with raises(Invalid):
-        leases.claim("F001")
 
 
 def test_a_newer_format_may_use_what_this_one_refuses(bare: Path, leases: Leases) -> None:
@@ -652,20 +558,6 @@ def test_something_else_at_the_ref(bare: Path, clones: Clones) -> None:
     assert leases.claim("F001").token == 1_001
 
 
-def test_a_sound_ledger_replaced_by_something_else(bare: Path, clones: Clones) -> None:
-    """Met in the middle of work, not at the first contact: the push is refused, the reading too."""
-    one, two = clones(2)
-    mine, other = door(one), door(two)
-    mine.claim("F001")
-    other.claim("F002")
-    for oid in (write_object(bare, b"x"), write_tree(bare, {"a": b"b"})):
-        set_tip(bare, oid)
-        for leases in (mine, other):
-            assert isinstance(refused(partial(leases.claim, "F003")), Invalid)
-            assert isinstance(refused(leases.list), Invalid)
-        assert tip(bare) == oid
-
-
 def test_a_merge_at_the_tip(bare: Path, leases: Leases) -> None:
     leases.claim("F001")
     leases.renew("F001")
@@ -681,13 +573,9 @@ def test_a_merge_at_the_tip(bare: Path, leases: Leases) -> None:
     ("message", "headers"),
     [
         pytest.param(b"x\n\nstep: renewal\n", [b"encoding bogus-8"], id="unknown encoding"),
-        pytest.param(b"x\n\nstep: renewal\n", [b"encoding rot13"], id="encoding of bytes"),
         pytest.param(b"\xff\xfe\n\nstep: renewal\n", [b"encoding utf-8"], id="not in its encoding"),
-        pytest.param(b"\xff\xfe\x00\x80\n\nstep: renewal\n", [], id="not text"),
         pytest.param(b"x" * 3_000_000 + b"\n\nstep: renewal\n", [], id="3 MB"),
-        pytest.param(b"", [], id="empty"),
-        pytest.param(b"x\n", [b"x-junk " + b"y" * 200_000], id="junk header"),
-        pytest.param(b"x\n", [b"gpgsig nonsense"], id="bad signature"),
+        pytest.param(b"", [b"x-junk " + b"y" * 200_000, b"gpgsig nonsense"], id="empty and junk"),
     ],
 )
 def test_a_commit_with_an_odd_message(
@@ -739,8 +627,8 @@ def test_damaged_notes_do_not_make_a_claim_fail_that_was_granted(
 
 @pytest.mark.parametrize(
     "text",
-    [b"", merge_bomb(), b"x" * 600_000, b"resource: F002\nnotes: []\n"],
-    ids=["empty", "bomb", "large", "of another"],
+    [merge_bomb(), b"x" * 600_000, b"resource: F002\nnotes: []\n"],
+    ids=["bomb", "large", "of another"],
 )
 def test_damaged_notes_and_notices(text: bytes, bare: Path, leases: Leases) -> None:
     place(bare, {notes_file(NAME.resource): text, notices_file("w1@example.com"): text})
@@ -755,38 +643,35 @@ def test_damaged_notes_and_notices(text: bytes, bare: Path, leases: Leases) -> N
     assert listed(leases) >= {"F002"}
 
 
-HOSTILE_LINES: dict[str, bytes] = {
-    "deep": b"{" + b'"a":{' * 100_000,
-    "deep list": b'{"kind": ' + b"[" * 100_000,
-    "huge number": b'{"kind":"claimed","operation":"x","at":' + b"9" * 50_000 + b',"by":"e"}',
-    "year 10000": b'{"kind":"claimed","operation":"x","at":999999999999999999,"by":"eve"}',
-    "negative": b'{"kind":"claimed","operation":"x","at":-1,"by":"eve"}',
-    "infinite": b'{"kind":"claimed","operation":"x","at":Infinity,"by":"eve"}',
-    "not a number": b'{"kind":"claimed","operation":"x","at":NaN,"by":"eve"}',
-    "true": b'{"kind":"claimed","operation":"x","at":true,"by":"eve"}',
-    "escapes": json.dumps({"kind": "claimed", "operation": "x", "at": 1, "by": ESCAPE}).encode(),
-    "surrogate": b'{"kind":"claimed","operation":"x","at":1,"by":"\\ud800"}',
-    "bidi": json.dumps({"kind": "noted", "operation": "x", "at": 1, "by": BIDI}).encode(),
-    "lines": b'{"kind":"noted","operation":"x","at":1,"by":"eve\\nroot"}',
-    "many fields": json.dumps({f"k{i}": i for i in range(50_000)}).encode(),
-    "kind of list": b'{"kind":["claimed"],"operation":"x","at":1,"by":"eve"}',
-    "token huge": b'{"kind":"claimed","operation":"x","at":1,"by":"e","token":' + b"9" * 30 + b"}",
-    "method": b'{"kind":"claimed","operation":"x","at":1,"by":"eve","_asdict":"x","index":"y"}',
-    "short": b"{",
-    "list": b"[1]",
-    "keys twice": b'{"kind":"claimed","kind":"x","operation":"x","at":1,"by":"eve","by":"ann"}',
-}
+HOSTILE_LINES: list[bytes] = [
+    b"{" + b'"a":{' * 100_000,
+    b'{"kind": ' + b"[" * 100_000,
+    b'{"kind":"claimed","operation":"x","at":' + b"9" * 50_000 + b',"by":"e"}',
+    b'{"kind":"claimed","operation":"x","at":999999999999999999,"by":"eve"}',
+    b'{"kind":"claimed","operation":"x","at":-1,"by":"eve"}',
+    b'{"kind":"claimed","operation":"x","at":NaN,"by":"eve"}',
+    b'{"kind":"claimed","operation":"x","at":true,"by":"eve"}',
+    json.dumps({"kind": "claimed", "operation": "x", "at": 1, "by": ESCAPE}).encode(),
+    b'{"kind":"claimed","operation":"x","at":1,"by":"\\ud800"}',
+    json.dumps({"kind": "noted", "operation": "x", "at": 1, "by": BIDI}).encode(),
+    b'{"kind":"noted","operation":"x","at":1,"by":"eve\\nroot"}',
+    json.dumps({f"k{i}": i for i in range(50_000)}).encode(),
+    b'{"kind":["claimed"],"operation":"x","at":1,"by":"eve"}',
+    b'{"kind":"claimed","operation":"x","at":1,"by":"e","token":' + b"9" * 30 + b"}",
+    b'{"kind":"claimed","operation":"x","at":1,"by":"eve","_asdict":"x","index":"y"}',
+    b"{",
+    b"[1]",
+    b'{"kind":"claimed","kind":"x","operation":"x","at":1,"by":"eve","by":"ann"}',
+]
 
 
-@pytest.mark.nightly(2)
-@pytest.mark.parametrize("name", HOSTILE_LINES)
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
 def test_the_audit_trail_survives_hostile_lines(
-    name: str, form: list[str], bare: Path, leases: Leases, capsys: pytest.CaptureFixture[str]
+    form: list[str], bare: Path, leases: Leases, capsys: pytest.CaptureFixture[str]
 ) -> None:
     leases.claim("F001")
-    message = b"claimed by hand\n\n" + HOSTILE_LINES[name] + b"\n\nstep: decision\n"
-    place(bare, {}, onto=True, message=message)
+    for line in HOSTILE_LINES:
+        place(bare, {}, onto=True, message=b"by hand\n\n" + line + b"\n\nstep: decision\n")
     leases.claim("F002")
     for words in (["log"], ["log", "F001"], ["status"], ["list"]):
         assert run([*words, "-C", folder_of(leases), *form]) == 0

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.availability import missing
 from support.ledgers import door, read_files, tip, workspace
 from support.remotes import Remote, Servers, open_remote
 from support.repos import (
@@ -24,7 +22,6 @@ from support.repos import (
     snapshot,
 )
 from support.session import LeaseService
-from support.snapshots import raises
 
 import gitlease
 from gitlease.core import GitleaseError, LeaseHeld
@@ -147,30 +144,6 @@ def test_refusals_and_failures_touch_nothing_either(path_remote: Remote, clones:
             leases.claim("F002")
 
 
-def test_the_command_line_touches_nothing(
-    path_remote: Remote, clones: Clones, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clone = with_work(clones(1)[0])
-    with untouched(clone):
-        for line in (
-            ["claim", "F001"],
-            ["renew", "--all"],
-            ["extend", "F001", "1h"],
-            ["note", "F001", "hello"],
-            ["list"],
-            ["show", "F001"],
-            ["status"],
-            ["log"],
-            ["whoami"],
-            ["config"],
-            ["config", "--ledger"],
-            ["release", "F001"],
-            ["done", "F002", "--any"],
-        ):
-            assert run([*line, "-C", str(clone)]) == 0, capsys.readouterr().err
-    assert capsys.readouterr().out
-
-
 def test_linked_worktrees_share_one_store(
     path_remote: Remote, clones: Clones, tmp_path: Path
 ) -> None:
@@ -191,21 +164,6 @@ def test_linked_worktrees_share_one_store(
     assert stores == [common_dir(clone) / "gitlease" / "store.git"]
 
 
-def test_a_worktree_with_settings_of_its_own(
-    path_remote: Remote, clones: Clones, tmp_path: Path
-) -> None:
-    clone = clones(1)[0]
-    linked = tmp_path / "linked"
-    git(clone, "worktree", "add", "-q", str(linked))
-    git(clone, "config", "extensions.worktreeConfig", "true")
-    alias = f"{path_remote.bare.parent}/"
-    git(linked, "config", "--worktree", f"url.{alias}.insteadOf", "lab:")
-    git(clone, "config", "remote.origin.url", "lab:" + path_remote.bare.name)
-    with untouched(clone, linked):
-        door(linked).claim("F001")
-    assert tip(path_remote.bare)
-
-
 def test_a_shallow_clone(http_remote: Remote, tmp_path: Path) -> None:
     commits(http_remote, tmp_path)
     clone = tmp_path / "shallow"
@@ -216,15 +174,13 @@ def test_a_shallow_clone(http_remote: Remote, tmp_path: Path) -> None:
     others_see(http_remote, tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["http", "file"])
-@pytest.mark.parametrize("wanted", ["blob:none", "tree:0"])
-def test_a_partial_clone(kind: str, wanted: str, tmp_path: Path, servers: Servers) -> None:
-    with open_remote(kind, tmp_path / "remote", servers=servers) as remote:
+def test_a_partial_clone(tmp_path: Path, servers: Servers) -> None:
+    with open_remote("http", tmp_path / "remote", servers=servers) as remote:
         git(remote.bare, "config", "uploadpack.allowFilter", "true")
         git(remote.bare, "config", "uploadpack.allowAnySHA1InWant", "true")
         commits(remote, tmp_path)
         clone = tmp_path / "partial"
-        real_clone(remote.url, clone, EMAIL, f"--filter={wanted}", "--no-checkout")
+        real_clone(remote.url, clone, EMAIL, "--filter=tree:0", "--no-checkout")
         assert git(clone, "config", "remote.origin.promisor") == "true"
         with untouched(clone):
             every_verb(clone)
@@ -243,17 +199,6 @@ def commits(remote: Remote, tmp_path: Path) -> None:
     for n in range(3):
         commit_file(seed, f"file{n}", f"{n}\n")
     git(seed, "push", "-q", "origin", "main", env=remote.env)
-
-
-def test_a_remote_that_is_itself_shallow(path_remote: Remote, tmp_path: Path) -> None:
-    commits(path_remote, tmp_path)
-    cut = tmp_path / "cut.git"
-    git(tmp_path, "clone", "-q", "--bare", "--depth", "1", path_remote.bare.as_uri(), str(cut))
-    clone = tmp_path / "clone"
-    real_clone(cut, clone, EMAIL)
-    with untouched(clone):
-        every_verb(clone)
-    assert tip(cut)
 
 
 def test_a_submodule(path_remote: Remote, tmp_path: Path, servers: Servers) -> None:
@@ -276,31 +221,16 @@ def test_a_submodule(path_remote: Remote, tmp_path: Path, servers: Servers) -> N
         assert tip(outer.bare)
 
 
-def test_a_bare_clone(path_remote: Remote, tmp_path: Path) -> None:
-    clone = tmp_path / "bare-clone.git"
-    real_clone(path_remote.url, clone, EMAIL, "--bare")
-    with untouched(clone):
-        every_verb(clone)
-    others_see(path_remote, tmp_path)
-
-
-def test_a_mirror_clone(path_remote: Remote, tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--bare", "--mirror"])
+def test_a_bare_clone(path_remote: Remote, tmp_path: Path, option: str) -> None:
     """remote.origin.mirror must not turn a push of one ref into a push of all."""
-    clone = tmp_path / "mirror.git"
-    real_clone(path_remote.url, clone, EMAIL, "--mirror")
+    clone = tmp_path / "bare-clone.git"
+    real_clone(path_remote.url, clone, EMAIL, option)
     git(path_remote.bare, "branch", "only-there", "main")
     with untouched(clone):
         every_verb(clone)
+    others_see(path_remote, tmp_path)
     assert git(path_remote.bare, "rev-parse", "refs/heads/only-there")
-
-
-def test_a_repository_without_any_commit(tmp_path: Path) -> None:
-    bare, clone = tmp_path / "empty.git", tmp_path / "clone"
-    git(tmp_path, "init", "-q", "--bare", str(bare))
-    real_clone(bare, clone, EMAIL)
-    with untouched(clone):
-        every_verb(clone)
-    assert tip(bare)
 
 
 def test_a_detached_head_in_the_middle_of_a_rebase(path_remote: Remote, clones: Clones) -> None:
@@ -315,15 +245,6 @@ def test_a_detached_head_in_the_middle_of_a_rebase(path_remote: Remote, clones: 
 
 
 # --- ways to the remote -------------------------------------------------------------------------
-
-
-def test_instead_of(path_remote: Remote, clones: Clones, tmp_path: Path) -> None:
-    clone = clones(1)[0]
-    git(clone, "config", f"url.{path_remote.bare.parent}/.insteadOf", "lab:")
-    git(clone, "config", "remote.origin.url", f"lab:{path_remote.bare.name}")
-    with untouched(clone):
-        every_verb(clone)
-    others_see(path_remote, tmp_path)
 
 
 @pytest.mark.parametrize("where", ["this clone", "all below", "elsewhere"])
@@ -350,15 +271,6 @@ def test_settings_for_one_clone_by_its_place(
     assert included.count(("include.path", str(own))) == (where == "this clone")
 
 
-def test_push_instead_of(path_remote: Remote, clones: Clones, tmp_path: Path) -> None:
-    clone = clones(1)[0]
-    git(clone, "config", f"url.{path_remote.bare.parent}/.pushInsteadOf", "lab:")
-    git(clone, "config", f"url.{path_remote.bare.parent}/.insteadOf", "lab:")
-    git(clone, "config", "remote.origin.url", f"lab:{path_remote.bare.name}")
-    every_verb(clone)
-    others_see(path_remote, tmp_path)
-
-
 def test_a_relative_path(
     path_remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,22 +282,6 @@ def test_a_relative_path(
         every_verb(clone / "sub" / "folder")
         monkeypatch.chdir(tmp_path)
         assert [x.resource for x in door(clone).list()] == ["F001"]
-    others_see(path_remote, tmp_path)
-
-
-def test_a_push_url(path_remote: Remote, clones: Clones, tmp_path: Path, servers: Servers) -> None:
-    """Where pushes go is where the ledger is: reading another place would never see it."""
-    with open_remote("path", tmp_path / "read", servers=servers, name="read-only") as reading:
-        clone = clones(1)[0]
-        git(clone, "config", "remote.origin.url", reading.url)
-        git(clone, "config", "remote.origin.pushurl", path_remote.url)
-        with untouched(clone), raises(GitleaseError):
-            door(clone).claim("F001")
-        assert not tip(reading.bare)
-        git(clone, "config", "lease.remote", path_remote.url)  # as the hint says
-        with untouched(clone):
-            every_verb(clone)
-        assert not tip(reading.bare)
     others_see(path_remote, tmp_path)
 
 
@@ -439,52 +335,47 @@ def test_core_ssh_command(ssh_remote: Remote, tmp_path: Path) -> None:
     assert tip(ssh_remote.bare)
 
 
-def test_upload_pack_and_receive_pack_of_the_remote(
-    path_remote: Remote, clones: Clones, tmp_path: Path
-) -> None:
-    clone = clones(1)[0]
-    log = tmp_path / "log"
-    for service in ("upload-pack", "receive-pack"):
-        wrapper = tmp_path / f"my {service}"
-        wrapper.write_text(f'#!/bin/sh\necho {service} >>"{log}"\nexec git {service} "$@"\n')
-        wrapper.chmod(0o755)
-        git(clone, "config", f"remote.origin.{service.replace('-', '')}", f"'{wrapper}'")
-    with untouched(clone):
-        every_verb(clone)
-    assert set(log.read_text().split()) == {"upload-pack", "receive-pack"}
-
-
 # --- settings that change what git does ---------------------------------------------------------
 
 
-SETTINGS: dict[str, dict[str, str]] = {
-    "signed pushes": {"push.gpgSign": "true"},
-    "signed commits": {"commit.gpgSign": "true", "gpg.program": "/bin/false"},
-    "follow tags": {"push.followTags": "true", "remote.origin.tagOpt": "--tags"},
-    "prune": {"fetch.prune": "true", "fetch.pruneTags": "true", "remote.origin.prune": "true"},
-    "submodules": {"submodule.recurse": "true", "push.recurseSubmodules": "on-demand"},
-    "push default": {"push.default": "nothing", "push.autoSetupRemote": "true"},
-    "push refspec": {"remote.origin.push": "refs/heads/*:refs/heads/*"},
+SETTINGS: dict[str, dict[str, str]] = {  # those of a row do not get in each other's way
+    "signed": {"push.gpgSign": "true", "commit.gpgSign": "true", "gpg.program": "/bin/false"},
+    "more is pushed": {
+        "push.followTags": "true",
+        "remote.origin.push": "refs/heads/*:refs/heads/*",
+        "push.default": "nothing",
+        "push.autoSetupRemote": "true",
+        "submodule.recurse": "true",
+        "push.recurseSubmodules": "on-demand",
+        "push.atomic": "true",
+        "push.useForceIfIncludes": "true",
+        "push.negotiate": "true",
+    },
     "mirror": {"remote.origin.mirror": "true"},
-    "includes": {"push.useForceIfIncludes": "true"},
-    "all remotes": {"fetch.all": "true", "fetch.parallel": "0"},
-    "commit graph": {"fetch.writeCommitGraph": "true", "core.commitGraph": "true"},
+    "more is fetched": {
+        "fetch.prune": "true",
+        "fetch.pruneTags": "true",
+        "remote.origin.prune": "true",
+        "remote.origin.tagOpt": "--tags",
+        "fetch.all": "true",
+        "fetch.writeCommitGraph": "true",
+        "transfer.unpackLimit": "1",
+        "transfer.fsckObjects": "true",
+    },
     "maintenance": {"gc.auto": "1", "maintenance.auto": "true", "gc.autoDetach": "false"},
-    "reflogs": {"core.logAllRefUpdates": "always"},
-    "fsck": {"transfer.fsckObjects": "true", "fetch.fsckObjects": "true"},
     "hidden refs": {"transfer.hideRefs": "refs/gitlease"},
-    "compact": {"fetch.output": "compact", "color.ui": "always", "push.negotiate": "true"},
+    "other words": {
+        "fetch.output": "compact",
+        "color.ui": "always",
+        "advice.pushUpdateRejected": "false",
+        "core.abbrev": "4",
+        "i18n.commitEncoding": "ISO-8859-1",
+        "i18n.logOutputEncoding": "UTF-16",
+        "log.showSignature": "true",
+    },
     "old protocol": {"protocol.version": "0"},
-    "version 1": {"protocol.version": "1"},
-    "monitor": {"core.fsmonitor": "true", "core.untrackedCache": "true"},
-    "worktree": {"status.showUntrackedFiles": "no", "core.worktree": "../"},
-    "atomic": {"push.atomic": "true", "transfer.unpackLimit": "1"},
-    "advice": {"advice.pushUpdateRejected": "false", "core.quotePath": "false"},
-    "no lazy": {"core.multiPackIndex": "true", "core.bigFileThreshold": "1k"},
-    "trace": {"trace2.eventTarget": "/dev/null"},
-    "languages": {"i18n.commitEncoding": "ISO-8859-1", "i18n.logOutputEncoding": "UTF-16"},
-    "replace refs": {"core.useReplaceRefs": "true"},
-    "abbrev": {"core.abbrev": "4", "log.showSignature": "true"},
+    "work tree": {"core.fsmonitor": "true", "core.worktree": "../"},
+    "reflogs": {"core.logAllRefUpdates": "always", "trace2.eventTarget": "/dev/null"},
 }
 
 
@@ -527,37 +418,11 @@ def test_hooks_of_the_clone_do_not_run(
     assert not ran.exists()
 
 
-def test_settings_of_the_server(path_remote: Remote, clones: Clones, tmp_path: Path) -> None:
-    configure(
-        path_remote.bare,
-        {
-            "receive.denyNonFastForwards": "true",
-            "receive.denyDeletes": "true",
-            "receive.fsckObjects": "true",
-            "transfer.fsckObjects": "true",
-            "receive.autogc": "true",
-            "gc.auto": "1",
-            "gc.autoDetach": "false",
-            "receive.advertiseAtomic": "false",
-            "receive.unpackLimit": "1",
-        },
-    )
-    clone = clones(1)[0]
-    git(clone, "config", "transfer.fsckObjects", "true")
-    with untouched(clone):
-        every_verb(clone)
-    others_see(path_remote, tmp_path)
-    git(path_remote.bare, "fsck", "--strict")
-
-
 @pytest.mark.parametrize(
     "holder",
     [
-        "o'neil@example.com",
-        "jö@exämple.com",
-        '"a b"@example.com',
+        "jö.o'neil@exämple.com",
         "plain",
-        "@localpart",
         "<jo@example.com>",
         "jo..@example.com.",
     ],
@@ -578,9 +443,7 @@ def test_holders_with_odd_emails_make_commits_that_pass_fsck(
     assert door(clone).list()[0].mine
 
 
-@pytest.mark.parametrize(
-    "name", ["GIT_TRACE", "GIT_TRACE2", "GIT_TRACE_PACKET", "GIT_TRACE_CURL", "GIT_TRACE2_EVENT"]
-)
+@pytest.mark.parametrize("name", ["GIT_TRACE", "GIT_TRACE_PACKET", "GIT_TRACE_CURL"])
 def test_git_s_own_tracing_confuses_nothing(
     name: str, http_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -598,9 +461,6 @@ def test_git_s_own_tracing_confuses_nothing(
     assert refusal.code == "unavailable"
 
 
-# --- inside a hook of git -----------------------------------------------------------------------
-
-
 def test_what_git_exports_in_a_hook(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -608,129 +468,47 @@ def test_what_git_exports_in_a_hook(
     index = tmp_path / "next-index"
     index.write_bytes((clone / ".git/index").read_bytes())
     before_index = index.read_bytes()
-    for name, value in {
-        "GIT_DIR": str(clone / ".git"),
-        "GIT_WORK_TREE": str(clone),
+    monkeypatch.chdir(clone)
+    exported = {
+        "GIT_DIR": ".git",
         "GIT_INDEX_FILE": str(index),
         "GIT_PREFIX": "src/",
         "GIT_OBJECT_DIRECTORY": str(clone / ".git/objects"),
-        "GIT_EDITOR": ":",
-        "GIT_REFLOG_ACTION": "commit",
         "GIT_AUTHOR_DATE": "@1700000000 +0000",
         "GIT_AUTHOR_EMAIL": "someone@else.example",
         "GIT_COMMITTER_EMAIL": "someone@else.example",
         "GIT_NAMESPACE": "",
         "GIT_CONFIG_PARAMETERS": "'core.abbrev'='9'",
-    }.items():
-        monkeypatch.setenv(name, value)
-    with untouched(clone):
-        every_verb(clone)
-    assert index.read_bytes() == before_index
-    for name in list(os.environ):
-        if name.startswith("GIT_") and name not in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"):
-            monkeypatch.delenv(name)
-    assert door(clone).show("F001")[0].holder == EMAIL
-
-
-def test_a_relative_git_dir(
-    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clone = clones(1)[0]
-    monkeypatch.chdir(clone)
-    monkeypatch.setenv("GIT_DIR", ".git")
-    monkeypatch.setenv("GIT_INDEX_FILE", ".git/index")
-    with untouched(clone):
+    }
+    with untouched(clone), monkeypatch.context() as hook:
+        for name, value in exported.items():
+            hook.setenv(name, value)
         every_verb(Path("."))
+    assert index.read_bytes() == before_index
+    assert door(clone).show("F001")[0].holder == EMAIL
     assert tip(path_remote.bare)
 
 
-HOOK = """\
-#!/bin/sh
-exec {python} -c '
-import gitlease
-with gitlease.open() as leases:
-    leases.claim("HOOKED")
-    leases.list()
-    leases.release("HOOKED")
-' >>{log} 2>&1
-"""
-
-
-@pytest.mark.parametrize("name", ["pre-commit", "post-commit", "pre-push", "post-checkout"])
-def test_in_a_real_hook(
-    name: str, path_remote: Remote, clones: Clones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_sha256_repository_without_any_commit_and_a_ledger_elsewhere(
+    path_remote: Remote, tmp_path: Path
 ) -> None:
-    import sys
-
-    clone = clones(1)[0]
-    log = tmp_path / "hook.log"
-    file = clone / ".git/hooks" / name
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(HOOK.format(python=sys.executable, log=log))
-    file.chmod(file.stat().st_mode | stat.S_IXUSR)
-    env = {"PYTHONPATH": str(Path(__file__).parents[2])}
-    (clone / "new").write_text("new\n")
-    git(clone, "add", "new")
-    git(clone, "commit", "-q", "-m", "with a hook", env=env)
-    git(clone, "push", "-q", "origin", "HEAD", env=env)
-    git(clone, "checkout", "-q", "-b", "other", env=env)
-    assert log.read_text() == ""
-    assert git(clone, "status", "--porcelain") == ""
-    assert git(clone, "show", "--stat", "--format=", "HEAD").split()[0] == "new"
-    kinds = [e.kind for e in LeaseService(workspace(clone).ledger).log().events]
-    assert kinds[:2] == ["released", "claimed"]
-
-
-# --- other formats ------------------------------------------------------------------------------
-
-
-def test_a_sha256_repository_with_a_ledger_elsewhere(path_remote: Remote, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     make_repository(clone, "--object-format=sha256", email=EMAIL)
-    commit_file(clone, "a", "b\n")
     git(clone, "config", "lease.remote", path_remote.url)
     with untouched(clone):
         every_verb(clone)
     others_see(path_remote, tmp_path)
 
 
-def test_a_sha256_repository_with_a_local_ledger(tmp_path: Path) -> None:
-    clone = tmp_path / "clone"
-    make_repository(clone, "--object-format=sha256", email=EMAIL)
-    with untouched(clone):
-        assert door(clone).claim("F001").mine
-
-
-def test_a_reftable_repository(path_remote: Remote, tmp_path: Path) -> None:
-    clone = tmp_path / "clone"
-    made = run_git(tmp_path, "init", "-q", "--ref-format=reftable", str(clone))
-    if made.returncode:
-        missing_format = "this git knows no reftable"
-        pytest.skip(missing_format)
-    git(clone, "config", "user.email", EMAIL)
-    git(clone, "remote", "add", "origin", path_remote.url)
-    with untouched(clone):
-        every_verb(clone)
-
-
 # --- names of folders ---------------------------------------------------------------------------
 
 
 ODD = [
-    "with spaces",
-    'it\'s "quoted"',
-    "ünïcödé-日本",
-    "-leading-dash",
+    'it\'s "quoted" ünïcödé-日本',
     "--upload-pack=touch pwned",
-    "semi;colon & co",
-    "$HOME `true` $(true)",
-    "back\\slash",
-    "star*[x]?",
-    "equals=x",
-    "percent%20",
-    "#hash",
-    "~tilde",
-    "trailing.lock",
+    "semi;colon & $HOME `true` $(true)",
+    "back\\slash star*[x]? #hash",
+    "percent%20=x.lock",
     "a" * 200,
 ]
 
@@ -754,16 +532,6 @@ def test_odd_names_of_folders(
         monkeypatch.chdir(clone.parent)
         assert door(clone).list()[0].resource == "F001"
     assert read_files(bare)
-
-
-def test_a_name_that_is_not_utf_8(path_remote: Remote, tmp_path: Path) -> None:
-    clone = Path(os.fsdecode(os.fsencode(tmp_path) + b"/latin-\xe9"))
-    try:
-        real_clone(path_remote.url, clone, EMAIL)
-    except OSError:
-        missing("this file system takes no such name")
-    with untouched(clone):
-        every_verb(clone)
 
 
 def test_a_relative_remote_with_a_leading_dash(tmp_path: Path) -> None:

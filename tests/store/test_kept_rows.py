@@ -13,14 +13,12 @@ from core.values import lease
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.clock import ManualClock
-from support.ledgers import door, make_header, make_lease, place, record_of, write_ledger
+from support.ledgers import door, make_header, make_lease, write_ledger
 from support.remotes import Remote
-from support.snapshots import raises
 
 from gitlease.core import (
     JSON,
     Damage,
-    GitleaseError,
     Invalid,
     Lease,
     LeaseHeld,
@@ -219,9 +217,7 @@ def outcome(act: Callable[[], list[Lease]]) -> list[Lease] | str:
         return f"{error.message} {error.hints}"
 
 
-@pytest.mark.parametrize(
-    "junk", [b"", b"\n", b"00000000 0\n", b"\xff" * 99, b"null", b"\x1eaa bb\nx"]
-)
+@pytest.mark.parametrize("junk", [b"", b"\xff" * 99, b"\x1eaa bb\nx"])
 def test_what_is_kept_is_read_anew_where_it_is_damaged(
     tmp_path: Path, parsed: list[object], junk: bytes
 ) -> None:
@@ -251,19 +247,18 @@ def test_more_records_than_a_ledger_can_have_are_refused_as_ever(
 ) -> None:
     monkeypatch.setattr(tree, "MAX_RECORDS", 10)
     found = Objects().records(files_of(many(11)))
-    with raises(Invalid):
+    with pytest.raises(Invalid):
         list(found.handed_out(str(tmp_path), never_lost).near(Reach.of_patterns(["src/"])))
 
 
 # --- exact counts -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [10, 1_000])
 def test_a_claim_of_a_path_parses_one_record_of_any_number(
-    path_remote: Remote, clones: Clones, parsed: list[object], number: int
+    path_remote: Remote, clones: Clones, parsed: list[object]
 ) -> None:
     (clone,), clock = clones(1), ManualClock()
-    write_ledger(path_remote.bare, many(number))
+    write_ledger(path_remote.bare, many(1_000))
     door(clone, clock=clock).claim("docs/first/")
     parsed.clear()
     door(clone, clock=clock).claim("docs/second/")
@@ -304,19 +299,3 @@ def test_a_hook_reads_what_changed_and_builds_what_it_touches(
     # Its own lines, too old now, and what was kept of either folder of records.
     assert check("src/part00500/x")[1:] == (1, 4, 3)
     assert check("src/part00500/x")[1:] == (0, 3, 1)
-
-
-def test_a_damaged_record_keeps_every_path_back_until_it_is_mended(
-    path_remote: Remote, clones: Clones
-) -> None:
-    (clone,) = clones(1)
-    clock = ManualClock()
-    write_ledger(path_remote.bare, many(5))
-    door(clone, clock=clock).claim("docs/")
-    file = lease_file(many(5)[2])
-    place(path_remote.bare, {file: b"resource: [x\n"}, onto=True)
-    for name in ("other/", "docs/a/", "more/*"):
-        with raises(GitleaseError):
-            door(clone, clock=clock).claim(name)
-    place(path_remote.bare, {file: record_of(many(5)[2])}, onto=True)
-    assert door(clone, clock=clock).claim("other/")

@@ -120,18 +120,6 @@ def test_two_ledgers_of_one_clone_may_differ(
     assert ada.document("show", "F001", "--cached")["leases"][0]["renewals"] == 1
 
 
-def test_a_store_of_packed_sha256_objects_is_read(sha256: Remote, tmp_path: Path) -> None:
-    ada = desk(sha256, tmp_path, "ada")
-    for number in range(12):
-        ada.document("claim", f"F{number}", "--any")
-    store = ada.clone / ".git" / "gitlease" / "store.git"
-    git(store, "gc", "-q")
-    assert not list((store / "objects").glob("??/*"))
-    assert len(ada.document("list", "--cached")["leases"]) == 12
-    assert ada.document("renew", "F3")["status"] == "renewed"
-    assert git(store, "fsck", "--strict") == ""
-
-
 def test_work_is_pushed_under_a_lease_of_sha256(sha256: Remote, tmp_path: Path) -> None:
     ada, jo = (desk(sha256, tmp_path, name) for name in ("ada", "jo"))
     ada.document("claim", "train")
@@ -154,18 +142,3 @@ def test_a_server_judges_ledgers_of_sha256(sha256: Remote, tmp_path: Path) -> No
     refused = run_git(jo.clone, "push", "-q", "-f", "origin", f"{forged}:refs/gitlease/global")
     assert "gitlease" in refused.stderr
     assert git(sha256.bare, "rev-parse", "refs/gitlease/global") == tip
-
-
-def test_a_local_ledger_and_an_empty_remote_of_the_older_format(
-    sha256: Remote, tmp_path: Path, servers: Servers
-) -> None:
-    ada = desk(sha256, tmp_path, "ada")
-    ada.document("claim", "F001")
-    for _ in range(2):
-        assert ada.document("claim", "F002", "--local")["leases"][0]["resource"] == "F002"
-    git(tmp_path, "init", "-q", "--bare", str(tmp_path / "empty.git"))
-    git(ada.clone, "remote", "add", "one", str(tmp_path / "empty.git"))
-    for expected in ("claimed", "renewed"):
-        assert ada.document("claim", "F003", "--remote", "one")["status"] == expected
-    assert ada.document("claim", "F001")["status"] == "renewed"
-    assert stores(ada) == ["sha256", "sha1", "sha1"]

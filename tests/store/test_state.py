@@ -126,3 +126,55 @@ def test_what_a_dead_process_left_is_undecided(
         other.undo()
         assert folder.pending() == []
     assert folder.pending() == [pending], "it ended, and left that undecided"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b'{"ledger_id": "x", "version": "',
+        b"7",
+        b"{}",
+        b"[" * 100_000,
+        *(
+            json.dumps({**BEFORE, **change}).encode()
+            for change in (
+                {"ledger_id": 1, "version": 2, "revision": "x"},
+                {"version": "zz"},
+                {"sighted": {"x": "y"}},
+                {"received": [1e999, 1e999]},
+                {"received": None},
+            )
+        ),
+    ],
+    ids=lambda data: data.decode()[:20],
+)
+def test_what_is_damaged_is_not_known(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "known.json").write_bytes(data)
+    folder = StateFolder(str(tmp_path))
+    assert folder.load() is None
+    folder.save(known(mine=10))
+    assert folder.load() == known(mine=10)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"process": 10**30},
+        {"process": -5},
+        {"process": "me"},
+        {"operations": "abc"},
+        {"operations": []},
+        {"operations": ["../../known"], "version": "zz"},
+        {"base_revision": 10**30},
+    ],
+)
+def test_an_odd_pending_file_hinders_nothing(tmp_path: Path, change: dict[str, object]) -> None:
+    folder = StateFolder(str(tmp_path / "state"))
+    pending = Pending(("op-1",), "global", HEAD, 7, "c" * 40, "claim of F001", at(3), ("F001",))
+    folder.add_pending(pending)
+    (file,) = (tmp_path / "state" / "pending").iterdir()
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    other = replace(pending, operations=("op-2",))
+    folder.add_pending(other)
+    assert other in folder.pending(living=True)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from support import availability, fences, ssh_server
-from support.clock import ManualClock
 from support.faults import (
     FaultProxy,
     answer,
@@ -25,11 +22,11 @@ from support.repos import (
     assert_untouched,
     commit_file,
     git,
-    make_clone,
     real_clone,
     run_git,
     snapshot,
 )
+from support.running import until
 
 pytestmark = pytest.mark.sampled(3)
 
@@ -39,35 +36,6 @@ Clones = Callable[..., list[Path]]
 def tip(remote: Remote, ref: str = "refs/heads/main") -> str:
     """What a ref of the bare repository is now; empty when it does not exist."""
     return run_git(remote.bare, "rev-parse", "--verify", "-q", ref).stdout.strip()
-
-
-@contextmanager
-def started(cwd: Path, remote: Remote, *args: str) -> Iterator[subprocess.Popen[str]]:
-    """A git command left running; killed at the end if it still does."""
-    process = subprocess.Popen(
-        ["git", *args],
-        cwd=cwd,
-        env=clean_env(remote.env),
-        text=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def eventually(what: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Wait, bounded, until something is so."""
-    waiting = threading.Event()
-    for _ in range(int(seconds / 0.02)):
-        if what():
-            return
-        waiting.wait(0.02)
-    raise AssertionError("it never came to be")
 
 
 # Remotes
@@ -85,53 +53,14 @@ def test_remote_clones_pushes_and_fetches_and_counts_exactly(
     git(one, "push", "-q", "origin", "main", env=remote.env)
     assert (remote.connections(), remote.pushes()) == (3, 1)
     git(two, "fetch", "-q", env=remote.env)
-    assert (remote.connections(), remote.pushes()) == (4, 1)
     git(two, "ls-remote", "-q", "origin", env=remote.env)
     assert remote.services() == ["upload-pack"] * 2 + ["receive-pack"] + ["upload-pack"] * 2
     assert git(two, "rev-parse", "origin/main") == commit == tip(remote)
-    assert git(one, "config", "--local", "user.email") == "w1@example.com"
-    assert git(two, "config", "--local", "user.email") == "w2@example.com"
-
-
-def test_refused_and_leased_pushes_count_as_one_each(remote: Remote, clones: Clones) -> None:
-    one, two = clones(2)
-    commit_file(one, "a.txt", "one\n")
-    commit_file(two, "a.txt", "two\n")
-    before = remote.connections()
-    git(one, "push", "-q", "--atomic", "origin", "HEAD:refs/x/y", env=remote.env)
-    lease = ("push", "-q", "--porcelain", "--force-with-lease=refs/x/y:", "origin")
-    assert run_git(two, *lease, "HEAD:refs/x/y", env=remote.env).returncode == 1
-    assert remote.connections() - before == remote.pushes() == 2
-    assert tip(remote, "refs/x/y") == git(one, "rev-parse", "HEAD")
-
-
-@pytest.mark.parametrize("kind", ["path", "http", "ssh"])
-def test_remotes_of_one_server_count_apart(kind: str, tmp_path: Path, servers: Servers) -> None:
-    with (
-        open_remote(kind, tmp_path / "a", servers=servers) as first,
-        open_remote(kind, tmp_path / "b", servers=servers) as second,
-    ):
-        real_clone(first.url, tmp_path / "clone", "w1@example.com", name="Worker 1", env=first.env)
-        assert (first.connections(), second.connections()) == (1, 0)
-
-
-def test_protocol_version_two_is_spoken(remote: Remote, tmp_path: Path) -> None:
+    lease = ("push", "-q", "--porcelain", "--force-with-lease=refs/heads/main:", "origin")
+    assert run_git(two, *lease, "HEAD:main", env=remote.env).returncode == 1
+    assert (remote.connections(), remote.pushes()) == (6, 2)
     trace = {**remote.env, "GIT_TRACE_PACKET": "1"}
     assert "version 2" in run_git(tmp_path, "ls-remote", remote.url, env=trace).stderr
-
-
-def test_http_compressed_requests_are_understood(http_remote: Remote, clones: Clones) -> None:
-    one, two = clones(2)
-    for number in range(60):
-        git(one, "commit", "-q", "--allow-empty", "-m", str(number))
-    commit_file(two, "b.txt", "b\n")
-    git(two, "push", "-q", "origin", "main")
-    git(one, "fetch", "-q")
-    assert any(request.encoding == "gzip" for request in http_remote.requests())
-    assert git(one, "rev-parse", "origin/main") == tip(http_remote)
-
-
-# Basic auth
 
 
 def test_basic_auth_demands_credentials(tmp_path: Path, servers: Servers) -> None:
@@ -143,24 +72,14 @@ def test_basic_auth_demands_credentials(tmp_path: Path, servers: Servers) -> Non
         assert remote.connections() == 0
         with pytest.raises(GitFailed, match="Authentication failed"):
             git(tmp_path, "ls-remote", remote.as_user("alice", "wrong").url)
-        welcome = remote.as_user("alice", "correct horse")
-        clone = make_clone(welcome, tmp_path / "clone", "alice@example.com", "Alice")
-        commit_file(clone, "a.txt", "a\n")
-        git(clone, "push", "-q", "origin", "main")
-        assert (remote.connections(), remote.pushes()) == (2, 1)
+        git(tmp_path, "ls-remote", remote.as_user("alice", "correct horse").url)
         assert {request.user for request in remote.requests()} == {None, "alice"}
-        assert tip(remote) == git(clone, "rev-parse", "HEAD")
 
 
-# HTTP faults
-
-
-@pytest.mark.parametrize("status", [401, 403, 500, 503])
-def test_answer_strikes_once(status: int, http_remote: Remote, clones: Clones) -> None:
+def test_http_answer_strikes_once(http_remote: Remote, clones: Clones) -> None:
     [one] = clones(1)
-    fault = http_remote.arm(answer(status))
+    fault = http_remote.arm(answer(503))
     assert run_git(one, "fetch", "-q").returncode == 128
-    assert fault.fired == 1
     git(one, "fetch", "-q")
     assert fault.fired == 1
 
@@ -174,15 +93,14 @@ def http_proxy(http_remote: Remote) -> Iterator[FaultProxy]:
         yield proxy
 
 
-@pytest.mark.parametrize("size", [0, 1, 100])
 def test_cut_counts_bytes_exactly(
-    size: int, http_remote: Remote, http_proxy: FaultProxy, tmp_path: Path
+    http_remote: Remote, http_proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    fault = http_proxy.arm(cut_after("down", bytes=size, times=1))
+    fault = http_proxy.arm(cut_after("down", bytes=100, times=1))
     url = http_remote.through(http_proxy.port).url
     assert run_git(tmp_path, "ls-remote", url).returncode != 0
     assert http_proxy.links[0].closed.wait(10)
-    assert (fault.fired, http_proxy.links[0].down) == (1, size)
+    assert (fault.fired, http_proxy.links[0].down) == (1, 100)
     git(tmp_path, "ls-remote", url)
 
 
@@ -193,43 +111,25 @@ def test_stalled_push_lands_late_after_its_client_died(
     before = tip(http_remote)
     commit = commit_file(one, "a.txt", "a\n")
     fault = http_proxy.arm(stall("up", since=b"POST "))
-    with started(one, http_remote, "push", "-q", "origin", "main") as process:
-        eventually(lambda: fault.fired == 1)
+    with subprocess.Popen(
+        ["git", "push", "-q", "origin", "main"],
+        cwd=one,
+        env=clean_env(http_remote.env),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        until(lambda: fault.fired == 1, "the fault strikes")
         assert process.poll() is None
+        process.kill()
     assert tip(http_remote) == before
     http_proxy.release()
-    eventually(lambda: tip(http_remote) == commit)
+    until(lambda: tip(http_remote) == commit, "the push lands")
 
 
 # Pictures of repositories
 
 
-def test_snapshot_sees_one_changed_config_byte(path_remote: Remote, clones: Clones) -> None:
-    [one] = clones(1)
-    before = snapshot(one)
-    assert_untouched(before, snapshot(one))
-    config = one / ".git" / "config"
-    config.write_bytes(config.read_bytes().replace(b"w1@example.com", b"w1@example.con"))
-    with pytest.raises(AssertionError, match=r"changed: git/config\n(?s:.*)\+.*example\.con"):
-        assert_untouched(before, snapshot(one))
-
-
-def test_snapshot_sees_all_that_a_fetch_does(path_remote: Remote, clones: Clones) -> None:
-    one, two = clones(2)
-    commit_file(two, "a.txt", "a\n")
-    git(two, "push", "-q", "origin", "main", env=path_remote.env)
-    before = snapshot(one)
-    git(one, "fetch", "-q", env=path_remote.env)
-    with pytest.raises(AssertionError) as caught:
-        assert_untouched(before, snapshot(one))
-    text = str(caught.value)
-    assert "added:   git/FETCH_HEAD" in text
-    assert "added:   git/objects/" in text
-    assert "git/refs/remotes/origin/main" in text
-    assert "git/logs/refs/remotes/origin/main" in text
-
-
-def test_snapshot_overlooks_only_the_directory_of_gitlease(clones: Clones) -> None:
+def test_snapshot_sees_all_but_the_directory_of_gitlease(clones: Clones) -> None:
     [one] = clones(1)
     before = snapshot(one)
     own = one / ".git" / "gitlease"
@@ -239,14 +139,19 @@ def test_snapshot_overlooks_only_the_directory_of_gitlease(clones: Clones) -> No
     (one / "gitlease").mkdir()
     (one / "README").chmod(0o755)
     (one / "link").symlink_to("README")
-    hook = one / ".git" / "hooks"
-    hook.mkdir()
-    (hook / "pre-push").write_text("")
+    config = one / ".git" / "config"
+    config.write_bytes(config.read_bytes().replace(b"w1@example.com", b"w1@example.con"))
+    git(one, "fetch", "-q")
     with pytest.raises(AssertionError) as caught:
         assert_untouched(before, snapshot(one))
-    for wanted in ("added:   tree/gitlease", "changed: tree/README", "added:   tree/link"):
+    for wanted in (
+        "added:   tree/gitlease",
+        "changed: tree/README",
+        "added:   tree/link",
+        "changed: git/config",
+        "added:   git/FETCH_HEAD",
+    ):
         assert wanted in str(caught.value)
-    assert "added:   git/hooks/pre-push" in str(caught.value)
 
 
 def test_snapshot_of_linked_work_trees_submodules_and_bare_repositories(
@@ -268,30 +173,6 @@ def test_snapshot_of_linked_work_trees_submodules_and_bare_repositories(
             with pytest.raises(AssertionError, match=f"changed: .*{file.name}"):
                 assert_untouched(before, snapshot(repo))
         assert_untouched(snapshot(repo), snapshot(repo))
-    before = snapshot(linked)
-    (one / ".git" / "gitlease").mkdir()
-    assert_untouched(before, snapshot(linked))
-    (one / ".git" / "modules" / "sub" / "gitlease").mkdir()
-    assert not any("gitlease" in name for name in snapshot(one / "sub"))
-
-
-# Clock
-
-
-def test_manual_clock(manual_clock: ManualClock) -> None:
-    clock = manual_clock
-    start = clock.now()
-    clock.sleep(1.5)
-    clock.advance(0.5)
-    clock.skew(-60)
-    then = clock.now()
-    assert (then.wall_ms - start.wall_ms, then.boot_ms - start.boot_ms) == (-58_000, 2_000)
-    assert (clock.naps, then.boot_id) == ([1.5], start.boot_id)
-    clock.reboot()
-    assert (clock.boot_ms, clock.wall_ms) == (0, then.wall_ms)
-    assert clock.now().boot_id != start.boot_id
-    with pytest.raises(ValueError, match="backwards"):
-        clock.advance(-1)
 
 
 # Fences and availability
