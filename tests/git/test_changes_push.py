@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from support.counting import processes
 from support.repos import commit_file, git, make_repository, run_git
-from support.snapshots import raises
 
 from gitlease.core import Invalid
 from gitlease.git import Push, discover, outgoing
@@ -89,6 +88,10 @@ def test_the_commits_of_an_update_are_those_since_the_remotes(clone: Path) -> No
     new = [commit_file(clone, name, "x\n") for name in ("a", "b")]
     [push] = pushes(clone, "main")
     assert push == Push("refs/heads/main", new[1], old, (new[1], new[0]), "update")
+    git(clone, "push", "-q", "origin", "main")
+    git(clone, "commit", "-q", "--amend", "-m", "again")
+    [push] = pushes(clone, "--force", "main")
+    assert push.commits == (head(clone),)
 
 
 def test_a_new_branch_brings_what_no_branch_of_the_remote_has(clone: Path) -> None:
@@ -134,14 +137,6 @@ def test_a_remote_that_is_ahead_is_compared_by_what_is_known_of_it(clone: Path) 
     assert push == Push("refs/heads/main", new, UNKNOWN, (new,), "update")
 
 
-def test_a_rewritten_branch_brings_its_new_commits_only(clone: Path) -> None:
-    commit_file(clone, "a", "x\n")
-    git(clone, "push", "-q", "origin", "main")
-    git(clone, "commit", "-q", "--amend", "-m", "again")
-    [push] = pushes(clone, "--force", "main")
-    assert push.commits == (head(clone),)
-
-
 def test_tags_are_peeled(clone: Path) -> None:
     new = commit_file(clone, "a", "x\n")
     git(clone, "tag", "-a", "-m", "one", "v1")
@@ -172,15 +167,6 @@ def test_many_tags_of_what_is_there_take_one_process(
     assert all(push.commits == () and push.kind == "new" for push in look())
     lines = told(clone, "origin", "v1")
     assert processes(tmp_path / "trace1", look, monkeypatch) == 1
-
-
-def test_each_ref_has_its_own_commits(clone: Path) -> None:
-    made = {}
-    for name in ("one", "two"):
-        git(clone, "switch", "-q", "-c", name, "main")
-        made[f"refs/heads/{name}"] = (commit_file(clone, name, "x\n"),)
-    found = pushes(clone, "one", "two")
-    assert {push.remote_ref: push.commits for push in found} == made
 
 
 def test_a_local_name_may_have_blanks(clone: Path) -> None:
@@ -223,14 +209,14 @@ def test_what_is_no_line_of_a_push_is_refused(clone: Path, monkeypatch: pytest.M
     capitals = good.replace(head(clone), "A" * 40)
     repository = discover(str(clone))
     for odd in ("x\n", f"a {ZERO} b --all\n", f"a HEAD refs/heads/b {ZERO}\n", capitals):
-        with raises(Invalid):
+        with pytest.raises(Invalid):
             outgoing(repository, [good, odd], remote="origin", environ={})
     assert outgoing(repository, ["\n"], remote="origin", environ={}) == []
     unknown = f"refs/heads/main {UNKNOWN} refs/heads/main {ZERO}\n"
-    with raises(Invalid):
+    with pytest.raises(Invalid):
         outgoing(repository, [unknown], remote="origin", environ={})
     monkeypatch.setattr(pushes_module, "MAX_REFS", 3)
-    with raises(Invalid):
+    with pytest.raises(Invalid):
         outgoing(repository, [good] * 4, remote="origin", environ={})
 
 
@@ -252,5 +238,5 @@ def test_the_pre_commit_framework_says_it_in_variables(clone: Path) -> None:
     assert push.remote_ref == "refs/heads/other"
     assert outgoing(repository, [], remote="origin", environ={}) == []
     for odd in ("--all", "nothing", "HEAD:a"):
-        with raises(Invalid):
+        with pytest.raises(Invalid):
             outgoing(repository, [], remote="", environ=given | {"PRE_COMMIT_TO_REF": odd})

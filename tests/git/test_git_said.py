@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -50,14 +49,6 @@ def test_of_very_much_the_beginning_and_the_end_are_kept(line: str, tmp_path: Pa
         assert len({one for one in done.err.splitlines() if one}) < 5, "lines are kept whole"
 
 
-@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="a limit of Linux")
-def test_git_may_be_limited_in_memory(tmp_path: Path) -> None:
-    own = "until grep -q '^Max data size  *67108864 ' /proc/$PPID/limits; do :; done"
-    words = ["-c", f"alias.x=!{own}", "x"]
-    done = run_git(words, cwd=str(tmp_path), timeout=30, memory=64 * 2**20)
-    assert (done.code, done.timed_out) == (0, False)
-
-
 def test_what_is_sent_and_fetched_of_ledgers_is_limited_in_memory(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,13 +63,6 @@ def test_what_is_sent_and_fetched_of_ledgers_is_limited_in_memory(
     door(one).claim("F001")
     door(other).list()
     assert limits == {"push": transport.MEMORY, "fetch": transport.MEMORY}
-
-
-def test_little_is_kept_as_it_is(tmp_path: Path) -> None:
-    said = "".join(f"{number}\n" for number in range(SAID // 4))  # beyond the first half
-    (tmp_path / "said").write_text(said)
-    done = run_git(["-c", "alias.x=!cat said >&2", "x"], cwd=str(tmp_path), timeout=60)
-    assert done.err == said
 
 
 @pytest.mark.slow

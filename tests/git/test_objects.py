@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from support.repos import commit_file, git, make_repository
-from support.snapshots import raises
 
 from gitlease.git import (
     BLOB,
@@ -57,12 +56,12 @@ def test_an_object_is_read_up_to_its_limit(root: Path, objects: GitObjects) -> N
     blob, commit = git(root, "rev-parse", "HEAD:a"), git(root, "rev-parse", "HEAD")
     assert objects.read(blob, BLOB, 5) == b"small"
     assert objects.read(commit, COMMIT, 1_000).startswith(b"tree ")
-    with raises(TooLarge):
+    with pytest.raises(TooLarge):
         objects.read(blob, BLOB, 4)
-    with raises(OtherKind):
+    with pytest.raises(OtherKind):
         objects.read(blob, TREE, 5)
     for odd in ("1" * 40, "x", "", blob[:39], f"{blob}0", "../" * 14):
-        with raises(Absent):
+        with pytest.raises(Absent):
             objects.read(odd, BLOB, 5)
     assert objects.read(blob, BLOB, 5) == b"small"
 

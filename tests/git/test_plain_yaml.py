@@ -8,7 +8,6 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from support.snapshots import raises
 
 from gitlease.git import NotPlain, read_own, read_plain, write_plain
 from gitlease.git.plain_yaml import _parse
@@ -92,7 +91,7 @@ def test_what_a_loader_would_fall_for_is_refused(text: str, why: str) -> None:
 
 
 def test_too_many_values_are_refused() -> None:
-    with raises(NotPlain):
+    with pytest.raises(NotPlain):
         read_plain(b"a: [" + b"1," * 50_000 + b"1]\n")
 
 

@@ -39,9 +39,7 @@ def modes(private: Path) -> tuple[set[int], set[int], int]:
     ("setting", "folder", "file", "lock", "line"),
     [
         ("", 0o755, 0o644, 0o600, b""),
-        ("umask", 0o755, 0o644, 0o600, b""),
         ("group", 0o2775, 0o664, 0o660, b"\tsharedRepository = group\n"),
-        ("1", 0o2775, 0o664, 0o660, b"\tsharedRepository = group\n"),
         ("world", 0o2775, 0o664, 0o664, b"\tsharedRepository = all\n"),
         ("0640", 0o2750, 0o640, 0o640, b"\tsharedRepository = 0640\n"),
     ],
@@ -60,15 +58,6 @@ def test_shared_clone_files_have_its_modes(
     assert (folders, files, lock_mode) == ({folder}, {file}, lock)
     config = (private / "store.git" / "config").read_bytes()
     assert (line in config, b"sharedRepository" in config) == (True, bool(line))
-
-
-def test_setting_elsewhere_shares_nothing(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
-    [clone] = clones(1)
-    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
-    monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.sharedRepository")
-    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "world")
-    door(clone).claim("F001", any=True)
-    assert modes(Path(common_dir(clone)) / "gitlease")[0] == {0o755}
 
 
 def test_hooks_of_a_shared_clone_run_for_its_group(clones: Clones) -> None:
