@@ -50,7 +50,6 @@ from gitlease.core.lease import Relation as Relation
 from gitlease.core.lease import Sighting as Sighting
 from gitlease.core.lease import Standing as Standing
 from gitlease.core.lease import State as State
-from gitlease.core.lease import Verdict as Verdict
 from gitlease.core.lease import abandoned_at as abandoned_at
 from gitlease.core.lease import clock_skewed as clock_skewed
 from gitlease.core.lease import free_at as free_at

@@ -3,7 +3,6 @@ from gitlease.git.files import MOST_NOTES as MOST_NOTES
 from gitlease.git.files import NOTES as NOTES
 from gitlease.git.files import CannotKeep as CannotKeep
 from gitlease.git.files import Notes as Notes
-from gitlease.git.files import Unreadable as Unreadable
 from gitlease.git.files import exclusive as exclusive
 from gitlease.git.files import notes_of as notes_of
 from gitlease.git.files import read_with_status as read_with_status
@@ -15,15 +14,12 @@ from gitlease.git.history import staged as staged
 from gitlease.git.objects import BLOB as BLOB
 from gitlease.git.objects import COMMIT as COMMIT
 from gitlease.git.objects import DROPPED as DROPPED
-from gitlease.git.objects import FILE as FILE
-from gitlease.git.objects import FOLDER as FOLDER
 from gitlease.git.objects import TREE as TREE
 from gitlease.git.objects import Absent as Absent
 from gitlease.git.objects import GitObjects as GitObjects
 from gitlease.git.objects import OtherKind as OtherKind
 from gitlease.git.objects import PipedObjects as PipedObjects
 from gitlease.git.objects import TooLarge as TooLarge
-from gitlease.git.objects import TreeEntry as TreeEntry
 from gitlease.git.objects import object_id as object_id
 from gitlease.git.objects import objects_of as objects_of
 from gitlease.git.objects import read_tree as read_tree
@@ -39,11 +35,8 @@ from gitlease.git.pushes import main_branches as main_branches
 from gitlease.git.pushes import outgoing as outgoing
 from gitlease.git.repository import ConfigEntry as ConfigEntry
 from gitlease.git.repository import GitConfig as GitConfig
-from gitlease.git.repository import Pieces as Pieces
 from gitlease.git.repository import Repository as Repository
-from gitlease.git.repository import ask as ask
 from gitlease.git.repository import discover as discover
-from gitlease.git.repository import refusal as refusal
 from gitlease.git.repository import short_host as short_host
 from gitlease.git.repository import without_secrets as without_secrets
 from gitlease.git.run import LOCAL_VARIABLES as LOCAL_VARIABLES

@@ -1,5 +1,4 @@
 from gitlease.guard.commits import CommitFacts as CommitFacts
-from gitlease.guard.commits import CommitReader as CommitReader
 from gitlease.guard.commits import TaskTouched as TaskTouched
 from gitlease.guard.commits import task_status_changes as task_status_changes
 from gitlease.guard.commits import touched as touched

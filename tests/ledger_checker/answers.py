@@ -21,7 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gitlease.git import ask, discover
+import pygit2
+
 from ledger_checker.checker import Verified, verify
 from ledger_checker.form import LeaseRecord, fold, person, resource_key
 from ledger_checker.state import BrokenRule, JudgedStep
@@ -167,12 +168,8 @@ def read_history(git_dir: Path | str, ref: str, tips: Iterable[str] = ()) -> His
 
 
 def _verified(git_dir: Path | str, ref: str, tips: Iterable[str], into: History) -> Verified:
-    repository = discover(str(git_dir))
-    said = ask(repository, "rev-parse", "-q", "--verify", f"{ref}^{{commit}}")
-    tip = said.out.decode("ascii", "replace").strip()
-    if said.code != 0:
-        raise AssertionError(f"there is no ledger at {ref} of {git_dir}")
-    return verify(repository, tip, tips, on_step=into.add)
+    tip = pygit2.Repository(str(git_dir)).references[ref].target
+    return verify(git_dir, str(tip), tips, on_step=into.add)
 
 
 def load_calls(file: Path) -> list[LoggedCall]:
@@ -421,14 +418,3 @@ def _running(choose: Any, pairs: Iterable[tuple[float, int]]) -> list[int]:
 def _is_long(version: Version) -> bool:
     """Whether a lease cannot have run out in a test, whatever its clocks do."""
     return version.record.expires_at - version.record.renewed_at >= 3_600_000
-
-
-__all__ = [
-    "Contradiction",
-    "History",
-    "LoggedCall",
-    "check_answers",
-    "check_history",
-    "load_calls",
-    "read_history",
-]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-from gitlease.git import Repository
 from ledger_checker.commit import BadOperations, DeclaredStep, StepCommit, read_operations
 from ledger_checker.endings import check_end
 from ledger_checker.form import BadForm, LeaseRecord, LedgerHeader, read_header
@@ -16,7 +16,7 @@ from ledger_checker.record_files import RecordFiles
 from ledger_checker.renewals import check_renewal
 from ledger_checker.state import BrokenRule, JudgedStep, about, several
 from ledger_checker.tips import SampledTips
-from ledger_checker.tree_reader import LEASES, TreeStep, first_parents, read_steps
+from ledger_checker.tree_reader import LEASES, Objects, TreeReader, TreeStep
 
 MAX_BROKEN = 1_000  # broken rules: after so many the check stops
 
@@ -44,7 +44,7 @@ class Verified:
 
 
 def verify(
-    repository: Repository,
+    git_dir: Path | str,
     tip: str,
     tips: Iterable[str] = (),
     *,
@@ -53,16 +53,15 @@ def verify(
     """Check the history of a ledger up to the commit ``tip`` (a full id).
 
     ``tips`` are full ids of commits that were at its ref at other times. ``on_step`` gets each step
-    once it is judged, the oldest first. Raises NoLedger, UnknownFormat, and Invalid if git does not
-    answer.
+    once it is judged, the oldest first. Raises NoLedger and UnknownFormat.
     """
-    commits = first_parents(repository, tip)
+    objects = Objects(git_dir)
+    commits = objects.first_parents(tip)
     if not commits:
         raise NoLedger(f"{tip} is not a commit")
-    sampled = SampledTips(repository, tips, commits)
-    judge = _Judge(tip, sampled)
-    for step in read_steps(repository, commits):
-        judged = judge.take(step)
+    judge, reader = _Judge(tip, SampledTips(objects, tips, commits)), TreeReader(objects)
+    for commit in commits:
+        judged = judge.take(reader.step(commit))
         if judged is not None:
             on_step(judged)
         if len(judge.broken) >= MAX_BROKEN or judge.ended:

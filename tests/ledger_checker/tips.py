@@ -7,18 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gitlease.git import BLOB, COMMIT, TREE, Repository, read_tree
-from ledger_checker.commit import StepCommit, read_commit
+from ledger_checker.commit import StepCommit
 from ledger_checker.form import BadForm, LedgerHeader, read_header
 from ledger_checker.state import BrokenRule, JudgedStep
-from ledger_checker.tree_reader import (
-    HEADER,
-    MAX_COMMIT,
-    MAX_FOLDER,
-    MAX_HEADER,
-    ReadyObject,
-    read_objects,
-)
+from ledger_checker.tree_reader import BLOB, HEADER, MAX_HEADER, Objects
 
 _Seen = tuple[StepCommit, LedgerHeader]
 
@@ -26,11 +18,10 @@ _Seen = tuple[StepCommit, LedgerHeader]
 class SampledTips:
     """Sampled commits, checked against the history as it is read."""
 
-    def __init__(self, repository: Repository, tips: Iterable[str], commits: Sequence[str]) -> None:
+    def __init__(self, objects: Objects, tips: Iterable[str], commits: Sequence[str]) -> None:
         """``commits`` is the history. Reads the tips that are not in it."""
-        known = set(commits)
-        self._lacking = [tip for tip in dict.fromkeys(tips) if tip not in known]
-        self._seen = {tip: _read(repository, tip) for tip in self._lacking}
+        lacking = dict.fromkeys(tips).keys() - set(commits)
+        self._seen = {tip: _read(objects, tip) for tip in sorted(lacking)}
         self._above: dict[str, list[str]] = {}
         for tip, seen in self._seen.items():
             if seen is not None and len(seen[0].parents) == 1:
@@ -71,22 +62,11 @@ def _replaces(step: JudgedStep, commit: StepCommit, header: LedgerHeader) -> boo
     return not reaches or all(id in ring for id in mine)
 
 
-def _read(repository: Repository, tip: str) -> _Seen | None:
-    def read(oid: str, kind: str, most: int) -> bytes | None:
-        data = read_objects(repository, [oid], kind, most=most)[oid]
-        return data if isinstance(data, bytes) else None
-
-    data = read(tip, COMMIT, MAX_COMMIT)
-    commit = None if data is None else read_commit(data)
-    if commit is None:
-        return None
-    root = read(commit.tree, TREE, MAX_FOLDER)
-    if root is None:
-        return None
-    entries = read_tree(ReadyObject(root), commit.tree, MAX_FOLDER)
-    blob = next((entry.id for entry in entries if entry.name == HEADER), None)
-    header = None if blob is None else read(blob, BLOB, MAX_HEADER)
+def _read(objects: Objects, tip: str) -> _Seen | None:
+    commit = objects.commit(tip)
+    entry = None if commit is None else objects.folder(commit.tree)[0].get(HEADER)
+    data = "" if entry is None else objects.read(entry.id, BLOB, MAX_HEADER)
     try:
-        return None if header is None else (commit, read_header(header))
+        return (commit, read_header(data)) if commit and isinstance(data, bytes) else None
     except BadForm:
         return None

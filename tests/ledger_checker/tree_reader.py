@@ -1,48 +1,43 @@
 """Reads the commits of a ledger from the oldest on, and what each changes in the tree.
 
-Objects are read in batches, with a few git processes for each, so that neither their number nor the
-size of the ledger makes it slow, and only one state is kept. Everything is untrusted: what is wrong
-is reported with its commit.
+Only one state is kept. Everything is untrusted: what is wrong is reported with its commit.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
 
-from gitlease.git import (
-    BLOB,
-    COMMIT,
-    FILE,
-    FOLDER,
-    TREE,
-    Pieces,
-    Repository,
-    TreeEntry,
-    Unreadable,
-    ask,
-    objects_of,
-    read_tree,
-    refusal,
-)
+import pygit2
+
 from ledger_checker.commit import StepCommit, read_commit
 
-SECONDS = 600.0  # for one answer of git
-AT_ONCE = 128  # commits that are read together
-BLOBS_AT_ONCE = 2_000
-MAX_COMMIT = 1024 * 1024
-MAX_FOLDER = 8 * 1024 * 1024
+COMMIT, TREE, BLOB = pygit2.GIT_OBJECT_COMMIT, pygit2.GIT_OBJECT_TREE, pygit2.GIT_OBJECT_BLOB
+MOST = {COMMIT: 1024 * 1024, TREE: 8 * 1024 * 1024}
 MAX_RECORD = 64 * 1024
 MAX_LISTING = 512 * 1024
 MAX_HEADER = 128 * 1024
+FILE, FOLDER = b"100644", b"40000"
 HEADER = "ledger.yaml"
 LEASES = ("leases", "paths")
 LISTINGS = ("notes", "notices", "waiting")
 _FAN = re.compile(r"[0-9a-f]{2}")
+_ENTRY = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
 
-Folder = dict[str, TreeEntry]
+
+class Entry(NamedTuple):
+    """One entry of a tree."""
+
+    mode: bytes
+    id: str
+
+
+Folder = dict[str, Entry]
 
 
 @dataclass(slots=True)
@@ -73,208 +68,126 @@ class TreeStep:
     problems: list[tuple[str, str]] = field(default_factory=list)
 
 
-def first_parents(repository: Repository, tip: str) -> list[str]:
-    """The commits of a history, the oldest first. Raises Invalid if git cannot list them."""
-    found: list[bytes] = []
+class Objects:
+    """The objects of a repository: their bytes, or why they cannot be read."""
 
-    def take(line: bytes) -> None:
-        found.append(bytes.fromhex(line.decode("ascii")))
+    def __init__(self, git_dir: Path | str) -> None:
+        self._repository = pygit2.Repository(str(git_dir))
+        self.folder = lru_cache(maxsize=10_000)(self._folder)
 
-    pieces = Pieces(b"\n", take)
-    listed = ask(
-        repository,
-        *("rev-list", "--first-parent", "--reverse", tip, "--"),
-        timeout=SECONDS,
-        on_out=pieces.more,
-    )
-    if listed.code != 0 or listed.timed_out:
-        raise refusal(listed, "the history cannot be read")
-    return [oid.hex() for oid in found]
+    def read(self, oid: str, kind: int, most: int = 0) -> bytes | str:
+        try:
+            found, data = self._repository.read(oid)
+        except (KeyError, ValueError):
+            return "is not in this repository"
+        if found != kind:
+            return "is another kind of object"
+        return "is too large" if len(data) > (most or MOST[kind]) else data
+
+    def commit(self, oid: str) -> StepCommit | None:
+        data = self.read(oid, COMMIT)
+        return read_commit(data) if isinstance(data, bytes) else None
+
+    def first_parents(self, tip: str) -> list[str]:
+        """The commits of a history, the oldest first: as far as they are there."""
+        found, oid = list[str](), tip
+        while isinstance(self.read(oid, COMMIT), bytes):
+            found.append(oid)
+            commit = self.commit(oid)
+            if commit is None or not commit.parents:
+                break
+            oid = commit.parents[0]
+        return found[::-1]
+
+    def _folder(self, oid: str) -> tuple[Folder, str]:
+        """The entries of a tree, and what is wrong with it."""
+        data = self.read(oid, TREE) if oid else b""
+        if isinstance(data, str):
+            return {}, data
+        entries = [
+            (os.fsdecode(name), Entry(mode, id.hex())) for mode, name, id in _ENTRY.findall(data)
+        ]
+        found = dict(entries)
+        if oid and not entries:
+            return found, "is empty"
+        if len(found) != len(entries):
+            return found, "has an entry twice"
+        written = [os.fsencode(name) + b"/" * (x.mode == FOLDER) for name, x in entries]
+        return found, "" if sorted(written) == written else "is out of order"
 
 
-def read_steps(repository: Repository, commits: Sequence[str]) -> Iterator[TreeStep]:
-    """The changes of each of these commits, which follow each other."""
-    reader = _Reader(repository)
-    for start in range(0, len(commits), AT_ONCE):
-        yield from reader.portion(commits[start : start + AT_ONCE])
+class TreeReader:
+    """Reads one commit after the other, each against the one before."""
 
-
-class _Reader:
-    """The state of the tree so far: for each folder of records its entries, by fan."""
-
-    def __init__(self, repository: Repository) -> None:
-        self._repository = repository
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
         self._root = ""
-        self._tops: dict[str, str] = {}
-        self._fans: dict[str, Folder] = {}  # of each top
-        self._files: dict[str, Folder] = {}  # of each fan: "leases/4f"
-        self._read: dict[str, tuple[Folder, str]] = {}  # of one portion: trees, and what is wrong
 
-    def portion(self, commits: Sequence[str]) -> list[TreeStep]:
-        self._read = {}
-        steps = self._commits(commits)
-        roots = [step.commit.tree for step in steps if step.commit is not None]
-        self._load(roots)
-        self._load(
-            entry.id
-            for root in roots
-            for entry in self._read[root][0].values()
-            if entry.mode == FOLDER and entry.name in (*LEASES, *LISTINGS)
-        )
-        self._load(self._new_fans(roots))
-        for step in steps:
-            if step.commit is not None:
-                self._advance(step, step.commit.tree)
-        self._contents(steps)
-        return steps
-
-    def _commits(self, commits: Sequence[str]) -> list[TreeStep]:
-        read = read_objects(self._repository, commits, COMMIT, most=MAX_COMMIT)
-        steps = []
-        for oid in commits:
-            data = read[oid]
-            step = TreeStep(oid, None)
-            if isinstance(data, bytes):
-                step.commit = read_commit(data)
-            if step.commit is None:
-                why = f"it {data}" if isinstance(data, Unreadable) else "it is malformed"
-                step.problems.append(("commit", f"the commit cannot be read: {why}"))
-            steps.append(step)
-        return steps
-
-    def _load(self, oids: Iterable[str]) -> None:
-        wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._read]
-        read = read_objects(self._repository, wanted, TREE, most=MAX_FOLDER)
-        for oid, data in read.items():
-            self._read[oid] = _folder(oid, data)
-
-    def _new_fans(self, roots: Sequence[str]) -> Iterator[str]:
-        """The trees of fans that are new since the state before."""
-        before = dict(self._fans)
-        for root in roots:
-            for top in self._read[root][0].values():
-                if top.mode == FOLDER and top.id in self._read:
-                    fans = self._read[top.id][0]
-                    yield from (
-                        entry.id
-                        for _, entry in fans.items() - before.get(top.name, {}).items()
-                        if entry.mode == FOLDER
-                    )
-                    before[top.name] = fans
-
-    def _advance(self, step: TreeStep, root: str) -> None:
-        if root == self._root:
+    def step(self, oid: str) -> TreeStep:
+        """The changes of the next commit."""
+        step = TreeStep(oid, self._objects.commit(oid))
+        if step.commit is None:
+            step.problems.append(("commit", "the commit cannot be read"))
+        elif step.commit.tree == self._root:
             step.same_tree = True
-            return
-        self._root = root
-        entries, wrong = self._read[root]
-        step.problems += [("tree", f"the tree {wrong}")] if wrong else []
-        for entry in entries.values():
-            if entry.name == HEADER:
+        else:
+            before, self._root = self._objects.folder(self._root)[0], step.commit.tree
+            self._advance(step, before, self._opened(step, self._root, "the tree"))
+        return step
+
+    def _opened(self, step: TreeStep, oid: str, what: str) -> Folder:
+        found, wrong = self._objects.folder(oid)
+        step.problems += [("tree", f"{what} {wrong}")] if wrong else []
+        return found
+
+    def _advance(self, step: TreeStep, before: Folder, after: Folder) -> None:
+        for name, entry in after.items():
+            if name == HEADER:
                 if entry.mode != FILE:
                     step.problems.append(("mode", f"{HEADER} is not a plain file"))
-                step.header = FileChange(HEADER, entry.id)
-            elif entry.name not in (*LEASES, *LISTINGS):
-                step.problems.append(("tree", f"{_shown(entry.name)} does not belong in a ledger"))
+                step.header = self._file(HEADER, entry, MAX_HEADER)
+            elif name not in (*LEASES, *LISTINGS):
+                step.problems.append(("tree", f"{_shown(name)} does not belong in a ledger"))
             elif entry.mode != FOLDER:
-                step.problems.append(("mode", f"{entry.name} is not a folder"))
+                step.problems.append(("mode", f"{name} is not a folder"))
         for top in (*LEASES, *LISTINGS):
-            there = entries.get(top)
-            now = there.id if there is not None and there.mode == FOLDER else ""
-            if now != self._tops.get(top, ""):
-                self._tops[top] = now
-                self._advance_top(step, top, now)
+            for place, old, new in self._changed(step, top, before.get(top), after.get(top)):
+                if new is not None and not _is_fan(place, new):
+                    step.problems.append(("tree", f"{_shown(place)} does not belong in a ledger"))
+                fans = (x if x is not None and _is_fan(place, x) else None for x in (old, new))
+                for path, _, file in self._changed(step, place, *fans):
+                    step.changes.append(self._record(step, path, file))
 
-    def _advance_top(self, step: TreeStep, top: str, oid: str) -> None:
-        before, after = self._fans.get(top, {}), Folder()
-        if oid:
-            after, wrong = self._read[oid]
-            step.problems += [("tree", f"the folder {top} {wrong}")] if wrong else []
-        self._fans[top] = after
+    def _changed(
+        self, step: TreeStep, place: str, old: Entry | None, new: Entry | None
+    ) -> Iterator[tuple[str, Entry | None, Entry | None]]:
+        """What differs between two folders: paths, with their entries before and after."""
+        ids = [x.id if x is not None and x.mode == FOLDER else "" for x in (old, new)]
+        if ids[0] == ids[1]:
+            return
+        before, after = self._objects.folder(ids[0])[0], {}
+        if ids[1]:
+            after = self._opened(step, ids[1], f"the folder {place}")
         for name in sorted({name for name, _ in before.items() ^ after.items()}):
-            entry = after.get(name)
-            place = f"{top}/{name}"
-            fan = entry is not None and entry.mode == FOLDER and _FAN.fullmatch(name) is not None
-            if entry is not None and not fan:
-                message = f"{top}/{_shown(name)} does not belong in a ledger"
-                step.problems.append(("tree", message))
-            self._advance_fan(step, place, entry.id if entry is not None and fan else "")
+            yield f"{place}/{name}", before.get(name), after.get(name)
 
-    def _advance_fan(self, step: TreeStep, place: str, oid: str) -> None:
-        before, after = self._files.pop(place, {}), Folder()
-        if oid:
-            after, wrong = self._read[oid]
-            step.problems += [("tree", f"the folder {place} {wrong}")] if wrong else []
-            self._files[place] = after
-        for name in before.keys() - after.keys():
-            step.changes.append(FileChange(f"{place}/{name}", ""))
-        for name, entry in after.items():
-            if before.get(name) != entry:
-                changed = FileChange(f"{place}/{name}", entry.id)
-                if entry.mode != FILE:
-                    changed.problem = "is not a plain file"
-                    message = f"{place}/{_shown(name)} is not a plain file"
-                    step.problems.append(("mode", message))
-                step.changes.append(changed)
+    def _record(self, step: TreeStep, path: str, entry: Entry | None) -> FileChange:
+        if entry is None:
+            return FileChange(path, "")
+        if entry.mode != FILE:
+            step.problems.append(("mode", f"{_shown(path)} is not a plain file"))
+            return FileChange(path, entry.id, problem="is not a plain file")
+        return self._file(path, entry, MAX_LISTING if path.startswith(LISTINGS) else MAX_RECORD)
 
-    def _contents(self, steps: Sequence[TreeStep]) -> None:
-        wanted = [x for step in steps for x in step.changes if x.blob and not x.problem]
-        headers = [step.header for step in steps if step.header is not None]
-        listings = [x for x in wanted if x.path.startswith(LISTINGS)]
-        self._read_blobs(headers, MAX_HEADER)
-        self._read_blobs([x for x in wanted if x.path.startswith(LEASES)], MAX_RECORD)
-        self._read_blobs(listings, MAX_LISTING)
-
-    def _read_blobs(self, files: Sequence[FileChange], most: int) -> None:
-        for start in range(0, len(files), BLOBS_AT_ONCE):
-            some = files[start : start + BLOBS_AT_ONCE]
-            oids = [file.blob for file in some]
-            read = read_objects(self._repository, oids, BLOB, most=most)
-            for file in some:
-                data = read[file.blob]
-                if isinstance(data, bytes):
-                    file.data = data
-                else:
-                    file.problem = str(data)
+    def _file(self, path: str, entry: Entry, most: int) -> FileChange:
+        data = self._objects.read(entry.id, BLOB, most)
+        if isinstance(data, bytes):
+            return FileChange(path, entry.id, data)
+        return FileChange(path, entry.id, problem=data)
 
 
-def read_objects(
-    repository: Repository, oids: Iterable[str], kind: str, *, most: int
-) -> dict[str, bytes | Unreadable]:
-    """The bytes of some objects, or why each cannot be read."""
-    objects, found = objects_of(repository), dict[str, bytes | Unreadable]()
-    for oid in oids:
-        try:
-            found[oid] = objects.read(oid, kind, most)
-        except Unreadable as why:
-            found[oid] = why
-    return found
-
-
-def _folder(oid: str, data: bytes | Unreadable) -> tuple[Folder, str]:
-    if isinstance(data, Unreadable):
-        return {}, str(data)
-    try:
-        entries = read_tree(ReadyObject(data), oid, MAX_FOLDER)
-    except Unreadable as why:
-        return {}, str(why)
-    found = {entry.name: entry for entry in entries}
-    if not entries:
-        return found, "is empty"
-    if len(found) != len(entries):
-        return found, "has an entry twice"
-    written = [os.fsencode(x.name) + b"/" * (x.mode == FOLDER) for x in entries]
-    return found, "" if sorted(written) == written else "is out of order"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadyObject:
-    """An object reader for bytes that are at hand."""
-
-    data: bytes
-
-    def read(self, id: str, kind: str, limit: int) -> bytes:
-        return self.data
+def _is_fan(place: str, entry: Entry) -> bool:
+    return entry.mode == FOLDER and _FAN.fullmatch(place.partition("/")[2]) is not None
 
 
 def _shown(name: str) -> str:

@@ -6,27 +6,22 @@ Every run is repeatable from its seed. ``pytest -m slow`` spends a larger budget
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
 from ledger_checker import beliefs
 from ledger_checker.beliefs import Checker
 from ledger_checker.moves import Broken
-from simulation import run
 from simulation.lives import life
 from simulation.server import Server
 from simulation.weather import Weather
-from simulation.world import World
 from support.memory import MemoryRemote
 
 from gitlease.core import (
     MOVES,
     Actor,
-    Bind,
     EndSession,
     Fate,
     Header,
@@ -36,9 +31,6 @@ from gitlease.core import (
     Moment,
     Outcome,
     Policy,
-    RunOut,
-    Standing,
-    State,
     Unbind,
     abandoned_at,
     replace,
@@ -109,6 +101,137 @@ def test_a_world_has_something_of_everything() -> None:
 
 # --- that each rule can be broken, and is noticed -------------------------------------------------
 
+Patch = pytest.MonkeyPatch
+
+
+def look_at_no_expectation(patch: Patch) -> None:
+    def force(self: MemoryRemote, moves: Sequence[Move]) -> bool:
+        self.refs |= {move.layer: move.new for move in moves}
+        return True
+
+    patch.setattr(MemoryRemote, "_move", force)
+
+
+def look_at_no_displaced_holder(patch: Patch) -> None:
+    patch.setattr(Checker, "_check_displaced", lambda *_: None)
+
+
+def keep_the_token(patch: Patch) -> None:
+    patch.setattr(claiming, "count_token", lambda header: header)
+
+
+def give_the_first_token_again(patch: Patch) -> None:
+    grant = claiming.new_lease
+
+    def with_the_first_token(*given: Any, **named: Any) -> tuple[Ledger, Lease]:
+        ledger, lease = grant(*given, **named)
+        return ledger, replace(lease, token=1)
+
+    patch.setattr(claiming, "new_lease", with_the_first_token)
+    patch.setattr(beliefs, "check_tokens", lambda *_: None)
+
+
+def apply_operations_twice(patch: Patch) -> None:
+    patch.setattr(Header, "entry", lambda *_: None)
+
+
+def say_that_it_is_done(patch: Patch) -> None:
+    push = Server.push
+
+    def says_done(self: Server, *given: Any) -> Swapped:
+        push(self, *given)
+        return Swapped(fate=Fate.APPLIED)
+
+    patch.setattr(Server, "push", says_done)
+
+
+def renew_anothers_lease(patch: Patch) -> None:
+    def also_anothers(lease: Lease, actor: Actor) -> bool:
+        return not lease.same_holder(actor) or lease.session in (None, actor.session)
+
+    patch.setattr(Lease, "answers_to", also_anothers)
+
+
+def believe_in_what_another_run_bound(patch: Patch) -> None:
+    patch.setattr(Lease, "answers_to", Lease.same_holder)
+
+
+def unbind_nothing(patch: Patch) -> None:
+    def does_nothing(ledger: Ledger, op: Unbind, _: Moment) -> tuple[Ledger, Outcome]:
+        return ledger, Outcome(operation=op.id, status="unbound", changed=False)
+
+    patch.setitem(cast(Any, MOVES), Unbind, does_nothing)
+
+
+def release_what_is_unbound(patch: Patch) -> None:
+    def releases(ledger: Ledger, op: Unbind, moment: Moment) -> tuple[Ledger, Outcome]:
+        end = EndSession(id=op.id, actor=op.actor, grants=op.grants)
+        return holding.end_session(ledger, end, moment)
+
+    patch.setitem(cast(Any, MOVES), Unbind, releases)
+
+
+def call_edges_abandoned_too_early(patch: Patch) -> None:
+    def too_early(lease: Lease, policy: Policy) -> int | None:
+        return abandoned_at(lease, replace(policy, abandoned_after=policy.abandoned_after // 2))
+
+    patch.setattr(lease_rules, "abandoned_at", too_early)
+
+
+def settle_and_forget_it(patch: Patch) -> None:
+    settle = RefLedgerStore.settle
+
+    def forgets(self: RefLedgerStore, pending: Any, head: Any) -> Any:
+        fate = settle(self, pending, head)
+        self.state(pending.layer).add_pending(pending, abandoned=True)
+        return fate
+
+    patch.setattr(RefLedgerStore, "settle", forgets)
+
+
+def need_repair_after_a_kill(patch: Patch) -> None:
+    def cannot(*_: Any) -> Any:
+        raise Invalid("a lock was left behind")
+
+    patch.setattr(RefLedgerStore, "settle", cannot)
+
+
+def take_any_head_for_the_newest(patch: Patch) -> None:
+    patch.setattr(RefLedgerStore, "_check", lambda *_: None)
+
+
+NO_SKEW: dict[str, Any] = {"observed": False, "skew": "0s"}
+KILLS = {"weather": Weather(kills=0.2, disturbed=0.0)}
+BACK = {"weather": Weather(rollbacks=0.02, disturbed=0.0)}
+OFF: dict[Callable[[Patch], None], tuple[str, dict[str, Any]]] = {
+    look_at_no_expectation: ("S1", {}),
+    look_at_no_displaced_holder: ("S3", NO_SKEW),
+    keep_the_token: ("S4", {}),
+    give_the_first_token_again: ("S5", {"first": 1}),  # that of the seed 0 confuses edges first
+    apply_operations_twice: ("S6", {}),
+    say_that_it_is_done: ("S6", {}),
+    unbind_nothing: ("S6", {}),
+    renew_anothers_lease: ("S7", {}),
+    release_what_is_unbound: ("S7", {}),
+    believe_in_what_another_run_bound: ("S3", {}),
+    need_repair_after_a_kill: ("S8", KILLS),
+    settle_and_forget_it: ("L3", KILLS),
+    take_any_head_for_the_newest: ("rollback", BACK),
+    call_edges_abandoned_too_early: ("edge", {"observed": False}),
+}
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("off", OFF, ids=lambda off: off.__name__)
+def test_a_rule_that_is_off_is_noticed(off: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    rule, given = OFF[off]
+    off(monkeypatch)
+    assert broken(**given) == rule
+
+
+def test_an_allowance_that_is_too_small_is_noticed() -> None:
+    assert broken(**NO_SKEW) == "S2"
+
 
 def broken(weather: Weather = FAIR, first: int = 0, **given: Any) -> str:
     """The first rule that lives break; ``first`` is the seed of the first of thirty."""
@@ -120,227 +243,13 @@ def broken(weather: Weather = FAIR, first: int = 0, **given: Any) -> str:
     return "none"
 
 
-def test_a_move_that_looks_at_no_expectation_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def force(self: MemoryRemote, moves: Sequence[Move]) -> bool:
-        self.refs |= {move.layer: move.new for move in moves}
-        return True
-
-    monkeypatch.setattr(MemoryRemote, "_move", force)
-    assert broken() == "S1"
-
-
-def test_an_allowance_that_is_too_small_is_noticed() -> None:
-    assert broken(observed=False, skew="0s") == "S2"
-
-
-def test_a_lapse_that_is_judged_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_rules, "standing", lambda *_: Standing.LAPSED)
-    assert broken() == "S2"
-
-
-@pytest.mark.slow
-def test_two_who_believe_in_one_lease_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Checker, "_check_displaced", lambda *_: None)
-    assert broken(observed=False, skew="0s") == "S3"
-
-
-def test_a_token_given_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming, "count_token", lambda header: header)
-    assert broken() == "S4"
-
-
-def test_work_with_an_old_token_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    grant = claiming.new_lease
-
-    def with_the_first_token(*given: Any, **named: Any) -> tuple[Ledger, Lease]:
-        ledger, lease = grant(*given, **named)
-        return ledger, replace(lease, token=1)
-
-    monkeypatch.setattr(claiming, "new_lease", with_the_first_token)
-    monkeypatch.setattr(beliefs, "check_tokens", lambda *_: None)
-    assert broken(first=1) == "S5"  # that of the seed 0 confuses edges first
-
-
-def test_an_operation_applied_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Header, "entry", lambda *_: None)
-    assert broken() == "S6"
-
-
-def test_a_success_that_never_happened_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    push = Server.push
-
-    def says_done(self: Server, *given: Any) -> Swapped:
-        push(self, *given)
-        return Swapped(fate=Fate.APPLIED)
-
-    monkeypatch.setattr(Server, "push", says_done)
-    assert broken() == "S6"
-
-
-def test_a_renewal_of_anothers_lease_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def also_anothers(lease: Lease, actor: Actor) -> bool:
-        return not lease.same_holder(actor) or lease.session in (None, actor.session)
-
-    monkeypatch.setattr(Lease, "answers_to", also_anothers)
-    assert broken() == "S7"
-
-
-def test_a_bound_lease_that_another_run_believes_in_is_noticed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Lease, "answers_to", Lease.same_holder)
-    assert broken() == "S3"
-
-
-def test_a_run_that_binds_what_is_anothers_is_noticed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def bind_anything(ledger: Ledger, op: Bind, moment: Moment) -> tuple[Ledger, Outcome]:
-        state, bound = ledger, list[Lease]()
-        for lease in (x for r in op.resources for x in ledger.leases_of(r)):
-            if lease.same_holder(op.actor) and lease.state is State.ACTIVE:
-                bound.append(replace(lease, session=op.actor.session, operation=op.id))
-                state = state.put(bound[-1])
-        at, by = moment.now.wall_ms, op.actor.holder
-        said = tuple(claiming.event("bound", op.id, at, by, x) for x in bound)
-        return state, Outcome(
-            operation=op.id, status="bound", leases=tuple(bound), events=said, changed=bool(bound)
-        )
-
-    monkeypatch.setitem(cast(Any, MOVES), Bind, bind_anything)
-    assert broken() == "S7"
-
-
-def test_an_unbinding_that_gives_nothing_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def does_nothing(ledger: Ledger, op: Unbind, _: Moment) -> tuple[Ledger, Outcome]:
-        return ledger, Outcome(operation=op.id, status="unbound", changed=False)
-
-    monkeypatch.setitem(cast(Any, MOVES), Unbind, does_nothing)
-    assert broken() == "S6"
-
-
-def test_an_unbinding_that_releases_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def releases(ledger: Ledger, op: Unbind, moment: Moment) -> tuple[Ledger, Outcome]:
-        end = EndSession(id=op.id, actor=op.actor, grants=op.grants)
-        return holding.end_session(ledger, end, moment)
-
-    monkeypatch.setitem(cast(Any, MOVES), Unbind, releases)
-    assert broken() == "S7"
-
-
-@pytest.mark.slow
-def test_a_session_whose_end_gives_up_its_edges_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def releases(ledger: Ledger, op: RunOut, moment: Moment) -> tuple[Ledger, Outcome]:
-        end = EndSession(id=op.id, actor=op.actor, grants=op.grants)
-        return holding.end_session(ledger, end, moment)
-
-    monkeypatch.setitem(cast(Any, MOVES), RunOut, releases)
-    assert broken() == "edge"
-
-
-@pytest.mark.slow
-def test_a_session_whose_end_leaves_its_leases_live_is_noticed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    last = holding._last
-
-    def lives_on(lease: Lease, *given: Any) -> tuple[str, Lease]:
-        how, ended = last(lease, *given)
-        return how, replace(ended, expires_at=lease.expires_at + 1_000)
-
-    monkeypatch.setattr(holding, "_last", lives_on)
-    assert broken() == "edge"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("observed", [False, True], ids=["wall", "observed"])
-def test_an_edge_that_is_called_abandoned_too_early_is_noticed(
-    observed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def too_early(lease: Lease, policy: Policy) -> int | None:
-        return abandoned_at(lease, replace(policy, abandoned_after=policy.abandoned_after // 2))
-
-    monkeypatch.setattr(lease_rules, "abandoned_at", too_early)
-    assert broken(observed=observed) == "edge"
-
-
-def test_a_change_that_is_pending_for_ever_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = RefLedgerStore.settle
-
-    def forgets_to_settle(self: RefLedgerStore, pending: Any, head: Any) -> Any:
-        fate = settle(self, pending, head)
-        self.state(pending.layer).add_pending(pending, abandoned=True)
-        return fate
-
-    monkeypatch.setattr(RefLedgerStore, "settle", forgets_to_settle)
-    assert broken(Weather(kills=0.2, disturbed=0.0)) == "L3"
-
-
-def test_a_kill_that_needs_repair_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def cannot(*_: Any) -> Any:
-        raise Invalid("a lock was left behind")
-
-    monkeypatch.setattr(RefLedgerStore, "settle", cannot)
-    assert broken(Weather(kills=0.2, disturbed=0.0)) == "S8"
-
-
-def test_an_older_head_taken_for_the_newest_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RefLedgerStore, "_check", lambda *_: None)
-    assert broken(Weather(rollbacks=0.02, disturbed=0.0)) == "rollback"
-
-
-# --- the command ----------------------------------------------------------------------------------
-
-
-def test_a_run_goes_on_where_its_journal_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    played: list[int] = []
-
-    def short(seed: int) -> run.Entry:
-        played.append(seed)
-        return play(seed, steps=3)
-
-    play, journal = run.play, tmp_path / "journal"
-    monkeypatch.setattr(run, "play", short)
-    assert run.main(["--seeds", "0-1", "--journal", str(journal)]) == 0
-    with journal.open("a") as opened:
-        opened.write('{"seed": 2, "oper')  # killed while it wrote
-    capsys.readouterr()
-    assert run.main(["--seeds", "0-2", "--journal", str(journal)]) == 0
-    assert played == [0, 1, 2]
-    assert json.loads(capsys.readouterr().out)["seeds"] == 3
-
-
-@pytest.mark.slow
-def test_a_run_stops_at_the_first_violation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fails(self: World) -> None:
-        raise Broken("S3: two believe")
-
-    monkeypatch.setattr(World, "settle", fails)
-    journal = tmp_path / "journal"
-    assert run.main(["--seeds", "7-9", "--journal", str(journal)]) == 1
-    assert capsys.readouterr().err == "seed 7: S3: two believe\n"
-    assert [entry["rule"] for entry in run.read_journal(journal)] == ["S3"]
-
-
-@pytest.mark.parametrize("words", ["--seeds=4-2", "--seeds=x", "--seeds=1 --jobs=0"])
-def test_a_run_refuses_what_it_cannot_do(words: str) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run.main(words.split())
-    assert ended.value.code == 2
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("operations", [10_000, pytest.param(50_000, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(
     "part", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 6))]
 )
 def test_the_invariants_hold_for_long(part: int, operations: int) -> None:
-    entries, seed = list[run.Entry](), 100_000 * (part + 1)
-    while sum(entry["operations"] for entry in entries) < operations:
-        entries.append(run.play(seed))
-        assert "rule" not in entries[-1], entries[-1]
+    done, seed = 0, 100_000 * (part + 1)
+    while done < operations:
+        done += life(seed).done
         seed += 1

@@ -20,7 +20,6 @@ from gitlease.core import LeaseHeld, Resource, WaitTimeout, parse_resource
 from gitlease.core import lease as domain
 from gitlease.core.moves import tickets
 from gitlease.engine import ClaimOptions
-from gitlease.engine import wait as polling
 from gitlease.engine import wait as waiting
 from gitlease.verbs import wire
 
@@ -131,7 +130,7 @@ class Queue:
 @pytest.fixture(autouse=True)
 def alone_in_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody shares a clone here, so nothing is missed by not looking at its own state."""
-    monkeypatch.setattr(polling, "GLANCE", float(HOUR))
+    monkeypatch.setattr(waiting, "GLANCE", float(HOUR))
 
 
 @pytest.mark.slow
@@ -159,44 +158,19 @@ def test_a_hundred_waiters_are_all_served_in_their_order() -> None:
     assert asked["peek"] < 2 * ran, "all together they do not look twice a second"
 
 
-def test_everybody_is_served_when_each_holds_it_for_a_moment_only() -> None:
-    queue = Queue()
-    queue.holds("first", 60.0)
-    names = [f"w{n:02d}" for n in range(30)]
-    for number, name in enumerate(names):
-        queue.waits(name, 1.0 + number, hold=0.5)
-    queue.stage.run()
-    assert sorted(queue.names()) == names
-    late = [abs(at - number) for number, at in enumerate(map(names.index, queue.names()))]
-    assert max(late) <= 5, "nearly in order: who looks seldom may be passed over, but not for long"
-    assert max(queue.gaps()) < 2 * tickets.WINDOW
-
-
-def test_a_dead_first_waiter_costs_one_window_and_only_once() -> None:
+@pytest.mark.parametrize("dead", [1, 4])
+def test_each_dead_waiter_costs_one_window_and_only_once(dead: int) -> None:
     queue = Queue()
     queue.holds("first", 100.0)
-    queue.waits("dead", 1.0, dies_at=50.0)
+    for number in range(dead):
+        queue.waits(f"dead{number}", 1.0 + number, dies_at=50.0)
     for number, name in enumerate(("b", "c", "d")):
         queue.waits(name, 10.0 * (number + 1), hold=5.0)
-    queue.looks(99.0, lambda: None)
     queue.stage.run()
     assert queue.names() == ["b", "c", "d"]
     first, second, _ = queue.gaps()
-    assert tickets.WINDOW <= first < tickets.WINDOW + waiting.LOOK + 1
-    assert second < waiting.LOOK + 1, "the dead one is out of the line by then"
-
-
-def test_several_dead_waiters_cost_a_window_each() -> None:
-    queue = Queue()
-    queue.holds("first", 100.0)
-    for number in range(4):
-        queue.waits(f"dead{number}", 1.0 + number, dies_at=50.0)
-    queue.waits("alive", 10.0)
-    queue.waits("after", 20.0)
-    queue.stage.run()
-    assert queue.names() == ["alive", "after"]
-    assert 4 * tickets.WINDOW <= queue.gaps()[0] < 4 * tickets.WINDOW + 2 * waiting.LOOK + 1
-    assert queue.gaps()[1] < waiting.LOOK_LATER + 1
+    assert dead * tickets.WINDOW <= first < dead * tickets.WINDOW + 2 * waiting.LOOK + 1
+    assert second < waiting.LOOK + 1, "the dead are out of the line by then"
 
 
 def test_who_was_passed_over_while_alive_takes_its_old_place_again() -> None:
@@ -282,28 +256,6 @@ def test_a_wait_that_runs_out_leaves_the_line() -> None:
     assert queue.refused == ["short"]
 
 
-def test_at_the_end_of_a_wait_those_before_still_come_first() -> None:
-    queue = Queue()
-    queue.holds("first", 100.0)
-    for number in range(5):
-        queue.waits(f"dead{number}", 1.0 + number, dies_at=50.0)
-    queue.waits("last", 10.0, wait=110)
-    queue.stage.run()
-    assert queue.granted == []
-
-
-def test_a_line_is_repeatable() -> None:
-    def life() -> tuple[list[tuple[str, float]], Counter[str]]:
-        queue = Queue(seed=3)
-        queue.holds("first", 30.0)
-        for number in range(10):
-            queue.waits(f"w{number}", number / 2, hold=2.0)
-        queue.stage.run()
-        return queue.granted, queue.kinds()
-
-    assert life() == life()
-
-
 def eventful(seed: int) -> None:
     """Waiters of every kind: all that live long enough are served, and none waits far too long."""
     dice = random.Random(seed)
@@ -321,13 +273,12 @@ def eventful(seed: int) -> None:
     assert set(living) <= set(queue.names()), f"seed {seed}: L2: somebody starved"
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_nobody_starves_in_an_eventful_line(seed: int) -> None:
-    eventful(seed)
+def test_nobody_starves_in_an_eventful_line() -> None:
+    eventful(1)
 
 
 @pytest.mark.slow
 @pytest.mark.nightly(3)
-@pytest.mark.parametrize("seed", range(100, 160))
+@pytest.mark.parametrize("seed", range(100, 130))
 def test_nobody_starves_in_many_eventful_lines(seed: int) -> None:
     eventful(seed)

@@ -70,7 +70,6 @@ class World:
         self.observed, self.weather = observed, weather
         self.faults: Counter[str] = Counter()
         self.outcomes: dict[str, str] = {}
-        self.counted: Counter[str] = Counter()
         self.shaken: set[str] = set()
         self.told: set[str] = set()
         self.remote = Server(self)
@@ -280,7 +279,6 @@ class World:
             self._running.pop()
             machine.busy, self._depth = machine.busy - 1, self._depth - 1
         self.outcomes[number] = outcome
-        self.counted[f"{verb} {outcome}"] += 1
         self.done += 1
         if self.remote.rolled_back or process.began != self._turns:
             self.shaken.add(number)

@@ -19,7 +19,6 @@ from support.workers import Workers
 import gitlease
 from gitlease.core import MS
 from gitlease.engine import Watcher, WatchEvent
-from gitlease.git import discover
 
 Clones = Callable[..., list[Path]]
 Told = tuple[str, str, int | None, int]
@@ -108,9 +107,9 @@ def test_a_watch_tells_what_the_checker_reads_in_history(
         watcher.join(LONG)
     assert not watcher.is_alive()
 
-    bare = discover(str(path_remote.bare))
+    bare = path_remote.bare
     steps = list[JudgedStep]()
-    verify(bare, git(path_remote.bare, "rev-parse", REF), on_step=steps.append)
+    verify(bare, git(bare, "rev-parse", REF), on_step=steps.append)
     first = next(n for n, step in enumerate(steps) if step.id == begun[0]) + 1
     by_step = [expected(step) for step in steps[first:]]
     wanted = [event for step in by_step for event in step]

@@ -54,8 +54,7 @@ class Book:
 
     def check(self, *tips: str) -> Verified:
         """What the independent checker finds; the product's replay must agree."""
-        repository = discover(str(self.path))
-        found, replayed = verify(repository, self.tip, tips), self.replay(*tips)
+        found, replayed = verify(self.path, self.tip, tips), self.replay(*tips)
         assert {x.commit for x in replayed.broken} == {x.commit for x in found.broken}, replayed
         if not found.unjudged and not found.broken:
             counted = ("revision", "commits", "decisions")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from core.values import JO, KIM, TTL, claim, fresh, moment, release, renew
+from core.values import JO, KIM, TTL, claim, fresh, moment, renew
 from support.forge import objects_in
 from verify.book import Book
 
@@ -54,16 +54,6 @@ def test_what_a_run_binds_goes_back_to_its_person(book: Book) -> None:
     assert book.broken() == []
 
 
-def test_what_an_operation_puts_down_the_next_may_take_up(book: Book) -> None:
-    book.step(claim(RUN, edge=True, reason="x"), when=moment(0))
-    book.step(run_out(RUN, book), claim(RUN, edge=True), when=moment(1))
-    parked = Park(id=fresh(), actor=RUN, resource=parse_resource("F001"), reason="lunch")
-    book.step(parked, claim(RUN), when=moment(2))
-    (again,) = book.ledger.every_lease()
-    assert (again.token, again.edge, again.reason, again.parked) == (3, True, "lunch", False)
-    assert book.broken() == []
-
-
 @pytest.mark.parametrize("change", [{"paths": ("docs/",)}, {"edge": False}, {"renewals": 1}])
 def test_several_operations_on_a_lease_leave_what_each_of_them_makes_of_it(
     book: Book, change: dict[str, Any]
@@ -80,14 +70,6 @@ def test_several_operations_on_a_lease_leave_what_each_of_them_makes_of_it(
         when=moment(1),
     )
     assert set(book.broken()) == {"record"}
-
-
-def test_what_another_operation_ended_is_not_gone_on_with(book: Book) -> None:
-    book.step(claim(RUN, edge=True, reason="x"), when=moment(0))
-    parked = Park(id=fresh(), actor=RUN, resource=parse_resource("F001"))
-    book.step(parked, release(RUN), claim(RUN), when=moment(1))
-    assert [(x.edge, x.reason) for x in book.ledger.every_lease()] == [(False, None)]
-    assert book.broken() == []
 
 
 def test_what_has_no_edge_is_gone_when_it_runs_out(book: Book) -> None:
