@@ -13,7 +13,6 @@ from gitlease.engine.keeping import LossDetector as LossDetector
 from gitlease.engine.keeping import RenewalResult as RenewalResult
 from gitlease.engine.keeping import holds_of as holds_of
 from gitlease.engine.ledger_session import LedgerSession as LedgerSession
-from gitlease.engine.ledger_session import LedgerView as LedgerView
 from gitlease.engine.ports import Cause as Cause
 from gitlease.engine.ports import Change as Change
 from gitlease.engine.ports import Clock as Clock

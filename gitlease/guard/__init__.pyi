@@ -28,7 +28,6 @@ from gitlease.guard.notes import start_detached as start_detached
 from gitlease.guard.notes import write_idle_marker as write_idle_marker
 from gitlease.guard.presence import PRESENT as PRESENT
 from gitlease.guard.presence import RECENT as RECENT
-from gitlease.guard.presence import Present as Present
 from gitlease.guard.presence import forget_run as forget_run
 from gitlease.guard.presence import note_run as note_run
 from gitlease.guard.rules import BLIND as BLIND

@@ -34,8 +34,6 @@ from gitlease.install.hook_places import lefthook_snippet as lefthook_snippet
 from gitlease.install.hook_places import pre_commit_hooks as pre_commit_hooks
 from gitlease.install.hook_places import pre_commit_lines as pre_commit_lines
 from gitlease.install.hook_places import section as section
-from gitlease.install.server import HookForm as HookForm
-from gitlease.install.server import find_shim as find_shim
 from gitlease.install.server import install_server as install_server
 from gitlease.install.server import server_state as server_state
 from gitlease.install.server import uninstall_server as uninstall_server

@@ -1,9 +1,7 @@
 from gitlease.runs.child import CannotExecute as CannotExecute
 from gitlease.runs.child import NoCommand as NoCommand
 from gitlease.runs.child import show_in_pager as show_in_pager
-from gitlease.runs.heartbeat import ENDING as ENDING
 from gitlease.runs.heartbeat import Heartbeat as Heartbeat
-from gitlease.runs.heartbeat import at_the_end as at_the_end
 from gitlease.runs.pool import PATIENCE as PATIENCE
 from gitlease.runs.pool import RETRY as RETRY
 from gitlease.runs.pool import Job as Job

@@ -14,7 +14,6 @@ from gitlease.store.private_store import SHA1 as SHA1
 from gitlease.store.private_store import SHA256 as SHA256
 from gitlease.store.private_store import TIDY_AFTER as TIDY_AFTER
 from gitlease.store.private_store import TIDY_AGAIN as TIDY_AGAIN
-from gitlease.store.private_store import CacheDamaged as CacheDamaged
 from gitlease.store.private_store import LooseObjects as LooseObjects
 from gitlease.store.private_store import PrivateStore as PrivateStore
 from gitlease.store.private_store import make_bare as make_bare

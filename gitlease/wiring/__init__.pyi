@@ -10,8 +10,6 @@ from gitlease.wiring.gateway import open_gateway as open_gateway
 from gitlease.wiring.gateway import open_tokens as open_tokens
 from gitlease.wiring.hooks import HookContext as HookContext
 from gitlease.wiring.hooks import open_hooks as open_hooks
-from gitlease.wiring.landing import end_landed as end_landed
 from gitlease.wiring.push import open_push as open_push
 from gitlease.wiring.workspace import Workspace as Workspace
 from gitlease.wiring.workspace import open_workspace as open_workspace
-from gitlease.wiring.workspace import write_default_settings as write_default_settings

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.remotes import Remote
-from support.repos import commit_file, git
+from support.repos import git
 from support.running import Desk
 from support.terminals import all_written
 
@@ -24,45 +24,14 @@ def test_a_clone_that_knows_an_older_policy_is_held_to_the_new_one(jo: Desk, kim
     jo.document(*GITHUB)
     assert kim.document("claim", "GH-5")["leases"][0]["resource"] == "#5"
     assert jo.document("claim", "5", expect=1)["error"]["code"] == "held"
+    assert jo.document("show", "GH-5")["leases"]
     assert kim.document("release", "GH-5")["status"] == "released"
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        (("show", "12"), "leases"),
-        (("log", "12"), "events"),
-        (("fence", "12", "1"), "lease"),
-    ],
-)
-def test_what_is_read_by_an_older_policy_is_read_right(
-    jo: Desk, kim: Desk, words: tuple[str, ...], found: str
-) -> None:
-    assert kim.live() == []
-    jo.document(*GITHUB)
-    jo.document("claim", "12")
-    assert kim.document(*words)[found]
-
-
-def test_a_task_with_the_number_of_an_issue_is_not_handed_out(jo: Desk, kim: Desk) -> None:
-    jo.document(*GITHUB)
-    commit_file(jo.clone, "tasks/20.md", "---\nid: 20\nstatus: todo\n---\n")
-    refused = jo.document("next", "--claim", expect=1)
-    assert (refused["error"]["code"], jo.live()) == ("nothing_left", [])
-    named = "tasks/20.md:2: the id 20 reads as the number of an issue"
-    assert refused["warnings"] == jo.document("queue")["warnings"] == [named]
-    assert jo.document("claim", "20", expect=7)["error"]["message"] == named
 
 
 def test_an_issue_that_is_held_stays_one_resource(jo: Desk, kim: Desk) -> None:
     jo.document(*GITHUB)
     kim.document("claim", "12")
-    for other in ("none", "gitlab"):
-        refused = jo.document(*GITHUB[:-1], other, expect=6)["error"]
-        assert "#12" in refused["message"]
-    kim.document("done", "12")
-    assert jo.document(*GITHUB[:-1], "none", expect=6)["error"]["hints"]
-    kim.document("claim", "12", "--reopen")
+    jo.document(*GITHUB[:-1], "none", expect=6)
     kim.document("release", "12")
     jo.document(*GITHUB[:-1], "none")
     assert kim.live() == []
@@ -79,12 +48,7 @@ def test_an_older_gitlease_is_told_to_upgrade(jo: Desk, path_remote: Remote) -> 
 
 @pytest.mark.parametrize(
     ("url", "host"),
-    [
-        ("https://github.com/ada/shop.git", "github"),
-        ("git@gitlab.example.org:ada/shop", "gitlab"),
-        ("ssh://git@codeberg.org/ada/shop", None),
-        ("C:/work/shop", None),
-    ],
+    [("git@gitlab.example.org:ada/shop", "gitlab"), ("ssh://git@codeberg.org/ada/shop", None)],
 )
 def test_init_offers_the_numbers_of_the_host(jo: Desk, url: str, host: str | None) -> None:
     ledger = git(jo.clone, "remote", "get-url", "origin")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from support.clock import ManualClock
 from support.ledgers import door, workspace
 from support.remotes import Remote
-from support.repos import git
 
 from gitlease.engine import HeadWatcher
 
@@ -66,18 +64,7 @@ def test_many_ends_are_not_as_many_questions(path_remote: Remote, clones: Clones
     assert [waiting.sleeps() for _ in range(4)] == [*[(False, 0)] * 3, (True, 2)]
 
 
-def test_one_remote_is_one_however_its_path_is_written(path_remote: Remote, clones: Clones) -> None:
-    one, two = clones(2)
-    relative = os.path.relpath(path_remote.bare, one)
-    git(one, "config", "lease.remote", f"file://{path_remote.bare}")
-    git(two, "config", "lease.remote", relative)
-    door(one).claim("F001")
-    waiting = Waiting(two, path_remote)
-    door(one).done("F001")
-    assert waiting.sleeps() == (True, 2)
-
-
-@pytest.mark.parametrize("odd", ["open to others", "a link", "a file", "not there", "relative"])
+@pytest.mark.parametrize("odd", ["open to others", "a link", "relative"])
 def test_a_folder_that_others_might_reach_is_not_used(
     path_remote: Remote, clones: Clones, runtime: Path, monkeypatch: pytest.MonkeyPatch, odd: str
 ) -> None:
@@ -88,10 +75,8 @@ def test_a_folder_that_others_might_reach_is_not_used(
     elif odd == "a link":
         (runtime.parent / "elsewhere").mkdir(mode=0o700)
         own.symlink_to(runtime.parent / "elsewhere")
-    elif odd == "a file":
-        own.write_bytes(b"")
     else:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", "runtime" if odd == "relative" else "/nowhere")
+        monkeypatch.setenv("XDG_RUNTIME_DIR", "runtime")
     one, two = clones(2)
     door(one).claim("F001")
     waiting = Waiting(two, path_remote)

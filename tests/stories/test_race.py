@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.ledgers import door, header_of, read_files, text_of
+from support.hooked import share_tasks
+from support.ledgers import header_of, read_files, text_of
 from support.remotes import Remote, Servers, open_remote
 from support.repos import git
 from support.workers import Answer, Workers
 
 Clones = Callable[..., list[Path]]
-NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
-ROUNDS = {"path": 12, "file": 3, "http": 3, "ssh": 2}
-MANY = {"path": 150, "file": 50, "http": 40, "ssh": 12}
+ROUNDS = {"path": 12, "file": 3, "http": 12, "ssh": 2}
 
 
 def holder_of(bare: Path, resource: str) -> tuple[str, str | None]:
@@ -45,6 +43,10 @@ def people(made: list[Path], remote: Remote) -> Workers:
     return Workers([(["-C", str(clone)], remote.env) for clone in made])
 
 
+def sessions(clone: Path, remote: Remote, number: int) -> Workers:
+    return Workers([(["-C", str(clone), "--session", f"s{n}"], remote.env) for n in range(number)])
+
+
 def judge(answers: list[Answer], bare: Path, names: dict[int, tuple[str, str | None]]) -> int:
     """Exactly one winner, whom the ref and all the others name; the winner's number."""
     exits = [answer.exit for answer in answers]
@@ -63,65 +65,33 @@ def judge(answers: list[Answer], bare: Path, names: dict[int, tuple[str, str | N
     return winner
 
 
-def race(workers: Workers, remote: Remote, rounds: int) -> None:
+@pytest.mark.slow
+@pytest.mark.nightly(2)
+def test_eight_people_claim_the_same(eight: Workers, remote: Remote) -> None:
+    """The first round makes the ledger as well: eight first contacts at once."""
     names: dict[int, tuple[str, str | None]] = {
-        n: (f"w{n + 1}@example.com", None) for n in range(len(workers))
+        n: (f"w{n + 1}@example.com", None) for n in range(8)
     }
-    tokens = []
+    tokens, rounds = [], ROUNDS[remote.kind]
     for number in range(rounds):
-        answers = workers.all("claim", f"F{number:03d}")
+        answers = eight.all("claim", f"F{number:03d}")
         winner = judge(answers, remote.bare, names)
         tokens.append(answers[winner].document["lease"]["token"])
     assert tokens == list(range(1, rounds + 1)), "a token for every grant, and no other"
     assert header_of(remote.bare).sequence == rounds
+    git(remote.bare, "fsck", "--strict", "--no-dangling")
 
 
 @pytest.mark.slow
-@pytest.mark.one_in(4)
-def test_eight_people_claim_the_same(eight: Workers, remote: Remote) -> None:
-    """The first round makes the ledger as well: eight first contacts at once."""
-    race(eight, remote, ROUNDS[remote.kind])
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-def test_eight_people_claim_the_same_many_times(eight: Workers, remote: Remote) -> None:
-    race(eight, remote, MANY[remote.kind])
-
-
-def all_get_theirs(workers: Workers, remote: Remote) -> None:
-    lines = [["claim", f"G{n}"] for n in range(len(workers))]
-    answers = workers.at_once(lines)
-    assert [a.exit for a in answers] == [0] * len(workers), [
-        a.document["error"] for a in answers if a.exit
-    ]
-    tokens = sorted(a.document["lease"]["token"] for a in answers)
-    assert tokens == list(range(1, len(workers) + 1))
-    for n in range(len(workers)):
-        assert holder_of(remote.bare, f"G{n}") == (f"w{n + 1}@example.com", None)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "number"),
-    [
-        *(("path", 8), ("http", 8)),
-        *(pytest.param(k, 16, marks=NIGHTLY) for k in ("path", "file", "http", "ssh")),
-    ],
-)
-def test_many_people_claim_as_many_things(
-    kind: str, number: int, clones: Clones, tmp_path: Path, servers: Servers
-) -> None:
+@pytest.mark.nightly(2)
+def test_eight_people_claim_as_many_things(eight: Workers, remote: Remote) -> None:
     """Every one of them succeeds: an unrelated change is never reported as held."""
-    with (
-        open_remote(kind, tmp_path / "remote", servers=servers) as remote,
-        people(clones(number, remote), remote) as workers,
-    ):
-        all_get_theirs(workers, remote)
-
-
-def sessions(clone: Path, remote: Remote, number: int) -> Workers:
-    return Workers([(["-C", str(clone), "--session", f"s{n}"], remote.env) for n in range(number)])
+    answers = eight.at_once([["claim", f"G{n}"] for n in range(8)])
+    assert [a.exit for a in answers] == [0] * 8, [a.document for a in answers if a.exit]
+    tokens = sorted(a.document["lease"]["token"] for a in answers)
+    assert tokens == list(range(1, 9))
+    for n in range(8):
+        assert holder_of(remote.bare, f"G{n}") == (f"w{n + 1}@example.com", None)
 
 
 def test_eight_sessions_of_one_clone(path_remote: Remote, clones: Clones) -> None:
@@ -133,79 +103,6 @@ def test_eight_sessions_of_one_clone(path_remote: Remote, clones: Clones) -> Non
         for number in range(8):
             answers = workers.all("claim", f"F{number}")
             judge(answers, path_remote.bare, names)
-
-
-def all_sessions_get_theirs(workers: Workers, verb: str) -> None:
-    answers = workers.at_once([[verb, f"H{n}"] for n in range(len(workers))])
-    assert [a.exit for a in answers] == [0] * len(workers), [
-        a.document["error"] for a in answers if a.exit
-    ]
-
-
-@pytest.mark.slow
-def test_sixteen_sessions_of_one_clone_keep_sixteen_things(
-    path_remote: Remote, clones: Clones
-) -> None:
-    with sessions(clones(1)[0], path_remote, 16) as workers:
-        for verb in ("claim", "renew", "renew", "release"):
-            all_sessions_get_theirs(workers, verb)
-
-
-@pytest.mark.slow
-def test_readers_and_writers_of_one_clone(path_remote: Remote, clones: Clones) -> None:
-    """Who only looks is not told of a rollback because a neighbour wrote in the meantime."""
-    with sessions(clones(1)[0], path_remote, 8) as workers:
-        for turn in range(3):
-            lines = [["list"] if n % 2 else ["claim", f"K{turn}-{n}"] for n in range(8)]
-            answers = workers.at_once(lines)
-            assert [a.exit for a in answers] == [0] * 8, [
-                a.document["error"] for a in answers if a.exit
-            ]
-
-
-@pytest.mark.slow
-def test_threads_of_one_program(path_remote: Remote, clones: Clones) -> None:
-    """Six threads, each with a door of its own to the same clone."""
-    clone = clones(1)[0]
-
-    def work(number: int) -> list[str]:
-        leases = door(clone, session=f"s{number}")
-        for turn in range(3):
-            leases.claim(f"T{number}-{turn}")
-            leases.renew(f"T{number}-{turn}")
-        return [x.resource for x in leases.list(mine=True)]
-
-    with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(work, range(6)))
-    assert found == [[f"T{number}-{turn}" for turn in range(3)] for number in range(6)]
-
-
-@pytest.mark.slow
-def test_overlapping_paths(path_remote: Remote, clones: Clones) -> None:
-    """All of these can meet on src/auth/login.py, so one of them wins."""
-    wanted = [
-        "src/**",
-        "src/*/login.py",
-        "src/auth/",
-        "**/login.py",
-        "src/a*/l*.py",
-        "src/auth/login.py",
-        "SRC/Auth/**",
-        "src/[a-c]uth/log?n.*",
-    ]
-    with people(clones(8), path_remote) as workers:
-        for turn in range(3):
-            order = random.Random(turn).sample(wanted, 8)
-            answers = workers.at_once([["claim", word] for word in order])
-            exits = [answer.exit for answer in answers]
-            assert sorted(exits) == [0] + [1] * 7, [a.document for a in answers]
-            winner = exits.index(0)
-            won = answers[winner].document["lease"]
-            for answer in answers:
-                if answer.exit:
-                    assert answer.document["error"]["code"] == "held"
-                    assert answer.document["error"]["lease"]["lease_id"] == won["lease_id"]
-            assert workers.one(winner, "release", order[winner]).exit == 0
 
 
 @pytest.mark.slow
@@ -232,10 +129,70 @@ def test_all_or_none_of_several(path_remote: Remote, clones: Clones) -> None:
                     assert workers.one(number, "release", *names).exit == 0
 
 
-def test_the_remote_stays_sound(path_remote: Remote, clones: Clones) -> None:
-    with people(clones(4), path_remote) as workers:
-        for turn in range(2):
-            lines = [["claim", f"P{turn}-{n % 2}"] for n in range(4)]
-            workers.at_once(lines)
-            workers.all("renew", "--all")
-    git(path_remote.bare, "fsck", "--strict", "--no-dangling")
+# --- in one clone ---------------------------------------------------------------------------------
+
+
+def test_a_claim_of_one_clone_costs_one_connection(path_remote: Remote, clones: Clones) -> None:
+    """Its processes take turns, in a linked work tree of it as well."""
+    (clone,) = clones(1)
+    git(clone, "worktree", "add", "-q", "-b", "side", str(clone.parent / "side"))
+    both = [sessions(x, path_remote, 3) for x in (clone, clone.parent / "side")]
+    with both[0] as here, both[1] as there:
+        assert here.one(0, "claim", "first").exit == 0
+        before = path_remote.connections()
+        for turn in range(4):
+            lines = [[["claim", f"{place}-{turn}-{n}"] for n in range(3)] for place in "ab"]
+            with ThreadPoolExecutor() as pool:
+                answers = pool.map(
+                    lambda x: x[0].at_once(x[1]), ((here, lines[0]), (there, lines[1]))
+                )
+            assert [x.exit for each in answers for x in each] == [0] * 6
+        assert path_remote.connections() - before <= 1.2 * 24
+
+
+@pytest.mark.slow
+def test_without_turns_every_claim_is_made_all_the_same(
+    path_remote: Remote, clones: Clones
+) -> None:
+    """Something else stands in the place of the lock, which nobody can take then."""
+    (clone,) = clones(1)
+    with sessions(clone, path_remote, 6) as workers:
+        assert workers.one(0, "claim", "first").exit == 0
+        (lock,) = (clone / ".git" / "gitlease" / "state").glob("*/global/turn.lock")
+        lock.unlink()
+        lock.mkdir()
+        answers = workers.at_once([["claim", f"n{n}"] for n in range(6)])
+        assert [x.exit for x in answers] == [0] * 6
+
+
+# --- the next task --------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["path", pytest.param("http", marks=pytest.mark.nightly)])
+def test_twenty_workers_get_twenty_tasks(
+    kind: str, clones: Clones, tmp_path: Path, servers: Servers
+) -> None:
+    """Of 33 tasks 22 wait for nothing: only those are handed out while there are any."""
+
+    def text(name: str) -> str:
+        waits = "priority: high\ndepends_on: [T32]\n" if name < "T11" else ""
+        return f"---\nid: {name}\nstatus: todo\n{waits}---\n"
+
+    with open_remote(kind, tmp_path / "remote", servers=servers) as remote:
+        made = clones(20, remote)
+        share_tasks(made, (f"T{n:02d}" for n in range(33)), remote.env, text)
+        with people(made, remote) as workers:
+            answers = workers.all("next", "--claim")
+            assert [a.exit for a in answers] == [0] * 20, [a.document for a in answers if a.exit]
+            got = {a.document["task"]["resource"] for a in answers}
+            assert len(got) == 20, "nobody got what another has"
+            assert min(got) >= "T11", "what waits is handed out last"
+            for answer, clone in zip(answers, made, strict=True):
+                assert answer.document["edge"] == "added"
+                name = answer.document["lease"]["resource"]
+                written = (clone / "tasks" / f"{name}.md").read_text(encoding="utf-8")
+                assert f"assigned: {answer.document['lease']['holder']}\n" in written
+            rest = [workers.one(n, "next", "--claim").document["task"] for n in range(3)]
+            assert rest[-1]["resource"] < "T11", "when nothing else is left"
+        assert len([f for f in read_files(remote.bare) if f.startswith("leases/")]) == 23

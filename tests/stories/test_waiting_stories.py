@@ -9,11 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 import pytest
 from support.clock import ManualClock
@@ -21,9 +19,8 @@ from support.documents import held_to_schema
 from support.fences import clean_env
 from support.ledgers import REF, door
 from support.remotes import Remote
-from support.repos import git, run_git
-from support.running import until
-from support.snapshots import check_words
+from support.repos import run_git
+from support.running import LONG, ROOT, Desk, until
 
 import gitlease
 from gitlease.core import parse_resource
@@ -31,9 +28,7 @@ from gitlease.core.moves import tickets
 from gitlease.store import waiting_file
 
 Clones = Callable[..., list[Path]]
-ROOT = str(Path(__file__).parents[2])
 FILE = waiting_file(parse_resource("F001"))
-PATIENCE = 60.0  # seconds for what another process does
 
 
 @dataclass
@@ -52,41 +47,13 @@ class Script(ManualClock):
         return (self.wall_ms - self.began) / 1_000
 
 
-def words_of(clone: Path, *words: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "gitlease", "-C", str(clone), *words]
-
-
-@contextmanager
-def started(
-    clone: Path, remote: Remote, *words: str, out: int | IO[bytes] = subprocess.PIPE
-) -> Iterator[subprocess.Popen[str]]:
-    """A command that runs while the block does; it is killed at the end."""
-    with subprocess.Popen(
-        words_of(clone, *words),
-        env=clean_env({**remote.env, "PYTHONPATH": ROOT}),
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def run(clone: Path, remote: Remote, *words: str, code: int = 0) -> str:
-    done = subprocess.run(
-        words_of(clone, *words),
-        env=clean_env({**remote.env, "PYTHONPATH": ROOT}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == code, (words, done.stdout, done.stderr)
-    return done.stdout
+@pytest.fixture
+def three(path_remote: Remote, clones: Clones) -> Iterator[list[Desk]]:
+    """Three people, each at a clone; what they started is killed at the end."""
+    made = [Desk(clone, path_remote.env) for clone in clones(3)]
+    yield made
+    for desk in made:
+        desk.clear()
 
 
 def line(remote: Remote) -> list[str]:
@@ -96,14 +63,10 @@ def line(remote: Remote) -> list[str]:
     return [x.split()[-1].strip('"') for x in lines if x.strip().startswith("holder:")]
 
 
-# --- two clones, in this process ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["path", pytest.param("http", marks=pytest.mark.slow)])
 def test_a_wait_looks_with_one_connection_and_fetches_only_what_is_new(
-    kind: str, request: pytest.FixtureRequest, clones: Clones, monkeypatch: pytest.MonkeyPatch
+    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remote: Remote = request.getfixturevalue(f"{kind}_remote")
+    remote = path_remote
     for name, value in remote.env.items():
         monkeypatch.setenv(name, value)
     jo, kim = clones(2, remote)
@@ -130,122 +93,65 @@ def test_a_wait_looks_with_one_connection_and_fetches_only_what_is_new(
     assert line(remote) == []
 
 
-def test_the_work_of_others_is_watched(path_remote: Remote, clones: Clones) -> None:
-    jo, kim = clones(2)
-    clock = Script()
-    door(kim, clock=clock).claim("F001", ttl="1m")
-    clock.acts = [
-        (20.0, lambda: door(kim, clock=clock).renew("F001")),
-        (40.0, lambda: door(kim, clock=clock).claim("src/auth/", paths=["docs/"])),
-        (60.0, lambda: door(kim, clock=clock).release("src/auth/")),
-    ]
-    found = [f"{e.kind} {e.resource}" for e in door(jo, clock=clock).watch(timeout="5m")]
-    check_words(found)
-
-
-# --- processes -----------------------------------------------------------------------------------
-
-
-def test_two_runs_in_one_clone_hand_over_at_once(path_remote: Remote, clones: Clones) -> None:
+def test_two_runs_in_one_clone_hand_over_at_once(three: list[Desk], path_remote: Remote) -> None:
     """What the one process pushes is known in the clone, and wakes the other without a look."""
-    (jo,) = clones(1)
-    run(jo, path_remote, "claim", "F001", "--session", "one")
-    words = ("claim", "F001", "--session", "two", "--wait", "5m", "--json")
-    with started(jo, path_remote, *words) as waiter:
-        until(lambda: line(path_remote) == ["w1@example.com"], "a ticket")
-        run(jo, path_remote, "release", "F001", "--session", "one")
-        out, err = waiter.communicate(timeout=PATIENCE)
+    jo = three[0]
+    jo.document("claim", "F001", "--session", "one")
+    waiter = jo.start("claim", "F001", "--session", "two", "--wait", "5m", "--json")
+    until(lambda: line(path_remote) == ["w1@example.com"], "a ticket")
+    jo.document("release", "F001", "--session", "one")
+    out, err = waiter.communicate(timeout=LONG)
     assert waiter.returncode == 0, err
     assert json.loads(out)["lease"]["session"] == "two"
     assert line(path_remote) == []
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        pytest.param(signal.SIGTERM, id="SIGTERM"),
-        pytest.param(signal.SIGINT, id="SIGINT", marks=pytest.mark.slow),
-    ],
-)
-def test_whoever_is_told_to_stop_leaves_the_line(
-    path_remote: Remote, clones: Clones, how: signal.Signals
-) -> None:
-    jo, kim = clones(2)
-    run(kim, path_remote, "claim", "F001")
-    with started(jo, path_remote, "claim", "F001", "--wait", "5m") as waiter:
-        until(lambda: line(path_remote) == ["w1@example.com"], "a ticket")
-        waiter.send_signal(how)
-        _, err = waiter.communicate(timeout=PATIENCE)
-    assert waiter.returncode == 128 + how
+def test_whoever_is_told_to_stop_leaves_the_line(three: list[Desk], path_remote: Remote) -> None:
+    jo, kim, _ = three
+    kim.document("claim", "F001")
+    waiter = jo.start("claim", "F001", "--wait", "5m")
+    until(lambda: line(path_remote) == ["w1@example.com"], "a ticket")
+    waiter.terminate()
+    _, err = waiter.communicate(timeout=LONG)
+    assert waiter.returncode == 128 + signal.SIGTERM
     assert "Traceback" not in err
     assert line(path_remote) == []
 
 
 def test_watch_is_a_line_for_each_event_until_it_is_interrupted(
-    path_remote: Remote, clones: Clones
+    three: list[Desk], path_remote: Remote
 ) -> None:
-    (jo,) = clones(1)
-    with started(jo, path_remote, "watch", "--json") as watcher:
-        out, lines = watcher.stdout, list[str]()
-        assert out is not None
-        reader = threading.Thread(target=lambda: lines.extend(out))
-        reader.start()
-        until(lambda: path_remote.fetches() > 0, "its first look")
-        time.sleep(0.2)  # from when it is answered on
-        run(jo, path_remote, "claim", "F001")
-        until(lambda: len(lines) == 1, "the claim")
-        run(jo, path_remote, "release", "F001")
-        until(lambda: len(lines) == 3, "the release")
-        watcher.send_signal(signal.SIGINT)
-        watcher.wait(PATIENCE)
-        reader.join()
-        assert watcher.stderr is not None
-        assert watcher.stderr.read() == ""
-    assert watcher.returncode == 130
-    assert [held_to_schema(json.loads(text))["event"] for text in lines] == [
-        "claimed",
-        "released",
-        "available",
-    ]
+    jo = three[0]
+    watcher = jo.start("watch", "--json")
+    out, lines = watcher.stdout, list[str]()
+    assert out is not None
+    reader = threading.Thread(target=lambda: lines.extend(out))
+    reader.start()
+    until(lambda: path_remote.fetches() > 0, "its first look")
+    time.sleep(0.2)  # from when it is answered on
+    jo.document("claim", "F001")
+    until(lambda: len(lines) == 1, "the claim")
+    jo.document("release", "F001")
+    until(lambda: len(lines) == 3, "the release")
+    watcher.send_signal(signal.SIGINT)
+    assert watcher.wait(LONG) == 130
+    reader.join()
+    assert watcher.stderr is not None
+    assert watcher.stderr.read() == ""
+    events = [held_to_schema(json.loads(text))["event"] for text in lines]
+    assert events == ["claimed", "released", "available"]
 
 
 @pytest.mark.slow
-def test_a_watch_whose_reader_goes_away_ends(path_remote: Remote, clones: Clones) -> None:
-    (jo,) = clones(1)
+def test_a_watch_whose_reader_goes_away_ends(three: list[Desk], path_remote: Remote) -> None:
     read, write = os.pipe()
-    with open(write, "wb") as out, started(jo, path_remote, "watch", "--json", out=out) as watcher:
-        until(lambda: path_remote.fetches() > 0, "its first look")
-        time.sleep(0.2)
-        os.close(read)
-        run(jo, path_remote, "claim", "F001")
-        assert watcher.wait(PATIENCE) == 141
-
-
-def test_what_becomes_available_is_called_for(path_remote: Remote, clones: Clones) -> None:
-    (jo,) = clones(1)
-    with gitlease.open(str(jo), session="one", environ={}) as leases:
-        heard: list[gitlease.WatchEvent] = []
-        calls = threading.Event()
-        leases.claim("F001")
-
-        @leases.on_available("F001", scope="research")
-        def tell(event: gitlease.WatchEvent) -> None:
-            heard.append(event)
-            calls.set()
-
-        assert tell.ready(PATIENCE)
-        assert tell.running
-        assert tell.function.__name__ == "tell"
-        leases.release("F001")
-        assert calls.wait(PATIENCE)
-        tell.stop(PATIENCE)
-        assert not tell.running
-        leases.claim("F001")
-        leases.release("F001")
-        assert [(e.kind, e.resource, e.scope) for e in heard] == [("available", "F001", "research")]
-        assert tell.error is None
-        tell(heard[0])
-        assert len(heard) == 2, "it is still a function"
+    with open(write, "wb") as out:
+        watcher = three[0].start("watch", "--json", stdout=out)
+    until(lambda: path_remote.fetches() > 0, "its first look")
+    time.sleep(0.2)
+    os.close(read)
+    three[0].document("claim", "F001")
+    assert watcher.wait(LONG) == 141
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -264,60 +170,31 @@ def test_a_callback_that_fails_is_called_again(
 
         leases.claim_all(["F001", "F002"])
         handle = leases.on_available("F001", "F002")(fail)
-        assert handle.ready(PATIENCE)
+        assert handle.ready(LONG)
         for name in ("F001", "F002"):
             leases.release(name)
-            assert calls.acquire(timeout=PATIENCE)
-        handle.stop(PATIENCE)
+            assert calls.acquire(timeout=LONG)
+        handle.stop(LONG)
     assert seen == [RuntimeError, RuntimeError]
 
 
-def test_a_callback_that_cannot_begin_says_why(path_remote: Remote, clones: Clones) -> None:
-    (jo,) = clones(1)
-    git(jo, "remote", "set-url", "origin", str(jo / "nowhere"))
-    with gitlease.open(str(jo), environ={}) as leases:
-        handle = leases.on_available("F001")(lambda _event: None)
-        assert not handle.ready(PATIENCE)
-        assert isinstance(handle.error, gitlease.GitleaseError)
-        until(lambda: not handle.running, "its end")
-        handle.stop()
-
-
-# --- what takes its time -------------------------------------------------------------------------
-
-
 @pytest.mark.slow
-def test_wait_and_watch_between_two_clones(remote: Remote, clones: Clones) -> None:
-    jo, kim = clones(2)
-    run(kim, remote, "claim", "F001")
-    with (
-        started(jo, remote, "watch", "F001", "--json", "--timeout", "45s") as watcher,
-        started(jo, remote, "wait", "F001", "--json", "--timeout", "5m") as waiter,
-    ):
-        time.sleep(3)
-        run(kim, remote, "release", "F001")
-        out, err = waiter.communicate(timeout=PATIENCE)
-        assert (waiter.returncode, json.loads(out)["status"]) == (0, "free"), err
-        assert watcher.stdout is not None
-        told = [json.loads(watcher.stdout.readline())["event"] for _ in range(2)]
-    assert told == ["released", "available"]
-
-
-@pytest.mark.slow
-def test_kill_9_of_the_first_waiter_costs_one_window(path_remote: Remote, clones: Clones) -> None:
-    holder, first, second = clones(3)
-    run(holder, path_remote, "claim", "F001")
+def test_kill_9_of_the_first_waiter_costs_one_window(
+    three: list[Desk], path_remote: Remote
+) -> None:
+    holder, first, second = three
+    holder.document("claim", "F001")
     wish = ("claim", "F001", "--wait", "5m")
-    with started(first, path_remote, *wish) as dead:
-        until(lambda: len(line(path_remote)) == 1, "the first ticket")
-        with started(second, path_remote, *wish) as alive:
-            until(lambda: len(line(path_remote)) == 2, "the second ticket")
-            dead.kill()
-            dead.wait()
-            run(holder, path_remote, "release", "F001")
-            began = time.monotonic()
-            assert alive.wait(PATIENCE) == 0
-            assert time.monotonic() - began > tickets.WINDOW / 2, "the dead one had its turn"
+    dead = first.start(*wish)
+    until(lambda: len(line(path_remote)) == 1, "the first ticket")
+    alive = second.start(*wish)
+    until(lambda: len(line(path_remote)) == 2, "the second ticket")
+    dead.kill()
+    dead.wait()
+    holder.document("release", "F001")
+    began = time.monotonic()
+    assert alive.wait(LONG) == 0
+    assert time.monotonic() - began > tickets.WINDOW / 2, "the dead one had its turn"
     assert line(path_remote) == [], "and is out of the line"
 
 
@@ -335,53 +212,36 @@ for _ in range(rounds):
         time.sleep(0.1)
         say("ends")
         leases.release("F001")
-say("done")
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "homes"),
-    [(10, 4), *(pytest.param(20, n, marks=pytest.mark.nightly) for n in (4, 20))],
-)
-def test_many_processes_take_turns(
-    path_remote: Remote, clones: Clones, tmp_path: Path, number: int, homes: int
-) -> None:
+def test_many_processes_take_turns(three: list[Desk], path_remote: Remote, tmp_path: Path) -> None:
     """Winners and pushes are counted: each has its turns, and never two at once."""
-    rounds = 2
-    made, log = clones(homes), tmp_path / "log"
+    number, rounds, log = 10, 2, tmp_path / "log"
     log.touch()
-    run(made[0], path_remote, "claim", "F001", "--session", "first")
+    three[0].document("claim", "F001", "--session", "first")
     before = path_remote.pushes()
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(made[n % homes]), f"s{n}", str(rounds), str(log)],
+            [sys.executable, "-c", WORKER, three[n % 3].clone, f"s{n}", str(rounds), log],
             env=clean_env({**path_remote.env, "PYTHONPATH": ROOT}),
         )
         for n in range(number)
     ]
     try:
         until(lambda: len(line(path_remote)) == number, "all of them in the line", limit=120)
-        run(made[0], path_remote, "release", "F001", "--session", "first")
+        three[0].document("release", "F001", "--session", "first")
         for process in processes:
             assert process.wait(600) == 0
     finally:
         for process in processes:
             process.kill()
             process.wait()
-    said = log.read_text().splitlines()
-    turns = [text for text in said if not text.startswith("done")]
-    assert_turns(turns, {f"s{n}": rounds for n in range(number)})
+    turns = log.read_text().splitlines()
+    has, ends = turns[::2], turns[1::2]
+    assert sorted(has) == sorted(f"has s{n}" for n in range(number) for _ in range(rounds))
+    assert ends == [x.replace("has", "ends") for x in has], "never two at once"
     assert line(path_remote) == []
     pushes = path_remote.pushes() - before
     assert pushes < number * rounds * 10, "a ticket, a claim, a release, and races that were lost"
-
-
-def assert_turns(said: Sequence[str], expected: dict[str, int]) -> None:
-    """Each ``has`` is followed by the same one's ``ends``, and all had as many as expected."""
-    had: dict[str, int] = {}
-    for has, ends in zip(said[::2], said[1::2], strict=True):
-        assert has.partition(" ")[2] == ends.partition(" ")[2], "two at once"
-        assert (has[:4], ends[:5]) == ("has ", "ends ")
-        had[has[4:]] = had.get(has[4:], 0) + 1
-    assert had == expected

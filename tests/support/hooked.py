@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +40,24 @@ def task_text(name: str, *, status: str = "todo", assigned: str = "[]", paths: s
     more = f"paths: [{paths}]\n" if paths else ""
     head = f"id: {name}\ntitle: work on {name}\nstatus: {status}\nassigned: {assigned}\n{more}"
     return f"---\n{head}---\n# {name}\n\nText.\n"
+
+
+def share_tasks(
+    clones: Sequence[Path],
+    names: Iterable[str],
+    env: Mapping[str, str],
+    text: Callable[[str], str] = task_text,
+) -> None:
+    """Commit and push task files from the first clone; the others pull them."""
+    first, *others = clones
+    (first / "tasks").mkdir()
+    for name in names:
+        (first / "tasks" / f"{name}.md").write_text(text(name), encoding="utf-8")
+    git(first, "add", "tasks")
+    git(first, "commit", "-q", "-m", "tasks")
+    git(first, "push", "-q", "origin", "HEAD:main", env=env)
+    for clone in others:
+        git(clone, "pull", "-q", "origin", "main", env=env)
 
 
 FILES = {
