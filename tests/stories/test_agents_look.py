@@ -29,13 +29,10 @@ def fresh(ada: Typist, name: str = "fresh") -> Agent:
     return Agent(Typist(place, ada.clock), session=f"{name}-1111")
 
 
-@pytest.mark.parametrize("starts", [True, False])
-def test_the_first_edit_in_a_fresh_clone_is_guarded(ada: Typist, starts: bool) -> None:
+def test_the_first_edit_in_a_fresh_clone_is_guarded(ada: Typist) -> None:
     ada.ok("claim src/auth/")
     agent = fresh(ada)
     assert not has_traces(str(agent.at.clone / ".git"))
-    if starts:
-        agent.sends("session-start")
     assert agent.edits("src/auth/login.py").startswith("deny")
     assert agent.edits("docs/a.md") == ""
 
@@ -67,8 +64,7 @@ def test_a_claim_by_others_is_known_to_the_edit_after_next(ada: Typist) -> None:
     assert agent.edits("src/auth/login.py").startswith("deny")
 
 
-@pytest.mark.parametrize("edits", [True, False])
-def test_a_displaced_agent_is_told_at_its_next_event_but_one(ada: Typist, edits: bool) -> None:
+def test_a_displaced_agent_is_told_at_its_next_event_but_one(ada: Typist) -> None:
     agent = fresh(ada)
     agent.at.ok("claim F001 --any", env=agent.terminal)
     agent.sends("session-start")
@@ -76,15 +72,15 @@ def test_a_displaced_agent_is_told_at_its_next_event_but_one(ada: Typist, edits:
     ada.ok("config admins w1@example.com --ledger")
     ada.clock.advance(11)
     ada.ok("revoke F001 --reason urgent")
-    answers = [agent.edits("a") if edits else agent.uses_a_tool() for _ in range(2)]
+    answers = [agent.uses_a_tool() for _ in range(2)]
     assert "F001" in answers[1]
 
 
-@pytest.mark.parametrize("is_agent", [True, False])
-def test_waits_suggested_to_an_agent_fit_its_shell(ada: Typist, is_agent: bool) -> None:
+def test_waits_suggested_to_an_agent_fit_its_shell(ada: Typist) -> None:
     ada.ok("claim deploy --any --ttl 30m")
     agent = fresh(ada)
-    refused = agent.at.types("claim deploy --any", env=agent.terminal if is_agent else {})
-    waits = [x for x in refused.hints if "--timeout" in x or "--wait" in x]
-    assert waits
-    assert all((" 2m" in x) == is_agent for x in waits), waits
+    for is_agent, env in ((True, agent.terminal), (False, {})):
+        refused = agent.at.types("claim deploy --any", env=env)
+        waits = [x for x in refused.hints if "--timeout" in x or "--wait" in x]
+        assert waits
+        assert all((" 2m" in x) == is_agent for x in waits), waits

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,8 @@ from support.hooked import (
 from support.repos import settle
 from support.snapshots import check_words, cleaned
 
+F002 = "tasks/F002.md"
+
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
 
 
@@ -40,17 +41,8 @@ def is_stopped(jo: Person, *words: str, path: str) -> str:
 # --- what is held ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("held", "name"),
-    [
-        ("src/api/login.py", "path:src/api/login.py"),
-        ("src/api/", "path:src/api"),
-        ("src/*/l*.py", "src/*/l*.py"),
-        ("src/**/login.py", "src/**/login.py"),
-        ("SRC/API/Login.py", ""),
-    ],
-)
-def test_a_path_that_another_holds_is_not_committed(pair: Pair, held: str, name: str) -> None:
+@pytest.mark.parametrize("held", ["src/api/", "src/**/login.py", "SRC/API/Login.py"])
+def test_a_path_that_another_holds_is_not_committed(pair: Pair, held: str) -> None:
     pair.kim.claim(held, reason="rate limits")
     pair.jo.put("src/api/login.py")
     pair.jo.put("docs/guide.md")
@@ -60,83 +52,15 @@ def test_a_path_that_another_holds_is_not_committed(pair: Pair, held: str, name:
     assert said.count(KIM) == 1
 
 
-@pytest.mark.parametrize("how", ["edit", "delete", "rename", "other id"])
-def test_the_file_of_a_claimed_task_is_not_committed(pair: Pair, how: str) -> None:
+def test_the_file_of_a_claimed_task_is_not_committed(pair: Pair) -> None:
     pair.kim.claim("F002")
-    file = "tasks/F002.md"
-    if how == "edit":
-        pair.jo.put(file, task_text("F002") + "I would rather.\n")
-    elif how == "delete":
-        pair.jo.git("rm", "-q", file)
-    elif how == "rename":
-        pair.jo.git("mv", file, "tasks/F009.md")
-    else:
-        pair.jo.put(file, task_text("F008"))
-    said = blocks(pair.jo.commit())
-    assert "(lease of F002" in said
-
-
-def test_what_is_one_s_own_never_blocks(pair: Pair) -> None:
-    pair.jo.claim("F001")
-    pair.jo.claim("docs/")
-    for name in ("src/api/login.py", "docs/guide.md", "tasks/F001.md"):
-        pair.jo.put(name)
-    goes_on(pair.jo.commit())
+    for words in (("rm", "-q", F002), ("mv", F002, "tasks/F009.md")):
+        pair.jo.git("reset", "-q", "--hard")
+        pair.jo.git(*words)
+        assert "(lease of F002" in blocks(pair.jo.commit())
 
 
 # --- kinds of changes -----------------------------------------------------------------------------
-
-
-def moved_out(jo: Person) -> str:
-    jo.git("mv", "src/api/login.py", "src/web/login.py")
-    return "src/api/login.py"
-
-
-def moved_in(jo: Person) -> str:
-    jo.git("mv", "docs/guide.md", "src/api/guide.md")
-    return "src/api/guide.md"
-
-
-def deleted(jo: Person) -> str:
-    jo.git("rm", "-q", "src/api/login.py")
-    return "src/api/login.py"
-
-
-def made_executable(jo: Person) -> str:
-    (jo.root / "src/api/login.py").chmod(0o755)
-    jo.git("add", "-A")
-    return "src/api/login.py"
-
-
-def made_a_link(jo: Person) -> str:
-    file = jo.root / "src/api/login.py"
-    file.unlink()
-    file.symlink_to("../web/page.py")
-    jo.git("add", "-A")
-    return "src/api/login.py"
-
-
-def made_a_folder(jo: Person) -> str:
-    (jo.root / "src/api/login.py").unlink()
-    jo.put("src/api/login.py/new.py", "new\n")
-    return "src/api/login.py"
-
-
-def copied_in(jo: Person) -> str:
-    jo.put("src/api/page.py", CODE.replace("line", "page"))
-    jo.put("src/web/page.py")
-    return "src/api/page.py"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [moved_out, moved_in, deleted, made_executable, made_a_link, made_a_folder, copied_in],
-)
-def test_any_kind_of_change_to_what_is_held_is_seen(
-    pair: Pair, change: Callable[[Person], str]
-) -> None:
-    pair.kim.claim("src/api/")
-    is_stopped(pair.jo, path=change(pair.jo))
 
 
 ODD = [
@@ -208,19 +132,11 @@ def test_a_conflict_that_is_resolved_otherwise_than_by_its_holder_is_stopped(pai
     assert len(pair.jo.git("log", "-1", "--format=%P").split()) == 2
 
 
-@pytest.mark.parametrize("verb", ["cherry-pick", "revert"])
-def test_a_picked_commit_that_stops_is_checked_when_it_is_committed(pair: Pair, verb: str) -> None:
+def test_a_picked_commit_that_stops_is_checked_when_it_is_committed(pair: Pair) -> None:
     """git itself runs no pre-commit for a pick without a conflict: the push is checked then."""
     conflict(pair)
     pair.kim.claim("src/api/")
-    if verb == "revert":
-        pair.jo.saves("src/api/login.py")
-        pair.jo.put("src/api/login.py", "other\n" + CODE)
-        pair.jo.git("commit", "-qm", "again", env={"GITLEASE_SKIP": "1"})
-        target = "HEAD~2"
-    else:
-        target = "origin/main"
-    assert pair.jo.run(verb, target).returncode == 1
+    assert pair.jo.run("cherry-pick", "origin/main").returncode == 1
     pair.jo.put("src/api/login.py", "both\n" + CODE)
     is_stopped(pair.jo, "--no-edit", path="src/api/login.py")
 
@@ -246,49 +162,20 @@ def test_a_rebase_goes_through_and_stops_where_it_edits_what_is_held(
     assert pair.jo.git("log", "-3", "--format=%s").split() == ["two", "one", "work"]
 
 
-def test_a_rebase_that_rewords_and_squashes_what_nobody_holds_goes_on(
-    pair: Pair, tmp_path: Path
-) -> None:
-    for name in ("docs/guide.md", "src/web/page.py", "README"):
-        pair.jo.saves(name, message=name)
-    pair.kim.claim("src/api/")
-    todo = script(tmp_path / "todo", 'sed -i -e "1s/^pick/reword/" -e "3s/^pick/squash/" "$1"\n')
-    words = script(tmp_path / "words", 'sed -i "1s/^/new: /" "$1"\n')
-    env = {"GIT_SEQUENCE_EDITOR": todo, "GIT_EDITOR": words}
-    goes_on(pair.jo.run("rebase", "-q", "-i", "HEAD~3", env=env))
-    assert len(pair.jo.git("rev-list", "origin/main..").split()) == 2
-    check_words(pair.jo.message("HEAD^"))
-
-
-def test_a_linked_work_tree_is_guarded_by_the_same_hooks(pair: Pair, tmp_path: Path) -> None:
-    pair.kim.claim("src/api/")
-    goes_on(pair.jo.run("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked")))
-    linked = Person("jo", tmp_path / "linked", pair.jo.env)
-    linked.put("src/api/login.py")
-    is_stopped(linked, path="src/api/login.py")
-    linked.git("reset", "-q", "--hard")
-    linked.put("docs/guide.md")
-    goes_on(linked.commit())
-
-
-@pytest.mark.parametrize("folder", [".", "src/api", "docs"])
-def test_a_folder_below_is_where_git_is_called(pair: Pair, folder: str) -> None:
+def test_a_folder_below_is_where_git_is_called(pair: Pair) -> None:
     pair.kim.claim("src/api/")
     pair.jo.put("src/api/login.py")
-    done = pair.jo.run("commit", "-m", "work", cwd=pair.jo.root / folder)
+    done = pair.jo.run("commit", "-m", "work", cwd=pair.jo.root / "src/api")
     check_words(cleaned(blocks(done)))
 
 
-@pytest.mark.parametrize("relative", [False, True])
-def test_git_dir_and_work_tree_may_be_named_from_outside(
-    pair: Pair, tmp_path: Path, relative: bool
-) -> None:
+def test_git_dir_and_work_tree_may_be_named_from_outside(pair: Pair, tmp_path: Path) -> None:
     pair.kim.claim("src/api/")
     pair.jo.put("src/api/login.py")
-    root = "jo" if relative else str(pair.jo.root)
-    env = {"GIT_DIR": f"{root}/.git", "GIT_WORK_TREE": root}
+    env = {"GIT_DIR": "jo/.git", "GIT_WORK_TREE": "jo"}
     done = pair.jo.run("commit", "-m", "work", cwd=tmp_path, env=env)
     check_words(cleaned(blocks(done)))
+    root = pair.jo.root
     words = (f"--git-dir={root}/.git", f"--work-tree={root}", "commit", "-m", "work")
     blocks(pair.jo.run(*words, cwd=tmp_path))
     pair.jo.git("reset", "-q", "--hard")
@@ -415,7 +302,7 @@ class Settled:
         return self.run(name, "git", "commit", "-qm", "work")
 
 
-@pytest.mark.parametrize("variable", ["HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL"])
+@pytest.mark.parametrize("variable", ["XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL"])
 def test_whoever_other_settings_name_is_judged_as_such(
     pair: Pair, tmp_path: Path, variable: str
 ) -> None:
@@ -424,7 +311,7 @@ def test_whoever_other_settings_name_is_judged_as_such(
     goes_on(settled.commit("jo"))
 
 
-@pytest.mark.parametrize("variable", ["HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "clone"])
+@pytest.mark.parametrize("variable", ["HOME", "clone"])
 def test_whoever_the_settings_name_since_a_moment_ago_is_judged_as_such(
     pair: Pair, tmp_path: Path, variable: str
 ) -> None:

@@ -145,7 +145,7 @@ def test_every_hook_is_shown_as_live(managed: Managed) -> None:
     assert [x["name"] for x in states["hooks"] if x[proven]] == list(HOOKS), states
 
 
-def test_a_commit_of_what_another_holds_is_stopped_and_said(managed: Managed) -> None:
+def test_a_commit_and_a_push_of_what_another_holds_are_stopped_and_said(managed: Managed) -> None:
     managed.pair.kim.claim(LOGIN)
     before = managed.jo.head()
     managed.jo.put(LOGIN)
@@ -153,23 +153,26 @@ def test_a_commit_of_what_another_holds_is_stopped_and_said(managed: Managed) ->
     assert re.search(rf"{LOGIN} .* {KIM}", seen)
     assert not WAYS_AROUND.search("".join(x for x in seen.splitlines() if "gitlease:" in x))
     assert managed.jo.head() == before
+    before = managed.pair.on_remote("main")
+    managed.jo.put(LOGIN)
     managed.said(managed.jo.commit(env={"GITLEASE_SKIP": "1"}))
+    done = managed.jo.run("push")
+    assert done.returncode == 1
+    assert re.search(rf"{LOGIN} .* {KIM}", done.stdout + done.stderr)
+    assert managed.pair.on_remote("main") == before
+    managed.pair.kim.release(LOGIN)
+    managed.said(managed.jo.run("push"))
+    assert managed.pair.on_remote("main") == managed.jo.head()
 
 
-def test_a_pass_says_nothing_of_ours(managed: Managed) -> None:
-    managed.jo.put(PAGE)
-    assert "gitlease: " not in managed.said(managed.jo.commit())
-    assert "gitlease: " not in managed.said(managed.jo.run("push"))
-
-
-def test_a_warning_is_seen(managed: Managed) -> None:
+def test_a_warning_is_seen_and_a_pass_says_nothing_of_ours(managed: Managed) -> None:
     managed.pair.kim.claim(LOGIN, ago=LAPSED)
     managed.jo.put(LOGIN)
     assert f"gitlease: warning: {LOGIN} " in managed.said(managed.jo.commit())
     assert f"gitlease: warning: {LOGIN} " in managed.said(managed.jo.run("push"))
-
-
-def test_what_was_left_to_be_said_is_seen(managed: Managed) -> None:
+    managed.jo.put(PAGE)
+    assert "gitlease: " not in managed.said(managed.jo.commit())
+    assert "gitlease: " not in managed.said(managed.jo.run("push"))
     managed.jo.at().inbox.leave(["your claim of F001 was revoked"])
     seen = managed.said(managed.jo.run("checkout", "-b", "other"))
     managed.jo.put(PAGE)
@@ -183,17 +186,3 @@ def test_a_commit_renews_and_names_what_it_falls_under(managed: Managed) -> None
     managed.said(managed.jo.commit())
     assert managed.jo.trailers() == [f"{PAGE} token={lease.token}"]
     until(lambda: managed.pair.leases()[PAGE].renewals > 0, "the renewal")
-
-
-def test_a_push_of_what_another_holds_is_stopped(managed: Managed) -> None:
-    managed.pair.kim.claim(LOGIN)
-    before = managed.pair.on_remote("main")
-    managed.jo.put(LOGIN)
-    managed.jo.git("commit", "-qnm", "past the guard")
-    done = managed.jo.run("push")
-    assert done.returncode == 1
-    assert re.search(rf"{LOGIN} .* {KIM}", done.stdout + done.stderr)
-    assert managed.pair.on_remote("main") == before
-    managed.pair.kim.release(LOGIN)
-    managed.said(managed.jo.run("push"))
-    assert managed.pair.on_remote("main") == managed.jo.head()

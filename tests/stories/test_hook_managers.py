@@ -30,7 +30,6 @@ from gitlease.install import (
 from gitlease.install import hook_places as places
 from gitlease.install.git_hooks import install, uninstall
 
-ROOT = Path(__file__).parents[2]
 CALLS = ["pre-commit ", "prepare-commit-msg ", "commit-msg ", "post-commit "]
 MINE = b'echo mine >>"$CALLS"\n'
 PYTHON = b"#!/usr/bin/env python3\nimport os\nprint('mine', file=open(os.environ['CALLS'], 'a'))\n"
@@ -99,24 +98,17 @@ def test_no_hooks_at_all(repo: HookRepo, way: Way, monkeypatch: pytest.MonkeyPat
     [
         (b"#!/bin/sh\n" + MINE, True),
         (b"#!/usr/bin/env bash\n" + MINE + b"exec true\n", True),
-        (b"#!/bin/sh -eu\n" + MINE + b"exit 0", True),
-        (b"#!/bin/bash\n" + MINE + b"if true; then\n  exec true\nfi\nexit 1\n", True),
         (b"#!/bin/sh\n" + MINE + b": \r\ncat <<X >/dev/null\r\nhere\r\nX\r\n", True),
         (PYTHON, True),
-        (PYTHON + b"# no newline", True),
         (MINE, True),
-        (b"#!/bin/sh\n", False),
-        (b"#!/bin/sh", False),
         (b"", False),
     ],
 )
-@pytest.mark.parametrize("mode", [0o755, 0o700])
-@pytest.mark.nightly(3)
 def test_an_existing_hook_still_runs_and_comes_back_to_the_byte(
-    repo: HookRepo, way: Way, data: bytes, fires: bool, mode: int, monkeypatch: pytest.MonkeyPatch
+    repo: HookRepo, way: Way, data: bytes, fires: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where ours is not in the same file, git runs the other one though ours refuses."""
-    hook = repo.write(".git/hooks/pre-commit", data, mode)
+    hook = repo.write(".git/hooks/pre-commit", data, 0o700)
     before = snapshot(repo.root)
     put_in(repo)
     assert all_proven(repo, monkeypatch)
@@ -139,17 +131,6 @@ def test_a_hook_that_refuses_still_refuses(repo: HookRepo, way: Way) -> None:
         assert repo.commit()[0] == 1
         take_out(repo)
         assert hook.read_bytes() == b"#!/bin/sh\n" + last
-
-
-def test_a_hook_with_line_ends_of_windows_is_kept_as_it_is(repo: HookRepo) -> None:
-    data = b"#!/bin/sh\r\necho mine\r\n"
-    hook = repo.write(".git/hooks/pre-commit", data)
-    refused = repo.commit()[0]
-    put_in(repo)
-    assert (repo.commit()[0] != 0) == (refused != 0)
-    assert CALLS[0] in repo.calls()
-    take_out(repo)
-    assert hook.read_bytes() == data
 
 
 def test_a_hook_that_is_switched_off_stays_off(repo: HookRepo) -> None:
@@ -178,10 +159,8 @@ def test_what_a_push_says_is_read_by_both(repo: HookRepo, way: Way, python: bool
     assert (repo.hooks / "pre-push").read_bytes() == data
 
 
-@pytest.mark.parametrize("outside", [False, True])
-def test_a_link_is_neither_followed_nor_lost(repo: HookRepo, outside: bool) -> None:
-    folder = repo.root.parent if outside else repo.root
-    target = folder / "scripts" / "check"
+def test_a_link_is_neither_followed_nor_lost(repo: HookRepo) -> None:
+    target = repo.root.parent / "scripts" / "check"
     target.parent.mkdir()
     target.write_bytes(b"#!/bin/sh\n" + MINE)
     target.chmod(0o755)
@@ -211,15 +190,11 @@ def test_a_folder_of_hooks_in_the_work_tree(
     assert_untouched(before, snapshot(repo.root))
 
 
-@pytest.mark.parametrize("linked", [False, True])
-def test_a_folder_of_hooks_outside_is_never_written_to(repo: HookRepo, linked: bool) -> None:
+def test_a_folder_of_hooks_outside_is_never_written_to(repo: HookRepo) -> None:
     outside = repo.root.parent / "company"
     outside.mkdir()
     (outside / "pre-commit").write_bytes(b"#!/bin/sh\n")
-    if linked:
-        repo.hooks.symlink_to(outside)
-    else:
-        git(repo.root, "config", "core.hooksPath", str(outside))
+    git(repo.root, "config", "core.hooksPath", str(outside))
     before = snapshot(repo.root)
     plan = put_in(repo)
     assert (plan.way, plan.changes, list(scripts(plan))) == (Way.OUTSIDE, (), list(HOOKS))
@@ -242,10 +217,17 @@ def scripts(plan: Plan) -> dict[str, str]:
 ANSWERS = {"lets it go": 0, "refuses": 1, "fails": 70, "is broken": 1, "is missing": 127}
 
 
-@pytest.mark.nightly(2)
-@pytest.mark.parametrize("gitlease", ANSWERS)
-@pytest.mark.parametrize("strict", ["", "set -eu\n"])
-@pytest.mark.parametrize("husky", [False, True])
+@pytest.mark.parametrize(
+    ("gitlease", "strict", "husky"),
+    [
+        ("lets it go", "", True),
+        ("refuses", "set -eu\n", False),
+        ("refuses", "", True),
+        ("fails", "set -eu\n", False),
+        ("is broken", "set -eu\n", True),
+        ("is missing", "", False),
+    ],
+)
 def test_the_lines_that_are_told_stop_a_script_wherever_they_stand(
     repo: HookRepo, gitlease: str, strict: str, husky: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,7 +283,9 @@ def test_the_lines_that_are_told_are_live_once_they_are_added(
         repo.write(".husky/_/h", HUSKY, 0o644)
         for name in HOOKS:
             repo.write(f".husky/_/{name}", b'#!/usr/bin/env sh\n. "$(dirname "$0")/h"')
-    for name, lines in scripts(put_in(repo)).items():
+    plan = put_in(repo)
+    assert (plan.way, plan.changes) == (Way.HUSKY if husky else Way.OUTSIDE, ())
+    for name, lines in scripts(plan).items():
         hook = folder / os.path.basename(name)
         hook.write_text(f"#!/bin/sh\n# ours\nset -eu\n\n{lines}echo no >>ran\n")
         hook.chmod(0o644 if husky else 0o755)
@@ -316,45 +300,24 @@ def test_the_lines_that_are_told_are_live_once_they_are_added(
     assert {file: file.read_bytes() for file in before} == before
 
 
-def test_told_lines_below_others_are_live_without_running_the_script(
-    repo: HookRepo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    line = hook_lines("pre-commit")[0].encode()
-    hook = repo.write(".git/hooks/pre-commit", b"#!/bin/sh\ntouch ran\n  " + line + b"\r\n")
-    monkeypatch.setenv("PATH", repo.env["PATH"])
-    check_words(str(shown_states(repo)["pre-commit"]))
-    before = hook.read_bytes()
-    put_in(repo)
-    assert hook.read_bytes() == before
-    assert shown_states(repo)["pre-push"] == (True, True, "hook files")
-    assert not (repo.root / "ran").exists()
-    take_out(repo)
-    assert [file.name for file in repo.hooks.iterdir()] == ["pre-commit"]
-    assert hook.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "# {}",
-        "true  # {}",
-        "echo '{}'",
-        "{} || true",
-        "exit 0\n{}",
+def test_other_lines_are_no_call(repo: HookRepo) -> None:
+    own, other = hook_lines("pre-commit")[0], "\n".join(hook_lines("pre-push"))
+    for text in (
+        f"# {own}",
+        f"true  # {own}",
+        f"echo '{own}'",
+        f"{own} || true",
+        f"exit 0\n{own}",
         'gitlease hook pre-commit "$@"',
-        'gitlease hook pre-commit "$@" || exit 1',
-        "\n".join(hook_lines("pre-push")),
-    ],
-)
-def test_other_lines_are_no_call(repo: HookRepo, text: str) -> None:
-    told = text.format(hook_lines("pre-commit")[0]) if "{}" in text else text
-    hook = repo.write(".git/hooks/pre-commit", f"#!/bin/sh\n{told}\n".encode())
-    before = hook.read_bytes()
-    assert shown_states(repo)["pre-commit"] == (False, False, "")
-    put_in(repo)
-    assert b"# BEGIN gitlease pre-commit" in hook.read_bytes()
-    take_out(repo)
-    assert hook.read_bytes() == before
+        other,
+    ):
+        hook = repo.write(".git/hooks/pre-commit", f"#!/bin/sh\n{text}\n".encode())
+        before = hook.read_bytes()
+        assert shown_states(repo)["pre-commit"] == (False, False, ""), text
+        put_in(repo)
+        assert b"# BEGIN gitlease pre-commit" in hook.read_bytes()
+        take_out(repo)
+        assert hook.read_bytes() == before
 
 
 def test_a_call_that_git_does_not_come_to_is_not_live(
@@ -373,18 +336,6 @@ def test_a_call_that_git_does_not_come_to_is_not_live(
         state = hook_states(discover(str(repo.root)))[0]
         assert not state.live
         check_words(state.problem)
-
-
-def test_no_file_of_husky_is_written(repo: HookRepo) -> None:
-    repo.write(".husky/_/h", HUSKY, 0o644)
-    repo.write(".husky/pre-commit", MINE, 0o644)
-    git(repo.root, "config", "core.hooksPath", ".husky/_")
-    before = snapshot(repo.root)
-    plan = put_in(repo)
-    files = [f".husky/{name}" for name in HOOKS]
-    assert (plan.way, plan.changes, list(scripts(plan))) == (Way.HUSKY, (), files)
-    take_out(repo)
-    assert_untouched(before, snapshot(repo.root))
 
 
 def problems(repo: HookRepo) -> set[str]:
@@ -447,23 +398,19 @@ FORMER = (
 )
 
 
-@pytest.mark.parametrize("mine", [b"", MINE])
-def test_the_former_hook_of_refs_is_removed(repo: HookRepo, way: Way, mine: bytes) -> None:
+def test_the_former_hook_of_refs_is_removed(repo: HookRepo, way: Way) -> None:
     """Stashes work again, and another's lines in that hook stay."""
     name = "reference-transaction"
-    hook = repo.write(f".git/hooks/{name}", b"#!/bin/sh\n" + FORMER + mine)
+    hook = repo.write(f".git/hooks/{name}", b"#!/bin/sh\n" + FORMER + MINE)
     script = repo.write(f".git/gitlease/hooks/{name}", b"#!/bin/sh\n" + FORMER)
     git(repo.root, "config", "--local", f"hook.gitlease-{name}.command", str(script))
     take_out(repo)
     assert not script.exists()
     assert run_git(repo.root, "config", f"hook.gitlease-{name}.command").returncode == 1
-    assert (hook.read_bytes() if hook.exists() else b"") == (b"#!/bin/sh\n" + mine if mine else b"")
+    assert hook.read_bytes() == b"#!/bin/sh\n" + MINE
 
 
-MOVES = ("{}.legacy", "{}.old", "{}.pre-husky", "old-hooks/{}")
-
-
-@pytest.mark.parametrize("moved", MOVES)
+@pytest.mark.parametrize("moved", ["{}.legacy", "old-hooks/{}"])
 def test_a_hook_that_a_manager_moved_is_removed(repo: HookRepo, moved: str) -> None:
     """One of a chain, too: the hook that it goes on to takes its place again."""
     python = repo.write(".git/hooks/commit-msg", PYTHON)
@@ -477,21 +424,15 @@ def test_a_hook_that_a_manager_moved_is_removed(repo: HookRepo, moved: str) -> N
     assert not python.exists()
 
 
-def test_a_chain_that_pre_commit_moved_still_goes_on(repo: HookRepo) -> None:
+def test_a_chain_that_pre_commit_moved_goes_on_and_is_live(
+    repo: HookRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repo.write(".git/hooks/pre-commit", PYTHON)
     put_in(repo)
     hook = (repo.hooks / "pre-commit").rename(repo.hooks / "pre-commit.legacy")
     env = clean_env(repo.env)
     subprocess.run([hook], cwd=repo.root, env=env, stdin=subprocess.DEVNULL, check=True)
     assert repo.calls() == ["pre-commit ", "mine"]
-
-
-def test_a_hook_that_pre_commit_moved_is_live(
-    repo: HookRepo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put_in(repo)
-    hook = repo.hooks / "pre-commit"
-    hook.rename(repo.hooks / "pre-commit.legacy")
     framework = repo.write(
         "framework", b"#!/bin/sh\n[ $2 = hook-impl ] && exec $6/pre-commit.legacy\n"
     )
@@ -534,15 +475,7 @@ def test_the_commands_for_managers_stop_git_only_for_what_was_checked(repo: Hook
         assert shutil.which("gitlease") or run(repo, words).returncode == 0, words
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        ["my repo/.git/MSG"],
-        ["Jo's/.git/MSG", "message"],
-        [".git/MSG", "commit", "HEAD"],
-        [".git/MSG", "commit", "HEAD^{/a b}"],
-    ],
-)
+@pytest.mark.parametrize("given", [["my repo/.git/MSG"], ["Jo's/.git/MSG", "commit", "HEAD"]])
 def test_managers_pass_on_what_git_said_of_a_message(repo: HookRepo, given: list[str]) -> None:
     """A file of any name, and whether it is an amended commit, which the source tells."""
     fake = '#!/bin/sh\nshift 2\nprintf "<%s>" "$@" >>"$CALLS"\n'
