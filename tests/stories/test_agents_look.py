@@ -74,13 +74,3 @@ def test_a_displaced_agent_is_told_at_its_next_event_but_one(ada: Typist) -> Non
     ada.ok("revoke F001 --reason urgent")
     answers = [agent.uses_a_tool() for _ in range(2)]
     assert "F001" in answers[1]
-
-
-def test_waits_suggested_to_an_agent_fit_its_shell(ada: Typist) -> None:
-    ada.ok("claim deploy --any --ttl 30m")
-    agent = fresh(ada)
-    for is_agent, env in ((True, agent.terminal), (False, {})):
-        refused = agent.at.types("claim deploy --any", env=env)
-        waits = [x for x in refused.hints if "--timeout" in x or "--wait" in x]
-        assert waits
-        assert all((" 2m" in x) == is_agent for x in waits), waits

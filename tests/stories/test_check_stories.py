@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import assert_untouched, copy_repository, git, real_clone, snapshot
 from support.session import LeaseService
-from support.snapshots import check_words, raises
+from support.snapshots import check_words
 
 from gitlease.check import CheckResult, CiContext, read_context
 from gitlease.core import (
@@ -202,94 +202,7 @@ NO_LEDGER = ("no-ledger", "warning")
 LATE, UNKNOWN = ("token-superseded", "error"), ("token-unknown", "error")
 
 
-# --- held then, held now --------------------------------------------------------------------------
-
-
-def test_what_no_verify_let_through_is_found(world: World) -> None:
-    world.kim.claim("F001", reason="limits")
-    commit = world.jo.at(MINUTE).commit("src/api/login.py")
-    found = only(world.jo.check())
-    assert (found.rule.id, found.level, found.commit) == ("held-then", Level.ERROR, commit)
-    assert (found.holder, found.resource, found.file, found.line) == (
-        KIM,
-        "F001",
-        "tasks/F001.md",
-        5,
-    )
-    check_words(found.message)
-    assert found.next_steps == ("gitlease log F001",)
-
-
-def test_ones_own_work_is_nobody_elses_business(world: World) -> None:
-    world.jo.claim("F001")
-    world.jo.at(MINUTE).commit("src/api/login.py", "tasks/F001.md")
-    world.jo.commit("docs/guide.md")
-    checked = world.jo.check()
-    assert replace(checked, findings=()) == CheckResult(shown="origin/main..HEAD", commits=2)
-    assert rules(checked) == [UNPROVEN], "without our hooks, an address is all that is known"
-
-
-def test_a_rename_touches_both_places_and_a_submodule_all_below_it(world: World) -> None:
-    world.kim.claim("path:src/api/login.py")
-    world.jo.at(MINUTE).git("mv", "src/api/login.py", "src/web/login.py")
-    moved = world.jo.commit(message="move")
-    world.kim.at(2 * MINUTE).claim("path:vendor/lib/deep.c")
-    world.jo.at(3 * MINUTE).git(
-        "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},vendor/lib"
-    )
-    bumped = world.jo.commit(message="bump")
-    found = world.jo.check().findings
-    assert [(x.rule.id, x.commit) for x in found] == [("held-then", moved), ("held-then", bumped)]
-
-
-def test_another_layer_counts_where_it_is_the_configured_one(world: World) -> None:
-    world.kim.claim("F001", layer="team")
-    world.jo.at(MINUTE).commit("src/api/login.py")
-    assert rules(world.jo.check()) == [NO_LEDGER]
-    checked = world.jo.check(layer="team")
-    assert rules(checked) == [THEN]
-    assert only(checked).layer == "team"
-    assert only(checked).next_steps == ("gitlease log --layer team F001",)
-
-
 # --- histories ------------------------------------------------------------------------------------
-
-
-def test_a_rebase_neither_hides_nor_makes_a_violation(world: World) -> None:
-    jo, kim = world.jo, world.kim
-    jo.claim("F002", paths=("docs",))
-    jo.at(MINUTE).commit("docs/guide.md", message="honest")
-    kim.at(MINUTE).claim("F001")
-    jo.at(2 * MINUTE).commit("src/api/login.py", message="not")
-    jo.at(3 * MINUTE).release("F002")
-    kim.at(3 * MINUTE).release("F001")
-    kim.at(4 * MINUTE).claim("F002", paths=("docs",))
-    kim.git("checkout", "-q", "main")
-    kim.commit("src/web/page.py", message="meanwhile")
-    kim.git("push", "-q", "origin", "main")
-    jo.at(5 * MINUTE).git("fetch", "-q")
-    jo.git("rebase", "-q", "origin/main", env=jo.dates() | {"GIT_AUTHOR_DATE": ""})
-    kim.at(6 * MINUTE).release("F002")
-    checked = jo.at(HOUR).check()
-    assert checked.commits == 2
-    assert rules(checked) == [THEN]
-    assert "src/api/login.py" in only(checked).message
-
-
-def test_a_merge_counts_only_for_what_was_decided_in_it(world: World) -> None:
-    jo, kim = world.jo, world.kim
-    kim.claim("F001")
-    kim.git("checkout", "-q", "main")
-    kim.at(MINUTE).commit("src/api/login.py", message="kim's own")
-    kim.git("push", "-q", "origin", "main")
-    jo.at(2 * MINUTE).commit("docs/guide.md")
-    jo.git("fetch", "-q")
-    jo.git("merge", "-q", "--no-edit", "origin/main", env=jo.dates())
-    assert rules(jo.check()) == []
-    jo.git("reset", "-q", "--hard", "HEAD^")
-    jo.git("merge", "-q", "--no-commit", "--no-ff", "origin/main")
-    jo.at(3 * MINUTE).commit("src/api/login.py", message="an evil merge")
-    assert rules(jo.check()) == [THEN]
 
 
 def test_work_from_before_a_lease_that_was_merged_during_it_is_found(world: World) -> None:
@@ -302,7 +215,6 @@ def test_work_from_before_a_lease_that_was_merged_during_it_is_found(world: Worl
     kim.at(0).claim("F001")
     jo.git("checkout", "-q", "-B", "topic", "origin/main")
     jo.at(MINUTE).git("merge", "-q", "--no-ff", "-m", "early", "origin/early", env=jo.dates())
-    merge = jo.git("rev-parse", "HEAD")
     assert rules(jo.at(2 * MINUTE).check()) == [NOW]
     kim.at(3 * MINUTE).release("F001")
     checked = jo.at(5 * MINUTE).check()
@@ -310,59 +222,14 @@ def test_work_from_before_a_lease_that_was_merged_during_it_is_found(world: Worl
     found = only(checked)
     assert found.commit == old
     check_words(found.message)
-    assert found.evidence[0].startswith(f"merged in {merge[:10]} by {JO}, made at 2026-11-20T12:01")
-    done = jo.git("log", "--format=%H", "origin/main..HEAD").split()
-    assert sorted(done) == sorted([old, merge])
     jo.git("reset", "-q", "--hard", "HEAD~1")
     jo.at(4 * MINUTE).git("merge", "-q", "--no-ff", "-m", "early", "origin/early", env=jo.dates())
     assert rules(jo.at(5 * MINUTE).check()) == []
 
 
-def test_old_work_hurts_nobody_that_its_holder_merges_or_a_merge_leaves_out(world: World) -> None:
-    jo, kim = world.jo, world.kim
-    jo.at(-HOUR).commit("src/api/login.py")
-    jo.git("push", "-q", "origin", "HEAD:early")
-    kim.at(0).claim("F001")
-    jo.git("checkout", "-q", "-B", "topic", "origin/main")
-    how = ("merge", "-q", "--no-ff", "-m", "early")
-    jo.at(MINUTE).git(*how, "-s", "ours", "origin/early", env=jo.dates())
-    assert rules(jo.at(2 * MINUTE).check()) == []
-    kim.git("fetch", "-q")
-    kim.git("checkout", "-q", "-B", "topic", "origin/main")
-    kim.at(3 * MINUTE).git(*how, "origin/early", env=kim.dates())
-    assert rules(kim.at(4 * MINUTE).check()) == []
-
-
-def test_a_co_author_whom_only_a_message_names_is_pointed_out(world: World) -> None:
-    jo, kim = world.jo, world.kim
-    kim.claim("F001")
-    kim.at(MINUTE).commit("src/api/login.py", message="kim's")
-    jo.git("fetch", "-q", str(kim.root), "topic")
-    jo.at(2 * MINUTE).git("merge", "-q", "--squash", "FETCH_HEAD")
-    squashed = f"all of it (#7)\n\nCo-authored-by: Kim <{KIM}>"
-    jo.commit("docs/guide.md", message=squashed)
-    assert rules(jo.check()) == [MAYBE_THEN]
-    check_words(only(jo.check()).message)
-    jo.git("commit", "-q", "--amend", "-m", "all of it", env=jo.dates())
-    assert rules(jo.check()) == [THEN]
-
-
-def test_a_revert_is_a_commit_like_any_other(world: World) -> None:
-    world.kim.claim("F001")
-    world.kim.at(MINUTE).commit("src/api/login.py")
-    world.jo.git("pull", "-q", str(world.kim.root), "topic")
-    world.jo.at(2 * MINUTE).git("revert", "--no-edit", "HEAD", env=world.jo.dates())
-    found = only(world.jo.check())  # of the two, which leave the file as it was
-    assert found.commit == world.jo.git("rev-parse", "HEAD")
-    world.kim.git("pull", "-q", str(world.jo.root), "topic")
-    world.kim.at(3 * MINUTE).git("revert", "--no-edit", "HEAD", env=world.kim.dates())
-    assert rules(world.kim.check("HEAD~1..HEAD")) == [UNPROVEN]
-
-
 def test_odd_dates_are_not_believed(world: World) -> None:
     world.kim.claim("F001")
-    world.jo.at(MINUTE).commit("src/api/login.py", author=400 * 86_400)
-    assert rules(world.jo.check()) == [THEN], "a date in the future: the committer's counts"
+    world.jo.at(MINUTE).commit("src/api/login.py")
     tree = world.jo.git("rev-parse", "HEAD^{tree}")
     head = world.jo.git("rev-parse", "HEAD~1")
     text = f"tree {tree}\nparent {head}\nauthor x <{JO}> soon\ncommitter x <{JO}> never\n\nodd\n"
@@ -380,26 +247,6 @@ def test_odd_dates_are_not_believed(world: World) -> None:
 
 def trailer(text: str, subject: str = "work") -> str:
     return f"{subject}\n\nGitlease: {text}"
-
-
-def test_a_squash_by_the_host_says_nothing_of_when_its_work_was_done(world: World) -> None:
-    jo, kim = world.jo, world.kim
-    jo.claim("F002")
-    jo.at(MINUTE).commit("docs/guide.md", message=trailer("F002 token=1"))
-    jo.at(2 * MINUTE).release("F002")
-    kim.at(3 * MINUTE).claim("F002")
-    kim.at(4 * MINUTE).release("F002")
-    assert rules(jo.at(5 * MINUTE).check()) == []
-    before = jo.git("rev-parse", "main")
-    jo.git("checkout", "-q", "main")
-    jo.git("merge", "-q", "--squash", "topic")
-    github_is = {"GIT_COMMITTER_NAME": "GitHub", "GIT_COMMITTER_EMAIL": "noreply@github.com"}
-    jo.git("commit", "-qm", trailer("F002 token=1", "work (#7)"), env=jo.dates() | github_is)
-    after = world.pushed(jo, branch="main")
-    event = {"ref": "refs/heads/main", "before": before, "after": after}
-    checked = world.fresh().at(6 * MINUTE).check(environ=github(world, "push", event))
-    assert rules(checked) == [("token-superseded", "warning")]
-    check_words(only(checked).evidence[0])
 
 
 # --- people ---------------------------------------------------------------------------------------
@@ -420,7 +267,6 @@ def test_two_people_with_several_addresses_are_two_people(world: World) -> None:
         "--reset-author",
         env=kim.dates(),
     )
-    assert rules(kim.check()) == [THEN]
     (kim.root / ".mailmap").write_text(f"Kim <{KIM}> <kim@home.example>\n")
     kim.git("add", ".mailmap")
     kim.git("-c", "user.email=kim@home.example", "commit", "-q", "-m", "it is me", env=kim.dates())
@@ -431,59 +277,6 @@ def test_two_people_with_several_addresses_are_two_people(world: World) -> None:
     jo.commit(message="a mailmap")
     jo.git("push", "-q", "origin", "main")
     kim.git("fetch", "-q")
-    assert rules(kim.check()) == [UNPROVEN]
-
-
-def test_the_work_that_a_merge_drops_is_told_by_the_mailmap(world: World) -> None:
-    jo, kim = world.jo, world.kim
-    kim.git("config", "user.email", "kim@home.example")
-    kim.at(-HOUR).commit("src/api/login.py", message="kim's, from home")
-    kim.git("push", "-q", "origin", "topic:main")
-    kim.git("config", "user.email", KIM)
-    jo.at(-HOUR).commit("src/api/login.py", message="jo's")
-    jo.git("push", "-q", "origin", "topic")
-    kim.at(0).claim("F001")
-    for mailmap, expected in (("", []), (f"Kim <{KIM}> <kim@home.example>\n", [THEN])):
-        if mailmap:
-            kim.git("checkout", "-q", "topic")
-            (kim.root / ".mailmap").write_text(mailmap)
-            kim.git("add", ".mailmap")
-            kim.commit(message="a mailmap")
-            kim.git("push", "-q", "origin", "topic:main")
-        jo.git("fetch", "-q")
-        jo.git("reset", "-q", "--hard", "origin/main")
-        jo.at(MINUTE).git("merge", "-q", "-m", "x", "-X", "theirs", "origin/topic", env=jo.dates())
-        merge = jo.git("rev-parse", "HEAD")
-        found = [x for x in jo.check().findings if x.commit == merge]
-        assert [(x.rule.id, x.level.value) for x in found] == expected
-
-
-def test_a_mailmap_by_name_and_address_leaves_the_holder_who_they_are(world: World) -> None:
-    jo = world.jo
-    jo.git("checkout", "-q", "main")
-    (jo.root / ".mailmap").write_text("Jo New <jo.new@example.com> Jo <jo@example.com>\n")
-    jo.git("add", ".mailmap")
-    jo.commit(message="a mailmap")
-    jo.git("push", "-q", "origin", "main")
-    jo.git("checkout", "-q", "-B", "topic")
-    jo.claim("F001")
-    jo.at(MINUTE).commit("src/api/login.py", message=trailer("F001 token=1"))
-    assert rules(jo.check()) == []
-    jo.at(2 * MINUTE).release("F001")
-    world.kim.at(3 * MINUTE).claim("F001")
-    jo.at(4 * MINUTE).commit("src/api/login.py")
-    found = jo.check("HEAD~1..HEAD").findings[0]
-    check_words(found.message)
-
-
-def test_people_of_the_settings_are_known_by_their_logins_too(world: World) -> None:
-    kim = world.kim
-    kim.claim("F001")
-    kim.at(MINUTE).git("config", "user.email", "77+kimberly@users.noreply.github.com")
-    kim.commit("src/api/login.py")
-    kim.git("config", "user.email", KIM)
-    assert rules(kim.check()) == [THEN]
-    world.settle('people: {kim@example.com: "@Kimberly"}\n')
     assert rules(kim.check()) == [UNPROVEN]
 
 
@@ -561,40 +354,6 @@ def test_old_commits_of_a_long_main_are_not_taken_for_new_ones(world: World) -> 
         assert checked.commits == 1, (depth, old)
 
 
-@pytest.mark.parametrize("who", ["opener", "sender"])
-def test_who_opens_or_updates_a_pull_request_is_pointed_out_and_stands_for_nobody(
-    world: World, who: str
-) -> None:
-    world.settle('people: {kim@example.com: "@kim"}\n')
-    world.kim.claim("F001")
-    world.jo.at(MINUTE).commit("src/api/login.py")
-    head, base = world.pushed(world.jo), world.jo.git("rev-parse", "main")
-    clone = world.fresh().at(2 * MINUTE)
-    event = pull(head, base)
-    assert rules(clone.check(environ=github(world, "pull_request", event))) == [THEN]
-    if who == "opener":
-        event["pull_request"]["user"]["login"] = "kim"
-    else:
-        event["sender"]["login"] = "kim"
-    for action in ("synchronize", "reopened"):
-        asked = github(world, "pull_request", event | {"action": action})
-        checked = clone.check(environ=asked)
-        assert rules(checked) == [MAYBE_THEN]
-        said = "; the only link is that @kim opened or acted on its request"
-        assert only(checked).message.endswith(said)
-
-
-@pytest.mark.parametrize("kind", ["pull_request_review", "pull_request_review_comment"])
-def test_who_says_something_about_a_pull_request_has_no_part_in_it(world: World, kind: str) -> None:
-    world.settle('people: {kim@example.com: "@kim"}\n')
-    world.kim.claim("F001")
-    world.jo.at(MINUTE).commit("src/api/login.py")
-    head, base = world.pushed(world.jo), world.jo.git("rev-parse", "main")
-    event = pull(head, base) | {"action": "submitted", "sender": {"login": "kim"}}
-    clone = world.fresh().at(2 * MINUTE)
-    assert rules(clone.check(environ=github(world, kind, event))) == [THEN]
-
-
 def test_a_push_is_checked_from_where_the_branch_was(world: World) -> None:
     world.kim.claim("F001")
     before = world.jo.at(MINUTE).commit("src/api/login.py", message="checked before")
@@ -611,20 +370,6 @@ def test_a_push_is_checked_from_where_the_branch_was(world: World) -> None:
     assert rules(clone.check(environ=github(world, "push", by_kim))) == []
     gone = clone.check(environ=github(world, "push", event | {"deleted": True}))
     assert gone.commits == 0
-
-
-def test_address_of_the_holder_in_somebody_elses_push_is_found(world: World) -> None:
-    world.kim.claim("F001")
-    before = world.jo.git("rev-parse", "HEAD")
-    after = world.jo.at(MINUTE).commit("src/api/login.py", by=KIM)
-    world.pushed(world.jo)
-    clone = world.fresh().at(2 * MINUTE)
-    assert rules(clone.check("origin/main..origin/topic")) == [UNPROVEN]
-    event = {"ref": "refs/heads/topic", "before": before, "after": after, "commits": [{}]}
-    by_jo = event | {"pusher": {"name": "jo", "email": "jo@example.com"}}
-    checked = clone.check(environ=github(world, "push", by_jo))
-    assert rules(checked) == [("held-unproven", "error")]
-    assert only(checked).holder == KIM
 
 
 def test_a_forced_push_is_checked_although_its_base_is_not_in_the_clone(world: World) -> None:
@@ -661,6 +406,9 @@ def test_gitlab_says_it_in_variables(world: World) -> None:
     clone = world.fresh("--depth=1", "--branch=topic", url=world.bare.as_uri()).at(2 * MINUTE)
     checked = clone.check(environ=environ)
     assert rules(checked) == [THEN]
+    found = only(checked)
+    assert (found.level, found.holder, found.resource) == (Level.ERROR, KIM, "F001")
+    assert (found.file, found.line, found.commit) == ("tasks/F001.md", 5, head)
     check_words(checked.shown)
     by_kim = clone.check(environ=environ | {"GITLAB_USER_EMAIL": KIM})
     assert rules(by_kim) == [MAYBE_THEN]
@@ -697,7 +445,7 @@ def test_what_an_event_says_is_taken_for_no_more_than_it_looks_like(world: World
     asked = read_context(github(world, "pull_request", bad))
     assert (asked.base, asked.head, asked.head_ref, asked.base_branch) == ("", "", "", "")
     assert asked.logins == ("jo",)
-    for name in ("a..b", "a b", "/a", "a.lock", "a/.b", "a@{b", "a\nb", "", "-", "a*"):
+    for name in ("a..b", "a b", "/a", "a.lock", "a@{b", "", "-", "a*"):
         bad["pull_request"]["base"]["ref"] = name
         assert read_context(github(world, "pull_request", bad)).base_branch == "", name
     bad["pull_request"]["base"]["ref"] = "release/1.2-x"
@@ -708,53 +456,21 @@ def test_what_an_event_says_is_taken_for_no_more_than_it_looks_like(world: World
 # --- what cannot be checked -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "nowhere..HEAD",
-        "-x..HEAD",
-        "HEAD..--all",
-        "a..b..c",
-        "--output=x",
-        "^HEAD",
-        "x\ny",
-        "..HEAD",
-    ],
-)
-def test_a_bad_range_is_a_usage_error_before_anything_is_asked(world: World, words: str) -> None:
+def test_a_bad_range_is_a_usage_error_before_anything_is_asked(world: World) -> None:
     shutil.rmtree(world.bare)
-    with pytest.raises(UsageError):
-        world.jo.check(words)
+    for words in ("nowhere..HEAD", "-x..HEAD", "HEAD..--all", "a..b..c", "^HEAD", "x\ny", "..HEAD"):
+        with pytest.raises(UsageError):
+            world.jo.check(words)
 
 
-def test_a_remote_that_cannot_be_read_is_never_a_pass(world: World) -> None:
+def test_no_ledger_is_a_warning_and_a_remote_that_cannot_be_read_is_never_a_pass(
+    world: World,
+) -> None:
     world.jo.commit("src/api/login.py")
+    assert rules(world.jo.check()) == [NO_LEDGER]
     shutil.move(world.bare, world.base / "away")
     with pytest.raises(Unavailable):
         world.jo.check()
-
-
-def test_no_ledger_is_said(world: World) -> None:
-    world.jo.commit("src/api/login.py")
-    checked = world.jo.check()
-    assert rules(checked) == [NO_LEDGER]
-    check_words(only(checked).message)
-
-
-def test_what_a_damaged_record_covers_is_said_to_be_unchecked(world: World) -> None:
-    world.kim.claim("F001")
-    world.kim.at(MINUTE).claim("F002")
-    ref = "refs/gitlease/global"
-    git(world.bare, "worktree", "add", "-q", "--detach", "../wt", ref)
-    tree = world.base / "wt"
-    (record,) = (tree / "paths").rglob("*.yaml")
-    record.write_text("resource: [\n")
-    git(tree, "-c", f"user.email={KIM}", "-c", "user.name=k", "commit", "-qam", "spoil")
-    git(world.bare, "update-ref", ref, git(tree, "rev-parse", "HEAD"))
-    world.jo.at(MINUTE).commit("src/api/login.py", "tasks/F002.md")
-    checked = world.jo.check()
-    check_words(checked.unread)
-    assert ("F002", "held-then") in [(x.resource, x.rule.id) for x in checked.findings]
 
 
 def test_without_an_email_and_with_a_token_in_the_url_it_reads_and_tells_nothing_of_it(
@@ -805,22 +521,14 @@ def spoiled(world: World, text: str, *, at: float, drop: bool = False) -> None:
     git(world.bare, "update-ref", ref, git(tree, "rev-parse", "HEAD"))
 
 
-@pytest.mark.parametrize("text", ["{{{", ""])
-def test_what_a_spoilt_record_was_is_known_from_history(world: World, text: str) -> None:
+def test_what_a_spoilt_record_was_is_known_from_history(world: World) -> None:
     world.kim.claim("F001")
     world.jo.at(MINUTE).commit("src/api/login.py")
-    spoiled(world, text, at=2 * MINUTE)
+    spoiled(world, "{{{", at=2 * MINUTE)
     world.jo.at(3 * MINUTE).commit("src/api/login.py")
     checked = world.jo.check()
     assert [x.rule.id for x in checked.findings] == ["held-then", "held-then"]
     assert len(checked.unread) == 1
-
-
-def test_who_drops_a_record_in_the_second_of_a_commit_hides_nothing(world: World) -> None:
-    world.kim.claim("F001")
-    world.jo.at(MINUTE).commit("src/api/login.py")
-    spoiled(world, "", at=MINUTE, drop=True)
-    assert rules(world.jo.check()) == [THEN]
 
 
 def test_who_drops_a_record_with_an_old_date_hides_nothing(world: World) -> None:
@@ -835,21 +543,13 @@ def test_who_drops_a_record_with_an_old_date_hides_nothing(world: World) -> None
 
 OTHER = {
     "people": 'people: {jo@example.com: "@kim", kim@example.com: "@kim"}\n',
-    "prefix": "lease: {ref_prefix: refs/other}\n",
-    "pulls": "lease: {ref_prefix: refs/pull}\n",
     "layer": "lease: {layer: nobodys}\n",
-    "remote": "lease: {remote: elsewhere/where.git}\n",
-    "tasks": 'tasks: {files: ["nothing/*.md"]}\n',
     "broken": "lease: [\n",
 }
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", OTHER)
-@pytest.mark.parametrize("depth", ["whole", "shallow"])
-def test_a_pull_request_does_not_decide_how_it_is_judged(
-    world: World, name: str, depth: str
-) -> None:
+def test_a_pull_request_does_not_decide_how_it_is_judged(world: World, name: str) -> None:
     world.kim.claim("F001")
     jo = world.jo.at(MINUTE)
     jo.commit("src/api/login.py")
@@ -858,7 +558,7 @@ def test_a_pull_request_does_not_decide_how_it_is_judged(
     jo.git("add", ".gitlease.yaml")
     jo.commit(message="settings")
     head, base = world.pushed(jo), jo.git("rev-parse", "main")
-    words = ["--depth=1"] if depth == "shallow" else []
+    words = ["--depth=1"] if name == "broken" else []
     clone = world.fresh(*words, "--branch=topic", url=world.bare.as_uri())
     clone.git("checkout", "-q", "--detach")
     checked = clone.check(environ=github(world, "pull_request", pull(head, base, commits=3)))
@@ -884,18 +584,3 @@ def test_settings_that_cannot_be_read_where_the_range_begins_are_no_pass(world: 
     world.jo.commit("docs/guide.md")
     with pytest.raises(Invalid, match=r"\.gitlease\.yaml:[12]: .* \(in [0-9a-f]{10}\)"):
         world.jo.check()
-
-
-def test_a_link_to_the_settings_is_refused_as_in_a_work_tree(world: World) -> None:
-    jo = world.jo
-    jo.git("checkout", "-q", "main")
-    (jo.root / "lease.yaml").write_text("check: {trailer: true}\n")
-    (jo.root / ".gitlease.yaml").symlink_to("lease.yaml")
-    jo.git("add", ".")
-    jo.commit(message="settings")
-    jo.git("push", "-q", "origin", "main")
-    jo.git("checkout", "-q", "-B", "topic")
-    jo.commit("docs/guide.md")
-    (jo.root / ".gitlease.yaml").unlink()
-    with raises(Invalid):
-        jo.check()

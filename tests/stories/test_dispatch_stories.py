@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import stat
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.fences import clean_env
 from support.remotes import Remote
-from support.repos import commit_file
 from support.running import LONG, Desk, lives, number_in, sleeper, until
 from support.snapshots import check_words, cleaned
 
@@ -22,8 +19,6 @@ pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
     pytest.mark.sampled(3),
 ]
-
-Clones = Callable[..., list[Path]]
 
 
 def run_of(desk: Desk, resource: str = "F001") -> Any:
@@ -65,48 +60,20 @@ def test_it_returns_at_once_and_the_command_goes_on_under_its_lease(jo: Desk, ki
     assert jo.document("dispatch", "--logs", "F001")["text"] == shown
 
 
-def test_run_detach_is_a_dispatch(jo: Desk, tmp_path: Path) -> None:
+def test_stop_ends_it_in_order_and_waits_for_that(jo: Desk, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     said = jo.document("run", "--detach", "F001", "--", *sleeper(file))
     assert (said["command"], said["status"]) == ("dispatch", "dispatched")
-    number_in(file)
+    child = number_in(file)
     refused = jo.document("run", "--detach", "F001", "--", "true", expect=1)
     assert refused["error"]["code"] == "held"
-    assert jo.document("dispatch", "--stop", "F001")["status"] == "stopped"
-    assert jo.live() == []
-    assert jo.ask("run", "--next", "F001", "--", "true").returncode == 125
-
-
-def test_stop_ends_it_in_order_and_waits_for_that(jo: Desk, tmp_path: Path) -> None:
-    file = tmp_path / "pid"
-    assert jo.ask("dispatch", "F001", "--", *sleeper(file)).returncode == 0
-    child = number_in(file)
     stopped = jo.document("dispatch", "--stop", "F001")
     assert (stopped["status"], stopped["run"]["state"]) == ("stopped", "stopped")
     assert not lives(child)
     assert jo.live() == []
-    ended_before = jo.ask("dispatch", "--stop", "F001").stdout
-    check_words(ended_before.replace(stopped["run"]["session"], "SESSION"))
     again = jo.document("dispatch", "--stop", "F001")
     assert (again["status"], again["run"]["state"]) == ("ended", "stopped")
     assert jo.document("dispatch", "--stop", "F009", expect=7)["error"]["code"] == "not_found"
-
-
-def test_with_closed_streams_it_runs_as_well(jo: Desk) -> None:
-    words = " ".join(f"'{w}'" for w in jo.words("dispatch", "F001", "--", "sh", "-c", "exit 3"))
-    done = subprocess.run(
-        ["bash", "-c", f"{words} >&- 2>&-"], cwd=jo.clone, env=clean_env(jo.env), check=False
-    )
-    assert done.returncode == 0
-    assert (ended(jo)["state"], ended(jo)["exit"]) == ("ended", 3)
-    until(lambda: jo.live() == [], "the release")
-
-
-def test_parking_what_a_dispatch_has_says_that_it_is_stopped(jo: Desk, tmp_path: Path) -> None:
-    jo.ask("dispatch", "F001", "--", *sleeper(tmp_path / "pid"))
-    parked = jo.document("park", "F001")
-    check_words([re.sub("dispatch-[0-9a-f]+", "SESSION", x) for x in parked["warnings"]])
-    until(lambda: ended(jo)["state"] == "lost", "the command is stopped")
 
 
 def test_an_answer_that_cannot_be_written_is_no_refusal(jo: Desk) -> None:
@@ -137,15 +104,6 @@ def test_to_stop_what_has_ended_leaves_its_release_alone(
     assert jo.document("dispatch", "--stop", "F001")["run"]["state"] == "ended"
     assert jo.live() == []
     check_words(jo.ask("dispatch", "--logs", "F001").stdout)
-
-
-def test_a_deaf_command_is_stopped_after_the_grace(jo: Desk, tmp_path: Path) -> None:
-    file = tmp_path / "pid"
-    jo.ask("dispatch", "F001", "--grace", "1s", "--", *sleeper(file, deaf=True))
-    child = number_in(file)
-    assert jo.document("dispatch", "--stop", "F001")["run"]["exit"] == 128 + signal.SIGKILL
-    assert not lives(child)
-    assert jo.live() == []
 
 
 def test_a_run_whose_runner_is_killed_ends_and_is_told_so(
@@ -181,41 +139,6 @@ def test_what_does_not_come_to_run_holds_nothing(jo: Desk, tmp_path: Path) -> No
     assert "interpreter" in broken["error"]["message"]
     assert jo.live() == []
     assert jo.document("dispatch", "--list")["runs"] == []
-    for words in (("F001",), ("--", "true"), ("--next", "F001", "--", "true"), ("--list", "F001")):
-        assert jo.document("dispatch", *words, expect=2)["error"]["code"] == "usage"
-
-
-def test_one_session_has_one_run_of_a_lease(jo: Desk, tmp_path: Path) -> None:
-    named = ("--session", "mine")
-    jo.ask("claim", "F001", *named)
-    file = tmp_path / "pid"
-    assert jo.ask("dispatch", "F001", *named, "--", *sleeper(file)).returncode == 0
-    number_in(file)
-    second = jo.ask("dispatch", "F001", *named, "--", "true")
-    assert second.returncode == 1
-    check_words(second.stderr)
-    assert jo.ask("dispatch", "--stop", "F001").returncode == 0
-    assert jo.live() == ["F001"], "it was held before"
-    within = {"GITLEASE_SESSION": "mine"}
-    other = jo.ask("dispatch", "F001", "--", "true", env=within)
-    assert other.returncode == 1, "a run has a session of its own"
-
-
-def test_next_hands_out_another_task_each_time(jo: Desk, tmp_path: Path) -> None:
-    for name in ("F001", "F002"):
-        commit_file(jo.clone, f"tasks/{name}.md", f"---\nid: {name}\nstatus: todo\n---\n")
-    seen = []
-    for n in range(2):
-        file = tmp_path / f"pid{n}"
-        said = jo.document("dispatch", "--next", "--", *sleeper(file))
-        number_in(file)
-        seen.append(said["run"]["resources"])
-    assert seen == [["F001"], ["F002"]]
-    nothing = jo.document("dispatch", "--next", "--", "true", expect=1)
-    assert nothing["error"]["code"] == "nothing_left"
-    for name in ("F001", "F002"):
-        assert jo.ask("dispatch", "--stop", name).returncode == 0
-    assert jo.live() == []
 
 
 def test_its_end_is_followed(jo: Desk) -> None:

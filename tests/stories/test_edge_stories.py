@@ -54,14 +54,6 @@ def story(path_remote: Remote, clones: Clones) -> Story:
     return Story(clones(2))
 
 
-def test_a_branch_that_has_not_seen_the_edge_is_told_by_the_ledger(story: Story) -> None:
-    LeaseService(story.at(story.one).ledger).claim([F001])
-    story.clock.advance(DAY)
-    assert story.assigned(story.two) == ()
-    with pytest.raises(LeaseHeld, match="assigned to w1"):
-        LeaseService(story.at(story.two).ledger).claim([F001])
-
-
 def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_mended(
     story: Story,
 ) -> None:
@@ -86,31 +78,16 @@ def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_men
     assert story.assigned(story.two) == (), "w1's assignment ended with the takeover"
 
 
-def test_a_ref_is_read_without_a_checkout(story: Story) -> None:
-    git(story.two, "switch", "-qc", "elsewhere")
-    git(story.two, "rm", "-q", "tasks/F001.md")
-    git(story.two, "commit", "-qm", "no tasks here")
-    (entry,) = story.at(story.two).queue.queue().entries
-    assert (entry.why_not, entry.task.ref) == (WhyNot.ELSEWHERE, "refs/remotes/origin/main")
-    (entry,) = story.at(story.two).queue.queue(ref="origin/main").entries
-    assert entry.task.title == "rate limits"
-    with pytest.raises(NotFound, match="nowhere"):
-        story.at(story.two).queue.queue(ref="nowhere")
-
-
 # --- the ledger outranks older files --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("door", ["clone", "another clone"])
-def test_a_release_returns_a_task_whose_edge_is_committed(
-    story: Story, clones: Clones, door: str
-) -> None:
+def test_a_release_returns_a_task_whose_edge_is_committed(story: Story, clones: Clones) -> None:
     one = LeaseService(story.at(story.one).ledger)
     one.claim([F001], ClaimOptions(commit=True))
     git(story.one, "push", "-q", "origin", "HEAD:main")
     git(story.two, "pull", "-q", "origin", "main")
     story.clock.advance(5)
-    elsewhere = story.one if door == "clone" else clones(1)[0]
+    (elsewhere,) = clones(1)
     git(elsewhere, "config", "user.email", ONE)
     released = LeaseService(story.at(elsewhere).ledger).release([F001])
     check_words(str(released.warnings))
@@ -120,37 +97,12 @@ def test_a_release_returns_a_task_whose_edge_is_committed(
     assert story.assigned(story.two) == (TWO,)
 
 
-def test_a_revocation_outranks_an_older_edge_in_every_view(story: Story) -> None:
-    LeaseService(story.at(story.one).ledger).claim([F001], ClaimOptions(commit=True))
-    git(story.one, "push", "-q", "origin", "HEAD:main")
-    git(story.two, "pull", "-q", "origin", "main")
-    two = LeaseService(story.at(story.two).ledger)
-    two.set_policy({"admins": TWO})
-    story.clock.advance(5)
-    two.revoke(F001, reason="needed now")
-    for clone in (story.one, story.two):
-        (entry,) = story.at(clone).queue.queue().entries
-        assert (entry.claimable, entry.task.assigned, entry.task.outdated) == (True, (), (ONE,))
-    brief = story.at(story.one).queue.brief()
-    assert (brief.carried, [x.resource for x in brief.taken]) == ((), ["F001"])
-    assert two.claim([F001]).status == "claimed"
-
-
-def test_release_with_a_commit_asks_for_its_push_alone(story: Story) -> None:
-    one = LeaseService(story.at(story.one).ledger)
-    one.claim([F001], ClaimOptions(commit=True))
-    git(story.one, "push", "-q", "origin", "HEAD:main")
-    (warning,) = one.release([F001], commit=True).warnings
-    check_words(warning)
-
-
-@pytest.mark.parametrize("end", ["release", "complete"])
-def test_an_end_with_a_commit_commits_what_an_earlier_one_left(story: Story, end: str) -> None:
+def test_an_end_with_a_commit_commits_what_an_earlier_one_left(story: Story) -> None:
     one = LeaseService(story.at(story.one).ledger)
     one.start(F001, ClaimOptions(commit=True))
-    assert getattr(one, end)(F001 if end == "complete" else [F001]).written[0].commit is None
+    assert one.complete(F001).written[0].commit is None
     changed = (story.one / "tasks/F001.md").read_bytes()
-    (written,) = getattr(one, end)(F001 if end == "complete" else [F001], commit=True).written
+    (written,) = one.complete(F001, commit=True).written
     assert written.commit == git(story.one, "rev-parse", "HEAD").strip()
     assert git(story.one, "status", "--porcelain") == ""
     assert (story.one / "tasks/F001.md").read_bytes() == changed
@@ -175,55 +127,6 @@ def test_a_newer_commit_assigns_in_spite_of_a_release(story: Story) -> None:
     (warning,) = LeaseService(story.at(story.one).ledger).release([F001]).warnings
     check_words(warning)
     assert LeaseService(story.at(story.two).ledger).claim([F001]).status == "claimed"
-
-
-def test_a_release_ends_what_files_alone_assign(story: Story) -> None:
-    """The ledger never had a claim of it, and says so to every clone from then on."""
-    text = TASK.replace("assigned: []", f"assigned: [{ONE}]")
-    commit_file(story.one, "tasks/F001.md", text, "assign")
-    git(story.one, "push", "-q", "origin", "HEAD:main")
-    git(story.two, "pull", "-q", "origin", "main")
-    story.clock.advance(5)
-    two = LeaseService(story.at(story.two).ledger)
-    with pytest.raises(LeaseHeld):
-        two.claim([F001])
-    one = LeaseService(story.at(story.one).ledger)
-    for _ in range(2):
-        released = one.release([F001])
-        assert released.leases == ()
-        check_words(str(released.warnings))
-    assert [e.kind for e in one.log(resource=F001).events] == ["released", "claimed"]
-    (entry,) = story.at(story.two).queue.queue().entries
-    assert (entry.claimable, entry.task.assigned) == (True, ())
-    assert two.claim([F001]).status == "claimed"
-    with pytest.raises(LeaseHeld):
-        one.claim([F001])
-
-
-def test_a_branch_protects_what_the_checkout_lacks(story: Story) -> None:
-    """A sparse work tree, and a task of the fetched main that this branch never had."""
-    one, two = story.one, story.two
-    git(two, "sparse-checkout", "set", "src")
-    for number, (status, who) in enumerate((("todo", ONE), ("done", "")), start=2):
-        text = TASK.replace("F001", f"F00{number}").replace("status: todo", f"status: {status}")
-        commit_file(one, f"tasks/F00{number}.md", text.replace("[]", f"[{who}]"), "a task")
-    git(one, "push", "-q", "origin", "HEAD:main")
-    git(two, "fetch", "-q", "origin")
-    service = LeaseService(story.at(two).ledger)
-    assert service.claim([F001]).edge_in == ("record",)
-    assigned, done = map(parse_resource, ("F002", "F003"))
-    anything = ClaimOptions(any_name=True)
-    with pytest.raises(LeaseHeld) as refused:
-        service.claim([assigned], anything)
-    assert (refused.value.holder, "origin/main" in refused.value.hints[0]) == (ONE, True)
-    with pytest.raises(LeaseHeld):
-        service.complete(assigned, any_name=True)
-    with pytest.raises(PolicyRefused, match="origin/main"):
-        service.claim([done], anything)
-    assert service.claim([done], ClaimOptions(reopen=True)).status == "claimed"
-    assert service.claim([done]).status == "renewed", "the ledger's record is newer"
-    taken = ClaimOptions(takeover=True, reason="away")
-    assert service.claim([assigned], taken).status == "taken_over"
 
 
 def test_a_sparse_checkout_ends_what_it_lacks(story: Story) -> None:
@@ -255,19 +158,6 @@ def test_a_sparse_checkout_ends_what_it_lacks(story: Story) -> None:
     git(two, "switch", "-q", "--orphan", "empty")
     with raises(NotFound):
         LeaseService(story.at(two).ledger).claim([typo])
-
-
-def test_each_place_is_named_with_its_own_assignee(story: Story) -> None:
-    commit_file(story.one, "tasks/F001.md", TASK.replace("[]", f"[{ONE}]"), "assign")
-    git(story.one, "push", "-q", "origin", "HEAD:main")
-    git(story.two, "fetch", "-q", "origin")
-    (story.two / "tasks/F001.md").write_text(TASK.replace("[]", "[dora]"), encoding="utf-8")
-    with pytest.raises(LeaseHeld) as refused:
-        LeaseService(story.at(story.two).ledger).claim([F001])
-    check_words(refused.value.to_ask)
-    here, there = (x for x in refused.value.hints if x.startswith("tasks/F001.md says"))
-    check_words(here)
-    check_words(there)
 
 
 def test_what_only_main_says_counts_in_every_view(story: Story) -> None:
@@ -306,51 +196,3 @@ def test_what_only_main_says_counts_in_every_view(story: Story) -> None:
         service.claim([theirs])
     assert service.claim([new]).edge_in == ("record",)
     assert states() == expected | {"F003": WhyNot.YOURS}
-
-
-def test_a_task_that_only_the_index_has(story: Story) -> None:
-    clone = story.one
-    path = clone / "tasks/F002.md"
-    path.write_text(TASK.replace("F001", "F002").replace("[]", f"[{TWO}]"), encoding="utf-8")
-    git(clone, "add", "tasks")
-    path.unlink()
-    (clone / "tasks/F001.md").unlink()
-    states = {str(x.task.resource): x.why_not for x in story.at(clone).queue.queue().entries}
-    assert states == {"F001": WhyNot.ELSEWHERE, "F002": WhyNot.ASSIGNED}
-    with pytest.raises(LeaseHeld) as refused:
-        LeaseService(story.at(clone).ledger).claim([parse_resource("F002")])
-    check_words(refused.value.hints[0])
-
-
-def test_a_task_that_the_checkout_lacks_is_claimed_again_after_a_release(story: Story) -> None:
-    text = TASK.replace("F001", "F002").replace("[]", f"[{ONE}]")
-    commit_file(story.one, "tasks/F002.md", text, "a task")
-    git(story.one, "push", "-q", "origin", "HEAD:main")
-    git(story.two, "fetch", "-q", "origin")
-    resource, service = parse_resource("F002"), LeaseService(story.at(story.two).ledger)
-    service.claim([resource], ClaimOptions(takeover=True, reason="away"))
-    story.clock.advance(5)
-    service.release([resource])
-    story.clock.advance(5)
-    assert service.claim([resource]).status == "claimed", "the ledger's record is newer"
-    (warning,) = service.complete(resource).warnings
-    assert "tasks/F002.md" in warning
-
-
-def test_no_way_around_a_task_that_some_branch_has(story: Story) -> None:
-    git(story.one, "switch", "-q", "-c", "side")
-    commit_file(story.one, "tasks/F002.md", TASK.replace("F001", "F002"), "a task")
-    git(story.one, "switch", "-q", "main")
-    resource, space = parse_resource("F002"), story.at(story.one)
-    service = LeaseService(space.ledger)
-    for act in (
-        lambda: service.claim([resource]),
-        lambda: service.complete(resource),
-        lambda: space.ledger.edges.task(resource),
-    ):
-        with raises(NotFound) as refused:
-            act()
-        assert not any("--any" in hint for hint in refused.value.hints)
-    with pytest.raises(NotFound) as unknown:
-        service.claim([parse_resource("F999")])
-    assert any("--any" in hint for hint in unknown.value.hints)

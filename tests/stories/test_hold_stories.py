@@ -14,7 +14,7 @@ import pytest
 from support.remotes import Remote
 from support.running import until
 from support.session import LeaseService
-from support.snapshots import check_words, raises
+from support.snapshots import raises
 
 import gitlease
 from gitlease.faces.library import holding
@@ -89,12 +89,6 @@ def test_several_are_held_together_or_not_at_all(clone: Path, other: Path) -> No
     assert live(clone) == []
 
 
-def test_what_fails_in_the_block_comes_through_and_releases(clone: Path) -> None:
-    with pytest.raises(ZeroDivisionError), gitlease.hold("F001", directory=str(clone)):
-        raise ZeroDivisionError
-    assert live(clone) == []
-
-
 # --- runs, threads, nesting -----------------------------------------------------------------------
 
 
@@ -135,35 +129,6 @@ def test_a_hold_within_one_session_joins_and_only_the_outermost_releases(clone: 
     assert live(clone) == []
 
 
-def test_what_the_person_holds_is_used_and_stays_the_persons(clone: Path) -> None:
-    with gitlease.open(str(clone)) as leases:
-        leases.claim("F001")
-        with gitlease.hold("F001", directory=str(clone)) as lease:
-            lease.check()
-        [left] = leases.list()
-        assert left.session is None
-        leases.renew("F001")
-
-
-def test_a_session_of_the_environment_is_joined(clone: Path) -> None:
-    environ = {**os.environ, "GITLEASE_SESSION": "run-1"}
-    with (
-        gitlease.hold("F001", directory=str(clone), environ=environ) as outer,
-        gitlease.hold("F001", directory=str(clone), environ=environ) as inner,
-    ):
-        assert (outer.session, inner.token) == ("run-1", outer.token)
-
-
-def test_a_hold_is_entered_once(clone: Path) -> None:
-    hold = gitlease.hold("F001", directory=str(clone))
-    with raises(gitlease.UsageError):
-        hold.check()
-    with hold:
-        pass
-    with raises(gitlease.UsageError), hold:
-        pass
-
-
 def test_a_forked_child_neither_holds_nor_releases(clone: Path) -> None:
     with gitlease.hold("F001", directory=str(clone)) as lease:
         child = os.fork()
@@ -199,40 +164,11 @@ def test_a_loss_reaches_the_holder_and_ends_the_block(clone: Path, other: Path) 
         assert lease.loss is gitlease.Loss.REVOKED
         with raises(gitlease.LeaseLost):
             lease.check()
-    assert lost.value.loss == "revoked"
-    until(lambda: told == [hold], "the callback")
-
-
-@pytest.mark.slow
-def test_a_release_in_the_same_clone_reaches_the_holder_long_before_the_next_renewal(
-    clone: Path,
-) -> None:
-    hold = gitlease.hold("F001", ttl="1h", directory=str(clone))
-    with pytest.raises(gitlease.LeaseLost), hold as lease:  # noqa: PT012
-        with gitlease.open(str(clone)) as leases:
-            leases.release("F001")
-        assert lease.lost.wait(LONG)
-        assert lease.loss is gitlease.Loss.RELEASED_ELSEWHERE
-    assert live(clone) == []
-
-
-def test_an_error_of_the_block_says_that_the_lease_was_lost_too(clone: Path, other: Path) -> None:
-    hold = gitlease.hold("F001", ttl="3s", directory=str(other))
-    with pytest.raises(ZeroDivisionError) as failed, hold as lease:  # noqa: PT012
-        revoke(clone, "F001")
-        lease.lost.wait(LONG)
-        raise ZeroDivisionError
-    check_words(failed.value.__notes__[0])
-
-
-def test_what_was_lost_is_not_released_from_its_next_holder(clone: Path, other: Path) -> None:
-    hold = gitlease.hold("F001", ttl="3s", directory=str(other))
-    with pytest.raises(gitlease.LeaseLost), hold as lease:  # noqa: PT012
-        revoke(clone, "F001")
         with gitlease.open(str(clone)) as leases:
             leases.claim("F001")
-        lease.lost.wait(LONG)
-    assert [x.holder for x in live(clone)] == ["w1@example.com"]
+    assert lost.value.loss == "revoked"
+    until(lambda: told == [hold], "the callback")
+    assert [x.holder for x in live(clone)] == ["w1@example.com"], "its next holder keeps it"
 
 
 def test_an_outage_past_the_deadline_is_a_loss_and_no_failure_of_the_end(
@@ -246,14 +182,6 @@ def test_an_outage_past_the_deadline_is_a_loss_and_no_failure_of_the_end(
         assert lease.loss is gitlease.Loss.UNREACHABLE
     away.rename(path_remote.bare)
     until(lambda: not live(clone), "its lapse: it was given up before its end")
-
-
-def test_an_outage_within_the_lease_is_survived(clone: Path, path_remote: Remote) -> None:
-    away = path_remote.bare.with_name("away")
-    with gitlease.hold("F001", ttl="1m", directory=str(clone)) as lease:
-        path_remote.bare.rename(away)
-        away.rename(path_remote.bare)
-        lease.check()
 
 
 def test_what_cannot_be_released_is_a_warning_not_an_error(
@@ -270,18 +198,6 @@ def test_what_cannot_be_released_is_a_warning_not_an_error(
 
 
 # --- asyncio --------------------------------------------------------------------------------------
-
-
-def test_an_asynchronous_hold(clone: Path) -> None:
-    async def main() -> None:
-        async with gitlease.hold("F001", ttl="2s", directory=str(clone)) as lease:
-            await asyncio.to_thread(
-                until, lambda: [x.renewals for x in live(clone)] >= [2], "renewals"
-            )
-            lease.check()
-
-    asyncio.run(main())
-    assert live(clone) == []
 
 
 def test_a_task_waits_for_what_the_task_that_started_it_holds(
@@ -310,19 +226,6 @@ def test_a_task_waits_for_what_the_task_that_started_it_holds(
 
     asyncio.run(main())
     assert served == ["first", "other"]
-    assert live(clone) == []
-
-
-def test_a_task_that_waits_for_what_it_holds_itself_is_refused_at_once(clone: Path) -> None:
-    async def main() -> None:
-        async with (
-            gitlease.hold("T7", directory=str(clone)),
-            gitlease.hold("T7", wait="1h", directory=str(clone)),
-        ):
-            raise AssertionError("it was granted twice")
-
-    with raises(gitlease.UsageError):
-        asyncio.run(main())
     assert live(clone) == []
 
 
@@ -388,16 +291,6 @@ def test_a_session_leaves_what_it_parked(clone: Path) -> None:
     assert [(x.resource, x.parked) for x in live(clone)] == [("F001", True)]
 
 
-def test_a_session_within_another_leaves_what_was_held_before(clone: Path) -> None:
-    with gitlease.session("build-7", directory=str(clone)) as outer:
-        outer.claim("F001")
-        with gitlease.session("build-7", directory=str(clone)) as inner:
-            inner.claim("F001")
-            inner.claim("F002")
-        assert [x.resource for x in live(clone)] == ["F001"]
-        outer.check()
-
-
 def test_a_session_that_lost_something_says_so_at_its_end(clone: Path, other: Path) -> None:
     told: list[str] = []
     run = gitlease.session(
@@ -418,38 +311,22 @@ def test_a_session_that_lost_something_says_so_at_its_end(clone: Path, other: Pa
 # --- bad input ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "options"),
-    [
+def test_bad_input_is_refused_before_anything_is_asked(clone: Path, path_remote: Remote) -> None:
+    bad: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
         ((), {}),
-        (("",), {}),
-        (("../x",), {}),
         (("F001",), {"ttl": "soon"}),
         (("F001",), {"wait": "-1s"}),
-        (("F001",), {"scope": ""}),
-        (("F001",), {"reason": "a\x1bb"}),
         (("F001",), {"paths": "src"}),
         (("F001",), {"local": True, "remote": "origin"}),
-        ((1,), {}),
         ((["F001"],), {}),
-        (("F001",), {"scope": 1}),
-        (("F001",), {"reason": 1}),
-        (("F001",), {"note": b"why"}),
-        (("F001",), {"paths": [1]}),
-        (("F001",), {"paths": 1}),
-        (("F001",), {"wait": []}),
-        (("F001",), {"session": 1}),
         (("F001",), {"on_lost": 5}),
         (("F001",), {"on_lost": asyncio.sleep}),
-    ],
-)
-def test_bad_input_is_refused_before_anything_is_asked(
-    clone: Path, path_remote: Remote, words: tuple[Any, ...], options: dict[str, Any]
-) -> None:
+    ]
     before = path_remote.connections()
-    with (
-        pytest.raises(gitlease.UsageError),
-        gitlease.hold(*words, directory=str(clone), **options),
-    ):
-        pass
+    for words, options in bad:
+        with (
+            pytest.raises(gitlease.UsageError),
+            gitlease.hold(*words, directory=str(clone), **options),
+        ):
+            pass
     assert path_remote.connections() == before
