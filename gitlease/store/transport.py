@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, clean, hint, shown
 from gitlease.core.frozen import dataclass, replace
@@ -48,7 +48,12 @@ _SETTINGS = {
 }
 
 _OWN_TRANSPORTS = frozenset({"file", "git", "http", "https", "ssh", "git+ssh", "ssh+git"})
-_HEADERS = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1"}
+_HEADERS = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_PACKET": "1"}
+# git has read the remote's refs, and has sent nothing: here a holder that was paused wakes up.
+_HOLD = """#!/bin/sh
+cat >/dev/null; : >"$0.reached"
+while kill -0 PARENT && [ -e "$0" ]; do sleep 0.1; done 2>/dev/null; [ ! -e "$0" ]
+"""
 _DEBUG = {"GIT_TRANSPORT_HELPER_DEBUG": "1"}
 # A helper that compares, or that has git itself speak to the other end.
 _COMPARES = r"(?m)-> option cas .*\n(?:.* Waiting.*\n)*.*<- ok$|Smart transport connection ready"
@@ -167,35 +172,34 @@ def _listed(
     return result
 
 
-def ask_time(remote: Remote, store: str, *, timeout: float) -> str:
-    """Have a remote answer; returns its time where HTTP tells it, in the form of HTTP, else ``""``.
+def ask_about(remote: Remote, store: str, *, timeout: float) -> tuple[str, str]:
+    """Have a remote answer: its time as HTTP tells it, else ``""``, and its object format.
 
     Raises Unavailable, Denied or Invalid.
     """
-    result = _listed(remote, store, ["HEAD"], timeout, env=_HEADERS)
-    found = re.search(r"(?im)<= recv header: date: (.{10,40}?)\r?$", result.err)
-    return found[1] if found else ""
+    traced = _listed(remote, store, ["HEAD"], timeout, env=_HEADERS).err
+    date = re.search(r"(?im)<= recv header: date: (.{10,40}?)\r?$", traced)
+    kind = re.search(r"< .*?\bobject-format=(sha\d+)", traced)  # which an old git does not tell
+    return date[1] if date else "", kind[1] if kind else "sha1"
 
 
-def race(
-    remote: Remote, store: str, ref: str, ids: Sequence[str], *, folder: str, timeout: float
-) -> bool:
-    """Push the third of three ids over the first, while the second is; whether that was pushed.
+@contextlib.contextmanager
+def held_up(push: Callable[[str], object], folder: str) -> Iterator[Any]:
+    """Begin a push with the folder of a hook, which holds it up until the block ends."""
+    from concurrent.futures import ThreadPoolExecutor
 
-    It is as soon as the remote has shown its refs, by a hook in ``folder``: so git cannot see here
-    that the third comes late, and the remote has to.
-    """
-    words = ["push", "--no-verify", "--no-follow-tags", "--no-recurse-submodules"]
-    words += [f"--receive-pack={remote.receive_pack}"] if remote.receive_pack else []
-    words += [f"--force-with-lease={ref}:{ids[0]}", "--", remote.url, f"{ids[1]}:{ref}"]
-    place = remote.folder if os.path.isdir(remote.folder) else store
-    first = shlex.join(["git", "-C", place, f"--git-dir={store}", *words])
-    hook, done = os.path.join(folder, "pre-push"), os.path.join(folder, "done")
-    with open(hook, "x", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(f"#!/bin/sh\n{first} </dev/null >/dev/null 2>&1 && true >{shlex.quote(done)}\n")
-    os.chmod(hook, 0o700)
-    push_refs(remote, store, [(ref, ids[0], ids[2])], timeout=timeout, hooks=folder)
-    return os.path.exists(done)
+    os.mkdir(folder)
+    hook = f"{folder}/pre-push"
+    with open(os.open(hook, os.O_WRONLY | os.O_CREAT, 0o700), "w", encoding="utf-8") as file:
+        file.write(_HOLD.replace("PARENT", str(os.getpid())))
+    with ThreadPoolExecutor(1) as pool:
+        pushed = pool.submit(push, folder)
+        try:
+            while not (pushed.done() or os.path.exists(f"{hook}.reached")):
+                time.sleep(0.02)
+            yield pushed
+        finally:
+            os.unlink(hook)
 
 
 def push_refs(
@@ -210,8 +214,7 @@ def push_refs(
     """Move refs, each given as (ref, expected, new) with full commit ids, all or none.
 
     An expected of ``""`` means that the ref must not exist. The ref ``watched`` is learnt of in the
-    same connection. A pre-push hook in the folder ``hooks`` runs when git has read the remote's
-    refs, and has sent nothing yet.
+    same connection. ``hooks`` is a folder with a pre-push hook, if one is to run.
     """
     args = ["push", "--porcelain", "--no-follow-tags", "--no-signed", "--no-recurse-submodules"]
     args += [] if hooks else ["--no-verify"]
@@ -225,8 +228,7 @@ def push_refs(
             # An empty source would delete the ref, and a server does not compare on delete.
             raise Invalid(f"refusing to push {new!r}: it is not a commit id")
     args += ["--", remote.url, *(f"{new}:{ref}" for ref, _, new in moves)]
-    far = is_far(remote.url)
-    ours = [ref for ref, _, _ in moves]
+    far, ours = is_far(remote.url), [ref for ref, _, _ in moves]
     if helper := helper_of(remote.effective or remote.url):
         words = [args[0], "--dry-run", "--no-verify", *args[1:]]
         tried = _run_on_store(remote, store, words, timeout, env=_DEBUG)
@@ -750,12 +752,11 @@ class GitRefs:
         self, moves: Sequence[Move], work: WorkPush | None = None, *, hooks: str = ""
     ) -> Swapped:
         named = [(self._ref(move.layer), move.expected, move.new) for move in moves]
-        path, limit = self._store.path, self._limit
+        path = self._store.path
+        terms: dict[str, Any] = {"timeout": self._limit, "hooks": hooks}
         if work is None:
             try:
-                pushed = push_refs(
-                    self._remote, path, named, self._watched, timeout=limit, hooks=hooks
-                )
+                pushed = push_refs(self._remote, path, named, self._watched, **terms)
                 return replace(pushed, hints=pushed.hints or self._ref_hints(moves, pushed))
             except OtherFormat as other:  # nothing was sent: it can be made anew in that format
                 self._store.switch()

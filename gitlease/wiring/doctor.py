@@ -1,4 +1,4 @@
-"""The examination of a machine, a clone and its remote: what ``doctor`` looks at.
+"""The examination of a machine, a clone and its remote: what ``doctor`` looks at; and proofs.
 
 A check is a function that yields rows: a state, what was found, perhaps the command that mends it
 and a repair. Checks change nothing but this clone's copy of the ledger, as reading does, and the
@@ -18,22 +18,33 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
+from glob import escape, glob
 from importlib.util import find_spec
 from itertools import product
 from shlex import quote
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from gitlease.core.errors import GitleaseError, Hint, Invalid, Unavailable, UsageError
+from gitlease.core.errors import Denied, GitleaseError, Hint, Invalid, Unavailable, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, format_duration
 from gitlease.core.lease import State
-from gitlease.core.moves.operations import Barrier
+from gitlease.core.moves.operations import Barrier, Renew
 from gitlease.core.policy import DEFAULT_POLICY
-from gitlease.engine.ports import Change, Snapshot
+from gitlease.core.resources import Resource
+from gitlease.engine.ports import Change, Snapshot, Swapped
 from gitlease.engine.queue import problem_messages, unknown_statuses
-from gitlease.engine.transaction import Transaction, fresh_id
+from gitlease.engine.transaction import fresh_id
 from gitlease.gateway.tokens import FILE, Tokens
-from gitlease.git.files import LARGEST_NOTES, LEFT_OVER, NOTES, load_json, read_small, shared_bits
+from gitlease.git.files import (
+    LARGEST_NOTES,
+    LEFT_OVER,
+    NOTES,
+    exclusive,
+    load_json,
+    read_small,
+    shared_bits,
+)
 from gitlease.git.repository import Repository, discover, without_secrets
 from gitlease.git.run import SystemClock, run_git
 from gitlease.guard.presence import RUN, git_dirs_of, others
@@ -45,8 +56,9 @@ from gitlease.runs.records import LIVE, RunsFolder
 from gitlease.settings.identity import here, resolve_identity
 from gitlease.store.private_store import PrivateStore, remove
 from gitlease.store.state import KNOWN_FILE, StateFolder
-from gitlease.store.transport import ask_time, peek_refs, push_refs, race
+from gitlease.store.transport import Move, ask_about, held_up
 from gitlease.wiring.ledger import LedgerPlace, open_place
+from gitlease.wiring.workspace import Workspace, open_workspace
 
 GOOD, WARNING, BAD, UNKNOWN = "good", "warning", "bad", "unknown"
 OLDEST_GIT = (2, 31)
@@ -79,8 +91,8 @@ class Diagnosis:
 class Examined:
     """The place around ``directory``, opened as far as it can be; ``folder`` is a temporary one.
 
-    ``head`` and ``times``, those of the remote as HTTP has it and of this machine, are known once
-    the remote has answered.
+    ``head``, ``date``, the time of the remote as HTTP has it, and ``ended``, that of this machine,
+    are known once the remote has answered.
     """
 
     def __init__(
@@ -89,7 +101,7 @@ class Examined:
         self.directory, self.folder, self.probes, self.local = directory, folder, probes, local
         self.flags, self.clock = flags, SystemClock()
         self.head: Snapshot | None = None
-        self.times = "", 0.0
+        self.date, self.ended = "", 0.0
 
     @cached_property
     def repository(self) -> Repository:
@@ -121,20 +133,20 @@ def examine(of: Examined, *, fix: bool = False) -> tuple[list[Diagnosis], list[s
             continue
         try:
             getattr(of, need)
-        except GitleaseError as error:  # for which there is a line already
-            if isinstance(error, UsageError):
-                raise
+        except UsageError:
+            raise
+        except GitleaseError:  # for which there is a line already
             if "repository" in vars(of):
                 what = "not examined: the settings are not valid"
                 findings.append(Diagnosis(check.__name__, UNKNOWN, what))
             continue
         rows = carry_out(check, of)
-        if fix and (to_mend := [x for x in rows if x.mend]):
-            said, rows = [*map(mended, to_mend)], carry_out(check, of)
-            left = {x.what for x in rows if x.state != GOOD}
-            for x, text in zip(to_mend, said, strict=True):
-                failed = text.startswith("mended") and x.what in left
-                done.append(f"{x.check} is not mended: {x.what}" if failed else text)
+        if fix and (results := [(x.what, x.check, mended(x)) for x in rows if x.mend]):
+            rows = carry_out(check, of)
+            still = {x.what for x in rows}
+            for what, name, text in results:
+                failed = text.startswith("mended") and what in still
+                done.append(f"{name} is not mended: {what}" if failed else text)
         findings += rows
     return findings, done
 
@@ -157,7 +169,7 @@ def carry_out(check: Check, of: Examined) -> list[Diagnosis]:
 def mended(finding: Diagnosis) -> str:
     """Mend it, and say what was done."""
     try:
-        did = finding.mend() if finding.mend else None
+        did = finding.mend and finding.mend()
     except (GitleaseError, OSError) as error:
         return f"{finding.check} could not be mended: {error}"
     return f"mended {finding.check}: {did if isinstance(did, str) else finding.fix}"
@@ -182,7 +194,7 @@ def row_of(error: GitleaseError, state: str = "") -> tuple[str, str, Hint | str]
         fix = f"git config --{place[1]} --unset-all {place[2]}"
     elif not fix and (place := _IN_ENVIRONMENT.match(error.message)):
         fix = f"unset {place[1]}"
-    usual = UNKNOWN if isinstance(error, Unavailable) else BAD
+    usual = UNKNOWN if isinstance(error, Unavailable) else WARNING if fix == "git init" else BAD
     return state or usual, "; ".join(words), fix or HELP
 
 
@@ -205,12 +217,7 @@ def git(of: Examined) -> Rows:
 
 
 def repository(of: Examined) -> Rows:
-    try:
-        found = of.repository
-    except GitleaseError as error:
-        state, what, fix = row_of(error)
-        yield WARNING if fix == "git init" else state, what, fix  # there is none, or a wrong one
-        return
+    found = of.repository
     bare, format = found.toplevel is None, found.object_format
     kind = ["bare, " * bare + format, *["shallow"] * bool(found.shallow())]
     kind += [f"linked as {found.worktree}"] if found.worktree else []
@@ -218,15 +225,14 @@ def repository(of: Examined) -> Rows:
 
 
 def identity(of: Examined) -> Rows:
+    resolve = partial(resolve_identity, environ=os.environ, session_flag=None, no_session=False)
     try:
-        found = resolve_identity(
-            of.repository, environ=os.environ, session_flag=None, no_session=False
-        )
+        found = resolve(of.repository)
     except Invalid as error:  # nobody works in a bare hub
         yield row_of(error, "" if of.repository.toplevel else WARNING)
         return
-    session = f"session {found.actor.session} ({found.session_source})"
-    session = session if found.actor.session else "no session"
+    name = found.actor.session
+    session = f"session {name} ({found.session_source})" if name else "no session"
     yield GOOD, f"{found.actor.holder}, from {found.holder_source}; {session}"
 
 
@@ -244,11 +250,8 @@ def tasks(of: Examined) -> Rows:
     yield from ((BAD, text, "gitlease help tasks") for text in problem_messages(seen))
     for text in unknown_statuses(seen.tasks):
         yield WARNING, text, "gitlease help settings"
-    if not seen.problems:
-        yield (
-            GOOD,
-            seen.nothing or f"each file can be used, with an id of its own: {len(seen.tasks)}",
-        )
+    sound = f"each file can be used, with an id of its own: {len(seen.tasks)}"
+    yield from [] if seen.problems else [(GOOD, seen.nothing or sound)]
 
 
 def hooks(of: Examined) -> Rows:
@@ -287,8 +290,7 @@ def agents(of: Examined) -> Rows:
             setup, personal = act("status", keep=False), {"user": True}
             state = setup.state
             if state.events:
-                key = f"{host.title} has our hooks", Hint(f"agent {name} uninstall", personal)
-                times[key] += 1
+                times[f"{host.title} has our hooks", Hint(f"agent {name} uninstall", personal)] += 1
             if state.problem:
                 yield WARNING, state.problem
             elif state.events and state.missing:
@@ -335,29 +337,21 @@ def remote(of: Examined) -> Rows:
         return
     writes = "the same" if ways.writes == (ways.reads,) else " and ".join(ways.writes)
     where = f"{place.location.name or 'the remote'} reads {ways.reads}, writes {writes}"
-    scratch = replace(place, folder=of.folder).objects
-    PrivateStore(scratch).ready()
-    began = time.time()
+    store = of.kept.store(of.clock, time_limit=LIMIT)
     try:
-        date = ask_time(place.remote_at(url, place.location.name), scratch, timeout=LIMIT)
-        ended = time.time()
-        of.times = date, ended
-        store = of.kept.store(of.clock, time_limit=LIMIT)
         head = store.fetch(place.layer)
-        doubt = store.doubt(head)
-        elsewhere = "" if doubt is not None else store.read_elsewhere(head)
+        to, began = place.remote_at(url, place.location.name), time.time()
+        of.date, kind = ask_about(to, of.kept.objects, timeout=LIMIT)
+        of.ended = time.time()
+        problem = store.doubt(head) or Invalid(store.read_elsewhere(head))
     except GitleaseError as error:
         state, what, fix = row_of(error)
         yield state, f"{where}: {what}", fix
         return
     of.head = head
-    if doubt is not None or elsewhere:
-        yield row_of(doubt or Invalid(elsewhere))
-    else:
-        kind = {40: ", in sha1", 64: ", in sha256"}.get(len(head.version), "")
-        yield GOOD, where + kind
+    yield row_of(problem) if problem.message else (GOOD, f"{where}, in {kind}")
     yield from ((WARNING, text) for text in (*store.warnings, *head.warnings))
-    took, most = ended - began, place.settings.guard_timeout
+    took, most = of.ended - began, place.settings.guard_timeout
     slow = f"; hooks wait for {most} s at most (guard.timeout)" if took > most else ""
     yield WARNING if slow else GOOD, f"it answers in {took:.2f} s{slow}"
 
@@ -386,9 +380,9 @@ def ledger(of: Examined) -> Rows:
 def clock(of: Examined) -> Rows:
     if of.place.location.url is None:
         return
-    skew, (date, now) = (of.head.policy if of.head else DEFAULT_POLICY).skew, of.times
+    skew = (of.head.policy if of.head else DEFAULT_POLICY).skew
     try:
-        ahead = now - parsedate_to_datetime(date).timestamp()
+        ahead = of.ended - parsedate_to_datetime(of.date).timestamp()
     except (ValueError, TypeError, OverflowError):
         yield UNKNOWN, "nothing tells the time of the remote"
         return
@@ -400,43 +394,92 @@ def clock(of: Examined) -> Rows:
 
 
 def probe(of: Examined) -> Rows:
-    place, url = replace(of.place, folder=of.folder, layer=PROBE), of.place.location.url
-    if url is None:
+    if of.place.location.url is None:
         return
-    who = resolve_identity(of.repository, environ=os.environ, session_flag=None, no_session=True)
-    to, empty = place.remote_at(url, place.location.name), partial(Barrier, actor=who.actor)
-    store = place.store(of.clock, time_limit=LIMIT)
-    change = Transaction(store, clock=of.clock, actor=who.actor, layer=PROBE, settles=False)
-    ref = f"{place.settings.ref_prefix}/{PROBE}"
-
-    def prepared(head: Snapshot) -> str:
-        step = change.decided(head, [empty(id=fresh_id())])
-        return store.prepare([Change(base=head, decided=step, what="the probe")]).versions[PROBE]
-
-    def tip() -> str | None:
-        return peek_refs(to, place.objects, [ref], timeout=LIMIT).get(ref)
-
-    change.carry_out([empty(id=fresh_id())], what="the probe")
-    yield GOOD, f"{ref} can be pushed"
-    head = store.fetch(PROBE)
-    ids = head.version, prepared(head), prepared(head)
-    was_pushed = race(to, place.objects, ref, ids, folder=of.folder, timeout=LIMIT)
-    if (now := tip()) == ids[2] and was_pushed:
+    space = open_workspace(of.directory, layer=PROBE, remote=of.flags.get("remote"))
+    trial = TrialPush(space.as_machine(of.folder))
+    yield GOOD, f"{trial.prove_writable()} can be pushed"
+    first, late = trial.step(PROBE), trial.step(PROBE)
+    with held_up(lambda hooks: trial.push(late, hooks=hooks), f"{of.folder}/hooks") as pushed:
+        was_held = not pushed.done()
+        trial.push(first)
+    pushed.result()
+    if (tip := trial.tip(PROBE)) == late.new and was_held:
         yield BAD, "a late push replaces another: of two claims both could win"
         return
-    if now != ids[1]:
+    if tip != first.new:
         yield UNKNOWN, "two pushes at once could not be tried: perhaps others push there; try again"
         return
     yield GOOD, "of two pushes at once one wins, and the late one is refused"
-    last = prepared(store.fetch(PROBE))
-    moves = [(ref, ids[1], last), (f"{ref}/none", "", last)]  # for which the first leaves no room
-    pushed = push_refs(to, place.objects, moves, timeout=LIMIT)
-    if tip() != ids[1]:
+    last = trial.step(PROBE)
+    # The first of these refs leaves no room for the second.
+    both = trial.push(last, Move(f"{PROBE}/none", "", last.new))
+    if trial.tip(PROBE) != first.new:
         yield BAD, "a part of an atomic push lands: work could land without its lease"
-    elif "does not support" in pushed.detail:
+    elif "does not support" in both.detail:
         yield WARNING, "there are no atomic pushes: work and its lease cannot be pushed together"
     else:
         yield GOOD, "an atomic push lands whole or not at all"
+
+
+# --- proofs by pushes, those of ``selftest`` as well ----------------------------------------------
+
+
+@contextlib.contextmanager
+def scratch_folder(name: str) -> Iterator[str]:
+    """A temporary folder; those of the same name that killed processes have left are removed.
+
+    Raises Invalid if there is no place for it.
+    """
+    try:
+        made = TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True)
+    except OSError as error:
+        hints = ("TMPDIR names the folder for temporary files",)
+        raise Invalid(f"there is no temporary folder: {error.strerror}", hints=hints) from None
+    with made as folder, exclusive(f"{folder}/locked", timeout=LIMIT):
+        os.rename(f"{folder}/locked", f"{folder}/lock")  # where nobody finds it unlocked meanwhile
+        for lock in glob(f"{escape(os.path.dirname(folder))}/{name}-*/lock"):
+            with exclusive(lock, timeout=0) as is_over:
+                if is_over and os.lstat(other := os.path.dirname(lock)).st_uid == os.getuid():
+                    shutil.rmtree(other, ignore_errors=True)
+        yield os.path.realpath(folder)
+
+
+class TrialPush:
+    """Pushes by hand, which show the remote's own part: each is sent once, as it was decided."""
+
+    held_up = staticmethod(held_up)
+
+    def __init__(self, space: Workspace) -> None:
+        self._ledger, self._prefix = space.ledger, space.settings.ref_prefix
+        self._store = space.place.store(space.clock, time_limit=space.time_limit)
+
+    def prove_writable(self) -> str:
+        """Push an empty step to the ref of the layer; return the ref."""
+        layer, step = self._ledger.layer, Barrier(id=fresh_id(), actor=self._ledger.actor)
+        ref = f"{self._prefix}/{layer}"
+        try:
+            self._ledger.transaction.carry_out([step], what=f"the {layer}'s push to {ref}")
+        except Denied as error:
+            allow = f"whoever administers the remote has to let you push to {self._prefix}/*"
+            raise error.with_(hints=(allow, *error.hints)) from None
+        return ref
+
+    def step(self, layer: str, lease: Resource | None = None) -> Move:
+        """Prepare an empty step of a layer, or one that renews a lease."""
+        head, actor = self._store.fetch(layer), self._ledger.actor
+        empty = Barrier(id=fresh_id(), actor=actor)
+        step = Renew(id=fresh_id(), actor=actor, resource=lease) if lease else empty
+        change = Change(head, self._ledger.transaction.decided(head, [step]), "a trial push")
+        return Move(layer, head.version, self._store.prepare([change], append=True).versions[layer])
+
+    def push(self, *moves: Move, hooks: str = "") -> Swapped:
+        """Push these steps, all or none; ``hooks`` is a folder with a hook of git."""
+        return self._store.read_kept(moves[0].layer, lambda refs: refs.swap(moves, hooks=hooks))
+
+    def tip(self, layer: str) -> str | None:
+        """The version of a layer that the remote has now."""
+        return self._store.peek([layer]).get(layer)
 
 
 # --- what this clone keeps ------------------------------------------------------------------------
@@ -444,13 +487,15 @@ def probe(of: Examined) -> Rows:
 
 def sessions(of: Examined) -> Rows:
     now, host = of.clock.now(), here(0) or ""
-    runs, seen = RunsFolder(of.private, now.boot_id, LIVE), list[str]()
+    runs = RunsFolder(of.private, now.boot_id, LIVE)
     every = runs.every()
-    for x in filter(runs.is_alive, every):
-        seen.append(f"{x.session} runs {', '.join(x.resources)} (process {x.pid or x.runner})")
-    present = others(git_dirs_of(of.repository.common_dir), (), host, now=now.wall_ms / MS)
-    shown = ((x, f"{x.by}, process {x.pid}" if x.pid else x.by) for x in present if x.by != RUN)
-    seen += [f"{x.session} ({by})" for x, by in shown]
+    seen = [
+        f"{x.session} runs {', '.join(x.resources)} (process {x.pid or x.runner})"
+        for x in filter(runs.is_alive, every)
+    ]
+    for y in others(git_dirs_of(of.repository.common_dir), (), host, now=now.wall_ms / MS):
+        if y.by != RUN:
+            seen.append(f"{y.session} ({y.by}{f', process {y.pid}' if y.pid else ''})")
     yield GOOD, "; ".join(seen) or "nobody is at work in this clone"
     ledger = of.head.ledger if of.head else None
     leases = ledger.every_lease() if ledger else ()
@@ -469,28 +514,30 @@ def private(of: Examined) -> Rows:
     if not os.path.isdir(place):
         yield BAD, f"{place} is not a folder: claims fail", f"mv {quote(place)} {quote(place)}.old"
         return
-    if is_closed(place):
-        yield closed(place)
+    if row := closed(place):
+        yield row
         return
     if place != folder:
         yield GOOD, f"nothing is kept in {folder} yet"
         return
     # Where the clone is its group's, as the umask of many systems has it, so is this folder.
     few = 0o022 & ~(os.stat(of.repository.common_dir).st_mode & 0o020)
-    every, shut = [folder], list[str]()
+    every, shut = [folder], list[tuple[Any, ...]]()
     for above, folders, files in os.walk(folder):
-        here_is = {x: os.path.join(above, x) for x in (*folders, *files)}
-        shut += (found := [x for x in here_is.values() if is_closed(x)])
-        folders[:] = [x for x in folders if here_is[x] not in found]
-        every += (x for x in here_is.values() if x not in found)
-    yield from map(closed, shut)
+        for name in (*folders, *files):
+            path = os.path.join(above, name)
+            if row := closed(path):
+                shut.append(row)
+                folders[:] = [x for x in folders if x != name]
+            else:
+                every.append(path)
+    yield from shut
     if not shared_bits(f"{folder}/"):
         for path in (x for x in every if os.path.isdir(x) and not os.path.islink(x)):
             if os.stat(path).st_mode & few:
                 yield changed_mode(path, f"others can write {path}", 0, few)
     names = [os.path.relpath(x, folder) for x in every[1:]]
-    damaged = [x for x in names if not is_sound(folder, x)]
-    for file in damaged:
+    for file in (damaged := [x for x in names if not is_sound(folder, x)]):
         local = file == "local.git"  # of which there is no other copy
         mends = (HELP,) if local else (MENDS, partial(delete, folder, file))
         yield BAD, f"{os.path.join(folder, file)} is damaged", *mends
@@ -501,16 +548,15 @@ def private(of: Examined) -> Rows:
         yield GOOD, f"{folder} is sound"
 
 
-def is_closed(path: str) -> bool:
-    """Whether a folder cannot be used, or a file cannot be read that nothing would replace."""
-    if os.path.islink(path) or os.path.basename(path) in (KNOWN_FILE, NOTES):
-        return False
-    need = os.R_OK | (os.W_OK | os.X_OK) * os.path.isdir(path)
-    return not os.access(path, need) and os.path.lexists(path)  # others may have removed it
-
-
 def closed(path: str) -> tuple[Any, ...]:
-    """The row about such a path; no fix if another mode would change nothing."""
+    """The row about a folder that cannot be used, or a file that cannot be read; else none.
+
+    What would be replaced counts as readable; no mode mends what is another's, or read-only.
+    """
+    need = os.R_OK | (os.W_OK | os.X_OK) * os.path.isdir(path)
+    is_other = os.path.islink(path) or os.path.basename(path) in (KNOWN_FILE, NOTES)
+    if is_other or os.access(path, need) or not os.path.lexists(path):  # others may remove it
+        return ()
     what = f"{path} cannot be read and written: claims fail"
     row = changed_mode(path, what, 0o700 if os.path.isdir(path) else 0o600)
     return row if row[2] else (BAD, f"{what}; it is another's, or read-only", HELP)
@@ -545,11 +591,8 @@ def delete(folder: str, *names: str) -> str:
         if path.endswith(".git"):
             (store := PrivateStore(path)).ready()
             store.delete()  # unless another process has done so by now
-        elif os.path.isdir(path) and not os.path.islink(path):
-            remove(path)
         else:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+            remove(path)
     return f"deleted {', '.join(names)} in {folder}"
 
 

@@ -1,30 +1,20 @@
-"""The composition root of the fenced push: opened only for the verbs that need it.
-
-And a fenced push by hand, which shows the remote's own part in the fence: it is sent once, as it
-was decided, however long that takes.
-"""
+"""The composition root of the fenced push: opened only for the verbs that need it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
-from gitlease.core.ledger import Fate
-from gitlease.core.moves.operations import Barrier, Operation, Renew
 from gitlease.core.resources import GLOBAL_LAYER, Resource
-from gitlease.engine.ports import Cause, Change
-from gitlease.engine.transaction import fresh_id
 from gitlease.git.files import exclusive
 from gitlease.git.pushes import commit_of
 from gitlease.git.repository import CHECKOUT, ask, fit_name
 from gitlease.push.fenced_push import FencedPush
 from gitlease.push.plan import SECONDS, GitWork, PushRequest
-from gitlease.store.transport import Move
 
 if TYPE_CHECKING:
     from gitlease.push.landing import Landed, LandOptions
@@ -165,35 +155,3 @@ def after_push(common_dir: str) -> contextlib.AbstractContextManager[object]:
 def _lock(common_dir: str, *, shared: bool = False) -> contextlib.AbstractContextManager[object]:
     """The lock, without which a push goes on: it only saves tries."""
     return exclusive(os.path.join(common_dir, "gitlease", LOCK), timeout=PATIENCE, shared=shared)
-
-
-def push_on_trial(
-    workspace: Workspace, beside: str, lease: Resource | None = None, *, hooks: str = ""
-) -> dict[str, Any]:
-    """Push an empty step of layer ``beside``, and atomically with it a renewal of ``lease``.
-
-    ``beside`` stands for work: any server takes a step of a ledger where it takes ledgers. Says
-    whether git calls it a success, in how many seconds, and the version of ``beside`` that it would
-    make; nothing is read back. ``hooks`` is a folder with a pre-push hook.
-    """
-    session = workspace.ledger
-    store = workspace.place.store(workspace.clock, time_limit=workspace.time_limit)
-    steps: dict[str, Operation] = {beside: Barrier(id=fresh_id(), actor=session.actor)}
-    if lease is not None:
-        steps[workspace.layer] = Renew(id=fresh_id(), actor=session.actor, resource=lease)
-    changes = []
-    for layer, operation in steps.items():
-        head = store.fetch(layer)
-        changes.append(Change(head, session.transaction.decided(head, [operation]), "a trial push"))
-    prepared = store.prepare(changes, append=True)
-    moves = [Move(x, prepared.replaces(x), new) for x, new in prepared.versions.items()]
-    began = time.monotonic()
-    swapped = store.read_kept(beside, lambda refs: refs.swap(moves, hooks=hooks))
-    return {
-        "ok": swapped.fate is Fate.APPLIED,
-        "moved": swapped.cause in (Cause.MOVED, Cause.BUSY),  # by another, or right now
-        "detail": swapped.detail,
-        "seconds": time.monotonic() - began,
-        "version": prepared.versions[beside],
-        "revision": prepared.changes[beside].ledger.header.revision,
-    }

@@ -615,6 +615,13 @@ def test_probe_on_every_transport(remote: Remote, clones: Clones, tmp_path: Path
     assert not (one / ".git/gitlease").exists()
 
 
+def test_object_format_is_told_without_a_ledger(jo: Path, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare", "--object-format=sha256", "other.git")
+    assert "in sha1" in look(jo, tmp_path)["remote"][0].what
+    git(jo, "remote", "set-url", "origin", str(tmp_path / "other.git"))
+    assert "in sha256" in look(jo, tmp_path)["remote"][0].what
+
+
 def test_probe_reuses_a_layer_that_holds_leases(jo: Path, tmp_path: Path) -> None:
     ask(jo, "claim", "x", "--any", "--layer", "probe")
     assert states(look(jo, tmp_path, probes=True), "probe") == ["good"] * 3
@@ -630,7 +637,8 @@ def test_clock_of_an_http_server(
         monkeypatch.setenv(name, value)
     assert states(look(one, tmp_path), "clock") == ["good"]
     monkeypatch.setattr(
-        "gitlease.wiring.doctor.ask_time", lambda *_, **__: "Wed, 01 Jan 2020 00:00:00 GMT"
+        "gitlease.wiring.doctor.ask_about",
+        lambda *_, **__: ("Wed, 01 Jan 2020 00:00:00 GMT", "sha1"),
     )
     assert states(look(one, tmp_path), "clock") == ["bad"]
 
@@ -645,7 +653,7 @@ def test_denied_push_is_bad_and_says_why(jo: Path, path_remote: Remote, tmp_path
     (row,) = look(jo, tmp_path, probes=True)["probe"]
     assert row.state == "bad"
     assert "gitlease config lease.ref_prefix" not in str(row.fix)  # right in some cases only
-    assert "refs/heads/gitlease" in row.what
+    check_words(row.what)
     git(jo, "config", "lease.refPrefix", "refs/heads/gitlease")
     assert states(look(jo, tmp_path, probes=True), "probe") == ["good"] * 3
 

@@ -181,6 +181,7 @@ def test_what_the_remote_refuses_has_the_codes_of_a_claim(
     hook.chmod(0o700)
     status, document = selftest(one)
     assert (status, document["error"]["code"], document["results"]) == (4, "denied", [])
+    check_words(run_gitlease(["selftest"], one).stderr)
     path_remote.bare.rename(tmp_path / "gone")
     status, document = selftest(one)
     assert (status, document["error"]["code"]) == (5, "unavailable")
@@ -277,13 +278,18 @@ def test_an_interrupted_test_ends_leases_and_processes(running: Running, number:
 
 
 @pytest.mark.slow
-def test_workers_of_a_killed_test_end_by_themselves(
-    running: Running,
-) -> None:
-    process, folder, _ = running
+def test_killed_test_leaves_nothing_to_the_next(running: Running, path_remote: Remote) -> None:
+    process, folder, clone = running
+    path_remote.bare.rename(folder.parent / "away")
+    again = ["selftest", "--json"], clone, {"TMPDIR": str(folder)}
+    assert run_gitlease(*again).returncode == 5
+    (left,) = folder.iterdir()  # that of a live one stays
     process.kill()
     process.wait()
     until = time.monotonic() + 30
     while processes_in(folder):
         assert time.monotonic() < until
         time.sleep(0.1)
+    assert left.exists()
+    assert run_gitlease(*again).returncode == 5
+    assert list(folder.iterdir()) == []

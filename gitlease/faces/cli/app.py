@@ -70,7 +70,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         "Set up and govern",
         (
             ("init", "setup.init", "set up this repository"),
-            ("doctor", "setup.init", "examine this clone and its remote, and mend"),
+            ("doctor", "setup.health", "examine this clone and its remote, and mend"),
             ("config", "setup.help", "show or set settings and the ledger's policy"),
             ("hooks", "setup.installing", "manage git's hooks: install, uninstall, status"),
             ("server", "setup.installing", "manage the hook of a git server"),
@@ -78,7 +78,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("revoke", "", "end someone else's lease (admins)"),
             ("agent", "setup.installing", "manage the hooks of coding agents"),
             ("mcp", "setup.installing", "serve leases as tools for agents (MCP)"),
-            ("selftest", "setup.selftest", "prove on your own remote that leases hold there"),
+            ("selftest", "setup.health", "prove on your own remote that leases hold there"),
             ("demo", "setup.demo", "watch two workers in a throw-away repository"),
             ("uninstall", "setup.installing", "remove gitlease from this clone"),
             ("completion", "setup.help", "print a completion script for your shell"),

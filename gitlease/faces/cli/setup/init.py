@@ -1,20 +1,18 @@
-"""``init``: set up a repository, or confirm its ledger. ``doctor``: examine it."""
+"""``init``: set up a repository, or confirm its ledger."""
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from gitlease.core.errors import Hint, Unavailable, UsageError
 from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import flag, verb
-from gitlease.verbs.table import Result, Violations, Whole
+from gitlease.verbs.table import Result
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Reading
@@ -256,55 +254,3 @@ def _counted(seen: TaskList) -> str:
 
 def _files(count: int) -> str:
     return "1 file" if count == 1 else f"{count} files"
-
-
-# --- doctor -----------------------------------------------------------------------------------
-
-
-@verb(
-    "doctor",
-    """Examine git, this clone, its remote, hooks, agents and private files. Each line is good,
-warning, bad, or unknown (for example offline), with the command that mends it. `help trouble` lists
-what is examined.
-
-It runs anywhere, and changes nothing, except that reading refreshes this clone's copy of the
-ledger and what it has cached of task files.
---probe pushes to the layer `probe` (refs/gitlease/probe), which is used again and never deleted. It
-shows that ledgers can be pushed there, that of two pushes at once one is refused, and that an
-atomic push lands whole or not at all.
-
---fix repairs damaged hooks of gitlease, removes damaged copies (which are fetched again), records
-and files that killed processes have left, and restricts access to private files. Leases, and what
-others own, are not touched.""",
-    examples=("gitlease doctor", "gitlease doctor --probe", "gitlease doctor --fix"),
-    exits=(1, 2),
-    done="nothing is bad",
-    no=("violations",),
-    session=False,
-)
-@flag("--fix", help="Repair what is safe to repair, and say what was done.")
-@flag("--probe", help="Prove by pushes to the layer `probe` that the remote can be relied on.")
-def doctor_verb(call: Call, *, fix: bool, probe: bool) -> int:
-    from gitlease.wiring.doctor import Examined, examine
-
-    flags = {"layer": call.layer, "remote": call.remote}
-    with TemporaryDirectory(prefix="gitlease-") as folder:
-        of = Examined(call.directory or ".", folder, probes=probe, local=call.local, **flags)
-        findings, done = examine(of, fix=fix)
-    checks: list[dict[str, Any]] = []
-    for x in findings:
-        command = call.command_of(x.fix) if isinstance(x.fix, Hint) else x.fix
-        checks.append({"check": x.check, "state": x.state, "what": x.what, "fix": command or None})
-    count = Counter(x.state for x in findings)
-    summary = ", ".join(f"{x}: {count[x]}" for x in ("bad", "warning", "unknown", "good"))
-
-    def lines() -> Iterator[str]:
-        yield from done
-        for x in checks:
-            yield f"{x['state']:<8} {x['check']:<10} {x['what']}"
-            yield from [Whole(f"{'':<19} fix: {x['fix']}")] if x["fix"] else []
-        yield summary
-
-    failure = Violations(summary) if count["bad"] else None
-    body = {"checks": checks, "fixed": done}
-    return call.respond(Result(body=body, lines=lines, failure=failure, summed_up=True))
