@@ -1,424 +1,230 @@
-"""The ledger: deciding and swapping, and what a clone knows."""
+"""The ledger: deciding and swapping, what a clone knows, and files that anybody may write."""
 
 from __future__ import annotations
 
-from mutants.mutant import Mutant
-
-LEDGERS = (
-    Mutant(
-        "a token kept",
-        "core/ledger.py",
-        "replace(header, sequence=header.sequence + 1)",
-        "header",
-        "S4",
-        "tests/core/test_transitions.py::test_later_moves_of_a_batch_see_the_earlier_ones",
-    ),
-    Mutant(
-        "the ring forgotten",
-        "core/ledger.py",
-        "ring = (*self.ring, *entries)",
-        "ring = entries",
-        "S6",
-        "tests/simulation/test_exhaustive.py::test_nothing_is_found_where_all_rules_are_on",
-    ),
-    Mutant(
-        "the ring cut within a step",
-        "core/ledger.py",
+LEDGERS = {
+    "a token kept": ("replace(header, sequence=header.sequence + 1)", "header"),
+    "the ring forgotten": ("ring = (*self.ring, *entries)", "ring = entries"),
+    "the ring cut within a step": (
         "ring = ring[next(n for n, entry in enumerate(ring) if entry.revision != oldest) :]",
         "ring = ring[1:] if oldest else ring",
-        "S6",
-        "tests/core/test_transitions.py::test_the_ring_forgets_whole_steps",
     ),
-    Mutant(
-        "a ring too short taken for a loss",
-        "core/ledger.py",
+    "a ring too short taken for a loss": (
         "Fate.LOST if self.ring_reaches(base_revision) else Fate.UNKNOWN",
         "Fate.LOST",
-        "S6",
-        "tests/core/test_transitions.py::test_the_fate_of_a_change_is_read_from_the_ring",
     ),
-    Mutant(
-        "a revision that stays for renewals",
-        "core/ledger.py",
+    "a revision that stays for renewals": (
         "revision=self.revision + 1, ring",
         "revision=self.revision + decision, ring",
-        "S1",
-        "tests/core/test_transitions.py::test_every_step_is_one_revision",
     ),
-    Mutant(
-        "a chain of digests that stands still",
-        "core/ledger.py",
+    "a chain of digests that stands still": (
         "        if decision:\n",
         "        if digest is None:\n",
-        "S6",
-        "tests/contract/test_memory.py::TestMemoryStore::test_a_rollback_th"
-        "at_was_overtaken_is_a_rollback",
     ),
-    Mutant(
-        "renewals chained as decisions",
-        "core/ledger.py",
-        "        if decision:\n",
-        "        if True:\n",
-        "S6",
-        "tests/verify/test_history.py::test_every_move_of_the_table_is_found_legal",
-    ),
-    Mutant(
-        "a refusal given from old knowledge",
-        "engine/transaction.py",
+    "renewals chained as decisions": ("        if decision:\n", "        if True:\n"),
+    "a refusal given from old knowledge": (
         "                if not stale:\n                    raise\n",
         "                raise\n",
-        "L1",
-        "tests/engine/test_service.py::test_a_claim_is_refused_only_after_a_fetch",
     ),
-    Mutant(
-        "a lost change not decided again",
-        "engine/transaction.py",
-        "                if swapped.fate is not Fate.APPLIED:\n                    tries += 1",
+    "a lost change not decided again": (
+        ("                if swapped.fate is not Fate.APPLIED:\n                    tries += 1"),
         "                if swapped.fate is Fate.UNDECIDED:\n                    tries += 1",
-        "S6",
-        "tests/engine/test_service.py::test_an_unrelated_change_never_surfaces_as_held",
     ),
-    Mutant(
-        "a late answer believed",
-        "engine/transaction.py",
-        "elapsed >= lease.duration_ms",
-        "elapsed >= 2 * lease.duration_ms",
-        "S3",
-        "tests/engine/test_service.py::test_a_claim_confirmed_after_its_time_is_lost",
-    ),
-    Mutant(
-        "a late answer judged by the smaller clock",
-        "engine/transaction.py",
+    "a late answer believed": ("elapsed >= lease.duration_ms", "elapsed >= 2 * lease.duration_ms"),
+    "a late answer judged by the smaller clock": (
         "elapsed = moment.now.elapsed_at_most(now)",
         "elapsed = moment.now.elapsed_at_least(now)",
-        "S3",
-        "tests/engine/test_service.py::test_a_clock_set_back_during_a_push_"
-        "does_not_make_a_late_claim_good",
     ),
-    Mutant(
-        "an undecided change given up without a barrier",
-        "engine/transaction.py",
+    "an undecided change given up without a barrier": (
         "        fenced = self._store.swap(barrier)\n",
         "        raise Unavailable(what)\n        fenced = self._store.swap(barrier)\n",
-        "S6",
-        "tests/engine/test_service.py::test_a_push_that_never_lands_is_fenced_off_by_a_barrier",
     ),
-    Mutant(
-        "a denied change taken for one that may land yet",
-        "engine/transaction.py",
+    "a denied change taken for one that may land yet": (
         "            self._store.forget_pending(prepared)  # so it said of every try\n",
         "            self._leave_open(prepared)\n",
-        "S6",
-        "tests/engine/test_service.py::test_what_the_server_refuses_twice_is_denied",
     ),
-    Mutant(
-        "a denied change called lost",
-        "engine/transaction.py",
-        "            self._store.forget_pending(prepared)  # so it said of every try\n"
-        "            raise _failure(swapped, what)",
+    "a denied change called lost": (
+        (
+            "            self._store.forget_pending(prepared)  # so it said of "
+            "every try\n"
+            "            raise _failure(swapped, what)"
+        ),
         "            return Swapped(fate=Fate.LOST, heads=swapped.heads)",
-        "S6",
-        "tests/engine/test_service.py::test_what_the_server_refuses_twice_is_denied",
     ),
-    Mutant(
-        "a refusal after an unanswered try believed",
-        "engine/transaction.py",
+    "a refusal after an unanswered try believed": (
         "            in_doubt = in_doubt or swapped.cause is Cause.UNREACHABLE\n",
         "",
-        "S6",
-        "tests/engine/test_service.py::test_a_refusal_after_an_unanswered_try_makes_it_harmless",
     ),
-    Mutant(
-        "refused work after an unanswered try believed",
-        "engine/transaction.py",
+    "refused work after an unanswered try believed": (
         "if swapped.cause is Cause.WORK and not in_doubt:",
         "if swapped.cause is Cause.WORK:",
-        "S6",
-        "tests/engine/test_fencing.py::test_work_refused_after_an_unanswered_try_lands_no_more",
     ),
-    Mutant(
-        "an undecided change decided anew",
-        "engine/transaction.py",
+    "an undecided change decided anew": (
         "            self._clock.sleep(self._dice.uniform(0.0, ceiling))",
         "            return Swapped(fate=Fate.LOST, heads=swapped.heads)",
-        "S6",
-        "tests/engine/test_service.py::test_a_push_that_never_lands_is_fenced_off_by_a_barrier",
     ),
-    Mutant(
-        "an unknown outcome forgotten",
-        "engine/transaction.py",
+    "an unknown outcome forgotten": (
         "        self._leave_open(prepared)\n        return UnknownOutcome(",
         "        self._store.forget_pending(prepared)\n        return UnknownOutcome(",
-        "S6",
-        "tests/engine/test_service.py::test_without_a_barrier_the_outcome_i"
-        "s_unknown_and_said_later",
     ),
-    Mutant(
-        "a push without a lease on the ledger",
-        "store/transport.py",
+    "a push without a lease on the ledger": (
         'args += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]',
         'args += ["--force"]',
-        "S1",
-        "tests/contract/test_git.py::TestPath::test_the_second_creator_loses_and_sees_the_first",
     ),
-    Mutant(
-        "several ledgers pushed one by one",
-        "store/transport.py",
-        '        args.append("--atomic")\n',
-        "        pass\n",
-        "S1",
-        "tests/contract/test_git.py::TestPath::test_when_one_layer_is_stale_none_moves",
-    ),
-    Mutant(
-        "a read-back skipped",
-        "store/git_ledger.py",
+    "several ledgers pushed one by one": ('        args.append("--atomic")\n', "        pass\n"),
+    "a read-back skipped": (
         "return self._read_back(prepared, pushed, work)",
         "return Swapped(fate=Fate.APPLIED, heads=self._adopted(prepared))",
-        "S6",
-        "tests/simulation/test_exhaustive.py::test_nothing_is_found_where_all_rules_are_on",
     ),
-    Mutant(
-        "silence taken for a loss",
-        "store/git_ledger.py",
+    "silence taken for a loss": (
         "            return Fate.UNDECIDED\n        fate = head.ledger",
         "            return Fate.LOST\n        fate = head.ledger",
-        "S6",
-        "tests/simulation/test_exhaustive.py::test_nothing_is_found_where_all_rules_are_on",
     ),
-    Mutant(
-        "a renewal that history forgot called lost",
-        "store/git_ledger.py",
+    "a renewal that history forgot called lost": (
         "if told is not None and pending.decision else",
         "if told is not None else",
-        "S6",
-        "tests/contract/test_memory.py::TestMemoryStore::test_what_the_ring_has_forgotten_is_in_history",
     ),
-    Mutant(
-        "that it was sent is forgotten",
-        "store/git_ledger.py",
-        "self._sent |= operations",
-        "pass",
-        "S6",
-        "tests/simulation/test_simulation.py::test_the_invariants_hold_where_most_requests_fail[3]",
-    ),
-    Mutant(
-        "no word before a push",
-        "store/git_ledger.py",
-        "            self.state(layer).add_pending(pending_of(prepared, layer))\n        swapped",
+    "that it was sent is forgotten": ("self._sent |= operations", "pass"),
+    "no word before a push": (
+        ("            self.state(layer).add_pending(pending_of(prepared, layer))\n        swapped"),
         "            self.state(layer)\n        swapped",
-        "S8",
-        "tests/contract/test_memory.py::TestMemoryStore::test_a_swap_onto_a"
-        "_rolled_back_ref_is_never_called_lost",
     ),
-    Mutant(
-        "a change of a killed command never settled",
-        "store/state.py",
+    "a change of a killed command never settled": (
         "    except ProcessLookupError:\n        return False",
         "    except ProcessLookupError:\n        return True",
-        "S8",
-        "tests/store/test_state.py::test_what_a_dead_process_left_is_undecided",
     ),
-    Mutant(
-        "a decision in the place of a renewal",
-        "store/git_ledger.py",
+    "a decision in the place of a renewal": (
         "if not change.renewal or change.base.ledger is None:",
         "if change.base.ledger is None:",
-        "S1",
-        "tests/contract/test_memory.py::TestMemoryStore::test_what_goes_on_"
-        "from_what_was_seen_is_no_rollback",
     ),
-    Mutant(
-        "a renewal in the place of a decision",
-        "store/git_ledger.py",
+    "a renewal in the place of a decision": (
         'return decision(self._past, base) not in ("", base)',
         "return True",
-        "S1",
-        "tests/contract/test_memory.py::TestMemoryStore::test_tickets_do_not_make_history_grow",
     ),
-    Mutant(
-        "a first sighting taken for a change",
-        "store/state.py",
+    "a first sighting taken for a change": (
         "self.sighted.get(file) or Sighting(at=self.base, changed=False)",
         "self.sighted.get(file) or Sighting(at=self.base, changed=True)",
-        "L1",
-        "tests/contract/test_memory.py::TestMemoryStore::test_the_first_sighting_is_not_a_change",
     ),
-    Mutant(
-        "a change taken for a first sighting",
-        "store/git_ledger.py",
+    "a change taken for a first sighting": (
         "seen[file] = Sighting(at=now, changed=there)",
         "seen[file] = Sighting(at=now, changed=False)",
-        "S3",
-        "tests/contract/test_memory.py::TestMemoryStore::test_a_changed_record_is_seen_to_change",
     ),
-    Mutant(
-        "sightings of another boot kept",
-        "store/state.py",
-        "if self.base.same_boot(now):",
-        "if self.base:",
-        "S3",
-        "tests/contract/test_memory.py::TestMemoryStore::test_a_reboot_starts_sightings_again",
-    ),
-    Mutant(
-        "a holder's time counted from the answer",
-        "store/git_ledger.py",
+    "sightings of another boot kept": ("if self.base.same_boot(now):", "if self.base:"),
+    "a holder's time counted from the answer": (
         "known = _credited(replace(known, received=change.at), change, None)\n",
-        "known = _credited(replace(known, received=change.at), change, None)\n"
-        "        late = {k: replace(x, at=self.clock.now()) for k, x in "
-        "known.sighted.items()}\n"
-        "        known = replace(known, sighted=late)\n",
-        "S3",
-        "tests/contract/test_memory.py::TestMemoryStore::test_ones_own_chan"
-        "ge_counts_from_its_decision",
+        (
+            "known = _credited(replace(known, received=change.at), change, None)\n"
+            "        late = {k: replace(x, at=self.clock.now()) for k, x in "
+            "known.sighted.items()}\n"
+            "        known = replace(known, sighted=late)\n"
+        ),
     ),
-    Mutant(
-        "a holder's time counted from the read-back",
-        "store/git_ledger.py",
+    "a holder's time counted from the read-back": (
         "Sighting(at=change.at, changed=before is not None)",
         "Sighting(at=known.received, changed=before is not None)",
-        "S3",
-        "tests/contract/test_memory.py::TestMemoryStore::test_ones_own_chan"
-        "ge_counts_from_its_decision_when_it_is_read_back",
     ),
-    Mutant(
-        "time of a killed command's change counted from its discovery",
-        "store/git_ledger.py",
+    "time of a killed command's change counted from its discovery": (
         "found[lease_file(lease)] = Sighting(at=pending.at, changed=True)",
         "found[lease_file(lease)] = Sighting(at=now, changed=True)",
-        "S3",
-        "tests/simulation/test_exhaustive.py::test_nothing_is_found_where_all_rules_are_on",
     ),
-    Mutant(
-        "a rollback believed once it was overtaken",
-        "store/git_ledger.py",
+    "a rollback believed once it was overtaken": (
         "header.revision <= before.revision or not self._goes_on(before, ledger, version)",
         "header.revision <= before.revision",
-        "S1",
-        "tests/contract/test_memory.py::TestMemoryStore::test_a_rollback_th"
-        "at_was_overtaken_is_a_rollback",
     ),
-    Mutant(
-        "a renewal that was rolled back forgotten",
-        "store/git_ledger.py",
+    "a renewal that was rolled back forgotten": (
         "any(x.lease_id == nonce and x.renewals >= most for x in _leases_of(there, text))",
         "True",
-        "S1",
-        "tests/contract/test_memory.py::TestMemoryStore::test_a_lost_renewa"
-        "l_is_a_rollback[renewals]",
     ),
-    Mutant(
-        "a digest taken for any other",
-        "store/git_ledger.py",
+    "a digest taken for any other": (
         "if before.digest is None or before.digest != ledger.header.digest:",
         "if before.digest is None:",
-        "S1",
-        "tests/contract/test_memory.py::TestMemoryStore::test_a_rollback_th"
-        "at_was_overtaken_is_a_rollback",
     ),
-    Mutant(
-        "another ledger believed",
-        "store/git_ledger.py",
+    "another ledger believed": (
         "if header.ledger_id != before.ledger_id:",
         "if not header.ledger_id:",
-        "S1",
-        "tests/contract/test_memory.py::TestMemoryStore::test_another_ledge"
-        "r_is_reported_until_it_is_confirmed",
     ),
-    Mutant(
-        "a ledger that is gone made anew",
-        "store/git_ledger.py",
+    "a ledger that is gone made anew": (
         "            if before is not None:\n                raise AnotherLedger(",
-        "            if before is not None and not before:\n                raise AnotherLedger(",
-        "S1",
-        "tests/contract/test_memory.py::TestMemoryStore::test_a_ledger_that_is_gone_is_reported",
+        ("            if before is not None and not before:\n                raise AnotherLedger("),
     ),
-    Mutant(
-        "what another process learnt overwritten",
-        "store/state.py",
+    "what another process learnt overwritten": (
         "further = self.revision > other.revision or",
         "further = self.revision < other.revision or",
-        "S1",
-        "tests/store/test_state.py::test_of_another_head_only_the_later_word_counts",
     ),
-    Mutant(
-        "hooks of the clone run in the private store",
-        "store/transport.py",
-        '    "core.hooksPath": "/dev/null",\n',
-        "",
-        "S10",
-        "tests/store/test_git_untouched.py::test_hooks_of_the_clone_do_not_run",
-    ),
-    Mutant(
-        "work not read back",
-        "store/git_ledger.py",
+    "hooks of the clone run in the private store": ('    "core.hooksPath": "/dev/null",\n', ""),
+    "work not read back": (
         "there and work.is_undone(there)",
         "not there and work.is_undone(there)",
-        "S5",
-        "tests/engine/test_fencing.py::test_a_server_that_ended_between_the"
-        "_two_gets_the_work_again",
     ),
-    Mutant(
-        "a marker that outlives the head it was made of",
-        "store/state.py",
+    "a marker that outlives the head it was made of": (
         "moved = there is None or there.version != joined.version",
         "moved = there is None",
-        "S5",
-        "tests/guard/test_watch.py::test_whoever_moves_the_head_takes_the_marker_away",
     ),
-    Mutant(
-        "renewed along again for one wish",
-        "engine/transaction.py",
+    "renewed along again for one wish": (
         "if lease.renewed_at != hold.since.wall_ms:",
         "if lease.renewed_at < hold.since.wall_ms:",
-        "L1",
-        "tests/engine/test_along.py::test_the_lease_of_a_process_that_hangs_is_renewed_once_more_at_most",
     ),
-    Mutant(
-        "a dead process's wish fulfilled",
-        "store/state.py",
-        "if _exists(process):",
-        "if process:",
-        "L1",
-        "tests/engine/test_along.py::test_what_a_killed_process_asked_keeps_its_lease_no_longer",
-    ),
-    Mutant(
-        "what another person asked for along, in vain",
-        "engine/transaction.py",
+    "a dead process's wish fulfilled": ("if _exists(process):", "if process:"),
+    "what another person asked for along, in vain": (
         "lease = still_held(ledger, hold.grant, holder, moment)",
-        "lease = ledger.lease(hold.grant.resource, hold.grant.scope)\n                assert lease",
-        "L1",
-        "tests/engine/test_along.py::test_nothing_of_another_person_goes_along",
+        (
+            "lease = ledger.lease(hold.grant.resource, hold.grant.scope)\n"
+            "                assert lease"
+        ),
     ),
-    Mutant(
-        "another's renewal counted from now",
-        "engine/transaction.py",
+    "another's renewal counted from now": (
         "at = replace(moment, now=min(instants, key=lambda x: x.wall_ms))",
         "at = moment",
-        "S3",
-        "tests/simulation/test_exhaustive.py::test_nothing_is_found_where_all_rules_are_on",
     ),
-    Mutant(
-        "a renewal by another clone relied on",
-        "engine/transaction.py",
+    "a renewal by another clone relied on": (
         "if since.wall_ms != lease.renewed_at:",
         "if not lease.renewed_at:",
-        "S3",
-        "tests/engine/test_along.py::test_what_another_clone_renewed_does_not_count",
     ),
-    Mutant(
-        "what went along taken for the answer",
-        "engine/transaction.py",
+    "what went along taken for the answer": (
         "results = step.applied.results[len(along) :]",
         "results = step.applied.results",
-        "S6",
-        "tests/engine/test_along.py::test_who_takes_others_along_is_told_the_results_of_its_own",
     ),
-    Mutant(
-        "an end done by another's renewal",
-        "engine/transaction.py",
+    "an end done by another's renewal": (
         "if isinstance(first, Renew) and not others and own",
         "if not others and own",
-        "S6",
-        "tests/engine/test_along.py::test_what_was_renewed_along_can_be_ended_at_once",
     ),
-)
+    "a newer format read": (
+        "if newer is not None and int(newer[1]) > NEWEST_FORMAT:",
+        "if newer is None and NEWEST_FORMAT < 0:",
+    ),
+    "records read however large": ("MAX_RECORD = 64 * 1024", "MAX_RECORD = 64 * 1024**3"),
+    "aliases followed": ("    if node.shape is Shape.ALIAS:\n", "    if node.shape is None:\n"),
+    "anchors and tags accepted": (
+        "    if node.anchor or node.tag:\n",
+        "    if node.anchor and node.tag:\n",
+    ),
+    "a key that stands twice accepted": (
+        "        if key.text in found:\n",
+        "        if key.text in ():\n",
+    ),
+    "records nested without end": (
+        "        if depth > max_depth:\n",
+        "        if depth > 10**9:\n",
+    ),
+    "a record under another's name believed": (
+        "if lease_file(found) != file:",
+        "if not lease_file(found):",
+    ),
+    "a damaged record that covers paths passed over": (
+        "yield self._lease(damaged_file(told))",
+        "continue",
+    ),
+    "a link read as a record": (
+        "if entry.mode not in (FILE, EXECUTABLE):",
+        "if entry.mode == FOLDER:",
+    ),
+    "two records of one resource believed": (
+        "if len(keys) != len(found):",
+        "if len(keys) > len(found):",
+    ),
+    "a spoilt object believed": (" or object_id(kind, data, len(id) // 2)[0] != id", ""),
+    "an answer to another question believed": (
+        "self._proven and object_id(kind, data, len(id) // 2)[0] != id",
+        "False",
+    ),
+}

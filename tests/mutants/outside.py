@@ -2,310 +2,134 @@
 
 from __future__ import annotations
 
-from mutants.mutant import Mutant
-
-OUTSIDE = (
-    Mutant(
-        "the client's word for what a ref was believed",
-        "server/receive.py",
+OUTSIDE = {
+    "the client's word for what a ref was believed": (
         "            if x.old != self._refs.now(x.ref)\n",
         "            if not x.ref\n",
-        "S1",
-        "tests/stories/test_server_lies.py::test_who_pushes_to_what_has_moved_on_is_told_so",
     ),
-    Mutant(
-        "what cannot be judged passes",
-        "server/receive.py",
+    "what cannot be judged passes": (
         "return [Refusal(ref, FAULT, error.message, (*error.hints, UNJUDGED))]",
         "return []",
-        "S5",
-        "tests/stories/test_server_stories.py::test_what_cannot_be_judged_is_not_accepted",
     ),
-    Mutant(
-        "a fault of the judge passes",
-        "server/receive.py",
+    "a fault of the judge passes": (
         'return [Refusal(ref, FAULT, f"internal error: {what}", (UNJUDGED,))]',
         "return []",
-        "S5",
-        "tests/stories/test_server_stories.py::test_what_cannot_be_judged_is_not_accepted",
     ),
-    Mutant(
-        "what was written not compared",
-        "server/receive.py",
-        "    if expected == tree:\n",
-        "    if expected:\n",
-        "S1",
-        "tests/stories/test_server_stories.py::test_what_is_illegal_is_refused_with_its_rule",
-    ),
-    Mutant(
-        "what a commit tells not compared",
-        "server/receive.py",
+    "what was written not compared": ("    if expected == tree:\n", "    if expected:\n"),
+    "what a commit tells not compared": (
         "if objects.read(version, COMMIT, history.MAX_COMMIT) != expected:",
         "if not expected:",
-        "S6",
-        "tests/stories/test_server_stories.py::test_what_is_illegal_is_refused_with_its_rule",
     ),
-    Mutant(
-        "a step pushed under another's name",
-        "core/moves/transitions.py",
-        "    _check_writer(record, pusher)\n",
-        "",
-        "S7",
-        "tests/core/test_audit.py::test_a_step_is_its_pushers_own",
-    ),
-    Mutant(
-        "a writer's clock not compared",
-        "core/moves/transitions.py",
-        "    _check_clock(base, record.at, now_ms)\n",
-        "",
-        "S3",
-        "tests/core/test_audit.py::test_time_may_differ_by_the_allowance_and_no_more",
-    ),
-    Mutant(
-        "a takeover ahead of the server's clock",
-        "core/moves/transitions.py",
+    "a step pushed under another's name": ("    _check_writer(record, pusher)\n", ""),
+    "a writer's clock not compared": ("    _check_clock(base, record.at, now_ms)\n", ""),
+    "a takeover ahead of the server's clock": (
         "    _check_takeovers(applied, record, now_ms)\n",
         "",
-        "S2",
-        "tests/core/test_audit.py::test_a_takeover_waits_for_the_end_by_the_judges_clock",
     ),
-    Mutant(
-        "recent changes not told along",
-        "core/moves/transitions.py",
+    "recent changes not told along": (
         "replace(record, recent=recent, over=over)",
         "replace(record, over=over)",
-        "S2",
-        "tests/core/test_audit.py::test_what_the_writer_saw_change_lately_is_told_along",
     ),
-    Mutant(
-        "a ledger deleted",
-        "server/receive.py",
-        'raise Illegal("delete", "a ledger is never deleted")',
-        "return",
-        "S1",
-        "tests/stories/test_server_stories.py::test_what_is_illegal_is_refused_with_its_rule",
-    ),
-    Mutant(
-        "a decision replaced at the server",
-        "server/receive.py",
+    "a ledger deleted": ('raise Illegal("delete", "a ledger is never deleted")', "return"),
+    "a decision replaced at the server": (
         "            _check_replacement(objects, old, steps[0])\n",
         "",
-        "S1",
-        "tests/stories/test_server_stories.py::test_what_is_illegal_is_refused_with_its_rule",
     ),
-    Mutant(
-        "work judged by the new ledger alone",
-        "server/receive.py",
+    "work judged by the new ledger alone": (
         'for head in (refs.now(ref), moves.get(ref, ""))',
         'for head in (moves.get(ref, "") or refs.now(ref),)',
-        "S5",
-        "tests/stories/test_server_lies.py::test_what_is_held_still_counts_"
-        "where_git_refuses_the_step_that_ends_it",
     ),
-    Mutant(
-        "a ledger's ref in other letters taken for work",
-        "server/receive.py",
+    "a ledger's ref in other letters taken for work": (
         'bare = _NAMESPACE.sub("", ref).lower()',
         'bare = _NAMESPACE.sub("", ref)',
-        "S1",
-        "tests/stories/test_server_stories.py::test_what_is_illegal_is_refu"
-        "sed_with_its_rule[ledgers_in_other_letters]",
     ),
-    Mutant(
-        "a fenced push that leaves the ledger as it is",
-        "push/fenced_push.py",
+    "a fenced push that leaves the ledger as it is": (
         "[*([renewal] if grants else []), *along]",
         "[*along]",
-        "S5",
-        "tests/engine/test_fencing.py::test_work_and_lease_move_in_one_push",
     ),
-    Mutant(
-        "a lost grant pushed under",
-        "push/fenced_push.py",
+    "a lost grant pushed under": (
         "            for refusal in outcome.refused:\n                raise",
         "            for refusal in outcome.refused[1:]:\n                raise",
-        "S5",
-        "tests/engine/test_fencing.py::test_a_lost_lease_of_either_layer_refuses_both",
     ),
-    Mutant(
-        "work and ledger not pushed together",
-        "store/transport.py",
-        '*(["--atomic"] if work.atomic else []), ',
-        "",
-        "S5",
-        "tests/stories/test_push_stories.py::test_a_lease_that_was_taken_over_lands_nothing",
-    ),
-    Mutant(
-        "forced work without a lease on its ref",
-        "store/transport.py",
+    "work and ledger not pushed together": ('*(["--atomic"] if work.atomic else []), ', ""),
+    "forced work without a lease on its ref": (
         "for x in moved if x.became is Became.FORCED]",
         "for x in moved if not x.ref]",
-        "S5",
-        "tests/stories/test_push_stories.py::test_what_comes_to_a_forced_re"
-        "f_meanwhile_is_not_replaced",
     ),
-    Mutant(
-        "a fenced push without a lease on the ledger",
-        "store/transport.py",
+    "a fenced push without a lease on the ledger": (
         'words += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]',
         'words += ["--force"] if moves else []',
-        "S5",
-        "tests/stories/test_push_stories.py::test_a_takeover_while_one_s_own_hooks_run_refuses_it",
     ),
-    Mutant(
-        "a ref of the repository that follows a ledger",
-        "push/plan.py",
+    "a ref of the repository that follows a ledger": (
         'if name == push.url or _follower(f"{prefix}/any", specs) is None:',
         "if name:",
-        "S10",
-        "tests/stories/test_push_stories.py::test_ledgers_that_are_kept_a"
-        "s_branches_are_not_followed_either",
     ),
-    Mutant(
-        "a newer token taken for the one asked for",
-        "push/fenced_push.py",
-        "if x.token == token",
-        "if x.token >= token",
-        "S5",
-        "tests/engine/test_fencing.py::test_a_token_of_another_grant_is_lost",
-    ),
-    Mutant(
-        "the token not exported",
-        "runs/leased_command.py",
-        '" ".join(str(view.token) for view in self.answer.leases)',
-        '""',
-        "S5",
-        "tests/stories/test_run_stories.py::test_a_command_runs_under_its_l"
-        "ease_with_the_streams_of_its_caller",
-    ),
-    Mutant(
-        "a guard that opens on a rollback",
-        "guard/service.py",
+    "a newer token taken for the one asked for": ("if x.token == token", "if x.token >= token"),
+    "the token not exported": ('" ".join(str(view.token) for view in self.answer.leases)', '""'),
+    "a guard that opens on a rollback": (
         "if strict and isinstance(error, Rollback) and not recorded:",
         "if not strict and isinstance(error, Rollback) and not recorded:",
-        "S5",
-        "tests/stories/test_hook_pushes.py::test_a_push_stops_where_the_ledger_was_rolled_back",
     ),
-    Mutant(
-        "an idle marker that never ends",
-        "guard/service.py",
+    "an idle marker that never ends": (
         "clear.append(now + self._max_age * MS - self._age_ms(cached) if free else 0)",
         "clear.append(now + 10**15 if free else 0)",
-        "S5",
-        "tests/guard/test_guard.py::test_where_there_is_no_ledger_nothing_is_held",
     ),
-    Mutant(
-        "an idle marker while others hold something",
-        "guard/service.py",
+    "an idle marker while others hold something": (
         "free = not runs and not cached.leases.has_others(self._actor.holder)",
         "free = not runs",
-        "S5",
-        "tests/guard/test_guard.py::test_the_gate_is_clear_only_while_nobody_else_holds_anything",
     ),
-    Mutant(
-        "what others hold only warned of",
-        "guard/rules.py",
+    "what others hold only warned of": (
         "Relation.THEIRS: Severity.BLOCK",
         "Relation.THEIRS: Severity.WARN",
-        "S5",
-        "tests/guard/test_guard.py::test_what_is_touched_follows_the_table",
     ),
-    Mutant(
-        "old knowledge enough for a push",
-        "guard/service.py",
+    "old knowledge enough for a push": (
         "if kept is not None and not (strict or fresh) and self._is_young(kept):",
         "if kept is not None and not fresh and self._is_young(kept):",
-        "S5",
-        "tests/stories/test_hook_pushes.py::test_what_this_clone_knew_a_moment_ago_is_not_enough",
     ),
-    Mutant(
-        "the side that a merge gives up nobody's",
-        "git/merges.py",
+    "the side that a merge gives up nobody's": (
         "if lost := history.lost(self.names, followed):",
         "if lost := history.lost(self.names, ()) if not followed else ():",
-        "S5",
-        "tests/git/test_changes_merge.py::test_a_side_that_is_followed_give"
-        "s_up_the_work_of_the_other",
     ),
-    Mutant(
-        "the first parent of a merge always right",
-        "git/merges.py",
+    "the first parent of a merge always right": (
         "            followed = self.kept\n",
         "            followed = (True,) * len(self.kept)\n",
-        "S5",
-        "tests/git/test_changes_merge.py::test_a_side_that_is_followed_give"
-        "s_up_the_work_of_the_other",
     ),
-    Mutant(
-        "objects of a guard's look left in the repository",
-        "git/merges.py",
+    "objects of a guard's look left in the repository": (
         '"GIT_OBJECT_DIRECTORY": folder,',
         '"GIT_OBJECT_DIRECTORY": own,',
-        "S10",
-        "tests/git/test_changes_merge.py::test_looking_at_merges_leaves_nothing_behind",
     ),
-    Mutant(
-        "hooks of the clone run as an edge is committed",
-        "tasks/edge_commit.py",
+    "hooks of the clone run as an edge is committed": (
         'quiet = ("-c", "core.hooksPath=/dev/null")',
         "quiet = ()",
-        "S10",
-        "tests/tasks/test_edge_commit.py::test_no_hook_runs",
     ),
-    Mutant(
-        "intents left behind not repaired",
-        "engine/ledger_session.py",
-        "left = self.edges.files.left_behind()",
-        "left = ()",
-        "S8",
-        "tests/engine/test_edges_service.py::test_a_kill_is_repaired_by_the_next_command",
-    ),
-    Mutant(
-        "an intent that could not be made kept from the next command",
-        "tasks/write.py",
+    "intents left behind not repaired": ("left = self.edges.files.left_behind()", "left = ()"),
+    "an intent that could not be made kept from the next command": (
         "        self._release(intent.id)\n",
         "        self._file(intent.id)\n",
-        "S8",
-        "tests/tasks/test_edge_journal.py::test_what_is_left_is_taken_by_whoever_looks_next",
     ),
-    Mutant(
-        "an intent finished that was never granted",
-        "engine/ledger_session.py",
+    "an intent finished that was never granted": (
         "if intent.goal == HELD and held:",
         "if intent.goal == HELD:",
-        "S8",
-        "tests/engine/test_edges_service.py::test_a_kill_is_repaired_by_the_next_command",
     ),
-    Mutant(
-        "a holder who believes past the deadline",
-        "engine/keeping.py",
+    "a holder who believes past the deadline": (
         "if self._until_given_up(k.hold, now) <= 0]",
         "if self._until_given_up(k.hold, now) < -(10**9)]",
-        "S3",
-        "tests/engine/test_keeping.py::test_a_process_that_slept_past_its_t"
-        "ime_is_told_that_it_ran_out",
     ),
-    Mutant(
-        "a lost grant kept alive",
-        "engine/keeping.py",
+    "a lost grant kept alive": (
         "            del self._kept[one.hold.grant.lease_id]\n",
         "            self._kept.get(one.hold.grant.lease_id)\n",
-        "S3",
-        "tests/engine/test_keeping.py::test_the_same_run_granted_anew_does_"
-        "not_bring_a_lost_grant_back",
     ),
-    Mutant(
-        "the client's word for what every ref is believed",
-        "server/receive.py",
+    "the client's word for what every ref is believed": (
         "        self._refs = read_refs(repository, told, prefixes)\n",
-        "        self._refs = read_refs(repository, told, prefixes)\n"
-        "        self._refs = type(self._refs)(\n"
-        "            {**self._refs.ids, **{self._refs.space + x.ref: x.old for x in told}},\n"
-        "            self._refs.points,\n"
-        "            self._refs.main,\n"
-        "            self._refs.space,\n"
-        "        )\n",
-        "S1",
-        "tests/stories/test_server_lies.py::test_a_branch_is_not_deleted_past_the_hook",
+        (
+            "        self._refs = read_refs(repository, told, prefixes)\n"
+            "        self._refs = type(self._refs)(\n"
+            "            {**self._refs.ids, **{self._refs.space + x.ref: x.old for "
+            "x in told}},\n"
+            "            self._refs.points,\n"
+            "            self._refs.main,\n"
+            "            self._refs.space,\n"
+            "        )\n"
+        ),
     ),
-)
+}

@@ -1,413 +1,201 @@
-"""The rules of leases: time, whose a lease is, tokens, and what overlaps."""
+"""The rules of leases: time, whose a lease is, tokens, what overlaps, runs and edges."""
 
 from __future__ import annotations
 
-from mutants.mutant import Mutant
-
-RULES = (
-    Mutant(
-        "skew ignored",
-        "core/lease.py",
-        "lease.expires_at + margins.skew * MS",
-        "lease.expires_at",
-        "S2",
-        "tests/core/test_expiry.py::test_a_lease_is_live_then_expired_then_lapsed",
-    ),
-    Mutant(
-        "drift ignored",
-        "core/lease.py",
+RULES = {
+    "skew ignored": ("lease.expires_at + margins.skew * MS", "lease.expires_at"),
+    "drift ignored": (
         "duration + -(-duration * margins.drift // MILLION) + margins.grace * MS",
         "duration + margins.grace * MS",
-        "S3",
-        "tests/core/test_expiry.py::test_observed_counts_from_the_first_sighting",
     ),
-    Mutant(
-        "grace ignored",
-        "core/lease.py",
-        " // MILLION) + margins.grace * MS",
-        " // MILLION)",
-        "S3",
-        "tests/core/test_expiry.py::test_observed_counts_from_the_first_sighting",
-    ),
-    Mutant(
-        "a change that was seen not waited for",
-        "core/lease.py",
-        "wait = duration  # under",
-        "wait = 0  # under",
-        "S3",
-        "tests/core/test_expiry.py::test_a_record_seen_to_change_is_given_its_duration_from_then",
-    ),
-    Mutant(
-        "a contender's larger clock believed",
-        "core/lease.py",
+    "grace ignored": (" // MILLION) + margins.grace * MS", " // MILLION)"),
+    "a change that was seen not waited for": ("wait = duration  # under", "wait = 0  # under"),
+    "a contender's larger clock believed": (
         "elapsed = seen.at.elapsed_at_least(moment.now)",
         "elapsed = seen.at.elapsed_at_most(moment.now)",
-        "S3",
-        "tests/core/test_expiry.py::test_a_change_is_waited_for_by_the_smaller_clock",
     ),
-    Mutant(
-        "a holder's smaller clock believed",
-        "core/lease.py",
+    "a holder's smaller clock believed": (
         "(seen.since or seen.at).elapsed_at_most(moment.now)",
         "(seen.since or seen.at).elapsed_at_least(moment.now)",
-        "S3",
-        "tests/core/test_expiry.py::test_a_holder_counts_by_the_larger_of_its_clocks",
     ),
-    Mutant(
-        "a holder judged by the wall clock alone",
-        "core/instant.py",
+    "a holder judged by the wall clock alone": (
         "return max(wall, later.boot_ms - self.boot_ms) if self.same_boot(later) else wall",
         "return wall",
-        "S3",
-        "tests/core/test_expiry.py::test_a_holder_counts_by_the_larger_of_its_clocks",
     ),
-    Mutant(
-        "a sighting of another boot counted",
-        "core/instant.py",
+    "a sighting of another boot counted": (
         "        if not self.same_boot(later):\n            return 0\n",
         "",
-        "S3",
-        "tests/core/test_expiry.py::test_a_sighting_of_another_boot_counts_for_nothing",
     ),
-    Mutant(
-        "own grants of a step judged by sightings",
-        "core/lease.py",
+    "own grants of a step judged by sightings": (
         "None if lease.operation in self.step else self.seen(lease)",
         "self.seen(lease)",
-        "S2",
-        "tests/core/test_transitions.py::test_what_a_step_grants_is_live_in_that_step",
     ),
-    Mutant(
-        "a record's own margins forgotten",
-        "core/lease.py",
+    "a record's own margins forgotten": (
         "policy.margins.widest(lease.margins), moment.sighting",
         "policy.margins, moment.sighting",
-        "S2",
-        "tests/core/test_expiry.py::test_a_contender_uses_the_larger_margin",
     ),
-    Mutant(
-        "a record from the future judged by the wall",
-        "core/lease.py",
+    "a record from the future judged by the wall": (
         "future = _is_future(lease, margins, moment)",
         "future = False",
-        "S2",
-        "tests/core/test_expiry.py::test_a_record_from_the_future_is_judged_by_observation",
     ),
-    Mutant(
-        "a duration from the future not clamped",
-        "core/lease.py",
-        "duration = min(duration, longest * MS)",
-        "pass",
-        "L1",
-        "tests/core/test_expiry.py::test_a_duration_from_the_future_is_clamped_to_the_maximum",
-    ),
-    Mutant(
-        "an expired lease taken before it lapsed",
-        "core/lease.py",
+    "a duration from the future not clamped": ("duration = min(duration, longest * MS)", "pass"),
+    "an expired lease taken before it lapsed": (
         "moment) is Standing.LAPSED",
         "moment) is not Standing.LIVE",
-        "S2",
-        "tests/core/test_who_may.py::test_the_table",
     ),
-    Mutant(
-        "a live lease yields to a takeover",
-        "core/lease.py",
+    "a live lease yields to a takeover": (
         "Relation.THEIRS: Verdicts(Verdict.HELD,",
         "Relation.THEIRS: Verdicts(Verdict.NEEDS_TAKEOVER,",
-        "S2",
-        "tests/core/test_who_may.py::test_a_takeover_never_takes_a_live_lease",
     ),
-    Mutant(
-        "an edge ignored",
-        "core/lease.py",
-        "    if not lease.edge:",
-        "    if True:",
-        "S2",
-        "tests/core/test_who_may.py::test_the_table",
-    ),
-    Mutant(
-        "completed work granted again",
-        "core/lease.py",
+    "an edge ignored": ("    if not lease.edge:", "    if True:"),
+    "completed work granted again": (
         "Relation.COMPLETED: Verdicts(Verdict.NEEDS_REOPEN,",
         "Relation.COMPLETED: Verdicts(Verdict.TAKE,",
-        "S2",
-        "tests/core/test_who_may.py::test_the_table",
     ),
-    Mutant(
-        "an expired lease renewed",
-        "core/lease.py",
+    "an expired lease renewed": (
         "Relation.MINE_LAPSED: Verdicts(Verdict.TAKE, Verdict.LOST,",
         "Relation.MINE_LAPSED: Verdicts(Verdict.TAKE, Verdict.YES,",
-        "S3",
-        "tests/core/test_who_may.py::test_the_table",
     ),
-    Mutant(
-        "another's lease released",
-        "core/lease.py",
+    "another's lease released": (
         "Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD,",
         "Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.YES,",
-        "S7",
-        "tests/core/test_who_may.py::test_the_table",
     ),
-    Mutant(
-        "another's lease renewed",
-        "core/lease.py",
+    "another's lease renewed": (
         "Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER,",
         "Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.YES,",
-        "S7",
-        "tests/core/test_who_may.py::test_the_table",
     ),
-    Mutant(
-        "holders compared by casefold",
-        "core/policy.py",
+    "holders compared by casefold": (
         "email.lower() if email.isascii() else email.translate(_LOWER)",
         "email.casefold()",
-        "S7",
-        "tests/core/test_holder.py::test_who_differs_by_more_than_ascii_case_is_somebody_else",
     ),
-    Mutant(
-        "every holder taken for the caller",
-        "core/lease.py",
+    "every holder taken for the caller": (
         "return same_person(self.holder, actor.holder)",
         "return True",
-        "S7",
-        "tests/simulation/test_simulation.py::test_the_invariants_hold_in_a_faulty_world[wall-0]",
     ),
-    Mutant(
-        "a lease of another session taken for one's own",
-        "core/lease.py",
+    "a lease of another session taken for one's own": (
         "self.same_holder(actor) and self.session in (None, actor.session)",
         "self.same_holder(actor)",
-        "S7",
-        "tests/core/test_who_may.py::test_the_table",
     ),
-    Mutant(
-        "a renewal that acquires a later grant",
-        "core/loss.py",
+    "a renewal that acquires a later grant": (
         "if found is not None and found.lease_id == grant.lease_id:",
         "if found is not None:",
-        "S7",
-        "tests/engine/test_keeping.py::test_the_same_run_granted_anew_does_"
-        "not_bring_a_lost_grant_back",
     ),
-    Mutant(
-        "a renewal that shortens",
-        "core/moves/claiming.py",
+    "a renewal that shortens": (
         "min(max(lease.expires_at, now + seconds * MS), now + longest)",
         "min(now + seconds * MS, now + longest)",
-        "S3",
-        "tests/core/test_transitions.py::test_renewing_never_shortens",
     ),
-    Mutant(
-        "a renewal that outlasts every limit",
-        "core/moves/claiming.py",
+    "a renewal that outlasts every limit": (
         "min(max(lease.expires_at, now + seconds * MS), now + longest)",
         "max(lease.expires_at, now + seconds * MS)",
-        "L1",
-        "tests/core/test_transitions.py::test_a_clock_set_back_gives_a_leas"
-        "e_no_more_than_the_policy_does",
     ),
-    Mutant(
-        "a sequence behind a token in use believed",
-        "core/moves/claiming.py",
+    "a sequence behind a token in use believed": (
         "if lease.token <= max(",
         "if lease.token < 0 * max(",
-        "S4",
-        "tests/core/test_transitions.py::test_a_sequence_behind_a_token_in_use_is_refused",
     ),
-    Mutant(
-        "a parked lease resumed under its old token",
-        "core/moves/claiming.py",
+    "a parked lease resumed under its old token": (
         "if own is not None and decision.how is Relation.MINE:",
         "if own is not None and decision.how in (Relation.MINE, Relation.PARKED):",
-        "S5",
-        "tests/core/test_parking.py::test_any_session_of_its_holder_goes_on_with_it_by_a_new_grant",
     ),
-    Mutant(
-        "a displaced record left in the ledger",
-        "core/moves/claiming.py",
+    "a displaced record left in the ledger": (
         "x for x, y in blocking if gives_way_to(op, y) and not _stays_completed(x, op)",
         "x for x, y in blocking if gives_way_to(op, y) and x is own",
-        "S2",
-        "tests/core/test_who_may.py::test_a_lapsed_path_lease_gives_way",
     ),
-    Mutant(
-        "a displaced holder not told",
-        "core/moves/claiming.py",
+    "a displaced holder not told": (
         'state = give_notice(state, old, op.id, "taken_over", by.holder, now, why)',
         "pass",
-        "S3",
-        "tests/core/test_transitions.py::test_a_renewal_that_gains_the_path"
-        "s_of_a_lapsed_lease_displaces_it",
     ),
-    Mutant(
-        "a session bound to what another run shares",
-        "core/moves/claiming.py",
+    "a session bound to what another run shares": (
         "rivals = rivals_of(ledger, lease.resource, lease.scope, lease.paths)",
         "rivals = list[Lease]()",
-        "S2",
-        "tests/core/test_who_may.py::test_binding_never_makes_two_sessions_conflict",
     ),
-    Mutant(
-        "a lease bound to whatever session asks",
-        "core/moves/claiming.py",
+    "a lease bound to whatever session asks": (
         "actor.session is None or not actor.session_explicit or",
         "actor.session is None or",
-        "S7",
-        "tests/core/test_who_may.py::test_a_session_from_elsewhere_binds_nothing",
     ),
-    Mutant(
-        "a revocation by anyone",
-        "core/moves/holding.py",
-        '    _need_admin(ledger, op.actor, "revoke a lease")\n',
-        "",
-        "S7",
-        "tests/core/test_who_may.py::test_revoking_needs_an_admin",
-    ),
-    Mutant(
-        "another's place in the line given up",
-        "core/moves/tickets.py",
-        "mine = next((t for t in before if t.id == op.ticket and _is_by(t, op.actor)), None)",
+    "a revocation by anyone": ('    _need_admin(ledger, op.actor, "revoke a lease")\n', ""),
+    "another's place in the line given up": (
+        ("mine = next((t for t in before if t.id == op.ticket and _is_by(t, op.actor)), None)"),
         "mine = next((t for t in before if t.id == op.ticket), None)",
-        "L2",
-        "tests/core/test_tickets.py::test_leaving_takes_ones_own_ticket_away_and_no_other",
     ),
-    Mutant(
-        "tickets ignored",
-        "core/moves/tickets.py",
+    "tickets ignored": (
         "if len(first) <= (op.passing or 0):",
         "if len(first) >= (op.passing or 0):",
-        "L2",
-        "tests/core/test_tickets.py::test_a_claim_that_waits_its_turn_lets_"
-        "those_before_it_go_first",
     ),
-    Mutant(
-        "a batch carried out in part",
-        "core/moves/transitions.py",
+    "a batch carried out in part": (
         "            if together:\n",
         "            if together and not results:\n",
-        "S6",
-        "tests/core/test_transitions.py::test_a_refusal_after_legal_moves_undoes_them_all",
     ),
-    Mutant(
-        "an operation applied twice",
-        "core/moves/transitions.py",
+    "an operation applied twice": (
         "        if known is not None:\n            raise",
         "        if known is not None and not known:\n            raise",
-        "S6",
-        "tests/core/test_transitions.py::test_an_operation_that_the_ring_kn"
-        "ows_is_never_applied_again",
     ),
-    Mutant(
-        "the whole overlaps none of its parts",
-        "core/resources.py",
+    "the whole overlaps none of its parts": (
         "WHOLE in (one, other) or fold(one) == fold(other)",
         "fold(one) == fold(other)",
-        "S2",
-        "tests/core/test_who_may.py::test_overlapping_scopes_conflict",
     ),
-    Mutant(
-        "scopes compared letter by letter",
-        "core/resources.py",
-        "fold(one) == fold(other)",
-        "one == other",
-        "S2",
-        "tests/core/test_who_may.py::test_overlapping_scopes_conflict",
-    ),
-    Mutant(
-        "a claimed path covers nothing itself",
-        "core/moves/claiming.py",
+    "scopes compared letter by letter": ("fold(one) == fold(other)", "one == other"),
+    "a claimed path covers nothing itself": (
         "wanted = paths if own is None else (own, *paths)",
         "wanted = paths",
-        "S2",
-        "tests/core/test_who_may.py::test_paths_conflict_when_they_can_match_a_common_file",
     ),
-    Mutant(
-        "leases with paths not looked at",
-        "core/moves/claiming.py",
-        "    if not wanted:\n",
-        "    if not wanted or named:\n",
-        "S2",
-        "tests/core/test_who_may.py::test_binding_never_makes_two_sessions_conflict",
-    ),
-    Mutant(
-        "a folder apart from what is in it",
-        "core/resources.py",
+    "leases with paths not looked at": ("    if not wanted:\n", "    if not wanted or named:\n"),
+    "a folder apart from what is in it": (
         "if any(one != other for one, other in zip(a.head, b.head, strict=False)):",
         "if a.head != b.head:",
-        "S2",
-        "tests/core/test_pattern.py::test_meet",
     ),
-    Mutant(
-        "patterns compared by what paths are read by",
-        "core/resources.py",
+    "patterns compared by what paths are read by": (
         "b.loose.meets(a.loose.tokens)",
         "b.exact.meets(a.exact.tokens)",
-        "S2",
-        "tests/core/test_pattern.py::test_a_character_that_folds_to_several_meets_in_doubt",
     ),
-    Mutant(
-        "a double asterisk forgotten after a segment",
-        "core/resources.py",
-        "<< 1 | held\n",
-        "<< 1\n",
-        "S2",
-        "tests/core/test_pattern.py::test_covers",
-    ),
-    Mutant(
-        "an asterisk that reads one character",
-        "core/resources.py",
+    "a double asterisk forgotten after a segment": ("<< 1 | held\n", "<< 1\n"),
+    "an asterisk that reads one character": (
         "((here & self.inside) + self.inside) ^ self.inside",
         "(here & self.inside) << 1",
-        "S2",
-        "tests/core/test_pattern.py::test_meet",
     ),
-    Mutant(
-        "an asterisk that reads no empty name",
-        "core/resources.py",
+    "an asterisk that reads no empty name": (
         "return here | (here & self.stars) << 1",
         "return here",
-        "S2",
-        "tests/core/test_pattern.py::test_covers",
     ),
-    Mutant(
-        "a double asterisk that reads one segment",
-        "core/resources.py",
+    "a double asterisk that reads one segment": (
         "-(here & -here) & self.starts",
         "here << 1 & self.starts",
-        "S2",
-        "tests/core/test_pattern.py::test_meet",
     ),
-    Mutant(
-        "ranges that touch only from one side",
-        "core/resources.py",
+    "ranges that touch only from one side": (
         " or any(\n            low in self for low in other.edges[::2]\n        )",
         "",
-        "S2",
-        "tests/core/test_pattern.py::test_meet",
     ),
-    Mutant(
-        "letter case of folders counted",
-        "core/resources.py",
+    "letter case of folders counted": (
         'tuple(fold("".join(map(str, name))) for name in names)',
         'tuple("".join(map(str, name)) for name in names)',
-        "S2",
-        "tests/core/test_pattern.py::test_covers",
     ),
-    Mutant(
-        "an issue decided on as it was typed",
-        "core/moves/transitions.py",
+    "an issue decided on as it was typed": (
         "[holding.spelt(operation, ledger.header.policy) for operation in operations]",
         "operations",
-        "S1",
-        "tests/core/test_issues.py::test_one_issue_has_one_holder_however_it_is_spelt",
     ),
-    Mutant(
-        "an issue in any spelling",
-        "core/moves/transitions.py",
-        "holding.check_spelling(operation, state.header.policy)",
-        "pass",
-        "S1",
-        "tests/core/test_issues.py::test_the_table_takes_no_other_spelling",
+    "an issue in any spelling": ("holding.check_spelling(operation, state.header.policy)", "pass"),
+    "a run that binds nothing": (
+        "replace(lease, session=op.actor.session, host=where",
+        "replace(lease, host=where",
     ),
-)
+    "a run bound to what another one shares": (
+        "how is Relation.MINE and claiming.fits_session(state, lease, op.actor, moment)",
+        "how is Relation.MINE",
+    ),
+    "unbound by any run": (
+        "return lease.same_holder(actor) and actor.session in (None, lease.session)",
+        "return lease.same_holder(actor)",
+    ),
+    "a session's end that gives up its edges": (
+        "isinstance(op, ops.RunOut) and lease.edge",
+        "isinstance(op, ops.RunOut) and lease.parked",
+    ),
+    "a lease that outlives its session": (
+        "replace(lease, renewed_at=now, expires_at=now)",
+        "replace(lease, renewed_at=now)",
+    ),
+    "an edge abandoned as its lease lapses": (
+        "until is not None and moment.now.wall_ms > until",
+        "until is not None",
+    ),
+    "an edge abandoned without a margin": ("(after + margin) * MS", "after * MS"),
+}

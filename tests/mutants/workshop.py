@@ -13,7 +13,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from venv import EnvBuilder
 
-from mutants.mutant import ROOT, Mutant
+from mutants.catalogue import ROOT, Mutant
 
 COPIED = ("gitlease", "tests", "hooks", "pyproject.toml", "README.md", "LICENSE")
 PATIENCE = 120.0  # seconds for one net; a loaded machine takes its time
@@ -80,7 +80,7 @@ class Workshop:
 
     def run_with(self, mutant: Mutant) -> Ran:
         """Run a mutant's net with its fault, and take that out again."""
-        file = self.folder / mutant.path
+        file = self.folder / mutant.file
         source = file.read_text(encoding="utf-8")
         self._write(file, mutant.applied(source))
         try:
