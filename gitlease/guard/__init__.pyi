@@ -30,7 +30,6 @@ from gitlease.guard.presence import PRESENT as PRESENT
 from gitlease.guard.presence import RECENT as RECENT
 from gitlease.guard.presence import forget_run as forget_run
 from gitlease.guard.presence import note_run as note_run
-from gitlease.guard.rules import BLIND as BLIND
 from gitlease.guard.rules import CachedLedger as CachedLedger
 from gitlease.guard.rules import Cover as Cover
 from gitlease.guard.rules import GuardFinding as GuardFinding
@@ -47,7 +46,6 @@ from gitlease.guard.rules import merged as merged
 from gitlease.guard.rules import reach_of as reach_of
 from gitlease.guard.rules import still_blocks as still_blocks
 from gitlease.guard.service import GuardService as GuardService
-from gitlease.guard.watch import FAILURE as FAILURE
 from gitlease.guard.watch import FILE as FILE
 from gitlease.guard.watch import FORM as FORM
 from gitlease.guard.watch import WatchFolder as WatchFolder

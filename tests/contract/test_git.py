@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from contract.suite import LedgerStoreContract
 from support.clock import ManualClock
-from support.remotes import Remote, Servers, open_remote
+from support.remotes import Remote
 from support.repos import git
 
 from gitlease.engine import LedgerStore
@@ -83,17 +83,6 @@ class TestHttp(LedgerStoreContract):
     @pytest.fixture
     def place(self, http_remote: Remote, place_of: Callable[[Remote], GitPlace]) -> GitPlace:
         return place_of(http_remote)
-
-
-@pytest.mark.slow
-@pytest.mark.nightly(4)
-class TestFile(LedgerStoreContract):
-    @pytest.fixture
-    def place(
-        self, tmp_path: Path, servers: Servers, place_of: Callable[[Remote], GitPlace]
-    ) -> Iterator[GitPlace]:
-        with open_remote("file", tmp_path / "remote", servers=servers) as remote:
-            yield place_of(remote)
 
 
 @pytest.mark.slow

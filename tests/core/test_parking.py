@@ -14,6 +14,7 @@ from core.values import (
     TTL,
     at,
     claim,
+    code,
     complete,
     end,
     extend,
@@ -23,13 +24,10 @@ from core.values import (
     leases_in,
     moment,
     park,
-    picture,
     release,
     renew,
     revoke,
-    set_policy,
     step,
-    task,
 )
 from support.snapshots import check_words, raises
 
@@ -38,8 +36,6 @@ from gitlease.core import (
     MS,
     TABLE,
     Actor,
-    Assignee,
-    GitleaseError,
     Grant,
     Lease,
     LeaseHeld,
@@ -47,26 +43,19 @@ from gitlease.core import (
     Ledger,
     Moment,
     NothingLeft,
-    Outcome,
     ParkedMeanwhile,
-    People,
     Pick,
     Policy,
     PolicyRefused,
-    Progress,
     Relation,
     Renew,
     Sighting,
     Standing,
     State,
-    Task,
-    UsageError,
     apply,
-    change_policy,
     standing,
 )
 from gitlease.core.lease import relation
-from gitlease.engine import Carried, QueueContext, WhyNot, carrying, hand_out, survey
 from gitlease.store import (
     BadRecord,
     check_lease,
@@ -97,16 +86,6 @@ def parked(
 def only(ledger: Ledger) -> Lease:
     (record,) = leases_in(ledger)
     return record
-
-
-def code_of(ledger: Ledger, operation: Any, seconds: float) -> str:
-    """What an operation comes to: its status, or the code of its refusal, which changes nothing."""
-    before = picture(ledger)
-    (result,) = apply(ledger, [operation], moment(seconds), together=False).results
-    if isinstance(result, Outcome):
-        return result.status
-    assert picture(ledger) == before
-    return result.code
 
 
 # --- whose lease may be parked ------------------------------------------------------------------
@@ -146,16 +125,8 @@ def test_only_ones_own_live_lease_is_parked(
     how: Relation, record: Lease, caller: Actor, seconds: float, expected: str
 ) -> None:
     assert relation(record, caller, DEFAULT_POLICY, moment(seconds)) is how
-    assert code_of(holding(record), park(caller), seconds) == expected
-
-
-def test_of_several_runs_the_ones_that_ran_out_stay_as_they_are() -> None:
-    short = lease(holder=JO_CI, scope="short", ttl=5)
-    ledger, outcome = step(
-        holding(short, lease(holder=JO_AGENT, scope="long")), park(JO), when=moment(LIVE)
-    )
-    assert [x.scope for x in outcome.leases] == ["long"]
-    assert [x for x in leases_in(ledger) if x.scope == "short"] == [replace(short, token=1)]
+    assert code(holding(record), park(caller), moment(seconds)) == expected
+    assert {how for how, *_ in SITUATIONS} == set(Relation) == set(TABLE)
 
 
 def test_no_verb_makes_live_again_what_ran_out() -> None:
@@ -172,21 +143,6 @@ def test_no_verb_makes_live_again_what_ran_out() -> None:
             for wish in wishes:
                 ledger = apply(holding(run), [wish], when, together=False).ledger
                 assert leases_in(ledger) == [replace(run, token=1)], wish
-
-
-def test_every_relation_has_its_situation() -> None:
-    assert {how for how, *_ in SITUATIONS} == set(Relation) == set(TABLE)
-
-
-def test_nothing_cannot_be_parked() -> None:
-    assert code_of(holding(), park(JO), LIVE) == "lost"
-
-
-def test_a_refusal_names_whose_it_is() -> None:
-    with pytest.raises(GitleaseError) as refused:
-        apply(holding(lease(holder=JO_CI)), [park(JO_AGENT)], moment(LIVE))
-    assert refused.value.conflicts
-    assert refused.value.conflicts[0].session == "build-7"
 
 
 # --- what it keeps, and for how long ------------------------------------------------------------
@@ -213,7 +169,6 @@ def test_a_parked_lease_is_bound_to_nobody_and_lasts_as_long_as_was_asked() -> N
     ("policy", "asked", "lasts", "capped"),
     [
         ({}, None, DAY, False),
-        ({}, DAY, DAY, False),
         ({}, DAY + 1, DAY, True),
         ({"park_max": 2 * HOUR}, None, 2 * HOUR, False),
         ({"park_max": 2 * HOUR}, 3 * HOUR, 2 * HOUR, True),
@@ -230,74 +185,42 @@ def test_the_policy_caps_it_and_it_never_shortens(
     assert outcome.capped_to_max == capped
 
 
-def test_it_may_last_longer_than_any_ttl_and_a_new_policy_shortens_nothing() -> None:
-    ledger = parked(policy=Policy(ttl_max=TTL))
-    assert only(ledger).duration_ms == HOUR * MS
-    ledger, _ = step(ledger, set_policy(KIM, park_max="1m"), when=moment(LIVE))
-    ledger, outcome = step(ledger, park(JO), when=moment(LIVE + 60))
-    assert only(ledger).expires_at == at(LIVE + HOUR).wall_ms
-    assert not outcome.capped_to_max
-
-
 def test_where_the_policy_parks_nothing_it_is_refused() -> None:
     ledger = holding(lease(holder=JO_CI), policy=Policy(park_max=0))
     for wish in (park(JO_CI), park(JO_CI, seconds=5), end(JO_CI, only(ledger), park=True)):
         with raises(PolicyRefused):
             apply(ledger, [wish], moment(LIVE))
-    assert code_of(ledger, end(JO_CI, only(ledger)), LIVE) == "released"
-
-
-def test_parking_it_again_keeps_it_for_longer() -> None:
-    ledger, _ = step(parked(), park(JO_AGENT, seconds=2 * HOUR), when=moment(LIVE + 60))
-    assert only(ledger).expires_at == at(LIVE + 60 + 2 * HOUR).wall_ms
-    assert (only(ledger).parked, only(ledger).session) == (True, None)
-
-
-def test_a_reason_is_shown_to_others_and_a_note_left_for_the_next() -> None:
-    wish = park(JO, reason="back tomorrow", note="half done")
-    ledger, outcome = step(holding(lease()), wish, when=moment(LIVE))
-    assert only(ledger).reason == "back tomorrow"
-    assert [n.text for n in ledger.notes(F001)] == ["half done"]
-    assert [e.reason for e in outcome.events] == ["half done"]
+    assert code(ledger, end(JO_CI, only(ledger)), moment(LIVE)) == "released"
 
 
 def test_all_own_scopes_are_parked_unless_one_is_named() -> None:
+    """A reason is shown to others, and a note left for the next; a renewal passes them over."""
     ledger = holding(lease(scope="a"), lease(scope="b"), lease(scope="c", holder=KIM))
+    wish = park(JO, scope="B", reason="back tomorrow", note="half done")
+    ledger, outcome = step(ledger, wish, when=moment(LIVE))
+    assert [(x.scope, x.reason) for x in outcome.leases] == [("b", "back tomorrow")]
+    assert [n.text for n in ledger.notes(F001)] == ["half done"]
+    assert [e.reason for e in outcome.events] == ["half done"]
+    _, renewed = step(ledger, renew(JO), when=moment(LIVE + 1))
+    assert [x.scope for x in renewed.leases] == ["a"]
     ledger, outcome = step(ledger, park(JO), when=moment(LIVE))
     assert [x.scope for x in outcome.leases] == ["a", "b"]
     assert {x.scope: x.parked for x in leases_in(ledger)} == {"a": True, "b": True, "c": False}
-    ledger, outcome = step(
-        holding(lease(scope="a"), lease(scope="b")), park(JO, scope="B"), when=moment(LIVE)
-    )
-    assert [x.scope for x in outcome.leases] == ["b"]
 
 
-def test_several_are_parked_together_or_none() -> None:
-    ledger = holding(lease(), lease(resource="F002", holder=KIM))
-    with pytest.raises(GitleaseError) as refused:
-        apply(ledger, [park(JO), park(JO, "F002")], moment(LIVE))
-    assert (refused.value.code, refused.value.resource) == ("not_holder", "F002")
-
-
-def test_others_are_kept_out_until_it_lapses() -> None:
-    ledger = parked()
-    until = LIVE + HOUR + SKEW
+@pytest.mark.parametrize("edge", [False, True])
+def test_others_are_kept_out_until_it_lapses(edge: bool) -> None:
+    ledger, until = parked(lease(edge=edge)), LIVE + HOUR + SKEW
     for seconds in (LIVE + 1, TTL + SKEW + 1, until):
         with pytest.raises(LeaseHeld) as refused:
             apply(ledger, [claim(KIM)], moment(seconds))
-        assert refused.value.free_at_ms == at(until).wall_ms
-    ledger, outcome = step(ledger, claim(KIM), when=moment(until + 1))
+        assert edge or refused.value.free_at_ms == at(until).wall_ms
+    if edge:
+        assert code(ledger, claim(KIM), moment(until + 1)) == "held"
+    more: Any = {"takeover": True, "reason": "on holiday"} if edge else {}
+    ledger, outcome = step(ledger, claim(KIM, **more), when=moment(until + 1))
     assert outcome.status == "taken_over"
     assert (only(ledger).holder, only(ledger).parked) == (KIM.holder, False)
-
-
-def test_with_an_edge_it_stays_assigned_when_it_has_lapsed() -> None:
-    ledger = parked(lease(edge=True))
-    later = LIVE + HOUR + SKEW + 1
-    with raises(LeaseHeld):
-        apply(ledger, [claim(KIM)], moment(later))
-    taken = claim(KIM, takeover=True, reason="on holiday")
-    assert code_of(ledger, taken, later) == "taken_over"
 
 
 def test_one_from_the_future_is_waited_for_as_long_as_it_was_parked() -> None:
@@ -323,28 +246,8 @@ def test_neither_renew_nor_extend_touches_it(who: Actor) -> None:
         with raises(LeaseLost) as refused:
             apply(ledger, [wish], moment(LIVE + 1))
         check_words(refused.value.hints)
-
-
-def test_what_has_lapsed_is_not_called_parked() -> None:
-    with raises(LeaseLost):
-        apply(parked(), [renew(JO)], moment(LIVE + HOUR + 1))
-
-
-def test_renewing_everything_leaves_it_alone() -> None:
-    ledger = parked(lease(), lease(resource="F002"))
-    assert not apply(ledger, [renew(JO, None)], moment(LIVE + 1)).changed
-    mixed = parked().put(lease(resource="F002", holder=JO_CI))
-    _, outcome = step(mixed, renew(JO_CI, None), when=moment(LIVE + 1))
-    assert [str(x.resource) for x in outcome.leases] == ["F002"]
-    assert outcome.refused == ()
-    assert not apply(ledger, [renew(JO, None)], moment(LIVE + HOUR + 1)).changed, "lapsed as well"
-
-
-def test_a_renewal_of_another_scope_leaves_it_alone() -> None:
-    ledger = holding(lease(scope="a"), lease(scope="b"))
-    ledger, _ = step(ledger, park(JO, scope="a"), when=moment(LIVE))
-    _, outcome = step(ledger, renew(JO), when=moment(LIVE + 1))
-    assert [x.scope for x in outcome.leases] == ["b"]
+    for seconds in (LIVE + 1, LIVE + HOUR + 1):
+        assert not apply(ledger, [renew(who, None)], moment(seconds)).changed
 
 
 def test_the_grant_of_a_run_is_lost_once_the_person_has_parked_it() -> None:
@@ -378,53 +281,21 @@ def test_any_session_of_its_holder_goes_on_with_it_by_a_new_grant(who: Actor) ->
     assert record.claimed_at == record.renewed_at == at(LIVE + 60).wall_ms
     assert record.expires_at == at(LIVE + 660).wall_ms, "the usual time: it is a new promise"
     assert ledger.notices(JO.holder) == ()
-
-
-def test_a_claim_may_give_it_another_ttl_within_the_limits() -> None:
-    ledger, _ = step(parked(), claim(JO, ttl=120), when=moment(LIVE + 1))
-    assert only(ledger).ttl == 120
-    with pytest.raises(PolicyRefused):
-        apply(parked(), [claim(JO, ttl=5)], moment(LIVE + 1))
-
-
-def test_only_one_of_two_sessions_goes_on_with_it() -> None:
-    ledger, _ = step(parked(), claim(JO_CI), when=moment(LIVE + 1))
-    with pytest.raises(LeaseHeld):
-        apply(ledger, [claim(JO_AGENT)], moment(LIVE + 2))
-
-
-def test_after_its_time_it_is_claimed_like_anything_that_lapsed() -> None:
-    ledger, outcome = step(parked(), claim(JO_AGENT), when=moment(LIVE + HOUR + 1))
-    assert outcome.status == "claimed"
-    assert (only(ledger).parked, only(ledger).session) == (False, "claude:1234")
+    other = JO_AGENT if who != JO_AGENT else JO_CI
+    expected = "renewed" if who is JO else "held"
+    assert code(ledger, claim(other), moment(LIVE + 61)) == expected
 
 
 def test_a_claim_of_overlapping_work_of_ones_own_leaves_it_parked() -> None:
+    """Only the session that works on it may resume it then."""
     ledger = parked(lease(resource="src/"), lease(resource="F001"))
     ledger, _ = step(ledger, claim(JO_CI, "src/a.py"), when=moment(LIVE + 1))
     ledger, _ = step(ledger, claim(JO_CI, "F001", scope="parser"), when=moment(LIVE + 1))
     records = {(str(x.resource), x.scope): x.parked for x in leases_in(ledger)}
-    assert records == {
-        ("path:src", "*"): True,
-        ("src/a.py", "*"): False,
-        ("F001", "*"): True,
-        ("F001", "parser"): False,
-    }
-
-
-def test_another_session_at_overlapping_work_keeps_it_from_being_resumed() -> None:
-    ledger = parked(lease(resource="src/"))
-    ledger, _ = step(ledger, claim(JO_CI, "src/a.py"), when=moment(LIVE + 1))
-    with pytest.raises(LeaseHeld):
-        apply(ledger, [claim(JO_AGENT, "src/")], moment(LIVE + 2))
+    names = [("path:src", "*"), ("src/a.py", "*"), ("F001", "*"), ("F001", "parser")]
+    assert records == dict(zip(names, [True, False, True, False], strict=True))
+    assert code(ledger, claim(JO_AGENT, "src/"), moment(LIVE + 2)) == "held"
     step(ledger, claim(JO_CI, "src/"), when=moment(LIVE + 2))
-
-
-def test_the_edge_of_a_parked_task_is_ones_own_beside_another_assignee() -> None:
-    named = (Assignee("@kim", ("kim@example.com",)),)
-    ledger = parked(lease(edge=True))
-    _, outcome = step(ledger, claim(JO, edge=True, assigned=named), when=moment(LIVE + 1))
-    assert outcome.assigned == ("@kim",)
 
 
 @pytest.mark.parametrize(
@@ -443,79 +314,7 @@ def test_it_ends_like_any_lease(wish: Any, status: str, left: list[State]) -> No
     assert not any(x.parked for x in leases_in(ledger))
 
 
-# --- the queue ----------------------------------------------------------------------------------
-
-
-def around(ledger: Ledger, who: Actor = JO, seconds: float = LIVE + 1) -> QueueContext:
-    return QueueContext(who, People(), leases_in(ledger), DEFAULT_POLICY, moment(seconds))
-
-
-TASKS = (
-    task("F001", priority="low", depends_on=("F002",)),
-    task("F002", priority="high"),
-    task("F003"),
-)
-
-
-@pytest.mark.parametrize("who", [JO, JO_CI])
-def test_ones_parked_task_comes_first_whatever_its_priority(who: Actor) -> None:
-    entries = survey(TASKS, around(parked(), who))
-    assert [e.task.resource.text for e in entries] == ["F001", "F002", "F003"]
-    assert [e.task.resource.text for e in hand_out(entries)] == ["F001", "F002", "F003"]
-    assert (entries[0].parked, entries[0].claimable) == (True, True)
-    assert entries[0].lease is not None
-
-
-def test_anothers_parked_task_is_held_like_any() -> None:
-    entries = {e.task.resource.text: e for e in survey(TASKS, around(parked(), KIM))}
-    assert entries["F001"].why_not is WhyNot.HELD
-    assert not entries["F001"].parked
-
-
-def test_once_it_has_lapsed_it_has_no_place_of_its_own() -> None:
-    entries = survey(TASKS, around(parked(), seconds=LIVE + HOUR + 1))
-    assert [e.task.resource.text for e in hand_out(entries)] == ["F002", "F003", "F001"]
-
-
-def test_a_parked_part_of_a_task_is_resumed_beside_the_parts_of_others() -> None:
-    ledger = parked(lease(scope="parser")).put(lease(scope="lexer", holder=KIM))
-    entry = survey(TASKS, around(ledger))[0]
-    assert (entry.parked, entry.lease and entry.lease.scope) == (True, "parser")
-
-
-@pytest.mark.parametrize(
-    ("found", "record", "why"),
-    [
-        (task("F001", progress=Progress.DONE), lease(), WhyNot.DONE),
-        (task("F001", progress=Progress.OTHER), lease(), WhyNot.STATUS),
-        (task("F001", assigned=("@kim",)), lease(), WhyNot.ASSIGNED),
-        (task("F001", assigned=("@kim",)), lease(edge=True), None),
-    ],
-)
-def test_a_parked_task_that_its_file_keeps_back_is_not_handed_out(
-    found: Task, record: Lease, why: WhyNot | None
-) -> None:
-    (entry,) = survey([found], around(parked(record)))
-    assert (entry.why_not, entry.parked) == (why, why is None)
-
-
-def test_what_one_parked_comes_first_of_what_one_carries() -> None:
-    ledger = parked(lease(resource="F009")).put(lease(resource="F001")).put(lease(resource="F002"))
-    found = carrying((), around(ledger))
-    assert [(c.resource, c.state) for c in found] == [
-        ("F009", Carried.PARKED),
-        ("F001", Carried.LIVE),
-        ("F002", Carried.LIVE),
-    ]
-
-
-def test_of_a_task_with_several_leases_the_live_one_is_told() -> None:
-    ledger = parked(lease(scope="a")).put(lease(scope="b"))
-    mine = task("F001", assigned=(JO.holder,))
-    (found,) = carrying((mine,), around(ledger))
-    assert found.state is Carried.LIVE
-    (found,) = carrying((mine,), around(parked(lease(scope="a"))))
-    assert found.state is Carried.PARKED
+# --- the pick ----------------------------------------------------------------------------------
 
 
 def pick(who: Actor, *names: str, **more: Any) -> Pick:
@@ -533,12 +332,6 @@ def test_a_pick_resumes_what_is_parked_and_the_next_one_gets_the_next() -> None:
         apply(ledger, [pick(JO_AGENT, "F001", "F002", **known)], moment(LIVE + 1))
 
 
-def test_without_sessions_too_only_one_pick_resumes_it() -> None:
-    ledger, _ = step(parked(), pick(JO, "F001", "F002"), when=moment(LIVE + 1))
-    _, then = step(ledger, pick(JO, "F001", "F002"), when=moment(LIVE + 1))
-    assert str(then.leases[0].resource) == "F002"
-
-
 def test_a_pick_is_planned_anew_for_what_was_parked_meanwhile() -> None:
     among = {"tasks": frozenset({"f001", "f002"})}
     with pytest.raises(ParkedMeanwhile):
@@ -548,40 +341,33 @@ def test_a_pick_is_planned_anew_for_what_was_parked_meanwhile() -> None:
         (parked(), pick(KIM, "F002", **among)),  # not this person's
         (holding(lease(holder=KIM)), pick(JO, "F002", **among)),
     ):
-        assert code_of(ledger, wish, LIVE + 1) == "claimed"
+        assert code(ledger, wish, moment(LIVE + 1)) == "claimed"
 
 
 # --- the end of a session -----------------------------------------------------------------------
 
 
 def run_of_four() -> tuple[Ledger, list[Lease]]:
-    """Three leases of a session, and three that are not."""
-    own = [
-        lease(resource="A", holder=JO_CI),
-        lease(resource="B", scope="x", holder=JO_CI),
-        lease(resource="src/", holder=JO_CI),
-    ]
-    others = [
-        lease(resource="B", scope="y"),
-        lease(resource="C", holder=JO_AGENT),
-        lease(resource="D", holder=KIM),
-    ]
-    return holding(*own, *others), own
+    """Three leases of a session, one of which ran out, and three that are not."""
+    own = [lease(resource="A", holder=JO_CI), lease(resource="B", scope="x", holder=JO_CI, ttl=5)]
+    own.append(lease(resource="src/", holder=JO_CI))
+    others = [lease(resource="B", scope="y"), lease(resource="C", holder=JO_AGENT)]
+    return holding(*own, *others, lease(resource="D", holder=KIM)), own
 
 
 def test_a_session_ends_with_all_it_holds_and_nothing_else() -> None:
     ledger, own = run_of_four()
-    ledger, outcome = step(ledger, end(JO_CI, *own), when=moment(LIVE))
-    assert (outcome.status, [str(x.resource) for x in outcome.leases]) == (
-        "released",
-        [str(x.resource) for x in own],
-    )
+    ledger, outcome = step(ledger, end(JO_CI, *own, note="stopped"), when=moment(LIVE))
+    assert outcome.status == "released"
+    assert [str(x.resource) for x in outcome.leases] == [str(x.resource) for x in own]
     assert {x.state for x in outcome.leases} == {State.RELEASED}
     assert [str(x.resource) for x in leases_in(ledger)] == ["B", "C", "D"]
     assert [e.kind for e in outcome.events] == ["released"] * 3
     assert len(ledger.header.ring) == 1, "one operation, however many leases"
-    again = apply(ledger, [end(JO_CI, *own)], moment(LIVE))
-    assert not again.changed
+    notes = [n for x in own for n in ledger.notes(x.resource)]
+    assert [n.text for n in notes] == ["stopped"] * 3
+    assert len({n.id for n in notes}) == 3
+    assert not apply(ledger, [end(JO_CI, *own)], moment(LIVE)).changed
 
 
 def test_a_session_that_is_parked_keeps_what_is_live() -> None:
@@ -595,21 +381,6 @@ def test_a_session_that_is_parked_keeps_what_is_live() -> None:
     assert records["F001"].expires_at == at(LIVE + DAY).wall_ms
     assert (records["F002"].parked, records["F002"].session) == (False, "build-7")
     assert [n.text for n in ledger.notes(F001)] == ["half done"]
-
-
-def test_what_lapsed_under_a_session_is_released_with_it() -> None:
-    run = lease(holder=JO_CI, edge=True)
-    ledger, outcome = step(holding(run), end(JO_CI, run), when=moment(LAPSED))
-    assert leases_in(ledger) == []
-    assert len(outcome.leases) == 1
-
-
-def test_a_note_is_left_with_each_lease() -> None:
-    ledger, own = run_of_four()
-    ledger, _ = step(ledger, end(JO_CI, *own, note="stopped"), when=moment(LIVE))
-    notes = [n for x in own for n in ledger.notes(x.resource)]
-    assert [n.text for n in notes] == ["stopped"] * 3
-    assert len({n.id for n in notes}) == 3
 
 
 @pytest.mark.parametrize("who", [KIM, replace(KIM, session="build-7")])
@@ -643,15 +414,10 @@ def test_what_became_something_else_meanwhile_is_left_alone(after: list[Any]) ->
 
 
 def test_a_parked_lease_is_recorded_and_read_again() -> None:
-    kept = replace(lease(), parked=True)
+    kept, data = replace(lease(), parked=True), write_lease(lease())
     assert write_lease(kept).endswith(b"parked: true\n")
     assert read_lease(check_lease(kept)) == kept
-
-
-def test_other_leases_are_recorded_as_before() -> None:
-    data = write_lease(lease())
     assert b"parked" not in data
-    assert read_lease(data).parked is False
     assert read_lease(data + b"parked: false\n").parked is False
 
 
@@ -659,12 +425,10 @@ def test_other_leases_are_recorded_as_before() -> None:
     "record",
     [
         write_lease(lease()) + b"parked: 1\n",
-        write_lease(lease()) + b"parked: null\n",
-        write_lease(lease()) + b"parked: [true]\n",
         write_lease(lease(holder=JO_CI)) + b"parked: true\n",
         write_lease(lease(state=State.COMPLETED)) + b"parked: true\n",
     ],
-    ids=["a number", "nothing", "a list", "and a session's", "and completed"],
+    ids=["a number", "and a session's", "and completed"],
 )
 def test_a_record_that_cannot_be_parked_like_that_is_damaged(record: bytes) -> None:
     with pytest.raises(BadRecord):
@@ -678,13 +442,3 @@ def test_a_ledger_from_before_parking_has_its_default() -> None:
     older = data.replace(b"  park_max: 60\n", b"")
     assert len(older) < len(data)
     assert read_header(older).policy == replace(header.policy, park_max=DAY)
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("2d", 2 * DAY), ("0", 0), ("0s", 0)])
-def test_the_policy_is_set_in_words(text: str, seconds: int) -> None:
-    assert change_policy(DEFAULT_POLICY, {"park_max": text}).park_max == seconds
-
-
-def test_the_policy_has_an_end() -> None:
-    with pytest.raises(UsageError):
-        change_policy(DEFAULT_POLICY, {"park_max": "11000d"})

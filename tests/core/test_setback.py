@@ -22,7 +22,6 @@ from core.values import (
 from gitlease.core import (
     FAILED,
     LEFT_ALONE,
-    NOTES_KEPT,
     WAITS,
     WORD,
     Actor,
@@ -150,14 +149,6 @@ def test_parked_for_a_person_is_left_alone_by_its_own_pool() -> None:
     ledger, _ = step(ledger, answer, when=moment(10))
     _, own = step(ledger, picking(replace(POOL, session="work-3")), when=moment(11))
     assert own.leases[0].resource == F001
-
-
-def test_count_outlasts_other_notes_that_still_fit() -> None:
-    ledger = failing(empty(), 0)
-    for number in range(NOTES_KEPT - 1):
-        note = AddNote(id=str(number), actor=POOL, resource=F001, text="hm")
-        ledger, _ = step(ledger, note, when=moment(2))
-    assert found(ledger).failures == 1
 
 
 def test_note_from_the_future_keeps_nobody_out() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from core.values import F001, JO, KIM, NOON, TTL, claim, empty, fresh, moment, release, step
+from core.values import F001, JO, KIM, NOON, StoredRecords, claim, empty, fresh, moment, step
 from support.snapshots import check_words, raises
 
 from gitlease.core import (
@@ -97,36 +96,26 @@ def test_a_ticket_says_who_waits_since_when_and_until_when() -> None:
     ]
 
 
-def test_one_push_is_one_operation_however_many_things_are_waited_for() -> None:
-    many = tuple(parse_resource(f"task-{n}") for n in range(50))
-    ledger = empty()
-    applied = apply(ledger, [take(JO, "t", *many)], moment())
-    assert len(applied.ledger.header.ring) == 1
-    assert all(tickets(applied.ledger, what) == ["t"] for what in many)
-    assert applied.only_renews, "nobody's right depends on it, so history may forget it"
-
-
 def test_the_line_is_in_the_order_of_arrival_and_then_of_ids() -> None:
+    """A ticket that is taken again keeps its place, and lasts longer."""
     ledger = in_line(JO, KIM, LEE)
-    assert tickets(ledger) == ["t0", "t1", "t2"]
     for name in ("b", "a"):
         ledger, _ = step(ledger, take(MAX, name), when=moment(9))
     assert tickets(ledger) == ["t0", "t1", "t2", "a", "b"]
-
-
-def test_a_ticket_that_is_taken_again_keeps_its_place_and_lasts_longer() -> None:
-    ledger = in_line(JO, KIM)
-    (first, _) = ledger.tickets(F001)
+    first, *_ = ledger.tickets(F001)
     again = take(JO, "t0", since=first.since, until=SOON + MS)
     ledger, _ = step(ledger, again, when=moment(100))
-    assert tickets(ledger) == ["t0", "t1"]
-    assert [t.until for t in ledger.tickets(F001)] == [SOON + MS, SOON]
+    assert tickets(ledger) == ["t0", "t1", "t2", "a", "b"]
+    assert [t.until for t in ledger.tickets(F001)][:2] == [SOON + MS, SOON]
 
 
 def test_nobody_can_have_waited_since_tomorrow_or_wait_for_years() -> None:
     ledger, _ = step(empty(), take(JO, "t", since=NOON + 10**9, until=NOON + 10**15), when=moment())
     (ticket,) = ledger.tickets(F001)
     assert (ticket.since, ticket.until) == (NOON, NOON + LONGEST_TICKET)
+    far = Ticket("far", F001, "*", KIM.holder, None, NOON, NOON + LONGEST_TICKET + SKEW + 1)
+    fair = replace(far, id="fair", until=far.until - 1)
+    assert [t.id for t in line([far, fair], NOON)] == ["fair"], "nor is it believed"
 
 
 def test_leaving_takes_ones_own_ticket_away_and_no_other() -> None:
@@ -139,11 +128,6 @@ def test_leaving_takes_ones_own_ticket_away_and_no_other() -> None:
         assert not applied.changed
 
 
-def test_the_last_one_leaves_no_record_behind() -> None:
-    ledger, _ = step(in_line(JO), leave(JO, "t0"), when=moment(5))
-    assert ledger.tickets(F001) == ()
-
-
 def test_what_has_run_out_counts_no_more_and_makes_room() -> None:
     ledger = in_line(JO, KIM)
     assert tickets(ledger, at=599.9) == ["t0", "t1"]
@@ -153,53 +137,34 @@ def test_what_has_run_out_counts_no_more_and_makes_room() -> None:
 
 
 def test_a_line_is_bounded() -> None:
+    """And so is the number of lines that one step stands in."""
     ledger = empty()
     for number in range(TICKETS_KEPT):
         ledger, _ = step(ledger, take(KIM, f"t{number}"), when=moment())
     with raises(PolicyRefused):
         apply(ledger, [take(JO, "one-more")], moment())
     assert apply(ledger, [take(KIM, "t7")], moment()).changed, "but a place may be kept"
-
-
-def test_a_ticket_for_nothing_is_a_slip() -> None:
-    op = TakeTicket(id=fresh(), actor=JO, resources=(), ticket="t", until=SOON)
-    with pytest.raises(UsageError):
-        apply(empty(), [op], moment())
-
-
-def test_one_step_stands_in_a_bounded_number_of_lines() -> None:
-    def ask(count: int, first: int = 0) -> TakeTicket:
-        names = tuple(parse_resource(f"T{n}") for n in range(first, first + count))
-        return TakeTicket(id=fresh(), actor=JO, resources=names, ticket=fresh(), until=SOON)
-
-    assert apply(empty(), [ask(MAX_STEP)], moment()).changed
-    for asked in ([ask(MAX_STEP + 1)], [ask(MAX_STEP), ask(1, MAX_STEP)]):
+    names = [parse_resource(f"T{n}") for n in range(MAX_STEP + 1)]
+    applied = apply(empty(), [take(JO, "t", *names[:-1])], moment())
+    assert (len(applied.ledger.header.ring), applied.only_renews) == (1, True)
+    for asked in ([take(JO, "t", *names)], [take(JO, "t", *names[:-1]), take(JO, "u", names[-1])]):
         with raises(UsageError):
             apply(empty(), asked, moment())
-
-
-def test_a_ticket_that_nobody_can_believe_is_passed_over() -> None:
-    far = Ticket("far", F001, "*", KIM.holder, None, NOON, NOON + LONGEST_TICKET + SKEW + 1)
-    fair = replace(far, id="fair", until=far.until - 1)
-    assert [t.id for t in line([far, fair], NOON)] == ["fair"]
 
 
 # --- where one stands ----------------------------------------------------------------------------
 
 
 def test_a_place_counts_those_before_and_behind() -> None:
+    """Of several resources the one counts where that is furthest behind."""
     ledger = in_line(JO, KIM, LEE)
     found = place(ledger, {F001: ()}, "*", KIM, "t1", NOON)
     assert (found.ahead, found.behind, found.kept) == (1, 1, True)
     newcomer = place(ledger, {F001: ()}, "*", MAX, None, NOON)
     assert (newcomer.ahead, newcomer.behind, newcomer.kept) == (3, 0, False)
-
-
-def test_of_several_resources_the_place_that_is_furthest_behind_counts() -> None:
-    ledger = in_line(JO, KIM)
-    ledger, _ = step(ledger, take(LEE, "both", F001, F002), when=moment(9))
-    assert place(ledger, {F002: ()}, "*", LEE, "both", NOON).ahead == 0
-    assert place(ledger, {F001: (), F002: ()}, "*", LEE, "both", NOON).ahead == 2
+    ledger, _ = step(ledger, take(MAX, "both", F001, F002), when=moment(9))
+    assert place(ledger, {F002: ()}, "*", MAX, "both", NOON).ahead == 0
+    assert place(ledger, {F001: (), F002: ()}, "*", MAX, "both", NOON).ahead == 3
 
 
 def test_only_those_who_want_the_same_part_stand_before() -> None:
@@ -244,33 +209,15 @@ def test_a_claim_that_waits_its_turn_lets_those_before_it_go_first(passing: int)
     assert not refused.value.conflicts
 
 
-def test_the_one_before_is_named() -> None:
-    with raises(NotYourTurn):
-        apply(in_line(KIM), [claim(JO, passing=0)], moment(9))
-
-
-def test_the_first_in_line_is_granted_it_and_is_out_of_the_line() -> None:
-    ledger, outcome = step(
-        in_line(KIM, LEE, JO), claim(KIM, ticket="t0", passing=0), when=moment(9)
-    )
-    assert outcome.status == "claimed"
-    assert tickets(ledger) == ["t1", "t2"]
-
-
-def test_who_was_passed_over_is_out_of_the_line() -> None:
-    ledger = in_line(KIM, LEE, JO, MAX)
-    ledger, outcome = step(ledger, claim(JO, ticket="t2", passing=2), when=moment(9))
-    assert outcome.status == "claimed"
-    assert tickets(ledger) == ["t3"]
-
-
-def test_a_grant_drops_what_has_run_out_when_it_writes_the_line_anyway() -> None:
-    ledger, _ = step(empty(), take(KIM, "old", until=NOON + 5 * MS), when=moment())
-    ledger, _ = step(ledger, take(JO, "mine"), when=moment(1))
-    after, _ = step(ledger, claim(JO, ticket="mine", passing=0), when=moment(9))
-    assert after.tickets(F001) == ()
-    same, _ = step(ledger, claim(LEE), when=moment(700))
-    assert same.tickets(F001) == ledger.tickets(F001)
+@pytest.mark.parametrize(("who", "left"), [(0, ["t1", "t2", "t3"]), (2, ["t3"])])
+def test_who_is_granted_it_or_was_passed_over_is_out_of_the_line(who: int, left: list[str]) -> None:
+    people = (JO, KIM, LEE, MAX)
+    wish = claim(people[who], ticket=f"t{who}", passing=who)
+    ledger, outcome = step(in_line(*people), wish, when=moment(9))
+    assert (outcome.status, outcome.leases[0].token) == ("claimed", 1)
+    assert tickets(ledger) == left
+    _, outcome = step(ledger, claim(people[who], passing=0), when=moment(10))
+    assert outcome.status == "renewed", "one's own, whoever waits for it"
 
 
 def test_a_refused_claim_leaves_the_ticket_where_it_is() -> None:
@@ -282,22 +229,13 @@ def test_a_refused_claim_leaves_the_ticket_where_it_is() -> None:
     assert tickets(ledger) == ["t0"]
 
 
-def test_ones_own_live_lease_is_renewed_whoever_waits_for_it() -> None:
-    ledger, _ = step(empty(), claim(JO), when=moment(5))
-    ledger, _ = step(ledger, take(KIM, "t0"), when=moment(6))
-    _, outcome = step(ledger, claim(JO, passing=0), when=moment(9))
-    assert outcome.status == "renewed"
-
-
-def test_the_line_changes_nothing_about_leases() -> None:
-    """S2, S4 and S7 are decided as without it."""
-    ledger = in_line(KIM, LEE)
-    held, _ = step(ledger, claim(JO, passing=2), when=moment(5))
-    freed, _ = step(held, release(JO), when=moment(6))
-    retaken, outcome = step(freed, claim(MAX, passing=2), when=moment(7))
-    assert outcome.leases[0].token == 2
-    assert [x.holder for x in retaken.every_lease()] == [MAX.holder]
-    assert outcome.leases[0].duration_ms == TTL * MS
+def test_a_grant_drops_what_has_run_out_when_it_writes_the_line_anyway() -> None:
+    ledger, _ = step(empty(), take(KIM, "old", until=NOON + 5 * MS), when=moment())
+    ledger, _ = step(ledger, take(JO, "mine"), when=moment(1))
+    after, _ = step(ledger, claim(JO, ticket="mine", passing=0), when=moment(9))
+    assert after.tickets(F001) == ()
+    same, _ = step(ledger, claim(LEE), when=moment(700))
+    assert same.tickets(F001) == ledger.tickets(F001)
 
 
 def test_a_batch_over_several_resources_stands_in_each_line() -> None:
@@ -352,52 +290,27 @@ def test_a_grant_gives_up_every_place_that_it_serves() -> None:
 
 
 def test_who_waits_for_another_part_of_a_task_is_in_nobodys_way_by_its_paths() -> None:
+    """Scopes of a path divide no line, though."""
     ledger, _ = step(empty(), take(KIM, "t", F001, SRC, scope="lexer"), when=moment())
     own, other = (claim(JO, x, scope="parser", paths=("src/**",)) for x in ("F001", "F002"))
     assert apply(ledger, [own], moment(9)).changed
-    with pytest.raises(NotYourTurn):
-        apply(ledger, [other], moment(9))
-
-
-def test_scopes_of_a_path_divide_no_line() -> None:
-    ledger, _ = step(empty(), take(KIM, "t", SRC, scope="lexer"), when=moment())
-    with pytest.raises(NotYourTurn):
-        apply(ledger, [claim(JO, "src/", scope="parser")], moment(9))
+    for wish in (other, claim(JO, "src/", scope="parser")):
+        with pytest.raises(NotYourTurn):
+            apply(ledger, [wish], moment(9))
 
 
 # --- a line that cannot be read ------------------------------------------------------------------
 
 
-class Unreadable:
+class Unreadable(StoredRecords):
     """Records of which the line is damaged."""
 
-    def __init__(self, error: Invalid) -> None:
-        self._error = error
-
-    def of(self, resource: Resource) -> list[Any]:
-        return []
-
-    def every(self) -> Iterator[Any]:
-        return iter(())
-
-    def with_paths(self) -> tuple[()]:
-        return ()
-
-    def notes(self, resource: Resource) -> tuple[()]:
-        return ()
-
-    def notices(self, holder: str) -> tuple[()]:
-        return ()
-
     def tickets(self, resource: Resource) -> Any:
-        raise self._error
-
-    def every_ticket(self) -> tuple[()]:
-        return ()
+        raise Invalid("who waits for F001 cannot be read")
 
 
 def test_a_damaged_line_keeps_nobody_from_claiming() -> None:
-    ledger = replace(empty(), records=Unreadable(Invalid("who waits for F001 cannot be read")))
+    ledger = replace(empty(), records=cast(Any, Unreadable(empty())))
     assert ledger.tickets(F001) == ()
     assert ledger.tickets_damage(F001) == "who waits for F001 cannot be read"
     for wish in (claim(JO), claim(JO, ticket="t", passing=0)):

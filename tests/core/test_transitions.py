@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from core.values import (
@@ -17,6 +17,7 @@ from core.values import (
     as_stored,
     at,
     claim,
+    code,
     complete,
     empty,
     extend,
@@ -30,15 +31,13 @@ from core.values import (
     picture,
     release,
     renew,
-    revoke,
     set_policy,
     step,
 )
-from support.snapshots import check_words, raises
+from support.snapshots import check_words
 
 from gitlease.core import (
     EPOCH_SIZE,
-    MOVES,
     MS,
     NOTES_KEPT,
     NOTICES_KEPT,
@@ -46,7 +45,6 @@ from gitlease.core import (
     Acknowledge,
     Actor,
     Barrier,
-    Claim,
     DropRecord,
     Fate,
     GitleaseError,
@@ -54,18 +52,14 @@ from gitlease.core import (
     Invalid,
     LeaseHeld,
     LeaseLost,
-    Ledger,
     Loss,
     Moment,
-    NotFound,
     NotHolder,
-    Notice,
     Operation,
     Policy,
     PolicyRefused,
     Restore,
     RingEntry,
-    Rule,
     RunOut,
     Sighting,
     State,
@@ -75,7 +69,6 @@ from gitlease.core import (
     grant_of,
     parse_resource,
 )
-from gitlease.core.moves import claiming
 
 LIVE, LAPSED = 10, TTL + SKEW + 1
 AGENT = replace(JO, session="agent")
@@ -87,38 +80,22 @@ BASE = holding(
     lease(),
     lease(resource="F002", holder=KIM, edge=True),
     lease(resource="F003", state=State.COMPLETED),
-    lease(resource="F004", holder=AGENT),
-    lease(resource="src/", holder=KIM),
 )
+DROPPED = DropRecord(id="d", actor=JO, file="leases/x", reason="bad")
 ILLEGAL: dict[str, tuple[Operation, type[GitleaseError], float]] = {
     "claim what another holds": (claim(KIM), LeaseHeld, LIVE),
-    "claim a scope of what another holds": (claim(KIM, scope="a"), LeaseHeld, LIVE),
-    "claim what another session holds": (claim(JO, "F004"), LeaseHeld, LIVE),
-    "claim a file of another's folder": (claim(JO, "src/a.py"), LeaseHeld, LIVE),
-    "claim what is assigned": (claim(JO, "F002"), LeaseHeld, LAPSED),
-    "claim completed work": (claim(JO, "F003"), PolicyRefused, LIVE),
     "take over without a reason": (claim(JO, "F002", takeover=True), UsageError, LAPSED),
     "claim for too long": (claim(JO, ttl=8 * 3_600 + 1), PolicyRefused, LIVE),
     "claim for too short": (claim(JO, ttl=9), PolicyRefused, LIVE),
     "claim too many paths": (claim(JO, paths=("a",) * 65), UsageError, LIVE),
     "renew what another holds": (renew(KIM), NotHolder, LIVE),
     "renew what ran out": (renew(JO), LeaseLost, TTL),
-    "renew what is not there": (renew(JO, "F009"), LeaseLost, LIVE),
-    "renew completed work": (renew(JO, "F003"), LeaseLost, LIVE),
     "renew for too long": (renew(JO, ttl=8 * 3_600 + 1), PolicyRefused, LIVE),
-    "extend what another holds": (extend(KIM, 60), NotHolder, LIVE),
     "extend what ran out": (extend(JO, 60), LeaseLost, TTL),
-    "release what another holds": (release(KIM), LeaseHeld, LIVE),
-    "finish what another holds": (complete(KIM), LeaseHeld, LIVE),
-    "revoke without being an admin": (revoke(KIM), PolicyRefused, LIVE),
     "set an unknown policy": (set_policy(JO, colour="red"), UsageError, LIVE),
     "set a bad policy": (set_policy(JO, ttl_min="1d"), UsageError, LIVE),
     "name admins without oneself": (set_policy(JO, admins=KIM.holder), PolicyRefused, LIVE),
-    "drop a record without being an admin": (
-        DropRecord(id="d", actor=JO, file="leases/x", reason="bad"),
-        PolicyRefused,
-        LIVE,
-    ),
+    "drop a record without being an admin": (DROPPED, PolicyRefused, LIVE),
 }
 
 
@@ -151,7 +128,7 @@ def test_independent_moves_succeed_or_fail_one_by_one() -> None:
     ring = [entry.outcome for entry in applied.ledger.header.ring]
     assert ring == ["claimed", "held", "renewed", "not_holder"]
     assert {e.revision for e in applied.ledger.header.ring} == {BASE.header.revision + 1}
-    assert len(leases_in(applied.ledger)) == 6
+    assert len(leases_in(applied.ledger)) == 4
 
 
 def test_later_moves_of_a_batch_see_the_earlier_ones() -> None:
@@ -168,42 +145,15 @@ OLD_CONTACT = Sighting(at=at(-100_000), changed=False)
 @pytest.mark.parametrize("who", [JO, replace(JO, session="a")])
 def test_what_a_step_grants_is_live_in_that_step(who: Actor) -> None:
     """However long ago the clone's first contact was, by which it judges what it has not seen."""
-    batch = [
-        claim(who, "src/auth/"),
-        claim(who, "src/*/x.py"),
-        claim(who, "T1", paths=("src/auth/login.py",)),
-        claim(who, "src/auth/"),
-    ]
-    applied = apply(empty(), batch, moment(LIVE, seen=OLD_CONTACT))
-    assert [outcome.status for outcome in applied.outcomes] == [*["claimed"] * 3, "renewed"]
-    assert {x.resource.text for x in leases_in(applied.ledger)} == {
-        "src/auth",
-        "src/*/x.py",
-        "T1",
-    }
-
-
-def test_what_a_step_grants_stands_in_anothers_way_in_that_step() -> None:
+    task = claim(who, "T1", paths=("src/auth/login.py",))
+    batch = [claim(who, "src/auth/"), claim(who, "src/*/x.py"), task, claim(who, "src/auth/")]
     seen = moment(LIVE, seen=OLD_CONTACT)
+    applied = apply(empty(), batch, seen)
+    assert [outcome.status for outcome in applied.outcomes] == [*["claimed"] * 3, "renewed"]
+    assert {x.resource.text for x in leases_in(applied.ledger)} == {"src/auth", "src/*/x.py", "T1"}
     for second in (claim(KIM, "src/auth/x.py"), claim(replace(JO, session="b"), "src/auth/")):
         with pytest.raises(LeaseHeld):
-            apply(empty(), [claim(replace(JO, session="a"), "src/auth/"), second], seen)
-
-
-def test_what_is_finished_may_be_reopened_in_the_same_step() -> None:
-    applied = apply(empty(), [complete(JO), claim(JO, scope="ui", reopen=True)], moment(LIVE))
-    assert [x.scope for x in leases_in(applied.ledger)] == ["ui"]
-
-
-def test_what_was_granted_and_is_not_in_the_ledger_is_never_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def forgets(ledger: Ledger, op: Any, when: Moment) -> Any:
-        return ledger, claiming.claim(ledger, op, when)[1]
-
-    monkeypatch.setitem(cast(dict[Any, Any], MOVES), Claim, forgets)
-    with raises(RuntimeError):
-        apply(empty(), [claim(JO)], moment(LIVE))
+            apply(empty(), [claim(who if who.session else AGENT, "src/auth/"), second], seen)
 
 
 # --- revisions, tokens, operation ids ------------------------------------------------------------
@@ -225,11 +175,11 @@ def test_scopes_share_the_paths_of_their_task_and_no_folder_that_is_claimed_itse
         if free:
             assert apply(ledger, [other], moment()).changed
         else:
-            with pytest.raises(LeaseHeld):
-                apply(ledger, [other], moment())
+            assert code(ledger, other, moment()) == "held"
 
 
 def test_a_barrier_changes_nothing_but_the_revision() -> None:
+    assert not apply(BASE, [set_policy(JO, rule="wall")], moment(LIVE)).changed, "as it is"
     ledger, outcome = step(BASE, Barrier(id=fresh(), actor=KIM), when=moment(LIVE))
     assert outcome.changed
     assert ledger.header.revision == BASE.header.revision + 1
@@ -238,28 +188,23 @@ def test_a_barrier_changes_nothing_but_the_revision() -> None:
 
 
 def test_tokens_go_on_above_those_of_another_past() -> None:
-    above = BASE.header.token + 5
-    ledger, outcome = step(BASE, Restore(id=fresh(), actor=KIM, above=above), when=moment(LIVE))
+    """Not where they are above already, and no step can use up the epochs."""
+    header = BASE.header
+    op = Restore(id=fresh(), actor=KIM, above=header.token + 5)
+    ledger, outcome = step(BASE, op, when=moment(LIVE))
     assert outcome.changed
     assert leases_in(ledger) == leases_in(BASE)
-    assert ledger.header.epoch == BASE.header.epoch + 1
+    assert ledger.header.epoch == header.epoch + 1
     ledger, outcome = step(ledger, claim(KIM, "F9"), when=moment(LIVE))
-    assert outcome.leases[0].token > above
-
-
-def test_tokens_that_are_above_already_stay_as_they_are() -> None:
-    op = Restore(id=fresh(), actor=KIM, above=BASE.header.token)
-    assert not apply(BASE, [op], moment(LIVE)).changed
-
-
-def test_one_step_cannot_use_up_the_epochs() -> None:
-    op = Restore(id=fresh(), actor=KIM, above=(BASE.header.epoch + 2) * EPOCH_SIZE)
-    with pytest.raises(Invalid):
-        step(BASE, op, when=moment(LIVE))
+    assert outcome.leases[0].token > op.above
+    assert not apply(BASE, [replace(op, above=header.token)], moment(LIVE)).changed
+    assert code(BASE, replace(op, above=(header.epoch + 2) * EPOCH_SIZE), moment(LIVE)) == "invalid"
 
 
 def test_every_grant_takes_a_greater_token() -> None:
-    ledger, tokens = empty(), []
+    """Epoch and sequence are one number; to finish without a lease is a grant, too."""
+    header = Header(ledger_id="x", revision=1, epoch=3, sequence=41, policy=Policy())
+    ledger, tokens = empty().with_header(header), []
     for seconds, who in enumerate((JO, KIM) * 4):
         when = moment(seconds * LAPSED)
         ledger, outcome = step(ledger, claim(who), when=when)
@@ -268,67 +213,38 @@ def test_every_grant_takes_a_greater_token() -> None:
         assert outcome.leases[0].token == tokens[-1]
         if seconds % 3 == 0:
             ledger, _ = step(ledger, release(who), when=when)
-    assert tokens == list(range(1, 9))
-
-
-def test_finishing_without_a_lease_takes_a_token_too() -> None:
-    ledger, outcome = step(empty(), complete(JO), when=moment())
-    assert outcome.leases[0].token == 1
-    _, outcome = step(ledger, claim(JO, reopen=True), when=moment())
-    assert outcome.leases[0].token == 2
-
-
-def test_a_token_is_epoch_and_sequence_in_one_number() -> None:
-    header = Header(ledger_id="x", revision=1, epoch=3, sequence=41, policy=Policy())
-    _, outcome = step(empty().with_header(header), claim(JO), when=moment())
-    assert outcome.leases[0].token == 3 * EPOCH_SIZE + 42
+    assert tokens == [3 * EPOCH_SIZE + n for n in range(42, 50)]
+    _, outcome = step(ledger, complete(KIM, "F9"), when=moment(7 * LAPSED))
+    assert outcome.leases[0].token == 3 * EPOCH_SIZE + 50
 
 
 def test_a_sequence_behind_a_token_in_use_is_refused() -> None:
     ledger = holding(lease())
     tampered = ledger.with_header(replace(ledger.header, sequence=0))
-    with pytest.raises(Invalid):
-        apply(tampered, [claim(KIM)], moment(LAPSED))
+    assert code(tampered, claim(KIM), moment(LAPSED)) == "invalid"
 
 
 def test_an_operation_that_the_ring_knows_is_never_applied_again() -> None:
-    once = claim(JO)
-    ledger, _ = step(empty(), once, when=moment())
-    for together in (True, False):
-        with pytest.raises(Invalid):
-            apply(ledger, [once], moment(LIVE), together=together)
-
-
-def test_the_same_operation_twice_in_a_batch_is_applied_once() -> None:
-    twice = renew(JO)
-    ledger = holding(lease())
+    """Nor one twice in a batch, nor one that was refused in a batch that was applied."""
+    once, refused = renew(JO), claim(KIM)
+    applied = apply(holding(lease()), [once, refused], moment(LIVE), together=False)
+    for again in (once, refused):
+        for together in (True, False):
+            with pytest.raises(Invalid):
+                apply(as_stored(applied.ledger), [again], moment(LAPSED), together=together)
     with pytest.raises(Invalid):
-        apply(ledger, [twice, twice], moment(LIVE))
-
-
-def test_a_refused_operation_of_an_applied_batch_is_not_tried_again() -> None:
-    refused = claim(KIM)
-    applied = apply(holding(lease()), [renew(JO), refused], moment(LIVE), together=False)
-    with pytest.raises(Invalid):
-        apply(as_stored(applied.ledger), [refused], moment(LAPSED))
-
-
-def test_the_ring_is_bounded_and_keeps_the_newest() -> None:
-    ledger, ids = empty(), []
-    for _ in range(RING_SIZE + 40):
-        barrier = Barrier(id=fresh(), actor=JO)
-        ids.append(barrier.id)
-        ledger, _ = step(ledger, barrier, when=moment())
-    assert [entry.operation for entry in ledger.header.ring] == ids[-RING_SIZE:]
-    assert ledger.header.entry(ids[0]) is None
+        apply(holding(lease()), [once, once], moment(LIVE))
 
 
 def test_the_ring_forgets_whole_steps() -> None:
-    barriers = (Barrier(id=fresh(), actor=JO) for _ in range(RING_SIZE + 1))
-    ledger, _ = step(empty(), next(barriers), next(barriers), when=moment())
-    for barrier in barriers:
+    """It is bounded, and keeps the newest."""
+    barriers = [Barrier(id=fresh(), actor=JO) for _ in range(RING_SIZE + 1)]
+    ledger, _ = step(empty(), *barriers[:2], when=moment())
+    for barrier in barriers[2:]:
         ledger, _ = step(ledger, barrier, when=moment())
     assert [entry.revision for entry in ledger.header.ring] == list(range(2, RING_SIZE + 1))
+    assert [entry.operation for entry in ledger.header.ring] == [x.id for x in barriers[2:]]
+    assert ledger.header.entry(barriers[0].id) is None
 
 
 @pytest.mark.parametrize(
@@ -369,35 +285,19 @@ def test_a_grant_says_everything_about_itself() -> None:
     assert outcome.displaced == ()
 
 
-def test_two_grants_of_the_same_thing_never_look_alike() -> None:
-    one, _ = step(empty(), claim(JO), when=moment())
-    other, _ = step(empty(), claim(JO), when=moment())
-    assert only(one) != only(other)
-
-
 @pytest.mark.parametrize(
-    ("asked", "default", "fits", "granted"),
-    [
-        (None, 900, True, 900),
-        (None, 5, True, 10),
-        (None, 86_400, True, 28_800),
-        (60, 900, True, 60),
-        (10, 900, True, 10),
-        (28_800, 900, True, 28_800),
-    ],
+    ("asked", "default", "granted"),
+    [(None, 900, 900), (None, 5, 10), (None, 86_400, 28_800), (10, 900, 10), (28_800, 900, 28_800)],
 )
 def test_a_default_ttl_is_fitted_into_the_limits(
-    asked: int | None, default: int, fits: bool, granted: int
+    asked: int | None, default: int, granted: int
 ) -> None:
-    wish = claim(JO, ttl=asked, default_ttl=default, default_fits=fits)
+    """One that somebody set must lie within them."""
+    wish = claim(JO, ttl=asked, default_ttl=default, default_fits=True)
     ledger, _ = step(empty(), wish, when=moment())
     assert only(ledger).ttl == granted
-
-
-@pytest.mark.parametrize("default", [5, 86_400])
-def test_a_ttl_that_somebody_set_must_lie_within_the_limits(default: int) -> None:
-    with pytest.raises(PolicyRefused):
-        apply(empty(), [claim(JO, default_ttl=default, default_fits=False)], moment())
+    if default != 900:
+        assert code(empty(), replace(wish, default_fits=False), moment()) == "policy"
 
 
 def test_the_first_claimers_spelling_stays() -> None:
@@ -420,11 +320,16 @@ def test_a_renewal_that_gains_the_paths_of_a_lapsed_lease_displaces_it() -> None
 
 
 def test_renewing_counts_from_now_with_the_leases_own_ttl() -> None:
+    """Which a renewal may set for the next time, and extending leaves as it is."""
     ledger, _ = step(holding(lease(ttl=60)), renew(JO), when=moment(50))
     renewed = only(ledger)
     assert renewed.renewed_at == at(50).wall_ms
     assert renewed.expires_at == at(110).wall_ms
     assert (renewed.renewals, renewed.claimed_at) == (1, NOON)
+    ledger, _ = step(ledger, renew(JO, ttl=300), when=moment(51))
+    ledger, _ = step(ledger, extend(JO, 600), when=moment(52))
+    ledger, _ = step(ledger, renew(JO), when=moment(500))
+    assert only(ledger).expires_at == at(800).wall_ms
 
 
 def test_renewing_never_shortens() -> None:
@@ -444,21 +349,13 @@ def test_a_clock_set_back_gives_a_lease_no_more_than_the_policy_does(again: Oper
     assert only(ledger).duration_ms == 600 * MS
 
 
-def test_a_policy_that_became_shorter_takes_nothing_from_what_was_granted() -> None:
-    ledger = holding(lease(ttl=3_600), policy=Policy(ttl_max=600))
-    ledger, _ = step(ledger, renew(JO), when=moment(10))
-    assert only(ledger).expires_at == at(3_600).wall_ms
-
-
-def test_renewing_with_a_ttl_keeps_it_for_the_next_time() -> None:
-    ledger, _ = step(holding(lease(ttl=60)), renew(JO, ttl=300), when=moment(1))
-    ledger, _ = step(ledger, renew(JO), when=moment(100))
-    assert only(ledger).expires_at == at(400).wall_ms
-
-
 @pytest.mark.parametrize("heartbeat", [renew, claim])
-def test_no_heartbeat_exceeds_a_lowered_maximum(heartbeat: Any) -> None:
+def test_a_policy_that_became_shorter_takes_nothing_from_what_was_granted(heartbeat: Any) -> None:
+    """It binds later writes: no heartbeat exceeds it."""
     ledger, _ = step(holding(lease(ttl=3_600)), set_policy(JO, ttl_max="10m"), when=moment(1))
+    ledger, _ = step(ledger, heartbeat(JO), when=moment(10))
+    assert only(ledger).expires_at == at(3_600).wall_ms
+    assert code(ledger, claim(KIM), moment(1_000)) == "held"
     ledger, _ = step(ledger, heartbeat(JO), when=moment(3_500))
     assert only(ledger).expires_at == at(4_100).wall_ms
 
@@ -483,8 +380,7 @@ def test_renewing_all_tells_what_was_lost_and_renews_the_rest() -> None:
     _, outcome = step(ledger, renew(JO, None), when=moment(100))
     assert [str(x.resource) for x in outcome.leases] == ["F002"]
     assert [r.resource for r in outcome.refused] == ["F001"]
-    with pytest.raises(LeaseLost):
-        apply(holding(lease(ttl=60)), [renew(JO, None)], moment(100))
+    assert code(holding(lease(ttl=60)), renew(JO, None), moment(100)) == "lost"
     assert not apply(empty(), [renew(JO, None)], moment()).changed
 
 
@@ -499,13 +395,6 @@ def test_extending_is_capped_and_says_so() -> None:
     assert not outcome.capped_to_max
 
 
-def test_extending_leaves_the_ttl_of_later_heartbeats() -> None:
-    ledger, _ = step(holding(lease(ttl=60)), extend(JO, 600), when=moment(1))
-    assert only(ledger).ttl == 60
-    ledger, _ = step(ledger, renew(JO), when=moment(590))
-    assert only(ledger).expires_at == at(650).wall_ms
-
-
 # --- ending --------------------------------------------------------------------------------------
 
 
@@ -517,39 +406,27 @@ def test_releasing_twice_is_as_good_as_once() -> None:
     assert again.outcomes[0].status == "released"
 
 
-def test_a_note_is_left_with_a_release() -> None:
-    ledger, _ = step(holding(lease()), release(JO, note="tests red"), when=moment(LIVE))
+def test_notes_stay_over_claims_until_the_task_is_done() -> None:
+    """They are bounded, and the newest stay."""
+    ledger, _ = step(empty(), claim(JO), when=moment())
+    ledger, _ = step(ledger, release(JO, note="tests red"), when=moment(LIVE))
     (left,) = ledger.notes(F001)
     assert (left.author, left.text, left.at) == (JO.holder, "tests red", at(LIVE).wall_ms)
-
-
-def test_notes_stay_over_claims_until_the_task_is_done() -> None:
-    ledger, _ = step(empty(), note(KIM, "mind the gap"), when=moment())
     for operation in (claim(JO), renew(JO), release(JO), claim(JO)):
         ledger, _ = step(ledger, operation, when=moment())
         assert len(ledger.notes(F001)) == 1
-    ledger, _ = step(ledger, complete(JO), when=moment())
-    assert ledger.notes(F001) == ()
-
-
-def test_notes_are_bounded_and_the_newest_stay() -> None:
-    ledger = empty()
     for number in range(NOTES_KEPT + 5):
         ledger, _ = step(ledger, note(KIM, str(number)), when=moment())
     assert [n.text for n in ledger.notes(F001)] == [str(n) for n in range(5, NOTES_KEPT + 5)]
-
-
-def test_finishing_ends_all_own_scopes() -> None:
-    ledger = holding(lease(scope="a"), lease(scope="b"))
-    ledger, outcome = step(ledger, complete(JO), when=moment(LIVE))
-    assert [x.scope for x in outcome.leases] == ["a", "b"]
-    assert {x.state for x in leases_in(ledger)} == {State.COMPLETED}
+    ledger, _ = step(ledger, complete(JO), when=moment())
+    assert ledger.notes(F001) == ()
 
 
 # --- notices -------------------------------------------------------------------------------------
 
 
 def test_notices_are_bounded_and_the_newest_stay() -> None:
+    """Only one's own can be acknowledged, and nobody is told of taking over from oneself."""
     ledger = empty()
     for number in range(NOTICES_KEPT + 5):
         when = moment(number * LAPSED)
@@ -557,23 +434,12 @@ def test_notices_are_bounded_and_the_newest_stay() -> None:
         ledger, _ = step(ledger, claim(KIM, f"F{number}"), when=moment((number + 1) * LAPSED))
     left = ledger.notices(JO.holder)
     assert [n.resource for n in left] == [f"F{n}" for n in range(5, NOTICES_KEPT + 5)]
-
-
-def test_only_ones_own_notices_can_be_acknowledged() -> None:
-    ledger, _ = step(holding(lease()), claim(KIM), when=moment(LAPSED))
-    (told,) = ledger.notices(JO.holder)
-    assert isinstance(told, Notice)
-    kims = Acknowledge(id=fresh(), actor=KIM, notices=(told.id,))
-    assert not apply(ledger, [kims], moment(LAPSED)).changed
-    jos = Acknowledge(id=fresh(), actor=JO, notices=(told.id,))
-    ledger, _ = step(ledger, jos, when=moment(LAPSED))
-    assert ledger.notices(JO.holder) == ()
-
-
-def test_nobody_is_told_of_taking_over_from_oneself() -> None:
+    heard = Acknowledge(id=fresh(), actor=KIM, notices=(left[0].id,))
+    assert not apply(ledger, [heard], when).changed
+    ledger, _ = step(ledger, replace(heard, actor=JO), when=when)
+    assert ledger.notices(JO.holder) == left[1:]
     ledger, outcome = step(holding(lease()), claim(AGENT), when=moment(LAPSED))
-    assert outcome.status == "claimed"
-    assert ledger.notices(JO.holder) == ()
+    assert (outcome.status, ledger.notices(JO.holder)) == ("claimed", ())
 
 
 # --- policy --------------------------------------------------------------------------------------
@@ -584,12 +450,10 @@ def test_anyone_sets_the_policy_until_there_are_admins() -> None:
     ledger, _ = step(
         ledger, set_policy(KIM, admins="kim@example.com, lee@example.com"), when=moment()
     )
-    with pytest.raises(PolicyRefused):
-        apply(ledger, [set_policy(JO, ttl_max="2h")], moment())
+    assert code(ledger, set_policy(JO, ttl_max="2h"), moment()) == "policy"
     ledger, _ = step(ledger, set_policy(Actor("LEE@example.com"), ttl_max="2h"), when=moment())
     assert ledger.header.policy.ttl_max == 7_200
-    with pytest.raises(PolicyRefused):
-        apply(ledger, [set_policy(KIM, admins="lee@example.com")], moment())
+    assert code(ledger, set_policy(KIM, admins="lee@example.com"), moment()) == "policy"
 
 
 @pytest.mark.parametrize("text", ["", "none", "none lee@example.com", " , "])
@@ -598,68 +462,33 @@ def test_admins_are_given_up_only_by_an_admin_who_confirms_it(text: str) -> None
     with pytest.raises(PolicyRefused) as refused:
         apply(ledger, [set_policy(KIM, admins=text)], moment())
     check_words(refused.value.hints[0])
-    with pytest.raises(PolicyRefused):
-        apply(ledger, [set_policy(JO, admins="none jo@example.com")], moment())
+    assert code(ledger, set_policy(JO, admins="none jo@example.com"), moment()) == "policy"
     ledger, _ = step(ledger, set_policy(KIM, admins="none KIM@example.com"), when=moment())
     assert ledger.header.policy.admins == ()
 
 
-def test_a_new_policy_binds_later_writes_and_shortens_nothing() -> None:
-    ledger, _ = step(holding(lease(ttl=3_600)), set_policy(JO, ttl_max="1m"), when=moment(1))
-    assert only(ledger).expires_at == at(3_600).wall_ms
-    with pytest.raises(LeaseHeld):
-        apply(ledger, [claim(KIM)], moment(1_000))
-
-
-def test_smaller_margins_do_not_make_an_older_lease_lapse_sooner() -> None:
-    ledger, _ = step(holding(lease()), set_policy(JO, skew="0s", grace="0s"), when=moment(1))
-    with pytest.raises(LeaseHeld):
-        apply(ledger, [claim(KIM)], moment(TTL + SKEW))
-    step(ledger, claim(KIM), when=moment(LAPSED))
-
-
-def test_larger_margins_hold_for_older_leases_too() -> None:
-    ledger, _ = step(holding(lease()), set_policy(JO, skew="10m"), when=moment(1))
-    with pytest.raises(LeaseHeld):
-        apply(ledger, [claim(KIM)], moment(TTL + 600))
-    step(ledger, claim(KIM), when=moment(TTL + 601))
-
-
-def test_the_policy_as_it_is_changes_nothing() -> None:
-    assert not apply(empty(), [set_policy(JO, rule="wall")], moment()).changed
-    ledger, _ = step(empty(), set_policy(JO, rule="observed"), when=moment())
-    assert ledger.header.policy.rule is Rule.OBSERVED
-
-
-# --- damaged records -----------------------------------------------------------------------------
-
-
-def test_only_a_damaged_record_can_be_dropped() -> None:
-    ledger, _ = step(holding(lease()), set_policy(JO, admins=JO.holder), when=moment())
-    with pytest.raises(NotFound):
-        apply(ledger, [DropRecord(id=fresh(), actor=JO, file="leases/x", reason="bad")], moment())
+@pytest.mark.parametrize(("skew", "lapsed"), [("0s", LAPSED), ("10m", TTL + 601)])
+def test_of_new_and_old_margins_the_larger_hold(skew: str, lapsed: float) -> None:
+    ledger, _ = step(holding(lease()), set_policy(JO, skew=skew), when=moment(1))
+    assert code(ledger, claim(KIM), moment(lapsed - 1)) == "held"
+    step(ledger, claim(KIM), when=moment(lapsed))
 
 
 # --- the audit trail -----------------------------------------------------------------------------
 
 
 def test_every_move_leaves_a_line_of_the_audit_trail() -> None:
+    """In the spelling that is stored; what is resumed has not lapsed."""
     ledger = holding(lease(ttl=60))
-    applied = apply(ledger, [claim(KIM, reason="urgent")], moment(60 + SKEW + 1))
-    taken, displaced = applied.events
-    assert (taken.kind, taken.by, taken.holder, taken.reason) == (
-        "taken_over",
-        KIM.holder,
-        KIM.holder,
-        "urgent",
-    )
-    assert (displaced.kind, displaced.by, displaced.holder) == (
-        "displaced",
-        KIM.holder,
-        JO.holder,
-    )
-    assert taken.token == 2
+    wish = claim(KIM, "f001", reason="urgent")
+    taken, displaced = apply(ledger, [wish], moment(60 + SKEW + 1)).events
+    assert (taken.kind, taken.by, taken.holder) == ("taken_over", KIM.holder, KIM.holder)
+    assert (displaced.kind, displaced.by, displaced.holder) == ("displaced", KIM.holder, JO.holder)
+    assert (taken.resource, taken.reason, taken.token) == ("F001", "urgent", 2)
     assert displaced.token == 1
+    parked = holding(replace(lease(), parked=True))
+    (event,) = apply(parked, [claim(JO)], moment(LIVE)).events
+    assert event.kind == "claimed"
 
 
 @pytest.mark.parametrize("when", [61, 60 + SKEW + 1])
@@ -686,18 +515,6 @@ def test_ones_own_that_ran_out_leave_a_line_when_a_claim_drops_them(when: float)
     assert ledger.notices(JO.holder) == ()
 
 
-def test_what_is_resumed_has_not_lapsed() -> None:
-    ledger = holding(replace(lease(), parked=True))
-    (event,) = apply(ledger, [claim(JO)], moment(LIVE)).events
-    assert event.kind == "claimed"
-
-
-def test_an_event_speaks_of_the_resource_in_its_stored_spelling() -> None:
-    ledger = holding(lease())
-    (event,) = apply(ledger, [renew(JO, "f001")], moment(LIVE)).events
-    assert event.resource == str(parse_resource("F001"))
-
-
 def test_what_a_step_has_run_out_it_may_claim_as_a_part_of_the_whole() -> None:
     """What an operation reports may be gone by a later one of the same person, in one step."""
     ledger = holding(lease(scope="docs", edge=True))
@@ -710,20 +527,13 @@ def test_what_a_step_has_run_out_it_may_claim_as_a_part_of_the_whole() -> None:
 # --- work that was finished in parts ----------------------------------------------------------
 
 
-def finished_in_parts() -> Ledger:
-    ledger = empty()
-    for scope in ("x", "y"):
-        ledger, _ = step(ledger, claim(JO, scope=scope), when=moment(0))
-    for scope in ("x", "y"):
-        ledger, _ = step(ledger, complete(JO, scope=scope), when=moment(1))
-    return ledger
-
-
 @pytest.mark.parametrize("scope", ["*", "x", "z"])
 def test_what_was_finished_part_by_part_is_finished(scope: str) -> None:
-    ledger = finished_in_parts()
-    with pytest.raises(PolicyRefused):
-        step(ledger, claim(KIM, scope=scope), when=moment(2))
+    ledger = empty()
+    for verb in (claim, complete):
+        for part in ("x", "y"):
+            ledger, _ = step(ledger, verb(JO, scope=part), when=moment(1))
+    assert code(ledger, claim(KIM, scope=scope), moment(2)) == "policy"
     again, _ = step(ledger, claim(KIM, scope=scope, reopen=True), when=moment(2))
     left = {x.scope for x in again.leases_of(parse_resource("F001")) if x.state is State.COMPLETED}
     assert left == ({"x", "y"} - {scope} if scope != "*" else set())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from gitlease.core import (
     DEFAULT_POLICY,
@@ -81,7 +81,7 @@ def empty(policy: Policy = DEFAULT_POLICY) -> Ledger:
 
 def as_stored(ledger: Ledger) -> Ledger:
     """The ledger as it reads once its changes are records."""
-    return Ledger(header=ledger.header, records=StoredRecords(ledger))
+    return Ledger(header=ledger.header, records=cast(Any, StoredRecords(ledger)))
 
 
 class StoredRecords:
@@ -99,17 +99,8 @@ class StoredRecords:
     def every(self) -> Iterator[Any]:
         return iter(self._ledger.every_lease())
 
-    def notes(self, resource: Resource) -> Any:
-        return self._ledger.notes(resource)
-
-    def notices(self, holder: str) -> Any:
-        return self._ledger.notices(holder)
-
-    def tickets(self, resource: Resource) -> Any:
-        return self._ledger.tickets(resource)
-
-    def every_ticket(self) -> Any:
-        return self._ledger.every_ticket()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
 
 
 def lease(
@@ -166,6 +157,16 @@ def step(
     """Apply operations and store what they came to; the first outcome."""
     applied = apply(ledger, operations, when, together=together)
     return as_stored(applied.ledger), applied.outcomes[0]
+
+
+def code(ledger: Ledger, operation: Operation, when: Moment) -> str:
+    """What an operation comes to: its status, or the code of its refusal, which changes nothing."""
+    before = picture(ledger)
+    (result,) = apply(ledger, [operation], when, together=False).results
+    if isinstance(result, Outcome):
+        return result.status
+    assert picture(ledger) == before
+    return result.code
 
 
 def leases_in(ledger: Ledger) -> list[Lease]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.clock import ManualClock
@@ -44,6 +46,9 @@ class Ledger:
         return [_word(x) for x in found]
 
 
+Done = Callable[[], None]
+
+
 class Turn:
     """A lock that tells how many have come to it."""
 
@@ -58,6 +63,25 @@ class Turn:
         self._lock.release()
 
 
+def eight(ledger: Ledger, ask: Callable[[], None], looks: list[Any], *claimed: str) -> Done:
+    """Have one ask, and seven more while its look is under way; whoever is told ends it."""
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    threads[0].start()
+    until(lambda: bool(looks), "it looks")
+    turn = Turn(ledger.store._looks.turn)
+    ledger.store._looks.turn = turn  # type: ignore[assignment]
+    ledger.claims(*claimed)
+    for one in threads[1:]:
+        one.start()
+    until(lambda: turn.waiting == 7, "they wait for it")
+
+    def done() -> None:
+        for one in threads:
+            one.join(30)
+
+    return done
+
+
 def _word(told: FollowedEvent) -> str:
     return told.event.resource or "" if told.event else "gap"
 
@@ -67,18 +91,24 @@ def ledger() -> Ledger:
     return Ledger()
 
 
-def test_it_goes_on_after_the_last_that_was_seen(ledger: Ledger) -> None:
-    ledger.claims("a", "b", "c")
-    assert ledger.told((0, 0)) == ["a", "b", "c"]
-    assert ledger.told((2, 0)) == ["c"]
-    assert ledger.told((3, 0)) == []
-
-
-def test_what_history_does_not_reach_is_a_gap(
+def test_it_goes_on_after_the_last_that_was_seen(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower, "STEPS", 2)
+    """History is read once for all that come back; what it does not reach is a gap."""
     ledger.claims("a", "b", "c", "d")
+    read, asked = ledger.store.steps, list[str]()
+
+    def steps(before, after, limit):  # type: ignore[no-untyped-def]
+        asked.append(before.version)
+        return read(before, after, limit)
+
+    monkeypatch.setattr(ledger.store, "steps", steps)
+    assert [ledger.told((0, 0)) for _ in range(3)] == [["a", "b", "c", "d"]] * 3
+    assert asked == [""]
+    assert ledger.told((3, 0)) == ["d"]
+    assert ledger.told((4, 0)) == []
+    monkeypatch.setattr(follower, "STEPS", 2)
+    ledger.follower = Follower(ledger.store, "global")
     assert ledger.told((1, 0)) == ["gap", "c", "d"]
     assert ledger.told((2, 0)) == ["c", "d"]
 
@@ -100,11 +130,6 @@ def test_too_much_between_two_looks_is_a_gap(
     assert found == ["gap", "e"]
 
 
-def test_a_remote_that_answers_fast_is_asked_more_often(ledger: Ledger) -> None:
-    asked = [follower.pause_after(took) for took in (-3_600.0, 0.0, 0.02, 0.12, 0.2, 30.0)]
-    assert asked == [0.5, 0.5, 0.5, 1.2, 2.0, 2.0]
-
-
 def test_what_happens_past_the_gateway_is_told_by_the_next_look(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,53 +143,26 @@ def test_what_happens_past_the_gateway_is_told_by_the_next_look(
     leave()
 
 
-def test_history_is_read_once_for_all_that_come_back(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger.claims("a", "b")
-    read, asked = ledger.store.steps, list[str]()
-
-    def steps(before, after, limit):  # type: ignore[no-untyped-def]
-        asked.append(before.version)
-        return read(before, after, limit)
-
-    monkeypatch.setattr(ledger.store, "steps", steps)
-    assert [ledger.told((0, 0)) for _ in range(3)] == [["a", "b"]] * 3
-    assert asked == [""]
-
-
 def test_a_look_that_fails_fails_for_all_who_waited_for_it(ledger: Ledger) -> None:
     ledger.claims("a")
-    looks, all_here = list[str](), threading.Event()
+    looks, all_here, failed = list[str](), threading.Event(), list[str]()
 
     def fetch(layer: str, there: str = "") -> None:
         looks.append(layer)
         assert all_here.wait(30)
         raise Unavailable("the remote is away")
 
-    ledger.store.inner.fetch = fetch  # type: ignore[method-assign, assignment]
-    failed: list[str] = []
-
-    def look() -> None:
+    def ask() -> None:
         try:
             ledger.store.fetch("global")
         except GitleaseError as error:
             failed.append(error.message)
 
-    first = threading.Thread(target=look)
-    first.start()
-    until(lambda: bool(looks), "it asks")
-    turn = Turn(ledger.store._looks.turn)
-    ledger.store._looks.turn = turn  # type: ignore[assignment]
-    others = [threading.Thread(target=look) for _ in range(7)]
-    for one in others:
-        one.start()
-    until(lambda: turn.waiting == 7, "they wait for it")
+    ledger.store.inner.fetch = fetch  # type: ignore[method-assign, assignment]
+    done = eight(ledger, ask, looks)
     all_here.set()
-    for one in (first, *others):
-        one.join(30)
-    assert failed == ["the remote is away"] * 8
-    assert len(looks) == 1
+    done()
+    assert (failed, len(looks)) == (["the remote is away"] * 8, 1)
     with pytest.raises(Unavailable):
         ledger.store.fetch("global")
     assert len(looks) == 2, "whoever comes later asks for itself"
@@ -174,7 +172,8 @@ def test_a_request_during_a_look_shares_the_next_one(ledger: Ledger) -> None:
     """S3: what a look that began before the request has seen is no answer to it."""
     ledger.claims("a")
     ledger.store.fetch("global")
-    peeks, go_on, real = list[int](), threading.Event(), ledger.store.inner.peek
+    peeks, go_on, seen = list[int](), threading.Event(), list[int]()
+    real = ledger.store.inner.peek
 
     def peek(layers):  # type: ignore[no-untyped-def]
         heads = real(layers)
@@ -182,27 +181,15 @@ def test_a_request_during_a_look_shares_the_next_one(ledger: Ledger) -> None:
         assert go_on.wait(30)
         return heads
 
-    ledger.store.inner.peek = peek  # type: ignore[method-assign]
-    seen: list[int] = []
-
     def ask() -> None:
         store = ledger.store.since_now()
         for _ in range(3):  # a request looks once, however often it reads
             head = store.fetch("global").ledger
             seen.append(len(list(head.every_lease())) if head else 0)
 
-    first = threading.Thread(target=ask)
-    first.start()
-    until(lambda: bool(peeks), "it looks")
-    turn = Turn(ledger.store._looks.turn)
-    ledger.store._looks.turn = turn  # type: ignore[assignment]
-    ledger.claims("b")
-    others = [threading.Thread(target=ask) for _ in range(7)]
-    for one in others:
-        one.start()
-    until(lambda: turn.waiting == 7, "they wait")
+    ledger.store.inner.peek = peek  # type: ignore[method-assign]
+    done = eight(ledger, ask, peeks, "b")
     go_on.set()
-    for one in (first, *others):
-        one.join(30)
+    done()
     assert sorted(seen)[3:] == [2] * 21
     assert len(peeks) == 2

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from support.clock import ManualClock
@@ -38,7 +39,7 @@ from gitlease.gateway import MOST, AppliedBefore, Gateway, JoinedSteps, Joiner, 
 from gitlease.store import read_step, step_line
 
 GATE = Actor("gate@example.com")
-MINUTES, KEY = 20, "5" * 20
+MINUTES, KEY = 6, "5" * 20
 PEOPLE = [Actor(f"p{n}@example.com", session=f"s{n}") for n in range(8)]
 
 
@@ -94,15 +95,9 @@ def gate() -> Gate:
 
 
 def claims(actor: Actor, *names: str) -> list[Operation]:
+    how: dict[str, Any] = {"actor": actor, "scope": "*", "ttl": 900}
     return [
-        Claim(
-            id=fresh_id(),
-            actor=actor,
-            resource=parse_resource(name),
-            scope="*",
-            lease_id=fresh_id(),
-            ttl=900,
-        )
+        Claim(id=fresh_id(), resource=parse_resource(name), lease_id=fresh_id(), **how)
         for name in names
     ]
 
@@ -124,25 +119,24 @@ def together(gate: Gate, requests: Sequence[tuple[Actor, list[Operation]]]) -> l
 
 
 def test_what_comes_while_a_push_is_under_way_goes_into_the_next_one(gate: Gate) -> None:
-    pushes = gate.remote.requests.count("push")
+    """64 at most."""
+    requests = gate.remote.requests
+    pushes = requests.count("push")
     steps = together(gate, [(p, claims(p, f"n{i}")) for i, p in enumerate(PEOPLE)])
-    assert gate.remote.requests.count("push") - pushes == 2
+    assert requests.count("push") - pushes == 2
     assert all(isinstance(step, Step) for step in steps)
     ours = {name: holder for name, holder in gate.holders().items() if name.startswith("n")}
     assert ours == {f"n{i}": p.holder for i, p in enumerate(PEOPLE)}
+    many = [(PEOPLE[i % 8], claims(PEOPLE[i % 8], f"m{i}")) for i in range(MOST + 1)]
+    assert all(isinstance(x, Step) for x in together(gate, many))
+    assert requests.count("push") - pushes == 5
 
 
 def test_one_that_is_refused_harms_no_other_and_leaves_nothing(gate: Gate) -> None:
     jo, kim, lee = PEOPLE[:3]
-    came = together(
-        gate,
-        [
-            (jo, claims(jo, "a")),
-            (kim, claims(kim, "b", "a")),  # all or none
-            (lee, claims(lee, "b")),  # free after all
-            (kim, claims(kim, "c")),
-        ],
-    )
+    both = (kim, claims(kim, "b", "a"))  # all or none: b is free after all
+    asked = [(jo, claims(jo, "a")), both, (lee, claims(lee, "b")), (kim, claims(kim, "c"))]
+    came = together(gate, asked)
     assert isinstance(came[1], LeaseHeld)
     assert came[1].views[0].holder == jo.holder
     assert [isinstance(x, Step) for x in came] == [True, False, True, True]
@@ -165,13 +159,6 @@ def test_a_refusal_is_given_on_the_newest_state(gate: Gate) -> None:
     with pytest.raises(LeaseHeld):
         gate.asks(kim, *claims(kim, "b"))
     assert gate.remote.requests.count("fetch") - asked >= 2
-
-
-def test_a_step_of_64_at_most(gate: Gate) -> None:
-    pushes = gate.remote.requests.count("push")
-    many = [(PEOPLE[i % 8], claims(PEOPLE[i % 8], f"m{i}")) for i in range(MOST + 1)]
-    assert all(isinstance(x, Step) for x in together(gate, many))
-    assert gate.remote.requests.count("push") - pushes == 3
 
 
 @pytest.mark.parametrize("fault", [Fault.UNREACHABLE, Fault.UNANSWERED, Fault.LOST])
@@ -270,20 +257,6 @@ def test_a_key_is_known_when_the_ring_has_forgotten_it(gate: Gate) -> None:
         assert known.value.outcome == "claimed"
 
 
-def test_a_key_is_known_whatever_went_along(gate: Gate) -> None:
-    """What was said of a loss is acknowledged in the same step."""
-    jo, names = PEOPLE[0], [parse_resource("a")]
-    claim(gate.session(jo), names)
-    release(gate.session(Actor(jo.holder)), names)  # of which that run is to hear
-    claim(gate.session(jo, key=KEY), names)
-    operations = gate.remote.ledger(gate.remote.refs["global"]).header.ring
-    assert operations[-1].outcome == "acknowledged", "this was to be tried"
-    again = Gate(remote=gate.remote, clock=gate.clock)
-    with pytest.raises(AppliedBefore) as known:
-        claim(again.session(jo, key=KEY), names)
-    assert known.value.outcome == "claimed"
-
-
 def test_one_key_twice_in_a_step_is_done_once(gate: Gate) -> None:
     jo = PEOPLE[0]
     gate.go.clear()
@@ -323,16 +296,6 @@ def test_the_tickets_of_all_who_wait_go_along(gate: Gate) -> None:
     assert gate.joiner.steps == before + 2
 
 
-def test_the_verbs_of_the_engine_work_through_it(gate: Gate) -> None:
-    jo, kim = (gate.session(p) for p in PEOPLE[:2])
-    names = [parse_resource("F001")]
-    assert claim(jo, names).status == "claimed"
-    with pytest.raises(LeaseHeld):
-        claim(kim, names)
-    assert release(jo, names).status == "released"
-    assert claim(kim, names).leases[0].holder == PEOPLE[1].holder
-
-
 def test_a_gateway_that_stops_answers_what_it_was_asked(gate: Gate) -> None:
     jo = PEOPLE[0]
     gate.go.clear()
@@ -344,21 +307,6 @@ def test_a_gateway_that_stops_answers_what_it_was_asked(gate: Gate) -> None:
     assert [x.result(30).applied.changed for x in asked] == [True] * 3
     with raises(Unavailable):
         gate.asks(jo, *claims(jo, "late"))
-
-
-def test_many_threads_race_for_few_names(gate: Gate) -> None:
-    """Exactly one of those who ask for a name has it, in many rounds."""
-    for round_ in range(20):
-        barrier = threading.Barrier(len(PEOPLE))
-
-        def race(
-            actor: Actor, name: str = f"r{round_}", barrier: threading.Barrier = barrier
-        ) -> bool:
-            barrier.wait()
-            return isinstance(_try(gate, actor, name), Step)
-
-        with ThreadPoolExecutor(len(PEOPLE)) as pool:
-            assert sum(pool.map(race, PEOPLE)) == 1
 
 
 def test_a_step_of_several_names_the_gateway_and_one_of_one_does_not(gate: Gate) -> None:
@@ -426,6 +374,6 @@ def test_no_renewal_is_kept_of_a_lease_that_has_ended() -> None:
 
     assert kept(20, gateway) == 0
     assert kept(40, other) == 80, "a lease may end elsewhere: its renewal is kept for a while"
-    assert kept(200, other) < 260
+    assert kept(120, other) < 260
     gateway.close()
     other.close()

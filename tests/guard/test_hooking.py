@@ -5,28 +5,25 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
-from core.values import JO, KIM, SKEW, TTL, lease
-from support.clock import ManualClock
-from support.memory import Fault, MemoryClone, MemoryRemote, MemoryWatch, memory_ledger_store
-from support.session import LeaseService, ledger_session
+from core.values import JO, KIM, SKEW, TTL
+from support.memory import Fault, MemoryWatch
+from support.session import MemoryWorld
 from support.snapshots import check_words
 from support.tasks import MemoryTasks, task
 
 from gitlease.core import (
     Actor,
-    Invalid,
-    Lease,
     LeaseHeld,
     State,
+    Task,
     TooMuch,
     parse_resource,
     read_trailer,
-    trailer,
 )
-from gitlease.engine import ClaimOptions, EdgeRules, Edges, LedgerSession, LedgerStore
+from gitlease.engine import ClaimOptions, LedgerSession, LedgerStore
 from gitlease.guard import (
     GuardService,
     Hooks,
@@ -86,34 +83,21 @@ class FakeWorktree:
         self.ended.append(message_file)
 
 
-class World:
-    """A remote, a clock, and Jo's clone; Kim has another one."""
+class World(MemoryWorld):
+    """A remote, a clock, and Jo's clone, which has task files; Kim has another one."""
 
     def __init__(self) -> None:
-        self.clock, self.remote = ManualClock(), MemoryRemote()
+        super().__init__()
         self.watch, self.tree = MemoryWatch(), FakeWorktree()
-        self.clones = {who.holder: MemoryClone() for who in (JO, KIM)}
-        self.files = MemoryTasks.of(task("F001"), task("F002"))
         self.opened = self.served = 0
+        self.has(task("F001"), task("F002"))
 
-    def store(self, who: Actor) -> LedgerStore:
-        return memory_ledger_store(
-            self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
-        )
+    def has(self, *tasks: Task) -> None:
+        self.files[JO.holder] = MemoryTasks.of(*tasks)
 
-    def service(self, who: Actor, layer: str = "global") -> LeaseService:
-        files = self.files if who.holder == JO.holder else MemoryTasks()
-        edges = Edges(files, EdgeRules(), holder=who.holder)
-        return LeaseService(
-            ledger_session(
-                self.store(who), clock=self.clock, actor=who, layer=layer, edges=edges, patience=5.0
-            )
-        )
-
-    def claims(self, who: Actor, *names: str, **more: object) -> None:
-        layer = str(more.pop("layer", "global"))
+    def claims(self, who: Actor, *names: str, layer: str = "global") -> None:
         resources = [parse_resource(name) for name in names]
-        self.service(who, layer).claim(resources, ClaimOptions(any_name=True, **more))  # type: ignore[arg-type]
+        self.of(who, layer=layer).claim(resources, ClaimOptions(any_name=True))
 
     def hooks(
         self,
@@ -129,11 +113,10 @@ class World:
 
         def open_session() -> LedgerSession:
             self.served += 1
-            return self.service(who).session
+            return self.of(who, patience=5.0).session
 
-        guard = GuardService(
-            self.watch, open_store, clock=self.clock, actor=who, layers=layers, max_age=60
-        )
+        known: Any = {"clock": self.clock, "actor": who, "layers": layers, "max_age": 60}
+        guard = GuardService(self.watch, open_store, **known)
         tree = cast("HookWorktree", self.tree)
         return Hooks(tree, guard, open_session, mode=mode, offline=offline)
 
@@ -147,14 +130,9 @@ class World:
         self.clock.advance(seconds)
         self.remote.fetches += [Fault.UNREACHABLE] * 8
 
-    def leases(self) -> list[Lease]:
-        """The active leases on the remote."""
-        version = self.remote.refs.get("global")
-        leases = self.remote.ledger(version).every_lease() if version else []
-        return [x for x in leases if x.state is State.ACTIVE]
-
     def live(self) -> list[str]:
-        return [f"{x.resource} {x.holder}" for x in self.leases()]
+        """The active leases on the remote."""
+        return [f"{x.resource} {x.holder}" for x in self.leases() if x.state is State.ACTIVE]
 
 
 @pytest.fixture
@@ -224,7 +202,6 @@ def test_a_push_is_stopped_offline_unless_the_settings_let_it_go(reached: str, f
 def test_without_the_remote_young_knowledge_of_one_layer_still_stops_a_commit(
     world: World, offline: str
 ) -> None:
-    both = ("team", "global")
     world.claims(KIM, "src/", layer="team")
     world.stage(LOGIN)
     world.hooks(layers=("team",)).pre_commit()
@@ -232,24 +209,13 @@ def test_without_the_remote_young_knowledge_of_one_layer_still_stops_a_commit(
     world.claims(KIM, SRC)
     world.hooks().pre_commit()
     world.cut_off(31)
-    decision = world.hooks(offline=offline, layers=both).pre_commit()
-    assert [f.severity for f in decision.report.findings] == [Severity.BLOCK, Severity.WARN]
-    assert [str(f.lease.resource) for f in decision.report.findings] == [SRC, "path:src"]
+    hooks = world.hooks(offline=offline, layers=("team", "global"))
+    decision = hooks.pre_commit()
+    found = [(f.severity, str(f.lease.resource)) for f in decision.report.findings]
+    assert found == [(Severity.BLOCK, SRC), (Severity.WARN, "path:src")]
     assert decision.blocked
     world.clock.advance(30)
-    assert not world.hooks(offline=offline, layers=both).pre_commit().blocked
-
-
-def test_with_the_mode_off_or_nothing_changed_nobody_is_asked(world: World) -> None:
-    assert not world.hooks().pre_commit().blocked
-    assert not world.hooks().pre_push((), "origin").blocked
-    assert world.opened == 0
-    world.tree.asked.clear()
-    world.stage(LOGIN, started=[Started(parse_resource("F001"))])
-    world.hooks("off").pre_commit()
-    world.hooks("off").pre_push(("a b c d",), "origin")
-    assert (world.tree.asked, world.opened, world.served) == ([], 0, 0)
-    assert world.live() == []
+    assert not world.hooks(offline=offline, layers=("team", "global")).pre_commit().blocked
 
 
 def test_ones_own_runs_stop_a_run_and_only_warn_the_person(world: World) -> None:
@@ -263,6 +229,12 @@ def test_ones_own_runs_stop_a_run_and_only_warn_the_person(world: World) -> None
     assert (person.blocked, len(person.report.findings)) == (False, 1)
     assert world.hooks(who=replace(JO, session="agent")).pre_commit().blocked
     assert not world.hooks(who=replace(JO, session="ci")).pre_commit().report.findings
+    world.claims(replace(JO, session="ci"), "F001")
+    world.stage(F001_FILE, started=[starting(after=[JO.holder])])
+    world.clock.advance(61)
+    decision = world.hooks().pre_commit()
+    assert (decision.blocked, decision.refused, decision.claimed) == (False, None, ())
+    assert world.hooks(who=replace(JO, session="agent")).pre_commit().blocked
 
 
 def test_warnings_of_a_change_are_said_and_stop_nothing(world: World) -> None:
@@ -275,6 +247,8 @@ def test_warnings_of_a_change_are_said_and_stop_nothing(world: World) -> None:
 
 
 def test_a_push_asks_the_remote_however_fresh_the_knowledge_is(world: World) -> None:
+    assert not world.hooks().pre_push((), "origin").blocked
+    assert world.opened == 0, "a push of nothing asks nobody"
     world.stage(LOGIN)
     assert not world.hooks().pre_commit().blocked
     world.claims(KIM, SRC)
@@ -297,8 +271,8 @@ def test_a_task_that_is_started_is_claimed_and_only_once(world: World) -> None:
     assert [x.resource for x in decision.claimed] == ["F001"]
     assert decision.written == ("tasks/F001.md",)
     assert world.live() == [f"F001 {JO.holder}"]
-    assert world.files["F001"].assigned == (JO.holder,)
-    assert world.files.commits == []
+    assert world.files[JO.holder]["F001"].assigned == (JO.holder,)
+    assert world.files[JO.holder].commits == []
     token = decision.claimed[0].token
     again = world.hooks().pre_commit()
     assert (again.blocked, again.claimed, again.written) == (False, (), ())
@@ -326,7 +300,7 @@ def test_a_task_of_somebody_else_is_refused(
         world.claims(KIM, "F001")
         world.stage(F001_FILE, started=[starting()])
     else:
-        world.files = MemoryTasks.of(task("F001", KIM.holder))
+        world.has(task("F001", KIM.holder))
         world.stage(F001_FILE, started=[starting(before=[KIM.holder], after=[KIM.holder])])
     decision = world.hooks(mode).pre_commit()
     assert (decision.blocked, decision.claimed) == (blocked, ())
@@ -338,7 +312,7 @@ def test_a_task_of_somebody_else_is_refused(
 def test_a_task_that_is_handed_on_is_left_out(world: World) -> None:
     """It is its assignee's to claim; who is one beside others claims."""
     both = [KIM.holder, JO.holder]
-    world.files = MemoryTasks.of(task("F001", KIM.holder), task("F002", *both))
+    world.has(task("F001", KIM.holder), task("F002", *both))
     handed, shared = starting("F001", after=[KIM.holder]), starting("F002", after=both)
     for started, claimed in (([handed], []), ([handed, shared], ["F002"])):
         world.stage(F001_FILE, started=started)
@@ -354,6 +328,10 @@ def test_a_commit_that_is_stopped_claims_nothing(world: World) -> None:
     assert world.hooks().pre_commit().blocked
     assert world.served == 0
     assert world.live() == [f"{SRC} {KIM.holder}"]
+    world.tree.asked.clear()
+    world.hooks("off").pre_commit()
+    world.hooks("off").pre_push(("a b c d",), "origin")
+    assert (world.tree.asked, world.served) == ([], 0), "nobody is asked for anything"
     decision = world.hooks("warn").pre_commit()
     assert (decision.blocked, [x.resource for x in decision.claimed]) == (False, ["F001"])
 
@@ -380,39 +358,10 @@ def test_a_claim_that_fails_stops_nothing_and_says_why(world: World) -> None:
     decision = world.hooks().pre_commit()
     assert (decision.blocked, decision.claimed) == (False, ())
     assert [text for text in decision.warnings if text.startswith("not claimed: ")]
-    assert world.files["F001"].assigned == ()
-
-
-def test_a_service_that_cannot_be_opened_stops_nothing(world: World) -> None:
-    world.stage(F001_FILE, started=[starting()])
-    hooks = world.hooks()
-
-    def broken() -> LedgerSession:
-        raise Invalid("there is no user.email")
-
-    hooks._open = broken
-    decision = hooks.pre_commit()
-    assert not decision.blocked
-    check_words(decision.warnings)
+    assert world.files[JO.holder]["F001"].assigned == ()
 
 
 # --- messages -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("resource", "scope", "layer", "expected"),
-    [
-        ("F001", "*", "global", "F001 token=42"),
-        ("F001", "backend", "local", "F001 token=42 scope=backend layer=local"),
-        ("F001", "my part", "team", 'F001 token=42 scope="my part" layer=team'),
-        ("my docs/a b.md", "*", "global", "my docs/a b.md token=42"),
-    ],
-)
-def test_a_trailer_names_what_is_not_the_usual(
-    resource: str, scope: str, layer: str, expected: str
-) -> None:
-    held = replace(lease(resource=resource, scope=scope), token=42)
-    assert trailer(held, layer) == expected
 
 
 def test_a_message_names_each_lease_that_the_commit_falls_under(world: World) -> None:
@@ -529,15 +478,3 @@ def test_what_a_session_holds_is_open_to_those_that_it_started(world: World) -> 
     assert world.hooks(who=parent).pre_commit().blocked
     assert world.hooks(who=odd).pre_commit().blocked
     assert world.hooks(who=child).name_leases("MSG") == ("path:lib token=2", "src/auth token=1")
-
-
-def test_a_run_of_ones_own_is_a_warning_where_its_task_is_started_without_one(
-    world: World,
-) -> None:
-    world.claims(replace(JO, session="cursor:1"), "F001")
-    world.stage(F001_FILE, started=[Started(parse_resource("F001"), (), (JO.holder,))])
-    decision = world.hooks().pre_commit()
-    assert (decision.blocked, decision.refused, decision.claimed) == (False, None, ())
-    assert [f.path for f in decision.report.findings] == ["tasks/F001.md"]
-    other = world.hooks(who=replace(JO, session="cursor:2")).pre_commit()
-    assert other.blocked

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from support.fences import clean_env
-from support.task_trees import HINDERED
 
 from gitlease.git import LOCK, MOST_NOTES, NOTES
 from gitlease.guard import COMMIT, MOST, NotedInbox
 from gitlease.guard.notes import LONGEST
-
-ROOT = Path(__file__).parents[2]
-TAKER = """\
-import sys
-import time
-from gitlease.guard.notes import NotedInbox
-words = NotedInbox(sys.argv[1], "jo@example.com", None)
-print("ready", flush=True)
-for _ in sys.stdin:
-    print("|".join(words.take()), flush=True)
-"""
 
 
 @pytest.fixture
@@ -109,46 +94,3 @@ def test_a_file_in_the_way_of_the_folder_is_no_failure(tmp_path: Path, where: st
     words = NotedInbox(str(private), "jo@example.com", None)
     words.leave(["x", "y"])
     assert words.take() == (("x", "y") if where else ())
-
-
-@HINDERED
-def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path, words: NotedInbox) -> None:
-    words.leave(["x"])
-    tmp_path.chmod(0o500)
-    try:
-        words.leave(["y"])
-        assert words.take() == ()  # or it would be told at every hook from now on
-    finally:
-        tmp_path.chmod(0o700)
-    assert words.take() == ("x",)
-
-
-def test_two_processes_take_each_word_once(tmp_path: Path, words: NotedInbox) -> None:
-    takers = [
-        subprocess.Popen(
-            [sys.executable, "-c", TAKER, str(tmp_path)],
-            env={**clean_env(), "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    try:
-        streams = []
-        for taker in takers:
-            assert taker.stdin is not None
-            assert taker.stdout is not None
-            assert taker.stdout.readline() == "ready\n"
-            streams.append((taker.stdin, taker.stdout))
-        for round_ in range(30):
-            left = [f"{round_}-{n}" for n in range(MOST)]
-            words.leave(left)
-            for to, _ in streams:
-                to.write("\n")
-                to.flush()
-            taken = [text for _, of in streams for text in of.readline().strip().split("|") if text]
-            assert sorted(taken) == sorted(left)
-    finally:
-        for taker in takers:
-            taker.communicate(timeout=30)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.repos import commit_file, git, make_repository
 from support.snapshots import check_words, raises
-from support.task_trees import HINDERED, tasks_like
+from support.task_trees import tasks_like
 
 from gitlease.core import Invalid
 from gitlease.git import discover
@@ -148,6 +148,8 @@ def test_where_no_editor_is_started_a_line_with_a_hash_is_no_comment(messages: M
     messages.environ["GIT_EDITOR"] = ":"
     assert messages.named(text) == text + b"\n" + LINE
     assert messages.ended(b"#1 is fixed\n" + LINE) == b"#1 is fixed\n" + LINE
+    messages.config("commit.cleanup", "strip")
+    assert messages.ended(b"#1 is fixed\n" + LINE) == b""
 
 
 @pytest.mark.parametrize("cleanup", ["verbatim", "whitespace", "scissors"])
@@ -232,13 +234,6 @@ def test_a_big_message_is_refused_and_stays_as_it_is(
         messages.ended(big)
 
 
-def test_bytes_that_are_no_text_do_no_harm(messages: Messages) -> None:
-    """Git refuses a message with NUL anyway: nothing before it may be lost, and nothing fail."""
-    after = messages.named(b"sub\0ject\n\nbody\xff\n")
-    assert after.startswith(b"sub")
-    messages.ended(b"\0\n")
-
-
 def test_a_message_that_is_no_file_is_refused(messages: Messages, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     tree = messages.worktree
@@ -248,67 +243,22 @@ def test_a_message_that_is_no_file_is_refused(messages: Messages, tmp_path: Path
                 act(str(path))
 
 
-@HINDERED
-def test_a_message_that_cannot_be_written_is_refused(messages: Messages) -> None:
-    messages.file.write_bytes(b"subject\n\nGitlease: F001 token=1\n")
-    messages.file.chmod(0o400)
-    with raises(Invalid):
-        messages.worktree.set_trailers(str(messages.file), [F001])
-
-
-def test_a_name_that_begins_with_a_dash_is_a_file(
-    messages: Messages, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(messages.root)
-    Path("-m").write_bytes(b"subject\n")
-    before = sorted(os.listdir())
-    messages.worktree.set_trailers("-m", [F001])
-    assert Path("-m").read_bytes() == b"subject\n\n" + LINE
-    assert sorted(os.listdir()) == before, "nothing is left beside it"
-
-
 # --- a message into which nobody wrote anything ---------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        LINE.rstrip(),
-        b"\n\n" + LINE + b"\n" + ADVICE + DIFF,
+def test_nothing_but_trailers_is_made_empty(messages: Messages) -> None:
+    """A sign-off is no message either, for git; whatever somebody wrote stays."""
+    for bare in (
+        *(LINE.rstrip(), b"\n\n" + LINE + b"\n" + ADVICE + DIFF, b"  \n" + LINE + b" \t\n"),
         LINE + b"Gitlease: a b/** token=1 scope=x layer=team\n",
-        b"\r\nGitlease: F001 token=42\r\n",
-        b"  \n" + LINE + b" \t\n",
-        b"\n" + SIGNED + LINE + ADVICE,  # git itself takes a sign-off for no message
-    ],
-)
-def test_nothing_but_trailers_is_made_empty(messages: Messages, message: bytes) -> None:
-    assert messages.ended(message) == b""
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        b"\n\n",
-        ADVICE,
-        b"subject\n\n" + LINE + ADVICE,
-        b"Gitlease: F001\n",
-        b" " + LINE,
-        LINE + b"body\n",
-        b"Gitlease: F001 token=x\n",
-        CUT + LINE,
-    ],
-)
-def test_whatever_somebody_wrote_stays(messages: Messages, message: bytes) -> None:
-    assert messages.ended(message) == message
-
-
-def test_comments_with_a_string_of_their_own_say_nothing(messages: Messages) -> None:
-    """``core.commentString`` is git's newer name, from 2.45 on, and may have several letters."""
-    version = git(messages.root, "version").split()[2].split(".")
-    if (int(version[0]), int(version[1])) < (2, 45):
-        pytest.skip("this git knows one character only")
-    messages.config("core.commentString", "//")
-    assert messages.ended(LINE + ADVICE.replace(b"#", b"//")) == b""
+        *(b"\r\nGitlease: F001 token=42\r\n", b"\n" + SIGNED + LINE + ADVICE),
+    ):
+        assert messages.ended(bare) == b""
+    for kept in (
+        *(b"\n\n", ADVICE, b"\0\n", b"subject\n\n" + LINE + ADVICE, b"Gitlease: F001\n"),
+        *(b" " + LINE, LINE + b"body\n", b"Gitlease: F001 token=x\n", CUT + LINE),
+    ):
+        assert messages.ended(kept) == kept
 
 
 @pytest.mark.parametrize("template", [b"\n\nWhy:\n", b"Why: x\n# How to write it\n"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from gitlease.settings import (
 )
 from gitlease.settings.text import MAX_BYTES
 
-BACKLOG = Path(__file__).resolve().parents[3] / "shared" / "data" / "backlog-md"
 CONFIG = 'project_name: "x"\nstatuses: ["To Do", "In Progress", "Done"]\n'
 
 
@@ -66,37 +64,7 @@ def live_lines(text: str) -> list[str]:
 # Backlog.md
 
 
-def test_backlog_md_as_its_users_write_it(repo: Path) -> None:
-    if not BACKLOG.is_dir():
-        pytest.skip(f"there are no real task files in {BACKLOG}")
-    shutil.copytree(BACKLOG / "backlog", repo / "backlog")
-    files = len(list((repo / "backlog" / "tasks").iterdir()))
-    assert seen(repo) == ("backlog/tasks", files)
-    assert fit(repo).warnings == ()
-    found = fitted(repo)
-    assert found.tasks.files == ("backlog/tasks/*.md",)
-    assert found.tasks.completed == ("backlog/completed",)
-    assert found.tasks.statuses == {
-        "todo": ("To Do",),
-        "in_progress": ("In Progress",),
-        "done": ("Done",),
-    }
-    assert found.tasks.fields == {
-        "id": "id",
-        "title": "title",
-        "status": "status",
-        "assigned": "assignee",
-        "priority": "priority",
-        "depends_on": "dependencies",
-        "paths": "paths",
-        "created": "created_date",
-    }
-    assert found.handles
-
-
-@pytest.mark.parametrize(
-    "file", ["backlog/config.yml", ".backlog/config.yml", "backlog/config.yaml"]
-)
+@pytest.mark.parametrize("file", ["backlog/config.yml", ".backlog/config.yaml"])
 def test_backlog_md_in_its_own_folders(repo: Path, file: str) -> None:
     put(repo, file, CONFIG)
     folder = file.partition("/")[0]
@@ -118,9 +86,7 @@ def test_backlog_md_in_its_own_folders(repo: Path, file: str) -> None:
         ("'./internal//todo/'", "internal/todo"),
         ('"a\\\\b"', "a/b"),
         ("größe/[x]*", "größe/[x]*"),
-        ("'!odd'", "!odd"),
         ("':odd'", ":odd"),
-        (".backlog", ".backlog"),
     ],
 )
 def test_backlog_md_in_a_folder_of_its_own_choice(repo: Path, named: str, folder: str) -> None:
@@ -137,14 +103,14 @@ def test_backlog_md_in_a_folder_of_its_own_choice(repo: Path, named: str, folder
     assert listed == f"{folder}/tasks/task-1 - One.md"
 
 
-@pytest.mark.parametrize("named", ["/etc", "..", "../x", "a/../../x", ".", "'C:\\x'", "[a]", "~"])
+@pytest.mark.parametrize("named", ["/etc", "a/../../x", ".", "'C:\\x'", "[a]"])
 def test_a_folder_outside_is_not_taken(repo: Path, named: str) -> None:
     put(repo, "backlog.config.yml", f"backlog_directory: {named}\n")
     task(repo, ".backlog/tasks/task-1.md", id="TASK-1")
     assert seen(repo) == (".backlog/tasks", 1)
     said = fit(repo).warnings
     check_words(said)
-    assert bool(said) == (named not in ("[a]", "~"))
+    assert bool(said) == (named != "[a]")
 
 
 def test_backlog_md_without_any_task_yet(repo: Path) -> None:
@@ -172,20 +138,13 @@ CONFIGS: list[tuple[str, dict[str, tuple[str, ...]], str]] = [
      {"todo": ("Pending", "To Do"), "in_progress": ("WIP", "In Progress"),
       "done": ("Completed", "Done")}, ""),
     ("statuses: [Neu, '# 1', no]", USUAL, "has no status for todo: To Do is used"),
-    ("statuses: [Neu]", USUAL, "has no status for in progress: In Progress is used"),
     ('statuses: ["To\\u202eDo", "\\x07", Todo, "x\\ny"]', {"todo": ("Todo", "To Do")}, "for done"),
     ("statuses: []", USUAL, ""),
-    ("statuses:", USUAL, ""),
-    ("statuses: ['', ' ']", USUAL, "has no status"),
     ("statuses: To Do", USUAL, "config.yml: statuses is not a list of words"),
-    ("statuses: {a: b}", USUAL, "config.yml: statuses is not a list of words"),
-    ("statuses: [[a]]", USUAL, "config.yml: statuses is not a list of words"),
     ("x: &a [b]\nstatuses: *a", USUAL, "config.yml:1: anchors and tags are not allowed"),
-    ("statuses: [Open, !!str Shut]", USUAL, "config.yml:1: anchors and tags are not allowed"),
     ("a: b\nstatuses: [Open", USUAL, "config.yml:3: this is not YAML"),
     ("- a", USUAL, "backlog/config.yml:1: the file must be a mapping, not a list"),
     ("a: b\n---\nc: d", USUAL, "backlog/config.yml:2: there is more than one YAML document"),
-    ("<<<<<<< HEAD\na: b\n=======\n", USUAL, "the file must be a mapping"),
 ]  # fmt: skip
 
 
@@ -202,19 +161,14 @@ def test_statuses_of_backlog_md(
     assert all(line.isprintable() for line in fit(repo).warnings)
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfe", b"\0", b"a: " + b"x" * MAX_BYTES, b"[" * 60_000])
-def test_a_config_that_is_no_small_text_is_passed_over(repo: Path, data: bytes) -> None:
-    put(repo, "backlog/config.yml", data)
-    (repo / "backlog" / "tasks").mkdir()
-    assert fitted(repo).tasks.statuses["done"] == ("Done",)
-    check_words(fit(repo).warnings[0])
-
-
-def test_a_pipe_for_a_config_does_not_block(repo: Path) -> None:
+@pytest.mark.parametrize("data", [b"\xff", b"\0", b"x" * (MAX_BYTES + 1), None])
+def test_a_config_that_is_no_small_text_is_passed_over(repo: Path, data: bytes | None) -> None:
     (repo / "backlog" / "tasks").mkdir(parents=True)
-    os.mkfifo(repo / "backlog" / "config.yml")
-    os.mkfifo(repo / "backlog" / "tasks" / "task-1.md")
-    assert seen(repo) == ("backlog/tasks", 0)
+    if data is None:  # nobody waits for a writer
+        os.mkfifo(repo / "backlog" / "config.yml")
+    else:
+        put(repo, "backlog/config.yml", data)
+    assert fitted(repo).tasks.statuses["done"] == ("Done",)
     check_words(fit(repo).warnings[0])
 
 
@@ -265,16 +219,7 @@ def test_any_other_project_gets_the_default_file(repo: Path) -> None:
     assert (fit(repo).text, fit(repo).folder, fit(repo).warnings) == (settings_yaml(), None, ())
 
 
-def test_a_linked_work_tree_has_its_own_files(repo: Path, tmp_path: Path) -> None:
-    git(repo, "-c", "user.name=x", "-c", "user.email=x", "commit", "-q", "--allow-empty", "-m", "x")
-    git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
-    put(tmp_path / "linked", "backlog/config.yml", CONFIG)
-    (tmp_path / "linked" / "sub").mkdir()
-    assert seen(tmp_path / "linked" / "sub") == ("backlog/tasks", 0)
-    assert seen(repo) is None
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.one_of(st.text(), st.text(alphabet="ab:-[]{}&*!#|>'\" \n\t?,")))
 def test_any_configuration_gives_settings_that_load(
     tmp_path_factory: pytest.TempPathFactory, text: str

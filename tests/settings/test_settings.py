@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,6 @@ LEVELS = [
     ("lease.remote", "remote", "GITLEASE_REMOTE", "lease.remote", ("a", "b", "c", "d")),
     ("lease.ref_prefix", None, None, "lease.refPrefix", ("", "", "refs/c", "refs/d")),
     ("guard.mode", None, None, "lease.guardMode", ("", "", "warn", "off")),
-    ("guard.max_age", None, None, "lease.guardMaxAge", ("", "", "3m", "4m")),
-    ("guard.offline", None, None, "lease.guardOffline", ("", "", "block", "off")),
 ]
 
 
@@ -162,16 +161,6 @@ def test_local_configuration_beats_global(repo: Path, monkeypatch: pytest.Monkey
     check_words(setting(settings, "guard.mode").source)
 
 
-def test_git_c_is_git_configuration(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'lease.ttl'='2h'")
-    check_words(setting(load(repo), "lease.ttl").source)
-
-
-def test_other_variables_are_not_settings(repo: Path) -> None:
-    others = {"GITLEASE_MODE": "x", "GITLEASE_REF_PREFIX": "x", "GITLEASE_SESSION": "s"}
-    assert {found.source for found in load(repo, environ=others).table()} == {"built-in"}
-
-
 def test_file_is_read_at_the_root_from_a_subfolder(repo: Path) -> None:
     write(repo, "lease: {ttl: 1h}")
     (repo / "sub").mkdir()
@@ -185,86 +174,51 @@ def test_bare_repository_has_no_file(tmp_path: Path) -> None:
     assert load(tmp_path / "bare.git").ttl_is_default
 
 
-def test_layers_do_not_differ_by_case(repo: Path) -> None:
-    assert load(repo, {"layer": "Team-A"}).layer == "team-a"
-
-
-@pytest.mark.parametrize(
-    ("tasks", "handles"),
-    [
+def test_people_are_handles_where_backlog_md_is_or_where_it_is_said(repo: Path) -> None:
+    elsewhere = "['docs/backlog/*.md', 'backlogs/*.md', '*/backlog/*.md', 'backlog.md']"
+    for tasks, handles in (
         ("{files: ['backlog/tasks/*.md']}", True),
-        ("{files: ['tasks/*.md', '.backlog/**/*.md']}", True),
-        ("{files: ['/backlog/*.md']}", True),
         ("{files: ['./Backlog/*.md']}", True),
-        ("{files: ['backlog/']}", True),
-        ("{files: ['docs/backlog/*.md', 'backlogs/*.md', '*/backlog/*.md', 'backlog.md']}", False),
-        ("{files: []}", False),
+        (f"{{files: {elsewhere}}}", False),
         ("{completed: ['backlog/completed']}", False),
         ("{files: ['docs/tasks/*.md'], handles: yes}", True),
         ("{files: ['backlog/tasks/*.md'], handles: false}", False),
         ("{files: ['backlog/tasks/*.md'], handles: }", True),
-    ],
-)
-def test_people_are_handles_where_backlog_md_is_or_where_it_is_said(
-    repo: Path, tasks: str, handles: bool
-) -> None:
-    write(repo, f"tasks: {tasks}")
-    assert load(repo).handles is handles
+    ):
+        write(repo, f"tasks: {tasks}")
+        assert load(repo).handles is handles
 
 
 # Bad values outside of the file
 
-BAD_VALUES = [
-    ("ttl", "15x"),
-    ("ttl", "0"),
-    ("ttl", "-5m"),
-    ("ttl", "1.0001s"),
-    ("ttl", "11000w"),
-    ("layer", "a b"),
-    ("layer", "x" * 65),
-    ("remote", "-oProxyCommand=x"),
-    ("remote", "--upload-pack=x"),
-    ("remote", "ext::sh -c x"),
-    ("remote", "EXT::sh"),
-    ("remote", "a\nb"),
-    ("remote", "a\x7fb"),
-    ("remote", "   "),
-]
+BAD_VALUES = {
+    "ttl": ["15x", "0", "1.0001s", "11000w"],
+    "layer": ["a b", "x" * 65],
+    "remote": ["-oProxyCommand=x", "EXT::sh", "a\x7fb", "   "],
+}
+BAD_IN_GIT = {
+    "guardMode": ["deny"],
+    "guardOffline": ["true"],
+    "guardMaxAge": ["soon"],
+    "refPrefix": ["heads/x"],
+}
 
 
-@pytest.mark.parametrize(("name", "value"), BAD_VALUES)
-def test_bad_flag_is_a_usage_error(repo: Path, name: str, value: str) -> None:
-    with raises(UsageError):
-        load(repo, {name: value})
+@pytest.mark.parametrize("name", BAD_VALUES)
+def test_a_bad_flag_is_a_usage_error_and_a_bad_variable_invalid(repo: Path, name: str) -> None:
+    for value in BAD_VALUES[name]:
+        with raises(UsageError):
+            load(repo, {name: value})
+        with raises(Invalid):
+            load(repo, {name: ""}, {f"GITLEASE_{name.upper()}": value})
 
 
-@pytest.mark.parametrize(("name", "value"), BAD_VALUES)
-def test_bad_variable_is_invalid(repo: Path, name: str, value: str) -> None:
-    with raises(Invalid):
-        load(repo, {name: ""}, {f"GITLEASE_{name.upper()}": value})
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *BAD_VALUES,
-        ("guardMode", "deny"),
-        ("guardOffline", "true"),
-        ("guardMaxAge", "soon"),
-        ("refPrefix", "heads/x"),
-    ],
-)
-def test_bad_git_configuration_is_invalid(repo: Path, name: str, value: str) -> None:
-    git(repo, "config", f"lease.{name}", value)
-    with raises(Invalid):
-        load(repo)
-
-
-def test_key_without_a_value_reads_true(repo: Path) -> None:
-    with (repo / ".git" / "config").open("a") as file:
-        file.write("[lease]\n\tttl\n")
-    with raises(Invalid):
-        load(repo)
+@pytest.mark.parametrize("name", [*BAD_VALUES, *BAD_IN_GIT])
+def test_bad_git_configuration_is_invalid(repo: Path, name: str) -> None:
+    for value in (BAD_VALUES | BAD_IN_GIT)[name]:
+        git(repo, "config", f"lease.{name}", value)
+        with raises(Invalid):
+            load(repo)
 
 
 def test_weaker_sources_are_checked_too(repo: Path) -> None:
@@ -276,75 +230,43 @@ def test_weaker_sources_are_checked_too(repo: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
-        ("lease.ttll", "did you mean lease.ttl?"),
         ("lease.guardmod", "did you mean lease.guardMode?"),
         ("lease.ref-prefix", "did you mean lease.refPrefix?"),
         ("lease.guardTimeout", None),
-        ("lease.sub.ttl", None),
         ("lease.origin.session", None),
     ],
 )
 def test_unknown_key_in_git_configuration(repo: Path, key: str, hint: str | None) -> None:
+    git(repo, "config", "lease.session", "s1")
+    assert load(repo).ttl_is_default, "that one is known"
     git(repo, "config", key, "1")
     with pytest.raises(Invalid) as raised:
         load(repo)
-    message = raised.value.message
-    check_words(message)
-    assert hint is None or raised.value.hints == (hint,)
+    check_words(raised.value.message)
     assert raised.value.hints
+    assert hint is None or raised.value.hints == (hint,)
 
 
-def test_session_in_git_configuration_is_known(repo: Path) -> None:
-    git(repo, "config", "lease.session", "s1")
-    assert load(repo).ttl_is_default
+def test_ref_prefixes_are_those_that_git_takes(repo: Path) -> None:
+    for good in ("refs/heads/a.b/leases", "refs/größe", "refs/a@b", "refs/a{b"):
+        git(repo, "check-ref-format", f"{good}/global")
+        write(repo, f"lease: {{ref_prefix: '{good}'}}")
+        assert load(repo).ref_prefix == good
+    bad = "refs refs/ refs/a/ /refs/a refs//a heads/a refs/.a refs/a/.b refs/a..b refs/a.lock"
+    bad += " refs/a.lock/b refs/a. refs/a~1 refs/a:b refs/a? refs/* refs/[a refs/a@{b refs/a^"
+    for text in (*bad.split(), "refs/a b", "refs/a\\\\b", "refs/a\u200eb", "refs/" + "a" * 300):
+        error = refused(f'lease: {{ref_prefix: "{text}"}}')
+        assert "lease.ref_prefix" in error.message
+        assert "refs/gitlease" in error.hints[0]
+    for text in ("refs/heads", "refs/remotes"):
+        check_words(refused(f"lease: {{ref_prefix: {text}}}").hints)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "refs/gitlease",
-        "refs/heads/gitlease",
-        "refs/heads/a.b/leases",
-        "refs/größe",
-        "refs/a@b",
-        "refs/a{b",
-    ],
-)
-def test_good_ref_prefix(repo: Path, text: str) -> None:
-    git(repo, "check-ref-format", f"{text}/global")
-    write(repo, f"lease: {{ref_prefix: '{text}'}}")
-    assert load(repo).ref_prefix == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("refs", "refs/", "refs/a/", "/refs/a", "refs//a", "heads/a", "a", "refs/.a", "refs/a/.b"),
-        *("refs/a..b", "refs/a.lock", "refs/a.lock/b", "refs/a.", "refs/a b", "refs/a~1"),
-        *("refs/a:b", "refs/a?", "refs/*", "refs/[a", "refs/a\\\\b", "refs/a@{b", "refs/a^"),
-        *("refs/a\u200eb", "refs/" + "a" * 300),
-    ],
-)
-def test_bad_ref_prefix(text: str) -> None:
-    error = refused(f'lease: {{ref_prefix: "{text}"}}')
-    assert "lease.ref_prefix" in error.message
-    assert "refs/gitlease" in error.hints[0]
-
-
-@pytest.mark.parametrize(
-    "text", ["refs/heads/feature", "refs/heads/release", "refs/Heads/main", "refs/tags/leases/v1"]
-)
+@pytest.mark.parametrize("text", ["refs/heads/feature", "refs/Heads/main", "refs/tags/leases/v1"])
 def test_ref_prefix_of_branches_is_refused_in_file_only(repo: Path, text: str) -> None:
     check_words(refused(f"lease: {{ref_prefix: {text}}}"))
     git(repo, "config", "lease.refPrefix", text)
     assert load(repo).ref_prefix == text
-
-
-@pytest.mark.parametrize("text", ["refs/heads", "refs/tags", "refs/remotes"])
-def test_ref_prefix_of_other_refs(text: str) -> None:
-    error = refused(f"lease: {{ref_prefix: {text}}}")
-    check_words(error.message)
-    check_words(error.hints)
 
 
 # The file
@@ -419,111 +341,58 @@ def test_the_whole_schema(repo: Path) -> None:
     assert sources["people"] == f"{FILE}:13"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "\n", "# nothing\n", "---\n", "---\n...\n", "~", "{}", "schema:", "schema: '1'"),
-        *("lease:", "lease: {}", "\ufeffschema: 1", "people: {}", "tasks: {fields: ~}"),
-        *("tasks: {fields: {}, statuses: {todo: }}", "schema: 1\r\nlease:\r\n"),
-    ],
-)
-def test_files_that_say_nothing(repo: Path, text: str) -> None:
-    (repo / FILE).write_bytes(text.encode())
-    assert load(repo).ttl_is_default
-
-
-def test_empty_list_is_a_value(repo: Path) -> None:
-    write(repo, "tasks: {files: []}")
-    found = setting(load(repo), "tasks.files")
-    assert (found.value, found.source) == ([], f"{FILE}:1")
-
-
-@pytest.mark.parametrize(
-    ("word", "value"),
-    [("true", True), ("yes", True), ("On", True), ("FALSE", False), ("no", False), ("off", False)],
-)
-def test_booleans(word: str, value: bool) -> None:
-    assert parse_settings(f"edges: {{commit: {word}}}".encode())["edges.commit"].value is value
+def test_files_that_say_nothing(repo: Path) -> None:
+    odd = "\ufeffschema: 1", "tasks: {fields: {}, statuses: {todo: }}", "schema: 1\r\nlease:\r\n"
+    for text in ("", "# nothing\n", "---\n...\n", "~", "{}", "schema:", "lease: {}", *odd):
+        (repo / FILE).write_bytes(text.encode())
+        assert load(repo).ttl_is_default
 
 
 BAD_FILES = [
     # text, line, what the message says, what the hint says
     ("lese: {}", 1, "unknown key lese", "did you mean lease?"),
-    ("schema: 1\nttl: 5m", 2, "unknown key ttl", "lease.ttl"),
     ("lease:\n  ttl: 5m\n  tll: 5m", 3, "unknown key lease.tll", "lease.ttl"),
-    ("lease: {session: a}", 1, "unknown key lease.session", ""),
     ("lease: {max_age: 5m}", 1, "unknown key lease.max_age", "guard.max_age"),
-    ("guard: {xyz: 5m}", 1, "unknown key guard.xyz", "known keys: guard.mode"),
     ("tasks:\n  fields:\n    assignee: a", 3, "unknown key tasks.fields.assignee", "assigned"),
-    ("tasks: {statuses: {doing: [a]}}", 1, "unknown key tasks.statuses.doing", "statuses.done"),
-    ('"a b\\n": 1', 1, "unknown key 'a b\\n'", ""),
-    ("'': 1", 1, "unknown key ''", ""),
     ("lease: 5m", 1, "lease must be a mapping, not a single value", ""),
     ("- lease", 1, "the file must be a mapping, not a list", ""),
-    ("hello", 1, "the file must be a mapping, not a single value", ""),
-    ("\nlease: [ttl]", 2, "lease must be a mapping, not a list", ""),
     ("lease:\n  ttl: [5m]", 2, "lease.ttl must be a single value, not a list", ""),
-    ("lease:\n  ttl:\n    a: b", 2, "lease.ttl must be a single value, not a mapping", ""),
     ("lease: {ttl: 5 min}", 1, "lease.ttl: invalid duration '5 min'", "write it like"),
-    ("lease: {ttl: 1:30}", 1, "lease.ttl: invalid duration '1:30'", ""),
-    ("lease: {ttl: no}", 1, "lease.ttl: invalid duration 'no'", ""),
-    ("lease: {ttl: -1}", 1, "lease.ttl: invalid duration '-1'", ""),
     ("lease: {layer: a/b}", 1, "lease.layer a/b is not 1-64", ""),
     ("lease: {remote: -x}", 1, "lease.remote -x begins with -", ""),
     ("lease: {remote: 'ext::sh'}", 1, "lease.remote ext::sh would run a command", ""),
     ('lease: {remote: "a\\tb"}', 1, "lease.remote has control characters", ""),
-    ("tasks: {files: a.md}", 1, "tasks.files must be a list, not a single value", ""),
     ("tasks:\n  files:\n    - a\n    - [b]", 4, "an entry of tasks.files must be a single", ""),
     ("tasks:\n  files:\n    - a\n    - ''", 4, "a pattern must not be empty", ""),
     ("tasks: {files: ['../x']}", 1, "outside the repository", ""),
     ("tasks: {files: ['!x']}", 1, "is a negation", ""),
-    ("tasks: {completed: ['[']}", 1, "an entry of tasks.completed", ""),
     ("tasks: {required: maybe}", 1, "tasks.required must be true or false, not maybe", ""),
-    ("tasks: {handles: '@'}", 1, "tasks.handles must be true or false, not @", ""),
-    ("tasks: {fields: {created: [a]}}", 1, "tasks.fields.created must be a single value", ""),
     ("tasks: {fields: {status: created}}", 1, "has created both for status and for created", ""),
-    ("tasks: {fields: {createt: a}}", 1, "unknown key tasks.fields.createt", "fields.created"),
-    ("tasks: {required: 1}", 1, "tasks.required must be true or false, not 1", ""),
-    ("tasks: {fields: [id]}", 1, "tasks.fields must be a mapping, not a list", ""),
-    ("tasks: {fields: {id: [a]}}", 1, "tasks.fields.id must be a single value", ""),
-    ("tasks: {fields: {status: assigned}}", 1, "tasks.fields has assigned both for", ""),
     ("tasks: {fields: {id: x, assigned: x}}", 1, "has x both for assigned and for id", ""),
-    ("tasks: {statuses: {todo: a}}", 1, "tasks.statuses.todo must be a list", ""),
     ("tasks: {statuses: {todo: []}}", 1, "needs at least one word for todo", ""),
     ("tasks: {statuses: {todo: [a], done: [A]}}", 1, "has A both for todo and for done", ""),
     ("people: [jo]", 1, "people must be a mapping, not a list", ""),
-    ("people: {jo: [a]}", 1, "people.jo must be a single value", ""),
     ('people: {"j\\0": a}', 1, "a key of people has control characters", ""),
     ('people: {"": a}', 1, "a key of people must not be empty", ""),
     (f"people: {{jo: {'x' * 300}}}", 1, "people.jo is longer than 254", ""),
-    ("edges: {commit: 0}", 1, "edges.commit must be true or false", ""),
     ("landing: {release: later}", 1, "landing.release is done, merged or never, not later", ""),
     ("lfs: {objects: 'https://jo:secret@host/x'}", 1, "lfs.objects must be an address such", ""),
     ("guard: {mode: true}", 1, "guard.mode is block, warn or off, not true", ""),
-    ("guard: {offline: maybe}", 1, "guard.offline is block, warn or off", ""),
     ("guard:\n  timeout: 0s", 2, "guard.timeout '0s' is not positive", ""),
     ('stale: {exempt: "a\\u202eb"}', 1, "stale.exempt has control characters", ""),
     (f"schema: {'9' * 5000}", 1, "schema is a number like 1, not", ""),
-    ("schema: one", 1, "schema is a number like 1, not one", ""),
-    ("schema: 1.0", 1, "schema is a number like 1, not 1.0", ""),
     ("schema: 0", 1, "schema is a number like 1, not 0", ""),
-    ("schema: [1]", 1, "schema is a number like 1, not 'a list'", ""),
     ("schema: 2\nlease: {ttl: often, colour: red}", 2, "lease.ttl", ""),
     ("schema: 1\nschema: 1", 2, "schema is here twice, first in line 1", ""),
     ("lease:\n  ttl: 1m\n  'ttl': 2m", 3, "ttl is here twice, first in line 2", ""),
-    ("people: {a: b, a: c}", 1, "a is here twice", ""),
     ("lease: &a {ttl: 5m}", 1, "anchors and tags are not allowed", ""),
-    ("lease: {ttl: !!str 5m}", 1, "anchors and tags are not allowed", ""),
     ("lease: {ttl: !!python/object:os.system 5m}", 1, "anchors and tags are not allowed", ""),
-    ("lease: {? &a ttl : 5m}", 1, "anchors and tags are not allowed", ""),
     ("tasks: {files: [*md]}", 1, "aliases are not allowed", "in quotes"),
     ("people: {<<: {a: b}}", 1, "merge keys are not allowed", ""),
     ("? [a]\n: b", 1, "a key must be a single word", ""),
     ("tasks: [[[[[[[[a]]]]]]]]", 1, "nested too deeply", ""),
     ("schema: 1\n---\nschema: 1", 2, "there is more than one YAML document", ""),
     ("schema: 1\nlease: {", 3, "this is not YAML", ""),
-    ("schema: 1\n  lease: 2", 2, "this is not YAML", ""),
-    ("people: {a: b}\n\tb: c", 2, "this is not YAML", ""),
     ("people:\n  a: @jo", 2, "this is not YAML", "in quotes"),
     ("schema: 1\npeople: {a: \x07}", 2, "this is not YAML", ""),
 ]
@@ -539,11 +408,6 @@ def test_bad_file(text: str, line: int, message: str, hint: str) -> None:
     assert "secret" not in error.message
 
 
-def test_other_encodings() -> None:
-    check_words(refused(b"schema: 1\n# gr\xf6\xdfe\n").message)
-    assert "UTF-8" in refused("schema: 1".encode("utf-16")).message
-
-
 def test_hostile_files_are_refused_at_once() -> None:
     bomb = "a: &a [x, x]\n" + "".join(f"b{i}: &b{i} [*a, *a]\n" for i in range(1000))
     started = time.monotonic()
@@ -552,33 +416,23 @@ def test_hostile_files_are_refused_at_once() -> None:
     assert time.monotonic() - started < 5
 
 
-def test_too_large(repo: Path) -> None:
-    write(repo, "#" * (MAX_FILE + 1))
-    with raises(Invalid):
-        load(repo)
-    write(repo, "#" * MAX_FILE)
-    assert load(repo).ttl_is_default
-
-
-def test_not_a_regular_file(repo: Path) -> None:
-    (repo / FILE).mkdir()
-    with raises(Invalid):
-        load(repo)
-
-
-def test_a_pipe_does_not_block(repo: Path) -> None:
-    os.mkfifo(repo / FILE)
-    with raises(Invalid):
-        load(repo)
-
-
-def test_a_link_is_not_followed(repo: Path) -> None:
+def test_what_is_no_small_regular_file_is_refused(repo: Path) -> None:
     (repo / "lease.yaml").write_text("lease: {ttl: 1h}")
-    for target in ("lease.yaml", "gone", FILE):
-        (repo / FILE).symlink_to(target)
+    file = repo / FILE
+    makes: list[Callable[[], object]] = [
+        lambda: file.write_text("#" * (MAX_FILE + 1)),
+        file.mkdir,
+        lambda: os.mkfifo(file),
+        *(lambda x=x: file.symlink_to(x) for x in ("lease.yaml", "gone", FILE)),
+    ]
+    for make in makes:
+        make()
         with raises(Invalid):
             load(repo)
-        (repo / FILE).unlink()
+        file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
+    write(repo, "#" * MAX_FILE)
+    assert load(repo).ttl_is_default
+    assert "UTF-8" in refused("schema: 1".encode("utf-16")).message
 
 
 def test_file_without_permission(repo: Path) -> None:
@@ -622,70 +476,36 @@ def add_remote(repo: Path, name: str, url: str | None = None) -> None:
     git(repo, "config", f"remote.{name}.url", url or f"https://example.com/{name}")
 
 
-def test_without_a_remote_the_ledger_is_local(repo: Path) -> None:
-    assert location(repo) == Location(None, None, explicit=False)
-
-
-def test_the_only_remote_is_taken_whatever_it_is_called(repo: Path) -> None:
-    add_remote(repo, "upstream")
-    assert location(repo) == Location("upstream", "https://example.com/upstream", explicit=False)
-
-
-def test_several_remotes_and_no_origin_are_a_question(repo: Path) -> None:
-    add_remote(repo, "upstream")
-    add_remote(repo, "fork")
+def test_the_remote_is_the_one_that_is_named_origin_or_the_only_one(repo: Path) -> None:
+    assert location(repo) == Location(None, None, explicit=False), "none: the ledger is local"
+    add_remote(repo, "up.stream")
+    assert location(repo) == Location("up.stream", "https://example.com/up.stream", explicit=False)
+    add_remote(repo, "team/fork")
     with raises(Invalid) as refused:
         location(repo)
-    assert "fork" in refused.value.message
     assert "lease.remote" in refused.value.hints[0]
-
-
-def test_origin_is_the_default(repo: Path) -> None:
     add_remote(repo, "origin")
     assert location(repo) == Location("origin", "https://example.com/origin", explicit=False)
-
-
-def test_remote_by_name(repo: Path) -> None:
-    for name in ("origin", "up.stream", "team/fork"):
-        add_remote(repo, name)
     git(repo, "config", "lease.remote", "up.stream")
-    assert location(repo) == Location("up.stream", "https://example.com/up.stream", False)
+    assert location(repo).name == "up.stream"
     assert location(repo, {"remote": "team/fork"}).name == "team/fork"
     assert location(repo, {"remote": "origin"}).explicit
     assert not location(repo, environ={"GITLEASE_REMOTE": "origin"}).explicit
+    for url in ("https://example.com/x", "git@host:x.git", "../up.git", ".", "a/b", "foo::x"):
+        assert location(repo, {"remote": url}) == Location(None, url, explicit=True)
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["https://example.com/x", "git@example.com:x.git", "../up.git", ".", "/srv/x", "a/b", "foo::x"],
-)
-def test_remote_by_url(repo: Path, url: str) -> None:
-    assert location(repo, {"remote": url}) == Location(None, url, explicit=True)
-
-
-@pytest.mark.parametrize("source", ["flag", "environment", "git", "file"])
+@pytest.mark.parametrize("source", ["flag", "environment", "file"])
 def test_unknown_remote(repo: Path, source: str) -> None:
     add_remote(repo, "origin")
     add_remote(repo, "upstream")
     flags = {"remote": "nobody"} if source == "flag" else {}
     environ = {"GITLEASE_REMOTE": "nobody"} if source == "environment" else {}
-    if source == "git":
-        git(repo, "config", "lease.remote", "nobody")
     if source == "file":
         write(repo, "lease: {remote: nobody}")
     with raises(GitleaseError) as raised:
         location(repo, flags, environ)
     assert type(raised.value) is (UsageError if source == "flag" else Invalid)
-    check_words(raised.value.hints)
-
-
-def test_unknown_remote_with_a_near_miss_and_without_any(repo: Path) -> None:
-    with pytest.raises(GitleaseError) as raised:
-        location(repo, {"remote": "orgin"})
-    check_words(raised.value.hints)
-    add_remote(repo, "origin")
-    with pytest.raises(GitleaseError) as raised:
-        location(repo, {"remote": "orgin"})
     check_words(raised.value.hints)
 
 
@@ -696,32 +516,21 @@ def test_unsafe_url_of_a_remote(repo: Path, url: str) -> None:
         location(repo)
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        *(".", "./evil.git", "evil.git/", "./a/../evil.git", "ABSOLUTE", "file://ABSOLUTE"),
-        *("FILE://ABSOLUTE", "file://QUOTED", "./.git", "link/x"),
-    ],
-)
-def test_committed_remote_inside_the_repository(repo: Path, word: str) -> None:
+def test_committed_remote_inside_the_repository(repo: Path) -> None:
     """A committed bare repository must not get its hooks run by the claims of others."""
-    absolute = str(repo / "evil.git")
+    inside = str(repo / "evil.git")
     (repo / "link").symlink_to(repo)
-    word = word.replace("ABSOLUTE", absolute).replace("QUOTED", absolute.replace("e", "%65"))
-    write(repo, f"schema: 1\nlease: {{remote: '{word}'}}")
-    with pytest.raises(Invalid, match=rf"^{FILE}:2: lease.remote .* is inside this repository"):
-        load(repo)
-
-
-@pytest.mark.parametrize("word", ["../up.git", "host:evil.git", "https://x/y", "/srv/x", "origin"])
-def test_committed_remote_elsewhere(repo: Path, word: str) -> None:
-    write(repo, f"lease: {{remote: '{word}'}}")
-    assert load(repo).remote == word
-
-
-def test_a_remote_inside_is_fine_when_the_person_asks_for_it(repo: Path) -> None:
+    words = [".", "evil.git/", "./a/../evil.git", inside, f"file://{inside}", f"FILE://{inside}"]
+    for word in (*words, "file://" + inside.replace("e", "%65"), "./.git", "link/x"):
+        write(repo, f"schema: 1\nlease: {{remote: '{word}'}}")
+        with pytest.raises(Invalid, match=rf"^{FILE}:2: lease.remote .* is inside this repository"):
+            load(repo)
+    for word in ("../up.git", "host:evil.git", "https://x/y", "/srv/x", "origin"):
+        write(repo, f"lease: {{remote: '{word}'}}")
+        assert load(repo).remote == word
+    write(repo, "")
     git(repo, "config", "lease.remote", "./own.git")
-    assert location(repo).url == "./own.git"
+    assert location(repo).url == "./own.git", "a person may ask for it"
 
 
 def test_passwords_are_not_shown(repo: Path) -> None:
@@ -741,14 +550,9 @@ def found(repo: Path) -> Repository:
     ("key", "value", "name"),
     [
         ("lease.ttl", "1h", "lease.ttl"),
-        ("LEASE.TTL", "1h", "lease.ttl"),
         ("lease.ref_prefix", "refs/x", "lease.refPrefix"),
-        ("lease.refPrefix", "refs/x", "lease.refPrefix"),
         ("guard.mode", "warn", "lease.guardMode"),
         ("lease.guardMode", "off", "lease.guardMode"),
-        ("guard.max_age", "5m", "lease.guardMaxAge"),
-        ("guard.offline", "block", "lease.guardOffline"),
-        ("lease.layer", "team", "lease.layer"),
         ("lease.remote", "../x", "lease.remote"),
         ("lease.session", "-dash first", "lease.session"),
     ],
@@ -762,6 +566,9 @@ def test_set_and_unset(repo: Path, key: str, value: str, name: str) -> None:
     assert set_config(found(repo), key, "") == name
     assert set_config(found(repo), key, "") == name
     assert "lease." not in git(repo, "config", "--local", "--list")
+    add_remote(repo, "upstream")
+    set_config(found(repo), "lease.remote", "upstream")
+    assert location(repo).name == "upstream"
 
 
 @pytest.mark.parametrize(
@@ -772,11 +579,8 @@ def test_set_and_unset(repo: Path, key: str, value: str, name: str) -> None:
         ("lease.remote", "nobody", "there is no remote nobody", "this clone has none"),
         ("lease.remote", "-x", "begins with -", ""),
         ("lease.session", "x" * 129, "longer than 128", ""),
-        ("lease.session", "a\x07", "control characters", ""),
         ("lease.tll", "1h", "lease.tll is not a setting", "did you mean lease.ttl?"),
-        ("user.email", "x", "user.email is not a setting", ""),
         ("guard.timeout", "5s", "guard.timeout applies to everyone", f"edit {FILE}"),
-        ("tasks.files", "x", "tasks.files applies to everyone", f"edit {FILE}"),
         ("people", "x", "people applies to everyone", f"edit {FILE}"),
     ],
 )
@@ -787,18 +591,6 @@ def test_set_refuses(repo: Path, key: str, value: str, message: str, hint: str) 
     assert message in raised.value.message
     assert hint in "".join(raised.value.hints)
     assert (repo / ".git" / "config").read_bytes() == before
-
-
-def test_set_accepts_a_known_remote(repo: Path) -> None:
-    add_remote(repo, "upstream")
-    set_config(found(repo), "lease.remote", "upstream")
-    assert location(repo).name == "upstream"
-
-
-def test_set_repairs_what_cannot_be_loaded(repo: Path) -> None:
-    git(repo, "config", "lease.ttl", "soon")
-    set_config(found(repo), "lease.ttl", "1h")
-    assert load(repo).ttl == 3600
 
 
 def test_set_in_a_linked_work_tree_is_for_the_clone(
@@ -821,18 +613,15 @@ def test_set_while_another_writes(repo: Path) -> None:
 # The file that init writes
 
 
-def test_default_file_changes_nothing(repo: Path) -> None:
-    before = load(repo).table()
-    write(repo, settings_yaml())
-    assert load(repo).table() == before
-
-
 def test_default_file_teaches_what_is_true(repo: Path) -> None:
     """With its samples uncommented it still loads, and all but the examples are the defaults."""
+    default = load(repo).table()
+    write(repo, settings_yaml())
+    assert load(repo).table() == default
     samples = re.sub(r"(?m)^#(?! \S)", "", settings_yaml())
-    before = {found.key: found.value for found in load(repo).table()}
+    before = values(repo)
     write(repo, samples)
-    after = {found.key: found.value for found in load(repo).table()}
+    after = values(repo)
     different = {key for key in before if before[key] != after[key]}
     assert different == {"lease.remote", "tasks.required", "tasks.handles", "people"}
     assert (before["tasks.handles"], after["tasks.handles"]) == (None, False)
@@ -840,33 +629,6 @@ def test_default_file_teaches_what_is_true(repo: Path) -> None:
 
 def values(repo: Path) -> dict[str, Any]:
     return {found.key: found.value for found in load(repo).table()}
-
-
-def test_a_file_with_settings_sets_just_these(repo: Path) -> None:
-    before = values(repo)
-    done = ("Done, at last", "it's", '"over"', "no", "完了", "#", "a: b")
-    live: dict[str, Any] = {
-        "tasks.files": ['a "b"/*.md', "[c]/*.md", "größe/*.md"],
-        "tasks.handles": True,
-        "tasks.fields": {"created": "null", "id": "Key"},
-        "tasks.statuses": {"done": done},
-    }
-    write(repo, settings_yaml(live, about=("one", "two")))
-    after = values(repo)
-    assert {key for key in before if before[key] != after[key]} == live.keys()
-    assert after["tasks.files"] == live["tasks.files"]
-    assert after["tasks.fields"] == {**before["tasks.fields"], "created": "null", "id": "Key"}
-    assert after["tasks.statuses"] == {**before["tasks.statuses"], "done": list(done)}
-    assert "\n# one\n# two\ntasks:\n" in (repo / FILE).read_text()
-
-
-@pytest.mark.parametrize("files", [["docs/tasks/*.md"], ["backlog/tasks/*.md"]])
-def test_a_file_with_settings_teaches_what_is_true(repo: Path, files: list[str]) -> None:
-    text = settings_yaml({"tasks.files": files})
-    write(repo, text)
-    handles = load(repo).handles
-    write(repo, re.sub(r"(?m)^#(?! \S)", "", text))
-    assert (load(repo).handles, '"@jay"' in text) == (handles, handles)
 
 
 def test_a_settings_file_is_parsed_again_only_when_it_changed(
