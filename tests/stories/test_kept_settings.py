@@ -80,7 +80,7 @@ def test_a_run_in_the_background_keeps_to_what_it_was_opened_with(
     file = tmp_path / "pid"
     jo.document("dispatch", "F001", "--ttl", "6s", "--", *sleeper(file))
     number_in(file)
-    (jo.clone / FILE).write_text("<<<<<<< HEAD\nlease: {}\n=======\n")
+    (jo.clone / FILE).write_text("lease: {ref_prefix: refs/heads/gitlease}\n")
     renewed(kim)
     assert jo.document("dispatch", "--stop", "F001")["status"] == "stopped"
     assert kim.live() == []

@@ -23,13 +23,6 @@ Clones = Callable[..., list[Path]]
 BEGIN = """
 import sys, threading, gitlease
 leases = gitlease.open()
-def refused(how, call, *words, **options):
-    try:
-        call(*words, **options)
-    except how as error:
-        print(type(error).__name__, error)
-    else:
-        raise SystemExit("it was not refused")
 """
 
 
@@ -86,18 +79,6 @@ print(ran.status, len(ran.leases), threading.active_count())
     jo.all_gone()
 
 
-def test_a_lost_lease_stops_the_command_and_is_raised(jo: Desk) -> None:
-    code = """
-own = [sys.executable, "-m", "gitlease", "release", "F01", "--no-session"]
-import shlex
-refused(gitlease.LeaseLost, leases.run, ["sh", "-c", shlex.join(own) + "; sleep 60"], "F01")
-print(leases.warnings)
-"""
-    lines = said(jo, code)
-    assert any(x.startswith("LeaseLost F01") for x in lines), lines
-    jo.all_gone()
-
-
 # --- a pool --------------------------------------------------------------------------------------
 
 
@@ -126,9 +107,12 @@ def test_what_a_listener_raises_ends_the_pool_and_gives_everything_back(jo: Desk
 def tell(event):
     if event.event == "started" and event.resource == "F02":
         raise KeyError("enough")
-refused(KeyError, leases.work, ["sleep", "60"], jobs=3, on_event=tell)
+try:
+    leases.work(["sleep", "60"], jobs=3, on_event=tell)
+except KeyError as error:
+    print(error)
 """
-    assert said(jo, code) == ["KeyError 'enough'"]
+    assert said(jo, code) == ["'enough'"]
     assert jo.live() == []
     jo.all_gone()
 

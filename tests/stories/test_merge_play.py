@@ -20,7 +20,7 @@ from gitlease.guard import HookDecision, Severity
 from gitlease.push import PushRequest
 from gitlease.wiring import CheckContext, open_hooks, open_push, open_workspace
 
-SOME, MANY = range(12), range(12, 160)
+SOME, MANY = range(8), range(8, 160)
 
 
 class Table:

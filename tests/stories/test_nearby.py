@@ -53,17 +53,6 @@ def test_an_end_wakes_at_once_and_nothing_else_does(path_remote: Remote, clones:
     assert waiting.sleeps() == (False, 0)
 
 
-def test_many_ends_are_not_as_many_questions(path_remote: Remote, clones: Clones) -> None:
-    one, two = clones(2)
-    door(one).claim_all(["F001", "F002", "F003"])
-    waiting = Waiting(two, path_remote)
-    door(one).release("F001")
-    assert waiting.sleeps() == (True, 2)
-    door(one).release("F002")
-    door(one).release("F003")
-    assert [waiting.sleeps() for _ in range(4)] == [*[(False, 0)] * 3, (True, 2)]
-
-
 @pytest.mark.parametrize("odd", ["open to others", "a link", "relative"])
 def test_a_folder_that_others_might_reach_is_not_used(
     path_remote: Remote, clones: Clones, runtime: Path, monkeypatch: pytest.MonkeyPatch, odd: str

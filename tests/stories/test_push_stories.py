@@ -477,7 +477,7 @@ def test_another_repository_than_the_ledger_s_is_refused(stage: Stage) -> None:
     stage.jo.git("config", "remote.mirror.mirror", "true")
     stage.jo.commits()
     for name in ("backup", "mirror"):
-        with raises(UsageError):
+        with pytest.raises(UsageError):
             stage.jo.push(name, "main")
 
 

@@ -79,18 +79,6 @@ def refs_of(host: Host) -> dict[str, str]:
 # --- the ledger -----------------------------------------------------------------------------------
 
 
-def test_a_foreign_ledger_beside_work_does_not_free_what_is_held(
-    host: Host, kim: User, forge: Forge
-) -> None:
-    foreign = forge.write(forge.first(barrier()))
-    kim.git("fetch", "-q", str(forge.path), f"+{foreign}:refs/made")
-    before = refs_of(host)
-    work = (before[MAIN], kim.head(), MAIN)
-    answer = send(host, kim.root, (ZERO, foreign, REF), work)
-    assert refs_of(host) == before, answer
-    assert f"refused {REF} (stale): " in answer.said
-
-
 def test_what_is_held_still_counts_where_git_refuses_the_step_that_ends_it(
     host: Host, kim: User, forge: Forge
 ) -> None:

@@ -259,7 +259,7 @@ kim 0 release port-8080 port-8081
 
 @pytest.mark.slow
 def test_every_verb_of_a_client_is_accepted(tmp_path: Path, servers: Servers) -> None:
-    with serve("ssh", tmp_path, servers) as host:
+    with serve("path", tmp_path, servers) as host:
         host.install()
         people = {name: host.person(name) for name in ("jo", "kim")}
         people["jo"].put("tasks/F001.md", task_text("F001"))

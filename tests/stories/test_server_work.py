@@ -93,8 +93,6 @@ def test_work_that_came_to_one_branch_is_judged_where_it_lands(jo: User, kim: Us
     jo.saves("src/web/page.py")
     lands(push(jo))
     kim.git("switch", "-q", "-c", "other", "HEAD~1")
-    kim.saves("src/web/more.py")
-    lands(push(kim, "HEAD:other"))
     kim.git("pull", "-q", "--no-rebase", "origin", "main")
     lands(push(kim, "HEAD:other"))
 
@@ -148,18 +146,6 @@ def test_token_that_was_guessed_before_its_grant_lands_nothing(jo: User, kim: Us
     lands(push(kim, "HEAD:staged"))
     assert jo.claim("src/api/").token == 2
     held(push(kim, "HEAD:main"), "src/api/login.py")
-
-
-@pytest.mark.parametrize("how", ["-f", "-d"])
-def test_what_another_landed_is_not_taken_away(jo: User, kim: User, how: str) -> None:
-    jo.claim("src/api/")
-    jo.saves("src/api/login.py")
-    lands(push(jo, "HEAD:work"))
-    kim.git("fetch", "-q", "origin")
-    words = ("-f", "HEAD:work") if how == "-f" else ("-d", "work")
-    held(kim.run("push", "origin", *words), "src/api/login.py")
-    lands(push(jo))
-    lands(kim.run("push", "origin", "-d", "work"))
 
 
 def test_ones_own_commits_may_be_taken_back_though_another_holds_what_they_touch(

@@ -115,17 +115,13 @@ AGENT = "claude:aaaabbbb"
 def test_an_agent_that_ends_leaves_its_tasks_to_its_person(three: tuple[Desk, Desk, Desk]) -> None:
     laptop, desk, kim = three
 
-    def ends(reason: str) -> None:
-        session = "aaaabbbb-0000-4000-8000-000000000000"
-        data = {"session_id": session, "cwd": str(laptop.clone), "reason": reason}
-        done = laptop.ask("agent", "claude", "session-end", input=json.dumps(data))
-        assert (done.returncode, done.stderr) == (0, "")
-
     for words in (("F001",), ("port-80", "--any"), ("F002", "--layer", "team")):
         laptop.document("claim", *words, "--session", AGENT)
-    ends("clear")
     assert desk.document("list")["leases"][0]["session"] == AGENT
-    ends("logout")
+    session = "aaaabbbb-0000-4000-8000-000000000000"
+    data = {"session_id": session, "cwd": str(laptop.clone), "reason": "logout"}
+    done = laptop.ask("agent", "claude", "session-end", input=json.dumps(data))
+    assert (done.returncode, done.stderr) == (0, "")
     for layer, name in (("global", "F001"), ("team", "F002")):
         over = [(name, "expired", None)]
         until(lambda: leases_in(laptop, layer) == over, f"the end in layer {layer}")  # noqa: B023

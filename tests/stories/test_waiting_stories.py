@@ -218,7 +218,7 @@ for _ in range(rounds):
 @pytest.mark.slow
 def test_many_processes_take_turns(three: list[Desk], path_remote: Remote, tmp_path: Path) -> None:
     """Winners and pushes are counted: each has its turns, and never two at once."""
-    number, rounds, log = 10, 2, tmp_path / "log"
+    number, rounds, log = 6, 2, tmp_path / "log"
     log.touch()
     three[0].document("claim", "F001", "--session", "first")
     before = path_remote.pushes()
