@@ -63,8 +63,7 @@ class PushCase:
     ) -> None:
         """``lost`` are paths of ``touched`` that the push takes away; ``carried`` gets its commits.
 
-        ``before`` has the cached heads of when the push began, by layer. ``along`` gives what is
-        done after the renewals, in the same step of the session's own layer.
+        ``before``: the cached heads as the push began. ``along``: what is done after the renewals.
         """
         self._session, self._actor = session, session.actor
         self._touched, self._require = touched, require
@@ -196,11 +195,7 @@ UNFENCED = "no lease of yours covers these commits: they are pushed without a fe
 class PushRefused(Denied):
     """git or the remote refused the work; ``refs`` has the outcome of each of its refs."""
 
-    def __init__(
-        self, message: str, *, refs: tuple[WorkRef, ...] = (), hints: tuple[str, ...] = ()
-    ) -> None:
-        super().__init__(message, hints=hints)
-        self.refs = refs
+    refs: tuple[WorkRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,11 +219,7 @@ class PushAnswer:
 def fence(
     session: LedgerSession, resource: Resource, token: int, *, scope: str | None = None
 ) -> Answer:
-    """Return the live lease of a resource that has exactly this token.
-
-    Always asks the remote. Raises LeaseLost if there is no such lease, Invalid for a damaged
-    record.
-    """
+    """Return the live lease with this token, by the remote's ledger. Raises LeaseLost if none."""
     head = session.store.fetch(session.layer)
     warnings, moment = told_by(session.store, head), session.moment(head)
     leases = head.ledger.leases_of(resource) if head.ledger else []
@@ -263,11 +254,7 @@ def fence(
 
 
 class FencedPush:
-    """Fenced pushes of one actor.
-
-    ``layers`` are checked besides the session's own. ``quiet`` keeps the heartbeats of this clone
-    from changing the ledger meanwhile.
-    """
+    """Fenced pushes: ``layers`` are checked besides the session's; ``quiet`` pauses heartbeats."""
 
     def __init__(
         self,
@@ -294,10 +281,9 @@ class FencedPush:
 
         ``along`` gives what is done to the ledger with it, after the renewals. ``unfenced``: the
         leases are only looked at right before, and the ledger stays as it is. ``tell`` gets the
-        lines that the repository's hooks and the server print. Raises LeaseLost or NotHolder if a
-        grant is gone, LeaseHeld if the commits touch what another holds, PushRefused if git rejects
-        a ref, UsageError for refs that cannot be pushed together with the ledger, Unavailable,
-        Denied and UnknownOutcome.
+        lines that hooks and the server print. Raises LeaseLost or NotHolder if a grant is gone,
+        LeaseHeld if the commits touch what another holds, PushRefused if git rejects a ref, and
+        UsageError for refs that cannot be pushed together with the ledger.
         """
         settled = self._session.settled()
         known = {layer: self._session.store.known(layer) for layer in self._layers}
@@ -328,14 +314,10 @@ class FencedPush:
         if any(one.reason for one in plan.refs):
             own = [x for x in plan.refs if x.reason and "atomic push failed" not in x.reason]
             refused = [x for x in own or plan.refs if x.reason]
-            behind = any(
-                x in one.reason for one in refused for x in ("fetch first", "non-fast-forward")
-            )
-            raise PushRefused(
-                f"git would not push: {'; '.join(f'{x.ref}: {x.reason}' for x in refused)}",
-                refs=plan.refs,
-                hints=("integrate the remote's commits first: git pull",) if behind else (),
-            )
+            why = "; ".join(f"{x.ref}: {x.reason}" for x in refused)
+            way = "integrate the remote's commits first: git pull"
+            hints = (way,) if "fetch first" in why or "non-fast-forward" in why else ()
+            raise PushRefused(f"git would not push: {why}", refs=plan.refs, hints=hints)
         brought = self._work.brought(plan)
         case = PushCase(
             self._session,
@@ -346,25 +328,24 @@ class FencedPush:
             before=before,
             along=along,
         )
+        status: PushStatus = "pushed" if plan.push.refs else "up_to_date"
+        if dry_run and plan.push.refs:
+            status = "would_push"
         answer = PushAnswer(
-            status="pushed", remote=plan.remote, refs=plan.refs, warnings=brought.warnings
+            status=status, remote=plan.remote, refs=plan.refs, warnings=brought.warnings
         )
         if dry_run or unfenced or not plan.push.refs:
             if dry_run or unfenced or require:
                 case.decide({layer: self._session.store.fetch(layer) for layer in self._layers})
-            if unfenced and plan.push.refs:
-                for line in self._work.land(plan.push):
-                    tell(line)
+            for line in self._work.land(plan.push) if status == "pushed" else ():
+                tell(line)
             if not dry_run:
                 self._work.follow(plan)
-            status: PushStatus = "would_push" if plan.push.refs else "up_to_date"
-            status = "pushed" if unfenced and plan.push.refs else status
-            return replace(answer, status=status, warnings=answer.warnings + case.warnings)
+            return replace(answer, warnings=answer.warnings + case.warnings)
         steps = self._send(plan, case, tell)
         changed = {layer: step for layer, step in steps.items() if step.applied.changed}
-        if not changed:
-            for line in self._work.land(plan.push):
-                tell(line)
+        for line in self._work.land(plan.push) if not changed else ():
+            tell(line)
         self._work.follow(plan)
         leases: list[LeaseView] = []
         for step in changed.values():

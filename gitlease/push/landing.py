@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import ClassVar
 
 from gitlease.core.edge import EdgeEdit, Progress, Task
@@ -33,7 +33,6 @@ from gitlease.core.errors import (
     shown,
 )
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS
 from gitlease.core.lease import State, holder_has, same_person
 from gitlease.core.moves.operations import Complete, Operation, Renew
 from gitlease.core.resources import WHOLE, Resource, parse_resource
@@ -42,7 +41,7 @@ from gitlease.core.work import read_lines, trailer
 from gitlease.engine import acts
 from gitlease.engine.edges import find_task
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
-from gitlease.engine.transaction import DUE, fresh_id
+from gitlease.engine.transaction import fresh_id
 from gitlease.engine.wait import HeadWatcher, WaitQueue
 from gitlease.git.files import Unreadable, exclusive
 from gitlease.git.message import MessageReading, with_trailers
@@ -80,9 +79,8 @@ class LandOptions:
     """``base`` is the branch to land on; None: the remote's main branch.
 
     ``by``: ``rebase`` or ``merge``, where the base has moved on; None: as the project has it set.
-    ``check`` are the words of a command that runs on the result. ``unfenced``: land where the host
-    has no atomic pushes. ``hooks``: run the pre-push hooks of the repository. Without ``push`` the
-    branch stays as it would land, and the lease as it is.
+    ``check`` are the words of a command that runs on the result, ``hooks`` those of pushes. Without
+    ``push`` the branch stays as it would land, and the lease as it is.
     """
 
     base: str | None = None
@@ -97,8 +95,7 @@ class LandOptions:
 class Landed:
     """``commit`` is the task's last one on the branch ``base`` of ``remote``.
 
-    ``already``: it had landed before. ``commits`` counts those that landed now. ``fenced``: the
-    ``leases`` were completed by the same push.
+    ``commits`` counts those that landed now. ``fenced``: that push completed the ``leases``, too.
     """
 
     resource: str
@@ -113,11 +110,7 @@ class Landed:
 
 
 class Lander:
-    """One landing from one work tree.
-
-    ``main`` gives the ref of the remote's main branch. ``tell`` gets the lines that hooks and the
-    server print.
-    """
+    """One landing from one work tree; ``keep`` renews a task's lease in a block."""
 
     def __init__(
         self,
@@ -129,11 +122,12 @@ class Lander:
         options: LandOptions,
         *,
         main: Callable[[], str | None],
-        tell: Callable[[str], None] = lambda _line: None,
+        keep: Callable[[Resource], AbstractContextManager[object]],
+        tell: Callable[[str], None],
     ) -> None:
         self._session, self._fenced, self._repository = session, fenced, repository
         self._tasks, self._location, self._main = tasks, location, main
-        self._options, self._tell = options, tell
+        self._options, self._keep, self._tell = options, keep, tell
         self._git = UserGit(repository)
         self._replay = Replay(self._git)
         self._watcher = HeadWatcher(session)
@@ -141,11 +135,7 @@ class Lander:
         self._stash = ""  # a word for git, where something is not committed
 
     def land(self, resource: Resource | None = None) -> Landed:
-        """Land the task, or the only one that this session holds.
-
-        Raises LeaseLost or NotHolder if the lease is not held (any more), MergeConflict,
-        CheckFailed, and whatever a push raises.
-        """
+        """Land the task, or the only one that this session holds. A refusal names its task."""
         self._session.check_holder()
         make_folder(self._git.state)
         name = f"landing-{fit_name(os.path.basename(self._repository.git_dir))}.lock"
@@ -157,6 +147,9 @@ class Lander:
 
     def _land(self, resource: Resource | None) -> Landed:
         self._git.check_state("nothing lands before it has ended")
+        if os.path.lexists(lock := os.path.join(self._repository.git_dir, "index.lock")):
+            way = f"if no git runs here, one was killed: rm {shlex.quote(lock)}"
+            raise Invalid(f"git locks its index, and nothing was changed: {lock}", hints=(way,))
         self._branch, self._head = self._git.tip()
         self._at = self._head
         self._remote, self._base = find_target(
@@ -166,29 +159,31 @@ class Lander:
         line = WaitQueue(self._session, [parse_resource(f"landing:{fit_name(self._base)}")], WHOLE)
         self._line = line
         view = self._session.look()
-        self._resource = resource = resource or self._only_one(view)
-        if resource.is_path:
-            raise UsageError(
-                f"{resource} is a path, and only tasks land: push it, and release it",
-                resource=resource.text,
-            )
-        self._fetch()
-        if (landed := self._landed_before(view)) is None:
-            mine = [x for x in view.leases if x.resource == resource and x.state is State.ACTIVE]
-            self._leases = [x for x in mine if x.same_holder(self._session.actor)]
-            self._check_task()
-            forgotten = self._check_changes(view)
-            landed = self._carry_out()
-            landed = replace(landed, warnings=(*forgotten, *landed.warnings))
+        self._resource = resource or self._only_one(view)
+        try:
+            landed = self._land_task(view)
+        except GitleaseError as error:
+            named = error.resource or self._resource.text
+            raise error.with_(resource=named) from error.__cause__
         return replace(landed, warnings=(*view.warnings, *landed.warnings))
 
-    def _check_task(self) -> None:
-        edges, resource = self._session.edges, self._resource
+    def _land_task(self, view: LedgerView) -> Landed:
+        resource, edges = self._resource, self._session.edges
+        otherwise = "and only tasks land: push it, and release it"
+        if resource.is_path:
+            raise UsageError(f"{resource} is a path, {otherwise}")
+        self._fetch()
+        if (landed := self._landed_before(view)) is not None:
+            return landed
+        mine = [x for x in view.leases if x.resource == resource and x.state is State.ACTIVE]
+        self._leases = [x for x in mine if x.same_holder(self._session.actor)]
         if acts.is_no_task(self._session, edges.plan_end([resource])[0]):
-            raise edges.on_a_branch(resource) or NotFound(
-                f"{resource} is not a task, and only tasks land: push it, and release it",
-                resource=resource.text,
-            )
+            why = NotFound(f"{resource} is not a task, {otherwise}")
+            raise edges.on_a_branch(resource) or why
+        forgotten = self._check_changes(view)
+        with self._keep(resource):
+            landed = self._carry_out()
+        return replace(landed, warnings=(*forgotten, *landed.warnings))
 
     # --- what, and where ------------------------------------------------------------------------
 
@@ -237,11 +232,8 @@ class Lander:
             tip = ask_line(self._repository, "rev-list", "-1", named, self._ref, "--")
             return replace(self._landed(tip or self._head), already=True, leases=leases)
         if refusal is not None and own:
-            raise PolicyRefused(
-                f"{resource} is completed, but its work is not on {self._base}",
-                resource=resource.text,
-                hints=(hint("to push it all the same: {}", "push"),),
-            )
+            why = f"{resource} is completed, but its work is not on {self._base}"
+            raise PolicyRefused(why, hints=(hint("to push it all the same: {}", "push"),))
         if refusal is not None:
             raise refusal
         return None
@@ -328,7 +320,7 @@ class Lander:
         if not overtaken and not ahead:
             return
         line.take(TICKET)
-        best, since, renewed = ahead + 1, clock.now(), clock.now()
+        best, since = ahead + 1, clock.now()
         while (ahead := line.place(self._watcher.look()).ahead) > 0:
             if ahead < best:
                 best, since = ahead, clock.now()
@@ -336,9 +328,6 @@ class Lander:
                 line.take(TICKET)
             if since.elapsed_at_most(clock.now()) > COURTESY * 1_000:
                 return
-            if renewed.elapsed_at_most(clock.now()) >= self._every * MS:
-                renewed = clock.now()
-                self._renew()
             self._watcher.nap(LOOK * self._session.dice.uniform(0.5, 1.5))
 
     # --- the result -----------------------------------------------------------------------------
@@ -371,7 +360,6 @@ class Lander:
             there = f"{self._remote}/{self._base}"
             raise conflict.with_(
                 message=f"conflict with {there} in {listed(conflict.files)}: nothing has changed",
-                resource=self._resource.text,
                 hints=(
                     f"resolve it by git {'merge' if by_merge else 'rebase'} {self._stash}{there}, "
                     "then land",
@@ -486,37 +474,24 @@ class Lander:
                 return True
         return False
 
-    @property
-    def _every(self) -> float:
-        """Seconds after which the lease is to be renewed."""
-        return min(x.duration_ms for x in self._leases) * DUE / MS
-
-    def _renew(self) -> None:
-        with suppress(Unavailable):
-            acts.renew(self._session, [self._resource])
-
     def _check(self) -> None:
-        """Run the check, and renew the lease meanwhile. Raises CheckFailed."""
-        words, env = self._options.check, local_variables_cleared(os.environ)
-        if not words:
+        """Run the check, and keep the place in line meanwhile. Raises CheckFailed."""
+        if not (words := self._options.check):
             return
-        nowhere, place = subprocess.DEVNULL, self._git.toplevel
         try:
             process = subprocess.Popen(
                 words,
-                cwd=place,
-                env=env,
-                stdin=nowhere,
+                cwd=self._git.toplevel,
+                env=local_variables_cleared(os.environ),
+                stdin=subprocess.DEVNULL,
                 stdout=sys.stderr,
                 preexec_fn=on_parent_death(signal.SIGKILL),
             )
         except OSError as error:
             raise UsageError(f"{shown(words[0])} cannot be run: {error.strerror}") from None
-        every = min(self._every, TICKET / 2) if self._line.ticket else self._every
         with process:
             try:
-                while (status := _ended(process, every)) is None:
-                    self._renew()
+                while (status := _ended(process, TICKET / 2)) is None:
                     if self._line.ticket:
                         self._line.take(TICKET)
             except BaseException:
@@ -524,12 +499,9 @@ class Lander:
                 if _ended(process, UNENDING) is None:
                     process.kill()
                 raise
-        why = f"ended with status {status}" if status else ""
-        if not status and self._git.tip() != (self._branch, self._at):
-            why = "ran while the branch moved on"
-        if why:
-            why = f"{shlex.join(words)[:200]} {why}: nothing has landed"
-            raise CheckFailed(why, resource=self._resource.text)
+        if status or self._git.tip() != (self._branch, self._at):
+            why = f"ended with status {status}" if status else "ran while the branch moved on"
+            raise CheckFailed(f"{shlex.join(words)[:200]} {why}: nothing has landed")
 
     # --- the push -------------------------------------------------------------------------------
 

@@ -132,9 +132,8 @@ def unfollowed(
 ) -> tuple[WorkPush, tuple[tuple[str, str], ...]]:
     """The push, changed so that no tracking ref follows a ledger, whose objects are not here.
 
-    If the remote's fetch settings would update one, the push goes to the URL instead, and git
-    updates no tracking ref: those of the work are returned, with their new ids. git 2.55 recognises
-    a remote by its URL, so the URL is spelled differently.
+    If the remote's fetch settings would update one, the push goes to the URL instead, and the
+    tracking refs of the work are returned. git 2.55 knows a remote's URL: it is spelled otherwise.
     """
     name, config = push.remote, repository.config
     specs = config.get_all(f"remote.{name}.fetch")
@@ -307,11 +306,7 @@ _ON_DEMAND = TRUE | {"on-demand", "only"}
 
 
 class GitWork:
-    """The work of one repository, to be pushed to its ledger's remote.
-
-    Methods that ask the remote raise Unavailable if it cannot be reached, and Denied if it, or a
-    hook of the repository, refuses.
-    """
+    """The work of one repository, to be pushed to its ledger's remote."""
 
     def __init__(
         self,
@@ -338,8 +333,7 @@ class GitWork:
     def plan(self, request: PushRequest, tell: Callable[[str], None]) -> PlannedPush:
         """Find out what would be pushed, and run the repository's hooks. One connection.
 
-        ``tell`` gets each line that hooks or the server print. Raises UsageError for refs that
-        cannot be pushed, or not together with the ledger. Refs that git rejects are in the answer.
+        Raises UsageError for refs that cannot be pushed, or not together with the ledger.
         """
         push = work_at(self._repository, self._location, request, seconds=self._seconds)
         self._check_place(push)
@@ -439,8 +433,7 @@ class GitWork:
     def brought(self, plan: PlannedPush) -> PushedWork:
         """The paths touched by the commits that a push would bring, or take away.
 
-        Asks the remote only if something is replaced or deleted: for its other refs. Raises Denied
-        if this clone does not have what is replaced.
+        Raises Denied if this clone does not have what is replaced.
         """
         lines = self._lines(plan)
         if not lines:
@@ -478,10 +471,7 @@ class GitWork:
         )
 
     def land(self, push: WorkPush) -> tuple[str, ...]:
-        """Push without any ledger, all refs or none; return the lines that the server printed.
-
-        Raises UnknownOutcome if it cannot be known whether that landed.
-        """
+        """Push without any ledger, all refs or none; return the lines that the server printed."""
         pushed = push_work(push)
         if pushed.cause is Cause.NONE:
             return pushed.said

@@ -1,5 +1,3 @@
-from gitlease.runs.child import CannotExecute as CannotExecute
-from gitlease.runs.child import NoCommand as NoCommand
 from gitlease.runs.child import show_in_pager as show_in_pager
 from gitlease.runs.heartbeat import Heartbeat as Heartbeat
 from gitlease.runs.pool import PATIENCE as PATIENCE
@@ -22,5 +20,4 @@ from gitlease.runs.supervisor import Ended as Ended
 from gitlease.runs.supervisor import SupervisedProcess as SupervisedProcess
 from gitlease.runs.supervisor import Supervisor as Supervisor
 from gitlease.runs.supervisor import early_by as early_by
-from gitlease.runs.supervisor import exit_of_refusal as exit_of_refusal
 from gitlease.runs.supervisor import grace_ms as grace_ms

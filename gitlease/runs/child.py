@@ -46,10 +46,7 @@ def check_executable(word: str, *, env: Mapping[str, str] = os.environ, cwd: str
 
 
 def run_with_input(words: Sequence[str], text: str) -> int:
-    """Run a command with ``text`` as its standard input; its status, 127 if it cannot start.
-
-    It is not a failure if a command does not read it all.
-    """
+    """Run a command with ``text`` as its input, which it need not read; its status, or 127."""
     try:
         return subprocess.run(words, input=text.encode(), check=False).returncode
     except BrokenPipeError:
@@ -177,10 +174,7 @@ def is_talked_to() -> bool:
 
 
 def stop_like(signum: int) -> None:
-    """Stop the group of this process as the terminal would, until it is continued.
-
-    If no shell could continue it (an orphaned group), nothing happens.
-    """
+    """Stop the group of this process as the terminal would, until a shell continues it."""
     before = signal.signal(signum, signal.SIG_DFL)
     try:
         sys.stderr.flush()

@@ -86,10 +86,7 @@ class Guardian:
         self._until: int | None = None
 
     def start(self, patience: float = PATIENCE, *known: str) -> None:
-        """Start it, and wait so many seconds until it listens. GuardianFailed if it does not.
-
-        ``known``: the last line of the guardian whose place it takes.
-        """
+        """Start it with the last line ``known`` to another. GuardianFailed if it is not heard."""
         self.close()
         ours, theirs = socket.socketpair()
         words = ("-m", "gitlease.runs.guardian", f"{theirs.fileno()}", f"{self._grace}", *known)
@@ -113,7 +110,6 @@ class Guardian:
         ours.settimeout(0)
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when the guardian is gone; -1 without one."""
         return -1 if self._line is None else self._line.fileno()
 
     def is_gone(self) -> bool:

@@ -1,9 +1,7 @@
 """Heartbeats: threads that renew what this process holds, and that watch the time meanwhile.
 
 A renewal may hang for as long as a remote does, so the end of a grant is watched by a thread of its
-own: a loss is always reported in time. Between two renewals the renewing thread checks what this
-clone has learned, without asking a remote. The threads live as long as anything is kept, and do not
-keep a process from ending.
+own: a loss is always reported in time. The threads do not keep a process from ending.
 """
 
 from __future__ import annotations
@@ -18,6 +16,8 @@ from gitlease.core.errors import GitleaseError
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
 from gitlease.core.loss import Hold, Lost, early_ms
+from gitlease.core.moves.operations import grant_of
+from gitlease.core.resources import Resource
 from gitlease.engine.keeping import Keeper, LossDetector, RenewalResult
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.transaction import fresh_id
@@ -39,9 +39,7 @@ Glance = Callable[[Sequence[Hold]], Sequence[Lost]]
 class Heartbeat:
     """Keeps grants alive in the background, as ``keeping`` decides. Safe for threads.
 
-    ``glance`` says which of some grants are lost by what this clone knows. It is called about once
-    a second, in one thread, and asks no remote. ``sharp``: for all grants, unless ``keep`` says
-    otherwise; else only for those for which it says so.
+    ``glance`` says once a second which grants are lost by what this clone knows: of the ``sharp``.
     """
 
     def __init__(
@@ -64,9 +62,8 @@ class Heartbeat:
     def keep(self, holds: Sequence[Hold], listener: Listener, *, sharp: bool | None = None) -> None:
         """Keep grants until they are dropped or lost; ``listener`` is called once for each loss.
 
-        Several may rely on one grant. A listener is called in a thread of the heartbeat, or in that
-        of ``look``, and must be quick. ``sharp``: it is called as soon as this clone knows, so drop
-        such a grant before ending it.
+        That happens in a thread of the heartbeat, or in that of ``look``. ``sharp``: as soon as
+        this clone knows, so drop such a grant before ending it.
         """
         sharp = self._sharp if sharp is None else sharp
         with self._changed:
@@ -229,8 +226,7 @@ def in_a_run(place: Place, kind: str, *, always: bool = False) -> Place:
     """The same place, in a session that was given by flag or environment, else in a random one.
 
     ``always``: in a random one, whatever was given. The session of a clone, an agent or a work tree
-    is not enough: two runs of one person must never renew or release each other's leases. What the
-    person holds without a session is the run's alone for its time, and the person's again after it.
+    is not enough: two runs of one person must never renew or release each other's leases.
     """
     if place.actor.session_explicit and not always:
         return place
@@ -239,10 +235,7 @@ def in_a_run(place: Place, kind: str, *, always: bool = False) -> Place:
 
 
 def heartbeat_of(place: RunPlace) -> Heartbeat:
-    """The heartbeat of this process for a ledger, shared by all that keep leases of it.
-
-    It reports a loss as soon as this clone learns of it for grants that are kept ``sharp``.
-    """
+    """The heartbeat of this process for a ledger, shared by all that keep leases of it."""
     with _lock:
         key = place.ledger, place.actor.holder
         if key not in _heartbeats:
@@ -253,12 +246,10 @@ def heartbeat_of(place: RunPlace) -> Heartbeat:
 def new_heartbeat(
     place: RunPlace, *, early: Callable[[Hold], int] = early_ms, sharp: bool = True
 ) -> Heartbeat:
-    """A heartbeat that is not shared.
+    """A heartbeat that is not shared, and gives a grant up so ``early`` (ms) before its end.
 
-    ``early`` says how many milliseconds before its end a grant is given up. ``sharp``: what this
-    clone learns of any grant is reported at once, else with its renewal. It renews as the person,
-    whichever runs the grants are of, and stays with the ledger and the holder that the place was
-    opened with: what is checked out meanwhile is not a loss.
+    It renews as the person, whichever runs the grants are of, and stays with the ledger and the
+    holder that the place was opened with: what is checked out meanwhile is not a loss.
     """
 
     def open_ledger(limit: float) -> LedgerSession:
@@ -275,11 +266,30 @@ def new_heartbeat(
     return made
 
 
+@contextlib.contextmanager
+def kept(place: RunPlace, resource: Resource) -> Iterator[None]:
+    """Renew one's own leases of a resource in this block; a loss is left to their next use."""
+    now, heartbeat = place.ledger.clock.now(), heartbeat_of(place)
+    own = [x for x in place.ledger.own_live() if x.answers_to(place.actor) and not x.parked]
+    holds = [
+        Hold(grant=grant_of(x), since=now, duration_ms=x.expires_at - now.wall_ms)
+        for x in own
+        if x.resource == resource
+    ]
+
+    def unheard(_lost: Lost) -> None: ...
+
+    heartbeat.keep(holds, unheard)
+    try:
+        yield
+    finally:
+        heartbeat.drop([x.grant.lease_id for x in holds], unheard)
+
+
 def at_the_end(place: RunPlace, lease_ids: Collection[str]) -> LedgerSession:
     """The session to release these leases with: it does not wait for a remote long past their end.
 
-    Always for a second each time: a lease that is over may have left its edge. A remote that
-    answers, and is only busy with others' changes, is asked again for ``ENDING``.
+    A remote that answers, and is only busy with others' changes, is asked again for ``ENDING``.
     """
     limit, own = ENDING, list[Lease]()
     with contextlib.suppress(GitleaseError):  # damaged: the release makes it anew

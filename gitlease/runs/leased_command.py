@@ -8,7 +8,7 @@ import os
 import shlex
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -23,7 +23,7 @@ from gitlease.core.errors import (
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration, rfc3339
 from gitlease.core.lease import MAX_NOTE, Lease, State, same_person
-from gitlease.core.loss import Hold, Loss, Lost, early_ms
+from gitlease.core.loss import Loss, Lost, early_ms
 from gitlease.core.moves.operations import Grant, grant_of
 from gitlease.core.resources import Resource, parse_resource, word_anywhere
 from gitlease.engine import acts
@@ -36,7 +36,7 @@ from gitlease.git.repository import TIMEOUT, short_host, without_secrets
 from gitlease.git.run import local_variables_cleared, run_git, started_at
 from gitlease.runs.child import check_executable, fork_into_background
 from gitlease.runs.guardian import GuardianFailed
-from gitlease.runs.heartbeat import at_the_end, heartbeat_of, new_heartbeat
+from gitlease.runs.heartbeat import at_the_end, new_heartbeat
 from gitlease.runs.records import (
     DONE,
     FAILED,
@@ -74,10 +74,9 @@ class OutOfTime(SystemExit):
 class RunRequest:
     """What is to be run under leases, and how.
 
-    ``directory`` is where it runs; ``options`` are those of the claim, whose scope and commit are
-    also those of the release at its end, as is ``note``; ``grace`` in seconds, None for the
-    default. ``layer``: the one that a flag named. ``stops``: signals that end ask to stop it, and
-    are not passed on.
+    ``options`` are those of the claim, whose scope and commit are also those of the release at its
+    end, as is ``note``. ``layer``: the one that a flag named. ``stops``: signals that end ask to
+    stop it, and are not passed on.
 
     ``done``: its tasks are done if the command ends with 0; ``finisher`` does that then for each,
     and returns warnings. ``notes_failure``: if it fails they are given back with a note of that,
@@ -115,9 +114,9 @@ def claim_to_run(
     wait: int | None = None,
     on_wait: Callable[[LeaseHeld, int], None],
 ) -> Answer:
-    """Claim these, or without any the first task of the queue; NoCommand or CannotExecute before.
+    """Claim these, or the first task of the queue; what was granted is given back if interrupted.
 
-    When that is interrupted, what may have been granted already is given back.
+    Raises NoCommand or CannotExecute before.
     """
     request.check_command()
     if not resources:
@@ -153,8 +152,7 @@ class LeasedCommand:
     ) -> Ended:
         """Run the command while what was claimed is held; it is not released here.
 
-        Raises NoCommand, CannotExecute, Invalid without a guardian, and LeaseLost if there is no
-        time left: then the command never ran.
+        Raises NoCommand, CannotExecute, Invalid and LeaseLost if the command never ran.
         """
         holds, clock = holds_of(self.answer), self.place.ledger.clock
         if not holds or len(holds) != len(self.answer.leases):
@@ -191,11 +189,7 @@ class LeasedCommand:
             raise Invalid(f"the guardian of the command cannot be started: {failed}") from None
 
     def environment(self) -> dict[str, str]:
-        """The environment of the command."""
-        return {**self._environment(), **self._variables(holds_of(self.answer))}
-
-    def _environment(self) -> dict[str, str]:
-        """This process's, without what ties git to another repository: a hook inherits some."""
+        """The command's: this process's, without what ties git to another repository."""
         env = local_variables_cleared(os.environ)
         if os.environ.get("GIT_DIR"):
             words = ("rev-parse", "--git-dir")
@@ -204,15 +198,12 @@ class LeasedCommand:
                 repository = self.place.repository
                 env |= {"GIT_DIR": repository.git_dir}
                 env |= {"GIT_WORK_TREE": top} if (top := repository.toplevel) else {}
-        return env
-
-    def _variables(self, holds: Sequence[Hold]) -> Mapping[str, str]:
         # A resource is as it can be typed in any folder of this work tree. Several are quoted for
         # a shell and separated by spaces, and their tokens stand in the same order.
         root, actor = self.place.repository.toplevel, self.place.actor
         names = [word_anywhere(view.resource, root=root) for view in self.answer.leases]
-        ends = min(hold.since.wall_ms + hold.duration_ms for hold in holds)
-        variables = {
+        ends = min(hold.since.wall_ms + hold.duration_ms for hold in holds_of(self.answer))
+        env |= {
             "GITLEASE_RESOURCE": names[0] if len(names) == 1 else shlex.join(names),
             "GITLEASE_TOKEN": " ".join(str(view.token) for view in self.answer.leases),
             "GITLEASE_HOLDER": actor.holder,
@@ -220,31 +211,38 @@ class LeasedCommand:
             "GITLEASE_EXPIRES_AT": rfc3339(ends),
         }
         if brief := self.request.brief:
-            variables["GITLEASE_BRIEF"] = write_brief(self.place, self.answer, brief)
+            env["GITLEASE_BRIEF"] = write_brief(self.place, self.answer, brief)
         if self.request.layer:  # a remote of a flag has a state of its own: no variable names it
-            variables["GITLEASE_LAYER"] = self.request.layer
-        return variables
+            env["GITLEASE_LAYER"] = self.request.layer
+        return env
 
-    def finish(self, ended: Ended, log: str = "", tail: bytes = b"") -> tuple[int, tuple[str, ...]]:
-        """End the leases of a run; return how many ended completed, and warnings. Never fails.
+    def finish(
+        self, ended: Ended, log: str = "", tail: bytes = b""
+    ) -> tuple[Ended, int, tuple[str, ...]]:
+        """End the leases of a run; return its end, how many ended completed, and warnings.
 
-        ``log`` is the file of the command's output and ``tail`` the end of it: a task that it
-        failed on is given back with a note about them.
+        It never fails. ``log`` is the file of the command's output and ``tail`` the end of it, for
+        the note with which a task is given back after a failure.
         """
-        warnings, passing = tuple[str, ...](), False
-        note, failed = self.request.note, self.request.notes_failure and not ended.stopped
+        warnings, passing = list[str](), False
         if self.request.done and ended.outcome == "ended" and ended.status == 0:
-            finished, warnings, passing = self._complete()
+            finished, warnings, obstacles = self._complete()
             if finished == len(self.answer.leases):
-                return finished, (*warnings, *self.give_back(ended.lost, hurried=ended.hurried))
-            failed = failed and not passing
+                back = self.give_back(ended.lost, hurried=ended.hurried)
+                return ended, finished, (*warnings, *back)
+            if any(type(x) in (KeyboardInterrupt, SystemExit) for x in obstacles):
+                ended = replace(ended, stopped=True)
+            # Where only the remote or the time of the lease was in the way, nobody failed.
+            passing = all(isinstance(x, LeaseLost | Unavailable) for x in obstacles)
+        note, unfinished = self.request.note, bool(warnings)
+        failed = self.request.notes_failure and not (ended.stopped or passing)
         failed = failed and bool(ended.exit or warnings)
         if failed and note is None:
             why = "; ".join(warnings) or ended.message or ""
             note = _failure_note(ended, why, log, tail, self.request.share_log)
-        lands, unfinished = self.request.finisher is not None, bool(warnings)
         warnings += self.give_back(ended.lost, hurried=ended.hurried, note=note, failed=failed)
-        return 0 if lands and unfinished else self._completed(), warnings
+        finished = 0 if self.request.finisher and unfinished else self._completed()
+        return ended, finished, tuple(warnings)
 
     def give_back(
         self,
@@ -256,10 +254,8 @@ class LeasedCommand:
     ) -> tuple[str, ...]:
         """Release what this run was granted and has not lost; return warnings. Never fails.
 
-        What it bound is unbound instead, and what its session held before is not its own to
-        release. ``hurried``: somebody who stopped the run waits for its end, so the remote gets
-        only ``HURRY`` seconds to answer. ``note`` stands for that of the request; with ``failed``
-        it counts as a failure.
+        What it bound is unbound instead. ``hurried``: somebody waits for its end, so the remote
+        gets only ``HURRY`` seconds. With ``failed`` it counts as a failure.
         """
         gone = {one.hold.grant.lease_id for one in lost}
         grants = [x for x in self._grants_left() if x.lease_id not in gone]
@@ -309,12 +305,9 @@ class LeasedCommand:
             return {}
         return {x.lease_id: x for x in self.place.ledger.in_session(actor.session, but=own)}
 
-    def _complete(self) -> tuple[int, tuple[str, ...], bool]:
-        """Finish what is left; return how many are finished, warnings, and whether it may be again.
-
-        That is where only the remote, the time of the lease, or TERM was in the way.
-        """
-        finished, warnings, passing = self._completed(), list[str](), True
+    def _complete(self) -> tuple[int, list[str], list[BaseException]]:
+        """Finish what is left; return how many are finished, warnings, and what was in the way."""
+        finished, warnings, obstacles = self._completed(), list[str](), list[BaseException]()
         grants = self._grants_left()
         ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
         finisher, scope = self.request.finisher, self.request.options.scope
@@ -331,41 +324,20 @@ class LeasedCommand:
 
         for grant in grants:
             try:
-                with (
-                    ends_orderly(ignored=finisher is not None),
-                    self.keeping(self._grants_left() if finisher else ()),
-                    _time_limit(limit),
-                ):
+                with ends_orderly(ignored=finisher is not None), _time_limit(limit):
                     told = finish(grant.resource)
-            except OutOfTime:
-                reason, passing = f"it took longer than {format_duration(limit)}", False
-                warnings.append(f"{grant.resource} was not {what}: {reason}")
             except (GitleaseError, KeyboardInterrupt, SystemExit) as why:
+                obstacles.append(why)
                 reason = why.message if isinstance(why, GitleaseError) else "interrupted"
+                if isinstance(why, OutOfTime):
+                    reason = f"it took longer than {format_duration(limit)}"
                 warnings.append(f"{grant.resource} was not {what}: {reason}")
-                if isinstance(why, GitleaseError):
-                    passing = passing and isinstance(why, LeaseLost | Unavailable)
             else:
                 finished += 1
                 warnings += _about(ledger, told)
         if finisher and finished == len(grants):  # a task that was handed on waits
             finished = self._completed()
-        return finished, tuple(warnings), passing
-
-    @contextlib.contextmanager
-    def keeping(self, grants: Sequence[Grant]) -> Iterator[None]:
-        """Renew these in the background: landing may wait in line, and its check take long."""
-        heartbeat, ids = heartbeat_of(self.place), [grant.lease_id for grant in grants]
-        holds = [hold for hold in holds_of(self.answer) if hold.grant.lease_id in ids]
-
-        def unheard(_lost: Lost) -> None:
-            """Leave a loss to the push, which is refused then."""
-
-        heartbeat.keep(holds, unheard)
-        try:
-            yield
-        finally:
-            heartbeat.drop(ids, unheard)
+        return finished, warnings, obstacles
 
     def _granted(self) -> list[Grant]:
         return [hold.grant for hold in holds_of(self.answer)]
@@ -447,10 +419,7 @@ def _failure_note(ended: Ended, why: str, log: str, tail: bytes, share: int) -> 
 
 @contextlib.contextmanager
 def ends_orderly(*, ignored: bool = False) -> Iterator[None]:
-    """Turn the signals that end a process into SystemExit, so that it can clean up.
-
-    It has no effect in a thread other than the main one. ``ignored``: even if they are ignored.
-    """
+    """Turn signals that end a process into SystemExit, in the main thread only."""
     usual = (signal.SIG_DFL, signal.SIG_IGN) if ignored else (signal.SIG_DFL,)
 
     def leave(signum: int, _frame: object) -> None:
@@ -509,9 +478,8 @@ def run_claimed(
 ) -> Ran:
     """Claim, run the command while that is held, and give back or finish what was claimed.
 
-    ``on_claim`` is called with the claim before the command starts, ``on_stop`` with why it is
-    stopped. ``brief`` makes the command's brief, which is in a file while it runs.
-    Raises what a claim and ``LeasedCommand.run`` raise: then all is given back.
+    ``on_claim`` is called with the claim, ``on_stop`` with why the command is stopped. Raises what
+    a claim and ``LeasedCommand.run`` raise: then all is given back.
     """
     answer, started = claim(), False
     command = LeasedCommand(place, answer, request)
@@ -531,7 +499,7 @@ def run_claimed(
         if not started:  # a fault of ours: what never ran needs no lease
             command.give_back()
         raise
-    finished, warnings = command.finish(ended)
+    ended, finished, warnings = command.finish(ended)
     released = command.given_back(ended.lost)
     return Ran(answer=answer, ended=ended, finished=finished, released=released, warnings=warnings)
 
@@ -554,9 +522,8 @@ def dispatch(
 ) -> RunRecord:
     """Run a command in the background under what was claimed; returns once it runs.
 
-    ``say`` prints a line, in the background to the log; so does ``on_stop``, which is called with
-    why the command is stopped. If it does not come to run, the lease is released again, and
-    LeaseHeld, NotFound or Invalid say why.
+    ``say`` prints a line to the log, and ``on_stop`` why the command is stopped. If it does not
+    come to run, the lease is released again, and LeaseHeld, NotFound or Invalid say why.
     """
     runs, command, holds = runs_of(place), LeasedCommand(place, answer, request), holds_of(answer)
     number = new_number(place)
@@ -640,16 +607,19 @@ def _in_background(
     for signum in ENDINGS:  # too late to stop it: what is left to do is to release
         signal.signal(signum, signal.SIG_IGN)
     tail = runs.end_of(record)[0] if command.request.share_log else b""
-    finished, warnings = command.finish(ended, record.log, tail)
-    parked, result = command.parked(), DONE
+    ended, finished, warnings = command.finish(ended, record.log, tail)
+    parked, result = command.parked(), FAILED
     message = record.message if finished else "; ".join(filter(None, (record.message, *warnings)))
-    if not finished and parked is not None:
+    if finished:
+        result = DONE
+    elif parked is not None:
         result, message = WAITING, message or parked
-    elif not finished:
-        succeeded = ended.exit == 0 and not (command.request.done and warnings)
-        result = ended.outcome if ended.outcome in (LOST, STOPPED) else FAILED
-        result = GIVEN_BACK if succeeded and result == FAILED else result
-    runs.save(replace(record, finished=finished, result=result, message=message or None))
+    elif ended.outcome in (LOST, STOPPED):
+        result = ended.outcome
+    elif ended.exit == 0 and not (command.request.done and warnings):
+        result = GIVEN_BACK
+    record = replace(record, outcome=ended.outcome, result=result, message=message or None)
+    runs.save(replace(record, finished=finished))
     for text in warnings:
         say(f"warning: {text}")
     how = "could not be ended" if ended.status is None else f"ended with {ended.status}"

@@ -1,7 +1,6 @@
 """A pool of runs in the background: it takes the next task, runs a command for it, and goes on.
 
-Each job has a session, a log and a record of its own, as any run in the background, and is stopped
-when this process ends.
+Each job has a session, a log and a record of its own, and is stopped when this process ends.
 """
 
 from __future__ import annotations
@@ -109,24 +108,21 @@ class Job:
         if os.waitpid(self.record.runner, os.WNOHANG)[0] == 0:
             return None
         self._stopped = True  # its process number is free now
-        end = self._end()
-        try:
-            kept = self._clean_up()
-        except (GitleaseError, OSError) as error:
-            kept = f"its work tree was kept: {error}"
-        return replace(end, message="; ".join(filter(None, (end.message, kept))) or None)
-
-    def _end(self) -> JobEnd:
         record = runs_of(self._command.place).latest_of(self.record)
-        if record.result is None:  # its runner was killed, and the guardian ends the command
-            why = "its runner was killed"
+        outcome, messages = record.result, [record.message]
+        if outcome is None:  # its runner was killed, and the guardian ends the command
+            why, outcome = "its runner was killed", FAILED
             note = f"{why}, log {record.log}"
-            messages = (why, *self._command.give_back(note=note, failed=True))
-            return JobEnd(FAILED, None, "; ".join(messages))
-        return JobEnd(record.result, record.exit, None if record.result == DONE else record.message)
+            messages = [why, *self._command.give_back(note=note, failed=True)]
+        if outcome == DONE:
+            messages = []
+        try:
+            messages.append(self._clean_up())
+        except (GitleaseError, OSError) as error:
+            messages.append(f"its work tree was kept: {error}")
+        return JobEnd(outcome, record.exit, "; ".join(filter(None, messages)) or None)
 
     def last_line(self) -> str:
-        """The last line of its log."""
         return runs_of(self._command.place).last_line(self.record)
 
     def stop(self) -> None:
@@ -176,7 +172,7 @@ class Pool:
         self._take, self._limits, self._tell = take, limits, tell
         self._stopping, self._pause, self._clock = stopping, pause, clock
         self.running: list[Job] = []
-        self.counts: Counter[str] = Counter()
+        self.results: dict[str, str] = {}  # of the tasks, by their last run
         self._failures: Counter[str] = Counter()
         self._taken, self.enough = 0, False
         self.waiting: set[str] = set()
@@ -186,11 +182,13 @@ class Pool:
         self._fault: GitleaseError | None = None
         self._answered: float | None = None
 
-    def work(self) -> None:
-        """Work until the queue is empty, or for ever.
+    @property
+    def counts(self) -> Counter[str]:
+        """The tasks by their results."""
+        return Counter(self.results.values())
 
-        A permanent failure is raised once everything that runs has ended.
-        """
+    def work(self) -> None:
+        """Work until the queue is empty. A permanent failure is raised once all jobs ended."""
         while True:
             self._reap()
             if self._stopping() >= 2:
@@ -241,7 +239,13 @@ class Pool:
                     raise
                 job = self._take(frozenset(skip))
         except NothingLeft:
-            self._nothing()
+            # What runs now may free something, and so may other people.
+            now = self._answered = self._clock()
+            if self._empty_since is None:
+                self._empty_since = now
+                if self._limits.forever or self.running:
+                    self._tell(PoolEvent("idle"))
+            self._ask_at = now + (SOON if now - self._empty_since < SLOW else SLOW)
             return False
         except Unavailable as trouble:
             if self._answered is None:
@@ -258,18 +262,10 @@ class Pool:
         self._empty_since, self._answered = None, self._clock()
         if job is not None:
             self.running.append(job)
+            self.results.pop(job.name, None)
             self._taken += 1
             self._tell(PoolEvent("started", job))
         return True
-
-    def _nothing(self) -> None:
-        # What runs now may free something, and so may other people.
-        now = self._answered = self._clock()
-        if self._empty_since is None:
-            self._empty_since = now
-            if self._limits.forever or self.running:
-                self._tell(PoolEvent("idle"))
-        self._ask_at = now + (SOON if now - self._empty_since < SLOW else SLOW)
 
     def _reap(self) -> None:
         for job in list(self.running):
@@ -277,7 +273,7 @@ class Pool:
             if end is None:
                 continue
             self.running.remove(job)
-            self.counts[end.outcome] += 1
+            self.results[job.name] = end.outcome
             self._tell(PoolEvent("ended", job, end))
             self._ask_at, self._empty_since = 0.0, None
             failed, name = end.outcome in (FAILED, LOST), job.name
@@ -301,10 +297,9 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRequest:
-    """What a pool runs for each task.
+    """What a pool runs for each task, in ``worktrees`` that begin at ``base`` or the main branch.
 
-    ``open_at`` opens the same ledger for a linked work tree, if each task gets one: ``worktrees``.
-    Their branches begin at ``base``, or at the main branch. ``brief`` makes the brief of a task.
+    ``open_at`` opens the same ledger for one of them. ``brief`` makes the brief of a task.
     """
 
     run: RunRequest
@@ -315,38 +310,27 @@ class PoolRequest:
 
 
 class PoolTaker:
-    """Claims the next task and starts its run; ``say`` and ``on_stop`` are as for ``dispatch``.
-
-    ``base``: the branches of linked work trees begin there. None: there are no such work trees.
-    """
+    """Claims the next task, and has ``start`` run its command."""
 
     def __init__(
         self,
         place: RunPlace,
         request: PoolRequest,
-        base: str | None,
-        number: str,
+        start: Callable[[RunPlace, Answer, RunRequest], RunRecord],
         *,
-        say: Print,
-        on_stop: OnStop,
         warn: Callable[[str], None],
         stop_level: Callable[[], int],
     ) -> None:
-        self._place, self._request, self._base, self._number = place, request, base, number
-        self._say, self._on_stop, self._warn = say, on_stop, warn
-        self._stop_level = stop_level
-        self._warned: set[str] = set()
-        self._tidied: set[str] = set()
+        self._place, self._request, self._start_run = place, request, start
+        self._base = request.base if request.worktrees else None
+        self._warn, self._stop_level = warn, stop_level
+        self._warned, self._tidied, self._taken = set[str](), set[str](), set[str]()
         self._looked_behind: float | None = None
         self._passed_over: dict[str, float] = {}
-        self._taken: set[str] = set()
         self.stranded: dict[str, str] = {}
 
     def take(self, skip: Collection[str]) -> Job | None:
-        """A job for the first task that is free; None if it could not be started.
-
-        Raises NothingLeft, and whatever a claim raises that is not about one task.
-        """
+        """A job for the first free task; None if it could not be started. Raises NothingLeft."""
         now = time.monotonic()
         again = (name for name, at in self._passed_over.items() if now - at < AGAIN)
         skip = frozenset((*skip, *again))
@@ -478,10 +462,9 @@ class PoolTaker:
             )
 
     def count_left(self, without: Collection[str], *, is_over: bool) -> int:
-        """Count the tasks that are not done; ``stranded`` gets those that nobody works on.
+        """Count the tasks that are not done, but those ``without``.
 
-        ``without`` names tasks that do not count. Until a pool ``is_over`` since it can take
-        nothing more, all others are left.
+        Once the pool ``is_over``, ``stranded`` gets those that nobody works on.
         """
         try:
             reading = self._place.queue.queue(ref=self._base, cached=True)
@@ -534,9 +517,7 @@ class PoolTaker:
             return None
         name = answer.leases[0].resource
         try:
-            record = dispatch(
-                *(place, answer, request), say=self._say, on_stop=self._on_stop, pool=self._number
-            )
+            record = self._start_run(place, answer, request)
         except Unavailable:
             raise
         except GitleaseError as refusal:
@@ -557,9 +538,8 @@ class PoolTaker:
 class PoolRan:
     """How many tasks came to what, and the signal that had the running ones stopped, if any.
 
-    ``left`` counts the tasks that are not done: those of others, and what was given back.
-    ``stranded`` has what could not be taken although nobody works on it, with the reason. Neither
-    is known if it was stopped.
+    ``left`` counts other tasks that are not done, but those that are ``stranded``: nobody works on
+    them, and they could not be taken, with the reason. Neither is known if it was stopped.
     """
 
     counts: Counter[str]
@@ -589,37 +569,34 @@ def work(
     on_stop: OnStop,
     tell: Callable[[PoolEvent], None],
     warn: Callable[[str], None],
-    pause: Callable[[float, Sequence[Job], RunRecord], None] = lambda seconds, *_: time.sleep(
-        seconds
-    ),
+    pause: Callable[[float, Sequence[Job], RunRecord], None] = lambda x, *_: time.sleep(x),
 ) -> PoolRan:
     """Work on the tasks of the queue; for the main thread of a process without any others.
 
     INT makes it take no new tasks; a second one, TERM or HUP stop what runs as well. Raises what
     fails for good, and what ``tell`` raises, once all that runs has ended and is given back.
-    Raises Invalid if linked work trees have no base, and no main branch is known.
     """
     request.run.check_command()
-    base = request.base
-    if request.worktrees and base is None:
-        base = place.learn_main_branch()
+    if request.worktrees:
+        base, run = request.base or place.learn_main_branch(), request.run
         if base is None:
             raise Invalid("no main branch of the remote is known here; name the base")
+        words = words_for_worktrees(place.repository, base, run.directory, run.words)
+        request = replace(request, run=replace(run, words=words), base=base)
     ledger, asked = place.ledger, request.run.options.ttl
     if request.worktrees and (asked is not None or not ledger.ttl_is_default):
         try:  # a work tree's claim would be refused for each task
             fit_ttl(asked or ledger.default_ttl, 0, ledger.look().policy, None)
         except PolicyRefused as refusal:
             raise refusal.with_(by_setting=asked is None) from None
-    with _StopRequests() as stops, _own_environment(request.worktrees):
+    with _stop_requests() as stops, _own_environment(request.worktrees):
         number = new_number(place)
-        taker = PoolTaker(
-            *(place, request, base, number),
-            say=say,
-            on_stop=on_stop,
-            warn=warn,
-            stop_level=stops.level,
-        )
+
+        def stop_level() -> int:
+            return min(2, sum(1 if x == signal.SIGINT else 2 for x in stops))
+
+        start = partial(dispatch, say=say, on_stop=on_stop, pool=number)
+        taker = PoolTaker(place, request, start, warn=warn, stop_level=stop_level)
 
         def note(event: PoolEvent) -> None:
             book.update(pool, taker)
@@ -629,7 +606,7 @@ def work(
             taker.take,
             limits,
             tell=note,
-            stopping=stops.level,
+            stopping=stop_level,
             pause=lambda seconds: pause(seconds, pool.running, book.record),
             clock=time.monotonic,
         )
@@ -638,20 +615,20 @@ def work(
         outcome = FAILED
         try:
             pool.work()
-            outcome = STOPPED if stops.level() else ENOUGH if pool.enough else EMPTY
+            outcome = STOPPED if stops else ENOUGH if pool.enough else EMPTY
         finally:
             pool.end()
             book.update(pool, taker, outcome=outcome)
     return PoolRan(
         counts=pool.counts,
-        stopped_by=stops.last if stops.level() >= 2 else None,
-        left=0 if stops.level() else book.left,
+        stopped_by=stops[-1] if stop_level() > 1 else None,
+        left=0 if stops else book.left,
         stranded=taker.stranded,
     )
 
 
 class _Book:
-    """Keeps the record of a pool, for whoever asks from another process. It never fails."""
+    """Keeps the record of a pool, for other processes. It never fails."""
 
     def __init__(
         self, place: RunPlace, request: PoolRequest, limits: PoolLimits, number: str
@@ -670,7 +647,6 @@ class _Book:
         self._runs.tidy()
 
     def update(self, pool: Pool, taker: PoolTaker, outcome: str | None = None) -> None:
-        """Keep what the pool has come to; an ``outcome`` is its end."""
         now = time.monotonic()
         if outcome in (EMPTY, ENOUGH) or (outcome is None and now - self._counted >= COUNTED):
             without = {job.name for job in pool.running} | pool.waiting
@@ -679,9 +655,10 @@ class _Book:
             self._counted = time.monotonic()
         counts = {**pool.counts, "running": len(pool.running), "left": self.left}
         stranded = tuple(sorted(taker.stranded))
-        self.record = replace(self.record, counts=counts, stranded=stranded, outcome=outcome)
-        if outcome is not None:
-            self.record = replace(self.record, ended_at=self._clock.now().wall_ms)
+        ended = None if outcome is None else self._clock.now().wall_ms
+        self.record = replace(
+            self.record, counts=counts, stranded=stranded, outcome=outcome, ended_at=ended
+        )
         with contextlib.suppress(OSError):
             self._runs.make()
             self._runs.save(self.record)
@@ -692,33 +669,21 @@ def _own_environment(worktrees: bool) -> Iterator[None]:
     """Clear what ties git to the tree that this was started in: linked work trees are others."""
     before = dict(os.environ)
     if worktrees:
-        cleared = local_variables_cleared(before)
-        for name in before.keys() - cleared.keys():
-            del os.environ[name]
-        os.environ.update(cleared)
+        os.environ.clear()
+        os.environ.update(local_variables_cleared(before))
     try:
         yield
     finally:
         os.environ.update(before)
 
 
-class _StopRequests:
-    """Counts the signals received in this context that ask the pool to end."""
-
-    def __init__(self) -> None:
-        self._count, self.last = 0, signal.SIGINT
-
-    def __enter__(self) -> _StopRequests:
-        self._before = {signum: signal.signal(signum, self._receive) for signum in STOPS}
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        for signum, handler in self._before.items():
+@contextlib.contextmanager
+def _stop_requests() -> Iterator[list[int]]:
+    """The signals received in this block that ask the pool to end."""
+    received = list[int]()
+    before = {x: signal.signal(x, lambda signum, _: received.append(signum)) for x in STOPS}
+    try:
+        yield received
+    finally:
+        for signum, handler in before.items():
             signal.signal(signum, handler)
-
-    def _receive(self, signum: int, _frame: object) -> None:
-        self.last = signal.Signals(signum)
-        self._count += 1 if signum == signal.SIGINT else 2
-
-    def level(self) -> int:
-        return min(self._count, 2)

@@ -65,14 +65,11 @@ class RunRecord:
     """The record of a run. Times are wall-clock milliseconds.
 
     ``runner`` is the process that holds the leases, with its start time, ``pid`` the command's.
-    ``outcome`` is None while it runs, and stays so if the runner was killed; ``message`` says more.
-    ``finished`` counts its leases that ended completed. ``log`` is the file of its output.
-    ``granted`` are those of its leases that it was granted itself, ``joined`` those that its
-    session held before; the others it has bound. ``alone``: nobody else speaks in its session.
-    ``namespace`` is that of the process numbers. ``result`` is what the task
-    came to, once it was given back: it is ``done``; or the command succeeded and the task was given
-    back, not done; or the command ``failed``; or its lease was ``lost``; or it was ``stopped``; or
-    the command parked its task, which is ``waiting`` for a person.
+    ``outcome`` is None while it runs, and stays so if the runner was killed. ``finished`` counts
+    its leases that ended completed. ``granted`` are those that it was granted itself, ``joined``
+    those that its session held before; the others it has bound. ``alone``: nobody else speaks in
+    its session. ``namespace`` is that of the process numbers. ``result`` is the task's, ``DONE`` or
+    another one, once it was given back.
 
     ``pool`` is the number of the pool that started it. A pool has a record without leases, with the
     number of its tasks by their results and the names of those that are ``stranded``.
@@ -126,10 +123,7 @@ class RunsFolder:
         make_folders(self._folder, 0o700)
 
     def begin(self, record: RunRecord) -> None:
-        """Record a run that begins. Raises OSError, and LeaseHeld for a lease that a run has.
-
-        The claim only renewed that one.
-        """
+        """Record a run that begins. Raises OSError, and LeaseHeld for a lease that a run has."""
         self.make()
         with exclusive(os.path.join(self._folder, "lock"), timeout=PATIENCE):
             other = self._running(lambda x: not set(record.lease_ids).isdisjoint(x.lease_ids))
@@ -211,10 +205,7 @@ class RunsFolder:
         return RUNNING if runs_on else record.outcome or KILLED
 
     def latest(self, resource: Resource, layer: str, *, running: bool = False) -> RunRecord:
-        """The newest run of a resource; ``running``: preferably one that still runs.
-
-        Raises NotFound if none is recorded.
-        """
+        """The newest run of a resource, or the newest that is ``running``. Raises NotFound."""
         of_layer = (x for x in self.every() if x.layer == layer)
         found = [x for x in of_layer if resource in map(parse_resource, x.resources)]
         if not found:
@@ -225,11 +216,7 @@ class RunsFolder:
     def in_the_way(
         self, sessions: Sequence[str | None], resource: str | None, layer: str
     ) -> RunRecord | None:
-        """The running run of this clone that a refusal is about.
-
-        ``sessions`` are those of the conflicting leases. Without any it is one's own lease, refused
-        by the run that has it and not by the ledger.
-        """
+        """The running run of this clone that has a lease of these sessions, or one's own lease."""
         names = {fold(session) for session in sessions if session is not None}
         if sessions:
             return self._running(lambda x: fold(x.session) in names)
@@ -366,10 +353,7 @@ def alive_in(place: RunPlace) -> RunsFolder:
 
 
 def remember(place: RunPlace, answer: Answer, *, runner: int = 0, present: bool = True) -> None:
-    """Record that this process runs under these leases, as command of a runner. It never fails.
-
-    ``present``: other sessions of the work tree see it, too.
-    """
+    """Record that this process, of a ``runner``, works under these leases. It never fails."""
     leases, own = answer.leases, os.getpid()
     record = record_of(
         place,
@@ -426,8 +410,7 @@ def _run_id(answer: Answer) -> str:
 class RunPlace(Protocol):
     """One person in one repository, with the session of one ledger.
 
-    ``again`` opens the same place with another session or other time limits. ``note_run`` and
-    ``forget_run`` show other sessions of a work tree what runs in it; they never fail.
+    ``note_run`` and ``forget_run`` show other sessions of a work tree what runs in it.
     """
 
     @property

@@ -1,10 +1,8 @@
 """A command that runs under leases: when it is stopped, and what its run comes to.
 
 1. It runs for as long as every lease is held. Once one is known to be lost it is asked to end
-   (TERM), and a grace later ended (KILL). An end that time brings is counted with the grace in it,
-   so that both come before anybody else can claim the lease. A revocation, or a release from
-   elsewhere, may be known only after another has begun. What the command itself ends by name
-   (``done R``) is its outcome, and no reason to stop it.
+   (TERM), and a grace later ended (KILL). Where time ends a lease, both come before anybody else
+   can claim it. What the command itself ends by name (``done R``) is no reason to stop it.
 2. Whoever runs it may be stopped, or die, at any moment. So a guardian, another process, always
    knows until when the command may live without another word.
 """
@@ -82,9 +80,8 @@ def early_by(grace: int) -> Callable[[Hold], int]:
 class Ended:
     """How a run ended. ``status`` is the command's own; None if it could not be ended.
 
-    ``lost`` are the leases that were lost before its end; ``stopped``: it was asked to stop it;
-    ``hurried``: a signal ended it, so somebody is waiting; ``failure`` is the fault of gitlease for
-    which the command was stopped.
+    ``lost`` are the leases that were lost before; ``hurried``: a signal ended it, so somebody is
+    waiting; ``failure`` is the reason for which gitlease stopped it, other than a loss.
     """
 
     status: int | None
@@ -95,7 +92,6 @@ class Ended:
 
     @property
     def outcome(self) -> str:
-        """``lost``, ``failed``, ``stopped`` or ``ended``."""
         if self.lost:
             return "lost"
         if self.failure is not None:
@@ -104,12 +100,10 @@ class Ended:
 
     @property
     def message(self) -> str | None:
-        """Why it was stopped, if for a loss or a fault."""
         return self.lost[0].error.message if self.lost else self.failure
 
     @property
     def exit(self) -> int:
-        """The exit status of the run."""
         failed = self.lost or self.failure is not None or self.status is None
         return FAILED if failed or self.status is None else self.status
 
@@ -127,8 +121,7 @@ class RunState(Enum):
 class Supervisor:
     """One command under leases. ``on_stop`` is called with the reason before it is stopped.
 
-    ``heartbeat`` keeps the grants, and gives one up ``early_by(grace)`` before its end. A command
-    that takes longer than ``limit`` seconds is stopped, as a failure.
+    ``heartbeat`` gives a grant up ``early_by(grace)`` before its end.
     """
 
     def __init__(
@@ -267,8 +260,7 @@ SOON = 5.0  # seconds for another one to start
 class SupervisedProcess:
     """One command of this process, which is a context: signals are its own inside.
 
-    ``stops``: a signal that ends asks to stop it (TERM, grace, KILL), as in the background, where
-    only gitlease sends them: then ``to_stop`` is set. Else such signals are passed on.
+    ``stops``: a signal that ends sets ``to_stop``, and is not passed on, as in the background.
     ``told_to_end``: one of them has come.
     """
 
@@ -366,10 +358,9 @@ class SupervisedProcess:
     # --- for the supervisor ---------------------------------------------------------------------
 
     def wait(self, seconds: float) -> int | None:
-        """Wait for any event, at most so many seconds, and pass on the signals that have come.
+        """Wait for a signal, a thread or the guardian's end, and pass on the signals that came.
 
-        Return the exit status once the command has ended, 128 + n when signal n ended it. An event
-        is a signal, a wake-up by a thread, or the end of the guardian.
+        Return the exit status once the command has ended, 128 + n when signal n ended it.
         """
         if (status := self._status()) is not None:
             return status
@@ -409,10 +400,7 @@ class SupervisedProcess:
         self._group.send(signal.SIGKILL)
 
     def guard(self, until_ms: int) -> bool:
-        """Tell its guardian until when, by the boot clock, it may live without another message.
-
-        False if it is no longer guarded, and no guardian can be started.
-        """
+        """Tell its guardian, or a new one, until when it may live; False if there is none."""
         if self._guardian.is_gone():
             self._guardians += 1
             try:

@@ -225,6 +225,7 @@ LONGEST_NAME = 80  # characters of a title in the name of a file
 FIRST = ("id", "title", "status", "assigned", "created", "depends_on")  # where there is no form
 NEEDED = ("title", "id", "priority", "depends_on", "paths")  # also where that has no such field
 _ID = re.compile(r"(.*?)([0-9]{1,12})(?:\.[0-9]+)*")
+_WINDOWS = re.compile(r'(?is)(con|prn|aux|nul|(com|lpt)[0-9])(\..*)?|.*[:*?<>|"\\].*|.*[. ]')
 _BARE = re.compile(r"[0-9A-Za-z](?:[\w.-]*\w)?(?:[ T][0-9:.]*[0-9]Z?)?", re.ASCII)
 _DATES = (("T", "%Y-%m-%dT%H:%M:%SZ"), (":", "%Y-%m-%d %H:%M"), ("", "%Y-%m-%d"))
 
@@ -286,6 +287,8 @@ class TaskForm:
     def write(self, new: NewTask, id: str) -> Task:
         """Write the file of a task, and return that. Raises Invalid if it cannot be."""
         file = posixpath.join(self._place[0], self.name_of(id, new.title) + self._place[1])
+        if _WINDOWS.fullmatch(id) or _WINDOWS.fullmatch(stem_of(file)):
+            raise UsageError(f"{printable(file)} could not be checked out on Windows", resource=id)
         text = self.text_of(new, id)
         made = read_task(text.encode(), file=file, tasks=self._tasks)
         wanted = (fold(id), new.title, (*new.depends_on,), (*new.paths,), new.priority)
@@ -307,10 +310,9 @@ class TaskForm:
     def name_of(self, id: str, title: str) -> str:
         if self._names["id"] == FILE_STEM:
             return id
-        like = ("x-1 - A-b", "X-1") if self._backlog else ("X", "X")
+        stem, known = ("x-1 - A-b", "X-1") if self._backlog else ("X", "X")
         if self._near:
-            like = stem_of(self._near[-1].file), self._near[-1].resource.text
-        stem, known = like
+            stem, known = stem_of(self._near[-1].file), self._near[-1].resource.text
         if not fold(stem).startswith(fold(known)):
             return _slug(title, stem) or id
         between, words = re.split(r"(?![-_ .])", stem[len(known) :], maxsplit=1)
@@ -371,8 +373,7 @@ def add_task(
     """Write the file of a new task, whose id nothing known has; with warnings.
 
     That is asked of the work tree, this clone's branches, the remote's ``main`` branch as it is
-    now, and the ledger. ``folder`` has this clone's lock, and the numbers that were given. Raises
-    UsageError, NotFound and Invalid.
+    now, and the ledger. ``folder`` has this clone's lock, and the numbers that were given.
     """
     edges, warnings, base = session.edges, list[str](), ""
     if repository.toplevel is None:
@@ -436,8 +437,7 @@ def _place(task: Task) -> tuple[str, str]:
 
 
 def number_in(task: Task) -> int:
-    found = _ID.fullmatch(task.resource.text)
-    return int(found[2]) if found else 0
+    return int(found[2]) if (found := _ID.fullmatch(task.resource.text)) else 0
 
 
 def _slug(title: str, like: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitlease.core.errors import Hint, NotFound, UsageError
+from gitlease.core.errors import USE_ANY, Hint, NotFound, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import format_duration
 from gitlease.core.resources import Resource, fold
@@ -303,8 +303,8 @@ def land_verb(
     )
     landed = door.workspace.land(resource, options, tell=door.tell)
     where, several = f"{landed.base} of {landed.remote}", "s" * (landed.commits != 1)
-    number = f"{landed.commits} commit{several}"
-    said = f"landed {landed.resource} on {where}: {number}, {landed.commit[:9]}"
+    number = f"{landed.commits} commit{several}, {landed.commit[:9]}"
+    said = f"landed {landed.resource} on {where}: {number}"
     if landed.already:
         said = f"{landed.resource} has landed on {where} already"
     return Result(
@@ -344,7 +344,11 @@ def note_verb(
     any: takes.KnownName = False,
 ) -> Result:
     if not any:
-        door.check_names([resource])
+        try:
+            door.check_names([resource])
+        except NotFound as error:  # under whatever kind of name, nobody holds it
+            hints = [x for x in error.hints if not (to_holder and x is USE_ANY)]
+            raise error.with_(hints=tuple(hints)) from None
     answer = door.act(
         "note",
         [resource],

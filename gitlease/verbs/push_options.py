@@ -1,4 +1,4 @@
-"""The options of ``git push`` that a fenced push accepts, and the reasons against the others."""
+"""The options of ``git push`` that a fenced push accepts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from typing import Any
 from gitlease.core.errors import UsageError
 from gitlease.push.plan import PushRequest
 
-REFUSED: Mapping[str, str] = {
-    "--mirror": "it would replace or delete every ledger on the remote",
-    "--prune": "it deletes whatever this clone does not have, ledgers too",
-    "--no-atomic": "work could land without its lease",
-    "--repo": "name the remote as the first word",
-    "--receive-pack": "the remote chooses the program that receives the push",
-    "--exec": "the remote chooses the program that receives the push",
-}
-_CHOOSING = ("force", "force_if_includes", "tags", "all", "delete", "force_with_lease")
+_FORCING = ("force", "force_if_includes", "force_with_lease")
+_CHOOSING = ("tags", "all", "delete", "follow_tags", "no_follow_tags", "recurse_submodules")
 _SENDING = ("push_option", "signed", "ipv4", "ipv6")
+OFF = (None, False)
 _SUBMODULES = ("check", "no")
 _SIGNED = ("true", "false", "if-asked", "yes", "no")
 
@@ -39,13 +33,11 @@ def push_request(
         )
     if signed not in (None, *_SIGNED):
         raise UsageError(f"invalid --signed: expected one of {', '.join(_SIGNED)}")
-    choosing = _words(options, _CHOOSING)
-    if (follow := options.get("follow_tags")) is not None:
-        choosing.append("--follow-tags" if follow else "--no-follow-tags")
+    options = {**options, "no_follow_tags": options.get("follow_tags") is False}
     return PushRequest(
         remote=remote,
         refspecs=tuple(refspecs),
-        choosing=(*choosing, *_words(options, ("recurse_submodules",))),
+        choosing=tuple(_words(options, (*_FORCING, *_CHOOSING))),
         sending=tuple(_words(options, _SENDING)),
         upstream=upstream,
         hooks=hooks,
@@ -56,9 +48,6 @@ def _words(options: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     words = []
     for name in names:
         word, given = f"--{name.replace('_', '-')}", options.get(name)
-        if isinstance(given, bool):
-            words += [word] if given else []
-        elif given is not None:
-            values = (given,) if isinstance(given, str) else given
-            words += [f"{word}={value}" if value else word for value in values]
+        values = (given,) if given is None or isinstance(given, bool | str) else given
+        words += [word if x is True or x == "" else f"{word}={x}" for x in values if x not in OFF]
     return words

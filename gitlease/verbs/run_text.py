@@ -13,7 +13,7 @@ from gitlease.core.resources import Resource, parse_resource, word_anywhere
 from gitlease.engine.answers import Answer
 from gitlease.runs.leased_command import RunRequest, claim_to_run
 from gitlease.runs.pool import PoolEvent
-from gitlease.runs.records import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, WAITING, RunRecord
+from gitlease.runs.records import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, WAITING
 from gitlease.verbs import sentences
 from gitlease.verbs.table import DoorOfClone, find_verb
 from gitlease.verbs.wire import SCHEMA
@@ -55,14 +55,14 @@ def claim_for_run(
 def brief_of(door: DoorOfClone, answer: Answer, *, prog: str = "gitlease", done: bool) -> str:
     """Return the page about the first task of a claim."""
     entry = door.queue.find(parse_resource(word_anywhere(answer.leases[0].resource))).entry
-    return brief(answer, entry.task if entry else None, prog=prog, done=done)
+    return brief(answer, entry.task if entry else None, prog, done=done)
 
 
 def brief(
     answer: Answer,
     task: Task | None,
+    prog: str,
     *,
-    prog: str = "gitlease",
     done: bool,
     commit: bool = False,
     lands: bool = False,
@@ -110,6 +110,20 @@ def _section(title: str, lines: Sequence[str]) -> str:
     return "\n".join((f"## {title}", "", *(f"- {line}" for line in lines)))
 
 
+def is_landing(door: DoorOfClone, options: Mapping[str, Any], terms: Mapping[str, Any]) -> bool:
+    """Whether a pool lands. Raises UsageError for options and ``terms`` that do not fit."""
+    option, lands = door.option, bool(options["land"]) or options["pr"] is not None
+    ends = [option(x) for x in ("land", "pr", "done_on_success") if options[x] not in (None, False)]
+    given = [option(x) for x, value in terms.items() if value and x != "base"]
+    if len(ends) > 1:
+        raise UsageError(f"{ends[0]} cannot be combined with {ends[1]}")
+    if given and not lands:
+        raise UsageError(f"{given[0]} needs {option('land')} or {option('pr')}")
+    if terms.get("base") is not None and not (options["worktrees"] or lands):
+        raise UsageError(f"{option('base')} needs {option('worktrees')}")
+    return lands
+
+
 OUTCOMES = (DONE, GIVEN_BACK, FAILED, LOST, STOPPED, WAITING)
 
 
@@ -127,13 +141,6 @@ def document(event: PoolEvent) -> dict[str, Any]:
         body |= {"failures": event.failures}
     message = event.message or (event.end.message if event.end is not None else None)
     return body | {"message": message}
-
-
-def totals(pool: RunRecord) -> dict[str, int]:
-    """Return the number of a pool's tasks by their results."""
-    counts = {**(pool.counts or {}), "stranded": len(pool.stranded)}
-    first = (DONE, "running", FAILED, "left", "stranded", WAITING)
-    return {x: counts.get(x, 0) for x in dict.fromkeys((*first, *OUTCOMES))}
 
 
 def age(event: PoolEvent) -> int:

@@ -15,6 +15,7 @@ from gitlease.git.pushes import commit_of
 from gitlease.git.repository import CHECKOUT, ask, fit_name
 from gitlease.push.fenced_push import FencedPush
 from gitlease.push.plan import SECONDS, GitWork, PushRequest
+from gitlease.runs.heartbeat import heartbeat_of, kept
 
 if TYPE_CHECKING:
     from gitlease.push.landing import Landed, LandOptions
@@ -62,6 +63,7 @@ def land(
         workspace.location,
         replace(options, by=options.by or settings.landing_by),
         main=workspace.learn_main_branch,
+        keep=lambda task: kept(workspace, task),
         tell=tell,
     ).land(resource)
 
@@ -69,59 +71,59 @@ def land(
 Finisher = Callable[["LeasedCommand", Resource], Sequence[str]]
 
 
-def pool_base(workspace: Workspace, base: str | None) -> str:
-    """Return the ref where the branches of a pool that lands begin: what it lands on, fetched.
-
-    Raises UsageError and NotFound for a base that nothing could land on.
-    """
-    from gitlease.push.landing import fetch_target, find_target
-
-    main, repository = workspace.learn_main_branch, workspace.repository
-    remote, branch = find_target(repository, workspace.location, base, main=main)
-    fetch_target(repository, remote, branch, main=main)
-    return f"refs/remotes/{remote}/{branch}"
-
-
 def pool_finisher(
-    words: Sequence[str], tell: Callable[[str], None], *, no_verify: bool = False, **terms: Any
-) -> Finisher:
+    workspace: Workspace,
+    directory: str,
+    words: Sequence[str],
+    tell: Callable[[str], None],
+    *,
+    no_verify: bool = False,
+    base: str | None = None,
+    check: Sequence[str] | None = None,
+    **terms: Any,
+) -> tuple[str, Finisher]:
     """Return how a pool finishes a task: its work lands, or is handed on to a command's ``words``.
 
     That gets the branch as it would land, on the remote as well, and the task waits for a person.
     ``tell`` gets the lines that hooks and the server print; the rest are parameters of ``land``.
+    Returned first is the ref that it lands on, fetched. Raises UsageError and NotFound for a base
+    that nothing could land on, and for commands that ``directory`` does not have.
     """
     from gitlease.engine import sessions
-    from gitlease.push.landing import LandOptions, unknown_files
+    from gitlease.push.landing import LandOptions, fetch_target, find_target, unknown_files
     from gitlease.push.replay import listed
-    from gitlease.runs.child import run_in
+    from gitlease.runs.child import check_executable, run_in
+    from gitlease.runs.pool import words_for_worktrees
 
-    options = LandOptions(hooks=not no_verify, **terms)
+    main, repository = workspace.learn_main_branch, workspace.repository
+    remote, branch = find_target(repository, workspace.location, base, main=main)
+    fetch_target(repository, remote, branch, main=main)
+    ref = f"refs/remotes/{remote}/{branch}"
 
-    def refuse_unsaved(place: Workspace) -> None:
+    def fit(command: Sequence[str] | None) -> tuple[str, ...]:
+        if not command:
+            return ()
+        check_executable(command[0], cwd=directory)
+        return words_for_worktrees(repository, ref, directory, command)
+
+    words = fit(words)
+    options = LandOptions(hooks=not no_verify, base=ref, check=fit(check), push=not words, **terms)
+
+    def finish(command: LeasedCommand, resource: Resource) -> Sequence[str]:
+        place = cast("Workspace", command.place)
         # Files that the command left behind beside its commits are its own affair.
-        base = options.base or place.learn_main_branch() or ""
-        if ask(place.repository, "rev-list", "-1", "HEAD", f"^{base}", "--").out.strip():
-            return
-        if files := unknown_files(place.repository):
+        own = ask(place.repository, "rev-list", "-1", "HEAD", f"^{ref}", "--").out.strip()
+        if not own and (files := unknown_files(place.repository)):
             raise Invalid(f"nothing is committed, but there are new files: {listed(files)}")
-
-    def land(command: LeasedCommand, resource: Resource) -> Sequence[str]:
-        place = cast("Workspace", command.place)
-        refuse_unsaved(place)
-        return place.land(resource, options, tell=tell).warnings
-
-    def hand_on(command: LeasedCommand, resource: Resource) -> Sequence[str]:
-        place = cast("Workspace", command.place)
-        refuse_unsaved(place)
         before = commit_of(place.repository, "HEAD")
-        landed = place.land(resource, replace(options, push=False), tell=tell)
-        if landed.already:
-            return landed.warnings
-        try:
-            offer(command, place, resource, landed)
-        except BaseException:  # it is not done: whoever takes it next goes on from here
-            ask(place.repository, "reset", "-q", "--keep", before, timeout=CHECKOUT)
-            raise
+        landed = place.land(resource, options, tell=tell)
+        if words and not landed.already:
+            try:
+                with kept(place, resource):
+                    offer(command, place, resource, landed)
+            except BaseException:  # it is not done: whoever takes it next goes on from here
+                ask(place.repository, "reset", "-q", "--keep", before, timeout=CHECKOUT)
+                raise
         return landed.warnings
 
     def offer(command: LeasedCommand, place: Workspace, resource: Resource, landed: Landed) -> None:
@@ -135,14 +137,12 @@ def pool_finisher(
         reason = f"handed on as {branch}, for {landed.base} of {landed.remote}"
         sessions.park(place.ledger, [resource], reason=reason, waits=True)
 
-    return hand_on if words else land
+    return ref, finish
 
 
 @contextlib.contextmanager
 def _quiet(workspace: Workspace) -> Iterator[None]:
     """Pause the heartbeats of this process, and of others of this clone."""
-    from gitlease.runs.heartbeat import heartbeat_of
-
     with _lock(workspace.repository.common_dir), heartbeat_of(workspace).paused():
         yield
 

@@ -194,6 +194,7 @@ def test_each_line_of_a_pool_is_as_the_schema_has_it() -> None:
             "finished",
         )
     ]
+    assert (lines[-1]["ok"], work.finished(ran, 1)["ok"]) == (True, False)
     for line in lines:
         for key in line.keys() - {"event"}:
             with pytest.raises(jsonschema.ValidationError):

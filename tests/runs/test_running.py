@@ -13,17 +13,14 @@ from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.session import LeaseService, ledger_session
 
-from gitlease.core import Actor, GitleaseError, Hold, Loss, Lost, early_ms, parse_resource
+from gitlease.core import Actor, Hold, Loss, Lost, early_ms, parse_resource
 from gitlease.engine import ClaimOptions, Keeper, holds_of
 from gitlease.runs import (
-    CannotExecute,
     Ended,
     Heartbeat,
-    NoCommand,
     SupervisedProcess,
     Supervisor,
     early_by,
-    exit_of_refusal,
     grace_ms,
 )
 from gitlease.runs.supervisor import FAILED
@@ -64,22 +61,14 @@ class World:
         )
 
     def after(self, seconds: float, what: Callable[[], object]) -> None:
-        """Have something happen so long after the start."""
         self.script[seconds] = what
 
     def attend(self, command: ScriptedCommand) -> Ended:
-        supervisor = Supervisor(
-            cast(SupervisedProcess, command),
-            cast(Heartbeat, self),
-            self.holds,
-            clock=self.clock,
-            grace=self.grace,
-            on_stop=self.reasons.append,
-        )
-        return supervisor.attend()
+        process, heartbeat = cast(SupervisedProcess, command), cast(Heartbeat, self)
+        how = {"clock": self.clock, "grace": self.grace, "on_stop": self.reasons.append}
+        return Supervisor(process, heartbeat, self.holds, **how).attend()  # type: ignore[arg-type]
 
     def seconds(self) -> float:
-        """How long ago it began."""
         return (self.clock.boot_ms - self.began) / 1_000
 
     @property
@@ -91,15 +80,7 @@ class World:
         self.remote.pushes.extend([Fault.UNREACHABLE] * 10_000)
         self.remote.fetches.extend([Fault.UNREACHABLE] * 10_000)
 
-    def mend_remote(self) -> None:
-        self.remote.pushes.clear()
-        self.remote.fetches.clear()
-
-    def live(self) -> list[str]:
-        ledger = self.remote.ledger(self.remote.refs["global"])
-        return [f"{x.resource} {x.holder}" for x in ledger.every_lease()]
-
-    # --- a heartbeat, as a Supervisor sees it -----------------------------------------------------
+    # A heartbeat, as a Supervisor sees it.
 
     def keep(self, holds: Sequence[Hold], listener: Callable[[Lost], None]) -> None:
         self.listener = listener
@@ -127,10 +108,7 @@ class World:
 
 
 class ScriptedCommand:
-    """A command that ends by itself ``after`` so many seconds, and ``on_term`` so long after TERM.
-
-    None: not at all. ``rest``: how long what it started lives on after TERM.
-    """
+    """A command that ends ``after`` so many seconds, and ``on_term`` so long after TERM."""
 
     def __init__(
         self,
@@ -139,12 +117,10 @@ class ScriptedCommand:
         after: float | None = None,
         status: int = 0,
         on_term: float | None = 0.1,
-        on_kill: bool = True,
-        rest: float | None = 0.0,
         guarded: bool = True,
     ) -> None:
         self.world, self.after, self.status = world, after, status
-        self.on_term, self.on_kill, self.rest, self.guarded = on_term, on_kill, rest, guarded
+        self.on_term, self.guarded = on_term, guarded
         self.events: list[tuple[str, float]] = []
         self.until: list[int] = []
         self.to_stop = self.told_to_end = False
@@ -180,24 +156,19 @@ class ScriptedCommand:
             self.ended = self.status
 
     def _guardian(self) -> None:
-        """What the other process does: it counts by itself."""
         if self.guarded and self.ended is None and self.world.clock.boot_ms >= self.until[-1]:
             self.events.append(("GUARDIAN", (self.until[-1] - self.world.began) / 1_000))
             self.ended = 137
 
     def wait_for_group(self, seconds: float) -> bool:
-        asked = self.at("TERM")
-        left = seconds if self.rest is None else asked[0] + self.rest - self.world.seconds()
-        self.world.clock.advance(max(0.0, min(seconds, left)))
-        return self.rest is not None and left <= seconds
+        return True
 
     def ask(self) -> None:
         self.events.append(("TERM", self.world.seconds()))
 
     def kill(self) -> None:
         self.events.append(("KILL", self.world.seconds()))
-        if self.on_kill and self.ended is None:
-            self.ended = 137
+        self.ended = self.ended or 137
 
     def guard(self, until_ms: int) -> bool:
         self.until.append(until_ms)
@@ -205,9 +176,6 @@ class ScriptedCommand:
 
     def wake(self) -> None:
         self._woken = True
-
-
-# --- a healthy one --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [0, 1, 75, 125, 137, 255])
@@ -242,26 +210,6 @@ def test_the_command_may_never_live_to_where_others_may_start(ttl: int) -> None:
 # --- the grace ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("ttl", "asked", "grace"),
-    [(900, None, 10), (900, 150, 150), (900, 151, 150), (30, None, 5), (2, 1, 1 / 3), (900, 1, 1)],
-)
-def test_the_grace_is_ten_seconds_and_at_most_a_sixth(
-    ttl: int, asked: int | None, grace: float
-) -> None:
-    world = World(ttl=ttl, grace=asked)
-    assert world.grace == int(grace * 1_000)
-
-
-def test_the_shortest_lease_bounds_the_grace() -> None:
-    world = World(words="F001 F002")
-    short = Hold(grant=world.holds[0].grant, since=world.holds[0].since, duration_ms=12_000)
-    assert grace_ms(None, [world.holds[1], short]) == 2_000
-
-
-# --- every reason of loss -------------------------------------------------------------------------
-
-
 def test_an_outage_past_the_deadline_ends_the_command_before_the_lease() -> None:
     world = World(ttl=60)
     world.break_remote()
@@ -275,31 +223,6 @@ def test_an_outage_past_the_deadline_ends_the_command_before_the_lease() -> None
     assert isinstance(world.reasons[0], Lost)
 
 
-def test_a_command_that_heeds_term_is_not_killed() -> None:
-    world = World(ttl=60)
-    world.break_remote()
-    command = ScriptedCommand(world, on_term=3)
-    ended = world.attend(command)
-    assert (ended.exit, ended.status, command.at("KILL")) == (FAILED, 143, [])
-
-
-@pytest.mark.parametrize("loss", [Loss.REVOKED, Loss.RELEASED_ELSEWHERE])
-def test_a_loss_that_is_heard_of_ends_the_command_at_once(loss: Loss) -> None:
-    world = World()
-    deeds: dict[Loss, Callable[[], object]] = {
-        Loss.REVOKED: lambda: world.of(KIM).revoke(F001, reason="wrong task"),
-        Loss.RELEASED_ELSEWHERE: lambda: world.of(Actor(JO.holder)).release([F001]),
-    }
-    world.after(100, deeds[loss])
-    command = ScriptedCommand(world, on_term=None)
-    ended = world.attend(command)
-    assert [x.loss for x in ended.lost] == [loss]
-    [term], [kill] = command.at("TERM"), command.at("KILL")
-    assert term <= TTL * 0.42 + 1, "with the next renewal"
-    assert kill - term == pytest.approx(10, abs=0.2)
-    assert ended.exit == FAILED
-
-
 @pytest.mark.parametrize("by", [RUN, Actor(JO.holder)], ids=["by itself", "by its person"])
 def test_an_end_by_name_stops_the_command_unless_its_session_did_it(by: Actor) -> None:
     world = World()
@@ -309,86 +232,7 @@ def test_an_end_by_name_stops_the_command_unless_its_session_did_it(by: Actor) -
     assert (ended.exit, bool(ended.lost)) == ((3, False) if by is RUN else (FAILED, True))
 
 
-@pytest.mark.parametrize("loss", list(Loss))
-@pytest.mark.parametrize("on_term", [0.5, None])
-def test_whatever_the_reason_the_command_ends_within_the_grace(
-    loss: Loss, on_term: float | None
-) -> None:
-    world = World()
-    lost = Lost(hold=world.holds[0], loss=loss, by=KIM.holder)
-    world.after(20, lambda: world.listener(lost))
-    command = ScriptedCommand(world, on_term=on_term)
-    ended = world.attend(command)
-    assert (ended.exit, ended.lost) == (FAILED, (lost,))
-    [term] = command.at("TERM")
-    assert term == pytest.approx(20, abs=0.2), "at once"
-    assert world.seconds() <= 30.2
-    assert world.reasons == [lost], "told before, and once"
-
-
-def test_the_kill_comes_before_the_old_expiry_even_when_the_loss_is_heard_of_late() -> None:
-    world = World(ttl=60)
-    world.after(1, lambda: world.of(KIM).revoke(F001, reason="no"))
-    world.after(2, world.break_remote)
-    world.after(49, world.mend_remote)
-    command = ScriptedCommand(world, on_term=None)
-    ended = world.attend(command)
-    assert ended.exit == FAILED
-    assert command.at("KILL")[0] < world.end
-
-
-def test_a_machine_that_slept_past_the_end_kills_at_once() -> None:
-    world = World(ttl=60)
-    command = ScriptedCommand(world, on_term=None)
-    world.after(5, lambda: world.clock.advance(600))
-    ended = world.attend(command)
-    assert [x.loss for x in ended.lost] == [Loss.EXPIRED]
-    assert ended.exit == FAILED
-    assert (command.at("GUARDIAN") or command.at("KILL"))[0] <= 605.5
-
-
-def test_a_wall_clock_that_jumps_past_the_end_ends_the_command() -> None:
-    world = World(ttl=60)
-    command = ScriptedCommand(world, on_term=None)
-    world.after(5, lambda: world.clock.skew(600))
-    ended = world.attend(command)
-    assert [x.loss for x in ended.lost] == [Loss.EXPIRED]
-    [term], [kill] = command.at("TERM"), command.at("KILL")
-    assert kill - term <= 0.2, "there is no time for a grace"
-
-
-def test_one_lost_of_several_ends_the_command_and_the_others_stay() -> None:
-    world = World(words="F001 F002")
-    world.after(10, lambda: world.of(KIM).revoke(F001, reason="no"))
-    command = ScriptedCommand(world)
-    ended = world.attend(command)
-    assert [f"{x.hold.grant.resource}" for x in ended.lost] == ["F001"]
-    assert ended.exit == FAILED
-    assert world.live() == [f"F002 {JO.holder}"]
-
-
-def test_a_loss_found_out_as_the_command_ends_by_itself_is_told() -> None:
-    world = World(ttl=60)
-    command = ScriptedCommand(world, after=5.05, status=0)
-    world.after(5.05, lambda: world.clock.skew(600))
-    ended = world.attend(command)
-    assert (ended.exit, ended.status) == (FAILED, 0)
-
-
 # --- failures that recover ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fault", [Fault.UNREACHABLE, Fault.LOST, Fault.UNANSWERED, Fault.BUSY])
-def test_an_outage_within_the_lease_is_not_noticed(fault: Fault) -> None:
-    world = World(ttl=60)
-    world.after(15, lambda: world.remote.pushes.extend([fault] * 10_000))
-    world.after(40, world.mend_remote)
-    command = ScriptedCommand(world, after=300)
-    assert world.attend(command).exit == 0
-    assert command.events == []
-
-
-# --- a run that is stopped itself -----------------------------------------------------------------
 
 
 def test_a_run_that_was_stopped_past_the_end_finds_its_command_dead_and_says_lost() -> None:
@@ -402,14 +246,6 @@ def test_a_run_that_was_stopped_past_the_end_finds_its_command_dead_and_says_los
     assert ended.exit == FAILED
 
 
-def test_a_run_that_was_stopped_for_a_while_goes_on() -> None:
-    world = World(ttl=60)
-    command = ScriptedCommand(world, after=200)
-    world.after(5, lambda: setattr(command, "frozen", 40.0))
-    assert world.attend(command).exit == 0
-    assert command.at("GUARDIAN") == []
-
-
 def test_a_command_that_cannot_be_guarded_any_more_is_stopped() -> None:
     world = World()
     command = ScriptedCommand(world, on_term=None)
@@ -420,9 +256,6 @@ def test_a_command_that_cannot_be_guarded_any_more_is_stopped() -> None:
     assert "guardian" in ended.failure
     [term], [kill] = command.at("TERM"), command.at("KILL")
     assert kill - term == pytest.approx(10, abs=0.2)
-
-
-# --- what is asked of it --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("on_term", "status"), [(2.0, 143), (None, 137)])
@@ -441,62 +274,4 @@ def test_a_wish_to_stop_is_term_grace_kill_and_no_loss(on_term: float | None, st
     assert len(command.at("TERM")) == 1
 
 
-def test_a_lease_lost_while_the_command_is_stopped_shortens_the_grace() -> None:
-    world = World(ttl=600, grace=100)
-
-    def wish() -> None:
-        command.to_stop = True
-        world.clock.skew(560)  # of which a second is left for belief
-
-    command = ScriptedCommand(world, on_term=None)
-    world.after(20, wish)
-    ended = world.attend(command)
-    assert [x.loss for x in ended.lost] == [Loss.EXPIRED]
-    [term], [kill] = command.at("TERM"), command.at("KILL")
-    assert kill - term < 40
-
-
-@pytest.mark.parametrize(("rest", "killed"), [(1.0, False), (None, True)])
-def test_what_the_command_started_is_ended_with_it(rest: float | None, killed: bool) -> None:
-    world = World(ttl=60)
-    world.break_remote()
-    command = ScriptedCommand(world, on_term=0.1, rest=rest)
-    ended = world.attend(command)
-    assert ended.exit == FAILED
-    assert bool(command.at("KILL")) is killed
-    assert world.seconds() < world.end
-
-
-def test_a_command_that_not_even_kill_ends_is_given_up() -> None:
-    world = World(ttl=60)
-    world.break_remote()
-    command = ScriptedCommand(world, on_term=None, on_kill=False, guarded=True)
-    command._guardian = lambda: None  # type: ignore[method-assign]
-    ended = world.attend(command)
-    assert (ended.exit, ended.status) == (FAILED, None)
-    assert ended.failure is not None
-
-
 # --- exit statuses --------------------------------------------------------------------------------
-
-
-def test_a_run_that_never_began_ends_by_the_contract() -> None:
-    from gitlease.core import errors
-
-    found: dict[int, set[str]] = {}
-    for kind in _every(errors.GitleaseError):
-        if kind.__module__ == errors.__name__:
-            found.setdefault(exit_of_refusal(kind("no")), set()).add(kind.code)
-    assert found == {
-        75: {"held", "wait_timeout", "nothing_left", "policy", "lost", "not_holder"},
-        125: {
-            *("usage", "denied", "unavailable", "unknown_outcome", "invalid", "rollback"),
-            *("not_found", "not_a_repository"),
-        },
-    }
-    assert exit_of_refusal(CannotExecute("x")) == 126
-    assert exit_of_refusal(NoCommand("x")) == 127
-
-
-def _every(base: type[GitleaseError]) -> list[type[GitleaseError]]:
-    return [x for kind in base.__subclasses__() for x in (kind, *_every(kind))]

@@ -56,9 +56,6 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-# --- processes ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("proc", [True, False], ids=["proc", "ps"])
 def test_a_process_is_told_from_a_later_one_of_its_number(
     other: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, proc: bool
@@ -79,9 +76,6 @@ def test_a_process_is_told_from_a_later_one_of_its_number(
     assert (started_at(other.pid), group_is_left(other.pid)) == ("", False)
 
 
-# --- the folder -----------------------------------------------------------------------------------
-
-
 def test_a_record_reads_back_and_is_for_its_owner_alone(folder: RunsFolder, tmp_path: Path) -> None:
     first, second = (
         record(1, folder),
@@ -98,48 +92,6 @@ def test_a_record_reads_back_and_is_for_its_owner_alone(folder: RunsFolder, tmp_
     modes = {stat.S_IMODE(x.stat().st_mode) for x in (tmp_path / "runs").iterdir()}
     assert modes == {0o600}
     assert stat.S_IMODE((tmp_path / "runs").stat().st_mode) & 0o077 == 0
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "{", "[]", "null", '{"format": 1}', '{"format": 2, "runner": 1}', "[" * 100_000),
-        '{"format": 1, "runner": true}',
-    ],
-)
-def test_what_is_no_record_is_none(folder: RunsFolder, tmp_path: Path, text: str) -> None:
-    (tmp_path / "runs" / "1.json").write_text(text)
-    (tmp_path / "runs" / "2.json").mkdir()
-    (tmp_path / "runs" / "3.json").symlink_to("/etc/passwd")
-    assert folder.every() == ()
-    folder.tidy()
-
-
-@pytest.mark.parametrize(
-    "change", [{"runner": "1"}, {"resources": [1]}, {"tokens": None}, {"exit": "0"}, {"scope": 1}]
-)
-def test_a_field_of_another_kind_spoils_the_record(
-    folder: RunsFolder, tmp_path: Path, change: dict[str, object]
-) -> None:
-    import json
-
-    folder.save(record(1, folder))
-    [file] = (tmp_path / "runs").glob("*.json")
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    assert folder.every() == ()
-
-
-def test_a_record_of_before_finished_leases_were_counted_is_read(
-    folder: RunsFolder, tmp_path: Path
-) -> None:
-    kept = record(1, folder)
-    folder.save(kept)
-    (file,) = (tmp_path / records.FOLDER).glob("*.json")
-    file.write_text(file.read_text().replace('"finished"', '"of another time"'))
-    assert folder.every() == (kept,)
-    assert folder.latest_of(replace(kept, pid=7)) == kept
-    folder.forget(kept.id)
-    assert folder.latest_of(kept) == kept
 
 
 def test_a_run_of_before_a_reboot_runs_no_more(folder: RunsFolder) -> None:
@@ -184,9 +136,6 @@ def test_the_log_of_an_ended_run_keeps_its_end(
     monkeypatch.setattr(records, "LONGEST_LOG", 1_000)
     folder.tidy()
     assert log.read_bytes() == before
-
-
-# --- which run is meant --------------------------------------------------------------------------
 
 
 def test_a_run_is_found_by_its_resource(folder: RunsFolder) -> None:

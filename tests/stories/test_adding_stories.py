@@ -101,6 +101,7 @@ BAD = {
     f"{'x' * 501}": (2, "usage"),
     "x --id F009": (2, "usage"),
     "x --id F050": (2, "usage"),
+    **dict.fromkeys(("x --id a:b", "x --id con", "x --id LPT1.x", "x --id a."), (2, "usage")),
     "x --depends-on F999": (7, "not_found"),
     "x --id F060 --depends-on F061": (2, "usage"),
     "x --paths 'a{b,c}'": (2, "usage"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.clock import ManualClock
+from support.repos import commit_file
 from support.typed import Agent, Typist
 
 Clones = Callable[..., list[Path]]
@@ -61,3 +62,13 @@ def test_word_for_nobody_is_refused_and_left_nowhere(desks: tuple[Typist, Typist
     for refused in (mine, bob.types(f"{TO_HOLDER} --json")):
         assert (refused.code, refused.json["error"]["code"]) == (7, "not_found")
     assert bob.ok("show F001 --json").json["notes"] == []
+
+
+def test_hint_for_a_name_that_nobody_can_hold_works(desks: tuple[Typist, Typist]) -> None:
+    ada, _ = desks
+    commit_file(ada.clone, "tasks/F001.md", "---\nid: F001\nstatus: todo\n---\n", "a task")
+    for line in ("note nosuch x --to-holder", "note F009 x --to-holder"):
+        hints = ada.types(f"{line} --json").json["error"]["hints"]
+        assert not [x for x in hints if "--any" in x]
+    assert [x for x in ada.types("note F009 x --json").json["error"]["hints"] if "--any" in x]
+    assert ada.ok("note nosuch x --json").json["notes"]

@@ -13,7 +13,7 @@ from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.push.plan import elsewhere
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.push_options import REFUSED, push_request
+from gitlease.verbs.push_options import push_request
 from gitlease.verbs.table import LEASE_EXITS, Result, find_verb
 
 if TYPE_CHECKING:
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from gitlease.push.fenced_push import PushAnswer
 
 EXITS = (1, 2, 3, *(x for x in LEASE_EXITS if x > 3))
+REFUSED = {
+    "--mirror": "it would replace or delete every ledger on the remote",
+    "--prune": "it deletes whatever this clone does not have, ledgers too",
+    "--no-atomic": "work could land without its lease",
+    "--repo": "name the remote as the first word",
+    "--receive-pack": "the remote chooses the program that receives the push",
+    "--exec": "the remote chooses the program that receives the push",
+}
 SHORT = 9  # digits of an id, as people read it
 
 
@@ -120,7 +128,7 @@ def push_verb(
 
     if done:
         given = {"require": require, "set_upstream": set_upstream, "dry_run": dry_run, **options}
-        given |= {"verbose": verbose, "follow_tags": options["follow_tags"] is not None}
+        given |= {"verbose": verbose, "no_follow_tags": options["follow_tags"] is False}
         if len(done) > 1:
             raise UsageError("--done lands one task: use it once")
         return _land(call, done[0], words, given, no_verify=no_verify, quiet=quiet)

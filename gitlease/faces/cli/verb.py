@@ -133,6 +133,7 @@ class Verb(click.Command):
 
 
 OF_COMMAND = ("own_exits", "with_command", "bare")
+LANDS = "someone else holds it, the work conflicts with the base, or the check failed"
 
 
 def verb(name: str, help: str, **traits: Any) -> Callable[[Callable[..., Any]], Verb]:
@@ -176,7 +177,8 @@ def _section(formatter: click.HelpFormatter, title: str, lines: Sequence[str]) -
 def _exit_line(status: int, no: Sequence[str]) -> str:
     codes = [name for name, code in CODES.items() if code.exit == status]
     names = [name for name in codes if status != 1 or name in no]
-    return f"{status:>3}  {CODES[names[0]].meaning} ({', '.join(names)})"
+    meaning = LANDS if names == ["held", "violations"] else CODES[names[0]].meaning
+    return f"{status:>3}  {meaning} ({', '.join(names)})"
 
 
 def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]:

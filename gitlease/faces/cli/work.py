@@ -20,7 +20,6 @@ from gitlease.core.instant import humanize_duration, moment_of
 from gitlease.faces.cli import output
 from gitlease.faces.cli.running import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import flag, option, read_by, taking, values_of, verb
-from gitlease.runs.child import check_executable
 from gitlease.runs.leased_command import MOST_SHARED, RunRequest
 from gitlease.runs.pool import (
     ENOUGH,
@@ -29,16 +28,15 @@ from gitlease.runs.pool import (
     PoolEvent,
     PoolLimits,
     PoolRequest,
-    words_for_worktrees,
     work,
 )
-from gitlease.runs.records import FAILED, LOST, POOLS, RUNNING, runs_of
+from gitlease.runs.records import DONE, FAILED, LOST, POOLS, RUNNING, WAITING, runs_of
 from gitlease.verbs import run_text, sentences, wire
 from gitlease.verbs.claiming import claim_options
 from gitlease.verbs.parameters import COMMAND_WORDS, DURATION
 from gitlease.verbs.table import Result, Table
 from gitlease.verbs.wire import SCHEMA
-from gitlease.wiring.push import pool_base, pool_finisher
+from gitlease.wiring.push import pool_finisher
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -49,7 +47,6 @@ if TYPE_CHECKING:
 
 SOME_FAILED = 1
 REFRESH = 0.5  # seconds between two drawings of the table
-OF_LANDING = ("by", "check", "unfenced", "no_verify")
 MOST_SHOWN = 20  # ended tasks of a pool
 RESULTS = ("done", "was not finished", "failed", "lost its lease", "stopped", "waits for a person")
 IN_WORDS = dict(zip(run_text.OUTCOMES, RESULTS, strict=True))
@@ -108,7 +105,7 @@ they finish. With --json each event is one line.""",
     exits=(2, 4, 5, 7, 128),
     own_exits=(
         (1, "a command failed, lost its lease, or a task is stranded"),
-        (130, "interrupted twice (143: by TERM)"),
+        (130, "interrupted twice (143: by TERM, 129: by HUP)"),
     ),
     done="the queue is empty, or no new tasks were wanted; nothing failed or is stranded",
     session=False,
@@ -173,20 +170,34 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
         return 0
     if not command:
         raise UsageError(f"missing command: {call.typed('work')} -- ./agent.sh")
-    finishes = options["land"] or options["pr"] is not None
-    if options["land"] and options["pr"] is not None:
-        raise UsageError("--land cannot be combined with --pr")
-    if not finishes and (given := [x for x in OF_LANDING if options[x]]):
-        raise UsageError(f"--{given[0].replace('_', '-')} needs --land or --pr")
-    if finishes and options["done_on_success"]:
-        raise UsageError("--done-on-success cannot be combined with --land or --pr")
-    options["worktrees"] = options["worktrees"] or finishes
-    if options["base"] is not None and not options["worktrees"]:
-        raise UsageError("--base needs --worktrees")
     if options["until_empty"] and options["forever"]:
         raise UsageError("--until-empty cannot be combined with --forever")
+    terms, directory = values_of("land", call, options), os.path.abspath(call.directory or ".")
+    lands, base, finisher = run_text.is_landing(call, options, terms), options["base"], None
+    done, worktrees = options["done_on_success"] or lands, options["worktrees"] or lands
     gc.enable()  # this may last for hours
-    request = _request(call, command, options)
+    if lands:
+        pr = options["pr"] or ()
+        base, finisher = pool_finisher(call.workspace, directory, pr, log_line, **terms)
+    request = PoolRequest(
+        run=RunRequest(
+            words=command,
+            directory=directory,
+            options=claim_options(**values_of("next", call, options)),
+            grace=options["grace"],
+            layer=call.layer,
+            done=done,
+            finisher=finisher,
+            share_log=options["share_log"] or 0,
+            limit=options["limit"],
+        ),
+        brief=partial(run_text.brief, prog=call.prog, done=done, commit=worktrees, lands=lands),
+        open_at=lambda folder: call.opener(
+            folder, layer=call.layer, local=call.local, remote=call.remote
+        ),
+        worktrees=worktrees,
+        base=base,
+    )
     output.warn([*call.warnings, *call.ledger.store.warnings])
     limits = PoolLimits(
         jobs=options["jobs"],
@@ -213,48 +224,6 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
     else:
         output.line(_summary(ran, status))
     return status
-
-
-def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> PoolRequest:
-    lands = options["land"] or options["pr"] is not None
-    done, worktrees = options["done_on_success"] or lands, options["worktrees"]
-    directory, base = os.path.abspath(call.directory or "."), options["base"]
-    finisher = None
-    if lands:
-        base = pool_base(call.workspace, base)
-    if worktrees:
-        check_executable(command[0], cwd=directory)
-        base = base or call.workspace.learn_main_branch()
-        fit = partial(words_for_worktrees, call.workspace.repository, base, directory)
-        command = fit(command)
-    if lands:
-        terms = values_of("land", call, options) | {"base": base}
-        check, handed_on = terms.get("check") or (), options["pr"] or ()
-        for words in filter(None, (check, handed_on)):
-            check_executable(words[0], cwd=directory)
-        terms["check"] = check and fit(check)
-        finisher = pool_finisher(handed_on and fit(handed_on), log_line, **terms)
-    return PoolRequest(
-        run=RunRequest(
-            words=command,
-            directory=directory,
-            options=claim_options(**values_of("next", call, options)),
-            grace=options["grace"],
-            layer=call.layer,
-            done=done,
-            finisher=finisher,
-            share_log=options["share_log"] or 0,
-            limit=options["limit"],
-        ),
-        brief=lambda answer, task: run_text.brief(
-            answer, task, prog=call.prog, done=done, commit=worktrees, lands=lands
-        ),
-        open_at=lambda folder: call.opener(
-            folder, layer=call.layer, local=call.local, remote=call.remote
-        ),
-        worktrees=worktrees,
-        base=base,
-    )
 
 
 # --- output -------------------------------------------------------------------------------------
@@ -327,21 +296,18 @@ def _sentence(event: PoolEvent) -> str:
 
 def finished(ran: PoolRan, status: int) -> dict[str, Any]:
     """Return the last line, with the number of tasks for each outcome and what is left."""
-    totals: dict[str, Any] = {name: ran.counts.get(name, 0) for name in run_text.OUTCOMES}
-    totals |= {"left": ran.left, "stranded": sorted(ran.stranded)}
-    return (
-        {"schema": SCHEMA, "event": "finished", "ok": True, "command": "work"}
-        | totals
-        | {"exit": status}
-    )
+    counts = {name: ran.counts.get(name, 0) for name in run_text.OUTCOMES}
+    head = {"schema": SCHEMA, "event": "finished", "ok": not status, "command": "work"}
+    left = {"left": ran.left, "stranded": sorted(ran.stranded), "exit": status}
+    return {**head, **counts, **left}
 
 
 def _summary(ran: PoolRan, status: int) -> str:
     """Return the last line as a sentence."""
     counts: dict[str, int] = {**ran.counts, "left": ran.left, "stranded": len(ran.stranded)}
     words = (*run_text.OUTCOMES, "left", "stranded")
-    totals = [f"{counts[name]} {name.replace('_', ' ')}" for name in words if counts.get(name)]
-    said = f"finished: {', '.join(totals) or 'there was nothing to do'}"
+    named = [f"{counts[name]} {name.replace('_', ' ')}" for name in words if counts.get(name)]
+    said = f"finished: {', '.join(named) or 'there was nothing to do'}"
     return f"{said}; exit status {status}" if status else said
 
 
@@ -360,9 +326,16 @@ def _panel(running: Sequence[Job], pool: RunRecord, now: datetime) -> Text:
     return Text(f"{_totals(pool, 'running', now)}\n{text}", no_wrap=True, overflow="ellipsis")
 
 
+def totals(pool: RunRecord) -> dict[str, int]:
+    """Return the number of a pool's tasks by their results."""
+    counts = {**(pool.counts or {}), "stranded": len(pool.stranded)}
+    first = (DONE, "running", FAILED, "left", "stranded", WAITING)
+    return {x: counts.get(x, 0) for x in dict.fromkeys((*first, *run_text.OUTCOMES))}
+
+
 def _totals(pool: RunRecord, state: str, now: datetime) -> str:
     """Return a pool's state and the number of its tasks by their results."""
-    counts = run_text.totals(pool)
+    counts = totals(pool)
     words = [f"{counts[x]} {x.replace('_', ' ')}" for x in counts if counts[x]]
     since = sentences.clock_time(moment_of(pool.began_at), now)
     at = pool.ended_at and f"from {since} to {sentences.clock_time(moment_of(pool.ended_at), now)}"
@@ -388,8 +361,9 @@ def show_status(call: Call) -> None:
         shown += [Table(headings=HEADINGS, rows=rows, styles=styles)] if rows else []
         shown += [f"and {more} more"] if more else []
         tasks = [wire.background(x, y, shape="pool_run", last_line=z) for x, y, z in named]
-        totals = run_text.totals(pool)
-        documents.append(wire.background(pool, state, shape="pool", totals=totals, runs=tasks))
+        documents.append(
+            wire.background(pool, state, shape="pool", totals=totals(pool), runs=tasks)
+        )
     call.respond(Result(body={"pools": documents}, lines=lambda: shown))
 
 

@@ -51,7 +51,7 @@ from gitlease.verbs.doors import CloneDoor
 from gitlease.verbs.parameters import COMMAND_WORDS
 from gitlease.verbs.push_options import push_request
 from gitlease.verbs.table import Result
-from gitlease.wiring.push import open_push, pool_base, pool_finisher
+from gitlease.wiring.push import open_push, pool_finisher
 from gitlease.wiring.workspace import (
     Workspace,
     open_workspace,
@@ -330,27 +330,21 @@ class Leases(LeaseVerbs):
             raise UsageError(f"share_log must be a number from 0 to {MOST_SHARED}")
         if on_event is not None and not callable(on_event):
             raise UsageError("on_event must be a function")
-        lands, finisher = land or pr is not None, None
-        if land + (pr is not None) + done_on_success > 1:
-            raise UsageError("land, pr and done_on_success exclude each other")
-        of_landing = {"by": by, "check": check, "unfenced": unfenced, "no_verify": no_verify}
-        if not lands and (names := [x for x, value in of_landing.items() if value]):
-            raise UsageError(f"{names[0]} needs land=True or pr")
-        worktrees = worktrees or lands
-        if base is not None and not worktrees:
-            raise UsageError("base needs worktrees=True")
-        given = {"ttl": ttl, "reason": reason, "commit": commit}
-        terms = TERMS.values(self._door, given)
-        made = _request(self, command, terms, cwd, grace, done=done_on_success or lands)
+        of_landing = {"base": base, "by": by, "check": check, "unfenced": unfenced}
+        terms = LANDING.values(self._door, {**of_landing, "no_verify": no_verify})
+        options = {"land": land, "pr": pr, "done_on_success": done_on_success}
+        lands = run_text.is_landing(self._door, {**options, "worktrees": worktrees}, terms)
+        done, worktrees, finisher = done_on_success or lands, worktrees or lands, None
+        given = TERMS.values(self._door, {"ttl": ttl, "reason": reason, "commit": commit})
+        run = _request(self, command, given, cwd, grace, share_log=share_log, done=done)
         if lands:
-            base = pool_base(self._workspace, base)
-            how = LANDING.values(self._door, {"base": base, **of_landing})
             words = COMMAND_WORDS.read(None, pr, "pr") if pr is not None else ()
-            finisher = pool_finisher(words, _log, **how)
-        limit = to_seconds(limit, "limit")
+            base, finisher = pool_finisher(self._workspace, run.directory, words, _log, **terms)
         request = PoolRequest(
-            run=replace(made, finisher=finisher, share_log=share_log, limit=limit),
-            brief=partial(run_text.brief, done=made.done, commit=worktrees, lands=lands),
+            run=replace(run, finisher=finisher, limit=to_seconds(limit, "limit")),
+            brief=partial(
+                run_text.brief, prog="gitlease", done=done, commit=worktrees, lands=lands
+            ),
             open_at=self._open_at,
             worktrees=worktrees,
             base=base,
