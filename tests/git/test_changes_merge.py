@@ -9,7 +9,7 @@ import pytest
 from support.repos import commit_by_hand, git, make_repository, run_git
 from support.task_trees import commit_all, put
 
-from gitlease.core import Authorship, Invalid
+from gitlease.core import Invalid
 from gitlease.git import Changed, committed, discover, merges, staged
 
 pytestmark = [pytest.mark.one_in(4), pytest.mark.sampled(2)]
@@ -132,14 +132,6 @@ def test_a_parent_counts_once(root: Path) -> None:
     assert people(merge(root, "main", "main", path="as it was\n")) == {"path": []}
 
 
-def test_work_that_the_other_side_has_as_well_is_not_given_up(root: Path) -> None:
-    git(root, "switch", "-q", "-c", "on", "main")
-    saves(root, JO, path="on top of kim's\n")
-    git(root, "switch", "-q", "main")
-    saves(root, LEE, path="lee's on top\n")
-    assert people(merge(root, "main", "on", path="on top of kim's\n")) == {"path": [LEE]}
-
-
 def test_all_of_one_side_s_work_on_a_path_is_given_up(root: Path) -> None:
     """Also what lies below another's, and what a merge made of it."""
     git(root, "switch", "-q", "main")
@@ -150,14 +142,6 @@ def test_all_of_one_side_s_work_on_a_path_is_given_up(root: Path) -> None:
     saves(root, "mo@example.com", path="mo's of both\n")
     lost = people(merge(root, "jo", "side", path="jo's\n"))["path"]
     assert sorted(lost) == [KIM, LEE, "mo@example.com", ZOE]
-
-
-def test_author_and_committer_both_stand_for_their_work(root: Path) -> None:
-    git(root, "switch", "-q", "main")
-    env = by(LEE) | {"GIT_AUTHOR_EMAIL": KIM}
-    git(root, "commit", "-q", "--amend", "--no-edit", "--reset-author", env=env)
-    [one] = merge(root, "main", "jo", path="jo's\n")
-    assert one.lost == (Authorship((KIM, LEE), one.lost[0].named),)
 
 
 def test_what_is_staged_is_judged_like_the_commit(root: Path) -> None:
@@ -220,27 +204,6 @@ def test_work_on_a_file_is_given_up_where_a_side_renamed_it(
     assert back == {"src/a": [LEE], to: [LEE]}
 
 
-def test_a_rename_that_git_alone_follows_is_nobody_s(root: Path) -> None:
-    theirs = "".join([*LINES[:10], "more\n", *LINES[10:]])
-    renamed(root, "docs/a", KIMS, theirs)
-    both = KIMS.replace(LINES[10], f"more\n{LINES[10]}")
-    assert people(merge(root, "main", "moved", **{"src/a": None, "docs/a": both})) == {}
-    found = merge(root, "main", "moved", **{"src/a": None, "docs/a": both + "mine\n"})
-    assert people(found) == {"docs/a": [], "src/a": [KIM]}
-
-
-def test_a_file_is_given_up_where_its_folder_was_renamed(root: Path) -> None:
-    renamed(root, "src/b", KIMS, "".join(LINES))
-    git(root, "switch", "-q", "moved")
-    git(root, "mv", "src", "lib")
-    saves(root, LEE)
-    git(root, "switch", "-q", "main")
-    saves(root, KIM, **{"src/new": "kim's\n"})
-    moved = {"src/a": None, "src/new": None, "lib/b": KIMS}
-    assert people(merge(root, "main", "moved", **moved))["src/new"] == [KIM]
-    assert people(merge(root, "main", "moved", **moved, **{"lib/new": "kim's\n"})) == {}
-
-
 def test_what_a_merge_chose_is_its_maker_s_work(root: Path) -> None:
     """Nothing is what it only brings: git alone would have made that of anybody."""
     git(root, "switch", "-q", "-c", "chosen", "jo")
@@ -277,13 +240,6 @@ def test_attributes_and_drivers_count_as_they_would_on_a_server(root: Path) -> N
     git(root, "clone", "-q", "--bare", ".", str(bare))
     for place in (root, bare):
         assert people(committed(discover(str(place)), [made])[made]) == {names[1]: []}
-
-
-def test_histories_with_nothing_in_common_are_merged_as_well(root: Path) -> None:
-    git(root, "switch", "-q", "--orphan", "else")
-    saves(root, LEE, path="lee's\n")
-    assert people(merge(root, "main", "else", path="lee's\n")) == {"path": [JO, KIM]}
-    git(root, "switch", "-q", "main")
 
 
 def test_odd_names_are_looked_up_as_they_are(root: Path) -> None:

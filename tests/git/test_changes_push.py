@@ -104,19 +104,6 @@ def test_a_new_branch_brings_what_no_branch_of_the_remote_has(clone: Path) -> No
     assert push.commits == ()
 
 
-def test_a_merge_does_not_bring_the_work_of_others_again(clone: Path) -> None:
-    git(clone, "switch", "-q", "-c", "side")
-    commit_file(clone, "a", "x\n")
-    git(clone, "push", "-q", "origin", "side")
-    git(clone, "switch", "-q", "main")
-    commit_file(clone, "theirs", "x\n")
-    git(clone, "push", "-q", "origin", "main")
-    git(clone, "switch", "-q", "side")
-    git(clone, "merge", "-q", "--no-edit", "main")
-    [push] = pushes(clone, "side")
-    assert push.commits == (head(clone),)
-
-
 def test_a_deleted_branch_and_a_ledger_bring_nothing(clone: Path) -> None:
     git(clone, "push", "-q", "origin", "main:side")
     assert pushes(clone, ":side") == [Push("refs/heads/side", "", head(clone), (), "delete")]
@@ -167,14 +154,6 @@ def test_many_tags_of_what_is_there_take_one_process(
     assert all(push.commits == () and push.kind == "new" for push in look())
     lines = told(clone, "origin", "v1")
     assert processes(tmp_path / "trace1", look, monkeypatch) == 1
-
-
-def test_a_local_name_may_have_blanks(clone: Path) -> None:
-    new = commit_file(clone, "a", "x\n", message="mend it all")
-    lines = told(clone, "origin", "HEAD^{/mend it}:refs/heads/side")
-    assert lines[0].startswith("HEAD^{/mend it} ")
-    [push] = outgoing(discover(str(clone)), lines, remote="origin", environ={})
-    assert (push.remote_ref, push.commits) == ("refs/heads/side", (new,))
 
 
 def test_a_remote_may_be_a_url_or_keep_its_branches_elsewhere(clone: Path, tmp_path: Path) -> None:

@@ -148,19 +148,6 @@ def test_a_process_that_is_gone_tells_nothing() -> None:
         assert commit_words(pid) is None
 
 
-def test_processes_without_any_git_tell_nothing() -> None:
-    code = ASK.replace("commit_words()", "commit_words(1)")
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**clean_env(), "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert (done.stdout, done.stderr) == ("None \n", "")
-
-
 def test_no_ps_and_an_odd_one_tell_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(run, "_has_proc", lambda: False)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -300,13 +299,6 @@ def test_remote_url(
     found = discover(str(repo))
     assert found.remote_names() == names
     assert found.remote_url("origin") == url
-
-
-def test_short_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    named: Callable[[str], object] = lambda name: type("U", (), {"nodename": name})  # noqa: E731
-    for name, short in (("laptop.lan", "laptop"), ("box", "box"), ("", None), ("a\x07", None)):
-        monkeypatch.setattr(os, "uname", lambda name=name: named(name))
-        assert repository.short_host() == short
 
 
 def test_main_branch_of_a_remote_added_by_hand(tmp_path: Path) -> None:

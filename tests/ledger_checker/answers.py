@@ -41,7 +41,7 @@ class LoggedCall:
     """One call of a client: times by one clock for all, in any unit. Reads asked the remote.
 
     ``answer`` is its JSON document, None where it was killed or said nothing. ``resources`` are
-    those that it named; none: it chose itself, or meant all. ``operation`` is its id where known.
+    those that it named; none: it chose itself, or meant all.
     """
 
     client: str
@@ -52,7 +52,6 @@ class LoggedCall:
     answer: Mapping[str, Any] | None
     resources: tuple[str, ...] = ()
     session: str | None = None
-    operation: str | None = None
 
     @property
     def code(self) -> str | None:
@@ -110,15 +109,12 @@ class History:
     granted_at: dict[str, int] = field(default_factory=dict)
     ended_at: dict[str, tuple[int, str]] = field(default_factory=dict)  # with who ended it
     versions: dict[str, list[Version]] = field(default_factory=lambda: defaultdict(list))
-    outcomes: dict[str, tuple[int, str]] = field(default_factory=dict)  # by operation id
     hidden: int = 0
 
     def add(self, step: JudgedStep) -> None:
         at = len(self.commits)
         self.commits.append(step.id)
         self.hidden += step.hidden
-        for id, outcome in step.outcomes.items():
-            self.outcomes.setdefault(id, (at, outcome))
         for old, new in step.changed.values():
             if old is not None:
                 self.versions[old.lease_id][-1].until = at
@@ -258,8 +254,6 @@ class _Answers:
             yield from self._refused(call)
         if call.code == "lost":
             yield from self._lost(call)
-        if call.operation is not None and not call.is_open:
-            yield from self._told_outcome(call, call.operation)
 
     def _told_of(self, call: LoggedCall, lease: Mapping[str, Any]) -> Iterator[Contradiction]:
         shown, nonce = f"{lease['resource']} (token {lease['token']})", str(lease["lease_id"])
@@ -311,14 +305,6 @@ class _Answers:
             versions = self._history.versions[nonce]
             if (ended is None or ended[0] >= most) and all(map(_is_long, versions)):
                 yield self._wrong("lost", call, f"{word} was called lost, and it was not")
-
-    def _told_outcome(self, call: LoggedCall, id: str) -> Iterator[Contradiction]:
-        at, outcome = self._history.outcomes.get(id, (None, None))
-        if call.code is None and at is None and call.leases:
-            yield self._wrong("answer", call, f"its operation {id} is not in history")
-        if call.code is not None and at is not None and outcome != call.code:
-            told = f"was told {call.code} of the operation {id}, and it was {outcome}"
-            yield self._wrong("answer", call, told)
 
     def _window(self, call: LoggedCall) -> tuple[int, int]:
         """The positions between which a call happened: after all that had ended when it began."""

@@ -1,7 +1,7 @@
 """Faults on purpose: one place of gitlease's source each, changed so that a promise is broken.
 
-``TABLE.md`` has each with its file, promise and net, in their order; what is changed stands under the
-same name in the modules beside this one.
+``TABLE.md`` has each with its file, promise and net, in their order; what is changed stands under
+the same name in the modules beside this one.
 """
 
 from __future__ import annotations

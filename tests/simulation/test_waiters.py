@@ -9,16 +9,14 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from simulation.stage import Actor, Stage
 from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.session import LeaseService, ledger_session
 
-from gitlease.core import LeaseHeld, Resource, WaitTimeout, parse_resource
+from gitlease.core import Resource, parse_resource
 from gitlease.core import lease as domain
-from gitlease.core.moves import tickets
 from gitlease.engine import ClaimOptions
 from gitlease.engine import wait as waiting
 from gitlease.verbs import wire
@@ -37,8 +35,7 @@ class Queue:
     remote: MemoryRemote = field(default_factory=MemoryRemote)
     granted: list[tuple[str, float]] = field(default_factory=list)
     freed: list[float] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    asked: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -47,12 +44,12 @@ class Queue:
     def _takes_its_time(self, kind: str) -> None:
         actor = self.stage.current
         if actor is not None:
-            self.asked[actor.name, kind] += 1
+            self.asked[kind] += 1
             self.stage.sleep(self.latency * self.dice.uniform(0.5, 1.5))
 
-    def service(self, name: str, session: str | None = None) -> LeaseService:
+    def service(self, name: str) -> LeaseService:
         store = memory_ledger_store(self.remote, clock=self.stage, clone=MemoryClone())
-        who = domain.Actor(f"{name}@example.com", session, session_explicit=True)
+        who = domain.Actor(f"{name}@example.com")
         dice = random.Random(f"{self.seed} {name}")
         return LeaseService(ledger_session(store, clock=self.stage, actor=who, dice=dice))
 
@@ -75,18 +72,12 @@ class Queue:
         *what: Resource,
         hold: float = 20.0,
         dies_at: float | None = None,
-        wait: int = 4 * HOUR,
-        **terms: Any,
     ) -> None:
         """Somebody comes along, waits, holds it for a while, and gives it back."""
 
         def play() -> None:
             service = self.service(name)
-            try:
-                service.claim(what or (F001,), ClaimOptions(ttl=300, **terms), wait=wait)
-            except WaitTimeout:
-                self.refused.append(name)
-                return
+            service.claim(what or (F001,), ClaimOptions(ttl=300), wait=4 * HOUR)
             self.granted.append((name, self.stage.true))
             self.stage.sleep(hold)
             service.release(what or (F001,))
@@ -120,12 +111,6 @@ class Queue:
     def names(self) -> list[str]:
         return [name for name, _ in self.granted]
 
-    def kinds(self) -> Counter[str]:
-        found: Counter[str] = Counter()
-        for (_, kind), number in self.asked.items():
-            found[kind] += number
-        return found
-
 
 @pytest.fixture(autouse=True)
 def alone_in_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,27 +135,12 @@ def test_a_hundred_waiters_are_all_served_in_their_order() -> None:
     assert max(gaps) < waiting.LOOK + 1, "the next one notices soon (L1)"
     assert last < waiting.LOOK_LATER + 1, "and the last, behind whom nobody waits, soon enough"
     assert queue.line() == [], "and nobody is left in the line"
-    asked, ran = queue.kinds(), queue.stage.true
+    asked, ran = queue.asked, queue.stage.true
     assert asked["push"] < 3 * many + 10, "a ticket, a claim and a release each"
     assert asked["fetch"] < asked["peek"]
     waited = sum(at for _, at in queue.granted)
     assert asked["peek"] < waited / 20, "far back in the line one looks seldom"
     assert asked["peek"] < 2 * ran, "all together they do not look twice a second"
-
-
-@pytest.mark.parametrize("dead", [1, 4])
-def test_each_dead_waiter_costs_one_window_and_only_once(dead: int) -> None:
-    queue = Queue()
-    queue.holds("first", 100.0)
-    for number in range(dead):
-        queue.waits(f"dead{number}", 1.0 + number, dies_at=50.0)
-    for number, name in enumerate(("b", "c", "d")):
-        queue.waits(name, 10.0 * (number + 1), hold=5.0)
-    queue.stage.run()
-    assert queue.names() == ["b", "c", "d"]
-    first, second, _ = queue.gaps()
-    assert dead * tickets.WINDOW <= first < dead * tickets.WINDOW + 2 * waiting.LOOK + 1
-    assert second < waiting.LOOK + 1, "the dead are out of the line by then"
 
 
 def test_who_was_passed_over_while_alive_takes_its_old_place_again() -> None:
@@ -185,37 +155,6 @@ def test_who_was_passed_over_while_alive_takes_its_old_place_again() -> None:
     assert queue.names() == ["b", "sleeper", "c", "d"]
 
 
-def test_a_newcomer_who_waits_does_not_overtake_the_line() -> None:
-    queue = Queue()
-    queue.holds("first", 100.0)
-    queue.waits("early", 1.0)
-    for number in range(12):
-        queue.waits(f"late{number:02d}", 98.0 + number / 3)
-    queue.stage.run()
-    assert queue.names()[0] == "early"
-    assert len(queue.granted) == 13
-
-
-def test_a_plain_claim_leaves_what_is_free_to_those_who_wait() -> None:
-    """L2: who polls does not starve who waits."""
-    queue = Queue()
-    queue.holds("first", 100.0)
-    queue.waits("a", 1.0)
-    queue.waits("b", 2.0)
-
-    def barge() -> None:
-        service = queue.service("plain")
-        queue.stage.sleep(101.0)
-        for _ in range(8):
-            with pytest.raises(LeaseHeld):
-                service.claim([F001], ClaimOptions(ttl=HOUR))
-            queue.stage.sleep(0.5)
-
-    queue.stage.enter(Actor("plain", barge))
-    queue.stage.run()
-    assert queue.names() == ["a", "b"]
-
-
 def test_those_who_want_several_things_do_not_wait_for_each_other_for_ever() -> None:
     queue = Queue()
     queue.holds("first", 60.0, F001, F002)
@@ -227,33 +166,6 @@ def test_those_who_want_several_things_do_not_wait_for_each_other_for_ever() -> 
     assert len(queue.granted) == 12
     both = [name for name in queue.names() if name.startswith("both")]
     assert both == sorted(both)
-
-
-def test_parts_of_one_resource_have_lines_of_their_own() -> None:
-    queue = Queue()
-    queue.holds("first", 60.0)
-    queue.waits("p1", 1.0, scope="parser", hold=100.0)
-    queue.waits("p2", 2.0, scope="parser", hold=10.0)
-    queue.waits("l1", 3.0, scope="lexer", hold=10.0)
-    queue.waits("whole", 4.0, hold=10.0)
-    queue.stage.run()
-    assert queue.names() == ["l1", "p1", "p2", "whole"] or queue.names() == [
-        *("p1", "l1", "p2", "whole")
-    ]
-    times = dict(queue.granted)
-    assert times["l1"] < 60.0 + waiting.LOOK + 1
-
-
-def test_a_wait_that_runs_out_leaves_the_line() -> None:
-    queue = Queue()
-    queue.holds("first", 300.0)
-    queue.waits("short", 1.0, wait=30)
-    lines: list[list[str]] = []
-    for at in (20.0, 40.0):
-        queue.looks(at, lambda: lines.append(queue.line()))
-    queue.stage.run()
-    assert lines == [["short"], []]
-    assert queue.refused == ["short"]
 
 
 def eventful(seed: int) -> None:
@@ -278,7 +190,6 @@ def test_nobody_starves_in_an_eventful_line() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.nightly(3)
-@pytest.mark.parametrize("seed", range(100, 130))
+@pytest.mark.parametrize("seed", range(100, 110))
 def test_nobody_starves_in_many_eventful_lines(seed: int) -> None:
     eventful(seed)

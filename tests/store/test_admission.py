@@ -224,25 +224,6 @@ def _warned(leases: Leases) -> tuple[str, ...]:
     return tuple(leases.warnings)
 
 
-def test_clone_whose_remote_became_a_fork_is_told_what_works(
-    clones: Clones, path_remote: Remote, fork: Path
-) -> None:
-    ada, bob = clones(2)
-    record(ada, door(ada))
-    git(bob, "pull", "-q")
-    desk = Desk(bob)
-    desk.document("claim", "F001", "--any")
-    desk.document("hooks", "install")
-    git(bob, "remote", "set-url", "origin", str(fork))
-    error = desk.document("claim", "F002", "--any", expect=7)["error"]
-    assert error["code"] == "rollback"
-    assert "gitlease init" not in error["next"], "it would refuse"
-    git(bob, "commit", "-q", "--allow-empty", "-m", "work")
-    git(bob, "push", "-q", "origin", "HEAD:topic")  # the hook warns
-    desk.document("init", "--new-ledger")
-    assert desk.document("claim", "F002", "--any")["lease"]["mine"]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -485,30 +466,9 @@ def test_hooks_warn_of_another_ledger_and_let_pass(
         check_words(cleaned(done.stderr))
 
 
-def test_several_push_urls_are_read_where_others_fetch(
-    clones: Clones, path_remote: Remote, fork: Path
-) -> None:
-    ada, bob = clones(2)
-    door(bob).claim("F001")
-    split(ada, path_remote, fork, "several")
-    git(ada, "config", "lease.remote", "origin")  # which is the same, and no way out
-    with pytest.raises(Invalid):
-        door(ada).init()
-    assert not refs(fork)
-    desk = Desk(ada)
-    status = desk.document("status")
-    assert status["ledger"]["written_to"] == status["ledger"]["fetched_from"] == path_remote.url
-    assert [x["resource"] for x in desk.document("list")["leases"]] == ["F001"]
-    hint = refused(door(ada), "F002").hints[0]
-    git(ada, *shlex.split(hint.partition(": git ")[2]))  # as it is typed
-    assert door(ada).claim("F002").mine
-    with pytest.raises(LeaseHeld):
-        door(bob).claim("F002")
-
-
-@pytest.mark.parametrize(("how", "older"), [("pushurl", True), ("pushInsteadOf", False)])
+@pytest.mark.parametrize("older", [True, False])
 def test_fork_as_push_url_takes_no_ledger_from_where_it_is(
-    clones: Clones, path_remote: Remote, fork: Path, how: str, older: bool
+    clones: Clones, path_remote: Remote, fork: Path, older: bool
 ) -> None:
     ada, bob, new = clones(3)
     if older:  # a copy of the ledger, which is not the one in use
@@ -518,7 +478,7 @@ def test_fork_as_push_url_takes_no_ledger_from_where_it_is(
     for name in ("F001", "F002"):
         door(ada).claim(name)
     for clone in (ada, new):
-        split(clone, path_remote, fork, how)
+        split(clone, path_remote, fork, "pushurl")
     desk = Desk(ada)
     desk.document("renew", "--all")
     desk.document("release", "F001")
@@ -537,6 +497,4 @@ def test_fork_as_push_url_takes_no_ledger_from_where_it_is(
             assert refs(path_remote.bare) == head
     assert refs(fork) == before
     git(ada, "config", "lease.remote", path_remote.url)  # nothing else was learned meanwhile
-    if how == "pushInsteadOf":
-        git(ada, "config", "--remove-section", f"url.{fork}")
     assert door(ada).claim("F003").mine

@@ -159,23 +159,6 @@ def test_a_store_that_was_lost_is_filled_again(path_remote: Remote, tmp_path: Pa
     assert jo.steps() == 3 + 2 * STEPS
 
 
-@pytest.mark.slow
-def test_what_a_decision_costs(path_remote: Remote, tmp_path: Path) -> None:
-    """In a pack as git makes it, of a claim or a release: 3,000 of them are below 2 MB.
-
-    About 220 bytes are the commit, 120 its two trees, 210 the header with its ring, and 50 the
-    record: ids are half of it, and no pack makes random ids smaller.
-    """
-    clone, decisions = decide(path_remote, tmp_path, 200), 201
-    git(path_remote.bare, "gc", "-q")
-    git(clone, "init", "-q", "--bare", "all.git")
-    git(clone / "all.git", "fetch", "-q", f"file://{path_remote.bare}", f"{REF}:{REF}")
-    packs = (clone / "all.git" / "objects" / "pack").glob("*.pack")
-    moved = sum(pack.stat().st_size for pack in packs)
-    assert moved / decisions <= 620
-    assert transport.FIRST_STEPS * moved / decisions < 2_000_000
-
-
 def test_first_contacts_at_once_do_not_disturb_each_other(
     remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from core.values import at
 from support.commands import run_gitlease
 from support.forge import objects_in
-from support.ledgers import REF, Entry, door, read_files, workspace, write_commit
+from support.ledgers import REF, Entry, door, read_files, write_commit
 from support.ledgers import write_tree as write_files
 from support.remotes import Remote
 from support.repos import commit_file, git
@@ -53,7 +53,6 @@ from gitlease.core import (
     decide,
     parse_resource,
 )
-from gitlease.engine import ClaimOptions, claim, sessions
 from gitlease.store import read_ledger, write_step
 
 JO = Actor("jo@example.com", host="laptop", branch="main")
@@ -191,31 +190,6 @@ def test_version_before_says_that_a_newer_one_is_needed(
     late = before("claim", "F004", "--any")
     assert (late.returncode, "format 4" in late.stderr) == (7, True)
     check_words(late.stderr)
-
-
-UNCOUNTED = "57387a3a"  # a version that counts no failures
-
-
-@pytest.mark.slow
-def test_older_version_carries_the_count_of_failures(
-    clones: Callable[..., Sequence[Path]], tmp_path: Path
-) -> None:
-    """It hands the task out as ever, and its notes and releases lose nothing of the count."""
-    unpack(UNCOUNTED, tmp_path)
-    one, two = clones(2)
-    for clone in (one, two):
-        commit_file(clone, "tasks/F001.md", "---\nid: F001\nstatus: todo\n---\n", "a task")
-    ledger = workspace(one, session="work-1").ledger
-    (view,) = claim.claim(ledger, [F001], ClaimOptions()).leases
-    given = Grant(F001, view.scope, view.session, view.lease_id, view.token)
-    sessions.give_back(ledger, [given], note="exit 3", commit=None, failed=True)
-    for line in ("note F001 hm", "next --claim --json", "release F001 --note half"):
-        ran = run_gitlease(line.split(), two, {"PYTHONPATH": str(tmp_path / "old")})
-        assert ran.returncode == 0, ran
-    ledger.look()
-    setback = ledger.setback_of(F001)
-    assert setback is not None
-    assert setback.failures == 1
 
 
 @pytest.fixture

@@ -368,21 +368,6 @@ def test_a_remote_that_is_gone_renamed_or_added(
     assert tip(elsewhere) != ""
 
 
-def test_a_remote_added_to_a_local_ledger(tmp_path: Path) -> None:
-    clone, bare = tmp_path / "repo", tmp_path / "bare.git"
-    git(tmp_path, "init", "-q", str(clone))
-    git(tmp_path, "init", "-q", "--bare", str(bare))
-    git(clone, "config", "user.email", "jo@example.com")
-    leases = door(clone)
-    leases.claim("F001")
-    assert any("local" in line for line in leases.warnings)
-    git(clone, "remote", "add", "origin", str(bare))
-    with pytest.raises(Rollback):
-        door(clone).claim("F002")
-    LeaseService(workspace(clone).ledger).confirm()
-    assert door(clone).claim("F001").mine
-
-
 def test_the_local_layer_never_leaves_the_clone(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:

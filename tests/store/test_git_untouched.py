@@ -164,14 +164,45 @@ def test_linked_worktrees_share_one_store(
     assert stores == [common_dir(clone) / "gitlease" / "store.git"]
 
 
-def test_a_shallow_clone(http_remote: Remote, tmp_path: Path) -> None:
-    commits(http_remote, tmp_path)
-    clone = tmp_path / "shallow"
-    real_clone(http_remote.url, clone, EMAIL, "--depth=1")
-    assert (clone / ".git" / "shallow").exists()
+def shallow(remote: Remote, tmp_path: Path) -> Path:
+    commits(remote, tmp_path)
+    return real_clone(remote.bare.as_uri(), tmp_path / "shallow", EMAIL, "--depth=1")
+
+
+def bare(remote: Remote, tmp_path: Path) -> Path:
+    return real_clone(remote.url, tmp_path / "bare.git", EMAIL, "--bare")
+
+
+def mirror(remote: Remote, tmp_path: Path) -> Path:
+    """remote.origin.mirror must not turn a push of one ref into a push of all."""
+    return real_clone(remote.url, tmp_path / "mirror.git", EMAIL, "--mirror")
+
+
+def with_a_relative_url(remote: Remote, tmp_path: Path) -> Path:
+    clone = make_clone(remote, tmp_path / "deep" / "clone", EMAIL, "One")
+    git(clone, "config", "remote.origin.url", os.path.relpath(remote.bare, clone))
+    (clone / "sub" / "folder").mkdir(parents=True)
+    return clone / "sub" / "folder"
+
+
+def of_sha256_without_any_commit(remote: Remote, tmp_path: Path) -> Path:
+    clone = make_repository(tmp_path / "clone", "--object-format=sha256", email=EMAIL)
+    git(clone, "config", "lease.remote", remote.url)
+    return clone
+
+
+@pytest.mark.parametrize(
+    "shape", [shallow, bare, mirror, with_a_relative_url, of_sha256_without_any_commit]
+)
+def test_repositories_of_other_shapes(
+    shape: Callable[[Remote, Path], Path], path_remote: Remote, tmp_path: Path
+) -> None:
+    clone = shape(path_remote, tmp_path)
+    git(path_remote.bare, "branch", "only-there", "main")
     with untouched(clone):
         every_verb(clone)
-    others_see(http_remote, tmp_path)
+    others_see(path_remote, tmp_path)
+    assert git(path_remote.bare, "rev-parse", "refs/heads/only-there")
 
 
 def test_a_partial_clone(tmp_path: Path, servers: Servers) -> None:
@@ -221,29 +252,6 @@ def test_a_submodule(path_remote: Remote, tmp_path: Path, servers: Servers) -> N
         assert tip(outer.bare)
 
 
-@pytest.mark.parametrize("option", ["--bare", "--mirror"])
-def test_a_bare_clone(path_remote: Remote, tmp_path: Path, option: str) -> None:
-    """remote.origin.mirror must not turn a push of one ref into a push of all."""
-    clone = tmp_path / "bare-clone.git"
-    real_clone(path_remote.url, clone, EMAIL, option)
-    git(path_remote.bare, "branch", "only-there", "main")
-    with untouched(clone):
-        every_verb(clone)
-    others_see(path_remote, tmp_path)
-    assert git(path_remote.bare, "rev-parse", "refs/heads/only-there")
-
-
-def test_a_detached_head_in_the_middle_of_a_rebase(path_remote: Remote, clones: Clones) -> None:
-    clone = clones(1)[0]
-    commit_file(clone, "a", "one\n")
-    git(clone, "checkout", "-q", "-b", "side", "HEAD^")
-    commit_file(clone, "a", "two\n")
-    assert run_git(clone, "rebase", "-q", "main").returncode != 0
-    with untouched(clone):
-        every_verb(clone)
-    assert (clone / ".git" / "rebase-merge").is_dir()
-
-
 # --- ways to the remote -------------------------------------------------------------------------
 
 
@@ -269,20 +277,6 @@ def test_settings_for_one_clone_by_its_place(
     place_of = workspace.place
     included = place_of.remote_at("x", None).settings
     assert included.count(("include.path", str(own))) == (where == "this clone")
-
-
-def test_a_relative_path(
-    path_remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clone = make_clone(path_remote, tmp_path / "deep" / "clone", EMAIL, "One")
-    relative = os.path.relpath(path_remote.bare, clone)
-    git(clone, "config", "remote.origin.url", relative)
-    (clone / "sub" / "folder").mkdir(parents=True)
-    with untouched(clone):
-        every_verb(clone / "sub" / "folder")
-        monkeypatch.chdir(tmp_path)
-        assert [x.resource for x in door(clone).list()] == ["F001"]
-    others_see(path_remote, tmp_path)
 
 
 def test_a_credential_helper_of_the_repository(tmp_path: Path, servers: Servers) -> None:
@@ -322,17 +316,6 @@ def test_a_password_in_the_url_is_never_shown(
         for file in folder.rglob("*"):
             if file.is_file():
                 assert b"s3cret" not in file.read_bytes()
-
-
-def test_core_ssh_command(ssh_remote: Remote, tmp_path: Path) -> None:
-    clone = make_clone(ssh_remote, tmp_path / "clone", EMAIL, "One")
-    git(clone, "config", "core.sshCommand", ssh_remote.env["GIT_SSH_COMMAND"])
-    with untouched(clone):
-        leases = door(clone)
-        leases.claim("F001")
-        leases.renew("F001")
-        leases.list()
-    assert tip(ssh_remote.bare)
 
 
 # --- settings that change what git does ---------------------------------------------------------
@@ -418,38 +401,13 @@ def test_hooks_of_the_clone_do_not_run(
     assert not ran.exists()
 
 
-@pytest.mark.parametrize(
-    "holder",
-    [
-        "jö.o'neil@exämple.com",
-        "plain",
-        "<jo@example.com>",
-        "jo..@example.com.",
-    ],
-)
-def test_holders_with_odd_emails_make_commits_that_pass_fsck(
-    holder: str, path_remote: Remote, clones: Clones
-) -> None:
-    git(path_remote.bare, "config", "transfer.fsckObjects", "true")
-    clone = clones(1)[0]
-    git(clone, "config", "user.email", holder)
-    with untouched(clone):
-        refusal = attempt(lambda: door(clone).claim("F001"))
-    if refusal is not None:
-        assert refusal.code == "invalid"
-        assert not tip(path_remote.bare)
-        return
-    git(path_remote.bare, "fsck", "--strict", "--no-dangling")
-    assert door(clone).list()[0].mine
-
-
-@pytest.mark.parametrize("name", ["GIT_TRACE", "GIT_TRACE_PACKET", "GIT_TRACE_CURL"])
 def test_git_s_own_tracing_confuses_nothing(
-    name: str, http_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
+    http_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What happened is told from the same words, however much git says besides."""
     clone = clones(1)[0]
-    monkeypatch.setenv(name, "1")
+    for name in ("GIT_TRACE", "GIT_TRACE2", "GIT_TRACE_PACKET", "GIT_TRACE_CURL"):
+        monkeypatch.setenv(name, "1")
     with untouched(clone):
         leases = door(clone)
         leases.claim("F001")
@@ -487,17 +445,6 @@ def test_what_git_exports_in_a_hook(
     assert index.read_bytes() == before_index
     assert door(clone).show("F001")[0].holder == EMAIL
     assert tip(path_remote.bare)
-
-
-def test_a_sha256_repository_without_any_commit_and_a_ledger_elsewhere(
-    path_remote: Remote, tmp_path: Path
-) -> None:
-    clone = tmp_path / "clone"
-    make_repository(clone, "--object-format=sha256", email=EMAIL)
-    git(clone, "config", "lease.remote", path_remote.url)
-    with untouched(clone):
-        every_verb(clone)
-    others_see(path_remote, tmp_path)
 
 
 # --- names of folders ---------------------------------------------------------------------------
@@ -549,18 +496,3 @@ def test_a_relative_remote_with_a_leading_dash(tmp_path: Path) -> None:
         with untouched(clone), pytest.raises(GitleaseError):
             door(clone).claim("F001")
     assert not list(tmp_path.rglob("pwned"))
-
-
-def test_two_users_of_one_folder(path_remote: Remote, clones: Clones) -> None:
-    """A store that another user may not read is refused in words."""
-    if os.geteuid() == 0:
-        pytest.skip("root may read everything")
-    clone = clones(1)[0]
-    door(clone).claim("F001")
-    store = common_dir(clone) / "gitlease"
-    store.chmod(0)
-    try:
-        with pytest.raises(GitleaseError):
-            door(clone).claim("F002")
-    finally:
-        store.chmod(0o755)

@@ -17,7 +17,6 @@ from support.ledgers import door, make_header, make_lease, write_ledger
 from support.remotes import Remote
 
 from gitlease.core import (
-    JSON,
     Damage,
     Invalid,
     Lease,
@@ -32,7 +31,6 @@ from gitlease.core import (
     rivals_of,
 )
 from gitlease.git import Absent, object_id
-from gitlease.guard import Touched
 from gitlease.store import (
     GitRecords,
     StoreObjects,
@@ -41,7 +39,6 @@ from gitlease.store import (
     tree,
     write_lease,
 )
-from gitlease.wiring import open_hooks
 
 Clones = Callable[..., list[Path]]
 
@@ -267,35 +264,3 @@ def test_a_claim_of_a_path_parses_one_record_of_any_number(
     with pytest.raises(LeaseHeld):
         door(clone, clock=clock).claim("src/part00001/a.py")
     assert len(parsed) == 2
-
-
-def test_a_hook_reads_what_changed_and_builds_what_it_touches(
-    path_remote: Remote, clones: Clones, parsed: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jo, kim = clones(2)
-    clock = ManualClock()
-    write_ledger(path_remote.bare, many(300))
-    door(jo, clock=clock).claim("docs/")
-    built, read = list[Any](), list[object]()
-
-    def check(path: str) -> tuple[list[str], int, int, int]:
-        for some in (parsed, built, read):
-            some.clear()
-        found = open_hooks(str(jo), environ={}, clock=clock).guard.check([Touched(path)])
-        names = [str(x.lease.resource) for x in found.findings]
-        return names, len(parsed), sum(words[0] is Lease for words in built), len(read)
-
-    assert check("src/part00007/x")[:2] == (["src/part00007"], 1)  # the claim read all others
-    counted(monkeypatch, JSON, "load", built)
-    from gitlease.guard import watch
-
-    for module in (watch, tree):
-        counted(monkeypatch, module, "load_text", read)
-    # The first, the caller's own, and the one that covers the file; one file of lines.
-    assert check("src/part00007/x") == (["src/part00007"], 0, 3, 1)
-    assert check("elsewhere") == ([], 0, 2, 1)
-    door(kim, clock=clock).claim("src/part00500/")
-    clock.advance(3_600)  # older than what hooks go by without asking
-    # Its own lines, too old now, and what was kept of either folder of records.
-    assert check("src/part00500/x")[1:] == (1, 4, 3)
-    assert check("src/part00500/x")[1:] == (0, 3, 1)

@@ -103,18 +103,6 @@ def test_what_a_step_writes_much_of_is_one_pack(tmp_path: Path, id_bytes: int) -
     assert git(store, "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_what_is_kept_of_packs_in_memory_has_an_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(private_store, "RECENT", 100 * FEW)
-    objects = opened(store := tmp_path / "store.git", SHA1)
-    for step in range(5):
-        with objects.together() as new:
-            ids = [new.write(BLOB, b"%2d of %2d" % (n, step) * 5) for n in range(FEW + 1)]
-        assert len(list(store.glob("objects/pack/*.pack"))) == (1, 2, 1, 2, 3)[step]
-        assert [objects.read(id, BLOB, 50) for id in ids] == [x for _, x in new.new.values()]
-
-
 @FORMATS
 @pytest.mark.parametrize(
     "spoilt",

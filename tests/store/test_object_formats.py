@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.remotes import KINDS, Remote, Servers, open_remote
-from support.repos import commit_file, git, make_clone, run_git
+from support.repos import git, make_clone, run_git
 from support.running import Desk
 
 pytestmark = pytest.mark.sampled(3)
@@ -107,28 +107,6 @@ def test_a_ledger_of_another_format_than_the_repository(
             before = elsewhere.connections()
             ada.document("renew", "F001")
             assert elsewhere.connections() == before + 1
-
-
-def test_two_ledgers_of_one_clone_may_differ(
-    sha256: Remote, path_remote: Remote, tmp_path: Path
-) -> None:
-    ada = desk(sha256, tmp_path, "ada")
-    for _ in range(2):
-        for there in ((), ("--remote", path_remote.url)):
-            assert ada.document("claim", "F001", *there)["leases"][0]["mine"]
-    assert stores(ada) == ["sha256", "sha1"]
-    assert ada.document("show", "F001", "--cached")["leases"][0]["renewals"] == 1
-
-
-def test_work_is_pushed_under_a_lease_of_sha256(sha256: Remote, tmp_path: Path) -> None:
-    ada, jo = (desk(sha256, tmp_path, name) for name in ("ada", "jo"))
-    ada.document("claim", "train")
-    commit_file(ada.clone, "a", "one\n")
-    assert ada.ask("push", "origin", "HEAD:main", "--require", "train").returncode == 0
-    assert git(sha256.bare, "rev-parse", "main") == git(ada.clone, "rev-parse", "HEAD")
-    commit_file(jo.clone, "b", "two\n")
-    assert jo.ask("push", "origin", "HEAD:side", "--require", "train").returncode != 0
-    assert run_git(sha256.bare, "rev-parse", "-q", "--verify", "side").returncode != 0
 
 
 def test_a_server_judges_ledgers_of_sha256(sha256: Remote, tmp_path: Path) -> None:

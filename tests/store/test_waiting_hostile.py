@@ -14,7 +14,6 @@ from support.ledgers import (
     door,
     make_lease,
     place,
-    read_files,
     record_of,
     write_object,
     write_tree,
@@ -159,25 +158,3 @@ def test_a_forged_crowd_cannot_keep_a_waiter_out_for_longer_than_its_wait(
     clock = ManualClock()
     assert door(clone, clock=clock).claim("F001", wait=120).holder == "w1@example.com"
     assert clock.wall_ms - EPOCH_MS <= 121_000
-
-
-def test_whoever_takes_a_ticket_makes_a_damaged_line_anew(
-    path_remote: Remote, clones: Clones
-) -> None:
-    jo, kim = clones(2)
-    clock = ManualClock()
-    door(jo, clock=clock).claim("F001")
-    place(path_remote.bare, {FILE: b"noise"}, onto=True)
-    lines: list[tuple[str, ...]] = []
-
-    class Looking(ManualClock):
-        def sleep(self, seconds: float) -> None:
-            super().sleep(seconds)
-            if not lines:
-                lines.append(tuple(read_files(path_remote.bare)))
-
-    waiting = Looking(clock.wall_ms, clock.boot_ms, clock.boot_id)
-    with pytest.raises(WaitTimeout):
-        door(kim, clock=waiting).claim("F001", wait=10)
-    assert FILE in lines[0]
-    assert FILE not in read_files(path_remote.bare), "the last one leaves nothing behind"

@@ -17,7 +17,6 @@ from ledger_checker.answers import (
     History,
     LoggedCall,
     check_answers,
-    check_history,
     load_calls,
     read_history,
 )
@@ -92,15 +91,6 @@ def found(history: History, calls: list[LoggedCall]) -> set[str]:
 def nth(calls: list[LoggedCall], who: str, verb: str, number: int = 0) -> int:
     every = [at for at, call in enumerate(calls) if (call.client, call.verb) == (who, verb)]
     return every[number]
-
-
-def test_the_play_is_what_it_seems(play: Play, history: History) -> None:
-    codes = [(call.client, call.verb, call.code) for call in play.calls if call.code is not None]
-    assert codes == [("kim", "claim", "held"), ("jo", "renew", "not_holder")]
-    assert check_history(play.bare, REF) == []
-    assert history.verified is not None
-    assert history.verified.hidden == 0
-    assert (len(history.grants), len(history.ended_at)) == (7, 3)
 
 
 def test_a_true_log_agrees(play: Play, history: History) -> None:
@@ -221,32 +211,3 @@ def test_of_whom_nothing_was_heard_either_may_be_true(
         calls[at] = replace(calls[at], answer=answer)
     more = replace(calls[0], verb="claim", resources=("F009",), start=990, end=991, answer=answer)
     assert check_answers(history, [*calls, more]) == []
-
-
-def test_what_was_confirmed_too_late_may_have_been_granted(play: Play, history: History) -> None:
-    calls = list(play.calls)
-    at = nth(calls, "jo", "claim", 1)
-    late = {"ok": False, "error": {"code": "lost", "conflicts": []}}
-    calls[at] = replace(calls[at], answer=late, resources=("F003/",))
-    assert check_answers(history, calls) == []
-
-
-def test_one_call_of_whom_nothing_was_heard_explains_one_grant(
-    play: Play, history: History
-) -> None:
-    calls = [call for call in play.calls if (call.client, call.verb) != ("jo", "claim")]
-    lost = replace(play.calls[1], answer=None)
-    wrong = check_answers(history, [*calls, lost])
-    assert [one.rule for one in wrong] == ["unheard"]
-
-
-def test_an_operation_that_is_known_by_its_id(play: Play, history: History) -> None:
-    calls = list(play.calls)
-    ids = list(history.outcomes)
-    at = nth(calls, "kim", "claim")
-    refused = [*calls[:at], replace(calls[at], operation=ids[1]), *calls[at + 1 :]]
-    assert found(history, refused) == {"answer"}
-    at = nth(calls, "jo", "claim")
-    known = [*calls[:at], replace(calls[at], operation=ids[1]), *calls[at + 1 :]]
-    assert found(history, known) == set()
-    assert "answer" in found(history, [replace(calls[at], operation="nobody's"), *calls])

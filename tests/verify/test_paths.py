@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from ledger_checker.paths import any_overlap, overlap
+from ledger_checker.paths import overlap
 
 from gitlease.core import resources
 
@@ -95,8 +95,3 @@ def test_patterns_mean_what_gitignore_says(one: str, other: str, meet: bool) -> 
     assert overlap(one, other) is meet
     assert overlap(other, one) is meet
     assert resources.overlap(resources.parse(one), resources.parse(other)) is meet
-
-
-def test_any_of_several_is_enough() -> None:
-    assert any_overlap(["x", "src/*"], ["y", "src/a"])
-    assert not any_overlap(["x"], [])
