@@ -12,12 +12,10 @@ from gitlease.check.rules import HELD_THEN as HELD_THEN
 from gitlease.check.rules import NO_TRAILER as NO_TRAILER
 from gitlease.check.rules import RULES as RULES
 from gitlease.check.rules import CheckResult as CheckResult
-from gitlease.check.stale import Edge as Edge
 from gitlease.check.stale import Facts as Facts
 from gitlease.check.stale import StaleRules as StaleRules
 from gitlease.check.stale import StaleService as StaleService
 from gitlease.check.stale import records_of as records_of
-from gitlease.check.task_history import MAX_VERSIONS as MAX_VERSIONS
 from gitlease.check.task_history import Deleted as Deleted
 from gitlease.check.task_history import Lack as Lack
 from gitlease.check.task_history import Past as Past

@@ -2,7 +2,6 @@ from gitlease.install.agent_setup import AGENTS_MD as AGENTS_MD
 from gitlease.install.agent_setup import BEGIN as BEGIN
 from gitlease.install.agent_setup import SECTION as SECTION
 from gitlease.install.agent_setup import AgentFile as AgentFile
-from gitlease.install.agent_setup import AgentSetup as AgentSetup
 from gitlease.install.agent_setup import add_hooks as add_hooks
 from gitlease.install.agent_setup import entries as entries
 from gitlease.install.agent_setup import hooks_in as hooks_in

@@ -8,7 +8,6 @@ from gitlease.settings.schema import FIELDS as FIELDS
 from gitlease.settings.schema import FILE as FILE
 from gitlease.settings.schema import KEYS as KEYS
 from gitlease.settings.schema import NEWER as NEWER
-from gitlease.settings.schema import STATUSES as STATUSES
 from gitlease.settings.schema import TRUE as TRUE
 from gitlease.settings.schema import Form as Form
 from gitlease.settings.schema import Found as Found

@@ -170,16 +170,6 @@ def test_what_a_clone_without_all_commits_cannot_know_is_said_and_is_no_finding(
     assert "lease-without-edge F002" in rules_of(world)
 
 
-def test_what_needs_contents_that_are_not_here_is_no_pass(world: World) -> None:
-    world.kims_left()
-    world.assign("F002", to="sam@example.com")
-    world.told.contents = Lack("contents are missing", "git fetch")
-    found = world.stale(JO).find()
-    assert [f.rule.id for f in found.findings] == ["lapsed-lease", "unknown-assignee"]
-    check_words(found.unread)
-    assert {x.plan.item.resource.text for x in found._actions} == {"deploy"}
-
-
 def test_task_files_that_are_not_checked_out_are_no_pass_and_their_leases_stay(
     world: World,
 ) -> None:
@@ -193,17 +183,6 @@ def test_task_files_that_are_not_checked_out_are_no_pass_and_their_leases_stay(
     check_words(said)
     world.told.absent = ()
     assert "lapsed-lease F001" in rules_of(world)
-
-
-def test_what_is_leased_in_another_layer_that_counts_is_held(world: World) -> None:
-    world.of(KIM).claim([F001])
-    world.assign("F001")
-    assert world.stale(JO, layer="alpha").find().findings == ()
-    world.clock.advance(8 * DAY)
-    found = world.stale(JO, layer="alpha").find()
-    assert [(f.rule.id, f.layer) for f in found.findings] == [("stale-edge", None)]
-    assert found._actions == ()
-    check_words(found._stays[found.findings[0]])
 
 
 def why_not(finding: Finding) -> str:
@@ -232,19 +211,10 @@ def test_a_push_and_a_commit_release_each_and_those_concerned_are_told(world: Wo
     ]
     told = world.of(KIM).read().warnings
     check_words(told)
+    again = world.stale(JO).find()
+    assert (again.findings, again._actions, stale.fix(again).leases) == ((), (), ())
     (note,) = world.of(LEE).claim([F001]).notes
     check_words(note.text)
-
-
-def test_the_second_time_does_nothing(world: World) -> None:
-    world.kims_left()
-    world.stale(JO).fix(world.stale(JO).find())
-    found = world.stale(JO).find()
-    assert (found.findings, found._actions) == ((), ())
-    world.remote.requests.clear()
-    again = world.stale(JO).fix(found)
-    assert (again.leases, world.remote.requests) == ((), [])
-    assert len(world.files[JO.holder].commits) == 1
 
 
 def test_without_the_policy_only_ones_own_goes_and_the_rest_is_named(world: World) -> None:

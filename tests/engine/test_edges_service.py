@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from core.values import F001, JO, KIM
@@ -14,15 +12,12 @@ from support.snapshots import check_words, raises
 from support.tasks import Killed, MemoryTasks, task
 
 from gitlease.core import (
-    WINDOW,
     Invalid,
     LeaseHeld,
     NotFound,
     NothingLeft,
-    People,
     PolicyRefused,
     Progress,
-    TakeTicket,
     UnknownOutcome,
     UsageError,
     parse_resource,
@@ -30,7 +25,6 @@ from gitlease.core import (
 from gitlease.engine import Carried, ClaimOptions, EdgeRules, TaskProblem
 
 F002 = parse_resource("F002")
-ANN = replace(KIM, holder="ann@example.com")
 DAY = 86_400
 
 
@@ -86,20 +80,6 @@ def test_an_unknown_name_is_refused_with_those_like_it_unless_any_will_do(world:
     assert answer.edge == "none"
     world.of(KIM, required=False).claim([parse_resource("port-8080")])
     world.of(JO).claim([parse_resource("src/")])
-
-
-def test_a_status_that_no_setting_knows_is_not_claimable(world: World) -> None:
-    pending = task("F001", status="pending", progress=Progress.OTHER)
-    world.files[JO.holder] = MemoryTasks.of(pending, task("F002"))
-    claims: list[Callable[[], object]] = [
-        lambda: world.of(JO).claim([F002, F001]),
-        lambda: world.of(JO).claim([F001], ClaimOptions(takeover=True, reason="x", reopen=True)),
-        lambda: world.of(JO).start(F001, ClaimOptions()),
-    ]
-    for claim in claims:
-        with raises(PolicyRefused):
-            claim()
-    assert world.records() == []
 
 
 def test_a_done_task_is_claimed_only_by_reopening_it(world: World) -> None:
@@ -166,14 +146,6 @@ def test_ones_own_lease_leaves_another_name_in_this_clones_file_alone(world: Wor
     assert (answer.status, answer.edge, answer.edge_in) == ("renewed", "kept", ("record",))
     check_words(answer.warnings)
     assert files["F001"].assigned == (KIM.holder,)
-
-
-def test_the_edge_outlives_the_lease(world: World) -> None:
-    world.of(JO).claim([F001])
-    world.clock.advance(DAY)
-    with raises(LeaseHeld):
-        world.of(KIM).claim([F001])
-    assert world.of(JO).claim([F001]).edge == "kept"
 
 
 def test_release_cleans_a_lingering_edge_of_ones_own(world: World) -> None:
@@ -304,17 +276,6 @@ def test_whatever_the_next_command_is_lease_and_edge_agree(
     assert not files.intents
 
 
-def test_a_repair_spares_who_came_to_another_scope_meanwhile(world: World) -> None:
-    files = world.files[JO.holder]
-    files.tasks["tasks/F001.md"] = task("F001", KIM.holder, "@codex")
-    files.killed_at = "before write"
-    with pytest.raises(Killed):
-        world.of(JO).claim([F001], ClaimOptions(scope="parser", takeover=True, reason="gone"))
-    world.of(KIM).claim([F001], ClaimOptions(scope="docs", takeover=True, reason="back"))
-    world.of(JO).read()
-    assert files["F001"].assigned == (KIM.holder, JO.holder)
-
-
 @pytest.mark.parametrize(
     ("pushed", "landed"), [(Fault.UNANSWERED, True), (Fault.LATE, True), (Fault.LOST, False)]
 )
@@ -334,32 +295,6 @@ def test_an_unknown_outcome_keeps_the_intent_until_it_is_known(
     for text in ("the ledger moves on", "and what was open is settled"):
         world.of(JO).note(F002, text)
     assert files["F001"].assigned == ((JO.holder,) if landed else ())
-    assert not files.intents
-
-
-def test_a_file_that_is_away_is_written_when_it_is_back(world: World) -> None:
-    """It may be on another branch."""
-    files = world.files[JO.holder]
-    files.killed_at = "before write"
-    with pytest.raises(Killed):
-        world.of(JO).claim([F001])
-    away = files.tasks.pop("tasks/F001.md")
-    check_words(" ".join(world.of(JO).read().warnings))
-    files.tasks[away.file] = away
-    world.of(JO).read()
-    assert files["F001"].assigned == (JO.holder,)
-    assert not files.intents
-
-
-def test_a_file_that_is_gone_is_forgotten_with_the_lease(world: World) -> None:
-    files = world.files[JO.holder]
-    files.killed_at = "before write"
-    with pytest.raises(Killed):
-        world.of(JO).claim([F001])
-    del files.tasks["tasks/F001.md"]
-    world.of(JO).release([F001])
-    files.alive.clear()
-    world.of(JO).read()
     assert not files.intents
 
 
@@ -385,22 +320,6 @@ def test_more_than_one_step_holds_is_gone_through(world: World) -> None:
     assert found.resource.text == "T69"
 
 
-def test_a_task_left_to_a_dead_waiter_is_picked_after_its_window(world: World) -> None:
-    world.files[JO.holder] = MemoryTasks.of(task("F001"))
-    world.of(KIM).claim([F001])
-    take = TakeTicket(
-        id="dead", actor=ANN, resources=(F001,), ticket="t", until=world.clock.wall_ms + 10**6
-    )
-    world.of(ANN).session.step("wait", [take])
-    world.of(KIM).release([F001])
-    world.of(JO).read()
-    with pytest.raises(NothingLeft):
-        world.queue(JO).claim_next(ClaimOptions())
-    world.clock.advance(WINDOW)
-    answer, _ = world.queue(JO).claim_next(ClaimOptions())
-    assert (answer.status, answer.leases[0].resource) == ("claimed", "F001")
-
-
 def test_a_briefing_tells_what_was_taken_and_why_and_the_notes(world: World) -> None:
     world.of(JO).claim([F001])
     world.clock.advance(DAY)
@@ -415,14 +334,6 @@ def test_a_briefing_tells_what_was_taken_and_why_and_the_notes(world: World) -> 
     assert [e.task.resource.text for e in brief.next_up] == ["F002"]
     world.clock.advance(8 * DAY)
     assert world.queue(JO).brief().taken == ()
-
-
-def test_a_name_of_two_people_stays_with_the_one_who_is_at_work(world: World) -> None:
-    people = People({JO.holder: "@x", KIM.holder: "@x"})
-    world.of(KIM, people=people).claim([F001], ClaimOptions(scope="docs"))
-    files = world.files[JO.holder] = MemoryTasks.of(task("F001", "@x"))
-    assert world.of(JO, people=people).release([F001], scope="parser").edge == "kept"
-    assert files["F001"].assigned == ("@x",)
 
 
 def test_next_offers_only_what_can_be_claimed(world: World) -> None:

@@ -14,6 +14,7 @@ from support.tasks import Killed, MemoryTasks, task
 from gitlease.core import (
     Actor,
     Denied,
+    Grant,
     Lease,
     LeaseHeld,
     LeaseLost,
@@ -26,6 +27,7 @@ from gitlease.engine import (
     Answer,
     Carried,
     ClaimOptions,
+    WhyNot,
     acts,
 )
 from gitlease.guard import GuardService, Touched
@@ -84,31 +86,15 @@ def test_resuming_from_another_clone_keeps_the_edge_and_writes_it_there(world: W
         world.of(ONE).claim([F001])
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST, Fault.UNANSWERED, Fault.BUSY])
-def test_an_answer_that_is_lost_costs_time_and_not_truth(world: World, fault: Fault) -> None:
-    world.of(ONE).claim([F001])
-    world.remote.pushes.append(fault)
-    assert world.of(ONE).park([F001]).leases[0].parked
-    assert world.records()["F001"].parked
-    world.remote.pushes.append(fault)
-    assert world.of(ONE).claim([F001]).leases[0].token == 2
-    world.remote.pushes.append(fault)
-    assert [x.resource for x in world.of(ONE).end_session(release=True).leases] == ["F001"]
-    assert world.records() == {}
-
-
-@pytest.mark.parametrize("who", [TWO, ONE, JO], ids=["another", "the same", "none"])
-def test_what_was_ended_on_purpose_is_no_loss_of_any_session(world: World, who: Actor) -> None:
+def test_what_was_ended_on_purpose_is_no_loss_and_what_ran_out_one_of_its_own_session(
+    world: World,
+) -> None:
     world.of(ONE).claim([F001])
     world.of(JO).end_session("one")
-    world.of(who).claim([F002])
-    answer = world.of(who).renew_all()
-    assert ([x.resource for x in answer.leases], answer.refused) == (["F002"], ())
-    world.of(who).release([F002])
-    assert world.of(who).renew_all().refused == ()
-
-
-def test_what_ran_out_unrenewed_is_a_loss_of_its_own_session_alone(world: World) -> None:
+    for who in (TWO, ONE, JO):
+        world.of(who).claim([F002])
+        assert world.of(who).renew_all().refused == ()
+        world.of(who).release([F002])
     world.of(ONE).claim([F001])
     world.clock.advance(HOUR)
     assert world.of(TWO).renew_all().refused == ()
@@ -164,52 +150,20 @@ def test_next_resumes_what_is_parked_before_all_others(world: World) -> None:
     assert found.resource == F001
 
 
-def test_next_finds_what_another_clone_parked_since(world: World) -> None:
-    """Whatever this clone knew, be it nothing, that it was held, or that it was free."""
-    world.of(ONE).claim([F003])
-    world.of(TWO, clone="held").read()
-    world.of(ONE).park([F003])
-    for clone in ("new", "held"):
-        answer, found = world.queue(TWO, clone=clone).claim_next(ClaimOptions())
-        assert (found.resource, answer.status) == (F003, "claimed"), clone
-        world.of(TWO).park([F003])
-    world.of(TWO).release([F003])
-    world.of(TWO, clone="free").read()
-    world.of(TWO).claim([F003])
-    world.of(TWO).park([F003])
-    _, found = world.queue(TWO, clone="free").claim_next(ClaimOptions())
-    assert found.resource == F003
-
-
-def test_a_parked_task_whose_file_cannot_be_written_is_passed_over(world: World) -> None:
-    world.of(ONE).claim([F001])
-    world.of(ONE).park([F001])
-    world.tasks_of(JO).tasks["tasks/F001.md"] = task("F001")  # the edge is to be written again
-    world.tasks_of(JO).unwritable.add("tasks/F001.md")
-    answer, found = world.queue(TWO).claim_next(ClaimOptions())
-    assert found.resource == F002
-    check_words(answer.warnings)
-
-
 # --- the end of a session -----------------------------------------------------------------------
 
 
 def test_a_session_of_fifty_leases_ends_in_one_push(world: World) -> None:
     names = [parse_resource(f"n{number}") for number in range(50)]
     world.of(ONE).claim(names, ClaimOptions(any_name=True))
-    world.of(TWO).claim([F002])
-    world.of(JO).claim([F003])
-    world.of(KIM).claim([F001])
-    world.asked()
-    ring = world.of(ONE).store.fetch("global").ledger.header.ring  # type: ignore[union-attr]
+    for who, name in ((TWO, F002), (JO, F003), (KIM, F001)):
+        world.of(who).claim([name])
+    world.of(ONE).read()
     world.asked()
     answer = world.of(ONE).end_session(release=True)
     assert world.asked() == ["push"]
     assert (answer.status, len(answer.leases)) == ("released", 50)
     assert set(world.records()) == {"F001", "F002", "F003"}
-    after = world.of(ONE).store.fetch("global").ledger.header.ring  # type: ignore[union-attr]
-    assert len(after) == len(ring) + 1
-    world.asked()
     again = world.of(ONE).end_session(release=True)
     assert (again.leases, again.changed) == ((), False)
     assert world.asked() == ["fetch"], "that nothing is held is not said from old knowledge"
@@ -339,14 +293,29 @@ def test_a_kill_at_any_step_leaves_nothing_to_mend_by_hand(world: World, step: s
     assert not files.intents
 
 
-@pytest.mark.parametrize("park", [False, True])
-def test_a_damaged_record_beside_one_of_the_session_is_told(world: World, park: bool) -> None:
+def test_a_damaged_record_beside_one_of_the_session_is_told(world: World) -> None:
     world.of(ONE).claim([F001], ClaimOptions(scope="a"))
     world.of(ONE).claim([F002])
     world.remote.damage("global", "leases/f0/broken.yaml", Broken("not YAML", F001))
-    answer = world.of(ONE).end_session(park=park, release=not park)
+    answer = world.of(ONE).end_session(park=True)
     assert [x.resource for x in answer.leases] == ["F002"]
     assert len(answer.refused) == 1
+
+
+def test_a_failure_is_one_push_with_note_edge_and_count(world: World) -> None:
+    """S8: no kill lies between the release and its count."""
+    answer, _ = world.queue(ONE).claim_next(ClaimOptions(picked=True))
+    world.asked()
+    (x,) = answer.leases
+    grant = Grant(F001, x.scope, x.session, x.lease_id, x.token)
+    answer = world.of(ONE).give_back([grant], note="exit 3", commit=None, failed=True)
+    assert world.asked() == ["push"]
+    assert (answer.status, answer.edge) == ("released", "removed")
+    entry = world.queue(KIM).queue().entries[0]
+    assert (entry.why_not, entry.claimable) == (WhyNot.FAILED, False)
+    assert world.of(ONE).session.setback_of(F001) == entry.setback, "its pool need not ask"
+    world.of(KIM).note(F001, "the disk was full")
+    assert world.queue(KIM).queue().entries[0].claimable
 
 
 # --- the list -----------------------------------------------------------------------------------

@@ -88,13 +88,6 @@ def test_a_claim_and_its_renewals_by_whatever_verb() -> None:
     assert between(HELD, HELD, 1, 100) == between(None, None, 1, 100) == []
 
 
-def test_a_park_and_what_resumes_it() -> None:
-    parked = after(HELD, Park(id="park-1", actor=JO, resource=F001, seconds=3_600), at=100)
-    assert between(HELD, parked, 5, 105) == ["parked F001 jo"]
-    resumed = after(parked, claim(JO), at=200)
-    assert between(parked, resumed, 105, 205) == ["claimed F001 jo"]
-
-
 def test_a_release_makes_it_available() -> None:
     freed = after(HELD, release(JO), at=100)
     events = events_between(scene(HELD, 5), scene(freed, 105))
@@ -102,12 +95,6 @@ def test_a_release_makes_it_available() -> None:
     assert events[0].lease == HELD.every_lease()[0]
     assert {e.at for e in events} == {NOON + 105 * MS}, "known when it is seen"
     assert events[1].lease is None
-
-
-def test_completed_work_is_not_available() -> None:
-    done = after(HELD, complete(JO), at=100)
-    assert between(HELD, done, 5, 105) == ["completed F001 jo"]
-    assert between(done, done, 105, 10**6) == []
 
 
 def test_a_lease_lapses_by_the_clock_alone_and_is_available_then() -> None:
@@ -149,18 +136,6 @@ def test_a_revocation_with_the_time_of_it() -> None:
     assert {e.at for e in events} == {NOON + 100 * MS}
     other = after(ended, claim(LEE), at=103)
     assert between(ruled, other, 5, 105) == ["revoked F001 jo", "claimed F001 lee"]
-
-
-# --- what becomes available -------------------------------------------------------------------
-
-
-def test_a_folder_is_available_when_nothing_in_it_is_held_any_more() -> None:
-    ledger = after(empty(), claim(JO, "src/auth/**"), claim(KIM, "src/web/x.py"), at=0)
-    one = after(ledger, release(JO, "src/auth/**"), at=10)
-    none = after(one, release(KIM, "src/web/x.py"), at=20)
-    folder = part("src/")
-    check_words(between(ledger, one, 5, 15, folder))
-    check_words(between(one, none, 15, 25, folder)[-1])
 
 
 # --- only some of it --------------------------------------------------------------------------

@@ -76,20 +76,17 @@ def test_codex_passes_variables_on_by_name_alone(repo: Path) -> None:
     "text",
     [
         "{}",
-        "{ }\n",
         '{"mcpServers":{}}',
-        '{\n  "mcpServers": {\n  }\n}\n',
         json.dumps({"mcpServers": {"other": OTHER}}, indent=4, ensure_ascii=False) + "\n",
         json.dumps({"mcpServers": {"other": OTHER}}),
         json.dumps({"a": [1, {"mcpServers": 2}], "mcpServers": {"other": OTHER}, "z": "}"}),
         json.dumps({"a": 1e3, "b": '\\"{'}, indent="\t").replace("\n", "\r\n") + "\r\n",
         "\ufeff" + json.dumps({"mcpServers": {"other": OTHER}}, indent=2, ensure_ascii=False),
-        "",
         "\n",
     ],
 )
-@pytest.mark.parametrize("host", ["claude", "cursor"])
-def test_json_that_others_wrote_stays(repo: Path, host: str, text: str) -> None:
+def test_json_that_others_wrote_stays(repo: Path, text: str) -> None:
+    host = "claude"
     file = put(repo, host, text)
     file.chmod(0o640)
     assert register(AGENTS[host], place(repo, host)).what == "written"
@@ -115,7 +112,6 @@ def test_json_that_others_wrote_stays(repo: Path, host: str, text: str) -> None:
         ),
         "[a]\r\nb = 1\r\n",
         "[mcp_servers]\n",
-        "",
         "\n",
     ],
 )
@@ -149,12 +145,10 @@ def test_our_entry_comes_out_wherever_it_was_moved(repo: Path, ends: str) -> Non
     ("host", "text"),
     [
         ("claude", '{\n  // mine\n  "a": 1\n}'),
-        ("claude", "[1]"),
         ("claude", '{"mcpServers": []}'),
         ("claude", '{"mcpServers": {"gitlease": {"url": "http://x"}}}'),
         ("claude", '{"mcpServers": {"gitlease": {"command": "npx"}}}'),
         ("cursor", '{"a": 1, "a": 2}'),
-        ("codex", "a = \n"),
         ("codex", 'mcp_servers = {a = {command = "x"}}\n'),
         ("codex", '[mcp_servers.gitlease]\ncommand = "x"\n'),
         ("codex", "mcp_servers = 1\n"),
@@ -168,46 +162,25 @@ def test_a_file_that_cannot_take_it_is_left_alone(repo: Path, host: str, text: s
     assert_untouched(before, snapshot(repo))
 
 
-def test_links_stay_links_and_lead_nowhere_else(repo: Path, tmp_path: Path) -> None:
-    (repo / "shared.json").write_text('{"a": 1}')
-    (repo / ".mcp.json").symlink_to("shared.json")
-    register(AGENTS["claude"], place(repo, "claude"))
-    assert (repo / ".mcp.json").is_symlink()
-    assert "gitlease" in (repo / "shared.json").read_text()
-    unregister(AGENTS["claude"], place(repo, "claude"))
-    assert json.loads((repo / "shared.json").read_text()) == {"a": 1}
-    (repo / ".mcp.json").unlink()
-    (repo / ".mcp.json").symlink_to(tmp_path / "outside.json")
-    with raises(Invalid):
-        place(repo, "claude")
-
-
 def test_the_persons_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("HOME", str(tmp_path))
     names = {"claude": ".claude.json", "codex": ".codex/config.toml", "cursor": ".cursor/mcp.json"}
     for host, name in names.items():
         found = place_of(AGENTS[host], None, user=True, environ={}, servers=True)
-        assert found.name == str(home / name)
         register(AGENTS[host], found)
-        assert (home / name).exists()
+        assert (found.name, (tmp_path / name).exists()) == (str(tmp_path / name), True)
         unregister(AGENTS[host], found)
-    assert list(home.iterdir()) == []
-    moved = {"CLAUDE_CONFIG_DIR": str(tmp_path / "c"), "CODEX_HOME": str(tmp_path / "x")}
-    claude = place_of(AGENTS["claude"], None, user=True, environ=moved, servers=True)
-    codex = place_of(AGENTS["codex"], None, user=True, environ=moved, servers=True)
-    assert claude.name == str(tmp_path / "c" / ".claude.json")
-    assert codex.name == str(tmp_path / "x" / "config.toml")
+    assert list(tmp_path.iterdir()) == []
+    moved = {"CLAUDE_CONFIG_DIR": "/c", "CODEX_HOME": "/x"}
+    for host, name in (("claude", "/c/.claude.json"), ("codex", "/x/config.toml")):
+        found = place_of(AGENTS[host], None, user=True, environ=moved, servers=True)
+        assert found.name == name
 
 
-@pytest.mark.parametrize(
-    "below", ["[mcp_servers.gitlease.tools.claim]\napproval = true\n", "startup_timeout_sec = 20\n"]
-)
-def test_more_of_our_table_below_our_lines_is_for_its_writer(repo: Path, below: str) -> None:
+def test_more_of_our_table_below_our_lines_is_for_its_writer(repo: Path) -> None:
     register(AGENTS["codex"], place(repo, "codex"))
     file = repo / FILES["codex"]
-    text = file.read_text() + below
+    text = file.read_text() + "startup_timeout_sec = 20\n"
     file.write_text(text)
     with raises(Invalid):
         unregister(AGENTS["codex"], place(repo, "codex"))

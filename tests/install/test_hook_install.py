@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from support.fences import clean_env
 from support.hook_repos import HOUR, LATER, HookRepo, choose_way, into_files, make_hook_repo
-from support.repos import assert_untouched, commit_file, git, run_git, snapshot
+from support.repos import assert_untouched, commit_file, git, snapshot
 from support.snapshots import check_words, raises
 
 from gitlease.core import Invalid
 from gitlease.git import Repository, discover
-from gitlease.guard import ACTIVITY, COMMIT, MESSAGE, MOST_PLACES, NOW, WHO, IdleMarker
+from gitlease.guard import ACTIVITY, COMMIT, MESSAGE, MOST_PLACES, WHO, IdleMarker
 from gitlease.install import (
     CHECKED,
     HOOKS,
@@ -215,7 +215,9 @@ def test_a_marker_from_before_the_settings_changed_is_not_used(
 
 
 @pytest.mark.sampled(1)
-def test_a_commit_calls_each_hook_and_a_push_passes_its_lines(repo: HookRepo, way: Way) -> None:
+def test_a_commit_calls_each_hook_a_push_passes_its_lines_and_one_blocks(
+    repo: HookRepo, way: Way
+) -> None:
     put_in(repo)
     assert repo.commit() == (0, "")
     assert repo.calls() == ["pre-commit ", "prepare-commit-msg ", "commit-msg ", "post-commit "]
@@ -223,15 +225,10 @@ def test_a_commit_calls_each_hook_and_a_push_passes_its_lines(repo: HookRepo, wa
     (call,) = repo.calls()
     assert call.startswith("pre-push ")
     assert call.endswith(f"refs/heads/new {'0' * 40};")
-
-
-def test_one_means_blocked(repo: HookRepo, way: Way) -> None:
-    put_in(repo)
     repo.answer(1)
     assert repo.commit() == (1, "")
     assert repo.push()[0] == 1
     assert repo.commit("--no-verify") == (0, "")
-    assert run_git(repo.root, "checkout", "-q", "-b", "other", env=repo.env).returncode == 0
 
 
 @pytest.mark.parametrize(("status", "broken"), [(70, False), (2, False), (127, False), (1, True)])
@@ -279,9 +276,8 @@ def test_linked_work_trees_and_folders_share_hooks_and_marker(repo: HookRepo, wa
 
 def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "bare.git")
-    with raises(Invalid) as raised:
+    with raises(Invalid):
         install(discover(str(tmp_path / "bare.git")))
-    check_words(raised.value.hints[0])
 
 
 # --- where a commit may claim a task -------------------------------------------------------------
@@ -348,59 +344,6 @@ def test_places_that_git_would_take_for_something_else_are_left_to_gitlease(repo
     assert asked(repo)
 
 
-@pytest.mark.parametrize("what", ["edit", "delete", "mode", "move in", "move out", "link"])
-def test_every_kind_of_change_among_the_tasks_counts(repo: HookRepo, what: str) -> None:
-    commit_file(repo.root, "tasks/F001.md", "one\n")
-    commit_file(repo.root, "F002.md", "two\n")
-    with_tasks(repo, "tasks")
-    assert not asked(repo)
-    task = repo.root / "tasks/F001.md"
-    if what == "edit":
-        stage(repo, "tasks/F001.md", "more")
-    elif what == "delete":
-        git(repo.root, "rm", "-q", "tasks/F001.md")
-    elif what == "mode":
-        git(repo.root, "update-index", "--chmod=+x", "tasks/F001.md")
-    elif what == "move in":
-        git(repo.root, "mv", "F002.md", "tasks/F002.md")
-    elif what == "move out":
-        git(repo.root, "mv", "tasks/F001.md", "F001.md")
-    else:
-        task.unlink()
-        task.symlink_to("../F002.md")
-        git(repo.root, "add", "tasks")
-    assert asked(repo)
-
-
-def test_what_is_staged_below_a_folder_that_is_left_out_counts(repo: HookRepo) -> None:
-    """A sparse index has one entry for all that is below it."""
-    before = git(repo.root, "rev-parse", "HEAD")
-    commit_file(repo.root, "deep/tasks/F001.md", "x")
-    with_tasks(repo, "deep/tasks")
-    git(repo.root, "sparse-checkout", "set", "--cone", "--sparse-index", "other")
-    with_tasks(repo, "deep/tasks")
-    assert not asked(repo)
-    git(repo.root, "reset", "-q", "--soft", before)
-    assert asked(repo)
-
-
-@pytest.mark.parametrize(
-    "env",
-    [
-        {"GIT_LITERAL_PATHSPECS": "1"},
-        {"GIT_GLOB_PATHSPECS": "1"},
-        {"GIT_NOGLOB_PATHSPECS": "1", "GIT_ICASE_PATHSPECS": "1"},
-        {"GIT_EXTERNAL_DIFF": "true"},
-        {"GIT_CONFIG_PARAMETERS": "'diff.relative'='1'"},
-    ],
-)
-def test_no_setting_of_git_hides_what_is_staged(repo: HookRepo, env: dict[str, str]) -> None:
-    with_tasks(repo, "tasks")
-    assert not asked(repo, **env)
-    stage(repo, "tasks/F001.md")
-    assert asked(repo, **env)
-
-
 def test_real_commits_start_gitlease_where_tasks_are_staged(repo: HookRepo) -> None:
     put_in(repo)
     with_tasks(repo, "my tasks")
@@ -449,26 +392,6 @@ def test_a_partial_clone_connects_to_nobody(repo: HookRepo) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("what", ["folder", "pipe", "no leave", "link to nothing", "no clock"])
-def test_a_marker_that_is_no_file_lets_nothing_pass(repo: HookRepo, shell: str, what: str) -> None:
-    repo.set_idle()
-    assert not asked(repo, shell)
-    marker, now = repo.private / COMMIT, repo.private / NOW
-    if what == "no clock":
-        now.unlink()
-        now.mkdir()
-    elif what == "no leave":
-        marker.chmod(0)
-        if os.access(marker, os.R_OK):
-            pytest.skip("whoever runs this may read everything")
-    else:
-        marker.unlink()
-        make = {"folder": marker.mkdir, "pipe": lambda: os.mkfifo(marker)}
-        make.get(what, lambda: marker.symlink_to("nothing"))()
-    assert asked(repo, shell)
-
-
-@pytest.mark.parametrize("shell", SHELLS)
 def test_only_what_is_checked_stops_git(repo: HookRepo, shell: str) -> None:
     for status, stops in ((1, {*COMMITS, "pre-push"}), (70, set()), (0, set())):
         repo.answer(status)
@@ -477,7 +400,7 @@ def test_only_what_is_checked_stops_git(repo: HookRepo, shell: str) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("name", HOOKS)
+@pytest.mark.parametrize("name", ["pre-commit", "commit-msg", "pre-push"])
 def test_a_strict_script_goes_on_after_our_section(repo: HookRepo, shell: str, name: str) -> None:
     """With -e and -u, a marker that holds, one that does not, and a gitlease that fails."""
     data = b"set -eu\n" + section(name, SectionForm.SECTION) + b'echo "mine $# ${1-}"\ncat\n'

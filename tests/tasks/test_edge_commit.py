@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from support.fences import clean_env
-from support.repos import assert_untouched, git, make_repository, real_clone, run_git, snapshot
+from support.repos import assert_untouched, git, make_repository, run_git, snapshot
 from support.snapshots import check_words, raises
+from support.task_trees import tasks_like
 
 from gitlease.core import EdgeEdit, Invalid, name_resource
 from gitlease.engine import TaskChange
-from gitlease.git import ConfigEntry, GitConfig, GitResult, discover
+from gitlease.git import GitResult, discover
 from gitlease.git import run_git as run_real_git
-from gitlease.settings import Tasks
 from gitlease.tasks import check_commit, commit_edges, edge_commit, edit_task
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
@@ -27,13 +28,7 @@ pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
 ROOT = Path(__file__).parents[2]
 FILE = "tasks/F001.md"
 JO = "jo@example.com"
-TASKS = Tasks(
-    files=("tasks/**/*.md",),
-    completed=(),
-    required=None,
-    fields={},
-    statuses={"todo": ("todo",), "in_progress": ("doing",), "done": ("done",)},
-)
+TASKS = tasks_like("tasks/**/*.md")
 
 
 def text(name: str = "F001", body: str = "Work.\n") -> str:
@@ -214,14 +209,6 @@ def test_three_versions_of_one_file_stay_three(clone: Clone) -> None:
     check_words(clone.unstaged())
 
 
-def test_an_edge_that_was_staged_by_hand_is_committed(clone: Clone) -> None:
-    clone.in_tree()
-    clone.git("add", FILE)
-    assert clone.commit()
-    assert clone.lines() == EDGE
-    assert clone.status() == ""
-
-
 # --- several files, folders, modes, names -------------------------------------------------------
 
 
@@ -295,40 +282,6 @@ def test_a_linked_work_tree_has_its_own_branch_and_index(clone: Clone, tmp_path:
     assert (linked.status(), clone.status()) == ("M  src/a.txt\0", "")
 
 
-def test_a_submodule_is_a_repository_of_its_own(clone: Clone, tmp_path: Path) -> None:
-    outer = make(tmp_path / "outer")
-    outer.git("submodule", "--quiet", "add", str(clone.root), "inner")
-    inner = Clone(outer.root / "inner")
-    inner.git("config", "user.email", JO)
-    inner.git("config", "user.name", "Jo")
-    inner.claim()
-    assert inner.lines() == EDGE
-    assert inner.status() == ""
-    # Seen from outside, it cannot be committed into.
-    outer.git("commit", "-q", "-m", "inner")
-    check_words(outer.refused(change(file="inner/tasks/F001.md")).message)
-    check_words(outer.refused(change(file="inner")).message)
-
-
-def test_a_sha256_repository(tmp_path: Path) -> None:
-    clone = make(tmp_path / "new", "--object-format=sha256")
-    clone.write("tasks/a/F003.md", text("F003"), commit=True)
-    new = clone.claim(change(), change("F003", "tasks/a/F003.md"))
-    assert new == clone.head()
-    assert len(new or "") == 64
-    assert sorted(clone.lines()) == sorted(EDGE * 2)
-    assert clone.status() == ""
-    clone.git("fsck", "--strict")
-
-
-def test_a_split_index_stays_split(clone: Clone) -> None:
-    clone.git("config", "core.splitIndex", "true")
-    clone.git("update-index", "--split-index")
-    clone.claim()
-    assert clone.status() == ""
-    assert list((clone.root / ".git").glob("sharedindex.*"))
-
-
 def test_a_sparse_checkout_with_a_sparse_index(clone: Clone) -> None:
     clone.git("sparse-checkout", "init", "--cone", "--sparse-index")
     clone.git("sparse-checkout", "set", "src")
@@ -341,35 +294,11 @@ def test_a_sparse_checkout_with_a_sparse_index(clone: Clone) -> None:
     assert EDGE[1][1:] in clone.read()
 
 
-def test_a_shallow_and_partial_clone(clone: Clone, tmp_path: Path) -> None:
-    clone.git("config", "uploadpack.allowFilter", "true")
-    clone.claim(change("F002"))
-    options = ("--depth=1", "--filter=blob:none")
-    part = Clone(real_clone(clone.root.as_uri(), tmp_path / "part", JO, *options))
-    part.claim()
-    assert part.lines() == EDGE
-    assert part.status() == ""
-
-
 def test_line_ends_are_converted_as_git_does(clone: Clone) -> None:
     clone.git("config", "core.autocrlf", "true")
     (clone.root / FILE).unlink()
     clone.git("checkout", "-q", "--", FILE)
     assert "\r\n" in clone.read()
-    clone.claim()
-    assert clone.lines() == EDGE
-    assert clone.status() == ""
-
-
-def test_a_filter_with_another_form_in_the_work_tree(clone: Clone) -> None:
-    clone.write(".gitattributes", "tasks/*.md filter=shout ident\n")
-    clone.git("config", "filter.shout.clean", "sed s/WORK/Work/")
-    clone.git("config", "filter.shout.smudge", "sed s/Work/WORK/")
-    clone.git("add", ".")
-    clone.git("commit", "-q", "-m", "filter")
-    (clone.root / FILE).unlink()
-    clone.git("checkout", "-q", "--", FILE)
-    assert "WORK" in clone.read()
     clone.claim()
     assert clone.lines() == EDGE
     assert clone.status() == ""
@@ -388,12 +317,12 @@ def test_no_hook_runs(clone: Clone, tmp_path: Path) -> None:
 
 
 def test_only_few_processes_are_started(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch)
+    calls: list[Sequence[str]] = []
+    before_each(monkeypatch, calls.append)
     clone.check()
     assert len(calls) == 5
-    calls.clear()
     clone.commit()
-    assert len(calls) == 12
+    assert len(calls) == 5 + 12
 
 
 # --- identity, encoding, signature --------------------------------------------------------------
@@ -474,19 +403,6 @@ def test_what_is_half_done_is_not_disturbed(
     check_words(refusal.message)
 
 
-def test_a_repository_that_keeps_such_heads_with_its_refs_is_asked(clone: Clone) -> None:
-    """As reftable does: there the file says nothing."""
-    clone.git("update-ref", "CHERRY_PICK_HEAD", "HEAD")
-    found = discover(str(clone.root))
-    hidden = clone.root / ".git/CHERRY_PICK_HEAD"
-    config = GitConfig((ConfigEntry("extensions.refstorage", "reftable", "local", ""),))
-    check = replace(found, config=config)
-    with raises(Invalid):
-        check_commit(check, TASKS, (change(),))
-    hidden.unlink()
-    check_commit(check, TASKS, (change(),))
-
-
 def test_a_file_that_is_not_committed_is_refused(clone: Clone) -> None:
     clone.write("tasks/F003.md", text("F003"))
     refusal = clone.refused(change(), change("F003"))
@@ -540,17 +456,6 @@ def test_a_version_that_cannot_be_edited_is_named(clone: Clone, broken: str) -> 
     clone.write(FILE, text())
     clone.git("add", FILE)
     check_words(clone.refused().message)
-
-
-def test_a_missing_object_and_a_damaged_index_are_told(clone: Clone) -> None:
-    found = discover(str(clone.root))
-    blob = clone.git("rev-parse", f"HEAD:{FILE}")
-    (clone.root / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    with raises(Invalid):
-        clone.check()
-    (clone.root / ".git/index").write_bytes(b"DIRC" + bytes(100))
-    with raises(Invalid):
-        check_commit(found, TASKS, (change(),))
 
 
 HOOK = """\
@@ -624,21 +529,6 @@ def test_a_locked_index_is_waited_for_or_nothing_is_committed(
     assert clone.status() == ""
 
 
-def test_a_locked_branch_is_told_and_the_edge_stays_staged(clone: Clone) -> None:
-    lock = clone.root / ".git/refs/heads/main.lock"
-    lock.touch()
-    clone.git("config", "core.filesRefLockTimeout", "0")
-    old = clone.head()
-    clone.in_tree()
-    with raises(Invalid):
-        clone.commit()
-    assert clone.head() == old
-    assert clone.status() == f"M  {FILE}\0"
-    lock.unlink()
-    assert clone.commit()
-    assert clone.status() == ""
-
-
 def test_a_branch_that_moved_meanwhile_keeps_both_commits(
     clone: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -679,38 +569,6 @@ def test_a_branch_that_moved_while_a_signature_was_made_is_noticed_before_stagin
     assert (clone.files(), clone.lines()) == ([FILE], EDGE)
 
 
-def test_another_s_commit_of_the_same_edge_is_enough(
-    clone: Clone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The user's own commit, made between the two steps, takes the staged edge along."""
-
-    def race(words: Sequence[str]) -> None:
-        if "update-ref" in words:
-            clone.git("commit", "-q", "-m", "mine")
-
-    before_each(monkeypatch, race)
-    clone.in_tree()
-    assert clone.commit() is None
-    assert clone.git("log", "--format=%s").splitlines() == ["mine", "start"]
-    assert clone.lines() == EDGE
-    assert clone.status() == ""
-
-
-def test_a_branch_that_was_moved_by_a_git_that_was_stopped_counts(
-    clone: Clone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stopped(words: Sequence[str], **options: object) -> GitResult:
-        done = run_real_git(words, **options)  # type: ignore[arg-type]
-        if "update-ref" in words:
-            return GitResult(-9, b"", "", timed_out=True)
-        return done
-
-    monkeypatch.setattr(edge_commit, "run_git", stopped)
-    clone.in_tree()
-    assert clone.commit() == clone.head()
-    assert clone.count() == 2
-
-
 RACER = """\
 import sys
 from test_edge_commit import *
@@ -729,20 +587,15 @@ def test_processes_that_race_lose_no_edge(clone: Clone) -> None:
         clone.write(f"tasks/{name}.md", text(name))
     clone.git("add", ".")
     clone.git("commit", "-q", "-m", "many")
-    old = clone.count()
+    how = {"cwd": clone.root, "env": clean_env(python_path()), "stdin": subprocess.PIPE}
     racers = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACER, str(worker)],
-            cwd=clone.root,
-            env=clean_env(python_path()),
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        subprocess.Popen([sys.executable, "-c", RACER, str(worker)], **how)  # type: ignore[call-overload]
         for worker in (1, 2, 3)
     ]
-    said = [racer.communicate(b"x", timeout=60)[1] for racer in racers]
-    assert [racer.returncode for racer in racers] == [0, 0, 0], said
-    assert clone.count() == old + len(names)
+    for racer in racers:
+        racer.communicate(b"x", timeout=60)
+        assert racer.returncode == 0
+    assert clone.count() == 2 + len(names)
     assert clone.status() == ""
     for name in names:
         assert JO in clone.git("show", f"HEAD:tasks/{name}.md")
@@ -766,53 +619,26 @@ def before_each(monkeypatch: pytest.MonkeyPatch, act: Callable[[Sequence[str]], 
     monkeypatch.setattr(edge_commit, "run_git", run)
 
 
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
-    calls: list[Sequence[str]] = []
-    before_each(monkeypatch, calls.append)
-    return calls
-
-
-def steps(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Commit again and again, killed before one step later each time, until none is left."""
-    step = 0
-    while True:
-        left = step
-
-        def kill(_words: Sequence[str]) -> None:
-            nonlocal left
-            if not left:
-                raise Killed
-            left -= 1
-
-        before_each(monkeypatch, kill)
-        try:
-            clone.commit(change(), change("F002"))
-        except Killed:
-            before_each(monkeypatch, lambda _words: None)
-            yield
-            step += 1
-        else:
-            return
-
-
 def test_after_a_kill_at_any_step_it_is_completed_by_the_same_again(
     clone: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clone.write(FILE, text(body="Staged work.\n"))
     clone.git("add", FILE)
-    clone.in_tree(change(), change("F002"))
+    both = change(), change("F002")
+    clone.in_tree(*both)
     start, index = clone.head(), (clone.root / ".git/index").read_bytes()
-    killed = 0
-    for _ in steps(clone, monkeypatch):
-        killed += 1
-        clone.commit(change(), change("F002"))
+    for step in range(12):
+        with monkeypatch.context() as patch:
+            before_each(patch, Mock(side_effect=[None] * step + [Killed]))
+            with pytest.raises(Killed):
+                clone.commit(*both)
+        clone.commit(*both)
         assert clone.count() == 2
         assert sorted(clone.lines()) == sorted(EDGE * 2)
         assert clone.status() == f"M  {FILE}\0"
         check_words(clone.staged())
         clone.git("update-ref", "refs/heads/main", start)
         (clone.root / ".git/index").write_bytes(index)
-    assert killed >= 12
     assert not list((clone.root / ".git/gitlease").glob("edge-*/"))
 
 
