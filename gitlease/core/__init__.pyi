@@ -93,7 +93,6 @@ from gitlease.core.loss import explained as explained
 from gitlease.core.loss import still_held as still_held
 from gitlease.core.moves.claiming import ParkedMeanwhile as ParkedMeanwhile
 from gitlease.core.moves.claiming import rivals_of as rivals_of
-from gitlease.core.moves.holding import may_retire as may_retire
 from gitlease.core.moves.operations import Acknowledge as Acknowledge
 from gitlease.core.moves.operations import AddNote as AddNote
 from gitlease.core.moves.operations import Barrier as Barrier

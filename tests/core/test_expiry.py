@@ -112,12 +112,6 @@ def test_a_lease_ended_at_once_lapses_without_grace() -> None:
     assert free_at(over, strict, moment(1, SEEN_AT_ONCE)) == at(0).wall_ms
 
 
-def test_observed_believes_no_timestamp() -> None:
-    ancient = replace(lease(since=-86_400 * 365), margins=OBSERVED.margins)
-    assert stands(ancient, 10, SEEN_AT_ONCE, OBSERVED) is not Standing.LAPSED
-    assert stands(ancient, TTL * 1.01 + 5.001, SEEN_AT_ONCE, OBSERVED) is Standing.LAPSED
-
-
 # --- margins -------------------------------------------------------------------------------------
 
 

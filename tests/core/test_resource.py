@@ -39,7 +39,7 @@ def test_a_word_is_a_name_in_every_folder(folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["", " ", "x" * 129, "two words", "naïve", "a\tb", "a\nb", "$x", "a,b", "a\\b", "!x"]
+    "word", ["", " ", "x" * 129, "two words", "naïve", "a\tb", "a\nb", "$x", "a\\b", "!x", "..."]
 )
 def test_an_odd_word_is_no_name(word: str) -> None:
     with pytest.raises(UsageError):

@@ -28,7 +28,6 @@ from support.snapshots import raises
 
 from gitlease.core import (
     HOLDERS_TOLD,
-    MOVES,
     Actor,
     Assignee,
     Invalid,
@@ -40,9 +39,7 @@ from gitlease.core import (
     Outcome,
     Policy,
     PolicyRefused,
-    Relation,
     Resource,
-    Retire,
     Retirement,
     Rule,
     Sighting,
@@ -50,7 +47,6 @@ from gitlease.core import (
     UsageError,
     apply,
     ending,
-    may_retire,
     parse_resource,
     still_held,
 )
@@ -107,14 +103,6 @@ def test_only_what_lapsed_goes(
     if refusal is not None:
         assert not outcome.changed
         assert picture(ledger) == picture(before)
-
-
-def test_only_what_lapsed_may_go_and_what_an_edge_keeps_where_it_is_asked_for() -> None:
-    lapsed = {Relation.MINE_LAPSED, Relation.THEIRS_LAPSED}
-    assert {how for how in Relation if may_retire(how, assigned=False)} == lapsed
-    kept = {how for how in Relation if may_retire(how, assigned=True)} - lapsed
-    assert kept == {Relation.THEIRS_ASSIGNED, Relation.THEIRS_ABANDONED}
-    assert Retire in MOVES
 
 
 def test_by_the_observed_rule_it_must_have_been_seen_for_its_time() -> None:

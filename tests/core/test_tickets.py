@@ -254,22 +254,18 @@ def test_a_batch_over_several_resources_stands_in_each_line() -> None:
 SRC, FILE, DOCS = map(parse_resource, ("src/", "src/x", "docs/"))
 
 
-@pytest.mark.parametrize("asked", ["src/", "src/x", "*/x"])
-def test_who_waits_for_some_of_the_same_files_goes_first(asked: str) -> None:
+def test_who_waits_for_some_of_the_same_files_goes_first() -> None:
+    """Paths of a task give way to them, too."""
     ledger, _ = step(empty(), take(KIM, "t", FILE), when=moment())
-    with pytest.raises(NotYourTurn) as refused:
-        apply(ledger, [claim(JO, asked)], moment(9))
-    assert refused.value.waiting == ("t",)
-    passed, _ = step(ledger, claim(JO, asked, passing=1), when=moment(30))
+    for wish in (claim(JO, "src/"), claim(JO, "*/x"), claim(JO, paths=("src/**",))):
+        with pytest.raises(NotYourTurn) as refused:
+            apply(ledger, [wish], moment(9))
+        assert refused.value.waiting == ("t",)
+    check_words(refused.value.message)
+    passed, _ = step(ledger, claim(JO, "*/x", passing=1), when=moment(30))
     assert tickets(passed, FILE) == [], "who was passed over is out of the line"
-
-
-def test_paths_of_a_task_give_way_to_who_waits_for_them() -> None:
-    ledger, _ = step(empty(), take(KIM, "t", FILE), when=moment())
-    with raises(NotYourTurn):
-        apply(ledger, [claim(JO, paths=("src/**",))], moment(9))
-    assert apply(ledger, [claim(JO, paths=("docs/**",))], moment(9)).changed
-    assert apply(ledger, [claim(JO)], moment(9)).changed
+    for free in (claim(JO, paths=("docs/**",)), claim(JO)):
+        assert apply(ledger, [free], moment(9)).changed
 
 
 def test_a_waiter_is_counted_once_however_many_lines_it_stands_in() -> None:

@@ -467,13 +467,6 @@ def test_admins_are_given_up_only_by_an_admin_who_confirms_it(text: str) -> None
     assert ledger.header.policy.admins == ()
 
 
-@pytest.mark.parametrize(("skew", "lapsed"), [("0s", LAPSED), ("10m", TTL + 601)])
-def test_of_new_and_old_margins_the_larger_hold(skew: str, lapsed: float) -> None:
-    ledger, _ = step(holding(lease()), set_policy(JO, skew=skew), when=moment(1))
-    assert code(ledger, claim(KIM), moment(lapsed - 1)) == "held"
-    step(ledger, claim(KIM), when=moment(lapsed))
-
-
 # --- the audit trail -----------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from gitlease.core import (
     DEFAULT_POLICY,
@@ -53,6 +53,7 @@ JO = Actor("jo@example.com", host="laptop", branch="main")
 KIM = Actor("kim@example.com", host="desk")
 F001 = parse_resource("F001")
 
+Op = TypeVar("Op", bound=Operation)
 _ids = itertools.count(1)
 
 
@@ -196,8 +197,18 @@ def picture(ledger: Ledger, people: Iterable[str] = (JO.holder, KIM.holder)) -> 
 # --- operations with fresh ids -------------------------------------------------------------------
 
 
-def claim(who: Actor, what: str = "F001", **more: Any) -> Claim:
-    return Claim(id=fresh(), actor=who, resource=parse_resource(what), lease_id=fresh(), **more)
+def _verb(kind: Callable[..., Op], *ids: str, **usual: Any) -> Callable[..., Op]:
+    """What makes operations of a kind: by whom, on which resource, with fresh ids."""
+
+    def make(who: Actor, what: str = "F001", **more: Any) -> Op:
+        made = {name: fresh() for name in ("id", *ids)}
+        return kind(actor=who, resource=parse_resource(what), **made, **(usual | more))
+
+    return make
+
+
+claim, complete = _verb(Claim, "lease_id"), _verb(Complete, "lease_id")
+release, park, revoke = _verb(Release), _verb(Park), _verb(Revoke, reason="stuck")
 
 
 def renew(who: Actor, what: str | None = "F001", **more: Any) -> Renew:
@@ -207,18 +218,6 @@ def renew(who: Actor, what: str | None = "F001", **more: Any) -> Renew:
 
 def extend(who: Actor, seconds: int, what: str = "F001", **more: Any) -> Extend:
     return Extend(id=fresh(), actor=who, resource=parse_resource(what), seconds=seconds, **more)
-
-
-def release(who: Actor, what: str = "F001", **more: Any) -> Release:
-    return Release(id=fresh(), actor=who, resource=parse_resource(what), **more)
-
-
-def complete(who: Actor, what: str = "F001", **more: Any) -> Complete:
-    return Complete(id=fresh(), actor=who, resource=parse_resource(what), lease_id=fresh(), **more)
-
-
-def park(who: Actor, what: str = "F001", **more: Any) -> Park:
-    return Park(id=fresh(), actor=who, resource=parse_resource(what), **more)
 
 
 def end(who: Actor, *leases: Lease, **more: Any) -> EndSession:
@@ -233,11 +232,6 @@ def retirement(*leases: Lease, what: str = "F001", **more: Any) -> Retirement:
 
 def retire(who: Actor, *items: Retirement) -> Retire:
     return Retire(id=fresh(), actor=who, items=items)
-
-
-def revoke(who: Actor, what: str = "F001", **more: Any) -> Revoke:
-    more = {"reason": "stuck", **more}
-    return Revoke(id=fresh(), actor=who, resource=parse_resource(what), **more)
 
 
 def take_ticket(who: Actor, ticket: str, what: str = "F001", **more: Any) -> TakeTicket:

@@ -144,10 +144,8 @@ def test_a_parameter_arrives_from_a_method(
     verb, (ada, _) = WatchedVerb(method.verb), make_desks(task("F007"))
     monkeypatch.setattr("gitlease.faces.library.methods.find_verb", lambda _name: verb)
     options = {"session": None, "no_session": False, "local": False, "layer": None}
-    given, expected = dict[str, Any](), dict[str, Any](method.given)
-    for other, one in method.parameters.items():
-        if other == name or one.required or (method.one and other == "resources"):
-            _, given[other], expected[other] = SAMPLES[one.kind.python]
+    given, expected = sampled(method.parameters, name, *["resources"] * method.one)
+    expected |= method.given
     if method.one and "resources" in given:
         [given["resource"]] = given.pop("resources")
     several = any(x.kind is x.VAR_POSITIONAL for x in method.signature.parameters.values())
@@ -155,6 +153,15 @@ def test_a_parameter_arrives_from_a_method(
     with pytest.raises(UsageError, match="enough was seen"):
         getattr(Leases(ada.open(".", **options)), method.name)(*words, **given)
     assert verb.values == expected
+
+
+def sampled(known: Mapping[str, Parameter], *names: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Values for the parameters of these names and whatever else is required; what arrives."""
+    given, expected = dict[str, Any](), dict[str, Any]()
+    for name, one in known.items():
+        if name in names or one.required:
+            _, given[name], expected[name] = SAMPLES[one.kind.python]
+    return given, expected
 
 
 class RootDoor(Door):
@@ -184,7 +191,7 @@ class RootDoor(Door):
 def test_a_parameter_arrives_from_a_tool(
     tool: LeaseTool, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door, caught, expected = RootDoor(), list[WatchedVerb](), dict[str, Any]()
+    door, caught = RootDoor(), list[WatchedVerb]()
 
     def watched(verb: str) -> Any:
         caught.append(WatchedVerb(verb))
@@ -192,10 +199,7 @@ def test_a_parameter_arrives_from_a_tool(
 
     monkeypatch.setattr("gitlease.faces.mcp.server.find_verb", watched)
     monkeypatch.setattr("gitlease.faces.mcp.server.LONGEST_WAIT", 1_000)  # this door's own bound
-    arguments = dict[str, Any]()
-    for other, one in tool.takes.items():
-        if other in (name, "resources") or one.required:
-            _, arguments[other], expected[other] = SAMPLES[one.kind.python]
+    arguments, expected = sampled(tool.takes, name, "resources")
     values = read_values(tool.takes, door, arguments, what=tool.name)
     with pytest.raises(UsageError, match="enough was seen"):
         tool.act(door, **values)
@@ -227,13 +231,10 @@ def test_a_parameter_arrives_over_http(
 
     monkeypatch.setattr("gitlease.faces.http.routes.carry_out", carried_out)
     monkeypatch.setattr("gitlease.faces.http.routes.MOST", {})  # this door's own bounds
-    expected, data = dict[str, Any](), dict[str, Any]()
-    chosen = {"any": "done"} if route.name == "release" else {}
-    for other, one in route.fields.items():
-        if other in (name, chosen.get(name)) or one.required:
-            _, data[other], expected[other] = SAMPLES[one.kind.python]
-            if one.kind.switch and route.in_query:
-                data[other] = "true"
+    also = {"any": "done"} if route.name == "release" else {}
+    data, expected = sampled(route.fields, name, also.get(name, name))
+    if route.in_query:
+        data |= {x: "true" for x in data if route.fields[x].kind.switch}
     gateway = SimpleNamespace(session=lambda *_who, **_how: None)
     caller = SimpleNamespace(email="jo@example.com")
     route.respond(ApiRequest(gateway, caller, "F007", data, {}, None, lambda: None))  # type: ignore[arg-type]
@@ -258,7 +259,7 @@ def test_a_parameter_arrives_from_a_connection(
     method: Method, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through the request that a connection makes of it, and the route that answers that."""
-    caught, expected = list[tuple[str, dict[str, Any]]](), dict[str, Any](method.given)
+    caught = list[tuple[str, dict[str, Any]]]()
 
     def carried_out(request: Any, _door: Any, verb: Any, values: dict[str, Any]) -> Any:
         known = "resource" if "resource" in verb.parameters else "resources"
@@ -279,10 +280,8 @@ def test_a_parameter_arrives_from_a_connection(
     monkeypatch.setattr("gitlease.faces.http.routes.carry_out", carried_out)
     monkeypatch.setattr("gitlease.faces.http.routes.MOST", {})  # this door's own bounds
     monkeypatch.setattr(gitlease.Connection, "_ask", asked)
-    given = dict[str, Any]()
-    for other, one in method.parameters.items():
-        if other == name or one.required or other in ("resource", "resources"):
-            _, given[other], expected[other] = SAMPLES[one.kind.python]
+    given, expected = sampled(method.parameters, name, "resource", "resources")
+    expected |= method.given
     if method.one and "resources" in given:
         [given["resource"]] = given.pop("resources")
     with pytest.raises(UsageError, match="enough was seen"):

@@ -1,4 +1,4 @@
-"""Failures counted in a task's notes: how long pools leave it alone, and what ends that."""
+"""What pools pick by themselves, and the failures that they count in a task's notes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ from core.values import (
     F001,
     JO,
     KIM,
+    SKEW,
+    TTL,
     claim,
+    code,
     complete,
     empty,
     fresh,
+    holding,
+    lease,
     leases_in,
     moment,
+    park,
+    renew,
     step,
 )
 
 from gitlease.core import (
     FAILED,
+    FORMAT,
     LEFT_ALONE,
+    NEWEST_FORMAT,
     WAITS,
     WORD,
     Actor,
@@ -33,13 +42,72 @@ from gitlease.core import (
     Park,
     Pick,
     Release,
+    RunOut,
     Setback,
     apply,
     grant_of,
     parse_resource,
 )
 
+LAPSED = TTL + SKEW + 1
 POOL = Actor(JO.holder, session="work-1", session_explicit=True)
+PICKED: dict[str, Any] = {"edge": True, "picked": True}
+
+
+def picked(who: Actor = POOL) -> Ledger:
+    return step(empty(), claim(who, **PICKED), when=moment(0))[0]
+
+
+def test_picked_task_at_its_lapse_is_anyones() -> None:
+    """S2: not a moment before; and the former holder is notified."""
+    assert code(picked(), claim(KIM, abandoned=True), moment(TTL + SKEW)) == "held"
+    ledger, done = step(picked(), claim(KIM, abandoned=True), when=moment(LAPSED))
+    assert (done.status, done.displaced[0].holder) == ("taken_over", JO.holder)
+    assert [x.what for x in ledger.notices(JO.holder)] == ["taken_over"]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        claim(POOL, edge=True),
+        park(POOL),
+        complete(POOL),
+    ],
+)
+def test_mark_is_taken_away_by_name(operation: Operation) -> None:
+    ledger, done = step(picked(), operation, when=moment(1))
+    assert not leases_in(ledger)[0].picked
+    assert not done.is_renewal, "history may not forget it"
+
+
+def test_mark_outlasts_heartbeats_and_the_session() -> None:
+    ledger, _ = step(picked(), renew(POOL), when=moment(1))
+    over = RunOut(id="over", actor=POOL, grants=(grant_of(leases_in(ledger)[0]),))
+    ledger, _ = step(ledger, over, when=moment(2))
+    assert [(x.session, x.edge, x.picked) for x in leases_in(ledger)] == [(None, True, True)]
+    ledger = picked()
+    parks = EndSession(id="p", actor=POOL, grants=(grant_of(leases_in(ledger)[0]),), park=True)
+    assert not leases_in(step(ledger, parks, when=moment(1))[0])[0].picked
+
+
+@pytest.mark.parametrize("chosen", [lease(edge=True), replace(lease(edge=True), parked=True)])
+def test_pick_of_what_its_person_chose_has_no_mark(chosen: Any) -> None:
+    when = moment(1 if chosen.parked else LAPSED)
+    ledger, _ = step(holding(chosen), claim(POOL, **PICKED), when=when)
+    assert [(x.edge, x.picked) for x in leases_in(ledger)] == [(True, False)]
+    again, _ = step(picked(), claim(replace(POOL, session="w2"), **PICKED), when=moment(LAPSED))
+    assert leases_in(again)[0].picked
+
+
+def test_format_is_raised_by_the_first_use_only() -> None:
+    ledger, _ = step(empty(), claim(JO, edge=True), when=moment(0))
+    assert ledger.header.format == FORMAT
+    ledger, _ = step(ledger, claim(POOL, "F002", **PICKED), when=moment(1))
+    assert ledger.header.format == NEWEST_FORMAT
+    ledger, _ = step(ledger, complete(POOL, "F002"), when=moment(2))
+    assert ledger.header.format == NEWEST_FORMAT
+
+
 OTHER = Actor(KIM.holder, session="work-2", session_explicit=True)
 NOTE = "exit 3 on laptop"
 F002 = parse_resource("F002")
