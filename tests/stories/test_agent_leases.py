@@ -47,9 +47,6 @@ def two(clones: Clones) -> Two:
     return made
 
 
-# --- renew --all ----------------------------------------------------------------------------------
-
-
 def test_renewing_everything_tells_each_loss_and_keeps_the_rest(two: Two) -> None:
     kim = two.kim
     kim.env["GITLEASE_SESSION"] = "run-1"
@@ -87,9 +84,6 @@ def test_renewing_everything_is_in_every_layer_and_a_hint_names_the_layer(two: T
     assert lost.hints == ("gitlease show port --layer s1",)
     kim.accepts(*lost.hints)
     assert kim.types("renew --all --scope api").code == 2
-
-
-# --- the heartbeat of an agent --------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -186,9 +180,6 @@ def test_a_loss_is_told_at_the_next_event_whatever_it_is(
     assert "deploy" not in agent.uses_a_tool()
 
 
-# --- another session of the same person -----------------------------------------------------------
-
-
 @pytest.fixture
 def desk(two: Two, agent: Agent) -> Typist:
     """kim in another clone, whose agent here has leases of a minute of F001 and F002."""
@@ -243,28 +234,12 @@ def test_a_session_is_told_once_what_its_person_ended_elsewhere(
     assert "F001" not in "".join(told())
 
 
-def test_what_a_person_ends_themselves_takes_nobody_elses_word_away(
-    two: Two, agent: Agent, desk: Typist
-) -> None:
-    two.clock.advance(HOUR)
-    two.jo.ok("claim F001 --takeover --reason 'it is late'")
-    for _ in range(2):
-        names = " ".join(f"n{number}" for number in range(40))
-        desk.ok(f"claim {names} --any --session other")
-        desk.ok("session end other")
-    check_words(lost_by_agent(two, agent)["F001"])
-    desk.ok("verify")
-
-
 def test_the_own_end_of_a_session_is_no_news_to_it(two: Two, agent: Agent, desk: Typist) -> None:
     two.kim.ok("release F001", env=agent.terminal)
     two.kim.ok("session end", env=agent.terminal)
     assert lost_by_agent(two, agent) == {}
     assert "F00" not in agent.uses_a_tool()
     assert desk.ok("list").err == ""
-
-
-# --- what one carries -----------------------------------------------------------------------------
 
 
 def test_a_session_is_told_what_brief_tells_and_again_after_a_compaction(
@@ -300,9 +275,6 @@ def test_ones_own_edge_can_be_retired_while_another_holds_the_lease(two: Two) ->
     assert kim.types("release F001").code == 1, "there is nothing left of kim's"
 
 
-# --- landing, and layers that cannot be read ------------------------------------------------------
-
-
 def test_the_start_of_a_session_ends_what_has_landed(two: Two) -> None:
     kim, jo, layer = two.kim, two.jo.clone, "team"
     kim.ok(f"claim F001 --ttl 2h --layer {layer}")
@@ -336,9 +308,6 @@ def test_a_layer_that_cannot_be_read_keeps_nobody_from_the_rest(two: Two) -> Non
     assert [x for x in read.out.splitlines() if "port-81" in x]
     assert "port-80" not in read.out
     check_words(kim.ok("brief --json").json["warnings"])
-
-
-# --- refusals -------------------------------------------------------------------------------------
 
 
 def test_the_command_of_a_run_is_shown_no_takeover(two: Two) -> None:

@@ -33,7 +33,7 @@ from support.faults import (
     swallow_down,
 )
 from support.fences import clean_env
-from support.ledgers import door, read_files, text_of, tip
+from support.ledgers import door, read_files, text_of
 from support.remotes import Remote
 from support.repos import git
 from support.session import LeaseService
@@ -193,9 +193,6 @@ def after_that(on: Stage, ann: str) -> None:
     git(on.remote.bare, "fsck", "--strict", "--no-dangling")
 
 
-# --- http: what a network does ------------------------------------------------------------------
-
-
 ONCE: dict[str, Callable[[], TcpFault]] = {
     "cut in the question": lambda: cut_after("up", 60, times=1),
     "cut in the commands": lambda: cut_after("up", 450, since=POST, times=1),
@@ -235,15 +232,11 @@ def test_http_fault_that_lasts(name: str, early: bool, http: Stage) -> None:
     assert ann == "unknown_outcome"
 
 
-# --- http: what servers and what stands before them do ------------------------------------------
-
-
 SERVER: dict[str, tuple[Callable[[], HttpFault], tuple[str, ...]]] = {
     "applied twice over": (duplicate, ("ok",)),
     "applied and every answer lost": (lambda: lose_answer(times=None), ("ok",)),
     "replayed": (replay, ("ok",)),
     "500 to the question": (lambda: answer(500, stage="advertise"), ("unavailable",)),
-    "401 to the question": (lambda: answer(401, stage="advertise"), ("denied",)),
     "403 to the question": (lambda: answer(403, stage="advertise"), ("denied",)),
     "403 to every request": (
         lambda: answer(403, stage="request", service="receive-pack", times=None),
@@ -334,9 +327,6 @@ def test_other_verbs_when_the_answer_is_lost(http: Stage) -> None:
     assert len(set(ids)) == len(ids), "applied twice"
 
 
-# --- ssh ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("direction", "share"), [("up", 1.0), ("down", 0.1)])
 def test_ssh_cut_anywhere(direction: str, share: float, ssh: Stage) -> None:
@@ -351,9 +341,6 @@ def test_ssh_cut_anywhere(direction: str, share: float, ssh: Stage) -> None:
     )
     ann, _ = tell(ssh, early=False)
     assert ann in ("ok", "unavailable"), fault
-
-
-# --- a client that is killed --------------------------------------------------------------------
 
 
 CLAIM = "import sys, gitlease; gitlease.open(sys.argv[1]).claim('F001')"
@@ -408,16 +395,3 @@ def test_a_killed_client_s_push_lands_late(
             bob = attempt(lambda: on.bob().claim("F001"))
             assert bob == ("held" if on.holder() == ANN else "ok")
         after_that(on, "killed")
-
-
-def test_the_remote_is_gone(http: Stage) -> None:
-    """Nothing was sent: that is certain, and said as such."""
-    before = tip(http.remote.bare)
-    http.proxy.close()
-    ann = http.ann()
-    with pytest.raises(GitleaseError) as raised:
-        ann.claim("F001")
-    assert raised.value.code == "unavailable"
-    assert tip(http.remote.bare) == before
-    assert http.holder() is None
-    assert list(ann._ledger.store.pending("global")) == []

@@ -36,8 +36,15 @@ class Story:
         git(self.one, "push", "-q", "origin", "HEAD:main")
         git(self.two, "pull", "-q", "origin", "main")
 
-    def at(self, clone: Path, *, session: str | None = None) -> Workspace:
-        return open_workspace(str(clone), clock=self.clock, session=session)
+    def at(self, clone: Path) -> Workspace:
+        return open_workspace(str(clone), clock=self.clock)
+
+    def service(self, clone: Path) -> LeaseService:
+        return LeaseService(self.at(clone).ledger)
+
+    def status(self, clone: Path) -> str | None:
+        (task,) = self.at(clone).ledger.edges.files.read().tasks
+        return task.status
 
     def assigned(self, clone: Path) -> tuple[str, ...]:
         (task,) = self.at(clone).ledger.edges.files.read().tasks
@@ -57,48 +64,96 @@ def story(path_remote: Remote, clones: Clones) -> Story:
 def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_mended(
     story: Story,
 ) -> None:
-    LeaseService(story.at(story.one).ledger).claim([F001])
+    story.service(story.one).claim([F001])
     story.clock.advance(DAY)
-    LeaseService(story.at(story.two).ledger).claim(
-        [F001], ClaimOptions(takeover=True, reason="w1 is away")
-    )
+    story.service(story.two).claim([F001], ClaimOptions(takeover=True, reason="w1 is away"))
     story.send(story.one, "take F001")
     git(story.two, "commit", "-qam", "take F001 over")
     assert run_git(story.two, "pull", "-q", "--no-rebase", "origin", "main").returncode
     with pytest.raises(Invalid, match=r"tasks/F001.md:\d+: ") as refused:
-        LeaseService(story.at(story.two).ledger).claim([F001])
+        story.service(story.two).claim([F001])
     assert refused.value.resource == "F001"
     both = TASK.replace("[]", f"[{ONE}, {TWO}]")
     (story.two / "tasks/F001.md").write_text(both, encoding="utf-8")
     with pytest.raises(Invalid, match=r"conflict|unmerged"):
-        LeaseService(story.at(story.two).ledger).release([F001])
+        story.service(story.two).release([F001])
     git(story.two, "commit", "-qam", "merge: both work on it")
-    assert LeaseService(story.at(story.two).ledger).claim([F001]).edge == "kept"
-    assert LeaseService(story.at(story.two).ledger).release([F001]).edge == "removed"
+    assert story.service(story.two).claim([F001]).edge == "kept"
+    assert story.service(story.two).release([F001]).edge == "removed"
     assert story.assigned(story.two) == (), "w1's assignment ended with the takeover"
+
+
+def test_an_abandoned_task_is_nobody_elses_until_it_is_claimed(story: Story) -> None:
+    story.service(story.one).claim([F001])
+    story.clock.advance(8 * DAY)
+    two = story.service(story.two)
+    ends: list[Callable[[], object]] = [lambda: two.release([F001]), lambda: two.complete(F001)]
+    for end in ends:
+        with pytest.raises(LeaseHeld) as refused:
+            end()
+        assert refused.value.holder == ONE
+    (record,) = two.read().leases
+    assert (record.holder, record.assigned) == (ONE, True), "nothing was ended"
+    assert two.claim([F001]).status == "taken_over"
+    ended = two.complete(F001)
+    assert (ended.status, ended.edge, story.assigned(story.two)) == ("completed", "removed", ())
+
+
+def test_nobody_waits_for_an_edge(story: Story) -> None:
+    """Not for one that is there, nor for one that is left when a lease runs out meanwhile."""
+    story.service(story.one).claim([F001])
+    held: list[LeaseHeld] = []
+    two = story.service(story.two)
+    with pytest.raises(LeaseHeld) as caught:
+        two.claim([F001], ClaimOptions(), wait=2 * DAY, on_wait=held.append)
+    assert held, "while the lease was live, it was worth waiting"
+    assert (held[0].by_edge, caught.value.by_edge) == (False, True)
+    naps = len(story.clock.naps)
+    assert sum(story.clock.naps) < 3_600
+    with pytest.raises(LeaseHeld):
+        two.wait([F001])
+    assert len(story.clock.naps) == naps
+
+
+def test_what_is_given_back_is_to_do_again_unless_others_are_on_it(story: Story) -> None:
+    one, two = story.service(story.one), story.service(story.two)
+    one.start(F001, ClaimOptions(commit=True))
+    assert story.status(story.one) == "in_progress"
+    one.release([F001], commit=True)
+    assert (story.status(story.one), story.assigned(story.one)) == ("todo", ())
+    assert git(story.one, "status", "--porcelain") == ""
+
+    one.start(F001)
+    one.release([F001], keep_status=True)
+    assert (story.status(story.one), story.assigned(story.one)) == ("in_progress", ())
+
+    one.start(F001, ClaimOptions(scope="parser"))
+    two.claim([F001], ClaimOptions(scope="ui"))
+    one.release([F001])
+    assert (story.status(story.one), story.assigned(story.one)) == ("in_progress", ())
 
 
 # --- the ledger outranks older files --------------------------------------------------------------
 
 
 def test_a_release_returns_a_task_whose_edge_is_committed(story: Story, clones: Clones) -> None:
-    one = LeaseService(story.at(story.one).ledger)
+    one = story.service(story.one)
     one.claim([F001], ClaimOptions(commit=True))
     git(story.one, "push", "-q", "origin", "HEAD:main")
     git(story.two, "pull", "-q", "origin", "main")
     story.clock.advance(5)
     (elsewhere,) = clones(1)
     git(elsewhere, "config", "user.email", ONE)
-    released = LeaseService(story.at(elsewhere).ledger).release([F001])
+    released = story.service(elsewhere).release([F001])
     check_words(str(released.warnings))
     (entry,) = story.at(story.two).queue.queue().entries
     assert (entry.claimable, entry.task.assigned, entry.task.outdated) == (True, (), (ONE,))
-    assert LeaseService(story.at(story.two).ledger).claim([F001]).status == "claimed"
+    assert story.service(story.two).claim([F001]).status == "claimed"
     assert story.assigned(story.two) == (TWO,)
 
 
 def test_an_end_with_a_commit_commits_what_an_earlier_one_left(story: Story) -> None:
-    one = LeaseService(story.at(story.one).ledger)
+    one = story.service(story.one)
     one.start(F001, ClaimOptions(commit=True))
     assert one.complete(F001).written[0].commit is None
     changed = (story.one / "tasks/F001.md").read_bytes()
@@ -109,7 +164,7 @@ def test_an_end_with_a_commit_commits_what_an_earlier_one_left(story: Story) -> 
 
 
 def test_a_newer_commit_assigns_in_spite_of_a_release(story: Story) -> None:
-    one = LeaseService(story.at(story.one).ledger)
+    one = story.service(story.one)
     one.claim([F001])
     one.release([F001])
     story.clock.advance(5)
@@ -118,15 +173,15 @@ def test_a_newer_commit_assigns_in_spite_of_a_release(story: Story) -> None:
     at = f"@{story.clock.now().wall_ms // 1000} +0000"
     git(story.two, "commit", "-q", "--amend", "--no-edit", f"--date={at}")
     with pytest.raises(LeaseHeld) as refused:
-        LeaseService(story.at(story.two).ledger).claim([F001])
+        story.service(story.two).claim([F001])
     assert refused.value.holder == ONE
     git(story.two, "push", "-q", "--force", "origin", "HEAD:main")
     git(story.one, "fetch", "-q")
     git(story.one, "reset", "-q", "--hard", "origin/main")
     story.clock.advance(5)
-    (warning,) = LeaseService(story.at(story.one).ledger).release([F001]).warnings
+    (warning,) = story.service(story.one).release([F001]).warnings
     check_words(warning)
-    assert LeaseService(story.at(story.two).ledger).claim([F001]).status == "claimed"
+    assert story.service(story.two).claim([F001]).status == "claimed"
 
 
 def test_a_sparse_checkout_ends_what_it_lacks(story: Story) -> None:
@@ -137,7 +192,7 @@ def test_a_sparse_checkout_ends_what_it_lacks(story: Story) -> None:
     git(one, "push", "-q", "origin", "HEAD:main")
     git(two, "pull", "-q", "origin", "main")
     git(two, "sparse-checkout", "set", "src")
-    service = LeaseService(story.at(two).ledger)
+    service = story.service(two)
     own, theirs, typo = map(parse_resource, ("F002", "F003", "F0001"))
     with raises(NotFound):
         service.claim([typo])
@@ -157,7 +212,7 @@ def test_a_sparse_checkout_ends_what_it_lacks(story: Story) -> None:
         assert (done.status, len(done.warnings)) == ("completed", 1)
     git(two, "switch", "-q", "--orphan", "empty")
     with raises(NotFound):
-        LeaseService(story.at(two).ledger).claim([typo])
+        story.service(two).claim([typo])
 
 
 def test_what_only_main_says_counts_in_every_view(story: Story) -> None:
@@ -189,7 +244,7 @@ def test_what_only_main_says_counts_in_every_view(story: Story) -> None:
     entry = story.at(two).queue.find(theirs).entry
     assert entry is not None
     assert (entry.task.ref, entry.who) == ("refs/remotes/origin/main", ONE)
-    service = LeaseService(story.at(two).ledger)
+    service = story.service(two)
     with pytest.raises(PolicyRefused):
         service.claim([done])
     with pytest.raises(LeaseHeld):

@@ -117,15 +117,6 @@ def test_a_gateway_is_known_by_who_pushes_and_never_by_what_it_says(
     refused(push(host, forge, step, by="Gate"), "identity", "Gate is not an email")
 
 
-def test_what_the_table_forbids_a_gateway_cannot_bring(host: Host, forge: Forge) -> None:
-    begin(host, forge)
-    assert push(host, forge, drafted(forge, claim(JO, "F001")), by="gate").returncode == 0
-    blind = forge.honest(claim(KIM, "F002"), claim(KIM, "F001"), actor=KIM, unseen=["F001"])
-    done = push(host, forge, blind, by="gate")
-    assert done.returncode == 1, done.stderr
-    assert forge.lease("F001").holder == JO.holder
-
-
 def test_admins_govern_through_a_gateway_that_is_an_admin_itself(host: Host, forge: Forge) -> None:
     begin(host, forge)
     mapped(host)

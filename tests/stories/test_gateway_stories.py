@@ -11,15 +11,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.gateway import LONG, Gate, running, serving
+from support.gateway import LONG, Gate, running
 from support.remotes import Remote
-from support.repos import commit_file, git
 from support.running import Desk, until
-from support.snapshots import check_words
 
 import gitlease
 
-TASK = "---\nid: task-api\ntitle: rates\nstatus: todo\nassigned: []\n---\n"
 CLIENTS, ROUNDS = 16, 3
 
 
@@ -120,25 +117,3 @@ def test_two_gateways_and_four_clones_race_for_each_name(
                 asked = [pool.submit(through, x, name, start) for x in connected]
                 asked += [pool.submit(by_hand, x, name, start) for x in desks]
                 assert sum(x.result(LONG) for x in asked) == 1, name
-
-
-def test_a_release_by_a_gateway_returns_a_pushed_task(
-    path_remote: Remote, clones: Callable[..., list[Path]]
-) -> None:
-    (jo,) = clones(1)
-    commit_file(jo, "tasks/api.md", TASK)
-    git(jo, "push", "-q", "origin", "HEAD")
-    kim, folder = clones(2)
-    assert gitlease.open(str(jo)).claim("task-api", commit=True).assigned
-    git(jo, "push", "-q", "origin", "HEAD")
-    for clone in (kim, folder):
-        git(clone, "pull", "-q")
-    with serving(folder) as gate:
-        answer = gate.ask("w1", "DELETE", "/v1/leases/task-api").json()
-    assert answer["edge"] == "removed"
-    (warning,) = answer["warnings"]
-    check_words(warning)
-    leases = gitlease.open(str(kim))
-    (task,) = leases.queue()
-    assert task.claimable
-    assert leases.claim("task-api").holder == "w2@example.com"

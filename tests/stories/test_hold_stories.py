@@ -17,7 +17,6 @@ from support.session import LeaseService
 from support.snapshots import raises
 
 import gitlease
-from gitlease.faces.library import holding
 
 pytestmark = [pytest.mark.sampled(3)]
 
@@ -58,9 +57,6 @@ def no_thread_stays() -> Iterator[None]:
         return [t for t in now if t not in before and t.name.startswith("gitlease heartbeat")]
 
     until(lambda: not own(), "the end of the heartbeat")
-
-
-# --- a healthy one --------------------------------------------------------------------------------
 
 
 def test_a_hold_is_renewed_while_it_lasts_and_released_at_its_end(clone: Path) -> None:
@@ -197,38 +193,6 @@ def test_what_cannot_be_released_is_a_warning_not_an_error(
     assert len(live(clone)) == 1
 
 
-# --- asyncio --------------------------------------------------------------------------------------
-
-
-def test_a_task_waits_for_what_the_task_that_started_it_holds(
-    clone: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served: list[str] = []
-    waits = threading.Event()
-    check = holding._refuse_deadlock
-
-    def checked(refusal: gitlease.LeaseHeld, mine: frozenset[str]) -> None:
-        check(refusal, mine)
-        waits.set()
-
-    monkeypatch.setattr(holding, "_refuse_deadlock", checked)
-
-    async def other() -> None:
-        async with gitlease.hold("T7", wait="50s", directory=str(clone)):
-            served.append("other")
-
-    async def main() -> None:
-        async with gitlease.hold("T7", directory=str(clone)):
-            waiting = asyncio.create_task(other())
-            assert await asyncio.to_thread(waits.wait, LONG)
-            served.append("first")
-        await asyncio.wait_for(waiting, LONG)
-
-    asyncio.run(main())
-    assert served == ["first", "other"]
-    assert live(clone) == []
-
-
 def test_a_loss_wakes_who_awaits_it(clone: Path, other: Path) -> None:
     async def main() -> gitlease.Loss:
         async with gitlease.hold("F001", ttl="3s", directory=str(other)) as lease:
@@ -306,9 +270,6 @@ def test_a_session_that_lost_something_says_so_at_its_end(clone: Path, other: Pa
             run.check()
     until(lambda: len(told) == 1, "the callback")
     assert live(clone) == []
-
-
-# --- bad input ------------------------------------------------------------------------------------
 
 
 def test_bad_input_is_refused_before_anything_is_asked(clone: Path, path_remote: Remote) -> None:

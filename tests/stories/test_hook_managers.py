@@ -133,15 +133,6 @@ def test_a_hook_that_refuses_still_refuses(repo: HookRepo, way: Way) -> None:
         assert hook.read_bytes() == b"#!/bin/sh\n" + last
 
 
-def test_a_hook_that_is_switched_off_stays_off(repo: HookRepo) -> None:
-    hook = repo.write(".git/hooks/pre-commit", b"#!/bin/sh\n" + MINE, 0o644)
-    put_in(repo)
-    assert repo.commit()[0] == 0
-    assert repo.calls() == CALLS
-    take_out(repo)
-    assert (hook.read_bytes(), hook.stat().st_mode & 0o777) == (b"#!/bin/sh\n" + MINE, 0o644)
-
-
 @pytest.mark.parametrize("python", [False, True])
 def test_what_a_push_says_is_read_by_both(repo: HookRepo, way: Way, python: bool) -> None:
     data = PUSH
@@ -318,24 +309,6 @@ def test_other_lines_are_no_call(repo: HookRepo) -> None:
         assert b"# BEGIN gitlease pre-commit" in hook.read_bytes()
         take_out(repo)
         assert hook.read_bytes() == before
-
-
-def test_a_call_that_git_does_not_come_to_is_not_live(
-    repo: HookRepo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    line = "\n".join(hook_lines("pre-commit")).encode()
-    hook = repo.write(".git/hooks/pre-commit", b"#!/bin/sh\n" + line, 0o644)
-    monkeypatch.setenv("PATH", repo.env["PATH"])
-    state = hook_states(discover(str(repo.root)))[0]
-    assert not state.live
-    check_words(state.problem)
-    hook.chmod(0o755)
-    assert shown_states(repo)["pre-commit"][:2] == (True, False)
-    (repo.bin / "gitlease").unlink()
-    if not shutil.which("gitlease"):
-        state = hook_states(discover(str(repo.root)))[0]
-        assert not state.live
-        check_words(state.problem)
 
 
 def problems(repo: HookRepo) -> set[str]:

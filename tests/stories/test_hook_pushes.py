@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 from support.hooked import (
-    CODE,
-    KIM,
     WAYS_AROUND,
     Pair,
     Person,
     blocks,
     goes_on,
-    script,
     task_text,
 )
 from support.repos import git, real_clone
@@ -50,9 +47,6 @@ def is_stopped(pair: Pair, *words: str, path: str = LOGIN) -> str:
     return said
 
 
-# --- what is held by now --------------------------------------------------------------------------
-
-
 def test_what_was_committed_before_it_was_held_is_not_pushed(late: Pair) -> None:
     assert ': "rate limits"' in is_stopped(late)
     late.kim.release("src/api/")
@@ -82,9 +76,6 @@ def test_a_push_stops_where_the_ledger_was_rolled_back(pair: Pair) -> None:
     done = pair.jo.run("push", "-q")
     assert done.returncode == 1, done.stderr
     check_words(re.findall("gitlease: .*", done.stderr))
-
-
-# --- what is pushed -------------------------------------------------------------------------------
 
 
 def test_however_it_is_pushed(late: Pair) -> None:
@@ -123,9 +114,6 @@ def test_nobody_but_gitlease_moves_a_ledger(pair: Pair, words: list[str]) -> Non
     assert "gitlease: warning: refs/gitlease/" in done.stderr
 
 
-# --- what the remote has already ------------------------------------------------------------------
-
-
 def test_ones_own_work_of_another_branch_is_judged_where_it_lands(late: Pair) -> None:
     """jo had pushed before kim took it; the branch that all build on does not have it yet."""
     late.jo.git("push", "-q", "origin", "main:side", env={"GITLEASE_SKIP": "1"})
@@ -157,19 +145,6 @@ def test_a_forced_push_takes_no_held_work_away(landed: Pair) -> None:
     goes_on(landed.jo.run("push", "-q", "--force", "origin", "main"))
 
 
-def test_of_other_branches_nobody_can_tell_what_is_a_loss(landed: Pair) -> None:
-    """What kim replaces, squashes or drops must not keep jo from following."""
-    goes_on(landed.jo.run("push", "-q", "origin", ":side"))
-    landed.jo.git("switch", "-q", "-c", "stacked", "origin/main")
-    landed.jo.saves("docs/guide.md")
-    goes_on(landed.jo.run("push", "-q", "origin", "stacked"))
-    landed.kim.git("commit", "-q", "--amend", "-m", "better")
-    landed.kim.git("push", "-q", "--force", "origin", "main")
-    landed.jo.git("fetch", "-q")
-    landed.jo.git("rebase", "-q", "--onto", "origin/main", "stacked~1", env={"GITLEASE_SKIP": "1"})
-    goes_on(landed.jo.run("push", "-q", "--force", "origin", "stacked"))
-
-
 def test_main_is_not_deleted_with_held_work(landed: Pair) -> None:
     git(landed.remote, "config", "receive.denyDeleteCurrent", "ignore")
     goes_on(landed.jo.run("push", "-q", "origin", ":main"))
@@ -179,13 +154,6 @@ def test_main_is_not_deleted_with_held_work(landed: Pair) -> None:
     is_stopped(landed, "origin", ":main")
     landed.kim.release("src/api/")
     goes_on(landed.jo.run("push", "-q", "origin", ":main"))
-
-
-def test_what_one_main_branch_has_may_come_to_another(late: Pair) -> None:
-    """As a release does: it had landed before anybody else took it."""
-    late.jo.git("push", "-q", "origin", "main:develop", env={"GITLEASE_SKIP": "1"})
-    late.jo.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/develop")
-    goes_on(late.jo.run("push", "-q", "origin", "main"))
 
 
 def test_main_of_a_fork_is_nobody_else_s(late: Pair) -> None:
@@ -217,9 +185,6 @@ def test_what_the_remote_has_and_nobody_here_knows_is_left_to_git(landed: Pair) 
     assert (done.returncode, refs(landed)) == (1, before)
     landed.kim.release("src/api/")
     goes_on(landed.jo.run("push", "-q", "--force", "origin", "main"))
-
-
-# --- what a push only carries along ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("by", "moved"), [("origin", False), ("url", True)])
@@ -257,70 +222,14 @@ def test_what_was_taken_off_main_again_has_not_landed(pair: Pair) -> None:
     is_stopped(pair, "origin", "main")
 
 
-def test_a_remote_by_another_name_is_the_same(pair: Pair) -> None:
-    pair.jo.saves(LOGIN)
-    pair.jo.git("push", "-q", "origin", "main:topic")
-    pair.kim.claim("src/api/")
-    pair.jo.git("remote", "add", "again", str(pair.remote))
-    is_stopped(pair, "again", "main")
-
-
-def test_where_a_push_goes_is_asked_and_not_where_it_is_fetched_from(pair: Pair) -> None:
-    fork = pair.base / "fork.git"
-    real_clone(pair.remote, fork, "jo@example.com", "--bare")
-    pair.jo.saves(LOGIN)
-    pair.jo.git("push", "-q", str(fork), "main", env={"GITLEASE_SKIP": "1"})
-    pair.kim.claim("src/api/")
-    pair.jo.git("config", "remote.origin.url", str(fork))
-    pair.jo.git("config", "remote.origin.pushurl", str(pair.remote))
-    pair.jo.git("remote", "add", "ledger", str(pair.remote))
-    pair.jo.git("config", "lease.remote", "ledger")
-    is_stopped(pair, "origin", "main")
-
-
-def test_one_s_own_work_lands_with_main_whatever_other_branch_has_it(
-    pair: Pair, tmp_path: Path
-) -> None:
-    """As in a full clone: no ref of this one tells that the remote has it on another branch."""
-    clone = Person("jo", tmp_path / "narrow", dict(pair.jo.env))
-    real_clone(pair.remote, clone.root, clone.email, "--single-branch")
-    assert clone.gitlease("hooks", "install").returncode == 0
-    clone.saves(LOGIN)
-    clone.git("push", "-q", "origin", "HEAD:topic")
-    pair.kim.claim("src/api/")
-    before = refs(pair)
-    words = ("push", "origin", "HEAD:main")
-    for push in (clone.gitlease, clone.run):
-        done = push(*words)
-        assert (done.returncode, refs(pair)) == (1, before), done.stderr
-        assert f"held by {KIM}" in done.stderr
-
-
-# --- commits that git makes without asking --------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["rebase --continue", "am"])
-def test_what_git_commits_without_asking_is_found_by_the_push(
-    pair: Pair, tmp_path: Path, how: str
-) -> None:
+def test_what_git_commits_without_asking_is_found_by_the_push(pair: Pair) -> None:
     pair.jo.git("switch", "-q", "-c", "side")
     pair.jo.saves(LOGIN)
     patch = pair.jo.git("format-patch", "-1", "--stdout")
     pair.jo.git("switch", "-q", "main")
     pair.kim.claim("src/api/")
-    if how == "am":
-        goes_on(pair.jo.run("am", "-q", input=patch + "\n"))
-    else:
-        pair.jo.saves("docs/guide.md")
-        todo = script(tmp_path / "todo", 'sed -i "1s/^pick/edit/" "$1"\n')
-        env = {"GIT_SEQUENCE_EDITOR": todo, "GIT_EDITOR": "true"}
-        pair.jo.run("rebase", "-q", "-i", "HEAD^", env=env)
-        pair.jo.put(LOGIN, "mine\n" + CODE)
-        goes_on(pair.jo.run("rebase", "--continue", env=env))
+    goes_on(pair.jo.run("am", "-q", input=patch + "\n"))
     is_stopped(pair, "origin", "main")
-
-
-# --- settings, and no answer ----------------------------------------------------------------------
 
 
 def test_what_the_shared_remote_has_is_not_judged_again_on_its_way_to_another(
@@ -336,9 +245,6 @@ def test_what_the_shared_remote_has_is_not_judged_again_on_its_way_to_another(
     pair.jo.put(LOGIN)
     pair.jo.git("commit", "-qam", "new", env={"GITLEASE_SKIP": "1"})
     blocks(pair.jo.run("push", "-q", "backup", "main"))
-
-
-# --- work that lands ------------------------------------------------------------------------------
 
 
 def test_a_push_that_lands_a_task_ends_its_lease(pair: Pair) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,9 +29,6 @@ pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
 STARTED = task_text("F002", status="in_progress")
 DUE = 6 * MINUTE  # more than a third of the usual 15 minutes
 F002 = "tasks/F002.md"
-
-
-# --- a commit that starts a task ------------------------------------------------------------------
 
 
 def test_a_commit_that_starts_a_task_claims_it(pair: Pair) -> None:
@@ -184,17 +180,6 @@ def test_commits_squashed_by_a_rebase_name_their_lease_once(mine: Pair, tmp_path
     named(mine.jo, "F001 token=1")
 
 
-def test_a_commit_that_mends_another_goes_into_it_with_one_name(mine: Pair) -> None:
-    mine.jo.commit("-m", "one")
-    mine.jo.put("src/api/login.py")
-    goes_on(mine.jo.run("commit", "-q", "--fixup=HEAD", env={"GIT_EDITOR": "true"}))
-    named(mine.jo, "F001 token=1")
-    env = {"GIT_SEQUENCE_EDITOR": "true", "GIT_EDITOR": "true"}
-    goes_on(mine.jo.run("rebase", "-q", "-i", "--autosquash", "origin/main", env=env))
-    assert len(mine.jo.git("rev-list", "origin/main..").split()) == 1
-    named(mine.jo, "F001 token=1")
-
-
 def test_a_picked_commit_names_the_lease_of_now(mine: Pair) -> None:
     mine.jo.git("switch", "-q", "-c", "side")
     mine.jo.commit("-m", "one")
@@ -298,48 +283,14 @@ def test_everything_that_is_held_is_renewed_by_one_push(pair: Pair) -> None:
     assert LeaseService(pair.kim.at().ledger).read().revision == before + 1
 
 
-def test_a_busy_committer_starts_one_heartbeat(pair: Pair) -> None:
-    pair.jo.claim("F001", ago=DUE)
-    for number in range(4):
-        pair.jo.put("docs/guide.md", f"{number}\n")
-        assert pair.jo.commit().returncode == 0
-    until(lambda: renewals(pair) == 1, "the lease is renewed")
-    pair.jo.put("docs/guide.md", "again\n")
-    commits(pair.jo)
-    assert pair.jo.beats() == 1
-    assert renewals(pair) == 1
-
-
-def test_what_is_not_held_starts_nothing_at_all(pair: Pair) -> None:
-    commits(pair.jo)
-    assert pair.calls() == ["pre-commit"]
-    commits(pair.jo)
-    assert pair.calls() == []
-
-
-def revoked(pair: Pair) -> str:
-    """kim ends jo's lease behind jo's back."""
-    kim = LeaseService(pair.kim.at().ledger)
-    kim.set_policy({"admins": KIM})
-    kim.revoke(parse_resource("F001"), reason="needed today")
-    return f'your claim of F001 was revoked by {KIM}: "needed today"'
-
-
-def test_a_lease_that_was_taken_away_is_told_once_at_the_next_commit(pair: Pair) -> None:
-    pair.jo.claim("F001", ago=2 * MINUTE)
-    told = revoked(pair)
-    pair.jo.put("docs/guide.md")
-    said = goes_on(pair.jo.commit(), told)
-    assert said.count("revoked") == 1
-    pair.jo.put("docs/guide.md")
-    goes_on(pair.jo.commit())
-
-
 def test_what_the_heartbeat_finds_is_told_once_by_what_comes_next(pair: Pair) -> None:
     """The clone's own knowledge is young enough for the commit: the heartbeat learns the rest."""
     pair.jo.git("config", "lease.guardMaxAge", "1h")
     pair.jo.claim("F001", ago=DUE)
-    told = revoked(pair)
+    kim = LeaseService(pair.kim.at().ledger)
+    kim.set_policy({"admins": KIM})
+    kim.revoke(parse_resource("F001"), reason="needed today")
+    told = f'your claim of F001 was revoked by {KIM}: "needed today"'
     pair.jo.put("docs/guide.md")
     goes_on(pair.jo.commit())
     words = Notes(str(pair.jo.private))
@@ -348,32 +299,6 @@ def test_what_the_heartbeat_finds_is_told_once_by_what_comes_next(pair: Pair) ->
     pair.jo.put("docs/guide.md")
     nexts = [pair.jo.gitlease("list").stderr, pair.jo.commit().stderr]
     assert [x.count(told) for x in nexts] == [1, 0]
-
-
-def test_a_lease_that_ran_out_is_told_once_and_not_taken_again(pair: Pair) -> None:
-    pair.jo.claim("F001", ago=20 * MINUTE)
-    ledger = pair.ledger()
-    pair.jo.put("src/api/login.py")
-    said = goes_on(pair.jo.commit(), "your lease of F001 expired at ", "gitlease claim F001")
-    assert said.count("expired at") == 1
-    assert pair.jo.trailers() == []
-    pair.jo.put("src/api/login.py")
-    goes_on(pair.jo.commit())
-    assert pair.jo.beats() == 0
-    assert pair.ledger() == ledger
-
-
-def test_git_dir_in_the_environment_does_not_mislead_the_heartbeat(
-    pair: Pair, tmp_path: Path
-) -> None:
-    pair.jo.claim("F001", ago=DUE)
-    pair.jo.put("docs/guide.md")
-    moved = pair.jo.root.with_name("moved.git")
-    shutil.move(pair.jo.root / ".git", moved)
-    env = {"GIT_DIR": str(moved), "GIT_WORK_TREE": str(pair.jo.root)}
-    done = pair.jo.run("commit", "-qm", "work", cwd=tmp_path, env=env)
-    assert done.returncode == 0, done.stderr
-    until(lambda: renewals(pair) == 1, "the lease is renewed")
 
 
 @pytest.mark.parametrize("by", ["merge", "rebase"])
@@ -400,9 +325,6 @@ def test_a_pull_calls_nothing_while_nothing_is_held(pair: Pair) -> None:
         pair.calls()
         pair.kim.git("pull", "-q", pull, "origin", "main")
         assert not {*pair.calls()} & {"post-merge", "post-rewrite"}
-
-
-# --- another tool takes the hooks -----------------------------------------------------------------
 
 
 def test_hooks_that_died_are_told_once(pair: Pair) -> None:
