@@ -10,6 +10,5 @@ from gitlease.verbs.table import Parameter as Parameter
 from gitlease.verbs.table import Violations as Violations
 from gitlease.verbs.table import exit_of as exit_of
 from gitlease.verbs.table import find_verb as find_verb
-from gitlease.verbs.table import http_of as http_of
 from gitlease.verbs.table import read_values as read_values
 from gitlease.verbs.wire import SHAPES as SHAPES

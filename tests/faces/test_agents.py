@@ -33,7 +33,7 @@ from gitlease.faces.agents import (
     events,
     handling,
 )
-from gitlease.guard import GuardService, NotedInbox, has_traces
+from gitlease.guard import GuardService, NotedInbox
 from gitlease.install import AGENTS, MCP_EDITS
 
 pytestmark = pytest.mark.sampled(3)  # each starts real processes
@@ -519,35 +519,6 @@ def test_an_edit_is_judged_where_its_file_lies(clones: Clones, tmp_path: Path) -
         done = gitlease(two, "agent", "claude", "before-edit", input=json.dumps(event))
         assert (done.returncode, done.stderr) == (0, "")
         assert "w1@example.com" in denied("claude", json.loads(done.stdout)), (cwd, root)
-
-
-def test_outside_of_what_gitlease_knows_nothing_is_said(tmp_path: Path, clones: Clones) -> None:
-    (one,) = clones(1)
-    git(one, "remote", "set-url", "origin", str(tmp_path / "gone.git"))
-    for folder in (one, tmp_path):
-        for name in ("claude-session-start", "codex-before-edit", "cursor-after-tool"):
-            data = recorded(name, folder).decode()
-            done = gitlease(folder, *("agent", *words(name)), input=data)
-            quiet = "{}\n" if name.startswith("cursor") else ""
-            assert (done.returncode, done.stdout, done.stderr) == (0, quiet, "")
-    assert not has_traces(str(one / ".git"))
-
-
-def test_the_verb_installs_shows_and_uninstalls(clones: Clones) -> None:
-    (one,) = clones(1)
-    first = json.loads(gitlease(one, "agent", "codex", "install", "--agents-md", "--json").stdout)
-    assert [x["what"] for x in first["files"]] == ["written", "written"]
-    assert first["installed"] is True
-    told = gitlease(one, "agent", "codex", "status")
-    check_words(told.stderr)
-    gitlease(one, "agent", "codex", "uninstall")
-    assert git(one, "status", "--porcelain") == ""
-    for verb in ("agent", "mcp"):
-        words = (verb, *(("codex", "status") if verb == "agent" else ("status", "codex")))
-        assert gitlease(one, *words).returncode == 1
-    wrong = (("emacs", "install"), ("claude", "--fly"), ("claude", "install", "now"))
-    for odd in (*wrong, ("claude", "instal"), ("install", "claude")):
-        assert gitlease(one, "agent", *odd).returncode == 2
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -12,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from support.fences import clean_env
 from support.repos import commit_file
 from support.snapshots import check_words
@@ -106,6 +109,24 @@ def test_it_fails_when_something_differs(
     check_words(error["message"])
     assert list(tmp_path.iterdir()) == []
     assert run(["demo", "--layer", "x"]) == 2
+
+
+def test_a_terminal_shows_it_in_colour_and_no_wider_than_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = DemoScene("ada", "gitlease whoami", says="holder", about="a part of more words " * 4)
+    monkeypatch.setattr(demo, "PLAY", (scene,))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name, value in (("TERM", "xterm-256color"), ("COLUMNS", "40")):
+        monkeypatch.setenv(name, value)
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert run(["demo", "--fast"]) == 1, "its end misses a ledger"
+    shown = terminal.getvalue()
+    assert "\x1b[1;36mada$ gitlease whoami" in shown
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    assert max(map(cell_len, lines)) <= 40
 
 
 def test_nobody_who_watches_is_no_fault(tmp_path: Path) -> None:

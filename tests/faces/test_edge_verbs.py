@@ -84,17 +84,6 @@ def test_nobody_waits_for_an_assignee_who_has_no_lease(ada: Desk, argv: tuple[st
     assert ada.clock.naps == []
 
 
-def test_a_takeover_names_everyone_whose_edge_it_replaced_once(
-    desks: tuple[Desk, Desk],
-) -> None:
-    ada, bob = desks
-    bob.ok("claim", "F004", "--reason", "mine")
-    ada.clock.advance(3_600)
-    taken = ("claim", "F004", "--takeover", "--reason", "he left")
-    check_words(ada.ok(*taken).out.splitlines()[1:])
-    assert ada.tasks["F004"].assigned == ("@ada",)
-
-
 def test_done_without_a_lease_or_an_edge_sets_the_status_alone(ada: Desk) -> None:
     document = ada.ok("done", "F001", "--json").json
     assert (document["edge"], document["edges"][0]["changed"]) == ("none", True)

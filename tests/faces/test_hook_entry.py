@@ -293,3 +293,16 @@ def test_only_what_is_due_starts_work_in_the_background(
     hooked.run("post-merge")
     hooked.run("post-rewrite")
     assert started == [["hook", "beat", str(hooked.jo)]]
+
+
+def test_a_heartbeat_says_nothing_and_renews(hooked: Hooked) -> None:
+    leases = door(hooked.jo, clock=hooked.clock)
+    leases.claim("src/auth/**")
+    message = hooked.jo / ".git" / "COMMIT_EDITMSG"
+    message.write_text("subject\n")
+    assert hooked.run("prepare-commit-msg", str(message), "message") == (0, [])
+    assert "src/auth/**" in message.read_text()
+    assert hooked.run("commit-msg", str(message)) == (0, [])
+    hooked.clock.advance(400)
+    assert hooked.run("beat") == (0, [])
+    assert [x.renewals for x in leases.list()] == [1]

@@ -64,18 +64,6 @@ def test_what_was_recognised_is_in_the_document_once(clones: Clones, path_remote
     assert (one / ".gitlease.yaml").read_bytes() == written
 
 
-def test_notes_below_tasks_do_not_make_names_tasks(clones: Clones, path_remote: Remote) -> None:
-    (one,) = clones(1)
-    put(one, "tasks/todo.md", "- buy milk\n")
-    put(one, "tasks/main.yaml", "- name: install\n  apt: {name: curl}\n")
-    gitlease(one, "claim", "deploy")
-    put(one, "tasks/F001.md", "---\nid: F001\nstatus: pending\n---\n")
-    refused = run_gitlease(("claim", "release-it", "--json"), one)
-    assert json.loads(refused.stdout)["error"]["code"] == "not_found"
-    refused = run_gitlease(("claim", "F001", "--json"), one)
-    assert (refused.returncode, json.loads(refused.stdout)["error"]["resource"]) == (6, "F001")
-
-
 def test_settings_are_proposed_from_keys_and_words(clones: Clones, path_remote: Remote) -> None:
     (one,) = clones(1)
     put(one, ".tasks/1.md", "---\nticket: ABC-1\nname: One\nstate: pending\n---\n")
@@ -101,44 +89,6 @@ def test_settings_are_proposed_from_keys_and_words(clones: Clones, path_remote: 
     assert setting(one, "tasks.statuses")["done"] == ["completed", "done", "closed"]
     gitlease(one, "claim", "ABC-1")
     assert run_gitlease(("claim", "ABC-2"), one).returncode == 6
-
-
-def test_file_names_are_proposed_as_ids(clones: Clones, path_remote: Remote) -> None:
-    (one,) = clones(1)
-    put(one, "todo/fix-login.md", "---\ntitle: Login\nstatus: todo\n---\n")
-    warned = ask(one, "queue")
-    assert (warned["tasks"], "tasks/**/*.md" in warned["warnings"][0]) == ([], True)
-    gitlease(one, "init")
-    (found,) = ask(one, "queue")["tasks"]
-    assert found["resource"] == "fix-login"
-    gitlease(one, "claim", "fix-login")
-    assert "assigned: w1@example.com" in (one / "todo/fix-login.md").read_text()
-
-
-def test_statuses_to_add_are_shown_where_settings_exist(
-    clones: Clones, path_remote: Remote
-) -> None:
-    (one,) = clones(1)
-    for number, word in enumerate(("Completed", "pending", "frozen", "todo")):
-        put(one, f"tasks/F00{number}.md", f"---\nid: F00{number}\nstatus: {word}\n---\n")
-    mine = "tasks:\n  statuses: {todo: [todo], in_progress: [doing], done: [closed]}\n"
-    put(one, ".gitlease.yaml", mine)
-    for verb in (("claim", "F000"), ("claim", "F001"), ("set", "F001", "in_progress")):
-        refused = run_gitlease((*verb, "--json"), one)
-        assert refused.returncode == 6
-        assert "gitlease init" in json.loads(refused.stdout)["error"]["hints"][-1]
-    files = sorted(file.read_bytes() for file in (one / "tasks").iterdir())
-    said = gitlease(one, "init")
-    check_words(said.stderr)
-    assert sorted(file.read_bytes() for file in (one / "tasks").iterdir()) == files
-    assert setting(one, "tasks.statuses")["done"] == ["closed"]
-    shown = [line for line in said.stdout.splitlines() if line.startswith("    ")]
-    put(one, ".gitlease.yaml", "\n".join(["tasks:", "  statuses:", *shown[-3:], ""]))
-    assert setting(one, "tasks.statuses") == {
-        "todo": ["todo", "pending"], "in_progress": ["doing"], "done": ["closed", "Completed"]
-    }  # fmt: skip
-    gitlease(one, "claim", "F001")
-    assert run_gitlease(("claim", "F000"), one).returncode == 6  # it is done
 
 
 def test_reading_needs_no_email(clones: Clones, path_remote: Remote) -> None:

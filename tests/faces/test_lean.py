@@ -27,11 +27,6 @@ def test_the_verbs_of_every_day_do_without_inspect(module: str) -> None:
     assert _said(BEGIN, options, f"import gitlease.faces.cli.{module}", look) == ""
 
 
-def test_click_gets_it_as_soon_as_it_uses_something_of_it() -> None:
-    use = "import click.core; print(click.core.inspect.cleandoc('  a'), 'inspect' in sys.modules)"
-    assert _said("import sys", BEGIN, use) == "a True"
-
-
 def test_an_import_that_takes_names_from_it_gets_them() -> None:
     """As another version of click may."""
     fake = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,6 +16,7 @@ import gitlease
 from gitlease.core import Progress
 from gitlease.engine import EdgeRules
 from gitlease.faces.library import Leases
+from gitlease.testing import MemoryLedger
 
 RULES = EdgeRules(
     statuses={
@@ -98,3 +100,15 @@ def test_a_briefing(desk: Desk, leases: Leases) -> None:
     desk.tasks.refs["empty"] = ()
     leases.brief(ref="empty", cached=True)
     check_words(leases.warnings)
+
+
+def test_answers_and_errors_survive_a_pickle() -> None:
+    with MemoryLedger() as ledger:
+        lease = ledger.open("ada@example.com").claim("F001")
+        assert pickle.loads(pickle.dumps(lease)) == lease
+        with pytest.raises(gitlease.LeaseHeld) as held:
+            ledger.open("bob@example.com").claim("F001")
+        back = pickle.loads(pickle.dumps(held.value))
+        assert (str(back), back.lease) == (str(held.value), held.value.lease)
+        refused = gitlease.PushRefused("no", refs=(), hints=("pull",))
+        assert pickle.loads(pickle.dumps(refused)).hints == ("pull",)

@@ -82,32 +82,6 @@ def test_every_verb_says_why(ledger: Ledger, way: str, verb: str) -> None:
         assert lost.value.holder == BOB
 
 
-@pytest.mark.parametrize("way", ["revoked", "released"])
-def test_a_hold_and_a_session_say_it(ledger: Ledger, way: str) -> None:
-    end, loss = WAYS[way]
-
-    def held() -> None:
-        with ledger.stand_in(ADA), gitlease.hold("F001", session="s1") as lease:
-            end(ledger, ledger.open(BOB))
-            ledger.advance(minutes=7)
-            assert lease.lost.wait(30)
-            assert lease.loss is loss
-            lease.check()
-
-    def run() -> None:
-        with ledger.session(ADA, "s1") as build:
-            build.claim("F001")
-            end(ledger, ledger.open(BOB))
-            ledger.advance(minutes=7)
-            assert build.lost.wait(30)
-            build.check()
-
-    for block in (held, run):
-        with pytest.raises(gitlease.LeaseLost) as lost:
-            block()
-        assert lost.value.loss is loss
-
-
 @pytest.mark.parametrize("what", sorted(ENDS_TOLD))
 def test_every_word_that_is_left_of_a_loss_explains_it(what: str) -> None:
     word = Notice("1", ADA, what, "F001", "*", "s1", BOB, 0, "idle")

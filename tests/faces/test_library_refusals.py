@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.snapshots import raises
 
 import gitlease
 from gitlease.core import Hint
@@ -21,7 +20,6 @@ from gitlease.testing import MemoryLedger
 pytest_plugins = ["gitlease.testing"]
 OURS = str(Path(gitlease.__file__).parent)
 ADA, BOB = "ada@example.com", "bob@example.com"
-FIVE: Any = 5
 
 CALLS: dict[str, Callable[[gitlease.Leases], Any]] = {
     "held": lambda bob: bob.claim("F001"),
@@ -99,23 +97,6 @@ def test_a_refusal_says_who_where_until_when_and_what_to_call(
         bob.claim("F001")
 
 
-def test_it_is_so_within_a_loop(gitlease_ledger: MemoryLedger, bob: gitlease.Leases) -> None:
-    async def main() -> None:
-        async with gitlease.open_async() as leases:
-            await leases.claim("F001")
-
-    with gitlease_ledger.stand_in(BOB), pytest.raises(gitlease.LeaseHeld) as refused:
-        asyncio.run(main())
-    frames = traceback.extract_tb(refused.value.__traceback__)
-    assert len([x for x in frames if x.filename.startswith(OURS)]) <= 3
-    assert frames[-1].filename.startswith(OURS)
-    gitlease_ledger.failing = gitlease.Unavailable("away")
-    with pytest.raises(gitlease.Unavailable) as away:
-        next(bob.watch())
-    ours = [x for x in traceback.extract_tb(away.value.__traceback__) if OURS in x.filename]
-    assert len(ours) <= 3
-
-
 def test_a_fault_of_ours_keeps_its_traceback(
     bob: gitlease.Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,23 +130,3 @@ def test_a_warning_points_at_the_block_that_ended(gitlease_ledger: MemoryLedger)
         with gitlease.hold("F001"):
             gitlease_ledger.failing = gitlease.Unavailable("away")
     assert [x.filename for x in told] == [__file__]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda leases: leases.config(5),
-        lambda leases: leases.config("lease.ttl", 900),
-        lambda leases: leases.config("ttl_max", value=1.5, ledger=True),
-        lambda leases: leases.check_commits(5),
-        lambda leases: leases.set_status("F002", None),
-        lambda leases: leases.push(5),
-        lambda leases: leases.push("origin", "a", 5),
-        lambda leases: leases.push(require=5),
-        lambda _leases: gitlease.open(".", layer=FIVE),
-        lambda _leases: gitlease.open(".", remote=FIVE),
-    ],
-)
-def test_what_is_no_string_is_a_usage_error(wrong: Callable[[Any], Any]) -> None:
-    with MemoryLedger() as ledger, raises(gitlease.UsageError):
-        wrong(ledger.open("ada@example.com"))

@@ -53,6 +53,14 @@ def ids(document: dict[str, Any]) -> list[str]:
 # --- queue --------------------------------------------------------------------------------------
 
 
+def test_all_shows_why_not(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    bob.ok("claim", "F002", "--session", "s1")
+    bob.ok("claim", "src/")
+    ada.ok("claim", "F001")
+    check_words([line.rstrip() for line in shown(ada, "queue", "--all").splitlines()])
+
+
 def test_mine_is_what_i_carry_with_how_its_lease_stands(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     ada.ok("claim", "F001", "--ttl", "10m")
@@ -156,17 +164,11 @@ def test_the_options_of_next(ada: Desk, argv: tuple[str, ...]) -> None:
 # --- brief --------------------------------------------------------------------------------------
 
 
-def test_a_briefing_is_one_page_of_headed_sections(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    ada.ok("claim", "F001", "--reason", "limits")
-    ada.ok("claim", "F002")
-    bob.ok("note", "F001", "mind the\n gap")
-    ada.clock.advance(962)
-    ada.ok("claim", "F007")
-    bob.ok("claim", "F002", "--takeover", "--reason", "asleep")
-    ran = ada.ok("brief", "--session", "s1")
-    check_words(ran.out)
-    check_words([line for line in ran.err.splitlines() if line.startswith("hint")])
+def test_a_briefing_tells_of_other_sessions_and_no_way_to_end_them(ada: Desk) -> None:
+    ada.ok("claim", "F001", "--session", "beside")
+    ran = ada.ok("brief")
+    check_words([line for line in ran.out.splitlines() if "beside" in line])
+    assert "beside" not in ran.err
 
 
 def test_a_briefing_stays_one_page_whatever_there_is() -> None:

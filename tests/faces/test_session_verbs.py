@@ -66,29 +66,6 @@ def test_what_cannot_be_parked_or_renewed(argv: tuple[str, ...], code: int, erro
     assert not lease_of(ada, "own")["parked"]
 
 
-def test_it_comes_first_of_what_one_carries_and_of_what_is_next(ada: Desk) -> None:
-    ada.ok("claim", "F001", "F003")
-    ada.ok("park", "F003", "--for", "3h")
-    mine = ada.ok("queue", "--mine", "--json").json["tasks"]
-    assert [(t["resource"], t["state"]) for t in mine] == [("F003", "parked"), ("F001", "live")]
-    queue = ada.ok("queue", "--json").json["tasks"]
-    assert [(t["resource"], t["claimable"]) for t in queue] == [("F003", True), ("F002", True)]
-    assert queue[0]["lease"]["parked"]
-    check_words(shown(ada, "queue"))
-    brief = ada.ok("brief", "--json").json
-    assert [(c["resource"], c["state"]) for c in brief["carrying"]] == [
-        ("F003", "parked"),
-        ("F001", "live"),
-    ]
-    assert "gitlease claim F003" in brief["next"]
-    check_words(ada.ok("brief").out)
-    assert ada.ok("next", "--json").json["task"]["resource"] == "F003"
-    check_words(shown(ada, "next"))
-    assert ada.ok("next", "--claim", "--json").json["task"]["resource"] == "F003"
-    assert not lease_of(ada, "F003")["parked"]
-    assert ada.ok("next", "--claim", "--json").json["task"]["resource"] == "F002"
-
-
 # --- session end --------------------------------------------------------------------------------
 
 

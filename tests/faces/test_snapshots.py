@@ -44,6 +44,8 @@ bob extend F001 1h
 ada extend F001 9h
 ada renew F001
 ada renew --all
+ada fence F001 1
+ada claim F001 --new
 ada claim src/auth/ --path docs/x --scope api
 bob claim src/auth/login.py
 bob claim path:README F002 --any

@@ -141,31 +141,6 @@ def test_every_usage_error_is_one_document_where_json_was_asked_for() -> None:
     assert ada.store.remote.asked == 0
 
 
-def test_what_was_released_or_revoked_is_listed_for_a_while_on_request() -> None:
-    ada, bob = make_desks()
-    for name in ("F001", "F002"):
-        ada.ok("claim", name, "--session", "build", "--reason", "why")
-    ada.clock.advance(60)
-    ada.ok("release", "F001", "--session", "build")
-    listed = bob.ok("list", "--json").json
-    assert ([x["resource"] for x in listed["leases"]], "ended" in listed) == (["F002"], False)
-    (one,) = bob.ok("list", "--all", "--json").json["ended"]
-    assert (one["resource"], one["state"], one["session"], one["mine"]) == (
-        "F001",
-        "released",
-        "build",
-        False,
-    )
-    assert (one["claimed_at"], one["ended_at"]) == ("2026-11-20T12:00:00Z", "2026-11-20T12:01:00Z")
-    assert one["lease_id"] is one["expires_at"] is None, "the audit trail does not know it"
-    assert bob.ok("list", "--all", "--mine", "--json").json["ended"] == []
-    shown = bob.ok("show", "F001", "--json").json
-    assert (shown["leases"], shown["ended"]) == ([], [one])
-    assert bob.ok("show", "F002", "--json").json["ended"] == []
-    ada.clock.advance(31 * 86_400)
-    assert bob.ok("list", "--all", "--json").json["ended"] == []
-
-
 def test_each_line_of_a_pool_is_as_the_schema_has_it() -> None:
     record = SimpleNamespace(session="work-1", log="/tmp/x.log")
     job: Any = SimpleNamespace(name="F001", record=record, began=0.0)

@@ -126,24 +126,6 @@ def test_it_is_whole_without_a_script(browser: Browser, served: Served) -> None:
         assert visitor.elsewhere == []
 
 
-def test_a_page_whose_cookie_is_over_asks_no_more(browser: Browser, served: Served) -> None:
-    tokens = open_tokens(str(served.folder))
-    with visiting(browser, served.url) as visitor:
-        page, asked = visitor.page, list[str]()
-        page.clock.install()
-        page.goto(served.url + link(served.folder))
-        shows(visitor, row("F001"))
-        (cookie,) = (x for x in tokens.listed() if "board" in x.scopes)
-        page.on("request", lambda request: asked.append(request.url))
-        tokens.revoke(cookie.id)
-        shows(visitor, "#state:has-text('gitlease board --web')")
-        assert len(asked) == 2  # the stream once more, and why
-        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        page.clock.fast_forward(60_000)
-        assert len(asked) == 2
-        assert "F001" in page.inner_text("#board")
-
-
 @pytest.mark.slow
 def test_two_boards_go_on_after_the_gateway_was_killed(
     browser: Browser, clone: Path, path_remote: Remote, kim: Desk

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from support.gateway import Served, free_port
 from support.remotes import Remote
-from support.running import Desk, until
+from support.running import Desk
 
 from gitlease.core import Invalid
-from gitlease.faces.http import board, events
+from gitlease.faces.http import board
 from gitlease.gateway import COOKIE_LASTS, LINK_LASTS
 from gitlease.wiring import open_tokens
 
@@ -121,24 +121,6 @@ def test_a_stream_ends_with_its_cookie(served: Served, visitor: httpx.Client) ->
         tokens.revoke(known.id)
         assert not [line for line in lines if line.startswith("data: ")]
     assert visitor.get("/board").status_code == 401
-
-
-def test_a_cookie_has_so_many_streams(
-    visitor: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "MOST_STREAMS", 1)
-    with visitor.stream("GET", "/board/stream") as first:
-        lines = first.iter_lines()  # which close the stream when they go
-        assert next(lines).startswith("retry")
-        again = visitor.get("/board/stream")
-        assert (again.status_code, "close one of them" in again.text) == (429, True)
-        assert visitor.get("/board").status_code == 200
-
-    def is_free() -> bool:
-        with visitor.stream("GET", "/board/stream") as stream:
-            return bool(stream.status_code == 200)
-
-    until(is_free, "what was closed counts no more")
 
 
 def test_a_board_that_cannot_be_made_is_said(

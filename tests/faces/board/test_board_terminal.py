@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -115,20 +114,6 @@ def test_keys_filter_open_and_leave(clone: Path, kim: Desk) -> None:
         assert terminal.ended() == 0
 
 
-def test_a_long_board_is_scrolled_in_a_small_terminal(clone: Path, kim: Desk) -> None:
-    names = [f"name-{n:02}" for n in range(30)]
-    kim.document("claim", "--any", *names)
-    with looking(clone, columns=60, lines=12) as terminal:
-        terminal.until(lambda shown: "HELD 30" in shown, "the board")
-        assert len(terminal.lines()) == 12
-        terminal.type("G")
-        terminal.until(lambda shown: "› F002" in shown, "the last row")
-        terminal.type("g")
-        terminal.until(lambda shown: "› name-00" in shown and "HELD 30" in shown, "the first")
-        terminal.resize(100, 40)
-        terminal.until(lambda shown: shown.count("\n") == 39, "more room")
-
-
 @pytest.mark.parametrize(
     ("how", "code"),
     [
@@ -170,21 +155,6 @@ def test_a_signal_ends_it_though_nobody_reads(clone: Path) -> None:
         assert terminal.modes()[3] & termios.ECHO
         terminal.ended()
         assert terminal.written.endswith(b"\x1b[?7h\x1b[?25h\x1b[?1049l")
-
-
-def test_after_a_stop_of_which_it_was_not_told_it_takes_the_terminal_again(clone: Path) -> None:
-    with looking(clone) as terminal:
-        terminal.until(lambda shown: "FREE 2" in shown, "the board")
-        played_with = terminal.modes()
-        terminal.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED | os.WNOWAIT)
-        terminal.set_modes([*played_with[:3], played_with[3] | termios.ECHO, *played_with[4:]])
-        assert terminal.modes() != played_with
-        terminal.written = b""
-        terminal.process.send_signal(signal.SIGCONT)
-        terminal.until(lambda shown: "FREE 2" in shown, "the board again")
-        assert b"\x1b[?1049h" in terminal.written
-        assert terminal.modes() == played_with
 
 
 def test_it_can_be_stopped_and_continued(clone: Path) -> None:

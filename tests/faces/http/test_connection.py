@@ -53,6 +53,20 @@ def test_the_verbs_answer_with_the_librarys_types(gate: Served) -> None:
         kim.claim_next()
 
 
+def test_what_is_read_comes_in_the_librarys_types(project: Served) -> None:
+    jo, kim = connected(project, "jo", "build é"), connected(project, "kim")
+    task = jo.next_task()
+    assert isinstance(task, gitlease.Task)
+    token = jo.claim_next().token
+    kim.note(task.resource, "the fixture is flaky")
+    noted, claimed = kim.log(task.resource, since="1h")
+    assert (noted.kind, claimed.kind, claimed.session) == ("noted", "claimed", "build é")
+    assert claimed.at <= noted.at
+    assert jo.fence(task.resource, token).token == token
+    assert task.resource.text in [x.resource for x in kim.board().rows]
+    assert kim.whoami().holder == "kim@example.com"
+
+
 def gitlease_but_mine(lease: gitlease.Lease, held: gitlease.LeaseHeld) -> Any:
     """The same lease as another sees it."""
     from gitlease.core import replace

@@ -265,17 +265,6 @@ def test_the_rfcs_word_for_a_duration_counts_and_five_minutes_are_usual(project:
     refused(take(project, "one", ttl=120), 400, "usage")
 
 
-def test_finished_work_is_told_as_such(project: Served) -> None:
-    project.ask("jo", "PUT", "/v1/leases/task-api")
-    project.ask("jo", "DELETE", "/v1/leases/task-api", params={"done": "true"})
-    intent = ask(project, "one", "GET", "/v1/intents/task-api").json()
-    assert intent["status"] == "completed"
-    (ended,) = ask(project, "one", "GET", "/v1/intents/task-api/leases").json()["leases"]
-    assert ended["status"] == "released"
-    assert ended["released_at"]
-    refused(take(project, "one", scope="*"), 422, "policy")
-
-
 def test_bad_requests_get_the_right_code_and_shape(project: Served) -> None:
     leases = "/v1/intents/task-api/leases"
     wrong: tuple[Any, ...] = (None, 5, [], "", " a", "x" * 129, "\ud800")

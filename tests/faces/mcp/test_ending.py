@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -110,24 +109,6 @@ def test_it_drops_what_it_claimed_and_keeps_the_edges(
     assert wire.end(number) == (0 if number is None else 128 + number)
     assert desk.live() == ["mine-before"], "what it only renewed stays"
     assert "jo@example.com" in file.read_text(), "the task stays assigned"
-
-
-def test_it_drops_what_it_claimed_where_nobody_reads_its_answers(desk: Desk) -> None:
-    wire = Wire(desk)
-    wire.call("claim", resources="deploy", any=True)
-    assert wire.process.stdout is not None
-    assert wire.process.stdin is not None
-    wire.process.stdout.close()
-    for number in range(100, 110):
-        params = {"name": "status", "arguments": {}}
-        line = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-        with contextlib.suppress(BrokenPipeError):
-            wire.process.stdin.write(json.dumps(line) + "\n")
-            wire.process.stdin.flush()
-    with contextlib.suppress(BrokenPipeError):
-        wire.process.stdin.close()
-    assert wire.process.wait(LONG) == 0
-    assert desk.live() == []
 
 
 def test_a_wait_that_is_under_way_keeps_it_from_nothing(desk: Desk) -> None:

@@ -175,15 +175,6 @@ def begin_wait(client: ToolClient) -> Future[Any]:
     return asked
 
 
-def test_a_token_that_is_revoked_ends_a_wait(gate: Served, clone: Path) -> None:
-    gate.ask("kim", "PUT", "/v1/leases/F001", json={})
-    with over_http(gate.url, gate.secret("jo")) as client:
-        asked = begin_wait(client)
-        open_tokens(str(clone)).revoke("jo")
-        found = asked.result(LONG)
-    assert found.structured_content["error"]["code"] == "denied"
-
-
 @pytest.mark.parametrize("era", ERAS)
 def test_a_wait_that_is_cancelled_ends_at_once(gate: Served, era: Era) -> None:
     gate.ask("kim", "PUT", "/v1/leases/F001", json={})

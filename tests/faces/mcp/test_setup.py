@@ -81,10 +81,7 @@ def test_the_persons_own_file_needs_no_repository(desk: Desk, tmp_path: Path) ->
     assert list((tmp_path / "home").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("install",), ("--user",), ("--layer", "x"), ("--json",)],
-)
+@pytest.mark.parametrize("words", [("install",), ("--user",), ("--json",), ("install", "vim")])
 def test_what_is_typed_wrongly_starts_nothing(desk: Desk, words: tuple[str, ...]) -> None:
     done = desk.ask("mcp", *words)
     assert done.returncode == 2

@@ -68,30 +68,19 @@ def test_the_list_of_tools_is_short_and_says_what_each_does(jo: Path, era: Era) 
         assert tool.annotations.read_only_hint == (tool.name in ("status", "log"))
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
-        ("claim", {"resources": ["F001"], "holder": "kim@example.com"}),
+def test_what_is_asked_wrongly_is_refused(tools: ToolClient) -> None:
+    calls: tuple[tuple[str, dict[str, Any]], ...] = (
         ("claim", {"resources": ["F001"], "session": "x"}),
-        ("claim", {"resource": "F001"}),
         ("claim", {}),
-        ("claim", {"resources": "F001", "takeover": True}),
         ("release", {"resources": ["a", "b"], "done": True}),
-        ("release", {"resources": "a", "done": True, "note": "x"}),
         ("next", {"ttl": "5m"}),
         ("wait", {"resources": "a", "timeout": "2m"}),
-        ("note", {"resources": "a"}),
         ("extend", {"resources": ["a", "b"], "duration": "5m"}),
         ("renew", {"scope": "login"}),
         ("status", {"resources": "a", "mine": True}),
-    ],
-)
-def test_what_is_asked_wrongly_is_refused(
-    tools: ToolClient, tool: str, arguments: dict[str, Any]
-) -> None:
-    found = tools.document(tool, **arguments)
-    assert found["error"]["code"] == "usage"
-    check_words(found["error"]["message"])
+    )
+    for tool, arguments in calls:
+        assert tools.document(tool, **arguments)["error"]["code"] == "usage", arguments
     assert tools.document("status")["leases"] == []
 
 
