@@ -21,7 +21,6 @@ from gitlease.guard import (
     touched,
 )
 
-ROOT = Path(__file__).parents[2]
 LINES = "".join(f"line {number}\n" for number in range(40))
 
 
@@ -36,19 +35,6 @@ def here(root: Path) -> Repository:
 
 def kinds(changes: list[Changed]) -> dict[str, str]:
     return {one.path: one.kind for one in changes}
-
-
-def start_merge(root: Path) -> None:
-    """A merge that is not committed: `ours` and `theirs` come from one side each."""
-    put(root, "base", LINES)
-    commit_all(root)
-    git(root, "switch", "-q", "-c", "side")
-    put(root, "theirs", "theirs\n")
-    commit_all(root)
-    git(root, "switch", "-q", "main")
-    put(root, "ours", "ours\n")
-    commit_all(root)
-    git(root, "merge", "-q", "--no-commit", "--no-ff", "side")
 
 
 # --- staged -------------------------------------------------------------------------------------
@@ -181,19 +167,6 @@ def test_a_submodule_is_told_whatever_is_ignored(root: Path) -> None:
     git(root, "commit", "-q", "--allow-empty", "-m", "second")
     head = git(root, "rev-parse", "HEAD")
     assert kinds(committed(here(root), [head])[head]) == {"lib": "M"}
-
-
-def test_a_merge_shows_only_what_was_done_in_it(root: Path) -> None:
-    start_merge(root)
-    assert staged(here(root)) == []
-    put(root, "theirs", "changed in the merge\n", old=False)
-    put(root, "new", "x\n")
-    git(root, "add", "-A")
-    assert kinds(staged(here(root))) == {"new": "A", "theirs": "M"}
-    merge = commit_all(root)
-    assert sorted(one.path for one in committed(here(root), [merge])[merge]) == ["new", "theirs"]
-    amended = staged(here(root), amend_of="HEAD")
-    assert sorted(one.path for one in amended) == ["new", "theirs"]
 
 
 def both_sides(root: Path) -> None:

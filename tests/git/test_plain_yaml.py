@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitlease.git import NotPlain, read_own, read_plain, write_plain
@@ -30,6 +30,7 @@ def as_read(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else str(value)
 
 
+@settings(max_examples=40)
 @given(MAPPINGS)
 def test_what_is_written_is_read(value: dict[str, Any]) -> None:
     if _readable(value):
@@ -42,6 +43,7 @@ def _readable(value: Any) -> bool:
     return text.replace("\n", "").isprintable()
 
 
+@settings(max_examples=40)
 @given(MAPPINGS)
 def test_the_line_reader_and_the_parser_agree(value: dict[str, Any]) -> None:
     text = write_plain(value).decode("utf-8", "surrogatepass")
@@ -50,6 +52,7 @@ def test_the_line_reader_and_the_parser_agree(value: dict[str, Any]) -> None:
         assert own == _parse(text)
 
 
+@settings(max_examples=40)
 @given(MAPPINGS)
 def test_any_yaml_reader_gives_strings_back_as_strings(value: dict[str, Any]) -> None:
     if _readable(value):

@@ -55,18 +55,14 @@ def test_two_processes_and_nothing_changed(repo: Path, monkeypatch: pytest.Monke
     assert_untouched(before, snapshot(repo))
 
 
-def test_subfolder(repo: Path) -> None:
+def test_subfolder_and_link_to_it_are_the_same_clone(repo: Path, tmp_path: Path) -> None:
     odd = repo / 'a "b" ü'
     odd.mkdir()
-    found = discover(str(odd))
-    assert (found.toplevel, found.folder) == (str(repo), 'a "b" ü')
-
-
-def test_through_a_link_it_is_the_same_clone(repo: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(repo)
-    found = discover(str(tmp_path / "link" / "src"))
-    assert (found.toplevel, found.folder) == (str(repo), "src")
-    assert found.clone_id == discover(str(repo)).clone_id
+    for place in (odd, tmp_path / "link" / odd.name):
+        found = discover(str(place))
+        assert (found.toplevel, found.folder) == (str(repo), 'a "b" ü')
+        assert found.clone_id == discover(str(repo)).clone_id
 
 
 def test_linked_work_tree(repo: Path, tmp_path: Path) -> None:
@@ -101,16 +97,6 @@ def test_bare_repository_and_its_work_tree(repo: Path, tmp_path: Path) -> None:
     found = discover(str(tmp_path / "tree"))
     assert (found.toplevel, found.worktree) == (str(tmp_path / "tree"), "tree")
     assert found.common_dir == str(bare)
-
-
-def test_submodule_is_a_repository_of_its_own(repo: Path, tmp_path: Path) -> None:
-    outer = tmp_path / "outer"
-    git(tmp_path, "init", "-q", str(outer))
-    git(outer, "submodule", "--quiet", "add", str(repo), "part")
-    found = discover(str(outer / "part" / "src"))
-    assert (found.toplevel, found.folder) == (str(outer / "part"), "src")
-    assert found.git_dir == found.common_dir == str(outer / ".git" / "modules" / "part")
-    assert found.worktree is None
 
 
 def test_git_dir_of_the_environment_holds(

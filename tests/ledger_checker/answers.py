@@ -2,8 +2,8 @@
 
 Nothing here knows the product's rules: histories are judged by `checker`, which shares none.
 
-- ``check_history(git_dir, "refs/gitlease/global", tips)`` judges a history; a list of broken rules.
-- ``read_history(git_dir, ref)`` gives what it says, and ``load_calls(file)`` what clients logged.
+- ``read_history(git_dir, ref, tips)`` gives what it says; ``verified`` has the rules it breaks.
+- ``load_calls(file)`` gives what clients logged.
 - ``check_answers(history, calls)`` holds the one against the other; a list of contradictions.
 
 A ledger is one object with a total order, its history. So it is linearizable when every answer is
@@ -25,7 +25,7 @@ import pygit2
 
 from ledger_checker.checker import Verified, verify
 from ledger_checker.form import LeaseRecord, fold, person, resource_key
-from ledger_checker.state import BrokenRule, JudgedStep
+from ledger_checker.state import JudgedStep
 
 OPEN = ("unknown_outcome",)  # of these, and of calls that were killed, either may be true
 GRANTED = ("claimed", "taken_over")
@@ -151,21 +151,12 @@ class History:
         return None
 
 
-def check_history(git_dir: Path | str, ref: str, tips: Iterable[str] = ()) -> list[BrokenRule]:
-    """The rules that a ledger's history breaks; ``tips``: commits that were seen at its ref."""
-    return list(_verified(git_dir, ref, tips, History()).broken)
-
-
 def read_history(git_dir: Path | str, ref: str, tips: Iterable[str] = ()) -> History:
-    """What a ledger's history says; ``verified`` has the rules that it breaks."""
+    """What a ledger's history says; ``tips``: commits that were seen at its ref."""
     found = History()
-    found.verified = _verified(git_dir, ref, tips, found)
-    return found
-
-
-def _verified(git_dir: Path | str, ref: str, tips: Iterable[str], into: History) -> Verified:
     tip = pygit2.Repository(str(git_dir)).references[ref].target
-    return verify(git_dir, str(tip), tips, on_step=into.add)
+    found.verified = verify(git_dir, str(tip), tips, on_step=found.add)
+    return found
 
 
 def load_calls(file: Path) -> list[LoggedCall]:

@@ -14,7 +14,7 @@ from ledger_checker.header_rules import check_header, check_message
 from ledger_checker.listing_rules import ListingFile, check_listings
 from ledger_checker.record_files import RecordFiles
 from ledger_checker.renewals import check_renewal
-from ledger_checker.state import BrokenRule, JudgedStep, about, several
+from ledger_checker.state import BrokenRule, JudgedStep, about
 from ledger_checker.tips import SampledTips
 from ledger_checker.tree_reader import LEASES, Objects, TreeReader, TreeStep
 
@@ -87,26 +87,18 @@ class _Judge:
         self._wordless = self._by_others_clock = 0
 
     def result(self) -> Verified:
-        found, why = self.found, list[str]()
-        gone = self._sampled.gone
-        if found.hidden:
-            message = several(found.hidden, "renewal")
-            why.append(f"{message} replaced by later ones: of those only the result is judged")
-        if self._wordless:
-            message = several(self._wordless, "commit")
-            why.append(f"{message} of format 1, which names no operations: only records are judged")
-        if self._by_others_clock:
-            message = several(self._by_others_clock, "takeover")
-            why.append(
-                f"{message} by a clock that only its writer knows: it may have been too early"
-            )
-        if self._cut:
-            why.append("this clone has only part of the history: what was before is not judged")
-        if gone:
-            why.append(f"nothing is left of {several(len(gone), 'sampled tip')} in this repository")
+        found = self.found
+        why = {
+            "renewals were replaced by later ones: only the result is judged": found.hidden,
+            "commits of format 1 name no operations: only records are judged": self._wordless,
+            "takeovers by a clock that their writer knows may be too early": self._by_others_clock,
+            "history has no beginning here": self._cut,
+            "sampled tips are gone": len(self._sampled.gone),
+        }
         if not self.ended and len(self.broken) < MAX_BROKEN:
             self.broken += self._sampled.broken()
-        found.unjudged, found.broken = tuple(why), tuple(self.broken[:MAX_BROKEN])
+        found.unjudged = tuple(f"{number:d} {what}" for what, number in why.items() if number)
+        found.broken = tuple(self.broken[:MAX_BROKEN])
         return found
 
     def take(self, tree: TreeStep) -> JudgedStep | None:

@@ -195,8 +195,3 @@ def about(lease: LeaseRecord) -> str:
     """The name of a lease in a sentence."""
     scope = "" if lease.scope == WHOLE else f" (scope {lease.scope})"
     return f"{lease.resource}{scope}"
-
-
-def several(number: int, what: str) -> str:
-    """A number of things, in words."""
-    return f"{number:,} {what}" + ("" if number == 1 else "s")

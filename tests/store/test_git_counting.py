@@ -17,7 +17,6 @@ from support.fences import clean_env
 from support.ledgers import (
     REF,
     door,
-    header_of,
     make_lease,
     tip,
     workspace,
@@ -170,29 +169,6 @@ def test_changes_read_and_write_the_same_few_objects_however_many_leases(
 
 
 # --- history ------------------------------------------------------------------------------------
-
-
-def test_heartbeats_of_several_holders_leave_one_commit(
-    path_remote: Remote, clones: Clones
-) -> None:
-    clock = ManualClock()
-    one, two = (door(clone, clock=clock) for clone in clones(2))
-    one.claim("F001", ttl="15m")
-    two.claim("F002")
-    decisions = depth(path_remote.bare)
-    for _ in range(10):
-        clock.advance(300)
-        one.renew("F001")
-        two.renew("F002")
-    assert depth(path_remote.bare) == decisions + 1
-    one.claim("F003")
-    assert depth(path_remote.bare) == decisions + 2  # what is built on a renewal keeps it
-    one.renew_all()
-    one.renew_all()
-    one.release("F001")
-    assert depth(path_remote.bare) == decisions + 4
-    assert header_of(path_remote.bare).revision == 2 + 20 + 1 + 2 + 1
-    assert one.show("F002")[0].renewals == 10
 
 
 NO_REPLACEMENT = """\
@@ -440,16 +416,8 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "no refs": lambda store: shutil.rmtree(store / "refs"),
     "refs dangling": dangling_refs,
     "no objects": lambda store: shutil.rmtree(store / "objects"),
-    "packed-refs garbage": garbage("packed-refs"),
     "locks left behind": locks,
-    "shallow": lambda store: put(store / "shallow", "1" * 40 + "\n"),
-    "alternates to nowhere": lambda store: put(store / "objects/info/alternates", "/nowhere\n"),
 }
-
-
-def put(file: Path, text: str) -> None:
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(text)
 
 
 @pytest.mark.parametrize("name", DAMAGE)

@@ -11,14 +11,12 @@ import pytest
 from support import availability, fences, ssh_server
 from support.faults import (
     FaultProxy,
-    answer,
     cut_after,
     stall,
 )
 from support.fences import clean_env
-from support.remotes import Remote, Servers, open_remote
+from support.remotes import Remote
 from support.repos import (
-    GitFailed,
     assert_untouched,
     commit_file,
     git,
@@ -61,27 +59,6 @@ def test_remote_clones_pushes_and_fetches_and_counts_exactly(
     assert (remote.connections(), remote.pushes()) == (6, 2)
     trace = {**remote.env, "GIT_TRACE_PACKET": "1"}
     assert "version 2" in run_git(tmp_path, "ls-remote", remote.url, env=trace).stderr
-
-
-def test_basic_auth_demands_credentials(tmp_path: Path, servers: Servers) -> None:
-    users = {"alice": "correct horse"}
-    with open_remote("http", tmp_path / "r", servers=servers, users=users) as remote:
-        with pytest.raises(GitFailed, match="could not read Username"):
-            git(tmp_path, "ls-remote", remote.url)
-        assert [request.status for request in remote.requests()] == [401]
-        assert remote.connections() == 0
-        with pytest.raises(GitFailed, match="Authentication failed"):
-            git(tmp_path, "ls-remote", remote.as_user("alice", "wrong").url)
-        git(tmp_path, "ls-remote", remote.as_user("alice", "correct horse").url)
-        assert {request.user for request in remote.requests()} == {None, "alice"}
-
-
-def test_http_answer_strikes_once(http_remote: Remote, clones: Clones) -> None:
-    [one] = clones(1)
-    fault = http_remote.arm(answer(503))
-    assert run_git(one, "fetch", "-q").returncode == 128
-    git(one, "fetch", "-q")
-    assert fault.fired == 1
 
 
 # TCP faults
@@ -185,16 +162,6 @@ def test_fences_hold_in_this_process(tmp_path: Path) -> None:
     assert git(tmp_path, "config", "--get", "init.defaultBranch") == "main"
     assert run_git(tmp_path, "config", "--get", "user.email").returncode == 1
     assert "CLAUDECODE" not in os.environ
-
-
-def test_clean_env_does_not_see_what_a_test_sets(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert "GIT_DIR" not in clean_env()
-    assert clean_env()["HOME"] != str(tmp_path)
-    assert clean_env({"A": "b"})["A"] == "b"
 
 
 def test_fences_name_what_appeared() -> None:
