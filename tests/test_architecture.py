@@ -106,7 +106,7 @@ LINES = {  # of each package, without those of comment
     "git": 3_688,
     "guard": 2_804,
     "install": 2_243,
-    "push": 1_664,
+    "push": 1_662,
     "runs": 2_892,
     "server": 1_047,
     "settings": 1_490,

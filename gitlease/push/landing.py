@@ -147,9 +147,7 @@ class Lander:
 
     def _land(self, resource: Resource | None) -> Landed:
         self._git.check_state("nothing lands before it has ended")
-        if os.path.lexists(lock := os.path.join(self._repository.git_dir, "index.lock")):
-            way = f"if no git runs here, one was killed: rm {shlex.quote(lock)}"
-            raise Invalid(f"git locks its index, and nothing was changed: {lock}", hints=(way,))
+        self._git.wait_while(lambda: os.path.lexists(self._git.index_lock))
         self._branch, self._head = self._git.tip()
         self._at = self._head
         self._remote, self._base = find_target(
