@@ -172,7 +172,6 @@ from gitlease.core.resources import word_anywhere as word_anywhere
 from gitlease.core.shape import JSON as JSON
 from gitlease.core.view import LeaseState as LeaseState
 from gitlease.core.view import LeaseView as LeaseView
-from gitlease.core.view import view_lease as view_lease
 from gitlease.core.work import Authorship as Authorship
 from gitlease.core.work import Became as Became
 from gitlease.core.work import Finding as Finding

@@ -87,7 +87,7 @@ class WatchFolder:
     def _load(self, layer: str) -> tuple[_KeptWatch, LeaseRows] | None:
         """What is kept, which is read once; None where it is not whole."""
         file = self._file(layer)
-        with contextlib.suppress(OSError, ValueError, Invalid):
+        with contextlib.suppress(OSError, ValueError, RecursionError, Invalid):
             mark = _mark(file)
             if self._read.get(layer, ((),))[0] != mark:
                 first, *lines = (load_text(file, MAX_BYTES, form=FORM) or "").split("\n")

@@ -279,16 +279,6 @@ def test_a_task_that_is_started_is_claimed_and_only_once(world: World) -> None:
     assert [(x.token, x.renewals) for x in world.leases()] == [(token, 1)]
 
 
-def test_tasks_that_are_started_together_are_claimed_all_or_none(world: World) -> None:
-    world.claims(KIM, "F002")
-    world.hooks().pre_commit()
-    world.stage(F001_FILE, started=[starting("F001"), starting("F002")])
-    decision = world.hooks().pre_commit()
-    assert decision.blocked
-    assert isinstance(decision.refused, LeaseHeld)
-    assert world.live() == [f"F002 {KIM.holder}"]
-
-
 @pytest.mark.parametrize("held", [True, False], ids=["held", "assigned"])
 @pytest.mark.parametrize(("mode", "blocked"), [("block", True), ("warn", False)])
 def test_a_task_of_somebody_else_is_refused(
