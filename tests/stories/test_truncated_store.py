@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import os
 import random
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.remotes import Remote
 from support.repos import git, run_git
 from support.running import Desk
+
+from gitlease.guard import FORM as WATCHED
+from gitlease.store import FORM as RECORDS
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]
 
@@ -129,3 +134,41 @@ def test_what_git_would_wait_for(what: str, how: str, clones: Clones) -> None:
     for file in (world.own / "store.git" / "objects").glob(what):
         HARMS[how](file)
     world.still_works()
+
+
+# --- what is wrong, and has the right check sum ---------------------------------------------------
+
+WRONG: dict[str, Callable[[bytes], bytes]] = {
+    "fields of another version": lambda body: body.replace(b'"grace"', b'"grade"'),
+    "lines without a head": lambda body: body.replace(b"/src", b""),
+    "no text": lambda _: b"\xff\n",
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("how", WRONG)
+def test_lines_that_are_wrong_let_nobody_in(how: str, path_remote: Remote, clones: Clones) -> None:
+    first, second = (Desk(clone, env=path_remote.env) for clone in clones(2))
+    first.document("claim", "path:src/")
+    first.document("claim", "F001")
+    second.document("claim", "path:docs/")
+    (second.clone / "src").mkdir()
+    (second.clone / "src" / "a.py").write_text("1\n")
+    git(second.clone, "add", "src/a.py")
+    assert second.ask("hook", "pre-commit").returncode == 1, "which keeps lines of all of it"
+    state = next((second.clone / ".git" / "gitlease" / "state").glob("*/global"))
+    kept = [*state.glob("*.rows")]
+    assert {x.name for x in kept} == {"leases.rows", "paths.rows", "watch.rows"}
+    for file in kept:
+        form = WATCHED if file.stem == "watch" else f"{RECORDS} {file.stem}"
+        head, _, body = file.read_bytes().partition(b"\n")
+        assert head == sum_of(body, form), "this is how they are summed up"
+        wrong = WRONG[how](body)
+        file.write_bytes(sum_of(wrong, form) + b"\n" + wrong)
+    assert second.document("claim", "path:src/z", expect=1)["error"]["code"] == "held"
+    for _ in range(2):
+        assert second.ask("hook", "pre-commit").returncode == 1, "what another holds stays so"
+
+
+def sum_of(body: bytes, form: str) -> bytes:
+    return b"%08x %d" % (zlib.crc32(body, zlib.crc32(form.encode())), len(body))
