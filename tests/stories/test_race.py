@@ -94,11 +94,11 @@ def test_eight_people_claim_as_many_things(eight: Workers, remote: Remote) -> No
         assert holder_of(remote.bare, f"G{n}") == (f"w{n + 1}@example.com", None)
 
 
-def test_eight_sessions_of_one_clone(path_remote: Remote, clones: Clones) -> None:
+def test_sessions_of_one_clone(path_remote: Remote, clones: Clones) -> None:
     """They share the private store and what it knows; only one of them gets it."""
-    with sessions(clones(1)[0], path_remote, 8) as workers:
+    with sessions(clones(1)[0], path_remote, 4) as workers:
         names: dict[int, tuple[str, str | None]] = {
-            n: ("w1@example.com", f"s{n}") for n in range(8)
+            n: ("w1@example.com", f"s{n}") for n in range(4)
         }
         for number in range(3):
             answers = workers.all("claim", f"F{number}")
