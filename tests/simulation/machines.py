@@ -10,7 +10,7 @@ from typing import Protocol
 
 from support.memory import MemoryClone, MemoryState
 
-from gitlease.core import MS, Actor, Grant, Instant, Invalid, Lease, Moment, holder_has
+from gitlease.core import MS, Actor, Grant, Instant, Lease, Moment, holder_has
 from gitlease.engine import Pending
 from gitlease.store import Known, lease_file
 
@@ -94,7 +94,6 @@ class Disk(MemoryState):
         super().__init__()
         self.host = host
         self.machine: Machine | None = None
-        self.full = False
         self._writer: dict[str, str] = {}  # by operation the process that is busy with it
         self._unsynced: deque[tuple[float, str, Callable[[], None]]] = deque(maxlen=8)
 
@@ -113,8 +112,6 @@ class Disk(MemoryState):
 
     def add_pending(self, pending: Pending, *, abandoned: bool = False) -> None:
         self.host.outside("before a change is noted")
-        if self.full:
-            raise Invalid("gitlease cannot keep its state: no space left on device")
         first = pending.operations[0]
         self.host.noted(pending)
         before = self._pending.get(first)
