@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from support.clock import ManualClock
 from support.remotes import Remote
-from support.repos import assert_untouched, copy_repository, git, real_clone, snapshot
+from support.repos import assert_untouched, commit_file, copy_repository, git, real_clone, snapshot
+from support.running import Desk
 from support.session import LeaseService
 from support.snapshots import check_words
 
@@ -370,18 +371,6 @@ def test_gitlab_says_it_in_variables(world: World) -> None:
     by_kim = clone.check(environ=environ | {"GITLAB_USER_EMAIL": KIM})
     assert rules(by_kim) == [MAYBE_THEN]
     check_words(only(by_kim).message)
-    pushed = {
-        "GITLAB_CI": "true",
-        "CI_PIPELINE_SOURCE": "push",
-        "CI_COMMIT_SHA": head,
-        "CI_COMMIT_BEFORE_SHA": "0" * 40,
-        "CI_COMMIT_BRANCH": "topic",
-        "CI_DEFAULT_BRANCH": "main",
-    }
-    checked = clone.check(environ=pushed)
-    assert rules(checked) == [THEN]
-    check_words(checked.shown)
-    assert rules(clone.check(environ=pushed | {"GITLAB_USER_EMAIL": KIM})) == []
 
 
 def test_an_event_that_cannot_be_read_is_said_and_the_branch_is_checked(world: World) -> None:
@@ -541,3 +530,16 @@ def test_settings_that_cannot_be_read_where_the_range_begins_are_no_pass(world: 
     world.jo.commit("docs/guide.md")
     with pytest.raises(Invalid, match=r"\.gitlease\.yaml:[12]: .* \(in [0-9a-f]{10}\)"):
         world.jo.check()
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16", "no-such-encoding"])
+def test_commit_encoding_of_any_kind_is_pushed_and_checked(
+    clones: Callable[..., list[Path]], path_remote: Remote, encoding: str
+) -> None:
+    (ada,) = clones(1)
+    git(ada, "config", "i18n.commitEncoding", encoding)
+    commit_file(ada, "tasks/T1.md", "---\nid: T1\nstatus: todo\n---\n", "schön")
+    desk = Desk(ada)
+    assert desk.document("claim", "T1", "--commit")["status"] == "claimed"
+    assert desk.document("push", "origin", "HEAD")["leases"]
+    assert desk.document("check", "HEAD~1..HEAD")["violations"] == []

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.clock import ManualClock
+from support.killing import in_child
 from support.remotes import Remote
 from support.repos import commit_file, git, run_git
 from support.session import LeaseService
@@ -14,6 +18,7 @@ from support.snapshots import check_words, raises
 
 from gitlease.core import Invalid, LeaseHeld, NotFound, NothingLeft, PolicyRefused, parse_resource
 from gitlease.engine import ClaimOptions, WhyNot
+from gitlease.tasks import edge_commit
 from gitlease.wiring import Workspace, open_workspace
 
 F001 = parse_resource("F001")
@@ -152,17 +157,6 @@ def test_a_release_returns_a_task_whose_edge_is_committed(story: Story, clones: 
     assert story.assigned(story.two) == (TWO,)
 
 
-def test_an_end_with_a_commit_commits_what_an_earlier_one_left(story: Story) -> None:
-    one = story.service(story.one)
-    one.start(F001, ClaimOptions(commit=True))
-    assert one.complete(F001).written[0].commit is None
-    changed = (story.one / "tasks/F001.md").read_bytes()
-    (written,) = one.complete(F001, commit=True).written
-    assert written.commit == git(story.one, "rev-parse", "HEAD").strip()
-    assert git(story.one, "status", "--porcelain") == ""
-    assert (story.one / "tasks/F001.md").read_bytes() == changed
-
-
 def test_a_newer_commit_assigns_in_spite_of_a_release(story: Story) -> None:
     one = story.service(story.one)
     one.claim([F001])
@@ -251,3 +245,54 @@ def test_what_only_main_says_counts_in_every_view(story: Story) -> None:
         service.claim([theirs])
     assert service.claim([new]).edge_in == ("record",)
     assert states() == expected | {"F003": WhyNot.YOURS}
+
+
+@pytest.mark.parametrize(
+    ("verb", "lock"), [("claim", "index.lock"), ("done", "refs/heads/main.lock")]
+)
+def test_the_lock_of_a_killed_git_is_named_until_it_is_gone(
+    story: Story, verb: str, lock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S8: it may be a living git's, for all that anyone can tell: a person has to remove it."""
+    monkeypatch.setattr(edge_commit, "PATIENCE", 0.0)
+    clone = story.one
+    git(clone, "config", "core.filesRefLockTimeout", "0")
+    left = clone / ".git" / lock
+
+    def act() -> Any:
+        if verb == "claim":
+            return story.service(clone).claim([F001], ClaimOptions(commit=True))
+        return story.service(clone).complete(F001, commit=True)
+
+    def killed(*_: object) -> None:
+        left.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def act_and_be_killed() -> None:
+        edge_commit.commit_edges = killed  # type: ignore[assignment]
+        act()
+
+    if verb == "done":
+        story.service(clone).claim([F001], ClaimOptions(commit=True))
+    head = git(clone, "rev-parse", "HEAD")
+    assert in_child(act_and_be_killed)
+    following: list[Callable[[], Any]] = [
+        lambda: story.service(clone).read(),
+        lambda: story.service(clone).note(parse_resource("F002"), "seen"),
+        act,
+        lambda: story.service(clone).read(),
+    ]
+    for again in following:
+        try:
+            said = " ".join(again().warnings)
+        except Invalid as refused:
+            said = refused.message
+        assert f"{left}" in said
+        check_words(said)
+        assert git(clone, "rev-parse", "HEAD") == head
+    left.unlink()
+    story.service(clone).read()
+    assert git(clone, "rev-parse", "HEAD^") == head
+    assert git(clone, "status", "--porcelain") == ""
+    expected = "status: done\nassigned: []" if verb == "done" else "assigned: [w1@example.com]"
+    assert expected in git(clone, "show", "HEAD:tasks/F001.md")

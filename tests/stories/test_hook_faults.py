@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,6 @@ from support.ledgers import door
 from support.remotes import Remote, Servers, open_remote
 from support.repos import git, make_clone, run_git, settle
 from support.snapshots import check_words, cleaned
-from support.task_trees import HINDERED
 
 from gitlease.git import SystemClock, discover
 from gitlease.install import SCRIPTS
@@ -185,7 +183,6 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "state": lambda own: garble(every_file(own / "state"), b"\0garbage"),
     "store": lambda own: garble(every_file(own / "store.git"), b"\0garbage"),
     "a file for the store": lambda own: replaced(own / "store.git"),
-    "every file": lambda own: garble(every_file(own), b"\xff{"),
     "everything": lambda own: empty(own),
 }
 
@@ -205,23 +202,6 @@ def test_what_is_damaged_here_is_made_anew_and_the_guard_still_guards(
         check_words([cleaned(line) for line in said])
     git(jo.root, "reset", "-q", "--", "src")
     assert jo.commit("free.txt") == (0, [])
-
-
-@HINDERED
-def test_a_folder_that_cannot_be_written_stops_nothing(jo: Hooked, kim: Path) -> None:
-    claim(kim, "docs/**")
-    jo.commit()
-    folders = [jo.own, *(x for x in jo.own.rglob("*") if x.is_dir())]
-    for folder in folders:
-        folder.chmod(0o500)
-    try:
-        for _ in range(2):
-            status, said = jo.commit()
-            assert status == 0
-            assert len(said) <= 1, said
-    finally:
-        for folder in folders:
-            folder.chmod(0o700)
 
 
 def test_a_commit_opens_no_connection_while_the_knowledge_is_fresh(jo: Hooked, kim: Path) -> None:
@@ -321,32 +301,6 @@ def test_a_busy_committer_pushes_at_most_twelve_times_an_hour(worker: Busy) -> N
     assert worker.remote.pushes() - before <= 6
     renewals = {x.renewals for x in door(worker.other, clock=worker.clock).list()}
     assert renewals == {worker.remote.pushes() - before}  # each push renewed them all
-
-
-def test_two_beats_at_the_same_moment_do_no_harm(worker: Busy) -> None:
-    worker.commits()
-    before = worker.remote.pushes()
-    rounds = 4
-    for _ in range(rounds):
-        worker.clock.advance(301)
-        desks, start = [worker.context(), worker.context()], threading.Barrier(2)
-
-        def beat(context: HookContext, start: threading.Barrier = start) -> None:
-            start.wait(timeout=30)
-            context.beat()
-
-        threads = [threading.Thread(target=beat, args=(context,)) for context in desks]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=60)
-        assert worker.live() == NAMES
-        assert worker.context().inbox.take() == ()  # a lost race is nothing to tell anybody
-        pushed = worker.remote.pushes()
-        worker.context().beat()
-        assert worker.remote.pushes() == pushed, "one that comes later has nothing to renew"
-    # At worst the two push, one of them is late, and comes again.
-    assert rounds <= worker.remote.pushes() - before <= 3 * rounds
 
 
 def test_a_heartbeat_that_fails_is_told_once_by_the_next_hook(worker: Busy) -> None:

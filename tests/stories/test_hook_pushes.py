@@ -156,15 +156,6 @@ def test_main_is_not_deleted_with_held_work(landed: Pair) -> None:
     goes_on(landed.jo.run("push", "-q", "origin", ":main"))
 
 
-def test_main_of_a_fork_is_nobody_else_s(late: Pair) -> None:
-    fork = late.base / "fork.git"
-    real_clone(late.remote, fork, "jo@example.com", "--bare")
-    late.jo.git("remote", "add", "fork", str(fork))
-    late.jo.git("push", "-q", "origin", "main:side", env={"GITLEASE_SKIP": "1"})
-    goes_on(late.jo.run("push", "-q", "fork", "main"))
-    goes_on(late.jo.run("push", "-q", "--force", "fork", "main^:main"))
-
-
 def test_what_the_remote_has_and_nobody_here_knows_is_left_to_git(landed: Pair) -> None:
     landed.kim.saves(LOGIN)
     landed.kim.git("push", "-q", "origin", "main")

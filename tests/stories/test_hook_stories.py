@@ -132,14 +132,6 @@ def test_an_amended_commit_names_its_lease_once_by_the_newest_token(
     named(mine.jo, f"F001 token={token}")
 
 
-def test_a_plain_commit_after_one_of_a_lease_does_not_name_it(mine: Pair) -> None:
-    """What the commit before touched is none of its change."""
-    mine.jo.commit()
-    mine.jo.put("docs/guide.md")
-    goes_on(mine.jo.commit("-m", "a word of --amend in the message"))
-    named(mine.jo)
-
-
 def test_a_merge_that_is_resolved_within_a_lease_names_it_once(mine: Pair) -> None:
     mine.jo.git("reset", "-q", "--hard")
     mine.jo.git("switch", "-q", "-c", "side")
@@ -180,17 +172,6 @@ def test_commits_squashed_by_a_rebase_name_their_lease_once(mine: Pair, tmp_path
     named(mine.jo, "F001 token=1")
 
 
-def test_a_picked_commit_names_the_lease_of_now(mine: Pair) -> None:
-    mine.jo.git("switch", "-q", "-c", "side")
-    mine.jo.commit("-m", "one")
-    mine.jo.release("F001")
-    token = mine.jo.claim("F001").token
-    mine.jo.git("stash", "-q")
-    mine.jo.git("switch", "-q", "main")
-    goes_on(mine.jo.run("cherry-pick", "side"))
-    named(mine.jo, f"F001 token={token}")
-
-
 @pytest.mark.parametrize(
     ("words", "char"),
     [
@@ -218,16 +199,6 @@ def test_an_empty_message_is_as_empty_as_without_us(
     done = mine.jo.run("commit", *words, env={"GIT_EDITOR": "true"})
     assert done.returncode == plain.returncode, (plain.stderr, done.stderr, mine.jo.message())
     assert (mine.jo.head() == before) == bool(plain.returncode)
-
-
-def test_a_message_may_be_no_text_at_all(mine: Pair, tmp_path: Path) -> None:
-    (tmp_path / "message").write_bytes(b"caf\xe9\n\nlatin-1 \xff\n")
-    words = ("-F", str(tmp_path / "message"))
-    assert mine.jo.commit(*words, env={"GITLEASE_SKIP": "1"}).returncode == 0
-    plain = mine.jo.git("log", "-1", "--format=%B").rstrip("\n")
-    mine.jo.git("reset", "-q", "--soft", "HEAD^", env={"GITLEASE_SKIP": "1"})
-    assert mine.jo.commit(*words).returncode == 0
-    assert mine.jo.git("log", "-1", "--format=%B") == f"{plain}\n\nGitlease: F001 token=1\n"
 
 
 # --- what follows a commit ------------------------------------------------------------------------
