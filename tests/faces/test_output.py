@@ -103,14 +103,6 @@ def test_a_terminal_gets_the_time_of_its_place_as_well(
         time.tzset()
 
 
-def test_rich_is_for_terminals_alone(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rich.table", None)
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    assert ada.ok("list").out
-    assert ada.ok("claim", "F001", terminal=True).out
-    assert ada.ok("show", "F001", terminal=True).out
-
-
 def test_the_log_since_a_time(ada: Desk) -> None:
     ada.clock.advance(3_600)
     ada.ok("claim", "later")

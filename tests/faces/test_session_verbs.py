@@ -95,16 +95,6 @@ def test_the_end_of_a_session_keeps_its_tasks(ada: Desk) -> None:
     assert (nothing["status"], nothing["leases"], nothing["edge"]) == ("run_out", [], "none")
 
 
-def test_with_a_layer_it_ends_there_alone(ada: Desk) -> None:
-    ada.ok("claim", "F001", "--session", "build-7")
-    ada.ok("claim", "F002", "--session", "build-7", "--layer", "team")
-    listed = ada.ok("session", "list", "--json").json["sessions"]
-    assert [(x["session"], x["leases"]) for x in listed] == [("build-7", 2)]
-    ada.ok("session", "end", "build-7", "--layer", "team")
-    listed = ada.ok("session", "list", "--json").json["sessions"]
-    assert [x["resources"] for x in listed] == [["F001"]]
-
-
 def test_what_ended_before_a_session_that_cannot_is_told(
     ada: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

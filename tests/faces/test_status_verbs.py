@@ -36,14 +36,6 @@ def ada(desks: tuple[Desk, Desk]) -> Desk:
     return desks[0]
 
 
-def test_start_leaves_a_word_that_means_in_progress() -> None:
-    doing = task("F001", status="doing", progress=Progress.IN_PROGRESS)
-    ada, _ = make_desks(doing, rules=RULES)
-    ada.ok("start", "F001")
-    ada.ok("set", "F001", "in-progress")
-    assert ada.tasks["F001"].status == "doing"
-
-
 def test_start_needs_a_task(ada: Desk) -> None:
     for argv in (("start", "F005"), ("start", "src/"), ("set", "F005", "todo")):
         ran = ada.run(*argv)

@@ -176,28 +176,6 @@ def test_tasks_are_listed_and_picked_once(gate: Served, clone: Path, jo: httpx.C
     assert jo.get("/v1/leases/T0").json()["lease"]["assigned"] is True
 
 
-def test_verbs_that_read_have_a_route(clone: Path, jo: httpx.Client, kim: httpx.Client) -> None:
-    (clone / "tasks").mkdir()
-    (clone / "tasks/T1.md").write_text("---\nid: T1\ntitle: Task 1\nstatus: todo\n---\n")
-    jo.put("/v1/leases/T1", headers={"Gitlease-Session": "build-7"})
-    kim.post("/v1/leases:note", json={"resource": "T1", "text": "tests red"})
-    known = jo.get("/v1/whoami", params={"session": "build-7"}).json()
-    assert (known["holder"], known["session"]) == ("jo@example.com", "build-7")
-    assert known["sources"] == {"holder": "the token", "session": "the request"}
-    assert kim.get("/v1/whoami").json()["sources"]["session"] == "none"
-    brief = jo.get("/v1/brief").json()
-    assert [(x["resource"], x["state"]) for x in brief["carrying"]] == [("T1", "live")]
-    [note] = brief["notes"]
-    assert note["text"] == "tests red"
-    assert [x["resource"] for x in kim.get("/v1/brief").json()["others"]] == ["T1"]
-    [row] = kim.get("/v1/board").json()["rows"]
-    assert (row["section"], row["session"], row["mine"]) == ("held", "build-7", False)
-    shown = kim.get("/v1/leases/T1").json()
-    assert (shown["task"]["title"], shown["lease"]["session"]) == ("Task 1", "build-7")
-    assert [x["kind"] for x in kim.get("/v1/log?limit=1").json()["events"]] == ["noted"]
-    assert len(kim.get("/v1/log", params={"resource": "T1"}).json()["events"]) == 2
-
-
 # --- sent again -------------------------------------------------------------------------------
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from starlette.testclient import TestClient
-from support.gateway import LONG, Served, serving
+from support.gateway import LONG, Served
 from support.ledgers import REF, tip
 from support.remotes import Remote
 from support.repos import git
@@ -142,24 +141,6 @@ def test_a_wait_ends_with_its_client(gate: Served) -> None:
     until(lambda: waits.borrowed_tokens == 0, "it waits no more")
     gate.ask("jo", "DELETE", "/v1/leases/F001").raise_for_status()
     assert gate.ask("jo", "GET", "/v1/leases/F001").json()["waiting"] == []
-
-
-def test_the_key_of_a_claim_that_waited_is_known_to_the_ledger(
-    gate: Served, clone: Path, path_remote: Remote
-) -> None:
-    gate.ask("jo", "PUT", "/v1/leases/F001").raise_for_status()
-    ask = {"json": {"wait": 30}, "headers": {"Idempotency-Key": "once"}}
-    with ThreadPoolExecutor(1) as pool:
-        waits = pool.submit(gate.ask, "kim", "PUT", "/v1/leases/F001", **ask)
-        until(lambda: gate.app.handler.waits.borrowed_tokens == 1, "it waits")
-        gate.ask("jo", "DELETE", "/v1/leases/F001").raise_for_status()
-        first = waits.result(LONG)
-    assert first.status_code == 201
-    with serving(clone) as other:  # which has never seen the request
-        other.secrets, before = gate.secrets, tip(path_remote.bare)
-        again = other.ask("kim", "PUT", "/v1/leases/F001", **ask)
-        assert again.json()["lease"]["lease_id"] == first.json()["lease"]["lease_id"]
-        assert (again.status_code, tip(path_remote.bare)) == (201, before)
 
 
 def test_below_a_name_the_documents_have_its_paths(clone: Path) -> None:

@@ -15,8 +15,7 @@ import httpx
 import pytest
 from support.clock import ManualClock
 from support.fences import clean_env
-from support.gateway import Served, serving
-from support.repos import commit_file
+from support.gateway import Served
 from support.running import Desk
 from support.snapshots import check_words
 
@@ -384,15 +383,3 @@ def test_spors_own_command_line_works_unmodified(project: Served, tmp_path: Path
 def ids(who: httpx.Client, assignee: str) -> list[str]:
     items = who.get("/v1/queue", params={"assignee": assignee}).json()["items"]
     return sorted(x["id"] for x in items)
-
-
-def test_a_person_is_also_asked_for_by_the_name_in_task_files(clone: Path) -> None:
-    commit_file(clone, ".gitlease.yaml", f"people: {{{JO}: jo}}\n")
-    for name, assigned in (("one", "[jo]"), ("two", "[]"), ("old", "[jo]")):
-        status = "done" if name == "old" else "todo"
-        text = f"---\nid: task-{name}\nstatus: {status}\nassigned: {assigned}\n---\n"
-        commit_file(clone, f"tasks/{name}.md", text)
-    with serving(clone) as gate:
-        do(gate.caller("jo"), "claim", "task-two")
-        for who in ("jo", "@jo", JO):
-            assert ids(gate.caller("kim"), who) == ["task-one", "task-two"]

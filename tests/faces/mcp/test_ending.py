@@ -19,8 +19,6 @@ from support.snapshots import check_words
 
 pytestmark = pytest.mark.sampled(6)  # each starts a server
 
-THREAD = "019a1111-2222-7333-8444-0123456789ab"
-
 
 @pytest.fixture
 def desk(clones: Callable[..., list[Path]], path_remote: Remote) -> Iterator[Desk]:
@@ -131,16 +129,6 @@ def test_the_hook_for_the_end_of_a_session_does_it_where_it_is_installed(desk: D
     assert claimed["lease"]["session"] == "claude:01234567"
     assert wire.end() == 0
     assert desk.live() == ["deploy"]
-
-
-def test_another_agents_hook_does_nothing_for_it(desk: Desk) -> None:
-    desk.document("agent", "claude", "install")
-    wire = Wire(desk)
-    turn = {"x-codex-turn-metadata": json.dumps({"thread_id": THREAD})}
-    claimed = wire.call("claim", turn, resources="deploy", any=True)
-    assert claimed["lease"]["session"] == "codex:456789ab"
-    assert wire.end() == 0
-    assert desk.live() == []
 
 
 def test_threads_of_one_host_are_sessions_of_their_own(desk: Desk) -> None:

@@ -96,27 +96,6 @@ def test_tasks_are_handed_out_assigned_and_finished(tools: ToolClient, jo: Path)
     check_words(file.read_text())
 
 
-def test_a_task_is_added_behind_what_it_waits_for(tools: ToolClient, jo: Path) -> None:
-    write_task(jo, "F001")
-    added = tools.document("add", title="More", depends_on=["F001"], paths="docs/")
-    assert (added["file"], added["task"]["waits_for"]) == ("tasks/F002.md", [])
-    assert added["task"]["depends_on"] == ["F001"]
-    assert tools.document("next", claim=True)["task"]["resource"] == "F001"
-    assert tools.document("add", title="")["error"]["code"] == "usage"
-
-
-def test_what_was_lost_says_by_whose_doing(
-    tools: ToolClient, jo: Path, kim: gitlease.Leases
-) -> None:
-    tools.document("claim", resources="F001")
-    kim.config("admins", KIM, ledger=True)
-    kim.revoke("F001", reason="release day")
-    text = tools.text("renew", resources="F001")
-    assert text.startswith("lost: ")
-    assert "revoked by kim@example.com" in text
-    assert "hint: stop the work that it covers" in text
-
-
 def test_calls_at_the_same_time_are_all_answered(tools: ToolClient) -> None:
     names = [f"port-{n}" for n in range(6)]
     found: list[dict[str, Any]] = []
