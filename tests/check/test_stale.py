@@ -93,9 +93,6 @@ def facts(
     )
 
 
-# --- who is who ---------------------------------------------------------------------------------
-
-
 def test_the_mailmap_makes_one_person_of_several_addresses() -> None:
     who = persons(mailmap={KIM_HOME: KIM_AT_WORK, KIM_AT_WORK: KIM_AT_WORK})
     assert set(who.emails(KIM_AT_WORK)) == {KIM_AT_WORK, KIM_HOME}
@@ -106,9 +103,6 @@ def test_the_mailmap_makes_one_person_of_several_addresses() -> None:
     assert mapped.stands_for("@kim", KIM_AT_WORK)
     by_host = "12345+kim@users.noreply.github.com"
     assert persons(KIM.holder, mailmap={by_host: by_host}).stands_for("@kim", by_host)
-
-
-# --- which edges nobody holds -------------------------------------------------------------------
 
 
 def edges(*leases: Lease, days: float = 30, **more: Any) -> list[tuple[Task, str]]:
@@ -135,9 +129,6 @@ def test_what_is_done_or_exempt_has_no_open_edge() -> None:
     part = lease(holder=KIM, state=State.COMPLETED, scope="parser")
     assert edges(part, days=10) == [KIMS]
     assert edges(completed, days=31) == [KIMS]  # long ago
-
-
-# --- since when ---------------------------------------------------------------------------------
 
 
 def since(*leases: Lease, days: float, written: Version = WRITTEN, **more: Any) -> list[float]:

@@ -14,7 +14,7 @@ from support.snapshots import check_words
 from support.tasks import Killed, task
 
 from gitlease.check import Deleted, Lack, Past, StaleRules, StaleService, TaskHistory, Version
-from gitlease.core import Actor, Finding, People, Progress, Task, parse_resource
+from gitlease.core import Actor, Denied, Finding, People, Progress, Task, parse_resource
 from gitlease.engine import ClaimOptions, TaskProblem
 
 F002 = parse_resource("F002")
@@ -27,11 +27,8 @@ BEGINNING = ManualClock().wall_ms
 class Told:
     """What commits are said to tell: every edge was written at the beginning, and that was all."""
 
-    gone: dict[str, Deleted] = field(default_factory=dict)
     missing: Lack | None = None
-    contents: Lack | None = None
     absent: tuple[str, ...] = ()
-    committed: bool = True
     asked: list[str] = field(default_factory=list)
 
     def authors(self) -> Mapping[str, str]:
@@ -49,19 +46,17 @@ class Told:
         return self.missing if branches else None
 
     def partial(self) -> Lack | None:
-        return self.contents
+        return None
 
     def left_out(self) -> Sequence[str]:
         return self.absent
 
     def _past(self, names: tuple[str, ...]) -> Past:
-        if self.contents is not None:
-            return Past((None,))
         written = Version("c0ffee", BEGINNING, KIM.holder, (), names)
-        return Past((written,) if self.committed else ())
+        return Past((written,))
 
     def deleted(self, keys: frozenset[str]) -> Mapping[str, Deleted]:
-        return {key: self.gone[key] for key in keys if key in self.gone}
+        return {}
 
 
 class World(MemoryWorld):
@@ -288,9 +283,6 @@ def test_only_what_is_chosen_goes_and_the_rest_is_named(world: World) -> None:
     assert world.holders() == ["F001 kim@example.com"]
 
 
-# --- killed -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("step", ["after intent", "before write", "after write", "before settling"])
 def test_what_a_kill_leaves_undone_is_finished_or_forgotten(world: World, step: str) -> None:
     world.kims_left()
@@ -308,3 +300,18 @@ def test_what_a_kill_leaves_undone_is_finished_or_forgotten(world: World, step: 
         assert files["F001"].assigned == ()
         assert world.holders() == ["deploy kim@example.com"]
     assert files.intents == {}
+
+
+def test_what_went_before_a_failure_is_reported(world: World) -> None:
+    world.kims_left()
+    stale = world.stale(JO)
+    found, answers = stale.find(), iter([None, Denied("the remote refused")])
+
+    def fails(kind: str) -> None:
+        if kind == "push" and (error := next(answers)):
+            raise error
+
+    world.remote.during = fails
+    fixed = stale.fix(found)
+    assert [f.resource for f in fixed.fixed] == ["F001"]
+    assert [(f.resource, why_not(f)) for f in fixed.findings] == [("deploy", "the remote refused")]

@@ -334,9 +334,6 @@ def test_a_trailer_that_cannot_be_read_is_pointed_out_once() -> None:
     assert found(one) == [("trailer-unreadable", "warning")]
 
 
-# --- trailers -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("resource", "scope", "layer"),
     [

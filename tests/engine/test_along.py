@@ -13,7 +13,6 @@ import random
 import subprocess
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from core.values import JO, KIM
@@ -22,13 +21,9 @@ from support.session import MemoryWorld
 
 from gitlease.core import JSON, Actor, Barrier, Hold, Lost, parse_resource
 from gitlease.engine import ClaimOptions, Keeper, LedgerSession, fresh_id, holds_of, sessions
-from gitlease.store import RefLedgerStore, StateFolder
+from gitlease.store import StateFolder
 
 TTL = 15
-
-
-class Killed(BaseException):
-    """The process is gone."""
 
 
 class Process:
@@ -212,29 +207,3 @@ def test_what_was_renewed_along_can_be_ended_at_once(world: World, verb: str) ->
         sessions.give_back(session, [one.hold.grant], note=None, commit=None)
     left = [x for x in world.leases() if f"{x.resource}" == "A"]
     assert [x.session for x in left] == ([None] if verb == "unbind" else [])
-
-
-@pytest.mark.parametrize(
-    ("kind", "point"),
-    [
-        (MemoryState, "add_pending"),
-        (RefLedgerStore, "_swap"),
-        (RefLedgerStore, "_adopted"),
-        (RefLedgerStore, "forget_pending"),
-    ],
-)
-def test_a_process_killed_with_others_renewals_leaves_them_to_theirs(
-    world: World, monkeypatch: pytest.MonkeyPatch, kind: type, point: str
-) -> None:
-    """S8: at every point of its push."""
-    one, other = world.start("A", "B")
-    world.clock.advance(6.4)
-    with monkeypatch.context() as patch:
-        patch.setattr(kind, point, Mock(side_effect=Killed))
-        with pytest.raises(Killed):
-            one.beat()
-    world.processes.remove(one)
-    world.run_for(60)
-    assert other.lost == []
-    live = [f"{x.resource}" for x in world.leases() if x.expires_at > world.clock.now().wall_ms]
-    assert live == ["B"]

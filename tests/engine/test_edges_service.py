@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+from dataclasses import replace
 
 import pytest
 from core.values import F001, JO, KIM
@@ -12,12 +12,14 @@ from support.snapshots import check_words, raises
 from support.tasks import Killed, MemoryTasks, task
 
 from gitlease.core import (
+    WINDOW,
     Invalid,
     LeaseHeld,
     NotFound,
     NothingLeft,
     PolicyRefused,
     Progress,
+    TakeTicket,
     UnknownOutcome,
     UsageError,
     parse_resource,
@@ -90,6 +92,11 @@ def test_a_done_task_is_claimed_only_by_reopening_it(world: World) -> None:
         world.of(JO, statuses=files.rules.statuses).claim([F001])
     world.of(JO, statuses=files.rules.statuses).claim([F001], ClaimOptions(reopen=True))
     assert (files["F001"].status, files["F001"].assigned) == ("todo", (JO.holder,))
+    odd = task("F003", status="pending", progress=Progress.OTHER)  # no setting has this word
+    world.files[KIM.holder] = MemoryTasks.of(odd, task("F004", progress=Progress.DONE))
+    for name in ("F003", "F004"):  # which lies in a folder of completed tasks
+        with pytest.raises(PolicyRefused):
+            world.of(KIM).claim([parse_resource(name)], ClaimOptions(reopen=True))
 
 
 def test_a_file_that_cannot_be_written_leaves_the_ledger_alone(world: World) -> None:
@@ -207,8 +214,6 @@ def test_a_status_is_not_set_on_what_another_has(world: World) -> None:
         world.of(JO).set_status(F002, "review")
 
 
-# --- killed at every step -----------------------------------------------------------------------
-
 STEPS = ("before intent", "after intent", "before write", "after write", "before settling")
 
 
@@ -250,30 +255,6 @@ def test_a_kill_is_repaired_by_the_next_command(world: World, verb: str, step: s
     assert found.assigned == ((JO.holder,) if holds else ())
     words = {"start": "in_progress", "done": "done"}
     assert found.status == words.get(verb, "")
-
-
-@pytest.mark.parametrize("step", ["before write", "after write", "before settling"])
-@pytest.mark.parametrize("then", ["claim", "start", "release", "done", "set", "next"])
-@pytest.mark.parametrize("verb", ["claim", "release", "done"])
-def test_whatever_the_next_command_is_lease_and_edge_agree(
-    world: World, verb: str, then: str, step: str
-) -> None:
-    files = world.files[JO.holder]
-    if verb in ("release", "done"):
-        world.of(JO).claim([F001])
-    files.killed_at = step
-    with pytest.raises(Killed):
-        act(world.of(JO), verb)
-    with contextlib.suppress(PolicyRefused):
-        if then == "set":
-            world.of(JO).set_status(F001, "review")
-        elif then == "next":
-            world.queue(JO).claim_next(ClaimOptions())
-        else:
-            act(world.of(JO), then)
-    holds = [x for x in world.records() if x.startswith("F001") and "active" in x]
-    assert files["F001"].assigned == ((JO.holder,) if holds else ())
-    assert not files.intents
 
 
 @pytest.mark.parametrize(
@@ -318,6 +299,22 @@ def test_more_than_one_step_holds_is_gone_through(world: World) -> None:
         world.of(KIM, required=False).claim([parse_resource(name)], ClaimOptions(any_name=True))
     _, found = world.queue(JO).claim_next(ClaimOptions())
     assert found.resource.text == "T69"
+
+
+def test_a_task_left_to_a_dead_waiter_is_picked_after_its_window(world: World) -> None:
+    """L2: until then it is left to who waits."""
+    world.files[JO.holder] = MemoryTasks.of(task("F001"))
+    ann = replace(KIM, holder="ann@example.com")
+    until = world.clock.wall_ms + 10**6
+    take = TakeTicket(id="dead", actor=ann, resources=(F001,), ticket="t", until=until)
+    world.of(KIM).claim([F001])
+    world.of(ann).session.step("wait", [take])
+    world.of(KIM).release([F001])
+    world.of(JO).read()
+    with pytest.raises(NothingLeft):
+        world.queue(JO).claim_next(ClaimOptions())
+    world.clock.advance(WINDOW)
+    assert world.queue(JO).claim_next(ClaimOptions())[0].status == "claimed"
 
 
 def test_a_briefing_tells_what_was_taken_and_why_and_the_notes(world: World) -> None:

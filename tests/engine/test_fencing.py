@@ -55,13 +55,11 @@ class FakeWork:
 
     def __init__(self, remote: MemoryRemote, new: str, touched: Sequence[str]) -> None:
         self.remote, self.new, self.touched = remote, new, touched
-        self.hook: Callable[[], None] = lambda: None
         self.landed: list[str] = []
         self.followed = 0
         self.reason = ""
 
     def plan(self, wish: PushRequest, tell: Callable[[str], None]) -> PlannedPush:
-        self.hook()
         old = self.remote.work.get(MAIN, "")
         became = Became.UPDATED if old else Became.CREATED
         became = Became.UP_TO_DATE if old == self.new else became
@@ -94,7 +92,7 @@ class World(MemoryWorld):
 
     def __init__(self) -> None:
         super().__init__()
-        self.quiet = self.pushed = 0
+        self.pushed = 0
 
     def work(self, *touched: str) -> FakeWork:
         self.pushed += 1
@@ -111,10 +109,9 @@ class World(MemoryWorld):
         *,
         require: Sequence[Resource] = (),
         layer: str = "global",
-        dry_run: bool = False,
     ) -> PushAnswer:
         fencing = self.fencing(who, work or self.work(LOGIN), layer=layer)
-        return fencing.push(PushRequest(), require=require, dry_run=dry_run)
+        return fencing.push(PushRequest(), require=require)
 
     @property
     def main(self) -> str:
@@ -149,9 +146,6 @@ def take_over(world: World) -> None:
 
 def lapse(world: World) -> None:
     world.clock.advance(TTL + 61)
-
-
-# --- what lands -----------------------------------------------------------------------------------
 
 
 def test_work_and_lease_move_in_one_push(world: World) -> None:
@@ -240,9 +234,6 @@ def test_what_another_holds_is_refused_and_what_a_run_of_ones_own_does_warned_of
     check_words(caught.value.message)
     assert caught.value.views[0].reason == "mine now"
     assert caught.value.free_at is not None
-
-
-# --- what comes in between ------------------------------------------------------------------------
 
 
 def test_a_change_of_the_lease_between_decision_and_push_refuses_the_work(world: World) -> None:
@@ -357,9 +348,6 @@ def test_work_refused_after_an_unanswered_try_lands_no_more(world: World) -> Non
     assert world.main == ""
 
 
-# --- nothing to push, and dry runs ----------------------------------------------------------------
-
-
 def test_nothing_to_push_asks_no_ledger(world: World) -> None:
     work = world.work(LOGIN)
     world.push(JO, work)
@@ -368,17 +356,6 @@ def test_nothing_to_push_asks_no_ledger(world: World) -> None:
     assert (again.status, again.fenced) == ("up_to_date", False)
     assert world.asked() == []
     assert work.followed == 2
-
-
-def test_a_dry_run_judges_and_moves_nothing(world: World) -> None:
-    before = dict(world.remote.refs)
-    assert world.push(JO, dry_run=True).status == "would_push"
-    take_over(world)
-    before = dict(world.remote.refs)
-    with pytest.raises(LeaseLost):
-        world.push(JO, dry_run=True)
-    assert world.remote.refs == before
-    assert world.main == ""
 
 
 # --- the check of a token -------------------------------------------------------------------------

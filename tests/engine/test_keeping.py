@@ -73,9 +73,6 @@ def world() -> World:
     return World()
 
 
-# --- a healthy one never lapses ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("count", [1, 20])
 def test_all_leases_of_a_process_are_renewed_in_one_push(world: World, count: int) -> None:
     world.hold(*[f"task-{n}" for n in range(count)])
@@ -145,9 +142,6 @@ def test_the_deadline_is_kept_while_a_renewal_hangs(world: World) -> None:
     assert world.keeper.settle(beat) == (), "told once"
 
 
-# --- failures that recover, and others that do not ------------------------------------------------
-
-
 @pytest.mark.parametrize("fault", [Fault.UNREACHABLE, Fault.LOST, Fault.UNANSWERED, Fault.BUSY])
 @pytest.mark.parametrize("outage", [10, 500])
 def test_an_outage_within_the_lease_loses_nothing(world: World, fault: Fault, outage: int) -> None:
@@ -167,9 +161,6 @@ def test_one_damaged_record_keeps_the_others_beating(world: World) -> None:
     assert [(f"{x.hold.grant.resource}", x.loss) for x in lost] == [("F001", Loss.UNREACHABLE)]
     assert "damaged" in lost[0].detail
     assert world.keeper.due_in() is not None
-
-
-# --- what this clone comes to know by itself ------------------------------------------------------
 
 
 def known_losses(

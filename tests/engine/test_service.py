@@ -49,9 +49,6 @@ def begun(world: World) -> World:
     return world
 
 
-# --- how often the remote is asked ---------------------------------------------------------------
-
-
 def test_a_change_is_one_connection_and_the_first_contact_one_more(world: World) -> None:
     jo = world.of(JO)
     jo.claim([F001])
@@ -61,9 +58,6 @@ def test_a_change_is_one_connection_and_the_first_contact_one_more(world: World)
     for act in (jo.renew, jo.release, jo.claim):
         act([F001])
         assert world.asked() == ["push"]
-
-
-# --- refusals come from fresh knowledge ----------------------------------------------------------
 
 
 def test_a_claim_is_refused_only_after_a_fetch(begun: World) -> None:
@@ -94,9 +88,6 @@ def test_an_unrelated_change_never_surfaces_as_held(begun: World) -> None:
     begun.asked()
     assert begun.of(JO).claim([F001]).status == "claimed"
     assert begun.asked() == ["push", "fetch", "push"]
-
-
-# --- contention ----------------------------------------------------------------------------------
 
 
 def test_contention_without_end_gives_up_as_unavailable(begun: World) -> None:
@@ -246,9 +237,6 @@ def test_a_server_that_refuses_replacements_gets_appends(begun: World) -> None:
     assert kinds[:4] == ["renewed", "renewed", "renewed", "claimed"]
 
 
-# --- in time -------------------------------------------------------------------------------------
-
-
 def test_a_claim_confirmed_after_its_time_is_lost(begun: World) -> None:
     begun.slowly("push", 11)
     with pytest.raises(LeaseLost):
@@ -279,25 +267,6 @@ def test_what_is_given_back_late_is_given_back(begun: World) -> None:
     assert unbind(begun.of(JO).session, [grant]).leases == ()
 
 
-# --- the wait ------------------------------------------------------------------------------------
-
-
-def test_a_wait_looks_less_often_later_and_pushes_only_its_ticket(begun: World) -> None:
-    begun.of(KIM).claim([F001])
-    begun.of(JO).read()
-    begun.asked()
-    with pytest.raises(WaitTimeout) as timeout:
-        begun.of(JO).claim([F001], wait=300)
-    assert sum(begun.clock.naps) == pytest.approx(300, abs=0.5)
-    asked = begun.asked()
-    assert asked[:2] == ["fetch", "push"], "refused from fresh knowledge, and then in line"
-    assert set(asked[2:-2]) == {"peek"}, "nothing moved, so nothing is fetched"
-    assert 20 < len(asked[2:-2]) < 40
-    assert asked[-2:] == ["fetch", "push"], "one more try at the end, and out of the line"
-    assert timeout.value.lease is not None
-    assert timeout.value.lease.holder == KIM.holder
-
-
 def test_a_wait_stays_polite_when_the_clocks_disagree(begun: World) -> None:
     begun.of(KIM).set_policy({"rule": "observed"})
     begun.of(KIM).claim([F001])
@@ -307,9 +276,6 @@ def test_a_wait_stays_polite_when_the_clocks_disagree(begun: World) -> None:
     with pytest.raises(WaitTimeout):
         begun.of(JO).claim([F001], wait=120)
     assert begun.asked().count("peek") < 30
-
-
-# --- what happened behind one's back -------------------------------------------------------------
 
 
 def test_a_displaced_holder_is_told_once_whatever_becomes_of_the_command(begun: World) -> None:
@@ -365,9 +331,6 @@ def test_confirming_makes_the_ledger_where_there_is_none(world: World) -> None:
     assert reading.revision == 1
     assert reading.ledger_id is not None
     assert world.of(KIM).confirm().ledger_id == reading.ledger_id
-
-
-# --- damaged records -----------------------------------------------------------------------------
 
 
 def test_a_damaged_record_takes_down_its_own_resource_or_paths_only(begun: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 from core.values import F001, JO, KIM
 from support.memory import Broken, Fault, MemoryWatch
 from support.session import MemoryWorld
-from support.snapshots import check_words, raises
+from support.snapshots import raises
 from support.tasks import Killed, MemoryTasks, task
 
 from gitlease.core import (
@@ -17,7 +17,7 @@ from gitlease.core import (
     Grant,
     Lease,
     LeaseHeld,
-    LeaseLost,
+    NothingLeft,
     UsageError,
     parse_resource,
 )
@@ -55,9 +55,6 @@ class World(MemoryWorld):
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-# --- parking ------------------------------------------------------------------------------------
 
 
 def test_parking_is_one_push_and_leaves_the_task_file_alone(world: World) -> None:
@@ -102,9 +99,6 @@ def test_what_was_ended_on_purpose_is_no_loss_and_what_ran_out_one_of_its_own_se
     assert (lost.code, lost.resource) == ("lost", "F001")
 
 
-# --- the guard ----------------------------------------------------------------------------------
-
-
 def test_nobody_renews_it_as_commits_are_made(world: World) -> None:
     """Its owner goes on committing under it: no heartbeat, no name in the message, no block."""
     world.of(ONE).claim([parse_resource("src/"), parse_resource("docs/")])
@@ -115,26 +109,16 @@ def test_nobody_renews_it_as_commits_are_made(world: World) -> None:
     )
     touched = [Touched("src/a.py"), Touched("docs/a.md")]
     world.clock.advance(890)
-    found = guard.check(touched)
-    assert found.findings == ()
+    assert guard.check(touched).findings == ()
     assert [str(x.resource) for _, x in guard.under(touched)] == ["path:docs"]
     assert guard.due() == ("global",)
-    assert {str(x.resource) for _, x in guard.held()} == {"path:docs", "path:src"}
-    until = world.records()["path:docs"].expires_at // 1_000
-    assert watch.idle.held_until == until
     world.clock.advance(20)  # docs ran out
     assert guard.due() == ()
     guard.refresh()
     assert (watch.idle.held_until, watch.idle.renew_at) == (0, 0)
     (lost,) = world.of(ONE).renew_all().refused
-    assert isinstance(lost, LeaseLost)
     assert lost.resource == "path:docs"
     assert world.records()["path:src"].renewals == 1, "by the parking alone"
-    world.clock.advance(HOUR)
-    check_words(guard.check(touched).warnings[0])
-
-
-# --- the queue ----------------------------------------------------------------------------------
 
 
 def test_next_resumes_what_is_parked_before_all_others(world: World) -> None:
@@ -148,6 +132,16 @@ def test_next_resumes_what_is_parked_before_all_others(world: World) -> None:
     assert world.asked() == ["push"]
     _, found = world.queue(ONE).claim_next(ClaimOptions())
     assert found.resource == F001
+
+
+def test_next_finds_what_came_free_where_this_clone_knew_of_nothing(world: World) -> None:
+    world.of(ONE).claim([F001, F003])
+    world.of(KIM).claim([F002])
+    world.of(TWO, clone="b").read()
+    world.of(KIM).release([F002])
+    assert world.queue(TWO, clone="b").claim_next(ClaimOptions())[1].resource == F002
+    with pytest.raises(NothingLeft):
+        world.queue(TWO, clone="b").claim_next(ClaimOptions())
 
 
 # --- the end of a session -----------------------------------------------------------------------
@@ -316,9 +310,6 @@ def test_a_failure_is_one_push_with_note_edge_and_count(world: World) -> None:
     assert world.of(ONE).session.setback_of(F001) == entry.setback, "its pool need not ask"
     world.of(KIM).note(F001, "the disk was full")
     assert world.queue(KIM).queue().entries[0].claimable
-
-
-# --- the list -----------------------------------------------------------------------------------
 
 
 def test_the_list_has_ones_own_sessions_that_hold_anything(world: World) -> None:

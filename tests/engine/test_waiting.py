@@ -24,6 +24,7 @@ from gitlease.core import (
     PolicyRefused,
     Rollback,
     TakeTicket,
+    Unavailable,
     WaitTimeout,
     line,
     parse_resource,
@@ -109,9 +110,6 @@ def raising(error: BaseException) -> Callable[[], None]:
     return act
 
 
-# --- what a wait costs ------------------------------------------------------------------------
-
-
 def test_a_wait_is_refused_once_stands_in_line_and_claims_with_the_same_push(scene: Scene) -> None:
     scene.after(20, lambda: scene.of(KIM).release([F001]))
     assert scene.of(JO).claim([F001], wait=300).status == "claimed"
@@ -121,9 +119,6 @@ def test_a_wait_is_refused_once_stands_in_line_and_claims_with_the_same_push(sce
     assert set(asked[2:-3]) == {"peek"}, "until then it has not"
     assert scene.past() < 20 + waiting.LOOK_ALONE
     assert scene.line() == []
-
-
-# --- what wakes -------------------------------------------------------------------------------
 
 
 def test_what_another_process_of_the_clone_learns_wakes_without_a_connection(scene: Scene) -> None:
@@ -220,9 +215,6 @@ def test_a_waiter_for_a_task_stands_in_line_for_its_paths(scene: Scene) -> None:
     assert not scene.ledger().every_ticket()
 
 
-# --- trouble ----------------------------------------------------------------------------------
-
-
 def test_a_remote_that_goes_away_and_comes_back_does_not_end_a_wait(scene: Scene) -> None:
     scene.after(10, scene.fails)
     scene.after(40, lambda: scene.meanwhile(lambda: scene.of(KIM).release([F001])))
@@ -230,6 +222,27 @@ def test_a_remote_that_goes_away_and_comes_back_does_not_end_a_wait(scene: Scene
     assert scene.of(JO).claim([F001], wait=300).status == "claimed"
     assert 100 < scene.past() < 100 + waiting.LOOK_TROUBLED + 1
     assert scene.line() == []
+
+
+def test_a_remote_that_never_comes_back_is_said_to_be_unavailable(scene: Scene) -> None:
+    scene.after(10, scene.fails)
+    with pytest.raises(Unavailable):
+        scene.of(JO).claim([F001], wait=60)
+    assert "push" not in scene.asked()[2:], "to leave the line would be tried for nothing"
+    scene.heals()
+    assert scene.line() == [], "and the ticket has run out by itself"
+    scene.clock.naps.clear()
+    scene.fails()
+    with pytest.raises(Unavailable):
+        scene.of(JO).claim([F001], wait=300)
+    assert scene.clock.naps == [], "one that is away from the start is not waited for"
+
+
+def test_without_a_ticket_it_is_waited_all_the_same(scene: Scene) -> None:
+    scene.remote.pushes.extend([Fault.REFUSED] * 2 * 3)
+    scene.after(50, lambda: scene.of(KIM).release([F001]))
+    assert scene.of(JO).claim([F001], wait=300).status == "claimed"
+    assert scene.past() - 50 <= 10
 
 
 def test_a_claim_whose_fate_is_unknown_is_settled_by_the_next_look(scene: Scene) -> None:
@@ -253,9 +266,6 @@ def test_a_rollback_ends_it(scene: Scene) -> None:
         scene.of(JO).claim([F001], wait=300)
 
 
-# --- the line ---------------------------------------------------------------------------------
-
-
 def test_a_long_wait_renews_its_ticket_and_keeps_its_place(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,9 +281,6 @@ def test_a_long_wait_renews_its_ticket_and_keeps_its_place(
     answer = scene.of(JO).claim([F001], wait=5 * day)
     assert answer.status == "taken_over"
     assert lines == [[JO.holder]] * 3
-
-
-# --- waiting without claiming -----------------------------------------------------------------
 
 
 def test_wait_returns_when_it_is_free_and_leaves_nothing_behind(scene: Scene) -> None:
@@ -379,9 +386,6 @@ def test_a_watch_is_polite(scene: Scene) -> None:
     found = watch(scene, 600)
     assert len(found) == 20
     assert scene.asked().count("fetch") <= 21
-
-
-# --- how soon, and for how many questions -----------------------------------------------------
 
 
 def test_the_median_handover_of_the_first_minute_takes_two_seconds_at_most() -> None:

@@ -121,13 +121,6 @@ def test_a_takeover_of_a_lapsed_lease_is_one_also_when_its_holder_was_told() -> 
     assert between(HELD, told_of, 5, LAPSE + 5) == ["taken_over F001 kim"]
 
 
-def test_a_release_and_another_claim_between_two_looks() -> None:
-    other = after(HELD, release(JO), claim(KIM), at=100)
-    assert between(HELD, other, 5, 105) == ["released F001 jo", "claimed F001 kim"]
-    same = after(HELD, release(JO), claim(JO), at=100)
-    assert between(HELD, same, 5, 105) == ["released F001 jo", "claimed F001 jo"]
-
-
 def test_a_revocation_with_the_time_of_it() -> None:
     ruled = after(HELD, set_policy(KIM, admins=KIM.holder), at=1)
     ended = after(ruled, revoke(KIM), at=100)
@@ -138,9 +131,6 @@ def test_a_revocation_with_the_time_of_it() -> None:
     assert between(ruled, other, 5, 105) == ["revoked F001 jo", "claimed F001 lee"]
 
 
-# --- only some of it --------------------------------------------------------------------------
-
-
 def test_only_what_shares_work_with_the_parts_is_told() -> None:
     ledger = after(empty(), claim(JO, scope="parser"), claim(KIM, "F002"), at=0)
     assert between(empty(), ledger, 0, 5, part("F002")) == ["claimed F002 kim"]
@@ -148,9 +138,6 @@ def test_only_what_shares_work_with_the_parts_is_told() -> None:
     check_words(between(empty(), ledger, 0, 5, part("f001", "Parser")))
     both = part("F001"), part("F002")
     check_words(between(empty(), ledger, 0, 5, *both))
-
-
-# --- what is assigned to a person --------------------------------------------------------------
 
 
 def assigned(before: Ledger, later: Ledger, holder: str = JO.holder) -> list[tuple[str, int]]:
@@ -179,9 +166,6 @@ def test_what_was_assigned_before_is_not_assigned_again() -> None:
     freed = after(mine, release(JO), at=50)
     assert assigned(freed, after(freed, claim(JO, edge=True), at=60)) == [("F001", 60)]
     assert assigned(mine, after(mine, complete(JO), at=50)) == []
-
-
-# --- when the next lapse is -------------------------------------------------------------------
 
 
 def test_the_next_lapse_is_the_first_of_those_that_have_not_lapsed() -> None:

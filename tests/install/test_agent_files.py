@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.repos import assert_untouched, git, make_repository, snapshot
@@ -20,6 +22,7 @@ from gitlease.install import (
     AGENTS,
     AGENTS_MD,
     BEGIN,
+    PASSED_ON,
     SECTION,
     AgentFile,
     add_hooks,
@@ -29,9 +32,12 @@ from gitlease.install import (
     is_installed,
     is_ours,
     place_of,
+    register,
+    registered,
     remove_hooks,
     remove_section,
     set_up_agent,
+    unregister,
     write_section,
 )
 from gitlease.wiring import agent_sessions, is_used
@@ -123,18 +129,11 @@ def test_older_entries_of_ours_are_replaced_and_not_doubled(repo: Path) -> None:
     assert json.loads(file.read_text()) == {"hooks": {"PreToolUse": [{"hooks": both[:1]}]}}
 
 
-@pytest.mark.parametrize(
-    ("command", "ours"),
-    [
-        ("gitlease agent claude before-edit", True),
-        ("/opt/x/git-lease agent codex after-tool --keep", True),
-        ("echo gitlease agent claude before-edit", False),
-        ("gitlease agent", False),
-        (7, False),
-    ],
-)
-def test_only_what_calls_our_handler_is_ours(command: object, ours: bool) -> None:
-    assert is_ours({"command": command}) is ours
+def test_only_what_calls_our_handler_is_ours() -> None:
+    for ours in ("gitlease agent claude pre", "/x/git-lease agent codex after-tool --keep"):
+        assert is_ours({"command": ours})
+    for other in ("echo gitlease agent claude pre", "gitlease agent", 7):
+        assert not is_ours({"command": other})
 
 
 @pytest.mark.parametrize(
@@ -193,9 +192,6 @@ def test_the_persons_own_file_may_be_a_link_which_stays(tmp_path: Path) -> None:
     assert json.loads(dotfiles.read_text()) == FOREIGN
 
 
-# --- AGENTS.md --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "text", [None, "# Project\n", "# Project", "# Project\r\n\r\nText\r\n", "a\n\n\n"]
 )
@@ -223,9 +219,6 @@ def test_a_section_is_renewed_where_it_is(repo: Path) -> None:
     file.write_text(file.read_text() + "more\n")
     assert remove_section(inside(discover(str(repo)), AGENTS_MD)).what == "removed"
     assert file.read_text() == "# A\n\n# B\nmore\n"
-
-
-# --- whether it is used, and who speaks ---------------------------------------------------------
 
 
 def test_elsewhere_nothing_says_that_gitlease_is_used(repo: Path) -> None:
@@ -274,9 +267,6 @@ def test_a_hook_speaks_as_the_session_of_its_host(
     assert (found.own, set(found.family)) == (own, family)
 
 
-# --- in the background ------------------------------------------------------------------------
-
-
 def test_the_clone_is_found_without_git(repo: Path, clones: Callable[..., list[Path]]) -> None:
     (repo / "a" / "b").mkdir(parents=True)
     assert find_common_dir(str(repo / "a" / "b")) == str(repo / ".git")
@@ -313,12 +303,170 @@ def test_work_in_the_background_outlives_its_starter_and_has_no_streams(
     assert not start(["x"], cwd=str(tmp_path))
 
 
-# --- files that were there, and hooks that are off ------------------------------------------------
-
-
 def test_a_setting_that_switches_hooks_off_is_told(repo: Path) -> None:
     set_up_agent(str(repo), "claude", "install", user=False, keep=False, section=False)
     (repo / ".claude" / "settings.local.json").write_text('{"disableAllHooks": true}')
     setup = set_up_agent(str(repo), "claude", "status", user=False, keep=False, section=False)
     assert setup.is_off
     assert any("disableAllHooks" in text for text in setup.warnings)
+
+
+# --- ``gitlease mcp`` among their tool servers ----------------------------------------------------
+
+FILES = {"claude": ".mcp.json", "codex": ".codex/config.toml", "cursor": ".cursor/mcp.json"}
+OTHER = {"command": "npx", "args": ["-y", "other"], "env": {"KEY": "ü"}}
+
+
+def server_place(repo: Path, host: str) -> AgentFile:
+    return place_of(AGENTS[host], discover(str(repo)), user=False, environ={}, servers=True)
+
+
+def put(repo: Path, host: str, text: str) -> Path:
+    file = repo / FILES[host]
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(text.encode())
+    return file
+
+
+def servers_in(file: Path) -> Any:
+    text = file.read_bytes().decode()
+    if file.suffix == ".toml":
+        return tomllib.loads(text)["mcp_servers"]
+    return json.loads(text.lstrip("\ufeff"))["mcpServers"]
+
+
+@pytest.mark.parametrize("host", AGENTS)
+def test_a_server_that_was_not_there_is_gone_again(repo: Path, host: str) -> None:
+    before = snapshot(repo)
+    assert register(AGENTS[host], server_place(repo, host)).what == "written"
+    assert register(AGENTS[host], server_place(repo, host)).what == "unchanged"
+    found = registered(AGENTS[host], server_place(repo, host))
+    assert found is not None
+    assert (found.command, found.ours) == (("gitlease", "mcp"), True)
+    assert unregister(AGENTS[host], server_place(repo, host)).what == "removed"
+    assert_untouched(before, snapshot(repo))
+    assert unregister(AGENTS[host], server_place(repo, host)).what == "absent"
+    assert registered(AGENTS[host], server_place(repo, host)) is None
+
+
+def test_codex_passes_variables_on_by_name_alone(repo: Path) -> None:
+    register(AGENTS["codex"], server_place(repo, "codex"))
+    entry = servers_in(repo / FILES["codex"])["gitlease"]
+    assert entry["env_vars"] == list(PASSED_ON)
+    assert {"SSH_AUTH_SOCK", "GIT_SSH_COMMAND"} <= {*PASSED_ON}
+    assert "env" not in entry
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        '{"mcpServers":{}}',
+        json.dumps({"mcpServers": {"other": OTHER}}, indent=4, ensure_ascii=False) + "\n",
+        json.dumps({"mcpServers": {"other": OTHER}}),
+        json.dumps({"a": [1, {"mcpServers": 2}], "mcpServers": {"other": OTHER}, "z": "}"}),
+        json.dumps({"a": 1e3, "b": '\\"{'}, indent="\t").replace("\n", "\r\n") + "\r\n",
+        "\ufeff" + json.dumps({"mcpServers": {"other": OTHER}}, indent=2, ensure_ascii=False),
+        "\n",
+    ],
+)
+def test_json_that_others_wrote_stays(repo: Path, text: str) -> None:
+    host = "claude"
+    file = put(repo, host, text)
+    file.chmod(0o640)
+    assert register(AGENTS[host], server_place(repo, host)).what == "written"
+    others = json.loads(text.lstrip("\ufeff").strip() or "{}")
+    servers = others.pop("mcpServers", {})
+    assert servers_in(file) == {**servers, "gitlease": {"command": "gitlease", "args": ["mcp"]}}
+    assert register(AGENTS[host], server_place(repo, host)).what == "unchanged"
+    assert unregister(AGENTS[host], server_place(repo, host)).what == "removed"
+    rest = {**others, **({"mcpServers": servers} if servers else {})}
+    assert file.exists() == bool(rest)
+    if rest:
+        assert json.loads(file.read_bytes()) == rest
+        assert file.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'model = "o"  # mine',
+        '# a comment\n\n[mcp_servers.other]\ncommand = "ü"\n\n\n',
+        'mcp_servers = {}\n[profiles."a b"]\nx = """\n[mcp_servers.gitlease]\n"""\n'.replace(
+            "mcp_servers = {}\n", ""
+        ),
+        "[a]\r\nb = 1\r\n",
+        "[mcp_servers]\n",
+        "\n",
+    ],
+)
+def test_toml_that_others_wrote_stays_to_the_byte(repo: Path, text: str) -> None:
+    file = put(repo, "codex", text)
+    assert register(AGENTS["codex"], server_place(repo, "codex")).what == "written"
+    assert servers_in(file)["gitlease"]["command"] == "gitlease"
+    assert unregister(AGENTS["codex"], server_place(repo, "codex")).what == "removed"
+    assert file.read_bytes() == text.encode()
+
+
+@pytest.mark.parametrize("ends", ["first", "between", "last"])
+def test_our_entry_comes_out_wherever_it_was_moved(repo: Path, ends: str) -> None:
+    ours = {"gitlease": {"command": "/opt/bin/gitlease", "args": ["-C", "x", "mcp"]}}
+    order = {
+        "first": ours | {"a": OTHER, "b": OTHER},
+        "between": {"a": OTHER} | ours | {"b": OTHER},
+        "last": {"a": OTHER, "b": OTHER} | ours,
+    }[ends]
+    file = put(repo, "claude", json.dumps({"mcpServers": order, "z": 1}, indent=2))
+    assert register(AGENTS["claude"], server_place(repo, "claude")).what == "unchanged", (
+        "as it was arranged"
+    )
+    assert unregister(AGENTS["claude"], server_place(repo, "claude")).what == "removed"
+    left = {"mcpServers": {"a": OTHER, "b": OTHER}, "z": 1}
+    assert json.loads(file.read_text()) == left
+    assert file.read_text() == json.dumps(left, indent=2, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ("claude", '{\n  // mine\n  "a": 1\n}'),
+        ("claude", '{"mcpServers": []}'),
+        ("claude", '{"mcpServers": {"gitlease": {"url": "http://x"}}}'),
+        ("claude", '{"mcpServers": {"gitlease": {"command": "npx"}}}'),
+        ("cursor", '{"a": 1, "a": 2}'),
+        ("codex", 'mcp_servers = {a = {command = "x"}}\n'),
+        ("codex", '[mcp_servers.gitlease]\ncommand = "x"\n'),
+        ("codex", "mcp_servers = 1\n"),
+    ],
+)
+def test_a_file_that_cannot_take_a_server_is_left_alone(repo: Path, host: str, text: str) -> None:
+    put(repo, host, text)
+    before = snapshot(repo)
+    with raises(Invalid):
+        register(AGENTS[host], server_place(repo, host))
+    assert_untouched(before, snapshot(repo))
+
+
+def test_the_persons_own_files_of_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    names = {"claude": ".claude.json", "codex": ".codex/config.toml", "cursor": ".cursor/mcp.json"}
+    for host, name in names.items():
+        found = place_of(AGENTS[host], None, user=True, environ={}, servers=True)
+        register(AGENTS[host], found)
+        assert (found.name, (tmp_path / name).exists()) == (str(tmp_path / name), True)
+        unregister(AGENTS[host], found)
+    assert list(tmp_path.iterdir()) == []
+    moved = {"CLAUDE_CONFIG_DIR": "/c", "CODEX_HOME": "/x"}
+    for host, name in (("claude", "/c/.claude.json"), ("codex", "/x/config.toml")):
+        found = place_of(AGENTS[host], None, user=True, environ=moved, servers=True)
+        assert found.name == name
+
+
+def test_more_of_our_table_below_our_lines_is_for_its_writer(repo: Path) -> None:
+    register(AGENTS["codex"], server_place(repo, "codex"))
+    file = repo / FILES["codex"]
+    text = file.read_text() + "startup_timeout_sec = 20\n"
+    file.write_text(text)
+    with raises(Invalid):
+        unregister(AGENTS["codex"], server_place(repo, "codex"))
+    assert file.read_text() == text

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.fences import clean_env
 from support.hook_repos import HOUR, LATER, HookRepo, choose_way, into_files, make_hook_repo
-from support.repos import assert_untouched, commit_file, git, snapshot
+from support.repos import assert_untouched, git, snapshot
 from support.snapshots import check_words, raises
 
 from gitlease.core import Invalid
@@ -374,23 +374,6 @@ def test_real_commits_start_gitlease_where_tasks_are_staged(repo: HookRepo) -> N
     assert repo.calls() == ["pre-commit "]
 
 
-def test_a_partial_clone_connects_to_nobody(repo: HookRepo) -> None:
-    """A tree that is not here is not fetched to decide that there is nothing to do."""
-    commit_file(repo.root, "tasks/F001.md", "x")
-    git(repo.root, "config", "remote.origin.promisor", "true")
-    git(repo.root, "config", "remote.origin.partialclonefilter", "tree:0")
-    git(repo.root, "config", "remote.origin.uploadpack", "touch asked; git-upload-pack")
-    tree = git(repo.root, "rev-parse", "HEAD:tasks")
-    (repo.root / ".git/objects" / tree[:2] / tree[2:]).unlink()
-    stage(repo, "tasks/F001.md", "y")
-    with_tasks(repo, "tasks")
-    assert asked(repo)
-    assert not list(repo.root.parent.rglob("asked"))
-
-
-# --- what else may be around a section -----------------------------------------------------------
-
-
 @pytest.mark.parametrize("shell", SHELLS)
 def test_only_what_is_checked_stops_git(repo: HookRepo, shell: str) -> None:
     for status, stops in ((1, {*COMMITS, "pre-push"}), (70, set()), (0, set())):
@@ -499,9 +482,6 @@ def test_status_says_what_is_wrong(repo: HookRepo, monkeypatch: pytest.MonkeyPat
     early.write_bytes(early.read_bytes().replace(b"\n", b"\nexit 0\n", 1))
     told = {k: s.problem for k, s in states(repo, monkeypatch).items() if not s.live}
     check_words(told)
-
-
-# --- the files of managers --------------------------------------------------------------------
 
 
 def test_the_hooks_for_pre_commit_name_what_there_is() -> None:

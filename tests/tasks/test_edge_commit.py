@@ -325,9 +325,6 @@ def test_only_few_processes_are_started(clone: Clone, monkeypatch: pytest.Monkey
     assert len(calls) == 5 + 12
 
 
-# --- identity, encoding, signature --------------------------------------------------------------
-
-
 def test_a_commit_is_signed_when_the_user_signs_commits(clone: Clone, tmp_path: Path) -> None:
     program = tmp_path / "signer"
     program.write_text(
@@ -470,35 +467,20 @@ except Invalid as error:
 """
 
 
-def put_hook(clone: Clone, name: str, tmp_path: Path) -> Path:
-    """A hook that commits an edge; where it writes why it could not."""
-    hook, log = clone.root / ".git/hooks" / name, tmp_path / "log"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(HOOK.format(python=sys.executable, log=log))
-    hook.chmod(0o755)
-    return log
-
-
 @pytest.mark.parametrize("words", [(), ("src/a.txt",)])
 def test_a_real_commit_is_not_broken_by_its_own_hook(
     clone: Clone, words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    log = put_hook(clone, "pre-commit", tmp_path)
+    hook, log = clone.root / ".git/hooks/pre-commit", tmp_path / "log"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(HOOK.format(python=sys.executable, log=log))
+    hook.chmod(0o755)
     clone.write("src/a.txt", "two\n")
     if not words:
         clone.git("add", "src/a.txt")
     git(clone.root, "commit", "-q", "-m", "with a hook", *words, env=python_path())
     check_words(log.read_text())
     assert clone.files() == ["src/a.txt"]
-    assert clone.status() == ""
-
-
-def test_a_hook_of_something_else_may_commit(clone: Clone, tmp_path: Path) -> None:
-    log = put_hook(clone, "post-checkout", tmp_path)
-    clone.in_tree()
-    git(clone.root, "checkout", "-q", "-b", "new", env=python_path())
-    assert log.read_text() == ""
-    assert clone.lines() == EDGE
     assert clone.status() == ""
 
 
@@ -602,9 +584,6 @@ def test_processes_that_race_lose_no_edge(clone: Clone) -> None:
     clone.git("fsck", "--strict")
 
 
-# --- killed and repeated ------------------------------------------------------------------------
-
-
 class Killed(BaseException):
     """In place of a kill."""
 
@@ -640,17 +619,6 @@ def test_after_a_kill_at_any_step_it_is_completed_by_the_same_again(
         clone.git("update-ref", "refs/heads/main", start)
         (clone.root / ".git/index").write_bytes(index)
     assert not list((clone.root / ".git/gitlease").glob("edge-*/"))
-
-
-def test_files_of_killed_processes_leave_in_time(clone: Clone) -> None:
-    state = clone.root / ".git/gitlease"
-    for name, age in (("edge-old", 7200), ("edge-new", 10)):
-        (state / name).mkdir(parents=True)
-        (state / name / "0").touch()
-        then = (state / name).stat().st_mtime - age
-        os.utime(state / name, (then, then))
-    clone.commit()
-    assert [path.name for path in state.glob("edge-*/")] == ["edge-new"]
 
 
 def test_a_state_folder_that_cannot_be_used_is_told(clone: Clone) -> None:

@@ -200,9 +200,6 @@ def test_files_left_half_written_go_after_an_hour(folder: Path) -> None:
     assert in_folder(folder) == ["op-2.json.77.ab.tmp", "op-2.lock"]
 
 
-# --- what cannot be kept ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["", "..", "../a", "x" * 129, "a\0"])
 def test_an_intent_without_a_usable_id_is_refused(folder: Path, name: str) -> None:
     with raises(Invalid):
@@ -216,9 +213,6 @@ def test_an_intent_that_would_not_be_read_again_is_refused(folder: Path) -> None
         with raises(Invalid):
             journal(folder).intend(replace(intent_of(), **odd))  # type: ignore[arg-type]
     assert not folder.exists()
-
-
-# --- in the place where it is used ------------------------------------------------------------
 
 
 def test_an_intent_remembers_its_work_tree(tmp_path: Path) -> None:

@@ -353,14 +353,6 @@ def comments(data: bytes) -> list[str]:
     return [found.strip() for found in re.findall(r"(?:^| )#.*", text, re.MULTILINE)]
 
 
-@MANY
-@given(files(), st.sampled_from(["done", "In Progress", "no", "@x: y"]))
-def test_any_status_is_set_and_nothing_else(data: bytes, word: str) -> None:
-    found, before = read(edited(data, EdgeEdit(status=word))), read(data)
-    assert (found.status, found.assigned) == (word, before.assigned)
-    assert others(found) == others(before)
-
-
 PIECES = [b"", b" ", b"\n", b"\r", b":", b"- ", b"[", b"]", b"#", b"'", b'"', b"{", b","]
 PIECES += [b"&a ", b"*a", b"\xff", b"\xc2\x85", b"\t", b"? ", b"|", b"---\n"]
 

@@ -271,9 +271,6 @@ def test_git_is_asked_once_for_all_files(root: Path, monkeypatch: pytest.MonkeyP
     assert len(asked) == 1
 
 
-# --- with a commit ---------------------------------------------------------------------------
-
-
 def test_a_commit_of_only_the_edges_is_made(root: Path) -> None:
     put(root, "other", "unstaged")
     changes = [change_of(FILE), change_of("tasks/F002.md")]
@@ -286,9 +283,6 @@ def test_a_commit_of_only_the_edges_is_made(root: Path) -> None:
     assert git(root, "show", "--name-only", "--format=") == "tasks/F001.md\ntasks/F002.md"
     again = files.write(changes, commit=True)
     assert [(w.changed, w.commit) for w in again] == [(False, None)] * 2
-
-
-# --- other work trees ------------------------------------------------------------------------
 
 
 def test_another_work_tree_of_the_clone_is_changed_there(root: Path, tmp_path: Path) -> None:
