@@ -307,7 +307,7 @@ def read_header(data: bytes) -> Header:
         raise Invalid(
             f"the ledger has format {int(newer[1])}; "
             f"this gitlease knows formats up to {NEWEST_FORMAT}",
-            hints=("upgrade gitlease: pip install --upgrade gitlease",),
+            hints=("how to upgrade gitlease: gitlease help trouble",),
         )
     try:
         fields = read_fields(data, MAX_HEADER)

@@ -179,7 +179,8 @@ def ask_about(remote: Remote, store: str, *, timeout: float) -> tuple[str, str]:
     """
     traced = _listed(remote, store, ["HEAD"], timeout, env=_HEADERS).err
     date = re.search(r"(?im)<= recv header: date: (.{10,40}?)\r?$", traced)
-    kind = re.search(r"< .*?\bobject-format=(sha\d+)", traced)  # which an old git does not tell
+    # An old git does not tell it.
+    kind = re.search(r"< .*?\bobject-format=(sha256|sha1)\b", traced)
     return date[1] if date else "", kind[1] if kind else "sha1"
 
 

@@ -11,5 +11,6 @@ from gitlease.wiring.gateway import open_tokens as open_tokens
 from gitlease.wiring.hooks import HookContext as HookContext
 from gitlease.wiring.hooks import open_hooks as open_hooks
 from gitlease.wiring.push import open_push as open_push
+from gitlease.wiring.words import to_add_extras as to_add_extras
 from gitlease.wiring.workspace import Workspace as Workspace
 from gitlease.wiring.workspace import open_workspace as open_workspace

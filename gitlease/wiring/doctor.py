@@ -56,8 +56,10 @@ from gitlease.runs.records import LIVE, RunsFolder
 from gitlease.settings.identity import here, resolve_identity
 from gitlease.store.private_store import PrivateStore, remove
 from gitlease.store.state import KNOWN_FILE, StateFolder
-from gitlease.store.transport import Move, ask_about, held_up
+from gitlease.store.transport import Move, ask_about
+from gitlease.store.transport import held_up as held_up
 from gitlease.wiring.ledger import LedgerPlace, open_place
+from gitlease.wiring.words import to_add_extras
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 GOOD, WARNING, BAD, UNKNOWN = "good", "warning", "bad", "unknown"
@@ -76,10 +78,7 @@ _IN_ENVIRONMENT = re.compile(r"(?:environment )?(GITLEASE_[A-Z]+)\b")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a check found. ``fix`` is the command that mends it, and ``mend`` does so at once.
-
-    ``mend`` may return what it did, if that is not the command.
-    """
+    """A finding of a check; ``fix`` is the command that mends it. ``mend`` may say what it did."""
 
     check: str
     state: str
@@ -123,10 +122,7 @@ class Examined:
 
 
 def examine(of: Examined, *, fix: bool = False) -> tuple[list[Diagnosis], list[str]]:
-    """Carry out all checks, and with ``fix`` mend what can be; returns also what was done.
-
-    Raises UsageError for bad flags.
-    """
+    """Carry out all checks, and with ``fix`` mend what can be; return also what was done."""
     findings, done = list[Diagnosis](), list[str]()
     for check, need in CHECKS.items():
         if check is probe and not of.probes:
@@ -156,14 +152,12 @@ def carry_out(check: Check, of: Examined) -> list[Diagnosis]:
     rows = list[tuple[Any, ...]]()
     try:
         rows += check(of)
-    except UsageError:
-        raise
     except GitleaseError as error:
         rows.append(row_of(error))
     except Exception as error:  # a bug, or a disk that fails
         rows.append((BAD, f"{type(error).__name__}: {error}", HELP))
-    findings = (Diagnosis(check.__name__, *row) for row in rows)
-    return [replace(x, what=without_secrets(" ".join(x.what.split()))) for x in findings]
+    clean = (without_secrets(" ".join(what.split())) for _, what, *_ in rows)
+    return [Diagnosis(check.__name__, x[0], y, *x[2:]) for x, y in zip(rows, clean, strict=True)]
 
 
 def mended(finding: Diagnosis) -> str:
@@ -176,18 +170,14 @@ def mended(finding: Diagnosis) -> str:
 
 
 def row_of(error: GitleaseError, state: str = "") -> tuple[str, str, Hint | str]:
-    """The row that a refusal amounts to, with the first of its hints that is a command.
-
-    One that is right in some cases only, as its words say, is no fix: agents run what they read.
-    """
+    """The row about a refusal, with the first of its hints that is a command."""
+    # One that is right in some cases only, as its words say, is no fix: agents run what they read.
     fix: Hint | str = ""
     words = [error.message]
     for text in error.hints:
-        typed, is_call = _COMMAND.search(text), isinstance(text, Hint)
-        if not fix and isinstance(text, Hint) and text.verb and not text.why:
-            fix = text
-        elif not fix and typed and not is_call and not _BLANK.search(text):
-            fix = typed[1]
+        typed = None if isinstance(text, Hint) or _BLANK.search(text) else _COMMAND.search(text)
+        if not fix and (typed or (isinstance(text, Hint) and text.verb and not text.why)):
+            fix = typed[1] if typed else text
         else:
             words.append(str(text))
     if not fix and (place := _IN_GIT.match(error.message)):
@@ -208,18 +198,17 @@ def git(of: Examined) -> Rows:
     elif version < HOOK_RUN:
         yield WARNING, f"{shown}: no hook can be shown to fire before 2.36"
     else:
-        more = " and has them in its configuration" if version >= CONFIG_HOOKS else ""
+        more = " and has them in its configuration" * (version >= CONFIG_HOOKS)
         yield GOOD, f"{shown} can show that hooks fire{more}"
     if shutil.which("gitlease") is None:
-        folder = quote(os.path.dirname(sys.executable))
-        what = "gitlease is not on PATH: hooks of agents do nothing"
-        yield WARNING, what, f'export PATH={folder}:"$PATH"'
+        fix = f'export PATH={quote(os.path.dirname(sys.executable))}:"$PATH"'
+        yield WARNING, "gitlease is not on PATH: hooks of agents do nothing", fix
 
 
 def repository(of: Examined) -> Rows:
     found = of.repository
-    bare, format = found.toplevel is None, found.object_format
-    kind = ["bare, " * bare + format, *["shallow"] * bool(found.shallow())]
+    kind = ["bare, " * (found.toplevel is None) + found.object_format]
+    kind += ["shallow"] * bool(found.shallow())
     kind += [f"linked as {found.worktree}"] if found.worktree else []
     yield GOOD, f"{found.toplevel or found.git_dir}: {', '.join(kind)}"
 
@@ -231,16 +220,16 @@ def identity(of: Examined) -> Rows:
     except Invalid as error:  # nobody works in a bare hub
         yield row_of(error, "" if of.repository.toplevel else WARNING)
         return
-    name = found.actor.session
-    session = f"session {name} ({found.session_source})" if name else "no session"
-    yield GOOD, f"{found.actor.holder}, from {found.holder_source}; {session}"
+    session = f"session {(who := found.actor).session} ({found.session_source})"
+    session = session if who.session else "no session"
+    yield GOOD, f"{who.holder}, from {found.holder_source}; {session}"
 
 
 def settings(of: Examined) -> Rows:
     found = of.place.settings
     yield from ((WARNING, text) for text in found.warnings)
-    source = found.found["lease.ttl"].source
-    yield GOOD, f"layer {of.place.layer}, leases of {format_duration(found.ttl)} ({source})"
+    ttl = f"{format_duration(found.ttl)} ({found.found['lease.ttl'].source})"
+    yield GOOD, f"layer {of.place.layer}, leases of {ttl}"
 
 
 def tasks(of: Examined) -> Rows:
@@ -308,8 +297,7 @@ def agents(of: Examined) -> Rows:
             times[f"{host.title} has our tools", Hint(f"mcp uninstall {name}", personal)] += 1
             what = f"{there.file} starts our tool server"
             if find_spec("mcp") is None:
-                lacks = f"{what}, which needs the Python package mcp"
-                yield BAD, lacks, "pip install 'gitlease[mcp]'"
+                yield BAD, f"{what}, which needs the Python package mcp", to_add_extras()
             else:
                 yield trusted(what, *distrust(host, clone, user=user, servers=True))
         except GitleaseError as error:
@@ -362,19 +350,22 @@ def ledger(of: Examined) -> Rows:
     if of.head.ledger is None:
         yield GOOD, f"layer {of.place.layer} has none yet: the first claim makes it"
         return
-    header, policy, ttl = of.head.ledger.header, of.head.policy, of.place.settings.ttl
+    header, policy, settings = of.head.ledger.header, of.head.policy, of.place.settings
     for damage in of.head.ledger.damage():
         fix = Hint("revoke", {"record": damage.file, "reason": "damaged"})
         yield BAD, f"the record {damage.shown} is damaged: {damage.problem}", fix
     least, most = format_duration(policy.ttl_min), format_duration(policy.ttl_max)
     limits = f"{least} to {most}"
-    if not policy.ttl_min <= ttl <= policy.ttl_max and not of.place.settings.ttl_is_default:
+    if (
+        not policy.ttl_min <= (ttl := settings.ttl) <= policy.ttl_max
+        and not settings.ttl_is_default
+    ):
         fit = Hint("config", {"key": "lease.ttl", "value": most if ttl > policy.ttl_max else least})
         what = f"lease.ttl is {format_duration(ttl)}, and the ledger allows {limits}"
-        source = _IN_ENVIRONMENT.match(of.place.settings.found["lease.ttl"].source)
+        source = _IN_ENVIRONMENT.match(settings.found["lease.ttl"].source)
         yield BAD, what, f"unset {source[1]}" if source else fit
-    what = f"{header.ledger_id}, revision {header.revision}, leases of {limits}, admins: "
-    yield GOOD, what + (" ".join(policy.admins) or "none")
+    head = f"{header.ledger_id}, revision {header.revision}"
+    yield GOOD, f"{head}, leases of {limits}, admins: {' '.join(policy.admins) or 'none'}"
 
 
 def clock(of: Examined) -> Rows:
@@ -427,10 +418,7 @@ def probe(of: Examined) -> Rows:
 
 @contextlib.contextmanager
 def scratch_folder(name: str) -> Iterator[str]:
-    """A temporary folder; those of the same name that killed processes have left are removed.
-
-    Raises Invalid if there is no place for it.
-    """
+    """A temporary folder; those of the same name that killed processes have left are removed."""
     try:
         made = TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True)
     except OSError as error:
@@ -447,8 +435,6 @@ def scratch_folder(name: str) -> Iterator[str]:
 
 class TrialPush:
     """Pushes by hand, which show the remote's own part: each is sent once, as it was decided."""
-
-    held_up = staticmethod(held_up)
 
     def __init__(self, space: Workspace) -> None:
         self._ledger, self._prefix = space.ledger, space.settings.ref_prefix
@@ -498,8 +484,8 @@ def sessions(of: Examined) -> Rows:
             seen.append(f"{y.session} ({y.by}{f', process {y.pid}' if y.pid else ''})")
     yield GOOD, "; ".join(seen) or "nobody is at work in this clone"
     ledger = of.head.ledger if of.head else None
-    leases = ledger.every_lease() if ledger else ()
-    live = {x.lease_id for x in leases if x.state is State.ACTIVE}
+    every_lease = ledger.every_lease() if ledger else ()
+    live = {x.lease_id for x in every_lease if x.state is State.ACTIVE}
     for x in filter(runs.is_dead, every):
         what = f"the run of {', '.join(x.resources)} in session {x.session} was killed"
         if ledger is None or x.layer != of.place.layer or not live.isdisjoint(x.lease_ids):
@@ -511,14 +497,10 @@ def sessions(of: Examined) -> Rows:
 def private(of: Examined) -> Rows:
     folder = of.private
     place = folder if os.path.lexists(folder) else of.repository.common_dir
-    if not os.path.isdir(place):
-        yield BAD, f"{place} is not a folder: claims fail", f"mv {quote(place)} {quote(place)}.old"
-        return
-    if row := closed(place):
-        yield row
-        return
-    if place != folder:
-        yield GOOD, f"nothing is kept in {folder} yet"
+    away = f"mv {quote(place)} {quote(place)}.old"
+    is_file = () if os.path.isdir(place) else (BAD, f"{place} is not a folder: claims fail", away)
+    if (row := is_file or closed(place)) or place != folder:
+        yield row or (GOOD, f"nothing is kept in {folder} yet")
         return
     # Where the clone is its group's, as the umask of many systems has it, so is this folder.
     few = 0o022 & ~(os.stat(of.repository.common_dir).st_mode & 0o020)
@@ -549,10 +531,7 @@ def private(of: Examined) -> Rows:
 
 
 def closed(path: str) -> tuple[Any, ...]:
-    """The row about a folder that cannot be used, or a file that cannot be read; else none.
-
-    What would be replaced counts as readable; no mode mends what is another's, or read-only.
-    """
+    """The row about a folder or file that is needed and cannot be used, with the mode it needs."""
     need = os.R_OK | (os.W_OK | os.X_OK) * os.path.isdir(path)
     is_other = os.path.islink(path) or os.path.basename(path) in (KNOWN_FILE, NOTES)
     if is_other or os.access(path, need) or not os.path.lexists(path):  # others may remove it
@@ -598,8 +577,7 @@ def delete(folder: str, *names: str) -> str:
 
 def changed_mode(path: str, what: str, more: int, less: int = 0) -> tuple[Any, ...]:
     """The row about a file whose mode has to have some bits more, or less; no fix if it has."""
-    before = stat.S_IMODE(os.lstat(path).st_mode)
-    mode = (before | more) & ~less
+    mode = ((before := stat.S_IMODE(os.lstat(path).st_mode)) | more) & ~less
     fix = f"chmod {mode:o} {quote(path)}" if mode != before else ""
     return BAD, what, fix, partial(os.chmod, path, mode)
 

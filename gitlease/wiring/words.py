@@ -6,11 +6,14 @@ A grammar alone cannot tell: it depends on the files in the work tree, and outsi
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import shlex
+import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, unquote
 
 from gitlease.core.errors import CLAIM_ANY, GitleaseError, UsageError
 from gitlease.core.lease import same_person
@@ -35,6 +38,26 @@ if TYPE_CHECKING:
 _WILDCARD = re.compile(r"[*?\[\\]")
 _MODULES = ".gitmodules"
 _SHOWN = 80  # characters of a word in a message
+EXTRAS = "[mcp,server]"  # both, since some tools keep none that is not named
+TOOLS = {"pipx_metadata.json": "pipx", "uv-receipt.toml": "uv tool"}  # by their own files
+
+
+def to_add_extras() -> str:
+    """The command that adds the extras of gitlease to the installation that runs this."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    origin: dict[str, Any] = {}  # it is on no index: what it came from has the extras as well
+    with contextlib.suppress(PackageNotFoundError):
+        origin = json.loads(distribution("gitlease").read_text("direct_url.json") or "{}")
+    url, vcs = origin.get("url", ""), origin.get("vcs_info")
+    if vcs:
+        url = "@".join([f"{vcs['vcs']}+{url}", *filter(None, [vcs.get("requested_revision")])])
+    words = [f"gitlease{EXTRAS} @ {url}" if url else f"gitlease{EXTRAS}"]
+    if origin.get("dir_info", {}).get("editable"):
+        words = ["-e", f"{unquote(url.removeprefix('file://'))}{EXTRAS}"]
+    tools = [x.split() for file, x in TOOLS.items() if os.path.exists(f"{sys.prefix}/{file}")]
+    by = [*tools[0], "install", "--force"] if tools else [sys.executable, "-m", "pip", "install"]
+    return shlex.join([*by, *words])
 
 
 def resource_here(workspace: Workspace, word: str) -> Resource:

@@ -68,6 +68,8 @@ def test_help_shows_ten_verbs_and_help_verbs_all() -> None:
             assert f"  {verb} " in out
             assert short in out
     assert ada.run("compact", "--help").code == 2
+    assert ada.run("help", "lfs", "doctor").code == 2
+    assert ada.run("help", "hooks", "install").code == 0
 
 
 def run_here(tmp_path: Path, *argv: str) -> subprocess.CompletedProcess[str]:

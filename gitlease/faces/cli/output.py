@@ -247,10 +247,14 @@ def has_display() -> bool:
 
 
 def columns() -> int:
-    """Return the width of the terminal."""
+    """Return the width of the terminal; behind a pipe it is that of standard error."""
     from shutil import get_terminal_size
 
-    return get_terminal_size().columns
+    try:
+        behind_pipe = os.get_terminal_size(2)
+    except OSError:
+        behind_pipe = os.terminal_size((80, 24))
+    return get_terminal_size(behind_pipe).columns
 
 
 def _block(rows: Sequence[tuple[str, str]]) -> None:

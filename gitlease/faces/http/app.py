@@ -156,7 +156,7 @@ def _tools(
 
 async def _no_tools(_request: Request) -> Response:
     message = "this gateway has no tools for agents: the package mcp is not installed"
-    hint = "pip install 'gitlease[mcp]', on the gateway's machine"
+    hint = "on the gateway's machine, this says how to add it: gitlease mcp status claude"
     raise Refused(501, "not_found", message, hint)
 
 

@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from gitlease.core.errors import GitleaseError, NotFound, PolicyRefused, UsageError, shown
+from gitlease.core.frozen import replace
 from gitlease.core.instant import utc_text
 from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.resources import MAX_LENGTH, escape, fold, parse, parse_resource, path_resource
@@ -43,7 +44,8 @@ from gitlease.verbs.table import http_of
 
 ROOT = "/lfs"
 MEDIA = "application/vnd.git-lfs+json"
-REASON = "git lfs lock"  # of the leases that are renewed as locks
+REASON = "git lfs lock"
+HOST = "git-lfs"  # where a lock was claimed; its owner's later claims keep that, not the reason
 PAGE, LONGEST_PAGE = 100, 1_000
 LOOKS_IN_TTL, SHORTEST_PAUSE, LONGEST_PAUSE = 8, 2.0, 60.0  # of the gateway's renewals; seconds
 
@@ -110,6 +112,7 @@ def create_lock(asked: CompatRequest) -> CompatAnswer:
     if path is None or path.startswith("/") or path.endswith("/"):
         raise UsageError("path must be that of a file, as it is below the root of the repository")
     resource, door = path_resource(escape(path)), asked.door()
+    door.ledger.actor = replace(door.ledger.actor, host=HOST)
     policy = door.ledger.look().policy
     ttl = max(min(asked.gateway.lock_ttl or policy.ttl_max, policy.ttl_max), policy.ttl_min)
     result = carry_out("claim", door, resources=[resource], ttl=ttl, reason=REASON)
@@ -234,8 +237,9 @@ def refused(error: Failure) -> Response:
 
 
 def is_lock(lease: Lease) -> bool:
-    """Whether Git LFS made this lease, and it is nobody's session's since."""
-    return lease.reason == REASON and lease.session is None and not lease.parked
+    """Whether Git LFS made this lease, or claimed it last, and it is nobody's session's since."""
+    by_lfs = lease.place.host == HOST or lease.reason == REASON
+    return by_lfs and lease.session is None and not lease.parked
 
 
 def renew_locks(gateway: Gateway, holder: str) -> None:

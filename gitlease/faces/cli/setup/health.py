@@ -35,7 +35,7 @@ from gitlease.core.errors import (
     UsageError,
 )
 from gitlease.core.lease import State
-from gitlease.core.ledger import MAX_STEP, Fate
+from gitlease.core.ledger import Fate
 from gitlease.core.resources import WHOLE, parse_resource
 from gitlease.core.view import LeaseView
 from gitlease.engine import acts
@@ -50,6 +50,7 @@ from gitlease.wiring.doctor import (
     Examined,
     TrialPush,
     examine,
+    held_up,
     scratch_folder,
 )
 from gitlease.wiring.workspace import Workspace
@@ -60,7 +61,6 @@ TOO_SLOW = "the remote is too slow: a lease lapsed before it could be tested"
 SAMPLES = 5
 TRIES = 20
 PATIENCE = 180.0  # seconds for one push, which waits until a lease has lapsed
-LEFT_OVER = 600_000  # milliseconds after which a lease of an earlier selftest is ended as well
 LOST = (LeaseHeld, LeaseLost, NotHolder)
 MEASURES = "claim_ms", "push_ms", "claims_per_minute"
 
@@ -236,9 +236,7 @@ class Selftest:
         if pushed.fate is not Fate.APPLIED:
             refs = " and ".join(f"{self._space.settings.ref_prefix}/{x}" for x in (BESIDE, LAYER))
             raise Denied(f"the remote refused a push of {refs} at once: {pushed.detail}")
-        with self._trial.held_up(
-            lambda hooks: self._pushed(name, hooks), f"{self._folder}/hooks"
-        ) as late:
+        with held_up(lambda hooks: self._pushed(name, hooks), f"{self._folder}/hooks") as late:
             if late.done():
                 raise Invalid(
                     f"the push could not be held up by a hook of git: {late.result()[2].detail}",
@@ -311,16 +309,13 @@ class Selftest:
         )
 
     def end(self) -> None:
-        """End all leases; those that an earlier selftest left, too."""
+        """End all leases."""
         if self._ledger.known_ledger() is None:
             return
-        old, me = self._ledger.clock.now().wall_ms - LEFT_OVER, self._ledger.actor
         try:
-            own = [x for x in self._ledger.look().leases if x.same_holder(me)]
-            own = [x for x in own if self._name in (x.session or "") or x.expires_at < old]
-            ended = [*{x.resource: x for x in own if x.state is State.ACTIVE}]
-            for start in range(0, len(ended), MAX_STEP):
-                acts.release(self._ledger, ended[start : start + MAX_STEP])
+            own = [x for x in self._ledger.look().leases if self._name in (x.session or "")]
+            if ended := [*{x.resource: x for x in own if x.state is State.ACTIVE}]:
+                acts.release(self._ledger, ended)
         except GitleaseError as error:
             text = f"the leases of this test could not be ended, and lapse within {TTL}s"
             self._call.warnings.append(f"{text}: {error.message}")
@@ -369,15 +364,9 @@ def selftest_verb(call: Call, *, workers: int, rounds: int) -> int:
             failure = error
         finally:
             test.end()
-    body = {
-        "place": space.ledger.store.place,
-        "layer": LAYER,
-        "workers": workers,
-        "rounds": rounds,
-        "results": test.results,
-        **test.measured,
-        "seconds": round(time.monotonic() - began, 1),
-    }
+    place, seconds = space.ledger.store.place, round(time.monotonic() - began, 1)
+    body = {"place": place, "layer": LAYER, "workers": workers, "rounds": rounds}
+    body |= {"results": test.results, **test.measured, "seconds": seconds}
     if failure is not None:
         return refusals.tell(call, failure, body=body)
     return call.respond(Result(body=body), lambda: None)

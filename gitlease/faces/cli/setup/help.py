@@ -190,9 +190,12 @@ terminal a page is shown in git's pager; in a pipe it is Markdown.""",
 )
 @click.argument("words", metavar="[VERB|TOPIC]", shell_complete=known_pages, nargs=-1)
 def help_verb(call: Call, *, words: tuple[str, ...]) -> None:
-    word = words[0] if words else None  # `help hooks install` is about hooks
+    word = words[0] if words else None
     text = _text(click.get_current_context().find_root(), word)
     page = word in topics()
+    known = () if page else re.findall(r"[\w-]+", text)  # `help hooks install` is about hooks
+    if surplus := [x for x in words[1:] if x not in known]:
+        raise UsageError(f"got unexpected extra argument ({surplus[0][:60]})")
     call.respond(Result(body={"topic": word, "text": text}), lambda: _show(text, page=page))
 
 

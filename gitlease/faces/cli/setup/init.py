@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitlease.core.errors import Hint, Unavailable, UsageError
+from gitlease.core.policy import Issues
 from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import flag, verb
 from gitlease.verbs.table import Result
@@ -174,7 +175,6 @@ def _offer_hooks(call: Call) -> list[Hint]:
 
 
 def _offer_issues(call: Call) -> list[Hint]:
-    from gitlease.core.policy import Issues
     from gitlease.wiring.words import host_of_work
 
     policy, host = call.ledger.known_policy(), host_of_work(call.workspace)

@@ -23,6 +23,7 @@ from gitlease.faces.cli.verb import completed, flag, option, refuse_options, ver
 from gitlease.faces.hooks.entry import HOOKS
 from gitlease.install.agents import AGENTS
 from gitlease.verbs.table import Details, Result, Table, Violations, Whole
+from gitlease.wiring.words import to_add_extras
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -272,9 +273,6 @@ _DONE = {
 # --- mcp -------------------------------------------------------------------------------------
 
 
-EXTRA = "pip install 'gitlease[mcp]'"
-
-
 @verb(
     "mcp",
     """Serve leases as tools of the Model Context Protocol (MCP) on standard input and output, to
@@ -286,7 +284,7 @@ refusal says who holds the resource, until when, and what to do. No argument nam
 holder is git's user.email, and the session is the agent's. When the server ends, leases claimed
 through it end, and tasks stay assigned. With the hooks of `gitlease agent`, this happens at the end
 of the agent's session instead. The gateway (gitlease serve) offers the same tools at /mcp. This
-needs pip install 'gitlease[mcp]'.
+needs the extra `mcp` of gitlease; without it, the command that adds it is printed.
 
 install writes the agent's configuration in this work tree, for you to commit: .mcp.json,
 .codex/config.toml or .cursor/mcp.json; with --user your own file instead. Other content stays; JSON
@@ -340,7 +338,8 @@ def _check_package() -> None:
     from importlib.util import find_spec
 
     if find_spec("mcp") is None:
-        raise Invalid("mcp needs the Python package mcp, which is not installed", hints=(EXTRA,))
+        what = "mcp needs the Python package mcp, which is not installed"
+        raise Invalid(what, hints=(to_add_extras(),))
 
 
 def _set_up_mcp(call: Call, action: str, host: str, *, user: bool) -> int:

@@ -18,6 +18,7 @@ from gitlease.faces.cli.verb import option, read_by, refuse_options, verb
 from gitlease.verbs.parameters import DURATION
 from gitlease.verbs.sentences import date_time
 from gitlease.verbs.table import Result, Table, Whole
+from gitlease.wiring.words import to_add_extras
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -28,7 +29,6 @@ HOST, PORT = "127.0.0.1", 8470
 PORTS = click.IntRange(1, 65_535)
 NEEDED = ("starlette", "uvicorn")
 ADD = Hint("serve token add", {"resources": ["EMAIL"]})
-EXTRA = "pip install 'gitlease[server]'"
 
 _NAME = r"[A-Za-z0-9_-]{1,64}"  # compiled where it is used
 
@@ -57,8 +57,8 @@ def read_scopes(text: str) -> frozenset[str]:
 Through this gateway, services, dashboards, agents without git and people who cannot push use the
 same ledger as everyone else. Every answer is given only after the remote has stored the change. The
 gateway runs until a signal stops it, and then completes pending requests. --repo serves several
-clones, each under /repos/NAME; by default, the clone around this folder is served. This needs pip
-install 'gitlease[server]'.
+clones, each under /repos/NAME; by default, the clone around this folder is served. This needs
+the extra `server` of gitlease; without it, the command that adds it is printed.
 
 A token identifies the caller: every request with it acts as EMAIL. add prints the secret once,
 alone on standard output; only its hash is kept, in the clone's git directory. Clients send it as
@@ -161,9 +161,8 @@ def _serve(
     refuse_options(elsewhere, "serve: the clone's settings name the ledger")
     found = _repositories(call, repo)
     if missing := [name for name in NEEDED if find_spec(name) is None]:
-        raise Invalid(
-            f"serve needs {' and '.join(missing)}, which is not installed", hints=(EXTRA,)
-        )
+        what = f"serve needs {' and '.join(missing)}, which is not installed"
+        raise Invalid(what, hints=(to_add_extras(),))
     from gitlease.faces.http.request_handler import RATE, is_loopback
 
     if not is_loopback(host):
