@@ -283,6 +283,8 @@ def test_a_grant_counts_no_earlier_than_the_end_of_what_stood_in_its_way() -> No
     """Of two clocks one is wrong, and the ledger's order is not."""
     one = commit(59, named=(NAMED,), touched=())
     assert found(one, grants=(MINE, next_one(10))) == []
+    same = commit(100, named=(NAMED,), touched=())  # within one second nobody knows
+    assert found(same, grants=(MINE, next_one(100.5))) == [("token-superseded", "warning")]
 
 
 def test_a_commit_that_the_host_dated_may_hold_earlier_work() -> None:
@@ -299,6 +301,8 @@ def test_a_commit_that_the_host_dated_may_hold_earlier_work() -> None:
 def test_a_token_of_somebody_else_or_something_else_was_never_given() -> None:
     unknown = [("token-unknown", "error")]
     one = commit(50, named=(NAMED,), touched=())
+    assert found(one, tokens=0) == unknown
+    assert found(one, tokens=2) == [("token-unknown", "warning")]  # history does not reach it
     assert found(one, grants=(replace(MINE, holder=KIM.holder),)) == unknown
     assert found(one, grants=(replace(MINE, key="f002"),)) == unknown
     assert found(one, grants=(replace(MINE, scope="x"),)) == unknown

@@ -340,6 +340,9 @@ def test_a_damaged_record_takes_down_its_own_resource_or_paths_only(begun: World
     assert begun.of(JO).claim([F002]).status == "claimed"
     assert begun.of(JO).claim([parse_resource("src/")]).status == "claimed"
     check_words(begun.of(JO).read().warnings)
+    begun.of(KIM).set_policy({"admins": KIM.holder})
+    begun.of(KIM).drop_record("leases/aa/f001.yaml", reason="garbage")
+    assert begun.of(JO).claim([F001]).status == "claimed"
     begun.remote.damage("global", "paths/aa/x.yaml", Broken("no holder", paths=True))
     with pytest.raises(Invalid):
         begun.of(JO).claim([parse_resource("docs/")])

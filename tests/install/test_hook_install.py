@@ -457,6 +457,16 @@ def test_uninstall_says_what_it_leaves(repo: HookRepo) -> None:
     assert half.exists()
 
 
+def test_a_folder_or_a_name_that_is_taken_is_left_alone(repo: HookRepo) -> None:
+    (repo.hooks / "pre-push").mkdir(parents=True)
+    repo.write(".git/hooks/pre-commit", b"#!/usr/bin/python3\n")
+    repo.write(".git/hooks/pre-commit.before-gitlease", b"old")
+    before = snapshot(repo.root)
+    plan = install(found(repo), ["pre-push", "pre-commit"], program="")
+    assert (plan.changes, len(plan.notes)) == ((), 2)
+    assert_untouched(before, snapshot(repo.root))
+
+
 def test_status_proves_that_hooks_fire(
     repo: HookRepo, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
