@@ -79,11 +79,10 @@ class RunRequest:
     stop it, and are not passed on.
 
     ``done``: its tasks are done if the command ends with 0; ``finisher`` does that then for each,
-    and returns warnings. ``notes_failure``: if it fails they are given back with a note of that,
-    unless there is a ``note``, and it counts in the ledger; the note has the last ``share_log``
-    lines of the log. A command that takes longer than ``limit`` seconds has failed. ``brief`` is
-    the text of the file that GITLEASE_BRIEF names. ``with_parent``: a command in the background is
-    stopped when the process that started it dies.
+    and returns warnings. A command that takes longer than ``limit`` seconds has failed. ``brief``
+    is the text of the file that GITLEASE_BRIEF names. ``pool``: the number of the one that started
+    it, whose death stops it. If it fails its task is given back with a note of that, unless there
+    is a ``note``, which has the last ``share_log`` lines of the log, and it counts in the ledger.
     """
 
     words: tuple[str, ...]
@@ -95,11 +94,10 @@ class RunRequest:
     stops: bool = False
     done: bool = False
     finisher: Callable[[LeasedCommand, Resource], Sequence[str]] | None = None
-    notes_failure: bool = False
     share_log: int = 0
     limit: int | None = None
     brief: str = ""
-    with_parent: bool = False
+    pool: str = ""
 
     def check_command(self) -> None:
         """Check that the command could be executed. Raises NoCommand or CannotExecute."""
@@ -172,8 +170,9 @@ class LeasedCommand:
                         "its time was over before the command could be started", loss=Loss.EXPIRED
                     )
                 until, runner = now.boot_ms + left, os.getpid()
-                remember(self.place, self.answer)  # and by the command itself, before it runs
-                before = partial(remember, self.place, self.answer, runner=runner, present=False)
+                note = partial(remember, self.place, self.answer, pool=request.pool)
+                note()  # and by the command itself, before it runs
+                before = partial(note, runner=runner, present=False)
                 process.start(request.words, env, request.directory, before, until_ms=until)
                 on_start(process)
                 return Supervisor(
@@ -235,7 +234,7 @@ class LeasedCommand:
             # Where only the remote or the time of the lease was in the way, nobody failed.
             passing = all(isinstance(x, LeaseLost | Unavailable) for x in obstacles)
         note, unfinished = self.request.note, bool(warnings)
-        failed = self.request.notes_failure and not (ended.stopped or passing)
+        failed = bool(self.request.pool) and not (ended.stopped or passing)
         failed = failed and bool(ended.exit or warnings)
         if failed and note is None:
             why = "; ".join(warnings) or ended.message or ""
@@ -518,7 +517,6 @@ def dispatch(
     *,
     say: Print,
     on_stop: OnStop,
-    pool: str = "",
 ) -> RunRecord:
     """Run a command in the background under what was claimed; returns once it runs.
 
@@ -534,14 +532,14 @@ def dispatch(
         command=tuple(word[:LONGEST_WORD] for word in request.words[:LONGEST_COMMAND]),
         log=runs.file_of(number),
         grace_ms=grace_ms(request.grace, holds) if holds else 0,
-        pool=pool,
+        pool=request.pool,
     )
     try:
         runs.begin(record)
         word = fork_into_background(
             record.log,
             lambda report: _in_background(command, runs, record, report, say, on_stop),
-            with_parent=request.with_parent,
+            with_parent=bool(request.pool),
         )
     except OSError as error:
         _fail(command, Invalid(f"it cannot be started: {error.strerror}"))

@@ -501,13 +501,7 @@ class PoolTaker:
         request: RunRequest,
         clean_up: Callable[[], str | None],
     ) -> Job | None:
-        request = replace(
-            request,
-            brief=self._request.brief(answer, task),
-            stops=True,
-            notes_failure=True,
-            with_parent=True,
-        )
+        request = replace(request, brief=self._request.brief(answer, task), stops=True)
         command = LeasedCommand(place, answer, request)
         stops = self._stop_level() > 0
         for text in (*answer.warnings, *(command.give_back() if stops else ())):
@@ -595,7 +589,8 @@ def work(
         def stop_level() -> int:
             return min(2, sum(1 if x == signal.SIGINT else 2 for x in stops))
 
-        start = partial(dispatch, say=say, on_stop=on_stop, pool=number)
+        request = replace(request, run=replace(request.run, pool=number))
+        start = partial(dispatch, say=say, on_stop=on_stop)
         taker = PoolTaker(place, request, start, warn=warn, stop_level=stop_level)
 
         def note(event: PoolEvent) -> None:

@@ -159,9 +159,12 @@ class RunsFolder:
         return frozenset(lease_id for record in records for lease_id in record.lease_ids)
 
     def dead(self, layer: str, actor: Actor) -> tuple[DeadRun, ...]:
-        """The dead runs of this person under leases of a layer."""
+        """The dead runs of this person under leases of a layer, but those of a pool that runs."""
         own = (x for x in self.every() if x.layer == layer and same_person(x.holder, actor.holder))
-        return tuple(self._dead_run(x) for x in own if self.is_dead(x))
+        dead = [x for x in own if self.is_dead(x)]
+        pools = RunsFolder(os.path.dirname(self._folder), self._boot_id, POOLS)
+        running = {x.id for x in pools.every() if pools.runs(x)} if dead else set[str]()
+        return tuple(self._dead_run(x) for x in dead if x.pool not in running)
 
     def _dead_run(self, record: RunRecord) -> DeadRun:
         words = zip(record.resources, record.lease_ids, record.tokens, strict=False)
@@ -352,7 +355,9 @@ def alive_in(place: RunPlace) -> RunsFolder:
     return runs_of(place, LIVE)
 
 
-def remember(place: RunPlace, answer: Answer, *, runner: int = 0, present: bool = True) -> None:
+def remember(
+    place: RunPlace, answer: Answer, *, runner: int = 0, present: bool = True, pool: str = ""
+) -> None:
     """Record that this process, of a ``runner``, works under these leases. It never fails."""
     leases, own = answer.leases, os.getpid()
     record = record_of(
@@ -366,6 +371,7 @@ def remember(place: RunPlace, answer: Answer, *, runner: int = 0, present: bool 
         granted=tuple(x.lease_id for x in leases if not x.renewals),
         joined=tuple(x.lease_id for x in leases if x.renewals and x.lease_id not in answer.bound),
         alone=not place.actor.session_explicit,
+        pool=pool,
     )
     runs = alive_in(place)
     with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.snapshots import check_words, raises
 
-from gitlease.core import LeaseHeld, NotFound, parse_resource, replace
+from gitlease.core import Actor, LeaseHeld, NotFound, parse_resource, replace
 from gitlease.git import group_is_left, run, started_at, still_runs
 from gitlease.runs import RunRecord, RunsFolder, records
 
@@ -100,6 +100,16 @@ def test_a_run_of_before_a_reboot_runs_no_more(folder: RunsFolder) -> None:
     gone = replace(record(1, folder), runner_started="0")
     assert folder.state_of(gone) == "killed"
     assert folder.stop(gone) == gone, "a process of the same number is left alone"
+
+
+def test_a_dead_run_is_left_to_its_pool_while_that_runs(folder: RunsFolder, tmp_path: Path) -> None:
+    pools, actor = RunsFolder(str(tmp_path), "boot-1", "pools"), Actor("jo@example.com")
+    pools.make()
+    pool = record(1, folder)
+    folder.save(replace(record(2, folder), runner_started="0", pool=pool.id))
+    for started, dead in ((pool.runner_started, 0), ("0", 1)):
+        pools.save(replace(pool, runner_started=started))
+        assert len(folder.dead("global", actor)) == dead
 
 
 def test_only_the_last_ended_runs_are_remembered(
