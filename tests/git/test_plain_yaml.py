@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitlease.git import NotPlain, read_own, read_plain, write_plain
@@ -17,6 +17,8 @@ SCALARS = st.one_of(st.none(), st.booleans(), st.integers(0, 10**18), st.text(ma
 ITEMS = st.dictionaries(KEYS, SCALARS, min_size=1, max_size=4)
 VALUES = st.one_of(SCALARS, st.lists(SCALARS.filter(lambda x: x is not None), max_size=4), ITEMS)
 MAPPINGS = st.dictionaries(KEYS, st.one_of(VALUES, st.lists(ITEMS, max_size=3)), min_size=1)
+
+FEW = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
 def as_read(value: Any) -> Any:
@@ -30,7 +32,7 @@ def as_read(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else str(value)
 
 
-@settings(max_examples=40)
+@FEW
 @given(MAPPINGS)
 def test_what_is_written_is_read(value: dict[str, Any]) -> None:
     if _readable(value):
@@ -43,7 +45,7 @@ def _readable(value: Any) -> bool:
     return text.replace("\n", "").isprintable()
 
 
-@settings(max_examples=40)
+@FEW
 @given(MAPPINGS)
 def test_the_line_reader_and_the_parser_agree(value: dict[str, Any]) -> None:
     text = write_plain(value).decode("utf-8", "surrogatepass")
@@ -52,7 +54,7 @@ def test_the_line_reader_and_the_parser_agree(value: dict[str, Any]) -> None:
         assert own == _parse(text)
 
 
-@settings(max_examples=40)
+@FEW
 @given(MAPPINGS)
 def test_any_yaml_reader_gives_strings_back_as_strings(value: dict[str, Any]) -> None:
     if _readable(value):
