@@ -96,8 +96,11 @@ class Header:
         return next((entry for entry in self.ring if entry.operation == operation), None)
 
     def fate(self, operations: Iterable[str], base_revision: int) -> Fate:
-        """What became of operations that were decided on ``base_revision``."""
-        if any(self.entry(operation) for operation in operations):
+        """What became of a step of these operations that was decided on ``base_revision``.
+
+        Some of them may be another step's, too, but never all: see ``Transaction.carry_out``.
+        """
+        if all(self.entry(operation) for operation in operations):
             return Fate.APPLIED
         if self.revision <= base_revision:
             return Fate.UNDECIDED

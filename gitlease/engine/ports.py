@@ -68,7 +68,7 @@ class Asking(Protocol):
     """What the processes of one clone ask of each other, as JSON; it never fails."""
 
     def ask(self, name: str, what: object) -> None:
-        """Ask in the place of what was asked under that name."""
+        """Ask in the place of what was asked under that name; None: nothing any more."""
 
     def asked(self) -> Sequence[object]:
         """What living processes ask, without a connection."""
@@ -218,8 +218,13 @@ class LedgerStore(Protocol):
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         """The versions of the refs that exist now. One connection, no objects."""
 
-    def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
-        """Wait at most so long for other processes of this clone. It only saves work."""
+    def turn(
+        self, layers: Sequence[str], seconds: float, on_wait: Callable[[], None]
+    ) -> AbstractContextManager[object]:
+        """Wait at most so long for other processes of this clone. It only saves work.
+
+        ``on_wait`` is called, perhaps often, while another has it.
+        """
 
     def mark(self, layer: str) -> str:
         """A cheap token that changes whenever this clone learns of another head."""

@@ -11,7 +11,7 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, Relation, State, relation, same_person
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.claiming import only_edge, rivals_of
-from gitlease.core.moves.operations import LAPSED, Event
+from gitlease.core.moves.operations import BARRIER, LAPSED, Event
 from gitlease.core.moves.tickets import line_for
 from gitlease.core.resources import WHOLE, Resource, fold
 from gitlease.engine.answers import EndedLease, Reading, of_damage, unreadable_line
@@ -175,12 +175,13 @@ def history_of(
     *,
     older: bool = False,
 ) -> tuple[Event, ...]:
-    """The last events of a ledger or of one of its resources, newest first.
+    """The last events of a ledger or of one of its resources, newest first, without barriers.
 
     ``older`` fetches the history that this clone lacks; without it there is no connection.
     """
-    if resource is None:
-        return _ordered(session.store.history(session.layer, limit, older=older))
+    if resource is None:  # of a step with a barrier others are told as well
+        events = session.store.history(session.layer, 2 * limit, older=older)
+        return _ordered([e for e in events if e.kind != BARRIER][:limit])
     wanted = fold((head.ledger.spelt(resource) if head.ledger else resource).text)
     events = session.store.history(session.layer, WHOLE_HISTORY, older=older)
     return _ordered([e for e in events if fold(e.resource or "") == wanted][:limit])

@@ -5,15 +5,17 @@
 3. What became of a swap is read, not believed. Lost: decide again on the new head. Undecided: the
    very same change is pushed again; when giving up, a barrier sees to it that it never lands.
 4. A change confirmed after its lease's own time is lost: nobody may act on it.
-5. Renewals that other processes of this clone ask for go along, in the same step. They only save
-   pushes: whoever asked finds its lease renewed in the ledger, or renews it itself.
+5. What other processes of this clone ask for goes along, in the same step: renewals that will soon
+   be due, and the claims of who waits for its turn. That only saves pushes: whoever asked finds it
+   done in the ledger, or does it itself.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from typing import TypeVar
 
 from gitlease.core.errors import (
     Denied,
@@ -24,19 +26,29 @@ from gitlease.core.errors import (
     Unavailable,
     UnknownOutcome,
     UsageError,
+    hint,
 )
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, Moment, State
+from gitlease.core.lease import Actor, Lease, Moment, State, same_person
 from gitlease.core.ledger import MAX_STEP, WORD, Fate, Ledger
-from gitlease.core.loss import Hold, still_held
+from gitlease.core.loss import Hold, Loss, still_held
 from gitlease.core.moves.holding import UNBOUND
-from gitlease.core.moves.operations import Barrier, Create, Grant, Operation, Outcome, Renew
+from gitlease.core.moves.operations import (
+    Barrier,
+    Claim,
+    Create,
+    Grant,
+    Operation,
+    Outcome,
+    Renew,
+)
 from gitlease.core.moves.transitions import Applied, Decided, create, decide
 from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.shape import JSON, Damaged
 from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.ports import (
+    Asking,
     Cause,
     Change,
     Clock,
@@ -45,6 +57,7 @@ from gitlease.engine.ports import (
     Snapshot,
     Swapped,
     doing,
+    note_sent,
 )
 
 PATIENCE = 60.0  # seconds for which a contended or undecided change is tried again
@@ -61,6 +74,8 @@ BUSY_AGAIN = 30  # times it is, while others hold the lock of the ref
 DUE = 1 / 3  # of a lease's time, after which its heartbeat renews it
 ALONG = DUE / 2  # and after which others do along the way
 MOST_ALONG = 64  # grants
+
+T = TypeVar("T")
 
 
 def fresh_id(mark: str = "") -> str:
@@ -117,32 +132,67 @@ class Transaction:
         if self._carry is not None:
             return self._carry(operations, together=together, what=what)
         along: Sequence[Operation] = ()
-        alone = False
+        others: Sequence[Operation] = ()
+        alone, waiting = False, _Waiting(self._store, self._clock, self._layer, operations, what)
 
         def decide(heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
-            nonlocal along
+            nonlocal along, others
             head = heads[self._layer]
+            waiting.check(head)
             # First, since the operations may end the very same leases.
             along = () if alone else self._along(head, operations)
             batch = (*along, *operations)
-            return {self._layer: self.decided(head, batch, together=together)}
+            step = self.decided(head, batch, together=together)
+            # Others may push the same operations: only this one tells whose step came through.
+            mark, others = Barrier(id=fresh_id(), actor=self.actor), ()
+            if not alone and grants(step.applied):
+                others = self._claims_along(head, batch, mark)
+            if others or waiting.has_asked:
+                step = self.decided(head, (*batch, *others, mark), together=together)
+            return {self._layer: step}
+
+        def change() -> Step:
+            steps = self.carry_out_on([self._layer], decide, what=what, on_wait=waiting.ask)
+            return steps[self._layer]
 
         try:
-            step = self.carry_out_on([self._layer], decide, what=what)[self._layer]
+            with waiting:
+                step = change()
         except _Done as done:
             step, along = done.args[0], ()  # what an earlier try took along is no part of it
         except Denied:
-            if not along:
+            if not along and not others:
                 raise
             alone = True  # it may be for what went along
-            step = self.carry_out_on([self._layer], decide, what=what)[self._layer]
-        if along:
-            results = step.applied.results[len(along) :]
+            step = change()
+        results = step.applied.results[len(along) :][: len(operations)]
+        if len(results) < len(step.applied.results):
             changed = any(isinstance(x, Outcome) and x.changed for x in results)
             step = replace(step, applied=replace(step.applied, results=results, changed=changed))
         if step.applied.changed:
             check_in_time(step.applied, step.moment, self._clock.now())
         return step
+
+    def _claims_along(
+        self, head: Snapshot, batch: Sequence[Operation], mark: Operation
+    ) -> Sequence[Claim]:
+        """The claims of those who wait for this turn, as far as they are granted after a batch.
+
+        Whoever is refused here is left out: it decides for itself when its turn comes.
+        """
+        others: list[Claim] = []
+        for claims in _asked(head, tuple[Claim, ...]):
+            if not claims or not all(
+                same_person(x.actor.holder, self.actor.holder) for x in claims
+            ):
+                continue
+            with suppress(GitleaseError):
+                step = self.decided(head, (*batch, *others, *claims, mark), together=False)
+                results = step.applied.results[len(batch) + len(others) : -1]
+                granted = [_granted(step.applied.ledger, claim) for claim in claims]
+                if None not in granted and granted == [*map(_plain, results)]:
+                    others += claims
+        return others
 
     def _along(self, head: Snapshot, operations: Sequence[Operation]) -> Sequence[Operation]:
         """The renewal of what other processes ask for, and would soon have to renew themselves.
@@ -151,12 +201,12 @@ class Transaction:
         Raises _Done if the operation is such a renewal, and was made since it was asked for.
         """
         ledger, holder = head.ledger, self.actor.holder
-        if ledger is None or head.along is None or not (asked := head.along.asked()):
+        if ledger is None or not (asked := [*_asked(head, tuple[Hold, ...])]):
             return ()
         moment, due, done = Moment(now=self._clock.now(), seen=head.seen), list[Grant](), {}
         own = [x for op in operations for x in getattr(op, "grants", ())]
         named = {getattr(op, "resource", None) for op in operations}
-        for hold in _wanted(asked):
+        for hold in (hold for holds in asked for hold in holds):
             try:
                 lease = still_held(ledger, hold.grant, holder, moment)
             except HeadGone:
@@ -215,11 +265,13 @@ class Transaction:
         *,
         what: str,
         send: Callable[[Prepared], Swapped] | None = None,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> Mapping[str, Step]:
         """Change several ledgers in one swap, as ``decide`` says on each new state of them.
 
-        ``send`` does the swap where something else goes along with it: then it counts as done
-        whenever it lands, since whoever comes late is refused by the ledger itself.
+        ``on_wait`` is called while another process of this clone has the turn. ``send`` does the
+        swap where something else goes along with it: then it counts as done whenever it lands,
+        since whoever comes late is refused by the ledger itself.
         """
         began = self._clock.now()
         with ExitStack() as turn:
@@ -228,7 +280,7 @@ class Transaction:
 
             def take() -> None:
                 if wait:
-                    turn.enter_context(self._store.turn(layers, wait))
+                    turn.enter_context(self._store.turn(layers, wait, on_wait))
 
             def pause(tries: int, at: Instant) -> bool:
                 """Let others pass, those of this clone too."""
@@ -438,10 +490,92 @@ class Transaction:
         return began.elapsed_at_most(self._clock.now()) > self._patience * 1_000
 
 
-def _wanted(asked: Iterable[object]) -> Iterable[Hold]:
-    for value in asked:
+class _Waiting:
+    """Claims that wait for their turn, and that whoever has it is asked to make along the way.
+
+    A lease that they are granted so counts from when that was asked, which is never too late (S3).
+    """
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        clock: Clock,
+        layer: str,
+        operations: Sequence[Operation],
+        what: str,
+    ) -> None:
+        self._store, self._clock, self._layer, self._what = store, clock, layer, what
+        self._claims = [x for x in operations if isinstance(x, Claim)]
+        self._may = len(self._claims) == len(operations) <= MAX_STEP // 2
+        self._since: Instant | None = None
+        self._along: Asking | None = None
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether another process may carry them out."""
+        return self._along is not None
+
+    def ask(self) -> None:
+        """Ask for them, once."""
+        if self._since is not None or not self._may:
+            return
+        self._since, head = self._clock.now(), self._store.known(self._layer)
+        if head is not None and head.along is not None:
+            note_sent(self._what)
+            self._along = head.along
+            self._along.ask(self._claims[0].id, [JSON.dump(x) for x in self._claims])
+
+    def check(self, head: Snapshot) -> None:
+        """Raise _Done once they are made; LeaseLost if what was granted has ended since."""
+        if self._since is None or not self.has_asked or head.ledger is None:
+            return
+        if not any(map(head.ledger.header.entry, (x.id for x in self._claims))):
+            return
+        outcomes = [_granted(head.ledger, x) for x in self._claims]
+        for claim, outcome in zip(self._claims, outcomes, strict=True):
+            if outcome is None:
+                name, loss = claim.resource.text, Loss.RELEASED_ELSEWHERE
+                raise LeaseLost(
+                    f"{name} was granted, and has ended since", resource=name, loss=loss
+                )
+        applied = Applied(head.ledger, tuple(filter(None, outcomes)), changed=True)
+        raise _Done(Step(applied, head, Moment(now=self._since, seen=head.seen)))
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, why: BaseException | None, _: object
+    ) -> None:
+        if self._along is None:
+            return
+        self._along.ask(self._claims[0].id, None)
+        if isinstance(why, Unavailable) and not isinstance(why, UnknownOutcome):
+            raise UnknownOutcome(
+                f"whether {self._what} reached the remote cannot be known: {why.message}",
+                hints=(hint("do not act on it unless it is shown: {}", "list"),),
+            ) from None
+        if kind is not None and not issubclass(kind, Exception):  # whoever cleans up must see it
+            with self._store.turn([self._layer], LONGEST_TURN, lambda: None):
+                pass
+
+
+def _asked(head: Snapshot, kind: type[T]) -> Iterator[T]:
+    """What other processes of this clone ask, as far as it is of this kind."""
+    for value in head.along.asked() if head.along is not None else ():
         with suppress(Damaged):
-            yield from JSON.load(tuple[Hold, ...], value)
+            yield JSON.load(kind, value)
+
+
+def _granted(ledger: Ledger, claim: Claim) -> Outcome | None:
+    """What a claim came to by the ledger that has it; None if that is not all that is to say."""
+    entry, lease = ledger.header.entry(claim.id), ledger.lease(claim.resource, claim.scope)
+    if entry is None or lease is None or lease.operation != claim.id:
+        return None
+    return Outcome(operation=claim.id, status=entry.outcome, leases=(lease,))
+
+
+def _plain(result: Outcome | GitleaseError) -> Outcome | None:
+    return replace(result, events=()) if isinstance(result, Outcome) else None
 
 
 def check_in_time(applied: Applied, moment: Moment, now: Instant) -> None:

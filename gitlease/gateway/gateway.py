@@ -160,7 +160,9 @@ class SharedStore:
         """The remote's heads, at most a second old: all waiting requests share one question."""
         return {layer: (self._young(layer) or self.fetch(layer)).version for layer in layers}
 
-    def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
+    def turn(
+        self, layers: Sequence[str], seconds: float, on_wait: Callable[[], None]
+    ) -> AbstractContextManager[object]:
         return nullcontext()
 
     def mark(self, layer: str) -> str:

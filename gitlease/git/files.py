@@ -226,11 +226,17 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 @contextmanager
-def exclusive(path: str, *, timeout: float, shared: bool = False) -> Iterator[bool]:
+def exclusive(
+    path: str,
+    *,
+    timeout: float,
+    shared: bool = False,
+    on_wait: Callable[[], None] = lambda: None,
+) -> Iterator[bool]:
     """Hold the lock on ``path``, or go on without it after ``timeout`` seconds (False is given).
 
     So it does where there can be no lock, since something else is in its place, say. ``shared``
-    holders only keep an exclusive one out, not each other.
+    holders only keep an exclusive one out, not each other. ``on_wait`` is called while one waits.
     """
     deadline = time.monotonic() + timeout
     try:
@@ -240,6 +246,7 @@ def exclusive(path: str, *, timeout: float, shared: bool = False) -> Iterator[bo
         return
     try:
         while (held := take(descriptor, shared=shared)) is None and time.monotonic() < deadline:
+            on_wait()
             time.sleep(0.005)
         yield bool(held)
     finally:

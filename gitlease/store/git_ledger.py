@@ -223,10 +223,12 @@ class RefLedgerStore:
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         return self._with_repairs(lambda: self._refs.peek(layers))
 
-    def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
+    def turn(
+        self, layers: Sequence[str], seconds: float, on_wait: Callable[[], None]
+    ) -> AbstractContextManager[object]:
         stack = ExitStack()
         for layer in sorted(layers):  # in one order, or two could wait for each other
-            stack.enter_context(self.state(layer).turn(seconds / len(layers)))
+            stack.enter_context(self.state(layer).turn(seconds / len(layers), on_wait))
         return stack
 
     def mark(self, layer: str) -> str:
@@ -385,6 +387,12 @@ class RefLedgerStore:
         fate = self._fate(pending, head)
         if fate is not Fate.UNDECIDED:
             self.state(pending.layer).remove_pending(pending)
+        if (
+            fate is Fate.LOST
+            and head.ledger
+            and any(map(head.ledger.header.entry, pending.operations))
+        ):
+            return Fate.UNKNOWN  # some of it came with another's step
         return fate
 
     def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
@@ -452,7 +460,7 @@ class RefLedgerStore:
             return fate
         base, past = pending.expected, self._past
         told = self._with_repairs(lambda: operations_since(past, base, head.version))
-        if told is not None and told.intersection(pending.operations):
+        if told is not None and told.issuperset(pending.operations):
             return Fate.APPLIED
         # A renewal that is not in history any more may have been there.
         return Fate.LOST if told is not None and pending.decision else Fate.UNKNOWN
@@ -716,8 +724,8 @@ def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:
             kept.pop(lease_file(before), None)
         if after is not None and (
             ledger is None
-            or any(
-                x.key == after.key and x.operation == after.operation
+            or any(  # and not by another's step, which was decided at another time
+                (x.key, x.operation, x.renewed_at) == (after.key, after.operation, after.renewed_at)
                 for x in _leases_of(ledger, after.resource.text)
             )
         ):

@@ -165,15 +165,20 @@ class StateFolder:
         rest = {**JSON.dump(known, "sighted", *_INSTANTS), **pairs, "boot_id": known.base.boot_id}
         return f'{json.dumps(rest)[:-1]},"sighted":{{{sighted}}}}}'.encode()
 
-    def turn(self, seconds: float) -> contextlib.AbstractContextManager[object]:
+    def turn(
+        self, seconds: float, on_wait: Callable[[], None]
+    ) -> contextlib.AbstractContextManager[object]:
         """Wait until no other process of this clone changes the ledger, so long at most."""
         with contextlib.suppress(OSError):
             make_folders(self.path)
-        return exclusive(os.path.join(self.path, "turn.lock"), timeout=seconds)
+        return exclusive(os.path.join(self.path, "turn.lock"), timeout=seconds, on_wait=on_wait)
 
     def ask(self, name: str, what: object) -> None:
         """Ask others of this clone something, in the place of what was asked under that name."""
-        self.notes.put(ASKING, name, [os.getpid(), what], at=0)
+        if what is None:
+            self.notes.drop(ASKING, name)
+        else:
+            self.notes.put(ASKING, name, [os.getpid(), what], at=0)
 
     def asked(self) -> list[object]:
         """What living processes ask; of the dead ones nothing is left."""

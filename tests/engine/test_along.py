@@ -1,4 +1,4 @@
-"""Renewals that go along: one process of a clone renews what the others ask for.
+"""What goes along: one process of a clone renews and claims what the others ask for.
 
 Concerned are S3 (a holder counts from the decision that renewed its lease, whoever made it), S6 (an
 answer is about its own operations), S7 (only what its own person asks for is renewed), S8 (whoever
@@ -11,19 +11,44 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from core.values import JO, KIM
 from support.memory import Fault, MemoryState
 from support.session import MemoryWorld
 
-from gitlease.core import JSON, Actor, Barrier, Hold, Lost, parse_resource
-from gitlease.engine import ClaimOptions, Keeper, LedgerSession, fresh_id, holds_of, sessions
-from gitlease.store import StateFolder
+from gitlease.core import (
+    JSON,
+    Actor,
+    Barrier,
+    GitleaseError,
+    Hold,
+    LeaseLost,
+    Lost,
+    UnknownOutcome,
+    parse_resource,
+)
+from gitlease.engine import (
+    Answer,
+    ClaimOptions,
+    Keeper,
+    LedgerSession,
+    fresh_id,
+    holds_of,
+    sessions,
+)
+from gitlease.store import RefLedgerStore, StateFolder
 
 TTL = 15
+
+
+class Killed(BaseException):
+    """The process is gone."""
 
 
 class Process:
@@ -207,3 +232,205 @@ def test_what_was_renewed_along_can_be_ended_at_once(world: World, verb: str) ->
         sessions.give_back(session, [one.hold.grant], note=None, commit=None)
     left = [x for x in world.leases() if f"{x.resource}" == "A"]
     assert [x.session for x in left] == ([None] if verb == "unbind" else [])
+
+
+POINTS = (
+    (MemoryState, "add_pending"),
+    (RefLedgerStore, "_swap"),
+    (RefLedgerStore, "_adopted"),
+    (RefLedgerStore, "forget_pending"),
+)
+
+
+@pytest.mark.parametrize(("kind", "point"), POINTS)
+def test_a_process_killed_with_others_renewals_leaves_them_to_theirs(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: type, point: str
+) -> None:
+    """S8: at every point of its push."""
+    one, other = world.start("A", "B")
+    world.clock.advance(6.4)
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, point, Mock(side_effect=Killed))
+        with pytest.raises(Killed):
+            one.beat()
+    world.processes.remove(one)
+    world.run_for(60)
+    assert other.lost == []
+    live = [f"{x.resource}" for x in world.leases() if x.expires_at > world.clock.now().wall_ms]
+    assert live == ["B"]
+
+
+# --- claims of those who wait for their turn ------------------------------------------------------
+
+
+def waits_for(monkeypatch: pytest.MonkeyPatch, turn: Callable[[], object]) -> None:
+    """Whoever wants its turn first has to wait for this one."""
+    waited: list[bool] = []
+
+    @contextmanager
+    def turns(self: MemoryState, seconds: float, on_wait: Callable[[], None]) -> Iterator[None]:
+        if not waited:
+            waited.append(True)
+            on_wait()
+            turn()
+        yield
+
+    monkeypatch.setattr(MemoryState, "turn", turns)
+
+
+def claim(world: World, name: str, who: Actor = JO, **options: Any) -> Answer:
+    run = Actor(who.holder, session=f"run-{name}", session_explicit=True)
+    return world.of(run, clone="here").claim([parse_resource(name)], ClaimOptions(**options))
+
+
+def test_who_waits_is_granted_its_claim_in_the_step_of_another(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim(world, "A")
+    world.remote.requests.clear()
+    asked = world.clock.now()
+
+    def other() -> None:
+        world.clock.advance(2)
+        assert [f"{x.resource}" for x in claim(world, "B").leases] == ["B"], "S6: of its own alone"
+        world.clock.advance(1)
+
+    waits_for(monkeypatch, other)
+    answer = claim(world, "C", ttl=60, reason="mine")
+    assert (world.remote.requests, answer.status) == (["push"], "claimed")
+    [lease] = answer.leases
+    assert (lease.resource, lease.session, lease.reason) == ("C", "run-C", "mine")
+    [hold] = holds_of(answer)
+    assert hold.since == asked, "S3: not later than it was decided"
+    assert hold.left_ms(world.clock.now()) == 57_000
+    assert len({x.token for x in world.leases()}) == 3
+    assert world.clones["here"].state("global").asked() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "who", "code"), [("B", JO, "held"), ("src/a/", JO, "held"), ("K", KIM, "")]
+)
+def test_who_would_be_refused_or_is_another_decides_for_itself(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str, who: Actor, code: str
+) -> None:
+    """S7: nobody grants anything to another person, and L1: no refusal is given for another."""
+    claim(world, "A")
+    other = "src/" if name == "src/a/" else "B"
+    taken = list[int]()
+    waits_for(monkeypatch, lambda: taken.append(len(claim(world, other, new=True).leases)))
+    world.remote.requests.clear()
+    if code:
+        with pytest.raises(GitleaseError) as refused:
+            world.of(Actor(JO.holder, session="else", session_explicit=True), clone="here").claim(
+                [parse_resource(name)]
+            )
+        assert refused.value.code == code
+    else:
+        assert claim(world, name, who).status == "claimed"
+        assert world.remote.requests.count("push") >= 2
+    assert taken == [1]
+
+
+@pytest.mark.parametrize(("kind", "point"), POINTS)
+def test_whoever_is_killed_with_anothers_claim_leaves_it_one_lease(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: type, point: str
+) -> None:
+    """S6 and S8: at every point of its push, the claim is made once, by one or the other."""
+    claim(world, "A")
+
+    def killed() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, point, Mock(side_effect=Killed))
+            with pytest.raises(Killed):
+                claim(world, "B")
+
+    waits_for(monkeypatch, killed)
+    answer = claim(world, "C")
+    [lease] = [x for x in world.leases() if f"{x.resource}" == "C"]
+    assert (answer.status, [x.lease_id for x in answer.leases]) == ("claimed", [lease.lease_id])
+    assert lease.renewals == 0
+    assert holds_of(answer)[0].since.wall_ms <= lease.renewed_at
+
+
+def test_another_step_with_ones_own_claim_is_not_taken_for_ones_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S6: the claim has the token of the step that came through."""
+    claim(world, "A")
+
+    def killed() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(RefLedgerStore, "_read_back", Mock(side_effect=Killed))
+            world.remote.pushes.append(Fault.LATE)
+            world.remote.late_by = 1
+            with pytest.raises(Killed):
+                claim(world, "B")
+
+    waits_for(monkeypatch, killed)
+    [view] = claim(world, "C").leases
+    assert {f"{x.resource}": x.token for x in world.leases()} == {"A": 1, "B": 2, "C": 3}
+    assert view.token == 3
+
+
+def test_a_server_that_refuses_anothers_claim_takes_ones_own_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim(world, "A")
+
+    def refused_at_first() -> None:
+        world.remote.pushes.extend([Fault.REFUSED] * 2)
+        assert claim(world, "B").status == "claimed"
+        assert [f"{x.resource}" for x in world.leases()] == ["A", "B"]
+
+    waits_for(monkeypatch, refused_at_first)
+    assert claim(world, "C").status == "claimed"
+
+
+def test_what_may_have_gone_along_is_not_said_to_have_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S6: whoever has the turn may still push it."""
+    claim(world, "A")
+    waits_for(monkeypatch, lambda: world.remote.pushes.extend([Fault.UNREACHABLE] * 50))
+    with pytest.raises(UnknownOutcome):
+        claim(world, "C")
+    assert world.clones["here"].state("global").asked() == []
+
+
+def test_what_was_granted_along_and_ended_since_is_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim(world, "A")
+
+    def other() -> None:
+        claim(world, "B")
+        run = Actor(JO.holder, session="run-C", session_explicit=True)
+        world.of(run, clone="here").release([parse_resource("C")])
+
+    waits_for(monkeypatch, other)
+    with pytest.raises(LeaseLost):
+        claim(world, "C")
+
+
+def test_whoever_is_interrupted_while_it_waits_asks_no_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim(world, "A")
+    waits_for(monkeypatch, Mock(side_effect=Killed))
+    with pytest.raises(Killed):
+        claim(world, "C")
+    claim(world, "B")
+    assert [f"{x.resource}" for x in world.leases()] == ["A", "B"]
+
+
+def test_where_nothing_can_be_asked_each_renews_its_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr(MemoryState, "ask", fail)
+    world.start("A", "B")
+    world.run_for(24)
+    assert [x.lost for x in world.processes] == [[], []]
+    assert world.pushes >= 7

@@ -80,7 +80,7 @@ class Checker:
         self.senders: dict[str, tuple[str, bool]] = {}  # by operation its command; if it grants
         self.landed: set[str] = set()  # commands of which something was carried out
         self.wrote: set[str] = set()  # commands of which a lease was written, to stay
-        self.carried: set[str] = set()  # leases that another process of their clone has renewed
+        self.carried: set[str] = set()  # leases that were renewed, which any process may report
         self.excused: set[str] = set()
         self.effects: dict[str, tuple[int, str, str]] = {}
         self.held = 0
@@ -106,7 +106,7 @@ class Checker:
         gone = [x for nonce, x in old.items() if nonce not in new]
         self._check_events(after, [x for x in changed if x.lease_id in old])
         self.ties.moved(after, old, changed, gone)
-        self.carried |= {x.lease_id for x in changed if x.operation in self.ties.along}
+        self.carried |= {x.lease_id for x in changed if x.renewals and x.lease_id in old}
         for lease in self.ties.intruded:
             if (run := self._believer(lease)) is not None:
                 raise Broken(f"S7: {run.name} holds {lease.resource}, which another run ended")
@@ -157,7 +157,7 @@ class Checker:
         of its person: that is in nobody's way. What a person's second clone takes for run out, by
         its own clock, is as if released there: the first may not know it yet.
         """
-        taking = (e for e in after.events if e.kind not in ("displaced", "lapsed"))
+        taking = (e for e in after.events if e.kind not in ("displaced", "lapsed", "barrier"))
         takers = {(person(e.holder or ""), e.session) for e in taking}
         for lease in gone:
             if lease.lease_id in self.excused or not is_active(lease):

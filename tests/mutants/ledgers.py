@@ -184,6 +184,10 @@ LEDGERS = {
         "results = step.applied.results[len(along) :]",
         "results = step.applied.results",
     ),
+    "another step with one's own claim taken for one's own": (
+        "if all(self.entry(operation) for operation in operations):",
+        "if any(self.entry(operation) for operation in operations):",
+    ),
     "an end done by another's renewal": (
         "if isinstance(first, Renew) and not others and own",
         "if not others and own",

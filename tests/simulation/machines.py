@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from support.memory import MemoryClone, MemoryState
 
-from gitlease.core import MS, Actor, Grant, Instant, Lease, Moment, holder_has
+from gitlease.core import JSON, MS, Actor, Claim, Grant, Instant, Lease, Moment, holder_has
 from gitlease.engine import Pending
 from gitlease.store import Known, lease_file
 
@@ -42,6 +43,9 @@ class Host(Protocol):
 
     def noted(self, pending: Pending) -> None:
         """Told of a change that is about to be sent."""
+
+    def waits(self, machine: Machine, ask: Callable[[], None]) -> None:
+        """Have another process of a clone change the ledger first, now and then, once asked."""
 
     def learned(self, machine: Machine) -> None:
         """Told whenever a machine knows another head, or its clocks were changed."""
@@ -95,7 +99,31 @@ class Disk(MemoryState):
         self.host = host
         self.machine: Machine | None = None
         self._writer: dict[str, str] = {}  # by operation the process that is busy with it
+        self._asker: dict[str, str] = {}  # and by what is asked the process that asks it
         self._unsynced: deque[tuple[float, str, Callable[[], None]]] = deque(maxlen=8)
+
+    def turn(self, seconds: float, on_wait: Callable[[], None]) -> AbstractContextManager[object]:
+        if self.machine is not None:
+            self.host.waits(self.machine, on_wait)
+        return super().turn(seconds, on_wait)
+
+    def ask(self, name: str, what: object) -> None:
+        self.host.outside("before it asks")
+        super().ask(name, what)
+        self._asker[name] = self.host.process()
+        self.host.outside("after it asked")
+
+    def asked_by(self, process: str) -> list[str]:
+        """The claims that a process asks others to make."""
+        asked = (x for name, x in self._asking.items() if self._asker[name] == process)
+        claims = JSON.load(tuple[tuple[Claim, ...], ...], [*asked])
+        return [claim.id for group in claims for claim in group]
+
+    def asked(self) -> list[object]:
+        # A heartbeat asks as long as its job goes on, and whoever waits as long as it does.
+        kept = [run.name for run in self.machine.runs] if self.machine is not None else []
+        every = self._asking.items()
+        return [x for name, x in every if name in kept or self.host.is_alive(self._asker[name])]
 
     def save(self, known: Known) -> None:
         self.host.outside("before known is written")

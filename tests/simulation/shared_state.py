@@ -5,7 +5,7 @@ Nothing of it changes: a change makes a new value, so that two ways to one state
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -212,7 +212,7 @@ class Disk(StateFolder):
         super().__init__("")
         self.images = [image]
 
-    def turn(self, seconds: float) -> AbstractContextManager[object]:
+    def turn(self, seconds: float, on_wait: Callable[[], None]) -> AbstractContextManager[object]:
         return nullcontext()  # every guarantee holds where nobody waits for a turn
 
     def ask(self, name: str, what: object) -> None:

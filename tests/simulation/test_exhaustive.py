@@ -23,6 +23,7 @@ from gitlease.core import (
     MOVES,
     EndSession,
     Extend,
+    Hold,
     Lease,
     Ledger,
     Margins,
@@ -121,7 +122,7 @@ def take_every_lease_for_ones_own(patch: Patch) -> None:
 
 
 def push_work_under_a_lost_lease(patch: Patch) -> None:
-    def nothing_to_renew(case: PushCase, head: Snapshot, layer: str) -> Any:
+    def nothing_to_renew(case: PushCase, head: Snapshot, *_: object) -> Any:
         return case._session.transaction.decided(head, [])
 
     patch.setattr(PushCase, "_renewal", nothing_to_renew)
@@ -145,8 +146,10 @@ def release_for(operation: type[Unbind | RunOut]) -> Callable[[Patch], None]:
 
 def renew_along_whatever_was_asked_once(patch: Patch) -> None:
     def every(change: Transaction, head: Snapshot, operations: Any) -> Any:
-        asked = head.along.asked() if head.along and not isinstance(operations[0], Renew) else ()
-        grants = tuple(x.grant for x in transaction._wanted(asked))
+        asked = (
+            () if isinstance(operations[0], Renew) else transaction._asked(head, tuple[Hold, ...])
+        )
+        grants = tuple(x.grant for holds in asked for x in holds)
         return [Renew(id=transaction.fresh_id(), actor=change.actor, grants=grants)][: len(grants)]
 
     patch.setattr(Transaction, "_along", every)

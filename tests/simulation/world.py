@@ -10,7 +10,7 @@ import heapq
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ledger_checker.beliefs import Checker
@@ -83,6 +83,7 @@ class World:
         self.calm = False
         self.done = 0
         self._running: list[Process] = []
+        self._asking: dict[str, Process] = {}  # by operation, who had others asked to carry it out
         self._depth = self._turns = 0
         self._back_at = 0.0
         self._numbers = itertools.count(1)
@@ -177,8 +178,24 @@ class World:
 
     def noted(self, pending: Pending) -> None:
         if self._running and pending.what != "a barrier":
-            grants = bool(pending.resources)
-            self.checker.sent(self._running[-1], pending.operations, grants=grants)
+            for operation in pending.operations:
+                process = self._asking.get(operation, self._running[-1])
+                self.checker.sent(process, [operation], grants=bool(pending.resources))
+
+    def waits(self, machine: Machine, ask: Callable[[], None]) -> None:
+        dice, process = self.dice, self._running[-1] if self._running else None
+        if process is None or self.calm or self._depth > 2 or dice.random() < 0.8:
+            return
+        ask()
+        self._asking |= dict.fromkeys(machine.disk.asked_by(process.number), process)
+        run = dice.choice(machine.runs)
+        self.faults["claim taken along"] += self._takes_along(run)
+        self.outside("while it waits")
+
+    def _takes_along(self, run: Run) -> bool:
+        before = {operation: self.checker.senders.get(operation) for operation in self._asking}
+        self.command(run, self.dice.choice(("claim", "claim a task", "read")))
+        return any(self.checker.senders.get(x) != sender for x, sender in before.items())
 
     def learned(self, machine: Machine) -> None:
         self.checker.learned(machine)

@@ -329,11 +329,13 @@ class MemoryState(StateFolder):
 
     def ask(self, name: str, what: object) -> None:
         self._asking[name] = what
+        if what is None:
+            del self._asking[name]
 
     def asked(self) -> list[object]:
         return list(self._asking.values())
 
-    def turn(self, seconds: float) -> AbstractContextManager[object]:
+    def turn(self, seconds: float, on_wait: Callable[[], None]) -> AbstractContextManager[object]:
         return nullcontext()  # whatever holds with turns holds without
 
     def load(self) -> Known | None:

@@ -649,8 +649,8 @@ def acknowledge(ledger: Ledger, op: ops.Acknowledge, moment: Moment) -> tuple[Le
 
 def barrier(ledger: Ledger, op: ops.Barrier, moment: Moment) -> tuple[Ledger, Outcome]:
     """Move the ledger on by one revision, so that an undecided push can never land."""
-    said = Event("barrier", op.id, moment.now.wall_ms, op.actor.holder)
-    return ledger, Outcome(operation=op.id, status="barrier", events=(said,))
+    said = Event(ops.BARRIER, op.id, moment.now.wall_ms, op.actor.holder)
+    return ledger, Outcome(operation=op.id, status=ops.BARRIER, events=(said,))
 
 
 def restore(ledger: Ledger, op: ops.Restore, moment: Moment) -> tuple[Ledger, Outcome]:

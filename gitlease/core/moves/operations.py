@@ -319,6 +319,7 @@ class DropRecord(Operation):
 
 
 LAPSED = "lapsed"  # the event of one's own expired lease that a later claim replaced
+BARRIER = "barrier"  # that of a Barrier, which is nobody's business
 
 
 class Event(NamedTuple):
