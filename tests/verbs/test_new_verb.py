@@ -1,0 +1,144 @@
+"""A verb is added in three places, its operation, its rule and its function: each door has it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from support.fences import clean_env
+from support.remotes import Remote
+from support.running import ROOT
+
+VERB = '''
+"""A verb that gitlease lacks."""
+
+from __future__ import annotations
+
+from gitlease.core.frozen import dataclass
+from gitlease.core.moves import holding
+from gitlease.core.moves.operations import AddNote, Operation
+from gitlease.core.moves.transitions import MOVES
+from gitlease.core.resources import Resource
+from gitlease.engine.stepping import change
+from gitlease.engine.transaction import fresh_id
+from gitlease.verbs import wire
+from gitlease.verbs.parameters import Named, NoteText, Reason
+from gitlease.verbs.table import LEASE_EXITS, TABLE, Door, Result, verb
+
+
+# 1. The operation.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shout(Operation):
+    """Leaves a note in capitals."""
+
+    resource: Resource
+    text: str
+
+
+# 2. The rule.
+def shout(ledger, op, moment):
+    note = AddNote(id=op.id, actor=op.actor, resource=op.resource, text=op.text.upper())
+    return holding.add_note(ledger, note, moment)
+
+
+MOVES[Shout] = shout
+
+
+# 3. The verb.
+@verb(
+    "shout",
+    """Leave a note in capitals.""",
+    examples=("gitlease shout F001 'look at this'",),
+    exits=LEASE_EXITS[1:],
+    done="the note is left",
+    tool="Leave a note in capitals.",
+)
+def shout_verb(door: Door, resource: Named, text: NoteText, *, reason: Reason = None) -> Result:
+    def act(ledger, some):
+        op = Shout(id=fresh_id(), actor=ledger.actor, resource=some[0], text=text)
+        return change(ledger, "shout", [op], notes_of=some)
+
+    answer = door.act("shout", [resource], act)
+    notes = [wire.note(x) for x in answer.notes]
+    return Result(body=wire.changed(answer) | {"notes": notes}, lines=lambda: ["shouted"])
+
+
+TABLE["shout"] = "shouting"
+'''
+DOORS = """
+import contextlib, io, json, os, sys
+
+import gitlease.verbs
+
+gitlease.verbs.__path__.append(sys.argv[1])
+import gitlease.verbs.shouting
+from gitlease.faces.cli import run
+
+
+def typed(*words):
+    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8")) as out:
+        status = run(words)
+        out.flush()
+    return status, out.buffer.getvalue().decode()
+
+
+found = {"command": typed("shout", "F001", "hello", "--json"), "help": typed("shout", "--help")}
+found |= {"list": typed("help", "verbs")}
+os.environ |= {"_GITLEASE_COMPLETE": "bash_complete"}
+os.environ |= {"COMP_WORDS": "gitlease sho", "COMP_CWORD": "1"}
+found["completion"] = typed()
+os.environ |= {"COMP_WORDS": "gitlease shout --re", "COMP_CWORD": "2"}
+found["options"] = typed()
+del os.environ["_GITLEASE_COMPLETE"]
+
+import gitlease
+from gitlease.faces.http.routes import ROUTES, openapi_document
+from gitlease.faces.mcp import TOOLS
+
+with gitlease.open(".") as leases:
+    found["method"] = [str(x) for x in leases.shout("F001", "again")]
+    found["log"] = [x.detail for x in leases.log()]
+found["awaited"] = hasattr(gitlease.AsyncLeases, "shout")
+found["connection"] = hasattr(gitlease.Connection, "shout")
+found["fields"] = [[*x.fields] for x in ROUTES if x.name == "shout"]
+found["openapi"] = openapi_document([""])["paths"]["/v1/leases:shout"]["post"]["summary"]
+from verbs.test_documents import DOCS, commands
+
+found["page"] = commands((DOCS / "commands.md").read_text(encoding="utf-8"))
+found["tool"] = TOOLS["shout"].schema()["properties"]
+print(json.dumps(found))
+"""
+
+
+def test_a_verb_in_three_places_is_at_every_door(
+    path_remote: Remote, clones: Callable[..., list[Path]], tmp_path: Path
+) -> None:
+    (clone,) = clones(1)
+    (tmp_path / "shouting.py").write_text(VERB, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", DOORS, str(tmp_path)],
+        cwd=clone,
+        env=clean_env({**path_remote.env, "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    status, answer = found["command"]
+    assert (status, json.loads(answer)["notes"][0]["text"]) == (0, "HELLO")
+    assert "Leave a note in capitals." in found["help"][1]
+    assert "--reason TEXT" in found["help"][1]
+    assert "shout" in found["list"][1].split("More:")[1]
+    row = "| `shout R TEXT [--reason TEXT]` | Leave a note in capitals. |"
+    assert row in found["page"].splitlines(), "which is what `gitlease help commands` prints"
+    assert "shout" in found["completion"][1]
+    assert "--reason" in found["options"][1]
+    assert (found["method"], found["log"]) == ([], ["AGAIN", "HELLO"])
+    assert (found["awaited"], found["connection"]) == (True, True)
+    assert found["fields"] == [["resource", "text", "reason", "session"]]
+    assert found["openapi"] == "Leave a note in capitals."
+    assert list(found["tool"]) == ["resources", "text", "reason"]
