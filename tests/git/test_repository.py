@@ -136,6 +136,14 @@ def test_git_dir_that_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "GIT_DIR" in error.hints[0]
 
 
+def test_linked_work_tree_whose_repository_is_gone(repo: Path, tmp_path: Path) -> None:
+    git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
+    repo.rename(tmp_path / "moved")
+    error = refusal(tmp_path / "linked")
+    assert isinstance(error, NotARepository)
+    assert "worktrees/linked" in error.message
+
+
 def test_repository_of_somebody_else(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     error = refusal(repo)
