@@ -20,22 +20,16 @@ from gitlease.core import (
     Bind,
     Claim,
     Complete,
-    Extend,
     Grant,
     Lease,
-    Margins,
     Note,
     Notice,
     Pick,
     Release,
     Renew,
-    Retire,
-    Retirement,
     Revoke,
-    RingEntry,
     RunOut,
     SetPolicy,
-    State,
     TakeTicket,
     Unbind,
     parse_resource,
@@ -168,42 +162,6 @@ def other(rule: str) -> Callable[[Callable[[Forge], Any]], Callable[[Forge], Any
 # --- whose lease it is --------------------------------------------------------------------------
 
 
-@illegal("not-holder")
-def renew_what_another_holds(f: Forge) -> Draft:
-    return f.honest(renew(JO, "F001")).told(by=KIM.holder).of(KIM)
-
-
-@illegal("identity")
-def renew_in_anothers_name(f: Forge) -> Draft:
-    return replace(f.honest(renew(JO, "F001")), author=JO.holder)
-
-
-@illegal("identity")
-def renew_in_anothers_name_with_ones_own_commit(f: Forge) -> Draft:
-    return f.honest(renew(JO, "F001"))
-
-
-@illegal("held")
-def claim_what_another_holds(f: Forge) -> Draft:
-    return f.honest(claim(KIM, "F001", takeover=True, reason="mine"), unseen=["F001"])
-
-
-@illegal("held")
-def claim_a_scope_of_what_another_holds(f: Forge) -> Draft:
-    return f.honest(claim(KIM, "F001", scope="ui"), unseen=["F001"])
-
-
-@illegal("held")
-def two_leases_in_conflict(f: Forge) -> Draft:
-    return f.honest(claim(KIM, "src/api/*.py"), unseen=["src/"])
-
-
-@illegal("held")
-def two_leases_in_conflict_by_further_paths(f: Forge) -> Draft:
-    wanted = claim(KIM, "F101", paths=("docs/", "**/login.py"), passing=1)
-    return f.honest(wanted, unseen=["src/"])
-
-
 @illegal("operations")
 def two_leases_in_conflict_by_a_search(f: Forge) -> Draft:
     wanted = claim(KIM, "src/api/*.py")
@@ -217,33 +175,12 @@ def early_takeover(f: Forge) -> Draft:
     return late.timed(f.now)
 
 
-@illegal("clock")
-def early_takeover_by_a_clock_ahead(f: Forge) -> Draft:
-    return f.honest(claim(KIM, "F003"), at=f.later(HOUR))
-
-
 @illegal("usage")
 def takeover_of_what_is_assigned_without_a_reason(f: Forge) -> Draft:
     draft = f.honest(claim(KIM, "F005", takeover=True, reason="they are on leave"))
     asked = cast(Claim, draft.record.operations[0])
     silent = draft.naming(replace(asked, reason=None))
     return silent.lease("F005", reason=None).told(reason=None)
-
-
-@illegal("held")
-def claim_of_what_is_assigned_as_if_it_were_abandoned(f: Forge) -> Draft:
-    return f.honest(claim(KIM, "F005", abandoned=True), unseen=["F005"])
-
-
-@illegal("held")
-def release_what_another_holds(f: Forge) -> Draft:
-    return f.honest(release(JO, "F001")).told(by=KIM.holder).of(KIM)
-
-
-@illegal("held")
-def finish_what_another_holds(f: Forge) -> Draft:
-    op = Complete(id=fresh(), actor=KIM, resource=parse_resource("F001"), lease_id=fresh())
-    return f.honest(op, unseen=["F001"])
 
 
 @illegal("operations")
@@ -280,23 +217,6 @@ def run_out_of_what_another_holds(f: Forge) -> Draft:
     return f.honest(op).told(by=KIM.holder).of(KIM)
 
 
-@illegal("nothing")
-def retirement_of_what_has_not_lapsed(f: Forge) -> Draft:
-    old = f.lease("F003")
-    grant = Grant(old.resource, old.scope, old.session, old.lease_id, old.token)
-    item = Retirement(resource=old.resource, reason="tidy", grants=(grant,))
-    late = f.honest(Retire(id=fresh(), actor=KIM, items=(item,)), at=f.later(HOUR))
-    now = f.now
-    told = {
-        key: (
-            who,
-            tuple(replace(n, at=now.wall_ms) if n.at == late.at.wall_ms else n for n in notices),
-        )
-        for key, (who, notices) in late.ledger.changes.notices.items()
-    }
-    return late.timed(now).changes(notices=told)
-
-
 @illegal("lost")
 def renew_what_ran_out(f: Forge) -> Draft:
     lease = replace(f.lease("F008"), expires_at=f.later(HOUR).wall_ms)
@@ -313,50 +233,6 @@ def token_lowered(f: Forge) -> Draft:
     return f.honest(claim()).header(sequence=low).lease("F100", token=low).told(token=low)
 
 
-@illegal("record")
-def token_kept(f: Forge) -> Draft:
-    same = f.ledger().header.sequence
-    return f.honest(claim()).header(sequence=same).lease("F100", token=same).told(token=same)
-
-
-@illegal("record")
-def token_skipped(f: Forge) -> Draft:
-    far = f.ledger().header.sequence + 2
-    return f.honest(claim()).header(sequence=far).lease("F100", token=far).told(token=far)
-
-
-@illegal("header")
-def token_counted_without_a_grant(f: Forge) -> Draft:
-    return f.honest(barrier()).header(sequence=f.ledger().header.sequence + 1)
-
-
-@illegal("record")
-def token_kept_by_a_takeover(f: Forge) -> Draft:
-    old = f.lease("F004").token
-    header = f.ledger().header
-    return f.honest(claim(KIM, "F004")).header(sequence=header.sequence).lease("F004", token=old)
-
-
-@illegal("header")
-def revision_skipped(f: Forge) -> Draft:
-    return f.honest(barrier()).header(revision=f.ledger().header.revision + 2)
-
-
-@illegal("header")
-def revision_kept(f: Forge) -> Draft:
-    return f.honest(barrier()).header(revision=f.ledger().header.revision)
-
-
-@illegal("header")
-def epoch_raised(f: Forge) -> Draft:
-    return f.honest(barrier()).header(epoch=1)
-
-
-@illegal("header")
-def ledger_replaced(f: Forge) -> Draft:
-    return f.honest(barrier()).header(ledger_id="another")
-
-
 @illegal("invalid")
 def operation_applied_again(f: Forge) -> Draft:
     known = f.ledger().header.ring[-1].operation
@@ -369,46 +245,7 @@ def ring_forgotten(f: Forge) -> Draft:
     return draft.header(ring=draft.ledger.header.ring[-1:])
 
 
-@illegal("header")
-def ring_without_the_operation(f: Forge) -> Draft:
-    draft = f.honest(claim())
-    return draft.header(ring=draft.ledger.header.ring[:-1])
-
-
-@illegal("operations")
-def operation_with_an_endless_name(f: Forge) -> Draft:
-    return f.honest(Barrier(id="x" * 100, actor=KIM))
-
-
-@illegal("header")
-def ring_with_an_operation_that_was_none(f: Forge) -> Draft:
-    draft = f.honest(barrier())
-    more = RingEntry(fresh(), draft.ledger.header.revision, "claimed")
-    return draft.header(ring=(*draft.ledger.header.ring, more))
-
-
 # --- the policy and the admins ------------------------------------------------------------------
-
-
-@illegal("policy")
-def policy_edit_by_a_non_admin(f: Forge) -> Draft:
-    return f.honest(policy(JO, ttl_max="1h")).told(by=KIM.holder).of(KIM)
-
-
-@illegal("header")
-def policy_edit_without_a_word(f: Forge) -> Draft:
-    return f.honest(barrier()).header(policy=replace(f.ledger().header.policy, skew=0))
-
-
-@illegal("policy")
-def admin_by_ones_own_word(f: Forge) -> Draft:
-    draft = f.honest(policy(JO, admins="jo@example.com kim@example.com"))
-    return draft.told(by=KIM.holder).of(KIM)
-
-
-@illegal("policy")
-def revoke_by_a_non_admin(f: Forge) -> Draft:
-    return f.honest(revoke(JO, "F001")).told(by=KIM.holder).of(KIM)
 
 
 @illegal("record")
@@ -421,61 +258,10 @@ def ttl_beyond_the_policy(f: Forge) -> Draft:
 # --- records ------------------------------------------------------------------------------------
 
 
-@illegal("unexplained")
-def anothers_record_gone_without_a_word(f: Forge) -> Draft:
-    return f.honest(barrier()).remove(f.lease("F001"))
-
-
-@illegal("unexplained")
-def completed_work_gone_without_a_word(f: Forge) -> Draft:
-    return f.honest(barrier()).remove(f.lease("F006"))
-
-
-@illegal("unexplained")
-def record_of_an_older_operation(f: Forge) -> Draft:
-    return f.honest(barrier()).put(replace(f.lease("F002"), reason="other"))
-
-
 @illegal("record")
 def lease_stretched_beyond_its_ttl(f: Forge) -> Draft:
     draft = f.honest(claim())
     return draft.lease("F100", expires_at=draft.at.wall_ms + HOUR * 1_000)
-
-
-@illegal("record")
-def renewal_that_does_not_count(f: Forge) -> Draft:
-    return f.honest(renew()).lease("F002", renewals=0)
-
-
-@other("record")
-def edge_taken_off_by_a_renewal(f: Forge) -> str:
-    first = f.write(f.honest(claim(KIM, "F102", edge=True)))
-    return f.write(f.honest(renew(KIM, "F102"), base=first).lease("F102", edge=False))
-
-
-@illegal("record")
-def margins_narrowed(f: Forge) -> Draft:
-    return f.honest(claim()).lease("F100", margins=Margins(skew=0, drift=0, grace=0))
-
-
-@illegal("record")
-def paths_won_by_a_renewal(f: Forge) -> Draft:
-    return f.honest(renew()).lease("F002", paths=("docs/",))
-
-
-@illegal("record")
-def nonce_kept_by_a_takeover(f: Forge) -> Draft:
-    return f.honest(claim(KIM, "F004")).lease("F004", lease_id=f.lease("F004").lease_id)
-
-
-@illegal("record")
-def spelling_changed(f: Forge) -> Draft:
-    return f.honest(renew()).lease("F002", resource=parse_resource("f002"))
-
-
-@illegal("record")
-def claim_that_is_completed_at_once(f: Forge) -> Draft:
-    return f.honest(claim()).lease("F100", state=State.COMPLETED)
 
 
 @illegal("record")
@@ -517,11 +303,6 @@ def _as(draft: Draft, change: Callable[[bytes], bytes]) -> Draft:
     return replace(draft, files={draft.file("F100"): data})
 
 
-@illegal("record")
-def record_oversize(f: Forge) -> Draft:
-    return _as(f.honest(claim()), lambda data: data + b"# " + b"x" * 70_000 + b"\n")
-
-
 @illegal("header")
 def header_oversize(f: Forge) -> Draft:
     draft = f.honest(barrier())
@@ -534,33 +315,6 @@ def yaml_bomb(f: Forge) -> Draft:
     names = "abcdefghi"
     lines += [f"{y}: &{y} [{', '.join(['*' + x] * 9)}]" for x, y in itertools.pairwise(names)]
     return _as(f.honest(claim()), lambda _: "\n".join(lines).encode() + b"\n")
-
-
-@illegal("record")
-def yaml_merge_keys(f: Forge) -> Draft:
-    return _as(f.honest(claim()), lambda data: b"<<: {x: 1}\n" + data)
-
-
-@illegal("record")
-def record_with_a_further_field(f: Forge) -> Draft:
-    return _as(f.honest(claim()), lambda data: data + b"cargo: much\n")
-
-
-@illegal("record")
-def record_with_a_comment(f: Forge) -> Draft:
-    return _as(f.honest(claim()), lambda data: b"# smuggled\n" + data)
-
-
-@illegal("header")
-def header_with_a_further_field(f: Forge) -> Draft:
-    draft = f.honest(barrier())
-    data = bytes(f.repo[_blob(f, draft, "ledger.yaml")].read_raw())
-    return replace(draft, files={"ledger.yaml": data + b"cargo: much\n"})
-
-
-@illegal("record")
-def record_that_is_no_text(f: Forge) -> Draft:
-    return _as(f.honest(claim()), lambda _: b"\xff\xfe\x00")
 
 
 def _blob(f: Forge, draft: Draft, path: str) -> str:
@@ -576,44 +330,9 @@ def _entry(f: Forge, draft: Draft, mode: str) -> Draft:
 
 
 @illegal("mode")
-def record_that_is_a_link(f: Forge) -> Draft:
-    return _entry(f, f.honest(claim()), "120000")
-
-
-@illegal("mode")
-def record_that_is_a_program(f: Forge) -> Draft:
-    return _entry(f, f.honest(claim()), "100755")
-
-
-@illegal("mode")
 def record_that_is_a_submodule(f: Forge) -> Draft:
     draft = f.honest(claim())
     return replace(draft, files={draft.file("F100"): Entry("160000", f.tip())})
-
-
-@illegal("unexplained")
-def file_at_the_root(f: Forge) -> Draft:
-    return replace(f.honest(barrier()), files={"README": b"read me\n"})
-
-
-@illegal("unexplained")
-def folder_at_the_root(f: Forge) -> Draft:
-    return replace(f.honest(barrier()), files={"cargo/hold": b"much\n"})
-
-
-@illegal("unexplained")
-def file_among_the_folders_of_records(f: Forge) -> Draft:
-    return replace(f.honest(barrier()), files={"leases/README": b"read me\n"})
-
-
-@illegal("unexplained")
-def file_among_the_records(f: Forge) -> Draft:
-    return replace(f.honest(barrier()), files={"leases/00/README": b"read me\n"})
-
-
-@illegal("header")
-def ledger_without_a_header(f: Forge) -> Draft:
-    return replace(f.honest(barrier()), files={"ledger.yaml": None})
 
 
 @other("unexplained")
@@ -672,24 +391,9 @@ def rewind(f: Forge) -> str:
 
 
 @illegal("history")
-def decision_in_the_place_of_a_renewal(f: Forge) -> Draft:
-    return f.honest(claim(), replaces=True)
-
-
-@illegal("history")
 def history_rewritten(f: Forge) -> Draft:
     older = f.parents(f.parents(f.tip())[0])[0]
     return replace(f.honest(barrier()), parents=(older,))
-
-
-@illegal("history")
-def history_cut_off(f: Forge) -> Draft:
-    return replace(f.honest(barrier()), parents=())
-
-
-@illegal("unexplained")
-def renewal_that_forgets_the_one_that_it_replaces(f: Forge) -> Draft:
-    return f.honest(renew(), base=f.parents(f.tip())[0])
 
 
 @other("commit")
@@ -764,12 +468,6 @@ def note_in_anothers_name(f: Forge) -> Draft:
 
 
 @illegal("unexplained")
-def notes_of_others_gone(f: Forge) -> Draft:
-    resource = parse_resource("F001")
-    return f.honest(barrier()).changes(notes={"f001": (resource, ())})
-
-
-@illegal("unexplained")
 def note_without_a_word(f: Forge) -> Draft:
     resource = parse_resource("F777")
     forged = Note("x", resource, KIM.holder, f.now.wall_ms, "psst")
@@ -801,16 +499,6 @@ def notice_to_somebody_who_lost_nothing(f: Forge) -> Draft:
     return f.honest(barrier()).changes(notices={JO.holder: (JO.holder, (*before, forged))})
 
 
-@illegal("notices")
-def takeover_that_keeps_it_to_itself(f: Forge) -> Draft:
-    return f.honest(claim(KIM, "F004")).changes(notices={})
-
-
-@illegal("unexplained")
-def ticket_of_another_gone(f: Forge) -> Draft:
-    return f.honest(barrier()).changes(tickets={"f002": (parse_resource("F002"), ())})
-
-
 @illegal("policy")
 def ticket_of_another_taken_for_ones_own(f: Forge) -> Draft:
     op = TakeTicket(
@@ -833,53 +521,13 @@ def claim_that_passes_over_who_waits_for_a_part_of_it(f: Forge) -> Draft:
     return f.honest(op).naming(replace(op, passing=None)).changes(tickets={})
 
 
-@illegal("usage")
-def tickets_beyond_measure(f: Forge) -> Draft:
-    names = tuple(parse_resource(f"T{n}") for n in range(MAX_STEP + 1))
-    until = f.later(HOUR).wall_ms
-    op = TakeTicket(id=fresh(), actor=KIM, resources=names[:1], ticket="t", until=until)
-    return f.honest(op).naming(replace(op, resources=names))
-
-
 # --- time and the message -----------------------------------------------------------------------
-
-
-@illegal("clock")
-def renewal_from_the_future(f: Forge) -> Draft:
-    return f.honest(renew(), at=f.later(20 * MINUTE))
-
-
-@illegal("clock")
-def renewal_from_the_past(f: Forge) -> Draft:
-    return f.honest(renew(), at=f.later(-20 * MINUTE))
 
 
 @illegal("commit")
 def commit_of_another_time_than_its_change(f: Forge) -> Draft:
     draft = f.honest(renew())
     return replace(draft, at=f.later(-60))
-
-
-@illegal("record")
-def record_of_another_time_than_its_message(f: Forge) -> Draft:
-    draft = f.honest(renew())
-    late = draft.at.wall_ms + 5 * HOUR * 1_000
-    return draft.lease("F002", renewed_at=late, expires_at=late + 8 * HOUR * 1_000)
-
-
-@illegal("commit")
-def message_without_a_word(f: Forge) -> Draft:
-    return replace(f.honest(release(KIM, "F002")), events=())
-
-
-@illegal("commit")
-def message_that_tells_of_another_thing(f: Forge) -> Draft:
-    return f.honest(claim()).told(reason="jo said so")
-
-
-@illegal("commit")
-def message_that_names_another(f: Forge) -> Draft:
-    return f.honest(claim()).told(by=JO.holder)
 
 
 @illegal("commit")
@@ -889,19 +537,104 @@ def message_that_tells_more(f: Forge) -> Draft:
     return replace(draft, events=(*draft.events, more))
 
 
-@illegal("commit")
-def decision_that_calls_itself_a_renewal(f: Forge) -> Draft:
-    return replace(f.honest(claim()), renewal=True)
-
-
 @illegal("nothing")
 def step_that_does_nothing(f: Forge) -> Draft:
     draft = f.honest(barrier())
     return draft.naming(release(KIM, "F099"))
 
 
-@illegal("record")
-def extension_beyond_what_is_told(f: Forge) -> Draft:
-    op = Extend(id=fresh(), actor=KIM, resource=parse_resource("F002"), seconds=60)
-    draft = f.honest(op)
-    return draft.lease("F002", expires_at=draft.at.wall_ms + 20 * HOUR * 1_000)
+# --- steps that one line makes of an honest one ---
+
+PLAIN: dict[str, dict[str, Callable[[Forge], Draft]]] = {
+    "not-holder": {
+        "renew_what_another_holds": lambda f: (
+            f.honest(renew(JO, "F001")).told(by=KIM.holder).of(KIM)
+        ),
+    },
+    "identity": {
+        "renew_in_anothers_name": lambda f: replace(f.honest(renew(JO, "F001")), author=JO.holder),
+        "renew_in_anothers_name_with_ones_own_commit": lambda f: f.honest(renew(JO, "F001")),
+    },
+    "held": {
+        "claim_what_another_holds": lambda f: f.honest(
+            claim(KIM, "F001", takeover=True, reason="mine"), unseen=["F001"]
+        ),
+        "two_leases_in_conflict": lambda f: f.honest(claim(KIM, "src/api/*.py"), unseen=["src/"]),
+    },
+    "clock": {
+        "early_takeover_by_a_clock_ahead": lambda f: f.honest(claim(KIM, "F003"), at=f.later(HOUR)),
+        "renewal_from_the_future": lambda f: f.honest(renew(), at=f.later(20 * MINUTE)),
+        "renewal_from_the_past": lambda f: f.honest(renew(), at=f.later(-20 * MINUTE)),
+    },
+    "header": {
+        "token_counted_without_a_grant": lambda f: f.honest(barrier()).header(
+            sequence=f.ledger().header.sequence + 1
+        ),
+        "revision_kept": lambda f: f.honest(barrier()).header(revision=f.ledger().header.revision),
+        "ledger_replaced": lambda f: f.honest(barrier()).header(ledger_id="another"),
+        "policy_edit_without_a_word": lambda f: f.honest(barrier()).header(
+            policy=replace(f.ledger().header.policy, skew=0)
+        ),
+        "ledger_without_a_header": lambda f: replace(
+            f.honest(barrier()), files={"ledger.yaml": None}
+        ),
+    },
+    "operations": {
+        "operation_with_an_endless_name": lambda f: f.honest(Barrier(id="x" * 100, actor=KIM)),
+    },
+    "policy": {
+        "policy_edit_by_a_non_admin": lambda f: (
+            f.honest(policy(JO, ttl_max="1h")).told(by=KIM.holder).of(KIM)
+        ),
+        "revoke_by_a_non_admin": lambda f: f.honest(revoke(JO, "F001")).told(by=KIM.holder).of(KIM),
+    },
+    "unexplained": {
+        "anothers_record_gone_without_a_word": lambda f: f.honest(barrier()).remove(
+            f.lease("F001")
+        ),
+        "record_of_an_older_operation": lambda f: f.honest(barrier()).put(
+            replace(f.lease("F002"), reason="other")
+        ),
+        "file_at_the_root": lambda f: replace(f.honest(barrier()), files={"README": b"read me\n"}),
+        "file_among_the_records": lambda f: replace(
+            f.honest(barrier()), files={"leases/00/README": b"read me\n"}
+        ),
+        "renewal_that_forgets_the_one_that_it_replaces": lambda f: f.honest(
+            renew(), base=f.parents(f.tip())[0]
+        ),
+    },
+    "record": {
+        "spelling_changed": lambda f: f.honest(renew()).lease(
+            "F002", resource=parse_resource("f002")
+        ),
+        "record_oversize": lambda f: _as(
+            f.honest(claim()), lambda data: data + b"# " + b"x" * 70_000 + b"\n"
+        ),
+        "record_with_a_further_field": lambda f: _as(
+            f.honest(claim()), lambda data: data + b"cargo: much\n"
+        ),
+        "record_that_is_no_text": lambda f: _as(f.honest(claim()), lambda _: b"\xff\xfe\x00"),
+    },
+    "mode": {
+        "record_that_is_a_link": lambda f: _entry(f, f.honest(claim()), "120000"),
+    },
+    "history": {
+        "decision_in_the_place_of_a_renewal": lambda f: f.honest(claim(), replaces=True),
+    },
+    "notices": {
+        "takeover_that_keeps_it_to_itself": lambda f: f.honest(claim(KIM, "F004")).changes(
+            notices={}
+        ),
+    },
+    "commit": {
+        "message_without_a_word": lambda f: replace(f.honest(release(KIM, "F002")), events=()),
+        "message_that_tells_of_another_thing": lambda f: f.honest(claim()).told(
+            reason="jo said so"
+        ),
+        "decision_that_calls_itself_a_renewal": lambda f: replace(f.honest(claim()), renewal=True),
+    },
+}
+for _rule, _makes in PLAIN.items():
+    for _name, _make in _makes.items():
+        _make.__name__ = _name
+        illegal(_rule)(_make)
