@@ -2,10 +2,10 @@
 
     python tests/soak.py --minutes 15 --transport http --workers 2 --seed 7
 
-Workers in several clones of one repository call commands and the library, all at once, while they
-and the servers are killed and stopped, connections cut, delayed and replayed, disks filled, locks
-planted, clocks wrong, and repositories packed. In the end every fault is taken away, every place
-must work without repair, and the ledger's history and all answers must agree. ``--keep`` keeps the
+Workers in several clones of one repository call commands, all at once, while they and the servers
+are killed and stopped, connections cut and delayed, requests repeated, disks filled, locks planted,
+clocks wrong, and repositories packed. In the end every fault is taken away, every place must work
+without repair, and the ledger's history and all answers must agree. ``--keep`` keeps the
 repositories; the journal has a line of JSON for each call and each fault. Exit 1: violations.
 """
 
@@ -82,8 +82,7 @@ def soak(
         small = stack.enter_context(Disk(folder / "small-disk", keep=keep))
         servers_disk = stack.enter_context(Disk(folder / "server-disk", keep=keep))
         bare = new_bare(servers_disk.folder / "origin.git")
-        gateway = stack.enter_context(Gateway(transport, bare, folder / "server"))
-        gateway.open(USERS)
+        gateway = stack.enter_context(Gateway(transport, bare, folder / "server", USERS))
         seed_tasks(folder, gateway)
         places = make_places(folder, gateway, small)
         _set_policy(places[0])

@@ -111,7 +111,7 @@ def _busy(bare: Path) -> bool:
 def stage(remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     for name, value in remote.env.items():
         monkeypatch.setenv(name, value)
-    with FaultProxy("127.0.0.1", remote.port) as proxy:
+    with FaultProxy(remote.port) as proxy:
         (ann,) = clones(1, remote.through(proxy.port))
         (bob,) = clones(1, remote)
         made = Stage(remote, proxy, ann, bob)

@@ -138,7 +138,7 @@ def test_a_remote_that_hangs_is_waited_for_once(servers: Servers, tmp_path: Path
     """Each connection is given a second; the next commit does not wait at all."""
     with (
         open_remote("http", tmp_path / "far", servers=servers) as remote,
-        FaultProxy("127.0.0.1", remote.port) as proxy,
+        FaultProxy(remote.port) as proxy,
     ):
         clone = make_clone(remote, tmp_path / "far-clone", "w1@example.com", "Worker 1")
         git(clone, "remote", "set-url", "origin", remote.through(proxy.port).url)

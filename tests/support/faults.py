@@ -26,7 +26,6 @@ import termios
 import threading
 import time
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Literal
 
 Direction = Literal["up", "down"]
@@ -402,8 +401,8 @@ def _drained(sock: socket.socket) -> None:
 class FaultProxy:
     """A TCP proxy on a loopback port; a connection takes the faults armed when it was made."""
 
-    def __init__(self, target_host: str, target_port: int) -> None:
-        self.target = (target_host, target_port)
+    def __init__(self, target: int) -> None:
+        self.target = target
         self.links: list[Link] = []
         self._faults: list[TcpFault] = []
         self._runners: list[_Runner] = []
@@ -417,12 +416,7 @@ class FaultProxy:
     def __enter__(self) -> FaultProxy:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -476,7 +470,7 @@ class FaultProxy:
             except OSError:
                 return
             try:
-                server = socket.create_connection(self.target, timeout=10)
+                server = socket.create_connection(("127.0.0.1", self.target), timeout=10)
             except OSError:
                 reset(client)
                 continue

@@ -66,7 +66,7 @@ def test_remote_clones_pushes_and_fetches_and_counts_exactly(
 
 @pytest.fixture
 def http_proxy(http_remote: Remote) -> Iterator[FaultProxy]:
-    with FaultProxy("127.0.0.1", http_remote.port) as proxy:
+    with FaultProxy(http_remote.port) as proxy:
         yield proxy
 
 

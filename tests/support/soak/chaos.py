@@ -61,10 +61,8 @@ class Chaos:
         ]
         if gateway.proxy is not None:
             self._faults += [self._cut, self._cut, self._swallow, self._delay, self._restart]
-        if gateway.transport in ("http", "git"):
-            self._faults += [self._replay, self._replay]
         if gateway.repo is not None:
-            self._faults.append(self._repeat)
+            self._faults += [self._repeat] * 3
 
     def rage(self, done: Callable[[], bool], *, hook_after: Callable[[], bool]) -> None:
         """Until it is done; from ``hook_after`` on the server's hook is in place."""
@@ -104,9 +102,8 @@ class Chaos:
             words = ["config", f"gitlease.{user}.holder", f"{user}@example.com"]
             subprocess.run(["git", *words], cwd=bare, env=clean_env(), check=True, timeout=60)
         program = own_program(bare.parent)
-        who = [] if identity is None else ["--identity", identity]
         done = subprocess.run(
-            [str(program), "server", "install", *who, str(bare)],
+            [str(program), "server", "install", "--identity", identity, str(bare)],
             env=clean_env({"PATH": f"{program.parent}:{os.environ['PATH']}"}),
             capture_output=True,
             text=True,
@@ -225,13 +222,6 @@ class Chaos:
         proxy.arm(stall("up" if side == "up" else "down", after, times=1))
         time.sleep(lasts)
         proxy.release()
-
-    def _replay(self) -> None:
-        recorder, choose = self._gateway.recorder, self._random
-        assert recorder is not None
-        back, length = choose.randrange(8), choose.choice((1.0, 1.0, choose.random()))
-        if recorder.replay(back, length):
-            self._journal.fault("bytes replayed", f"{length:.2f} of the push {back} ago")
 
     def _repeat(self) -> None:
         repo, make = self._gateway.repo, self._random.choice((duplicate, lose_answer, replay))

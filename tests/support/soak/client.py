@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import random
-import select
 import signal
 import subprocess
 import sys
@@ -50,7 +48,6 @@ _WEIGHTS: dict[str, int] = {
 }
 _SPOKEN = {"takeover": "claim", "wait": "claim", "session end": "session"}
 _OF_ALL = ("next", "session end", "list", "status", "log", "push")  # they name no resource
-_BY_LIBRARY = ("claim", "renew", "extend", "list")
 
 
 @dataclass
@@ -98,9 +95,6 @@ class Client:
         self._random = random.Random(f"{seed}/client/{number}")
         self._places, self._journal = places, journal
         self._calls = 0
-        self._library: subprocess.Popen[str] | None = None
-        self._library_env: Mapping[str, str] = {}
-        self._said: IO[str] = io.StringIO()
 
     def work(self, done: Callable[[], bool]) -> None:
         """Make calls until it is done."""
@@ -110,8 +104,6 @@ class Client:
             except Exception as error:
                 self._journal.violation(f"{self.session}: the soak itself failed: {error!r}")
                 raise
-        self._end_library()
-        self._said.close()
 
     def one_call(self) -> None:
         choose = self._random
@@ -123,7 +115,6 @@ class Client:
         ttl = f"{choose.randint(3, 12)}s"
         harm = self._harm()
         env = {**place.env, **self._clock()}
-        by_library = verb in _BY_LIBRARY and choose.random() < 0.4
         argv = self._words(verb, resources, ttl, place)
         entry: dict[str, Any] = {
             "client": f"{place.holder}/{self.session}",
@@ -134,18 +125,13 @@ class Client:
             "verb": _SPOKEN.get(verb, verb),
             "resources": [] if verb in _OF_ALL else resources,
             "argv": argv,
-            "by": "library" if by_library else "command",
             "harm": vars(harm),
             "clock": env.get("WRONG_CLOCK_MS"),
             "start": time.time(),
         }
         self._calls += 1
         started = time.monotonic()
-        if by_library:
-            call = {"verb": verb, "resources": resources, "ttl": ttl}
-            ended = self._ask_library(call, place, env, harm)
-        else:
-            ended = self._command(argv, place, env, harm)
+        ended = self._command(argv, place, env, harm)
         took = time.monotonic() - started
         entry |= {"end": time.time(), "took": round(took, 3), **ended}
         self._judge(entry, took - harm.lasts)
@@ -210,70 +196,16 @@ class Client:
                 stderr=err,
                 start_new_session=True,
             )
-            hung = not self._see_through(process, harm, lambda limit: _ended(process, limit))
+            hung = not self._see_through(process, harm)
             out.seek(0)
             err.seek(0)
             said, complained = out.read(), err.read()
         text = complained if "run" in argv[:4] else said
         return _answer(process.returncode, text, complained, hung)
 
-    def _ask_library(
-        self, call: dict[str, Any], place: Place, env: Mapping[str, str], harm: Harm
-    ) -> dict[str, Any]:
-        if self._library is None or dict(env) != dict(self._library_env):
-            self._end_library()
-            self._start_library(place, env)
-        process = self._library
-        assert process is not None
-        assert process.stdin is not None
-        line = {**call, "directory": str(place.tree), "session": self.session}
-        with contextlib.suppress(OSError):
-            process.stdin.write(json.dumps(line) + "\n")
-            process.stdin.flush()
-        hung = not self._see_through(process, harm, self._has_said)
-        said = self._said.readline() if not hung else ""
-        if said.endswith("\n"):
-            answer = json.loads(said)
-            return {"exit": 0 if answer["ok"] else 1, "answer": answer, "err": "", "hung": hung}
-        self._end_library()
-        return {"exit": process.returncode, "answer": None, "err": "", "hung": hung}
-
-    def _start_library(self, place: Place, env: Mapping[str, str]) -> None:
-        self._library_env = dict(env)
-        self._library = subprocess.Popen(
-            [sys.executable, "-m", "support.soak.library_process"],
-            env=_environment(place, env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-            start_new_session=True,
-        )
-        assert self._library.stdout is not None
-        self._said.close()
-        self._said = self._library.stdout
-
-    def _has_said(self, limit: float) -> bool:
-        process = self._library
-        assert process is not None
-        ready, _, _ = select.select([self._said], [], [], max(0.0, limit))
-        return bool(ready)  # an answer, or the end of a killed process
-
-    def _end_library(self) -> None:
-        process, self._library = self._library, None
-        if process is None:
-            return
-        _signal(process, signal.SIGKILL, group=True)
-        process.wait()
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-
-    def _see_through(
-        self, process: subprocess.Popen[Any], harm: Harm, ended: Callable[[float], bool]
-    ) -> bool:
+    def _see_through(self, process: subprocess.Popen[Any], harm: Harm) -> bool:
         """Wait for the end of a call, and do it harm in between; False where it hangs."""
-        if harm.kind and not ended(harm.after):
+        if harm.kind and not _ended(process, harm.after):
             self._journal.fault(harm.kind)
             if harm.kind == "client stopped":
                 _signal(process, signal.SIGSTOP, group=True)
@@ -281,7 +213,7 @@ class Client:
                 _signal(process, signal.SIGCONT, group=True)
             else:
                 _signal(process, signal.SIGKILL, group="children" in harm.kind)
-        if ended(LONGEST):
+        if _ended(process, LONGEST):
             return True
         _signal(process, signal.SIGKILL, group=True)
         process.wait()

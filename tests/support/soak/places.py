@@ -60,7 +60,7 @@ def make_places(folder: Path, gateway: Gateway, small: Disk) -> list[Place]:
         ("small", "lee", small.folder),
     ):
         tree = parent / name
-        env = gateway.env(user) | (small.env() if name == "small" else {})
+        env = gateway.env(user)
         real_clone(gateway.url(user), tree, f"{user}@example.com", env=env)
         git(tree, "checkout", "-q", "-B", f"work-{name}")
         places.append(Place(name, user, tree, env))
