@@ -17,7 +17,7 @@ from support.memory import MemoryClone
 from support.session import LeaseService, ledger_session
 from support.tasks import MemoryTasks
 
-from gitlease.core import Actor, Instant, NotFound, Task
+from gitlease.core import Actor, NotFound, Task
 from gitlease.engine import EdgeRules, Edges, TaskList, TaskQueue
 from gitlease.faces.cli import run
 from gitlease.guard import CarriedLeases
@@ -173,7 +173,7 @@ def make_desks(*tasks: Task, rules: EdgeRules | None = None) -> tuple[Desk, Desk
 
     Each has these task files in a clone of its own.
     """
-    clock = ManualClock(wall_ms=NOON, make=Instant)
+    clock = ManualClock(wall_ms=NOON)
     store = DeskStore(clock)
 
     def files() -> DeskTasks:

@@ -41,7 +41,7 @@ class Script(ManualClock):
 @pytest.fixture
 def desks() -> tuple[Desk, Desk]:
     ada, bob = make_desks()
-    clock = Script(wall_ms=NOON, make=ada.clock.make)
+    clock = Script(wall_ms=NOON)
     clock.acts = []
     for desk in (ada, bob):
         desk.clock = desk.store.clock = clock

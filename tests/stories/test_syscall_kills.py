@@ -31,8 +31,8 @@ from support.availability import missing
 from support.fences import clean_env
 from support.remotes import Remote, Servers
 from support.repos import git, make_clone, run_git
-from support.running import until
-from support.workers import ROOT, Answer, Workers
+from support.running import ROOT, until
+from support.workers import Answer, Workers
 
 pytestmark = pytest.mark.slow
 
@@ -110,7 +110,7 @@ class Stage:
         done = subprocess.run(
             [*tracer, *command, *self.command.words],
             # Found at once: each folder in which git is not found is one more call to no purpose.
-            env=clean_env({"PYTHONPATH": str(ROOT), "PATH": os.path.dirname(_GIT)}),
+            env=clean_env({"PYTHONPATH": ROOT, "PATH": os.path.dirname(_GIT)}),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,22 +18,15 @@ class ManualClock:
     wall_ms: int = 1_800_000_000_000
     boot_ms: int = 1_000_000
     boot_id: str = str(uuid.UUID(int=1))
-    make: Callable[..., Instant] | None = None
     naps: list[float] = field(default_factory=list)
     _boots: int = 1
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
 
     def now(self) -> Instant:
-        """The present instant, built by `make` (else by gitlease.core.instant.Instant)."""
-        with self._lock:
-            return self._make()(wall_ms=self.wall_ms, boot_ms=self.boot_ms, boot_id=self.boot_id)
-
-    def _make(self) -> Callable[..., Instant]:
-        if self.make is not None:
-            return self.make
         from gitlease.core import Instant
 
-        return Instant
+        with self._lock:
+            return Instant(wall_ms=self.wall_ms, boot_ms=self.boot_ms, boot_id=self.boot_id)
 
     def advance(self, seconds: float) -> None:
         """Let time pass on both clocks."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -37,17 +37,15 @@ class Cost:
         return pushes[0] if pushes else len(self.gits)
 
 
-def cost_of(
-    words: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, input: str = ""
-) -> Cost:
+def cost_of(words: Sequence[str], *, cwd: Path) -> Cost:
     """Run ``gitlease`` with these words, which must succeed, and count."""
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder, "trace")
         done = subprocess.run(
             [sys.executable, "-X", "importtime", "-m", "gitlease", *words],
             cwd=cwd,
-            env={**os.environ, **(env or {}), "GIT_TRACE2_EVENT": str(trace)},
-            input=input,
+            env={**os.environ, "GIT_TRACE2_EVENT": str(trace)},
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=60,

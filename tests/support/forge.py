@@ -209,10 +209,10 @@ class Forge:
             parents=self.parents(version) if replaces else (version,),
         )
 
-    def first(self, *operations: Operation, ledger_id: str = "feedc0de") -> Draft:
+    def first(self, *operations: Operation) -> Draft:
         """The first step of a new ledger."""
         made = create(
-            Create(id="create", actor=self.actor, ledger_id=ledger_id, policy=DEFAULT_POLICY)
+            Create(id="create", actor=self.actor, ledger_id="feedc0de", policy=DEFAULT_POLICY)
         )
         at = self.now
         decided = decide(made, operations, Moment(now=at))

@@ -103,9 +103,9 @@ class Person:
         """Run git, which must succeed; its output."""
         return git(self.root, *words, env={**self.env, **(env or {})})
 
-    def gitlease(self, *words: str, env: Mapping[str, str] | None = None) -> Done:
+    def gitlease(self, *words: str) -> Done:
         """Run a command of gitlease's."""
-        return run_gitlease(words, self.root, {**self.env, **(env or {})})
+        return run_gitlease(words, self.root, self.env)
 
     def put(self, name: str, text: str | None = None) -> Path:
         """Write a file and stage it; without a text, the same with a line more."""
@@ -137,10 +137,10 @@ class Person:
     def message(self, name: str = "HEAD") -> str:
         return self.run("log", "-1", "--format=%B", name).stdout
 
-    def trailers(self, name: str = "HEAD") -> list[str]:
+    def trailers(self) -> list[str]:
         """What the trailers of ours say, as git itself reads them."""
         form = "--format=%(trailers:key=Gitlease,valueonly,unfold)"
-        return self.git("log", "-1", form, name).splitlines()
+        return self.git("log", "-1", form).splitlines()
 
     # --- the ledger, in this process --------------------------------------------------------------
 
@@ -201,9 +201,9 @@ class Pair:
         self.calls_file.unlink()
         return [line.split()[1] for line in lines if line.startswith("hook ")]
 
-    def leases(self, *, layer: str | None = None) -> dict[str, LeaseView]:
+    def leases(self) -> dict[str, LeaseView]:
         """What the ledger on the remote says now of every lease, by resource."""
-        read = LeaseService(self.kim.at(layer=layer).ledger).read()
+        read = LeaseService(self.kim.at().ledger).read()
         return {view.resource: view for view in read.leases}
 
     def ledger(self, layer: str = "global") -> str:

@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import IO, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -26,7 +25,7 @@ from support.fences import clean_env
 from support.repos import git
 
 _CHUNK = 65536
-_TRANSFER_SECONDS = 60.0
+_TRANSFER_SECONDS, _IDLE_SECONDS = 60.0, 5.0
 _FLUSH = b"0000"  # what git posts to see whether it may post a large pack
 
 
@@ -39,8 +38,6 @@ class Request:
     service: Service | None
     stage: Stage | None
     user: str | None = None
-    encoding: str = ""
-    chunked: bool = False
     probe: bool = False
     status: int = 0
 
@@ -107,11 +104,10 @@ class HttpRepo:
 class HttpServer:
     """Serves any number of published repositories; closes idle connections after a while."""
 
-    def __init__(self, log: Path, idle_seconds: float = 5.0) -> None:
+    def __init__(self, log: Path) -> None:
         self.backend = Path(git(log.parent, "--exec-path")) / "git-http-backend"
         if not self.backend.exists():
             missing("git-http-backend is not installed")
-        self.idle_seconds = idle_seconds
         self.log = log
         self._repos: dict[str, HttpRepo] = {}
         self._numbers = itertools.count(1)
@@ -127,12 +123,7 @@ class HttpServer:
     def __enter__(self) -> HttpServer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def publish(self, bare: Path, users: Mapping[str, str] | None = None) -> HttpRepo:
@@ -283,7 +274,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.owner = cast(_Server, self.server).owner
         cast(_Server, self.server).enter(self.request)
         super().setup()
-        self.connection.settimeout(self.owner.idle_seconds)
+        self.connection.settimeout(_IDLE_SECONDS)
 
     def finish(self) -> None:
         try:
@@ -309,7 +300,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except (OSError, EOFError):
             self.close_connection = True
         with contextlib.suppress(OSError):
-            self.connection.settimeout(self.owner.idle_seconds)
+            self.connection.settimeout(_IDLE_SECONDS)
 
     def _serve_found(self) -> None:
         split = urlsplit(self.path)
@@ -350,8 +341,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.path,
             service,
             stage if service else None,
-            encoding=self.headers.get("Content-Encoding", ""),
-            chunked=self._is_chunked(),
             probe=self.headers.get("Content-Length") == str(len(_FLUSH)),
         )
 

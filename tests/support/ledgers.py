@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from gitlease.core import DEFAULT_POLICY, Header, Lease, Policy, State, parse_resource
+from gitlease.core import DEFAULT_POLICY, Header, Lease, State, parse_resource
 from gitlease.engine import LedgerSession
 from gitlease.faces.library import Leases
 from gitlease.store import (
@@ -106,9 +106,9 @@ def tip(bare: Path, ref: str = REF) -> str:
     return run_git(bare, "rev-parse", "--verify", "-q", ref).stdout.strip()
 
 
-def set_tip(bare: Path, oid: str, ref: str = REF) -> None:
-    """Move a ref behind everyone's back."""
-    git(bare, "update-ref", ref, oid)
+def set_tip(bare: Path, oid: str) -> None:
+    """Move the ref behind everyone's back."""
+    git(bare, "update-ref", REF, oid)
 
 
 def place(
@@ -116,7 +116,6 @@ def place(
     files: Files,
     *,
     onto: bool = False,
-    header: Header | None = None,
     parents: Sequence[str] | None = None,
     message: bytes = b"by hand\n",
     headers: Sequence[bytes] = (),
@@ -130,9 +129,10 @@ def place(
     every: dict[str, bytes | Entry] = {}
     if onto:
         every |= read_files(bare)
-        header = header or _next_header(bare)
-    if "ledger.yaml" not in files:
-        every["ledger.yaml"] = write_header(header or make_header())
+        header = header_of(bare)
+        every["ledger.yaml"] = write_header(replace(header, revision=header.revision + 1))
+    elif "ledger.yaml" not in files:
+        every["ledger.yaml"] = write_header(make_header())
     if parents is None:
         parents = [before] if before else []
     tree = write_tree(bare, every | dict(files))
@@ -157,53 +157,34 @@ def text_of(bare: Path, path: str, version: str = REF) -> str:
     return git(bare, "cat-file", "blob", f"{version}:{path}")
 
 
-def header_of(bare: Path, version: str = REF) -> Header:
+def header_of(bare: Path) -> Header:
     """The header of the ledger on a remote."""
-    return read_header(text_of(bare, "ledger.yaml", version).encode() + b"\n")
-
-
-def _next_header(bare: Path) -> Header:
-    header = header_of(bare)
-    return replace(header, revision=header.revision + 1)
+    return read_header(text_of(bare, "ledger.yaml").encode() + b"\n")
 
 
 # --- sound records ------------------------------------------------------------------------------
 
 
-def make_header(
-    *,
-    ledger_id: str = "c0ffee",
-    revision: int = 7,
-    sequence: int = 1_000,
-    policy: Policy | None = None,
-) -> Header:
+def make_header(*, sequence: int = 1_000) -> Header:
     """A sound header."""
-    return Header(
-        ledger_id=ledger_id,
-        revision=revision,
-        epoch=0,
-        sequence=sequence,
-        policy=policy or DEFAULT_POLICY,
-    )
+    return Header(ledger_id="c0ffee", revision=7, epoch=0, sequence=sequence, policy=DEFAULT_POLICY)
 
 
 def make_lease(
     resource: str,
     *,
     holder: str = "eve@example.com",
-    scope: str = "*",
     at: int = EPOCH_MS,
     ttl: int = 900,
     token: int = 1,
     paths: tuple[str, ...] = (),
-    session: str | None = None,
 ) -> Lease:
     """A sound lease that was claimed at ``at``."""
     return Lease(
         resource=parse_resource(resource),
-        scope=scope,
+        scope="*",
         holder=holder,
-        session=session,
+        session=None,
         lease_id=f"{token:020x}",
         token=token,
         ttl=ttl,

@@ -442,12 +442,9 @@ def memory_ledger_store(
     clock: Clock,
     clone: MemoryClone | None = None,
     place: str = "memory",
-    warnings: tuple[str, ...] = (),
 ) -> RefLedgerStore:
     """Ledgers on a MemoryRemote, as one process of a clone knows them."""
-    refs = MemoryRefs(remote)
-    state = (clone or MemoryClone()).state
-    return RefLedgerStore(refs, state, clock, place, warnings=warnings)
+    return RefLedgerStore(MemoryRefs(remote), (clone or MemoryClone()).state, clock, place)
 
 
 class MemoryWatch:

@@ -57,12 +57,12 @@ class Host:
     _http: Remote | None = None
     _people: dict[str, User] = field(default_factory=dict)
 
-    def install(self, *, mode: str = "block", identity: str | None = "", program: str = "") -> None:
+    def install(self, *, mode: str = "block", program: str = "") -> None:
         """Put the hook in place, and map its users to their emails."""
         install_server(
             discover(str(self.bare)),
             mode=mode,
-            identity=VARIABLES[self.kind] if identity == "" else identity,
+            identity=VARIABLES[self.kind],
             program=program or str(own_program(self.folder)),
         )
         for name in USERS:

@@ -34,7 +34,7 @@ from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.tasks import MemoryTasks
 
 
-class NoInbox:
+class NoInbox(Inbox):
     """Where no work is done in the background, nothing is left to be said."""
 
     def leave(self, texts: Sequence[str]) -> None:
@@ -93,9 +93,7 @@ def ledger_session(
     actor: Actor,
     layer: str = GLOBAL_LAYER,
     edges: Edges | None = None,
-    inbox: Inbox | None = None,
     default_ttl: int = 900,
-    ttl_is_default: bool = True,
     patience: float = PATIENCE,
     dice: random.Random | None = None,
     carry: CarryOut | None = None,
@@ -107,9 +105,9 @@ def ledger_session(
         actor=actor,
         layer=layer,
         edges=edges or Edges(NoTaskFiles(), EdgeRules(), holder=actor.holder),
-        inbox=inbox or NoInbox(),
+        inbox=NoInbox(),
         default_ttl=default_ttl,
-        ttl_is_default=ttl_is_default,
+        ttl_is_default=True,
         patience=patience,
         dice=dice,
         carry=carry,

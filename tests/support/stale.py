@@ -24,8 +24,8 @@ JO, KIM = "w1@example.com", "w2@example.com"
 RELEASE = "stale: {after: 7d, release: true}\n"
 
 
-def task_text(name: str, *assigned: str, more: str = "") -> str:
-    fields = f"id: {name}\nstatus: todo\nassigned: [{', '.join(assigned)}]\n{more}"
+def task_text(name: str, *assigned: str) -> str:
+    fields = f"id: {name}\nstatus: todo\nassigned: [{', '.join(assigned)}]\n"
     place = "api" if name == "F001" else name
     return f"---\n{fields}paths: [src/{place}]\n---\n# {name}\n\nText.\n"
 
@@ -69,9 +69,8 @@ class Story:
     def env(self) -> dict[str, str]:
         return {k: v for k, v in os.environ.items() if k.startswith("GIT_")}
 
-    def commit(self, clone: Path, message: str, *words: str, email: str | None = None) -> str:
-        who = ("-c", f"user.email={email}") if email else ()
-        git(clone, *who, "commit", "-q", "-m", message, *words, env=self.env())
+    def commit(self, clone: Path, message: str, *words: str) -> str:
+        git(clone, "commit", "-q", "-m", message, *words, env=self.env())
         return git(clone, "rev-parse", "HEAD")
 
     def send(self, clone: Path, ref: str = "main") -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -28,12 +27,7 @@ class Stubborn:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Closing alone leaves the thread waiting on the port, and answering whoever comes to it.
         self._listening.shutdown(socket.SHUT_RDWR)
         self._thread.join(LONG)

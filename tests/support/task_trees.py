@@ -59,18 +59,16 @@ def put_task(root: Path, file: str, name: str | None = None, more: str = "") -> 
     return put(root, file, text_of(name or Path(file).stem, more))
 
 
-def commit_all(root: Path, message: str = "change") -> str:
+def commit_all(root: Path) -> str:
     git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", message)
+    git(root, "commit", "-q", "-m", "change")
     return git(root, "rev-parse", "HEAD")
 
 
-def open_files(
-    root: Path, tasks: Tasks | None = None, *, state: Path | None = None
-) -> GitTaskFiles:
+def open_files(root: Path, tasks: Tasks | None = None) -> GitTaskFiles:
     """The task files of a work tree or bare repository, as a new process would see them."""
     repository = discover(str(root))
-    private = state or Path(repository.common_dir, "gitlease")
+    private = Path(repository.common_dir, "gitlease")
     folder, journal = str(private / "tasks"), str(private / "intents")
     return GitTaskFiles(repository, tasks or tasks_like(), folder=folder, journal=journal)
 

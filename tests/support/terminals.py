@@ -44,16 +44,9 @@ class PlayedTerminal:
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
-    def resize(self, columns: int, lines: int) -> None:
-        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-
     def modes(self) -> list[Any]:
         """How the terminal is set."""
         return termios.tcgetattr(self._slave)
-
-    def set_modes(self, modes: list[Any]) -> None:
-        """Set it as another program would."""
-        termios.tcsetattr(self._slave, termios.TCSANOW, modes)
 
     def takes_more(self) -> bool:
         """Whether the program could write on; not, once much was written that nobody read."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -86,19 +86,13 @@ def over_http(url: str, token: str, era: Era = "auto", **headers: str) -> Iterat
 
 
 @contextlib.contextmanager
-def over_stdio(
-    clone: Path,
-    era: Era = "auto",
-    *,
-    env: Mapping[str, str] | None = None,
-    words: Sequence[str] = ("-m", "gitlease", "mcp"),
-) -> Iterator[ToolClient]:
+def over_stdio(clone: Path, era: Era = "auto", *, words: Sequence[str]) -> Iterator[ToolClient]:
     """The tools of a clone, in a process of their own."""
     started = StdioServerParameters(
         command=sys.executable,
         args=list(words),
         cwd=clone,
-        env=clean_env({"PYTHONPATH": ROOT, **(env or {})}),
+        env=clean_env({"PYTHONPATH": ROOT}),
     )
     with talking(Client(stdio_client(started), mode=era)) as client:
         yield client
