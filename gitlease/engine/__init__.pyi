@@ -45,6 +45,7 @@ from gitlease.engine.transaction import PATIENCE as PATIENCE
 from gitlease.engine.transaction import CarryOut as CarryOut
 from gitlease.engine.transaction import Step as Step
 from gitlease.engine.transaction import Transaction as Transaction
+from gitlease.engine.transaction import Wish as Wish
 from gitlease.engine.transaction import fresh_id as fresh_id
 from gitlease.engine.transaction import pause_after as pause_after
 from gitlease.engine.wait import HeadWatcher as HeadWatcher

@@ -74,6 +74,7 @@ BUSY_AGAIN = 30  # times it is, while others hold the lock of the ref
 DUE = 1 / 3  # of a lease's time, after which its heartbeat renews it
 ALONG = DUE / 2  # and after which others do along the way
 MOST_ALONG = 64  # grants
+LONGEST_WISH = 10.0  # seconds for which others make a claim: no lease granted so lapses before
 
 T = TypeVar("T")
 
@@ -95,6 +96,14 @@ class Step:
     applied: Applied
     head: Snapshot
     moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Claims that whoever has the turn may make, all or none, and since when that is asked."""
+
+    claims: tuple[Claim, ...]
+    since: Instant
 
 
 class _Done(Exception):
@@ -157,14 +166,15 @@ class Transaction:
 
         try:
             with waiting:
-                step = change()
+                try:
+                    step = change()
+                except Denied:
+                    if not along and not others:
+                        raise
+                    alone = True  # it may be for what went along
+                    step = change()
         except _Done as done:
             step, along = done.args[0], ()  # what an earlier try took along is no part of it
-        except Denied:
-            if not along and not others:
-                raise
-            alone = True  # it may be for what went along
-            step = change()
         results = step.applied.results[len(along) :][: len(operations)]
         if len(results) < len(step.applied.results):
             changed = any(isinstance(x, Outcome) and x.changed for x in results)
@@ -181,10 +191,11 @@ class Transaction:
         Whoever is refused here is left out: it decides for itself when its turn comes.
         """
         others: list[Claim] = []
-        for claims in _asked(head, tuple[Claim, ...]):
-            if not claims or not all(
-                same_person(x.actor.holder, self.actor.holder) for x in claims
-            ):
+        for wish in _asked(head, Wish):
+            claims = wish.claims
+            if not all(same_person(x.actor.holder, self.actor.holder) for x in claims):
+                continue
+            if not claims or wish.since.elapsed_at_most(self._clock.now()) > LONGEST_WISH * MS:
                 continue
             with suppress(GitleaseError):
                 step = self.decided(head, (*batch, *others, *claims, mark), together=False)
@@ -523,15 +534,16 @@ class _Waiting:
         if head is not None and head.along is not None:
             note_sent(self._what)
             self._along = head.along
-            self._along.ask(self._claims[0].id, [JSON.dump(x) for x in self._claims])
+            wish = Wish(claims=tuple(self._claims), since=self._since)
+            self._along.ask(self._claims[0].id, JSON.dump(wish))
 
     def check(self, head: Snapshot) -> None:
         """Raise _Done once they are made; LeaseLost if what was granted has ended since."""
         if self._since is None or not self.has_asked or head.ledger is None:
             return
-        if not any(map(head.ledger.header.entry, (x.id for x in self._claims))):
-            return
         outcomes = [_granted(head.ledger, x) for x in self._claims]
+        if not any(outcomes) and not any(head.ledger.header.entry(x.id) for x in self._claims):
+            return
         for claim, outcome in zip(self._claims, outcomes, strict=True):
             if outcome is None:
                 name, loss = claim.resource.text, Loss.RELEASED_ELSEWHERE
@@ -569,9 +581,13 @@ def _asked(head: Snapshot, kind: type[T]) -> Iterator[T]:
 def _granted(ledger: Ledger, claim: Claim) -> Outcome | None:
     """What a claim came to by the ledger that has it; None if that is not all that is to say."""
     entry, lease = ledger.header.entry(claim.id), ledger.lease(claim.resource, claim.scope)
-    if entry is None or lease is None or lease.operation != claim.id:
+    if lease is None or lease.state is not State.ACTIVE:
         return None
-    return Outcome(operation=claim.id, status=entry.outcome, leases=(lease,))
+    if claim.id != lease.operation and claim.lease_id != lease.lease_id:
+        return None
+    # It stands, whoever of its holder renewed it since, and whatever the ring has forgotten.
+    status = entry.outcome if entry is not None else "claimed"
+    return Outcome(operation=claim.id, status=status, leases=(lease,))
 
 
 def _plain(result: Outcome | GitleaseError) -> Outcome | None:

@@ -412,6 +412,65 @@ def test_what_was_granted_along_and_ended_since_is_lost(
         claim(world, "C")
 
 
+@pytest.mark.parametrize("after", ["renewed", "forgotten by the ring"])
+def test_what_was_granted_along_is_ones_own_whatever_came_after(
+    world: World, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    """S6: a renewal of the same run changes the record, and 128 operations fill the ring."""
+    claim(world, "A")
+
+    def other() -> None:
+        claim(world, "B")
+        run = Actor(JO.holder, session="run-C", session_explicit=True)
+        if after == "renewed":
+            world.of(run, clone="here").claim([parse_resource("C")])
+        for _ in range(3 if after != "renewed" else 0):
+            many = [Barrier(id=fresh_id(), actor=JO) for _ in range(50)]
+            world.of(JO, clone="here").session.transaction.carry_out(many)
+
+    waits_for(monkeypatch, other)
+    answer = claim(world, "C", new=True)
+    assert (answer.status, [x.token for x in answer.leases]) == ("claimed", [3])
+
+
+def test_who_waits_for_longer_than_a_lease_may_last_is_granted_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S6: it may be stopped, and the ring no longer know that it was granted the claim before."""
+    claim(world, "A")
+
+    def other() -> None:
+        world.clock.advance(10.1)
+        claim(world, "B")
+        assert [f"{x.resource}" for x in world.leases()] == ["A", "B"]
+
+    waits_for(monkeypatch, other)
+    assert claim(world, "C").status == "claimed"
+
+
+def test_who_is_refused_for_another_may_have_its_own_claim_made_along_then(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S6: it waits a second time, alone, and asks for its claim until then only."""
+    claim(world, "A")
+    state, waits = world.clones["here"].state("global"), list[str]()
+
+    @contextmanager
+    def turns(self: MemoryState, seconds: float, on_wait: Callable[[], None]) -> Iterator[None]:
+        waits.append("")
+        if len(waits) == 2:  # B, which takes the claim of C along, and is refused for it
+            world.remote.pushes.extend([Fault.REFUSED] * 2)
+        if len(waits) in (1, 3):
+            on_wait()
+            claim(world, "B" if len(waits) == 1 else "D")
+        yield
+
+    monkeypatch.setattr(MemoryState, "turn", turns)
+    assert claim(world, "C").status == "claimed"
+    assert {f"{x.resource}" for x in world.leases()} == {"A", "B", "C", "D"}
+    assert state.asked() == []
+
+
 def test_whoever_is_interrupted_while_it_waits_asks_no_longer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

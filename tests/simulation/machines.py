@@ -11,8 +11,8 @@ from typing import Protocol
 
 from support.memory import MemoryClone, MemoryState
 
-from gitlease.core import JSON, MS, Actor, Claim, Grant, Instant, Lease, Moment, holder_has
-from gitlease.engine import Pending
+from gitlease.core import JSON, MS, Actor, Grant, Instant, Lease, Moment, holder_has
+from gitlease.engine import Pending, Wish
 from gitlease.store import Known, lease_file
 
 START = 1_795_176_000  # seconds since 1970: what the true wall clock says at first
@@ -116,8 +116,7 @@ class Disk(MemoryState):
     def asked_by(self, process: str) -> list[str]:
         """The claims that a process asks others to make."""
         asked = (x for name, x in self._asking.items() if self._asker[name] == process)
-        claims = JSON.load(tuple[tuple[Claim, ...], ...], [*asked])
-        return [claim.id for group in claims for claim in group]
+        return [x.id for wish in JSON.load(tuple[Wish, ...], [*asked]) for x in wish.claims]
 
     def asked(self) -> list[object]:
         # A heartbeat asks as long as its job goes on, and whoever waits as long as it does.
