@@ -131,25 +131,18 @@ def remote(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> 
         yield opened
 
 
-@pytest.fixture
-def path_remote(tmp_path: Path, servers: Servers) -> Iterator[Remote]:
-    """A fresh remote, reached by its path."""
-    with open_remote("path", tmp_path / "path-remote", servers=servers) as opened:
-        yield opened
+def _remote_of(kind: str) -> Callable[..., Iterator[Remote]]:
+    """A fixture: a fresh remote of one kind."""
+
+    @pytest.fixture(name=f"{kind}_remote")
+    def opened(tmp_path: Path, servers: Servers) -> Iterator[Remote]:
+        with open_remote(kind, tmp_path / f"{kind}-remote", servers=servers) as made:
+            yield made
+
+    return opened
 
 
-@pytest.fixture
-def http_remote(tmp_path: Path, servers: Servers) -> Iterator[Remote]:
-    """A fresh remote, reached by http."""
-    with open_remote("http", tmp_path / "http-remote", servers=servers) as opened:
-        yield opened
-
-
-@pytest.fixture
-def ssh_remote(tmp_path: Path, servers: Servers) -> Iterator[Remote]:
-    """A fresh remote, reached by ssh."""
-    with open_remote("ssh", tmp_path / "ssh-remote", servers=servers) as opened:
-        yield opened
+path_remote, http_remote, ssh_remote = map(_remote_of, ("path", "http", "ssh"))
 
 
 @pytest.fixture

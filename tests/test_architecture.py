@@ -603,10 +603,6 @@ def test_sentences_stand_in_snapshots() -> None:
         ("gitlease.core.x", "def f():\n from gitlease.git import run", "not git"),
         ("gitlease.core.x", "from ..git import run", "not git"),
         ("gitlease.core.x", "import time", "take it as an argument"),
-        ("gitlease.core.x", "import click", "of third parties"),
-        ("gitlease.engine.x", "import gitlease.wiring.workspace", "not wiring"),
-        ("gitlease.engine.x", "import pygit2", "of third parties"),
-        ("gitlease.store.x", "import gitlease.tasks.files", "not tasks"),
         ("gitlease.store.x", "import rich", "knows none of third parties"),
         ("gitlease.wiring.x", "import_module('gitlease.faces.cli.app')", "not faces"),
         (
@@ -626,7 +622,6 @@ def test_a_wrong_import_is_noticed(module: str, source: str, complaint: str) -> 
     [
         ("gitlease.core.x", "datetime.now()", "reads the clock"),
         ("gitlease.core.x", "open('x')", "calls open()"),
-        ("gitlease.core.x", "print('x')", "calls print()"),
         ("gitlease.core.x", "sys.stderr.write('x')", "a standard stream"),
         ("gitlease.engine.x", "os.environ['X']", "uses os.environ"),
         ("gitlease.verbs.wire", "import subprocess", "uses subprocess"),

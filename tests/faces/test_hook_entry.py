@@ -140,7 +140,7 @@ def test_whatever_goes_wrong_is_one_line_and_no_obstacle(
 @pytest.mark.parametrize("settings", ["guard: {mode: blok}\n", "guard: {mode: warn}\n"])
 def test_nobody_listens_and_nothing_fails(hooked: Hooked, stderr: str, settings: str) -> None:
     """A terminal, or a program, that is gone must not stop a commit that may go on."""
-    door(hooked.kim, clock=SystemClock()).claim("src/auth/**")  # type: ignore[arg-type]
+    door(hooked.kim, clock=SystemClock()).claim("src/auth/**")
     (hooked.jo / ".gitlease.yaml").write_text(settings)
     shell = 'exec 2>&-; exec "$@"' if stderr == "closed" else 'exec "$@"'
     reading, writing = os.pipe()

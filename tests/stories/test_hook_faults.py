@@ -97,7 +97,7 @@ def kim(jo: Hooked, clones: Clones) -> Path:
 
 def claim(clone: Path, *names: str, layer: str | None = None) -> None:
     """Claim by the clock of this machine, which the hooks go by."""
-    door(clone, clock=SystemClock(), layer=layer).claim_all(list(names))  # type: ignore[arg-type]
+    door(clone, clock=SystemClock(), layer=layer).claim_all(list(names))
 
 
 BROKEN = {

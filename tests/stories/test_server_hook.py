@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from support.commands import run_gitlease
 from support.fences import clean_env
-from support.forge import JO, KIM, Entry, Forge, objects_of
+from support.forge import JO, KIM, Forge, objects_of
 from support.hooked import Done, script
 from support.illegal import barrier, claim
-from support.ledgers import write_object
+from support.ledgers import Entry, write_object
 from support.remotes import Servers
 from support.repos import assert_untouched, commit_by_hand, git, real_clone, snapshot
 from support.served import REF, Host, in_folder, own_program, serve

@@ -37,8 +37,6 @@ GLOBAL_CONFIG = (
     '[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n'
     "[maintenance]\n\tauto = false\n"
 )
-# Names (relative to HOME) which git itself may create there; with these settings it needs none.
-ALLOWED_IN_HOME: frozenset[str] = frozenset()
 FALLBACK_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -61,11 +59,8 @@ class Fences:
 
     def violations(self) -> list[str]:
         """What appeared in HOME, or changed in the global configuration, by name."""
-        found = []
-        for path in sorted(self.home.rglob("*")):
-            name = path.relative_to(self.home).as_posix()
-            if not any((name + "/").startswith(allowed + "/") for allowed in ALLOWED_IN_HOME):
-                found.append(f"HOME/{name}")
+        there = sorted(self.home.rglob("*"))
+        found = [f"HOME/{path.relative_to(self.home).as_posix()}" for path in there]
         if sorted(entry.name for entry in (self.root / "template").iterdir()):
             found.append("the template directory is not empty any more")
         if self.global_config.read_text(encoding="utf-8") != GLOBAL_CONFIG:

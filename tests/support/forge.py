@@ -42,7 +42,6 @@ from gitlease.store import (
     write_message,
     write_tree,
 )
-from support.fences import clean_env
 from support.ledgers import Entry, raw_tree, read_files, write_object
 from support.ledgers import write_tree as write_files
 from support.repos import git, run_git
@@ -110,36 +109,11 @@ class Draft:
         """With other fields in every line of its message."""
         return replace(self, events=tuple(event._replace(**changes) for event in self.events))
 
-    def timed(self, at: Instant) -> Draft:
-        """As if all of it had been decided at another time."""
-        leases = {
-            key: (old, new and _moved(new, at.wall_ms - self.at.wall_ms, self.ids))
-            for key, (old, new) in self.ledger.changes.leases.items()
-        }
-        moved = self.changes(leases=leases).told(at=at.wall_ms)
-        return replace(moved, at=at, record=replace(self.record, at=at.wall_ms))
-
-    @property
-    def ids(self) -> set[str]:
-        revision = self.ledger.header.revision
-        return {e.operation for e in self.ledger.header.ring if e.revision == revision}
-
     def file(self, name: str) -> str:
         """Where the record of a resource lies that the step writes."""
         resource = parse_resource(name)
         news = (new for _, new in self.ledger.changes.leases.values())
         return next(lease_file(x) for x in news if x is not None and x.resource == resource)
-
-
-def _moved(lease: Lease, by: int, ids: set[str]) -> Lease:
-    if lease.operation not in ids:
-        return lease
-    return replace(
-        lease,
-        claimed_at=lease.claimed_at + by if lease.renewals == 0 else lease.claimed_at,
-        renewed_at=lease.renewed_at + by,
-        expires_at=lease.expires_at + by,
-    )
 
 
 class Forge:
@@ -315,6 +289,3 @@ class _Blind:
 
     def every_ticket(self) -> list[Ticket]:
         return list(self._inner.every_ticket())
-
-
-__all__ = ["JO", "KIM", "MINUTE", "REF", "Draft", "Entry", "Forge", "clean_env", "objects_of"]

@@ -35,8 +35,8 @@ from gitlease.core import (
     parse_resource,
 )
 from gitlease.store import lease_file, write_header, write_lease
-from support.forge import JO, KIM, MINUTE, REF, Draft, Entry, Forge
-from support.ledgers import write_object
+from support.forge import JO, KIM, MINUTE, REF, Draft, Forge
+from support.ledgers import Entry, write_object
 from support.repos import git
 
 HOUR = 3_600
@@ -167,12 +167,6 @@ def two_leases_in_conflict_by_a_search(f: Forge) -> Draft:
     wanted = claim(KIM, "src/api/*.py")
     draft = f.honest(wanted, unseen=["src/"])
     return draft.naming(Pick(id=wanted.id, actor=KIM, claims=(wanted,)))
-
-
-@illegal("held")
-def early_takeover(f: Forge) -> Draft:
-    late = f.honest(claim(KIM, "F003"), at=f.later(HOUR))
-    return late.timed(f.now)
 
 
 @illegal("usage")
@@ -408,29 +402,15 @@ def tag_at_the_ref(f: Forge) -> str:
     return write_object(f.path, text.encode(), "tag")
 
 
-@other("foreign-ref")
-def ref_below_a_ledger(f: Forge) -> Sequence[str]:
-    return f.tip(), "refs/gitlease/team/x"
-
-
-@other("foreign-ref")
-def ref_in_other_letters(f: Forge) -> Sequence[str]:
-    return f.tip(), "refs/gitlease/Global"
-
-
-@other("foreign-ref")
-def ledgers_in_other_letters(f: Forge) -> Sequence[str]:
-    return f.tip(), "refs/GitLease/global"
-
-
-@other("foreign-ref")
-def ref_of_the_layer_that_never_leaves_a_clone(f: Forge) -> Sequence[str]:
-    return f.tip(), "refs/gitlease/local"
-
-
-@other("foreign-ref")
-def ref_in_a_namespace(f: Forge) -> Sequence[str]:
-    return f.tip(), "refs/namespaces/x/refs/gitlease/global"
+FOREIGN = {
+    "ref_below_a_ledger": "refs/gitlease/team/x",
+    "ref_in_other_letters": "refs/gitlease/Global",
+    "ledgers_in_other_letters": "refs/GitLease/global",
+    "ref_of_the_layer_that_never_leaves_a_clone": "refs/gitlease/local",
+    "ref_in_a_namespace": "refs/namespaces/x/refs/gitlease/global",
+}
+for _name, _ref in FOREIGN.items():
+    ILLEGAL[_name] = lambda f, ref=_ref: Bad("foreign-ref", f.tip(), ref)  # type: ignore[misc]
 
 
 # --- a new ledger -------------------------------------------------------------------------------

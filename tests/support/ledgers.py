@@ -152,9 +152,9 @@ def read_files(bare: Path, version: str = REF) -> dict[str, Entry]:
     return found
 
 
-def text_of(bare: Path, path: str, version: str = REF) -> str:
+def text_of(bare: Path, path: str) -> str:
     """The text of one file of the ledger."""
-    return git(bare, "cat-file", "blob", f"{version}:{path}")
+    return git(bare, "cat-file", "blob", f"{REF}:{path}")
 
 
 def header_of(bare: Path) -> Header:
@@ -203,14 +203,7 @@ def make_lease(
     )
 
 
-def file_of(lease: Lease) -> str:
-    """Where its record lies."""
-    return lease_file(lease)
-
-
-def record_of(lease: Lease) -> bytes:
-    """Its sound record."""
-    return write_lease(lease)
+file_of, record_of = lease_file, write_lease
 
 
 # --- doors --------------------------------------------------------------------------------------
@@ -239,49 +232,18 @@ def workspace(
     clock: ManualClock | None = None,
     time_limit: float | None = None,
     patience: float | None = None,
-    session: str | None = None,
-    layer: str | None = None,
-    local: bool = False,
-    remote: str | None = None,
-    environ: Mapping[str, str] | None = None,
+    **how: Any,
 ) -> Workspace:
     """A clone's workspace on a clock of the test, as a new process of the clone would open it."""
     with limits(time_limit, patience):
         return bootstrap.open_workspace(
-            str(clone),
-            session=session,
-            layer=layer,
-            local=local,
-            remote=remote,
-            environ={} if environ is None else environ,
-            clock=clock or ManualClock(),
+            str(clone), **{"environ": {}, **how}, clock=clock or ManualClock()
         )
 
 
-def door(
-    clone: Path,
-    *,
-    clock: ManualClock | None = None,
-    time_limit: float | None = None,
-    patience: float | None = None,
-    session: str | None = None,
-    layer: str | None = None,
-    local: bool = False,
-    remote: str | None = None,
-) -> Leases:
+def door(clone: Path, **how: Any) -> Leases:
     """The library door of a clone, on a clock of the test."""
-    return Leases(
-        workspace(
-            clone,
-            clock=clock,
-            time_limit=time_limit,
-            patience=patience,
-            session=session,
-            layer=layer,
-            local=local,
-            remote=remote,
-        )
-    )
+    return Leases(workspace(clone, **how))
 
 
 def write_ledger(bare: Path, leases: Sequence[Lease]) -> None:

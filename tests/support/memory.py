@@ -81,26 +81,6 @@ class Step:
     renewal: bool = False
     events: tuple[Event, ...] = ()
 
-    def of(self, resource: Resource) -> list[Lease]:
-        self._raise_broken(lambda broken: broken.resource == resource)
-        return [lease for key, lease in self.leases.items() if key[0] == resource.key]
-
-    def with_paths(self) -> list[Lease]:
-        self._raise_broken(lambda broken: broken.paths)
-        return [lease for lease in self.leases.values() if lease.patterns]
-
-    def every(self) -> Iterator[Lease | Damage]:
-        yield from self.leases.values()
-        yield from (Damage(file, broken.problem) for file, broken in self.broken.items())
-
-    def notes_of(self, resource: Resource) -> tuple[Note, ...]:
-        return self.notes.get(resource.key, ())
-
-    def _raise_broken(self, wanted: Callable[[Broken], bool]) -> None:
-        for file, broken in self.broken.items():
-            if wanted(broken):
-                raise Invalid(f"the ledger's record {file} is damaged: {broken.problem}")
-
     def after(self, change: Change, parent: str) -> Step:
         """This version with a change on top."""
         changes = change.ledger.changes
@@ -129,16 +109,24 @@ class MemoryRecords:
         self._step = step
 
     def of(self, resource: Resource) -> list[Lease]:
-        return self._step.of(resource)
+        self._raise_broken(lambda broken: broken.resource == resource)
+        return [lease for key, lease in self._step.leases.items() if key[0] == resource.key]
 
     def with_paths(self) -> list[Lease]:
-        return self._step.with_paths()
+        self._raise_broken(lambda broken: broken.paths)
+        return [lease for lease in self._step.leases.values() if lease.patterns]
 
     def every(self) -> Iterator[Lease | Damage]:
-        return self._step.every()
+        yield from self._step.leases.values()
+        yield from (Damage(file, broken.problem) for file, broken in self._step.broken.items())
+
+    def _raise_broken(self, wanted: Callable[[Broken], bool]) -> None:
+        for file, broken in self._step.broken.items():
+            if wanted(broken):
+                raise Invalid(f"the ledger's record {file} is damaged: {broken.problem}")
 
     def notes(self, resource: Resource) -> tuple[Note, ...]:
-        return self._step.notes_of(resource)
+        return self._step.notes.get(resource.key, ())
 
     def notices(self, holder: str) -> tuple[Notice, ...]:
         return self._step.notices.get(person_key(holder), ())

@@ -10,7 +10,6 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -170,9 +169,6 @@ class Servers:
     def __init__(self, base: Path) -> None:
         self.base = Path(os.path.realpath(base))
         self._stack = contextlib.ExitStack()
-        self._local: LocalCounter | None = None
-        self._http: HttpServer | None = None
-        self._ssh: SshServer | None = None
 
     def __enter__(self) -> Servers:
         return self
@@ -180,27 +176,20 @@ class Servers:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    @property
+    @functools.cached_property
     def local(self) -> LocalCounter:
         """The counter for remotes on this machine's disk."""
-        if self._local is None:
-            self._local = LocalCounter(self._directory("local"))
-        return self._local
+        return LocalCounter(self._directory("local"))
 
-    @property
+    @functools.cached_property
     def http(self) -> HttpServer:
         """The http server."""
-        if self._http is None:
-            log = self._directory("http") / "backend.log"
-            self._http = self._stack.enter_context(HttpServer(log))
-        return self._http
+        return self._stack.enter_context(HttpServer(self._directory("http") / "backend.log"))
 
-    @property
+    @functools.cached_property
     def ssh(self) -> SshServer:
         """The ssh server."""
-        if self._ssh is None:
-            self._ssh = self._stack.enter_context(SshServer(self._directory("ssh")))
-        return self._ssh
+        return self._stack.enter_context(SshServer(self._directory("ssh")))
 
     def _directory(self, name: str) -> Path:
         path = self.base / name
@@ -233,38 +222,23 @@ def _seeded(options: tuple[str, ...]) -> Path:
     return path
 
 
+@contextlib.contextmanager
 def open_remote(
     kind: Kind | str,
     tmp: Path,
     *,
-    servers: Servers | None = None,
+    servers: Servers,
     users: Mapping[str, str] | None = None,
     name: str = "origin",
     options: Sequence[str] = (),
-) -> AbstractContextManager[Remote]:
+) -> Iterator[Remote]:
     """A new remote of this kind, its bare repository at `tmp/<name>.git`, made with `options`.
 
-    Without `servers` it starts its own; `users` (http only) demands basic auth.
+    `users` (http only) demands basic auth.
     """
-    if kind not in KINDS:
+    if kind not in KINDS or (users is not None and kind != "http"):
         raise ValueError(f"no such kind of remote: {kind}")
-    return _open(kind, tmp, servers, users, name, options)
-
-
-@contextlib.contextmanager
-def _open(
-    kind: Kind,
-    tmp: Path,
-    servers: Servers | None,
-    users: Mapping[str, str] | None,
-    name: str,
-    options: Sequence[str],
-) -> Iterator[Remote]:
     with contextlib.ExitStack() as stack:
-        if users is not None and kind != "http":
-            raise ValueError("users are for http remotes")
-        if servers is None:
-            servers = stack.enter_context(Servers(tmp / "servers"))
         bare = new_bare(Path(os.path.realpath(tmp)) / f"{name}.git", *options)
         if kind == "http":
             repo = servers.http.publish(bare, users)
