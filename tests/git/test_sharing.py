@@ -60,7 +60,10 @@ def test_shared_clone_files_have_its_modes(
     assert (line in config, b"sharedRepository" in config) == (True, bool(line))
 
 
-def test_hooks_of_a_shared_clone_run_for_its_group(clones: Clones) -> None:
+def test_hooks_of_a_shared_clone_run_for_its_group(
+    clones: Clones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gitlease.install.hook_places.git_version", lambda _: (2, 39))
     [clone] = clones(1)
     git(clone, "config", "core.sharedRepository", "group")
     before = os.umask(0o077)
