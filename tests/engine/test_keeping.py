@@ -156,7 +156,7 @@ def test_an_outage_within_the_lease_loses_nothing(world: World, fault: Fault, ou
 
 def test_one_damaged_record_keeps_the_others_beating(world: World) -> None:
     world.hold("F001", "F002")
-    world.remote.damage("global", "leases/ab/f001.yaml", Broken("cut off", F001))
+    world.remote.damage("leases/ab/f001.yaml", Broken("cut off", F001))
     lost = world.run_for(TTL)
     assert [(f"{x.hold.grant.resource}", x.loss) for x in lost] == [("F001", Loss.UNREACHABLE)]
     assert "damaged" in lost[0].detail

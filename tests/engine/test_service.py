@@ -334,7 +334,7 @@ def test_confirming_makes_the_ledger_where_there_is_none(world: World) -> None:
 
 
 def test_a_damaged_record_takes_down_its_own_resource_or_paths_only(begun: World) -> None:
-    begun.remote.damage("global", "leases/aa/f001.yaml", Broken("no holder", F001))
+    begun.remote.damage("leases/aa/f001.yaml", Broken("no holder", F001))
     with pytest.raises(Invalid):
         begun.of(JO).claim([F001])
     assert begun.of(JO).claim([F002]).status == "claimed"
@@ -343,7 +343,7 @@ def test_a_damaged_record_takes_down_its_own_resource_or_paths_only(begun: World
     begun.of(KIM).set_policy({"admins": KIM.holder})
     begun.of(KIM).drop_record("leases/aa/f001.yaml", reason="garbage")
     assert begun.of(JO).claim([F001]).status == "claimed"
-    begun.remote.damage("global", "paths/aa/x.yaml", Broken("no holder", paths=True))
+    begun.remote.damage("paths/aa/x.yaml", Broken("no holder", paths=True))
     with pytest.raises(Invalid):
         begun.of(JO).claim([parse_resource("docs/")])
     assert begun.of(JO).claim([parse_resource("F003")]).status == "claimed"

@@ -290,7 +290,7 @@ def test_a_kill_at_any_step_leaves_nothing_to_mend_by_hand(world: World, step: s
 def test_a_damaged_record_beside_one_of_the_session_is_told(world: World) -> None:
     world.of(ONE).claim([F001], ClaimOptions(scope="a"))
     world.of(ONE).claim([F002])
-    world.remote.damage("global", "leases/f0/broken.yaml", Broken("not YAML", F001))
+    world.remote.damage("leases/f0/broken.yaml", Broken("not YAML", F001))
     answer = world.of(ONE).end_session(park=True)
     assert [x.resource for x in answer.leases] == ["F002"]
     assert len(answer.refused) == 1

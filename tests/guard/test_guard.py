@@ -304,7 +304,7 @@ def test_a_ledger_that_cannot_be_read_is_said_and_what_was_known_holds(world: Wo
 def test_a_record_that_cannot_be_read_is_said_at_every_look(world: World) -> None:
     world.claims(KIM, "F001")
     world.claims(KIM, "docs/")
-    world.remote.damage("global", "paths/aa/x.yaml", Broken("no holder", paths=True))
+    world.remote.damage("paths/aa/x.yaml", Broken("no holder", paths=True))
     for _ in range(2):
         (said,) = world.guard().check([LOGIN]).warnings
         check_words(said)

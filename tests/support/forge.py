@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -70,7 +70,6 @@ class Draft:
     record: StepRecord
     files: Mapping[str, bytes | Entry | None] = field(default_factory=dict)
     author: str | None = None
-    message: Callable[[str], str] | None = None
 
     def header(self, **changes: Any) -> Draft:
         """With other fields of the header."""
@@ -204,8 +203,6 @@ class Forge:
         holder = draft.author or draft.actor.holder
         who = pygit2.Signature(holder.split("@")[0], holder, draft.at.wall_ms // 1_000, 0, "utf-8")
         message = write_message(draft.events, draft.record, renewal=draft.renewal)
-        if draft.message is not None:
-            message = draft.message(message)
         return str(self.repo.create_commit(None, who, who, message, tree, [*draft.parents]))
 
     def _with_files(self, tree: str, files: Mapping[str, bytes | Entry | None]) -> str:

@@ -234,12 +234,12 @@ class MemoryRemote:
         if version:
             self.refs[layer] = version
 
-    def damage(self, layer: str, file: str, broken: Broken) -> None:
+    def damage(self, file: str, broken: Broken) -> None:
         """Add an unreadable record, as another writer could, in a step of its own."""
-        base = self.refs[layer]
+        base = self.refs["global"]
         step = self.steps[base]
         header = replace(step.header, revision=step.header.revision + 1)
-        self.refs[layer] = self.keep(
+        self.refs["global"] = self.keep(
             replace(step, header=header, broken={**step.broken, file: broken}, parent=base)
         )
 
