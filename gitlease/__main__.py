@@ -24,6 +24,8 @@ def main() -> None:
         status = _status(sys.argv[1:], prog)
     except SystemExit as leaving:
         status = int(leaving.code or 0)
+    except KeyboardInterrupt:  # before the command began, while its modules are loaded
+        status = 130
     atexit._run_exitfuncs()  # temporary folders go
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -550,7 +550,9 @@ def words_for_worktrees(
         return tuple(words)
     path = os.path.normpath(os.path.join(os.path.realpath(directory), words[0]))
     inside = os.path.relpath(path, repository.toplevel)
-    is_there = ask_line(repository, "rev-parse", "--verify", "--quiet", f"{base}:{inside}")
+    is_there = inside.split(os.sep)[0] != os.pardir and ask_line(
+        repository, "rev-parse", "--verify", "--quiet", f"{base}:{inside}"
+    )
     return (os.path.join(os.curdir, inside) if is_there else path, *words[1:])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -90,3 +92,15 @@ def test_an_interruption_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Desk, "open", stop)
     ada, _ = make_desks()
     assert ada.run("list").code == 130
+
+
+def test_an_interruption_before_the_command_begins_is_none_either() -> None:
+    """While its modules are loaded."""
+    script = (
+        "import gitlease.__main__ as main\n"
+        "def stop(*_): raise KeyboardInterrupt\n"
+        "main._status = stop\n"
+        "main.main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
