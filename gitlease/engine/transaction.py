@@ -546,10 +546,8 @@ class _Waiting:
             return
         for claim, outcome in zip(self._claims, outcomes, strict=True):
             if outcome is None:
-                name, loss = claim.resource.text, Loss.RELEASED_ELSEWHERE
-                raise LeaseLost(
-                    f"{name} was granted, and has ended since", resource=name, loss=loss
-                )
+                name, told = claim.resource.text, "was granted, and has ended since"
+                raise LeaseLost(f"{name} {told}", resource=name, loss=Loss.RELEASED_ELSEWHERE)
         applied = Applied(head.ledger, tuple(filter(None, outcomes)), changed=True)
         raise _Done(Step(applied, head, Moment(now=self._since, seen=head.seen)))
 
@@ -561,6 +559,8 @@ class _Waiting:
         if self._along is None:
             return
         self._along.ask(self._claims[0].id, None)
+        if isinstance(why, GitleaseError) and (head := self._store.known(self._layer)):
+            self.check(head)  # whoever had the turn may have made them since
         if isinstance(why, Unavailable) and not isinstance(why, UnknownOutcome):
             raise UnknownOutcome(
                 f"whether {self._what} reached the remote cannot be known: {why.message}",

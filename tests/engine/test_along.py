@@ -41,6 +41,7 @@ from gitlease.engine import (
     fresh_id,
     holds_of,
     sessions,
+    transaction,
 )
 from gitlease.store import RefLedgerStore, StateFolder
 
@@ -395,6 +396,29 @@ def test_what_may_have_gone_along_is_not_said_to_have_failed(
     with pytest.raises(UnknownOutcome):
         claim(world, "C")
     assert world.clones["here"].state("global").asked() == []
+
+
+def test_a_claim_that_is_made_along_as_it_is_refused_is_granted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S6: where turns run out, another process may make it on a newer ledger."""
+    claim(world, "A")
+    world.of(KIM, clone="there").claim([parse_resource("C")])
+    world.of(JO, clone="here").read()
+    waits_for(monkeypatch, lambda: None)
+    told, refusals = transaction.with_views, list[str]()
+
+    def refused(why: GitleaseError, *given: Any) -> GitleaseError:
+        refusals.append(why.code)
+        if refusals == ["held", "held"]:  # by the ledger as it was just fetched
+            world.of(KIM, clone="there").release([parse_resource("C")])
+            world.of(JO, clone="here").read()
+            claim(world, "B")
+        return told(why, *given)
+
+    monkeypatch.setattr(transaction, "with_views", refused)
+    assert claim(world, "C").status == "claimed"
+    assert [f"{x.resource}" for x in world.leases()] == ["A", "B", "C"]
 
 
 def test_what_was_granted_along_and_ended_since_is_lost(
