@@ -501,7 +501,7 @@ def reason_of(said: GitResult) -> str:
         return "git did not answer in time"
     lines = [line.strip() for line in said.err.splitlines() if line.strip()] or ["it said nothing"]
     told = next((line for line in lines if line.startswith(("fatal: ", "error: "))), lines[-1])
-    told = told.removeprefix("fatal: ").removeprefix("error: ")
+    told = told.removeprefix("fatal: ").removeprefix("error: ").removesuffix(":")
     return "".join(c if c.isprintable() else " " for c in told)[:300]
 
 

@@ -121,16 +121,17 @@ def own_program() -> str | None:
 
 
 def _by_config(place: HookPlace, names: Sequence[str]) -> Iterator[HookChange]:
-    # Git calls a script in the private folder; if that is gone, it is skipped and not a failure.
+    # Git calls a script in the private folder; if that is gone, or a pipe is in its place, it is
+    # skipped and not a failure.
     for name in names:
-        script = place.script(name)
-        quoted = shlex.quote(script)
+        quoted = shlex.quote(script := place.script(name))
         if places.read_file(script) != places.shim(name):
             make = partial(_write, script, places.shim(name))
             yield HookChange(f"wrote {script}", make, script, quiet=True)
         elif not os.access(script, os.X_OK):
             yield _switched_on(script)
-        wanted = {"command": f"test ! -x {quoted} || {quoted}", "event": name}
+        called = f"test ! -f {quoted} || test ! -x {quoted} || {quoted}"
+        wanted = {"command": called, "event": name}
         for setting, value in wanted.items():
             key = f"hook.gitlease-{name}.{setting}"
             if place.config.get(key) != value:
