@@ -88,7 +88,7 @@ class RunRequest:
     words: tuple[str, ...]
     directory: str
     options: ClaimOptions
-    grace: int | None = None
+    grace: int | None = None  # seconds that it has to end; None: the default
     note: str | None = None
     layer: str | None = None
     stops: bool = False
