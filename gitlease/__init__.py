@@ -43,13 +43,13 @@ def exports(package):
     names = {}
 
     def load(name):
-        if not name.startswith("__"):
-            names.update(names or _exported(package))
-            if name in names:
-                from importlib import import_module
-
-                return getattr(import_module(names[name]), name)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if not names:
+            names.update(_exported(package))
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        # Looked up at every use, so that a test may replace it in its module.
+        __import__(names[name])
+        return getattr(sys.modules[names[name]], name)
 
     return load
 
@@ -65,5 +65,8 @@ def __dir__():
     return sorted([*_exported(__name__), "__version__"])
 
 
+_load = exports(__name__)
+
+
 def __getattr__(name):
-    return __dir__() if name == "__all__" else exports(__name__)(name)
+    return __dir__() if name == "__all__" else _load(name)

@@ -7,14 +7,14 @@ import gc
 import os
 import sys
 
+from gitlease import __version__
+
 
 def main() -> None:
     """Run the command line under the name it was called by, and exit with its status."""
     called = os.path.basename(sys.argv[0]).removesuffix(".exe")
     prog = "git lease" if called == "git-lease" else "gitlease"
     if sys.argv[1:] == ["--version"]:  # fast, because scripts call it often
-        from gitlease import __version__
-
         print(f"gitlease {__version__}")
         return
     # In a short process, garbage collection and the teardown of modules take a quarter of the time.
@@ -62,12 +62,10 @@ def _status(argv: list[str], prog: str) -> int:
         from gitlease.faces.server_hook import run_server_hook
 
         return run_server_hook(argv[1:])
-    from gitlease.faces.cli import import_click
+    from gitlease.faces import cli
 
-    import_click()
-    from gitlease.faces.cli.app import run
-
-    return run(argv, prog=prog)
+    cli.import_click()
+    return cli.run(argv, prog=prog)
 
 
 if __name__ == "__main__":
