@@ -99,7 +99,7 @@ SHORTEST, LONGEST = 150, 800  # lines: a module is what one reads for one questi
 LINES = {  # of each package, without those of comment
     "gitlease": 294,
     "check": 2_680,
-    "core": 6_006,
+    "core": 6_038,
     "engine": 6_705,
     "faces": 14_954,
     "gateway": 1_301,
@@ -130,7 +130,7 @@ MOST = {
     "modules of few lines": 18,
     "imports in functions": 286,
     "blocks for types alone": 61,
-    "private functions used once": 635,
+    "private functions used once": 634,
     "modules that name expect_holder": 9,
     "modules that name takeover": 8,
     "modules that name reopen": 8,

@@ -17,6 +17,9 @@ from core.values import (
     code,
     complete,
     empty,
+    end,
+    extend,
+    fresh,
     holding,
     lease,
     leases_in,
@@ -39,8 +42,10 @@ from gitlease.core import (
     Ledger,
     NotHolder,
     Outcome,
+    Park,
     State,
     apply,
+    grant_of,
 )
 
 LIVE, EXPIRED, LAPSED = 10, TTL + 1, TTL + SKEW + 1  # seconds after the grant
@@ -275,6 +280,27 @@ def test_a_live_lease_on_an_assigned_task_frees_its_paths_at_its_end() -> None:
         assert (refused.value.free_at_ms is not None, refused.value.by_edge) == (free, False)
     ledger, _ = step(ledger, claim(KIM, "src/a.py"), when=moment(LAPSED))
     assert code(ledger, claim(JO, "T-14", paths=("src/",)), moment(LAPSED + 1)) == "held"
+
+
+@pytest.mark.parametrize("who", [KIM, JO_CI])
+def test_a_task_whose_paths_were_granted_after_its_lapse_goes_on_nowhere(who: Actor) -> None:
+    """S2, S3: not by a slower clock of its holder's either; its name stays theirs."""
+    own = lease(resource="T-14", holder=JO_AGENT, edge=True, paths=("src/",))
+    ledger, _ = step(holding(own), claim(who, "src/a.py"), when=moment(LAPSED))
+    going_on = (
+        renew(JO_AGENT, None),
+        renew(JO_AGENT, "T-14"),
+        extend(JO_AGENT, 60, "T-14"),
+        Park(id=fresh(), actor=JO_AGENT, resource=own.resource),
+        claim(JO_AGENT, "T-14", paths=("src/",)),
+    )
+    now = moment(LIVE)
+    assert [code(ledger, x, now) for x in going_on] == ["lost"] * 4 + ["held"]
+    beat = step(ledger, renew(JO_AGENT, None, grants=(grant_of(own),)), when=now)[1]
+    assert (beat.leases, [x.code for x in beat.refused]) == ((), ["lost"])
+    assert not step(ledger, end(JO_AGENT, own, park=True), when=now)[1].changed
+    ledger, _ = step(ledger, release(who, "src/a.py"), when=now)
+    assert code(ledger, renew(JO_AGENT, "T-14"), now) == "renewed"
 
 
 def test_an_edge_protects_until_it_is_taken_over_with_a_reason() -> None:

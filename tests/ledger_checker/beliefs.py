@@ -116,6 +116,15 @@ class Checker:
         self.excused |= {x.lease_id for x in old.values() if x.token in ended}
         if self.forked:
             self.excused |= {x.lease_id for x in (*changed, *gone)}
+        renewals = {nonce: x.renewals for nonce, x in old.items()}
+        self._check_continued(
+            (
+                x
+                for x in changed
+                if is_active(x) and x.renewals > renewals.get(x.lease_id, x.renewals)
+            ),
+            after,
+        )
         self._check_overlaps(changed, after)
         self._check_displaced(gone, after)
 
@@ -149,6 +158,13 @@ class Checker:
                 edge = edge and self._believer(first) is None
                 if other is not one and conflict(one, other) and not edge:
                     raise Broken(f"S2: {one.resource} and {other.resource} are both in the ledger")
+
+    def _check_continued(self, continued: Iterable[Lease], after: Step) -> None:
+        """No lease goes on beside a later one of another's, which was granted as it had lapsed."""
+        for lease in continued:
+            for other in after.leases.values():
+                if is_active(other) and other.token > lease.token and conflict(lease, other):
+                    raise Broken(f"S2: {lease.resource} goes on beside {other.resource}")
 
     def _check_displaced(self, gone: Iterable[Lease], after: Step) -> None:
         """What left the ledger without being ended was over, for its holder and by true time.
@@ -188,6 +204,14 @@ class Checker:
     def restored(self, line: Line) -> None:
         """The ref is again where it was before the rollback."""
         self.line, self.forked = line, False
+
+    def forgot(self, machine: Machine) -> None:
+        """A machine has lost what it knew, also when the leases that it wrote count from."""
+        self.excused |= {x.lease_id for run in machine.runs for x in run.own}
+        for lease in self.remote.steps[self.line.last].leases.values():
+            sender = self.ties.senders.get(lease.operation)
+            if sender is not None and sender.process.run.machine is machine:
+                self.excused.add(lease.lease_id)
 
     # --- beliefs ----------------------------------------------------------------------------------
 

@@ -48,6 +48,10 @@ RULES = {
         "Relation.THEIRS: Verdicts(Verdict.NEEDS_TAKEOVER,",
     ),
     "an edge ignored": ("    if not lease.edge:", "    if True:"),
+    "a task goes on beside whoever has its paths": (
+        "if not lease.edge or not lease.patterns:",
+        "if True:",
+    ),
     "completed work granted again": (
         "Relation.COMPLETED: Verdicts(Verdict.NEEDS_REOPEN,",
         "Relation.COMPLETED: Verdicts(Verdict.TAKE,",
@@ -182,8 +186,8 @@ RULES = {
         "how is Relation.MINE",
     ),
     "unbound by any run": (
-        "return lease.same_holder(actor) and actor.session in (None, lease.session)",
-        "return lease.same_holder(actor)",
+        "if not lease.same_holder(op.actor) or op.actor.session not in (None, lease.session):",
+        "if not lease.same_holder(op.actor):",
     ),
     "a session's end that gives up its edges": (
         "isinstance(op, ops.RunOut) and lease.edge",

@@ -262,7 +262,7 @@ class World:
         for machine in self.machines:
             known = machine.disk.load()
             if line is not None and known is not None and known.version not in line.places:
-                self.checker.excused |= {x.lease_id for run in machine.runs for x in run.own}
+                self.checker.forgot(machine)
                 for pending in machine.disk.pending(living=True):
                     machine.disk.remove_pending(pending)
                 machine.disk.forget()

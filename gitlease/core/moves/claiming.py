@@ -80,6 +80,22 @@ def only_edge(lease: Lease, how: Relation) -> bool:
     return lease.edge and how in (*ASSIGNED, Relation.MINE_LAPSED)
 
 
+def overtaken_by(ledger: Ledger, lease: Lease) -> Lease | None:
+    """The later lease of paths that were free once this one had lapsed; None where there is none.
+
+    The record stayed for its edge. A clone that saw it later than others did still counts it as
+    live, and must not have it go on beside that lease.
+    """
+    if not lease.edge or not lease.patterns:
+        return None
+    person = Actor(lease.holder, lease.session)
+    for other in rivals_of(ledger, lease.resource, lease.scope, lease.paths):
+        theirs = not (other.same_holder(person) and (other.answers_to(person) or not lease.session))
+        if other.resource != lease.resource and other.token > lease.token and theirs:
+            return other
+    return None
+
+
 def completed_records(records: Sequence[Lease]) -> list[Lease]:
     """The completed records of one resource by which all of it is done; none where it is not.
 

@@ -64,7 +64,7 @@ from gitlease.core.ledger import (
     Ledger,
     Note,
 )
-from gitlease.core.loss import still_held
+from gitlease.core.loss import Loss, still_held
 from gitlease.core.moves import claiming
 from gitlease.core.moves import operations as ops
 from gitlease.core.moves.claiming import Relations, event, outcome, relations
@@ -92,7 +92,7 @@ def renew(ledger: Ledger, op: ops.Renew, moment: Moment) -> tuple[Ledger, Outcom
     mine, refused = list[Lease](), list[GitleaseError]()
     for grant in op.grants:
         try:
-            mine.append(still_held(ledger, grant, op.actor.holder, moment))
+            mine.append(_unshared(ledger, still_held(ledger, grant, op.actor.holder, moment)))
         except (LeaseLost, Invalid) as refusal:  # a damaged record keeps only its own from beating
             refused.append(refusal)
     if not op.grants and op.resource is not None:
@@ -234,7 +234,7 @@ def held_for(
     stood = relations(ledger, resource, actor, moment)
     mine = _pick(stood, scope, verb, moment)
     if mine:
-        return mine
+        return [_unshared(ledger, x) for x in mine]
     kept = [x for x, how in stood if how is Relation.PARKED and _in_scope(x, scope)]
     if kept:
         raise LeaseLost(
@@ -265,10 +265,29 @@ def of_session(
         if lease.state is not State.ACTIVE or lease.parked or not lease.answers_to(actor):
             continue
         if relation(lease, actor, policy, moment) is Relation.MINE:
-            mine.append(lease)
+            try:
+                mine.append(_unshared(ledger, lease))
+            except LeaseLost as refusal:
+                lost.append(refusal)
         elif not lease.left_behind:
             lost.append(_lost(lease.resource, lease.scope, (lease,)))
     return mine, tuple(lost)
+
+
+def _unshared(ledger: Ledger, lease: Lease) -> Lease:
+    """The same lease. Raises LeaseLost if others were granted its paths after it had lapsed."""
+    if (other := claiming.overtaken_by(ledger, lease)) is None:
+        return lease
+    raise LeaseLost(
+        f"you no longer hold {lease.resource}: it expired before it was renewed, and "
+        f"{other.holder} has {other.resource} since, which overlaps it",
+        resource=lease.resource.text,
+        scope=lease.scope,
+        holder=other.holder,
+        conflicts=(other,),
+        loss=Loss.EXPIRED,
+        lease_id=lease.lease_id,
+    )
 
 
 def _lost(resource: Resource, scope: str | None, left: tuple[Lease, ...]) -> LeaseLost:
@@ -337,7 +356,8 @@ def end_session(
     state, ended, events = ledger, [], []
     refused: list[GitleaseError] = []
     for number, lease in _still_bound(ledger, op.grants, refused):
-        if not lease.same_holder(op.actor) or (parks and not holder_has(lease, moment)):
+        over = not holder_has(lease, moment) or claiming.overtaken_by(ledger, lease)
+        if not lease.same_holder(op.actor) or (parks and over):
             continue
         how, last = _last(lease, op, ledger, moment)
         state = state.remove(lease) if last.state is State.RELEASED else state.put(last)
@@ -437,7 +457,7 @@ def unbind(ledger: Ledger, op: ops.Unbind, moment: Moment) -> tuple[Ledger, Outc
     for _, lease in _still_bound(ledger, op.grants, refused):
         if lease.session is None:
             continue
-        if not _may_unbind(lease, op.actor):
+        if not lease.same_holder(op.actor) or op.actor.session not in (None, lease.session):
             stood = [(lease, relation(lease, op.actor, policy, moment))]
             raise claiming.held_error(
                 lease.resource, lease.scope, stood, policy, moment, error=NotHolder
@@ -450,10 +470,6 @@ def unbind(ledger: Ledger, op: ops.Unbind, moment: Moment) -> tuple[Ledger, Outc
         before.append(lease)
     done = outcome(op, UNBOUND, freed, moment, before=before)
     return state, replace(done, refused=tuple(refused))
-
-
-def _may_unbind(lease: Lease, actor: Actor) -> bool:
-    return lease.same_holder(actor) and actor.session in (None, lease.session)
 
 
 RETIRED = "retired"
