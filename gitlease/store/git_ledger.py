@@ -700,7 +700,11 @@ class RefLedgerStore:
             for text in pending.resources:
                 for lease in _leases_of(ledger, text):
                     if lease.operation in pending.operations:
-                        found[lease_file(lease)] = Sighting(at=pending.at, changed=True)
+                        # Another's step may have carried it out, which was decided earlier.
+                        at, ms = pending.at, max(0, pending.at.wall_ms - lease.renewed_at)
+                        since = replace(at, wall_ms=at.wall_ms - ms, boot_ms=at.boot_ms - ms)
+                        own = Sighting(at=at, changed=True, since=since if ms else None)
+                        found[lease_file(lease)] = own
         return found
 
     def _snapshot(self, layer: str, known: Known, ledger: Ledger) -> Snapshot:

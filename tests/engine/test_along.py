@@ -344,6 +344,7 @@ def test_whoever_is_killed_with_anothers_claim_leaves_it_one_lease(
             patch.setattr(kind, point, Mock(side_effect=Killed))
             with pytest.raises(Killed):
                 claim(world, "B")
+        world.clock.advance(3)
 
     waits_for(monkeypatch, killed)
     answer = claim(world, "C")
@@ -351,6 +352,10 @@ def test_whoever_is_killed_with_anothers_claim_leaves_it_one_lease(
     assert (answer.status, [x.lease_id for x in answer.leases]) == ("claimed", [lease.lease_id])
     assert lease.renewals == 0
     assert holds_of(answer)[0].since.wall_ms <= lease.renewed_at
+    head = world.of(JO, clone="here").session.store.known("global")
+    seen = head and head.seen(lease)
+    assert seen
+    assert (seen.since or seen.at).wall_ms <= lease.renewed_at, "S3: nor later for its heartbeat"
 
 
 def test_another_step_with_ones_own_claim_is_not_taken_for_ones_own(
