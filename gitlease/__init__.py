@@ -47,8 +47,9 @@ def exports(package):
             names.update(_exported(package))
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        # Looked up at every use, so that a test may replace it in its module.
-        __import__(names[name])
+        # A module of the package, or a name of a module: looked up at every use, so that a test
+        # may replace it there.
+        __import__(f"{package}.{name}" if names[name] == package else names[name])
         return getattr(sys.modules[names[name]], name)
 
     return load

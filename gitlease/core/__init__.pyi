@@ -160,6 +160,7 @@ from gitlease.core.resources import Resource as Resource
 from gitlease.core.resources import covers as covers
 from gitlease.core.resources import escape as escape
 from gitlease.core.resources import fold as fold
+from gitlease.core.resources import layer_words as layer_words
 from gitlease.core.resources import name_resource as name_resource
 from gitlease.core.resources import overlap as overlap
 from gitlease.core.resources import parse as parse

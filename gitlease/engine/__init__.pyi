@@ -3,6 +3,7 @@ from gitlease.engine.acts import renew_grants as renew_grants
 from gitlease.engine.answers import MAX_RESOURCES as MAX_RESOURCES
 from gitlease.engine.answers import Answer as Answer
 from gitlease.engine.answers import ClaimOptions as ClaimOptions
+from gitlease.engine.answers import QueueReading as QueueReading
 from gitlease.engine.answers import Reading as Reading
 from gitlease.engine.edges import EdgeRules as EdgeRules
 from gitlease.engine.edges import Edges as Edges
@@ -13,6 +14,7 @@ from gitlease.engine.keeping import LossDetector as LossDetector
 from gitlease.engine.keeping import RenewalResult as RenewalResult
 from gitlease.engine.keeping import holds_of as holds_of
 from gitlease.engine.ledger_session import LedgerSession as LedgerSession
+from gitlease.engine.ledger_session import LedgerView as LedgerView
 from gitlease.engine.ports import Cause as Cause
 from gitlease.engine.ports import Change as Change
 from gitlease.engine.ports import Clock as Clock
@@ -29,15 +31,21 @@ from gitlease.engine.ports import TaskProblem as TaskProblem
 from gitlease.engine.ports import Written as Written
 from gitlease.engine.ports import at_present as at_present
 from gitlease.engine.ports import doing as doing
+from gitlease.engine.ports import may_have_sent as may_have_sent
 from gitlease.engine.queue import Carried as Carried
+from gitlease.engine.queue import Carry as Carry
 from gitlease.engine.queue import QueueContext as QueueContext
 from gitlease.engine.queue import TaskQueue as TaskQueue
 from gitlease.engine.queue import WhyNot as WhyNot
 from gitlease.engine.queue import carrying as carrying
 from gitlease.engine.queue import entry_of as entry_of
 from gitlease.engine.queue import hand_out as hand_out
+from gitlease.engine.queue import problem_messages as problem_messages
 from gitlease.engine.queue import rank as rank
 from gitlease.engine.queue import survey as survey
+from gitlease.engine.queue import unknown_statuses as unknown_statuses
+from gitlease.engine.reading import check_known as check_known
+from gitlease.engine.reading import is_in_ledger as is_in_ledger
 from gitlease.engine.sessions import AT_ONCE as AT_ONCE
 from gitlease.engine.sessions import unbind as unbind
 from gitlease.engine.stepping import settle_landed as settle_landed

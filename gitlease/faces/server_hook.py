@@ -11,12 +11,9 @@ import contextlib
 import gc
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from gitlease import wiring
 from gitlease.core.errors import GitleaseError, Invalid, clean
-
-if TYPE_CHECKING:
-    from gitlease.wiring.server import PushVerdict, Refusal
 
 ACCEPTED, REFUSED, USAGE, FAULT = 0, 9, 2, 70
 HOOK, END = "pre-receive", "end"
@@ -47,18 +44,16 @@ def run_server_hook(argv: Sequence[str]) -> int:
     return REFUSED if verdict.blocked else ACCEPTED
 
 
-def _judged(*, marked: bool) -> PushVerdict:
-    from gitlease.wiring.server import judge_push
-
+def _judged(*, marked: bool) -> wiring.PushVerdict:
     gc.enable()  # a push may be large
     data = sys.stdin.buffer.read(MOST_INPUT) if sys.stdin is not None else b""
     mark = f"\n{END}\n".encode() if marked else b"\n"
     if len(data) < MOST_INPUT and not data.endswith(mark):
         raise Invalid("the list of pushed refs is incomplete")
-    return judge_push(data.removesuffix(mark) + b"\n")
+    return wiring.judge_push(data.removesuffix(mark) + b"\n")
 
 
-def report(verdict: PushVerdict) -> None:
+def report(verdict: wiring.PushVerdict) -> None:
     """Print all findings, refusals first, because clients show the first line."""
     shown = verdict.refusals[:SHOWN]
     for refusal in shown:
@@ -70,7 +65,7 @@ def report(verdict: PushVerdict) -> None:
         say(f"warning: {text}")
 
 
-def _line(refusal: Refusal, *, blocked: bool) -> str:
+def _line(refusal: wiring.Refusal, *, blocked: bool) -> str:
     ref = f" {refusal.ref}" if refusal.ref else ""
     prefix = "refused" if blocked else "warning: would be refused"
     return f"{prefix}{ref} ({refusal.rule}): {refusal.message}"

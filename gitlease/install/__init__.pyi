@@ -2,6 +2,9 @@ from gitlease.install.agent_setup import AGENTS_MD as AGENTS_MD
 from gitlease.install.agent_setup import BEGIN as BEGIN
 from gitlease.install.agent_setup import SECTION as SECTION
 from gitlease.install.agent_setup import AgentFile as AgentFile
+from gitlease.install.agent_setup import Installed as Installed
+from gitlease.install.agent_setup import Registered as Registered
+from gitlease.install.agent_setup import ServerSetup as ServerSetup
 from gitlease.install.agent_setup import add_hooks as add_hooks
 from gitlease.install.agent_setup import entries as entries
 from gitlease.install.agent_setup import hooks_in as hooks_in
@@ -11,9 +14,11 @@ from gitlease.install.agent_setup import is_ours as is_ours
 from gitlease.install.agent_setup import place_of as place_of
 from gitlease.install.agent_setup import register as register
 from gitlease.install.agent_setup import registered as registered
+from gitlease.install.agent_setup import remove_all as remove_all
 from gitlease.install.agent_setup import remove_hooks as remove_hooks
 from gitlease.install.agent_setup import remove_section as remove_section
 from gitlease.install.agent_setup import set_up_agent as set_up_agent
+from gitlease.install.agent_setup import set_up_server as set_up_server
 from gitlease.install.agent_setup import unregister as unregister
 from gitlease.install.agent_setup import write_section as write_section
 from gitlease.install.agents import AGENTS as AGENTS
@@ -22,6 +27,8 @@ from gitlease.install.agents import PASSED_ON as PASSED_ON
 from gitlease.install.git_hooks import HookState as HookState
 from gitlease.install.git_hooks import Plan as Plan
 from gitlease.install.git_hooks import hook_states as hook_states
+from gitlease.install.git_hooks import install as install
+from gitlease.install.git_hooks import uninstall as uninstall
 from gitlease.install.hook_places import CHECKED as CHECKED
 from gitlease.install.hook_places import HOOKS as HOOKS
 from gitlease.install.hook_places import SCRIPTS as SCRIPTS
@@ -30,9 +37,12 @@ from gitlease.install.hook_places import Way as Way
 from gitlease.install.hook_places import find_section as find_section
 from gitlease.install.hook_places import hook_lines as hook_lines
 from gitlease.install.hook_places import lefthook_snippet as lefthook_snippet
+from gitlease.install.hook_places import manager_install as manager_install
 from gitlease.install.hook_places import pre_commit_hooks as pre_commit_hooks
 from gitlease.install.hook_places import pre_commit_lines as pre_commit_lines
 from gitlease.install.hook_places import section as section
+from gitlease.install.server import ServerState as ServerState
+from gitlease.install.server import check_identity as check_identity
 from gitlease.install.server import install_server as install_server
 from gitlease.install.server import server_state as server_state
 from gitlease.install.server import uninstall_server as uninstall_server

@@ -6,6 +6,7 @@ from gitlease.push.fenced_push import PushRefused as PushRefused
 from gitlease.push.fenced_push import fence as fence
 from gitlease.push.landing import Landed as Landed
 from gitlease.push.landing import LandOptions as LandOptions
+from gitlease.push.plan import JUDGED as JUDGED
 from gitlease.push.plan import GitWork as GitWork
 from gitlease.push.plan import PlannedPush as PlannedPush
 from gitlease.push.plan import PushRequest as PushRequest

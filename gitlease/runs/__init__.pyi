@@ -1,3 +1,6 @@
+from gitlease.runs.child import check_executable as check_executable
+from gitlease.runs.child import is_talked_to as is_talked_to
+from gitlease.runs.child import run_with_input as run_with_input
 from gitlease.runs.child import show_in_pager as show_in_pager
 from gitlease.runs.heartbeat import Heartbeat as Heartbeat
 from gitlease.runs.pool import PATIENCE as PATIENCE
@@ -20,4 +23,5 @@ from gitlease.runs.supervisor import Ended as Ended
 from gitlease.runs.supervisor import SupervisedProcess as SupervisedProcess
 from gitlease.runs.supervisor import Supervisor as Supervisor
 from gitlease.runs.supervisor import early_by as early_by
+from gitlease.runs.supervisor import exit_of_refusal as exit_of_refusal
 from gitlease.runs.supervisor import grace_ms as grace_ms

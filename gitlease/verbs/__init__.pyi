@@ -1,3 +1,5 @@
+from gitlease.verbs import sentences as sentences
+from gitlease.verbs.board import BoardView as BoardView
 from gitlease.verbs.board import Section as Section
 from gitlease.verbs.next_steps import LONGEST_WAIT as LONGEST_WAIT
 from gitlease.verbs.run_text import OUTCOMES as OUTCOMES

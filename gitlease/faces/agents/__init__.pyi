@@ -1,2 +1,10 @@
+from gitlease.faces.agents.answers import Blocked as Blocked
+from gitlease.faces.agents.answers import denial as denial
+from gitlease.faces.agents.answers import held_lines as held_lines
+from gitlease.faces.agents.answers import introduction as introduction
+from gitlease.faces.agents.answers import one_line as one_line
+from gitlease.faces.agents.answers import shared_tree as shared_tree
+from gitlease.faces.agents.background import in_background as in_background
 from gitlease.faces.agents.events import MAX_BYTES as MAX_BYTES
 from gitlease.faces.agents.events import EventKind as EventKind
+from gitlease.faces.agents.handling import ACTIONS as ACTIONS

@@ -5,20 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from gitlease import engine, guard, wiring
 from gitlease.core.errors import clean
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, moment_of
 from gitlease.core.resources import WHOLE, layer_words, word_anywhere
 from gitlease.core.view import LeaseView
 from gitlease.verbs import sentences, task_text
-
-if TYPE_CHECKING:
-    from gitlease.engine.answers import QueueReading
-    from gitlease.engine.queue import Carry
-    from gitlease.guard.presence import SharedTree
-    from gitlease.wiring.agents import AgentContext
 
 LONGEST_CONTEXT = 2_400  # characters: about 600 tokens
 LONGEST_LINE = 240
@@ -53,7 +47,7 @@ def typed(*words: str, options: Sequence[str] = ()) -> str:
     return " ".join(["gitlease", *words, *(shlex.quote(option) for option in options)])
 
 
-def denial(found: Sequence[Blocked], now: datetime, context: AgentContext) -> str:
+def denial(found: Sequence[Blocked], now: datetime, context: wiring.AgentContext) -> str:
     """Return why an edit is denied, and what to do meanwhile."""
     view, options = found[0].view, context.options
     wait = typed(
@@ -75,8 +69,8 @@ def held_lines(found: Sequence[Blocked], now: datetime) -> str:
 
 
 def introduction(
-    context: AgentContext,
-    reading: QueueReading,
+    context: wiring.AgentContext,
+    reading: engine.QueueReading,
     *,
     now: datetime,
     subagent: bool = False,
@@ -134,14 +128,14 @@ def introduction(
     return "\n".join([*head, heading, *lines, *tail])[:LONGEST_CONTEXT]
 
 
-def _carried_line(carry: Carry, context: AgentContext, now: datetime) -> str:
+def _carried_line(carry: engine.Carry, context: wiring.AgentContext, now: datetime) -> str:
     layer = "" if carry.lease is None else _layer(carry.lease, context.workspace.layer)
     title = task_text.titled(carry.task)
     how = task_text.how(carry, now)
     return one_line(f"you carry {carry.resource}{layer}: {how}{f' ({title})' if title else ''}")
 
 
-def _part(view: LeaseView, context: AgentContext) -> list[str]:
+def _part(view: LeaseView, context: wiring.AgentContext) -> list[str]:
     part = [] if view.scope == WHOLE else ["--scope", shlex.quote(view.scope)]
     return [*part, *layer_words(view.layer, context.workspace.layer)]
 
@@ -156,7 +150,7 @@ def _layer(view: LeaseView, usual: str) -> str:
 
 
 def shared_tree(
-    command: str, shared: SharedTree, now: datetime, *, stash: bool = False
+    command: str, shared: guard.SharedTree, now: datetime, *, stash: bool = False
 ) -> list[str]:
     """Return the lines that refuse a command in a work tree shared with other sessions.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
+from gitlease import wiring
 from gitlease.core.errors import GitleaseError
 from gitlease.engine.sessions import end_session
 from gitlease.faces.agents.handling import END_LATER, LOOK, RENEW
@@ -46,12 +47,10 @@ def look(opener: Opener, directory: str = ".") -> None:
 
 def renew(sessions: Sequence[str], opener: Opener) -> None:
     """Renew the due leases that each session holds or carries, and complete landed tasks."""
-    from gitlease.wiring.landing import beat
-
     for session in sessions[:MOST_SESSIONS]:
         workspace = opener(".", session=session)
         renewable = workspace.guard.renewable([session], workspace.carried.ids())
-        beat(workspace, workspace.guard, renewable)
+        wiring.beat(workspace, workspace.guard, renewable)
 
 
 def release_pending(words: Sequence[str], opener: Opener) -> None:

@@ -11,11 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
+from gitlease import core, guard, wiring
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, moment_of
+from gitlease.faces import agents
 from gitlease.faces.agents.events import (
     MAX_BYTES,
     AgentEvent,
@@ -25,6 +27,7 @@ from gitlease.faces.agents.events import (
     parse,
     read,
 )
+from gitlease.guard import notes
 from gitlease.guard.notes import (
     ask_is_due,
     check_is_due,
@@ -42,14 +45,7 @@ from gitlease.guard.notes import (
 )
 from gitlease.install.agents import AGENTS
 
-if TYPE_CHECKING:
-    from gitlease.faces.agents.answers import Blocked
-    from gitlease.guard.discards import Discard
-    from gitlease.guard.rules import GuardFinding, GuardReport, Touched
-    from gitlease.wiring.agents import AgentContext
-    from gitlease.wiring.workspace import Workspace
-
-Opener = Callable[..., "AgentContext | None"]
+Opener = Callable[..., "wiring.AgentContext | None"]
 Starter = Callable[..., bool]
 
 ACTIONS = ("install", "uninstall", "status")  # typed by people in place of an event
@@ -92,9 +88,7 @@ def run(argv: Sequence[str], *, stdin: BinaryIO | None = None) -> int:
     """Handle one event: JSON on standard input, a decision on standard output. Always 0."""
     try:
         if _is_known(argv) and argv[1] in BACKGROUND:
-            from gitlease.faces.agents.background import in_background
-
-            return in_background(argv[1], argv[2:])
+            return agents.in_background(argv[1], argv[2:])
         data = _read(stdin)
         if _is_known(argv):
             document, aside = handle(argv, data)
@@ -150,10 +144,8 @@ def handle(
     return document if document or agent.flat else None, notice
 
 
-def _open_context(directory: str, **who: str) -> AgentContext | None:
-    from gitlease.wiring.agents import open_for_agent
-
-    return open_for_agent(directory, **who)  # type: ignore[arg-type]
+def _open_context(directory: str, **who: str) -> wiring.AgentContext | None:
+    return wiring.open_for_agent(directory, **who)  # type: ignore[arg-type]
 
 
 def _fault(kind: EventKind, error: Exception) -> str:
@@ -241,9 +233,7 @@ def _by_work_tree(event: AgentEvent) -> dict[str, list[str]]:
     return dict(list(found.items())[:MAX_WORK_TREES])
 
 
-def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
-    from gitlease.faces.agents import answers
-
+def _judged(context: wiring.AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
     touched = _touched(context.workspace, cwd, paths)
     if not touched:
         return Reply()
@@ -256,22 +246,19 @@ def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
     blocks, others = _split(context, guarded)
     now = _now(context)
     messages = [
-        answers.one_line(text)
+        agents.one_line(text)
         for text in (*context.workspace.inbox.take(), *guarded.warnings)[:MAX_MESSAGES]
     ]
     if guarded.offline and context.workspace.settings.guard_offline != "off":
-        messages.append(answers.one_line(guarded.offline))
+        messages.append(agents.one_line(guarded.offline))
     if blocks:
-        deny = answers.denial(blocks, now, context)
+        deny = agents.denial(blocks, now, context)
         return Reply(deny="\n".join((deny, *messages)), notice="\n".join(messages))
-    held = [answers.held_lines(others, now)] if others else []
+    held = [agents.held_lines(others, now)] if others else []
     return Reply(context="\n".join((*held, *messages)), notice="\n".join(messages))
 
 
 def _start(event: AgentEvent, opener: Opener) -> Reply:
-    from gitlease.faces.agents.answers import introduction
-    from gitlease.wiring.words import dead_hooks
-
     context = context_of(event, opener)
     if context is None:
         return Reply()
@@ -279,13 +266,11 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
     fresh = workspace.guard.fetch_all()  # within its own limit of time
     landed: tuple[str, ...] = ()
     if event.kind is EventKind.SESSION_START and not fresh.offline:
-        from gitlease.wiring.landing import end_at_start
-
-        landed = end_at_start(workspace)
+        landed = wiring.end_at_start(workspace)
     reading = workspace.queue.known_brief()
     warnings = (
         *([fresh.offline] if fresh.offline else []),  # first, because it affects the rest
-        *dead_hooks(workspace),
+        *wiring.dead_hooks(workspace),
         *landed,
         *workspace.inbox.take(),
         *fresh.warnings,
@@ -294,7 +279,7 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
         return Reply(notice="\n".join(warnings[:2]))
     own = [lease.lease_id for _, lease in workspace.guard.renewable() if lease.session is None]
     workspace.carried.add(own)
-    text = introduction(
+    text = agents.introduction(
         context, reading, now=_now(context), subagent=bool(event.agent_id), warnings=warnings
     )
     return Reply(context=text)
@@ -302,8 +287,6 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
 
 def _after_tool(event: AgentEvent, system: _System) -> Reply:
     # Runs after every tool, so it opens the repository only for a due check or for messages.
-    from gitlease.faces.agents.answers import one_line
-
     private = used_clone(event.cwd or ".")
     if private is None:
         return Reply()
@@ -316,22 +299,19 @@ def _after_tool(event: AgentEvent, system: _System) -> Reply:
     if due:
         postpone_check(private, name, at=_beat(event, context, system))
         messages += context.workspace.guard.lost()
-    return Reply(context="\n".join(one_line(text) for text in messages[:MAX_MESSAGES]))
+    return Reply(context="\n".join(agents.one_line(text) for text in messages[:MAX_MESSAGES]))
 
 
-def _beat(event: AgentEvent, context: AgentContext, system: _System) -> float:
+def _beat(event: AgentEvent, context: wiring.AgentContext, system: _System) -> float:
     """Start a heartbeat if one is due; return the time of the next check, in epoch seconds."""
-    from gitlease.guard.rules import renew_at
-    from gitlease.guard.service import retry_interval
-
-    guard, now = context.workspace.guard, system.now()
-    guard.refresh(context.family)
-    renewable = guard.renewable(context.family, context.workspace.carried.ids())
-    if guard.due(renewable) and context.family:
+    service, now = context.workspace.guard, system.now()
+    service.refresh(context.family)
+    renewable = service.renewable(context.family, context.workspace.carried.ids())
+    if service.due(renewable) and context.family:
         words = ["agent", event.by, RENEW, *sorted(context.family)]
         system.start(words, cwd=event.cwd or ".")
-        return now + retry_interval(lease for _, lease in renewable)
-    return min((now + CHECK_INTERVAL, *(renew_at(lease) / MS for _, lease in renewable)))
+        return now + guard.retry_interval(lease for _, lease in renewable)
+    return min((now + CHECK_INTERVAL, *(guard.renew_at(lease) / MS for _, lease in renewable)))
 
 
 def _end(event: AgentEvent, system: _System) -> None:
@@ -341,14 +321,12 @@ def _end(event: AgentEvent, system: _System) -> None:
     if context is not None and context.session:
         words = ["agent", event.by, RELEASE, context.session]
         if event.kind is EventKind.SESSION_END and event.reason in CONTINUING:
-            from gitlease.wiring.agents import end_conversation
-
-            number = end_conversation(context, event.by, event.session_id, now=system.now())
+            number = wiring.end_conversation(context, event.by, event.session_id, now=system.now())
             words = ["agent", event.by, END_LATER, context.session, number]
         system.start(words, cwd=event.cwd or ".")
 
 
-def _now(context: AgentContext) -> datetime:
+def _now(context: wiring.AgentContext) -> datetime:
     return moment_of(context.workspace.ledger.clock.now().wall_ms)
 
 
@@ -384,7 +362,7 @@ def await_ledger(event: AgentEvent, start: Callable[..., bool], now: float) -> b
 # --- edits: the files that they touch, and what others hold of them ----------------------------
 
 
-def _touched(workspace: Workspace, cwd: str, paths: Iterable[str]) -> list[Touched]:
+def _touched(workspace: wiring.Workspace, cwd: str, paths: Iterable[str]) -> list[guard.Touched]:
     """Return the files inside the repository, each with the tasks defined in it.
 
     Symbolic links in a path are resolved; a path that is itself a link counts as the link and as
@@ -393,14 +371,12 @@ def _touched(workspace: Workspace, cwd: str, paths: Iterable[str]) -> list[Touch
     top = workspace.repository.toplevel
     if top is None:
         return []
-    from gitlease.guard.rules import Touched
-
     root = os.path.realpath(top)
     found: dict[str, None] = {}
     for path in paths:
         found |= dict.fromkeys(_inside(root, cwd, path))
     tasks = _tasks(workspace, found)
-    return [Touched(path, tasks.get(path, frozenset())) for path in found]
+    return [guard.Touched(path, tasks.get(path, frozenset())) for path in found]
 
 
 def _inside(root: str, cwd: str, path: str) -> list[str]:
@@ -412,47 +388,45 @@ def _inside(root: str, cwd: str, path: str) -> list[str]:
     return [p for p in inside if p.split(os.sep)[0] != ".git"]
 
 
-def _tasks(workspace: Workspace, paths: Iterable[str]) -> dict[str, frozenset[str]]:
+def _tasks(workspace: wiring.Workspace, paths: Iterable[str]) -> dict[str, frozenset[str]]:
     endings = {os.path.splitext(text)[1].lower() for text in workspace.settings.tasks.files}
     wanted = {p for p in paths if "" in endings or os.path.splitext(p)[1].lower() in endings}
     found: dict[str, frozenset[str]] = {}
     if not wanted:
         return found
-    from gitlease.core.resources import fold
-
     known = workspace.ledger.edges.files.read()
     for task in known.tasks:
         if task.file in wanted:
-            found[task.file] = frozenset((fold(task.resource.text),))
+            found[task.file] = frozenset((core.fold(task.resource.text),))
     for problem in known.problems:
         if problem.file in wanted:
             found[problem.file] = problem.keys
     return found
 
 
-def _split(context: AgentContext, guarded: GuardReport) -> tuple[list[Blocked], list[Blocked]]:
+def _split(
+    context: wiring.AgentContext, guarded: guard.GuardReport
+) -> tuple[list[agents.Blocked], list[agents.Blocked]]:
     """Return the blocking and the other findings, without leases of the agent's own family."""
-    from gitlease.guard.rules import Severity
-
     findings = [f for f in guarded.findings if not _in_family(context, f)]
     mode = context.workspace.settings.guard_mode
-    blocks = [f for f in findings if f.severity is Severity.BLOCK and mode == "block"]
+    blocks = [f for f in findings if f.severity is guard.Severity.BLOCK and mode == "block"]
     rest = [f for f in findings if f not in blocks]
     return _with_views(guarded, blocks), _with_views(guarded, rest)
 
 
-def _in_family(context: AgentContext, finding: GuardFinding) -> bool:
+def _in_family(context: wiring.AgentContext, finding: guard.GuardFinding) -> bool:
     lease = finding.lease
     mine = lease.same_holder(context.workspace.identity.actor)
     return mine and (lease.session is None or lease.session in context.family)
 
 
-def _with_views(guarded: GuardReport, findings: Sequence[GuardFinding]) -> list[Blocked]:
-    from gitlease.faces.agents.answers import Blocked
-
+def _with_views(
+    guarded: guard.GuardReport, findings: Sequence[guard.GuardFinding]
+) -> list[agents.Blocked]:
     views = guarded.views
     return [
-        Blocked(path=f.path, view=views[f.lease.lease_id])
+        agents.Blocked(path=f.path, view=views[f.lease.lease_id])
         for f in findings
         if f.lease.lease_id in views
     ]
@@ -461,7 +435,7 @@ def _with_views(guarded: GuardReport, findings: Sequence[GuardFinding]) -> list[
 # --- work trees shared by several sessions: none discards others' work -------------------------
 
 
-def context_of(event: AgentEvent, opener: Opener) -> AgentContext | None:
+def context_of(event: AgentEvent, opener: Opener) -> wiring.AgentContext | None:
     """Open the repository of an event; None if it does not use gitlease."""
     cwd = event.cwd or "."
     return opener(cwd, host=event.by, session_id=event.session_id, agent_id=event.agent_id)
@@ -473,20 +447,18 @@ def where_it_ends(event: AgentEvent) -> list[AgentEvent]:
     If its own folder is gone, as with a removed work tree, that is the host's project, else the
     clones in which the session was seen.
     """
-    from gitlease.guard.presence import clones_of, forget_clones
-
     here = event.cwd or "."
     places = [here] if os.path.isdir(here) and find_common_dir(here) is not None else []
     if not places:
-        from gitlease.wiring.agents import projects
-
-        places = [x for x in projects() if os.path.isdir(x) and find_common_dir(x) is not None][:1]
+        places = [
+            x for x in wiring.projects() if os.path.isdir(x) and find_common_dir(x) is not None
+        ][:1]
         # Of a clone's main work tree, or of one without.
-        known = (x.removesuffix(f"{os.sep}.git") for x in clones_of(_key(event)))
+        known = (x.removesuffix(f"{os.sep}.git") for x in guard.clones_of(_key(event)))
         found = {find_common_dir(x) for x in places}
         places += [x for x in known if find_common_dir(x) not in found]
     if event.kind is EventKind.SESSION_END:
-        forget_clones(_key(event))
+        guard.forget_clones(_key(event))
     return [replace(event, cwd=place) for place in places]
 
 
@@ -495,36 +467,30 @@ def note_presence(event: AgentEvent, opener: Opener, now: float) -> None:
 
     ``now`` is in seconds since the epoch.
     """
-    from gitlease.guard import notes, presence
-
     git_dir = notes.find_git_dir(event.cwd or ".")
     if git_dir is None or not event.session_id:
         return
     common = notes.common_dir_of(git_dir)
     if event.kind is EventKind.SESSION_END:
-        presence.leave(common, _key(event))
+        guard.presence.leave(common, _key(event))
         return
     fresh = event.kind is EventKind.SESSION_START  # a resumed session has a new process
     if not fresh and not notes.has_traces(common):
         return
-    if not fresh and presence.touch(git_dir, _key(event), now=now):
+    if not fresh and guard.presence.touch(git_dir, _key(event), now=now):
         return
     context = context_of(replace(event, agent_id=""), opener)
     if context is not None:
-        from gitlease.guard.presence import note_agent
-
         actor = context.workspace.identity.actor
-        note_agent(git_dir, _key(event), actor, context.family, by=event.by, now=now)
+        guard.note_agent(git_dir, _key(event), actor, context.family, by=event.by, now=now)
 
 
 def begin_session(event: AgentEvent, now: float) -> None:
     """Let a conversation that follows another in the same host process continue its session."""
     common = find_common_dir(event.cwd or ".")
     if common is not None and event.session_id and has_traces(common):
-        from gitlease.wiring.agents import begin_conversation
-
         clears = event.reason == "clear"
-        begin_conversation(common, event.by, event.session_id, clears=clears, now=now)
+        wiring.begin_conversation(common, event.by, event.session_id, clears=clears, now=now)
 
 
 def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
@@ -532,17 +498,14 @@ def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
 
     Opens the repository only if another session is recorded.
     """
-    from gitlease.guard.discards import discards
-    from gitlease.guard.presence import root_of, work_tree_named, work_trees_below
-
     own_place = os.path.abspath(event.cwd or ".")
-    for found in discards(event.command, own_place):
+    for found in guard.discards.discards(event.command, own_place):
         if found.deletes:
-            folders = work_trees_below(found.folder, own_place)
+            folders = guard.work_trees_below(found.folder, own_place)
         elif found.git_dir:
-            folders = [root_of(os.path.realpath(found.folder))]
+            folders = [guard.root_of(os.path.realpath(found.folder))]
         elif found.removes:
-            folders = [work_tree_named(found.folder, found.removes)]
+            folders = [guard.work_tree_named(found.folder, found.removes)]
         else:
             folders = [found.folder]
         for folder in folders:
@@ -553,30 +516,25 @@ def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
 
 
 def _discarding(
-    event: AgentEvent, found: Discard, folder: str, opener: Opener, now: float
+    event: AgentEvent, found: guard.Discard, folder: str, opener: Opener, now: float
 ) -> Reply | None:
     """The reply to a command that discards what is in the work tree around a folder."""
-    from gitlease.guard.presence import BY_PLACE, git_dirs_of, is_alone
-
     git_dir = find_git_dir(folder) if os.path.isdir(folder) else None
     if git_dir is None:
         return None
-    git_dirs = git_dirs_of(common_dir_of(git_dir)) if found.stash else [git_dir]
-    if is_alone(git_dirs, _key(event)):
+    git_dirs = guard.git_dirs_of(common_dir_of(git_dir)) if found.stash else [git_dir]
+    if guard.is_alone(git_dirs, _key(event)):
         return None
     context = context_of(replace(event, cwd=folder), opener)
     if context is None or (mode := context.workspace.settings.guard_mode) == "off":
         return None
-    from gitlease.faces.agents.answers import one_line, shared_tree
-    from gitlease.guard.presence import shared_with
-
     if found.settings and not context.has_set(found.settings):
         return None
 
     if git_dir != find_git_dir(event.cwd or "."):  # its name is not the caller's
-        family = frozenset(x for x in context.family if not x.startswith(BY_PLACE))
+        family = frozenset(x for x in context.family if not x.startswith(guard.BY_PLACE))
         context = replace(context, family=family)
-    others = shared_with(
+    others = guard.shared_with(
         context.workspace.repository,
         context.family,
         now=now,
@@ -585,8 +543,8 @@ def _discarding(
     )
     if others is None:
         return None
-    moment, words = moment_of(int(now * MS)), one_line(found.words)
-    lines = shared_tree(words, others, moment, stash=found.stash)
+    moment, words = moment_of(int(now * MS)), agents.one_line(found.words)
+    lines = agents.shared_tree(words, others, moment, stash=found.stash)
     text = "\n".join(lines)
     return Reply(deny=text) if mode == "block" else Reply(context=text, notice=lines[0])
 

@@ -1,4 +1,5 @@
 from gitlease.faces.board.live import BoardScreen as BoardScreen
+from gitlease.faces.board.live import LiveBoard as LiveBoard
 from gitlease.faces.board.page import PageView as PageView
 from gitlease.faces.board.page import exported as exported
 from gitlease.faces.board.page import policy as policy

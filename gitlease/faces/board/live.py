@@ -19,10 +19,13 @@ from functools import cache
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from gitlease import wiring
 from gitlease.core.errors import Unavailable
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
+from gitlease.core.resources import Resource
 from gitlease.engine.ledger_session import LedgerView
+from gitlease.engine.ports import Snapshot
 from gitlease.engine.watch import LOOK, Watcher
 from gitlease.faces.board.text import (
     BoardPart,
@@ -43,9 +46,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from gitlease.core.resources import Resource
-    from gitlease.engine.ports import Snapshot
-    from gitlease.wiring.workspace import Workspace
 
 TICK = 1.0  # seconds between two pictures
 CLEAR = "\x1b[2K"  # erases a line
@@ -58,7 +58,7 @@ class RemoteWatch:
     ``head`` is the first state read, ``error`` a permanent failure.
     """
 
-    def __init__(self, workspace: Workspace, wake: Callable[[], None]) -> None:
+    def __init__(self, workspace: wiring.Workspace, wake: Callable[[], None]) -> None:
         self._workspace, self._wake = workspace, wake
         self._stopped = threading.Event()
         self._first: Unavailable | None = None
@@ -104,7 +104,7 @@ class RemoteWatch:
 class LiveBoard:
     """A board on a console, from its first picture to the key or the signal that ends it."""
 
-    def __init__(self, workspace: Workspace, console: Console, *, follow: bool) -> None:
+    def __init__(self, workspace: wiring.Workspace, console: Console, *, follow: bool) -> None:
         self._ledger, self._console = workspace.ledger, console
         self._workspace, self._follow = workspace, follow
         self._screen = BoardScreen(self._open)

@@ -15,6 +15,7 @@ from gitlease.core.moves.operations import Event
 from gitlease.core.resources import Resource, fold
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.reading import history_of
+from gitlease.faces import cli
 from gitlease.verbs.board import (
     BoardRow,
     BoardView,
@@ -384,9 +385,7 @@ def _bar(row: BoardRow, now: int, size: int) -> str:
 
 
 def _middle(text: str, width: int) -> str:
-    from gitlease.faces.cli.output import shortened
-
-    return shortened(text, width - 1) if width else text
+    return cli.shortened(text, width - 1) if width else text
 
 
 def _fitted(line: str, width: int, *, style: str = "") -> Text:

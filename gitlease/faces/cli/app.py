@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gitlease import __version__, engine
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output
-from gitlease.faces.cli.call import Call, Opener, open_real
+from gitlease.faces.cli.call import Call, Opener, open_real, report_fault, tell
 from gitlease.faces.cli.verb import CONTEXT, Option, command, shared_options, suggestions
 from gitlease.verbs.table import BROKEN_PIPE, INTERNAL, INTERRUPTED, TABLE, exit_of, find_verb
 
@@ -182,8 +183,6 @@ def _no_such_verb(name: str, prog: str) -> UsageError:
 def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     """Print the version and stop."""
     if value:
-        from gitlease import __version__
-
         print(f"gitlease {__version__}")
         ctx.exit()
 
@@ -232,20 +231,16 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
         output.forget_stdout()
         return BROKEN_PIPE
     except OSError as error:
-        from gitlease.engine.ports import may_have_sent
-
         output.forget_stdout()
         # Without a file name, the error concerns our own output.
         subject = os.fsdecode(error.filename or "the answer could not be written")
-        sent = "the command may have taken effect" if may_have_sent() else "nothing was sent"
+        sent = "the command may have taken effect" if engine.may_have_sent() else "nothing was sent"
         with contextlib.suppress(OSError, ValueError):
             output.aside(f"{subject}: {error.strerror}; {sent}")
         return exit_of(INTERNAL)
     except Exception as error:
-        from gitlease.faces.cli import refusals
-
         traceback = "--traceback" in options or sys.flags.dev_mode
-        return refusals.report_fault(call, error, traceback=traceback)
+        return report_fault(call, error, traceback=traceback)
 
 
 def _carry_out(call: Call, argv: Sequence[str]) -> int:
@@ -264,16 +259,10 @@ def _carry_out(call: Call, argv: Sequence[str]) -> int:
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as wrong:
-        return _refuse(call, _as_ours(call, wrong))
+        return tell(call, _as_ours(call, wrong))
     except GitleaseError as error:
-        return _refuse(call, error)
+        return tell(call, error)
     return result if isinstance(result, int) else 0
-
-
-def _refuse(call: Call, error: GitleaseError) -> int:
-    from gitlease.faces.cli import refusals
-
-    return refusals.tell(call, error)
 
 
 def _as_ours(call: Call, wrong: click.ClickException) -> UsageError:

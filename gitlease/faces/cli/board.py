@@ -11,22 +11,20 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gitlease import runs, verbs, wiring
 from gitlease.core.errors import Invalid, NotFound, Unavailable, UsageError
 from gitlease.core.frozen import replace
+from gitlease.faces import board
 from gitlease.faces.cli import output
+from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.setup.serve import HOST, PORT, PORTS, read_host
 from gitlease.faces.cli.verb import Option, command, result_of
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.table import INTERRUPTED, Called, Result, Whole
-
-if TYPE_CHECKING:
-    from gitlease.faces.cli.call import Call
-    from gitlease.verbs.board import BoardView
-    from gitlease.verbs.table import DeclaredVerb
+from gitlease.verbs.table import INTERRUPTED, Called, DeclaredVerb, Result, Whole
 
 FORMS = ("md", "svg", "html")
 PATIENCE = 5.0  # seconds for the gateway to answer
@@ -64,37 +62,29 @@ def _board(
     return call.respond(result, lambda: _show(result.value, form, cached=cached))
 
 
-def _show(board: BoardView, form: str | None, *, cached: bool) -> None:
+def _show(view: verbs.BoardView, form: str | None, *, cached: bool) -> None:
     if form is not None:
-        from gitlease.faces.board.page import exported
-
-        print(exported(board, form), end="")
+        print(board.exported(view, form), end="")
         return
-    from gitlease.faces.board.text import board_lines, head_lines, news_lines, said_in
-
     width, console = output.columns(), output.console()
     state = "from what this clone knows" if cached else "now"
-    without = replace(board, warnings=())  # they come with the answer
-    lines = [*head_lines(without, width, state=state), *board_lines(board, width)]
-    lines += news_lines(board.news, width)
-    for text in said_in(lines, console.encoding):
+    without = replace(view, warnings=())  # they come with the answer
+    lines = [*board.head_lines(without, width, state=state), *board.board_lines(view, width)]
+    lines += board.news_lines(view.news, width)
+    for text in board.said_in(lines, console.encoding):
         console.print(text, soft_wrap=True)
 
 
 def _live(call: Call, *, cached: bool) -> int | None:
-    from gitlease.runs.child import is_talked_to
-
     console = output.console()
-    if not is_talked_to() or not output.on_terminal() or console.is_dumb_terminal:
+    if not runs.is_talked_to() or not output.on_terminal() or console.is_dumb_terminal:
         hint = call.typed("board", once=True)
         raise UsageError("a live board needs a terminal", hints=(hint,))
     if not cached:
         call.check_layer(call.ledger.look)
-    from gitlease.faces.board.live import LiveBoard
-
     gc.enable()  # this may last for days
     call.called = Called(verb="board")
-    ended = LiveBoard(call.workspace, console, follow=not cached).run()
+    ended = board.LiveBoard(call.workspace, console, follow=not cached).run()
     if ended is None:
         return None
     if ended != signal.SIGINT:
@@ -110,12 +100,10 @@ def open_page(call: Call, host: str, port: int, repo: str | None) -> None:
     """
     import webbrowser
 
-    from gitlease.wiring.gateway import open_tokens
-
     path = f"/repos/{repo}/board" if repo else "/board"
     shown = f"[{host}]" if ":" in host else host
     holder, now = call.actor.holder, time.time_ns() // 1_000_000
-    tokens = open_tokens(call.directory)
+    tokens = wiring.open_tokens(call.directory)
     secret = tokens.link(holder, now)
     link = f"{path}?link={secret}"
     try:
@@ -185,17 +173,15 @@ def print_events(call: Call, result: Result, *, command: str | None = None, **_v
 
 
 def _handler(command: str) -> Callable[[str], None]:
-    from gitlease.runs.child import check_executable, run_with_input
-
     try:
         words = tuple(shlex.split(command))
-        check_executable(words[0] if words else "")
+        runs.check_executable(words[0] if words else "")
     except (ValueError, Invalid, NotFound) as error:
         raise UsageError(f"--exec {command!r} cannot be run: {error}") from None
 
     def run(text: str) -> None:
         sys.stdout.flush()
-        status = run_with_input(words, text)
+        status = runs.run_with_input(words, text)
         if status:
             output.aside(f"warning: {words[0]} ended with {status}")
 

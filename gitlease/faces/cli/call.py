@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from gitlease.core.errors import Hint, NotFound, around, command_words
+from gitlease import core, engine, guard, runs, wiring
+from gitlease.core.errors import GitleaseError, Hint, LeaseHeld, NotFound, around, command_words
 from gitlease.core.instant import format_duration, moment_of
-from gitlease.core.resources import LOCAL_LAYER, word_anywhere
+from gitlease.core.resources import LOCAL_LAYER, Resource, word_anywhere
+from gitlease.faces import cli
 from gitlease.faces.cli import output
-from gitlease.verbs.table import Called, Details, DoorOfClone, Whole, exit_of
+from gitlease.verbs import sentences, wire
+from gitlease.verbs.next_steps import advice_after, steps_after
+from gitlease.verbs.table import Called, Details, DoorOfClone, Fault, Result, Table, Whole, exit_of
 
-if TYPE_CHECKING:
-    from gitlease.core.errors import GitleaseError, LeaseHeld
-    from gitlease.core.lease import Actor
-    from gitlease.core.resources import Resource
-    from gitlease.core.view import LeaseView
-    from gitlease.engine.answers import Answer
-    from gitlease.engine.ledger_session import LedgerView
-    from gitlease.verbs.table import Result, Table
-    from gitlease.wiring.workspace import Found, Repository, Workspace
-
-Opener = Callable[..., "Workspace"]
+Opener = Callable[..., "wiring.Workspace"]
 
 HEARTBEAT_OF = ("claude:", "codex:", "cursor:")  # sessions kept alive by their host's hooks
 
@@ -39,9 +35,7 @@ OPTIONS = {"paths": "path"}  # where the option is not the parameter's name
 
 
 def _takes_session(command: str) -> bool:
-    from gitlease.faces.cli.app import application
-
-    app = application()
+    app = cli.application()
     found = app.get_command(click.Context(app), command)
     return found is not None and any(one.name == "session" for one in found.params)
 
@@ -60,17 +54,9 @@ def _show(parts: Iterable[str | Table | Details]) -> None:
             output.table(part.headings, part.rows, styles=part.styles, otherwise=part.otherwise)
 
 
-def _issue_pages(workspace: Workspace) -> str | None:
-    from gitlease.wiring.words import issue_pages
-
-    return issue_pages(workspace)
-
-
-def open_real(directory: str, **options: Any) -> Workspace:
+def open_real(directory: str, **options: Any) -> wiring.Workspace:
     """Open the repository that ``directory`` lies in."""
-    from gitlease.wiring.workspace import open_workspace
-
-    return open_workspace(directory, **options)
+    return wiring.open_workspace(directory, **options)
 
 
 class Call(DoorOfClone):
@@ -89,7 +75,7 @@ class Call(DoorOfClone):
     """Asks a person whether to do what these facts call for."""
     anonymous: bool = False
     """Whether the verb only reads, which needs no ``user.email``."""
-    _opened: Workspace | None = None
+    _opened: wiring.Workspace | None = None
     _blocker = ""
 
     def __init__(self, prog: str, opener: Opener = open_real, *, json: bool = False) -> None:
@@ -105,11 +91,11 @@ class Call(DoorOfClone):
     # --- the question --------------------------------------------------------------------------
 
     @property
-    def workspace(self) -> Workspace:
+    def workspace(self) -> wiring.Workspace:
         """The repository with its services, opened at first use."""
         return self.opened()
 
-    def opened(self, **options: Any) -> Workspace:
+    def opened(self, **options: Any) -> wiring.Workspace:
         """Return the workspace; ``options`` of ``open_workspace`` count if it is not open yet."""
         if self._opened is None:
             if self.anonymous:
@@ -123,17 +109,18 @@ class Call(DoorOfClone):
                 no_session=self.no_session,
                 **options,
             )
-            self.warnings += self._opened.settings.warnings
-            output.FORM.pages = cache(partial(_issue_pages, self._opened))
+            opened = self._opened
+            self.warnings += opened.settings.warnings
+            output.FORM.pages = cache(lambda: wiring.issue_pages(opened))
         return self._opened
 
-    def open_as(self, change: Callable[[Workspace], Workspace]) -> None:
+    def open_as(self, change: Callable[[wiring.Workspace], wiring.Workspace]) -> None:
         """Change the workspace when it is opened, for example to another session."""
         opener = self.opener
         self.opener = lambda directory, **options: change(opener(directory, **options))
 
     @property
-    def actor(self) -> Actor:
+    def actor(self) -> core.Actor:
         return self.workspace.identity.actor
 
     @property
@@ -150,10 +137,8 @@ class Call(DoorOfClone):
 
     def resource(self, word: str) -> Resource:
         """Return the resource that a word means here; warn if a name is a file as well."""
-        from gitlease.wiring.words import file_called, resource_here
-
-        found = resource_here(self.workspace, word)
-        file = None if found.is_path else file_called(self.workspace.repository, word)
+        found = wiring.resource_here(self.workspace, word)
+        file = None if found.is_path else wiring.file_called(self.workspace.repository, word)
         if file is not None:
             self.warnings.append(f"{word} is a name here; for the {file.kind}, write {file.word}")
         self._speak_for([found])
@@ -163,31 +148,23 @@ class Call(DoorOfClone):
         """Return resources; a claim refuses, later, a name that may be meant as a file."""
         if not claiming:
             return [self.resource(word) for word in words]
-        from gitlease.wiring.words import resource_here
-
-        wanted = [resource_here(self.workspace, word) for word in words]
+        wanted = [wiring.resource_here(self.workspace, word) for word in words]
         self._speak_for(wanted)
         return wanted
 
     def _speak_for(self, resources: Sequence[Resource]) -> None:
         """Go on in the session of an agent's tool server if that has these leases."""
         if self.workspace.identity.below_agent:
-            from gitlease.wiring.agents import in_session_of_server
-
-            self._opened = in_session_of_server(self.workspace, resources)
+            self._opened = wiring.in_session_of_server(self.workspace, resources)
 
     def paths(self, words: Iterable[str]) -> list[Resource]:
         """Return the paths that a lease also covers."""
-        from gitlease.wiring.words import path_here
-
-        return [path_here(self.workspace.repository, word) for word in words]
+        return [wiring.path_here(self.workspace.repository, word) for word in words]
 
     def check_claim(
         self, wanted: Sequence[Resource], covered: Sequence[Resource], *, any_name: bool
     ) -> Sequence[str]:
-        from gitlease.wiring.words import check_claim
-
-        self.warnings += check_claim(self.workspace, wanted, covered, any_name=any_name)
+        self.warnings += wiring.check_claim(self.workspace, wanted, covered, any_name=any_name)
         return ()  # kept for a refusal as well
 
     def agrees(self, facts: Sequence[str]) -> bool:
@@ -202,8 +179,12 @@ class Call(DoorOfClone):
         return {"directory": self.directory or ".", **{x: getattr(self, x) for x in names}}
 
     def workspace_by(
-        self, committed: Mapping[str, Found] | None, repository: Repository, *, anonymous: bool
-    ) -> Workspace:
+        self,
+        committed: Mapping[str, wiring.Found] | None,
+        repository: wiring.Repository,
+        *,
+        anonymous: bool,
+    ) -> wiring.Workspace:
         return self.opened(committed=committed, repository=repository, anonymous=anonymous)
 
     def option(self, parameter: str) -> str:
@@ -211,12 +192,10 @@ class Call(DoorOfClone):
 
     def check_names(self, resources: Sequence[Resource]) -> None:
         """Raise NotFound for a mistyped layer or name."""
-        from gitlease.engine.reading import check_known
-
         self.check_layer(self.ledger.look)
-        check_known(self.ledger, resources)
+        engine.check_known(self.ledger, resources)
 
-    def check_layer(self, look: Callable[[], LedgerView | None]) -> None:
+    def check_layer(self, look: Callable[[], engine.LedgerView | None]) -> None:
         """Raise NotFound for a ``--layer`` without a ledger: it is probably mistyped."""
         if self.layer is None or ((seen := look()) is not None and seen.head.ledger is not None):
             return
@@ -234,8 +213,6 @@ class Call(DoorOfClone):
 
     def on_wait(self, held: LeaseHeld, seconds: int) -> None:
         """Print each new lease in the way once."""
-        from gitlease.verbs import sentences
-
         blocker = held.views[0].lease_id if held.views else held.message
         quiet = self.json and self.command in ("run", "dispatch")
         if blocker != self._blocker and not quiet:
@@ -257,39 +234,32 @@ class Call(DoorOfClone):
     def on_trouble(self, error: GitleaseError) -> None:
         output.aside(f"{error.message}; still trying")
 
-    def granted(self, answer: Answer) -> Sequence[str]:
+    def granted(self, answer: engine.Answer) -> Sequence[str]:
         """Warn of leases that end before the next heartbeat, and of hooks that do not run."""
         return (*self._short_ttl(answer), *self.dead_hooks())
 
     def dead_hooks(self) -> list[str]:
         """Return warnings if another folder of hooks has replaced the one that has ours."""
-        from gitlease.wiring.words import dead_hooks
-
         status, install = self.typed("hooks", "status"), self.typed("hooks", "install")
-        return [f"{text} (see {status}, {install})" for text in dead_hooks(self.workspace)]
+        return [f"{text} (see {status}, {install})" for text in wiring.dead_hooks(self.workspace)]
 
-    def _short_ttl(self, answer: Answer) -> Sequence[str]:
+    def _short_ttl(self, answer: engine.Answer) -> Sequence[str]:
         session = self.actor.session or ""
         if not session.startswith(HEARTBEAT_OF):
             return ()
-        from gitlease.guard.service import SHORTEST_KEPT
-
-        least = min((view.ttl_seconds for view in answer.leases), default=SHORTEST_KEPT)
-        if least >= SHORTEST_KEPT:
+        least = min((view.ttl_seconds for view in answer.leases), default=guard.SHORTEST_KEPT)
+        if least >= guard.SHORTEST_KEPT:
             return ()
-        short, kept = format_duration(least), format_duration(SHORTEST_KEPT)
+        short, kept = format_duration(least), format_duration(guard.SHORTEST_KEPT)
         return (
             f"a lease of {short} may expire between two tool calls: the heartbeat of session "
             f"{session} keeps leases of {kept} or more alive",
         )
 
     def file_called(self, resource: Resource) -> str | None:
-        from gitlease.engine.reading import is_in_ledger
-        from gitlease.wiring.words import file_called
-
-        if resource.is_path or is_in_ledger(self.ledger.known_look(), resource):
+        if resource.is_path or engine.is_in_ledger(self.ledger.known_look(), resource):
             return None
-        file = file_called(self.workspace.repository, resource.text)
+        file = wiring.file_called(self.workspace.repository, resource.text)
         return None if file is None else file.word
 
     # --- the answer ----------------------------------------------------------------------------
@@ -324,10 +294,10 @@ class Call(DoorOfClone):
         """Return the options of a verb that chose this ledger and session, or another ``layer``."""
         remote = self.remote
         if remote is not None:
-            from gitlease.wiring.workspace import without_secrets
-
             # A space ends a URL in running text, but not in a quoted word.
-            remote = without_secrets(remote.replace(" ", "%20") if "://" in remote else remote)
+            remote = wiring.without_secrets(
+                remote.replace(" ", "%20") if "://" in remote else remote
+            )
         chosen: dict[str, object] = {
             "C": self.directory or None,
             "layer": self.layer,
@@ -345,20 +315,17 @@ class Call(DoorOfClone):
 
         It is one JSON document; or lines, for which ``show`` may stand, then warnings and hints.
         """
-        from gitlease.faces.cli import refusals
-        from gitlease.verbs import sentences, wire
-
         body, failure = dict(result.body), result.failure
         if not self.json:
             (show or partial(_show, result.lines()))()
         if result.refused:
             self.warnings += result.warnings
-            return refusals.tell_partly(self, result.refused, body)
+            return tell_partly(self, result.refused, body)
         said = (*self.warnings, *result.warnings, *sentences.skew_warnings(result.leases))
         said = tuple(dict.fromkeys(said))
         if failure is not None:
             if self.json or not result.summed_up:
-                return refusals.tell(self, failure.with_(warnings=tuple(result.warnings)), body)
+                return tell(self, failure.with_(warnings=tuple(result.warnings)), body)
             output.warn(said)
             return exit_of(failure.code)
         steps = dict.fromkeys(result.commands, "")
@@ -390,8 +357,74 @@ class Call(DoorOfClone):
             return str(resource)
         return word_anywhere(str(resource), root=place.toplevel)
 
-    def note_carried(self, views: Iterable[LeaseView]) -> None:
+    def note_carried(self, views: Iterable[core.LeaseView]) -> None:
         """Record which of the person's own leases this session uses or was shown."""
         own = [x.lease_id for x in views if x.mine and not x.session]
         if own and self.actor.session is not None:
             self.workspace.carried.add(own)
+
+
+def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:
+    """Print a refusal and return its exit status. ``body`` reports a part that was done."""
+    if call.command != "run":
+        return _print_refusal(call, error, body, exit_of(error.code))
+    # It passes on its command's exit status, so its own refusals have others, and its output goes
+    # to standard error, which may be closed.
+    status = runs.exit_of_refusal(error)
+    with contextlib.suppress(OSError, ValueError):
+        _print_refusal(call, error, body, status)
+    return status
+
+
+def _print_refusal(
+    call: Call, error: GitleaseError, body: Mapping[str, Any] | None, status: int
+) -> int:
+    steps, now = _steps_after(call, error), call.now()
+    error = error.with_(hints=tuple(map(call.worded, error.hints)))
+    warnings = tuple(
+        dict.fromkeys((*call.warnings, *error.warnings, *sentences.skew_warnings(error.views)))
+    )
+    if call.json:
+        more = dict(body or {}) | ({"warnings": list(warnings)} if warnings else {})
+        document = wire.failure(call.command, error, now=now, next_steps=steps, body=more)
+        document["error"]["exit"] = status
+        if call.command == "run":
+            output.last_line(document)
+            return status
+        output.document(document)
+    output.aside(sentences.refusal(error, now), output.RED)
+    for text in sentences.others_in_the_way(error, now):
+        output.aside(text)
+    if not call.json:
+        output.warn(warnings)
+    hints = [*error.hints, *map(call.worded, advice_after(call, error))]
+    output.hint([*steps, *hints] if error.code == "not_found" else [*hints, *steps])
+    return status
+
+
+def tell_partly(call: Call, refused: Sequence[GitleaseError], body: Mapping[str, Any]) -> int:
+    """Print the refusals after a partial success; the first one decides the exit status."""
+    now = call.now()
+    if not call.json:
+        for error in refused[1:]:
+            output.aside(sentences.refusal(error, now), output.RED)
+    more = {"refused": [wire.refusal(error, now=now) for error in refused]}
+    return tell(call, refused[0], {**body, **more})
+
+
+def report_fault(call: Call, error: Exception, *, traceback: bool) -> int:
+    """Print an internal error in one line, with a hint."""
+    if traceback:
+        import traceback as tracebacks
+
+        tracebacks.print_exception(error, file=sys.stderr)
+    message = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
+    hint = "run it again with --traceback and report what it prints"
+    return tell(call, Fault(message, hints=(hint,)))
+
+
+def _steps_after(call: Call, error: GitleaseError) -> list[str]:
+    steps = [*map(call.command_of, steps_after(call, error, call.called))]
+    if error.code == "usage" and not steps:
+        return [" ".join(w for w in (call.prog, call.command, "--help") if w)]
+    return steps

@@ -7,23 +7,21 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gitlease import __version__
 from gitlease.check import formats
 from gitlease.check.commits import read_context
 from gitlease.check.rules import LIMITS, CheckResult
 from gitlease.core.errors import GitleaseError, Invalid, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces.cli import output
+from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.verb import Option, command, result_of
 from gitlease.verbs import wire
-from gitlease.verbs.table import Violations, Whole
-
-if TYPE_CHECKING:
-    from gitlease.faces.cli.call import Call
-    from gitlease.verbs.table import DeclaredVerb, Result
+from gitlease.verbs.table import DeclaredVerb, Result, Violations, Whole
 
 FORMATS = ("text", "json", "github", "junit", "sarif")
 NEXT = "  next: "
@@ -99,8 +97,6 @@ def _rendered(call: Call, result: Result, form: str, fail_on: str) -> str:
     if form == "junit":
         return formats.as_junit(found, fail_on=fail_on)
     if form == "sarif":
-        from gitlease import __version__
-
         return formats.as_sarif(found, version=__version__)
     if form == "text":
         return formats.as_text(found)

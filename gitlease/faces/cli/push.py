@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gitlease import push, wiring
 from gitlease.core.errors import GitleaseError, UsageError, hint
 from gitlease.core.frozen import replace
-from gitlease.faces.cli import output, refusals
+from gitlease.core.work import WorkRef
+from gitlease.faces.cli import output
+from gitlease.faces.cli.call import Call, tell
 from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.push.plan import elsewhere
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.push_options import push_request
 from gitlease.verbs.table import LEASE_EXITS, Result, find_verb
-
-if TYPE_CHECKING:
-    from gitlease.core.work import WorkRef
-    from gitlease.faces.cli.call import Call
-    from gitlease.push.fenced_push import PushAnswer
 
 EXITS = (1, 2, 3, *(x for x in LEASE_EXITS if x > 3))
 REFUSED = {
@@ -124,8 +122,6 @@ def push_verb(
     verbose: bool,
     **options: Any,
 ) -> int:
-    from gitlease.wiring.push import open_push
-
     if done:
         given = {"require": require, "set_upstream": set_upstream, "dry_run": dry_run, **options}
         given |= {"verbose": verbose, "no_follow_tags": options["follow_tags"] is False}
@@ -135,14 +131,14 @@ def push_verb(
     options["all"] = options.pop("all_")
     remote = words[0] if words else None
     request = push_request(remote, words[1:], options, upstream=set_upstream, hooks=not no_verify)
-    fenced, required = open_push(call.workspace), call.resources(require)
+    fenced, required = wiring.open_push(call.workspace), call.resources(require)
     try:
         answer = fenced.push(request, require=required, dry_run=dry_run, tell=output.aside)
     except GitleaseError as refusal:
         refs = getattr(refusal, "refs", ())
         if not refs:
             raise
-        return refusals.tell(call, refusal, body={"refs": [wire.work_ref(x) for x in refs]})
+        return tell(call, refusal, body={"refs": [wire.work_ref(x) for x in refs]})
     return call.respond(
         Result(
             body=wire.pushed(answer),
@@ -179,7 +175,7 @@ def _land(
     return call.respond(replace(result, lines=tuple) if quiet else result)
 
 
-def _lines(answer: PushAnswer, call: Call, *, verbose: bool) -> Iterable[str]:
+def _lines(answer: push.PushAnswer, call: Call, *, verbose: bool) -> Iterable[str]:
     now = call.now()
     if answer.status == "up_to_date":
         yield "everything is up to date"

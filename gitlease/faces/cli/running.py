@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitlease.core.errors import (
     Hint,
@@ -18,8 +18,11 @@ from gitlease.core.errors import (
 )
 from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
+from gitlease.core.view import LeaseView
+from gitlease.engine.answers import Answer
 from gitlease.engine.keeping import holds_of
 from gitlease.faces.cli import output
+from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.verb import (
     Decorated,
     flag,
@@ -38,11 +41,6 @@ from gitlease.verbs import run_text, sentences, wire
 from gitlease.verbs.claiming import claim_options, claimed_lines
 from gitlease.verbs.parameters import DURATION, NOTE
 from gitlease.verbs.table import LEASE_EXITS, Called, Result, Table
-
-if TYPE_CHECKING:
-    from gitlease.core.view import LeaseView
-    from gitlease.engine.answers import Answer
-    from gitlease.faces.cli.call import Call
 
 LENGTHS = (
     "a few minutes: the lease is renewed while the command runs, and if this machine dies or loses",

@@ -7,27 +7,28 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+from gitlease import wiring
 from gitlease.core.errors import Hint, UsageError
 from gitlease.core.frozen import replace
+from gitlease.faces import cli
 from gitlease.faces.cli import output
+from gitlease.faces.cli.call import Call
 from gitlease.verbs.table import (
     CODES,
     COMMAND,
     TABLE,
     Called,
     DeclaredVerb,
+    Kind,
     Parameter,
+    Result,
     find_verb,
     read_values,
 )
-
-if TYPE_CHECKING:
-    from gitlease.faces.cli.call import Call
-    from gitlease.verbs.table import Kind, Result
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -358,9 +359,7 @@ def run_verb(declared: DeclaredVerb, call: Call, **given: Any) -> int:
     """Carry out a verb, and print its answer."""
     result = result_of(declared, call, given)
     if declared.name == "watch":
-        from gitlease.faces.cli.board import print_events
-
-        print_events(call, result, command=given["command"])
+        cli.print_events(call, result, command=given["command"])
         return 0
     return call.respond(result)
 
@@ -396,14 +395,11 @@ def _complete_queue(call: Call, values: Mapping[str, Any], result: Result) -> Re
     """Add what helps if there are no tasks: init, if it has a proposal, and a warning."""
     if values.get("mine") or result.value.entries:
         return result
-    from gitlease.faces.cli.setup.init import headed
-    from gitlease.wiring.workspace import proposed_settings
-
-    proposed = proposed_settings(call.workspace, [])
+    proposed = wiring.proposed_settings(call.workspace, [])
     if proposed is None:
         return result
     init = Hint("init", {}, "see settings that fit the files here")
-    warnings = (*result.warnings, *headed(proposed.headed))
+    warnings = (*result.warnings, *cli.headed(proposed.headed))
     return replace(result, warnings=warnings, then=(init,) if proposed.fits else ())
 
 

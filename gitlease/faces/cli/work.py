@@ -18,6 +18,7 @@ import click
 from gitlease.core.errors import UsageError, clean
 from gitlease.core.instant import humanize_duration, moment_of
 from gitlease.faces.cli import output
+from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.running import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import flag, option, read_by, taking, values_of, verb
 from gitlease.runs.leased_command import MOST_SHARED, RunRequest
@@ -27,10 +28,11 @@ from gitlease.runs.pool import (
     Job,
     PoolEvent,
     PoolLimits,
+    PoolRan,
     PoolRequest,
     work,
 )
-from gitlease.runs.records import DONE, FAILED, LOST, POOLS, RUNNING, WAITING, runs_of
+from gitlease.runs.records import DONE, FAILED, LOST, POOLS, RUNNING, WAITING, RunRecord, runs_of
 from gitlease.verbs import run_text, sentences, wire
 from gitlease.verbs.claiming import claim_options
 from gitlease.verbs.parameters import COMMAND_WORDS, DURATION
@@ -41,9 +43,6 @@ from gitlease.wiring.push import pool_finisher
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from gitlease.faces.cli.call import Call
-    from gitlease.runs.pool import PoolRan
-    from gitlease.runs.records import RunRecord
 
 SOME_FAILED = 1
 REFRESH = 0.5  # seconds between two drawings of the table

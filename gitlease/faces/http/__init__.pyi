@@ -2,11 +2,14 @@ from gitlease.faces.http.app import GatewayApp as GatewayApp
 from gitlease.faces.http.app import application as application
 from gitlease.faces.http.app import gateway_app as gateway_app
 from gitlease.faces.http.app import hosts_of as hosts_of
+from gitlease.faces.http.app import serve as serve
 from gitlease.faces.http.app import server_of as server_of
 from gitlease.faces.http.lfs import keep_locks as keep_locks
 from gitlease.faces.http.request_handler import MOST_BYTES as MOST_BYTES
 from gitlease.faces.http.request_handler import PROBLEM as PROBLEM
+from gitlease.faces.http.request_handler import RATE as RATE
 from gitlease.faces.http.request_handler import WAITS_OF_TOKEN as WAITS_OF_TOKEN
+from gitlease.faces.http.request_handler import is_loopback as is_loopback
 from gitlease.faces.http.routes import ROUTES as ROUTES
 from gitlease.faces.http.routes import ApiRequest as ApiRequest
 from gitlease.faces.http.routes import ApiRoute as ApiRoute

@@ -12,15 +12,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import gitlease
 from gitlease.core.errors import GitleaseError, UsageError, clean
-from gitlease.faces.cli import output, refusals
+from gitlease.faces.cli import output
+from gitlease.faces.cli.call import Call, tell
 from gitlease.faces.cli.verb import flag, verb
 from gitlease.verbs.table import Result, Violations
-
-if TYPE_CHECKING:
-    from gitlease.faces.cli.call import Call
 
 # --- the scenes -------------------------------------------------------------------------------
 
@@ -309,8 +308,6 @@ class Stage:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the demo's commands."""
-        import gitlease
-
         package = os.path.dirname(os.path.dirname(os.path.abspath(gitlease.__file__)))
         env = {name: os.environ[name] for name in KEPT if name in os.environ}
         paths = [package, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
@@ -371,7 +368,7 @@ def demo_verb(call: Call, *, keep: bool, fast: bool) -> int:
         "seconds": round(time.monotonic() - began, 1),
     }
     if differed is not None:
-        return refusals.tell(call, differed, body=body)
+        return tell(call, differed, body=body)
     return call.respond(Result(body=body), lambda: _show_end(call, teller, body))
 
 

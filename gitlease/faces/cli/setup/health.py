@@ -42,8 +42,8 @@ from gitlease.engine import acts
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.claim import claim
 from gitlease.engine.ports import Cause, Swapped
-from gitlease.faces.cli import output, refusals
-from gitlease.faces.cli.call import Call
+from gitlease.faces.cli import output
+from gitlease.faces.cli.call import Call, tell
 from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.verbs.table import Result, Violations, Whole
 from gitlease.wiring.doctor import (
@@ -368,5 +368,5 @@ def selftest_verb(call: Call, *, workers: int, rounds: int) -> int:
     body = {"place": place, "layer": LAYER, "workers": workers, "rounds": rounds}
     body |= {"results": test.results, **test.measured, "seconds": seconds}
     if failure is not None:
-        return refusals.tell(call, failure, body=body)
+        return tell(call, failure, body=body)
     return call.respond(Result(body=body), lambda: None)

@@ -7,19 +7,18 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gitlease import install, runs
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.policy import KEYS
+from gitlease.faces import agents, cli
 from gitlease.faces.cli import output
+from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.verb import Option, command, run_verb, suggestions, verb
-from gitlease.verbs.table import Result
-
-if TYPE_CHECKING:
-    from gitlease.faces.cli.call import Call
-    from gitlease.verbs.table import DeclaredVerb
+from gitlease.verbs.table import DeclaredVerb, Result
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 PAGE = ".md"
@@ -155,18 +154,13 @@ def known_keys(ctx: click.Context) -> Iterable[str]:
 @completed_by
 def agent_words(ctx: click.Context) -> Iterable[str]:
     """Complete a coding agent, and what to do with its hooks."""
-    from gitlease.faces.agents.handling import ACTIONS
-    from gitlease.install.agents import AGENTS
-
-    return ACTIONS if ctx.params.get("host") else AGENTS
+    return agents.ACTIONS if ctx.params.get("host") else install.AGENTS
 
 
 @completed_by
 def known_pages(ctx: click.Context) -> Sequence[str]:
     """Complete the first word of ``help``."""
-    from gitlease.faces.cli.app import ALIASES, MODULES
-
-    return () if ctx.params.get("words") else (*MODULES, *ALIASES, VERBS, *topics())
+    return () if ctx.params.get("words") else (*cli.MODULES, *cli.ALIASES, VERBS, *topics())
 
 
 # --- the verbs ------------------------------------------------------------------------------------
@@ -200,11 +194,9 @@ def help_verb(call: Call, *, words: tuple[str, ...]) -> None:
 
 
 def _text(root: click.Context, word: str | None) -> str:
-    from gitlease.faces.cli.app import application, list_of_verbs
-
-    verbs = application()
+    verbs = cli.application()
     if word == VERBS:
-        return list_of_verbs(root)
+        return cli.list_of_verbs(root)
     if word is None:
         pages = ", ".join([VERBS, *topics()])
         return f"{root.get_help()}\n\nTopics of `{root.info_name} help`: {pages}"
@@ -224,12 +216,10 @@ def _show(text: str, *, page: bool) -> None:
     if page and output.on_terminal():
         from rich.markdown import Markdown
 
-        from gitlease.runs.child import is_talked_to, show_in_pager
-
         console = output.console()
         with console.capture() as capture:
             console.print(Markdown(text, hyperlinks=False))
-        if not is_talked_to() or not show_in_pager(capture.get()):
+        if not runs.is_talked_to() or not runs.show_in_pager(capture.get()):
             print(capture.get(), end="")
     else:
         print(text.rstrip("\n"))
@@ -253,13 +243,11 @@ completion is loaded.""",
 def completion_verb(call: Call, *, shell: str) -> None:
     from click.shell_completion import FishComplete, ZshComplete
 
-    from gitlease.faces.cli.app import COMPLETE
-
     script = BASH
     if shell != "bash":
         kind = {"zsh": ZshComplete, "fish": FishComplete}[shell]
         root = click.get_current_context().find_root().command
-        made = kind(root, {}, "gitlease", COMPLETE)
+        made = kind(root, {}, "gitlease", cli.COMPLETE)
         script = (made.source_template % made.source_vars()).rstrip("\n") + "\n"
         script = script.replace(ZSH_ADDS, ZSH_ADDS_FOLDERS)
     script += FOR_GIT[shell]

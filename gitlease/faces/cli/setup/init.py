@@ -5,22 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
+from gitlease import engine, wiring
 from gitlease.core.errors import Hint, Unavailable, UsageError
 from gitlease.core.policy import Issues
+from gitlease.engine import acts
 from gitlease.faces.cli import output
+from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.verb import flag, verb
+from gitlease.verbs import wire
 from gitlease.verbs.table import Result
-
-if TYPE_CHECKING:
-    from gitlease.engine.answers import Reading
-    from gitlease.engine.ports import TaskList
-    from gitlease.faces.cli.call import Call
-    from gitlease.verbs import wire
-    from gitlease.wiring.workspace import SuggestedSettings
 
 FILE = ".gitlease.yaml"
 NAMED = 3  # files
@@ -56,13 +52,6 @@ again. Where the ledger has admins, one of them has to be the first to do either
 @flag("--accept-rollback", help="Accept a rolled-back ledger as it is now.")
 @flag("--new-ledger", help="Use a ledger of this remote's own in place of the recorded one.")
 def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool, new_ledger: bool) -> None:
-    from gitlease.wiring.workspace import (
-        proposed_settings,
-        record_ledger,
-        tasks_seen,
-        write_default_settings,
-    )
-
     if undo_rollback and accept_rollback:
         raise UsageError("--undo-rollback cannot be combined with --accept-rollback")
     if new_ledger and (undo_rollback or accept_rollback):
@@ -71,14 +60,14 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool, new_led
     reading, warnings = _confirmed(
         call, undo=undo_rollback, accept=accept_rollback, another=new_ledger
     )
-    written = write_default_settings(workspace.repository, partial(_accepted, call))
+    written = wiring.write_default_settings(workspace.repository, partial(_accepted, call))
     path, suggested = written if written else (None, None)
-    seen = tasks_seen(workspace)
-    proposed = None if written else proposed_settings(workspace, seen.tasks)
+    seen = wiring.tasks_seen(workspace)
+    proposed = None if written else wiring.proposed_settings(workspace, seen.tasks)
     found = suggested if suggested and suggested.folder else None
     recognised = _recognised(found.files, found.folder or "") if found else None
     tasks, fit = seen.has_tasks, suggested or proposed
-    recorded, unrecorded = record_ledger(workspace, reading.ledger_id if reading else None)
+    recorded, unrecorded = wiring.record_ledger(workspace, reading.ledger_id if reading else None)
     body: wire.Document = {
         "settings_file": path,
         "recognised": {"kind": "backlog.md", "files": found.files} if found else None,
@@ -127,7 +116,7 @@ def headed(files: Sequence[str]) -> list[str]:
     ]
 
 
-def _accepted(call: Call, suggested: SuggestedSettings) -> bool:
+def _accepted(call: Call, suggested: wiring.SuggestedSettings) -> bool:
     """Ask a person on a terminal whether the proposed settings are right."""
     if call.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return True
@@ -136,17 +125,15 @@ def _accepted(call: Call, suggested: SuggestedSettings) -> bool:
     return click.confirm(f"write them to {FILE}?", default=True)
 
 
-def _proposal(about: str, suggested: SuggestedSettings) -> list[str]:
+def _proposal(about: str, suggested: wiring.SuggestedSettings) -> list[str]:
     lines = suggested.text.splitlines()
     shown = (x for x in lines if x and not x.startswith(("#", "schema:")))
     return [about, *(f"  {line}" for line in shown)]
 
 
-def _doubts(seen: TaskList) -> list[str]:
+def _doubts(seen: engine.TaskList) -> list[str]:
     """Warnings about files that cannot be read, and status words without a meaning."""
-    from gitlease.engine.queue import problem_messages, unknown_statuses
-
-    return [*problem_messages(seen), *unknown_statuses(seen.tasks)]
+    return [*engine.problem_messages(seen), *engine.unknown_statuses(seen.tasks)]
 
 
 def _offer_commits(call: Call, *, tasks: bool) -> list[str]:
@@ -167,17 +154,13 @@ def _offer_commits(call: Call, *, tasks: bool) -> list[str]:
 
 
 def _offer_hooks(call: Call) -> list[Hint]:
-    from gitlease.wiring.hooks import has_hooks
-
     repository = call.workspace.repository
-    wanted = repository.toplevel is not None and not has_hooks(repository)
+    wanted = repository.toplevel is not None and not wiring.has_hooks(repository)
     return [Hint("hooks install", {})] if wanted else []
 
 
 def _offer_issues(call: Call) -> list[Hint]:
-    from gitlease.wiring.words import host_of_work
-
-    policy, host = call.ledger.known_policy(), host_of_work(call.workspace)
+    policy, host = call.ledger.known_policy(), wiring.host_of_work(call.workspace)
     if policy is None or policy.issues is not Issues.NONE or host is Issues.NONE:
         return []
     return [Hint("config", {"key": "issues", "value": host.value, "ledger": True})]
@@ -185,9 +168,7 @@ def _offer_issues(call: Call) -> list[Hint]:
 
 def _confirmed(
     call: Call, *, undo: bool, accept: bool, another: bool
-) -> tuple[Reading | None, tuple[str, ...]]:
-    from gitlease.engine import acts
-
+) -> tuple[engine.Reading | None, tuple[str, ...]]:
     try:
         if undo:
             reading = acts.undo_rollback(call.ledger)
@@ -208,9 +189,9 @@ def _lines(
     call: Call,
     written: str | None,
     recognised: str | None,
-    reading: Reading | None,
-    seen: TaskList,
-    proposed: SuggestedSettings | None,
+    reading: engine.Reading | None,
+    seen: engine.TaskList,
+    proposed: wiring.SuggestedSettings | None,
     recorded: bool,
 ) -> Iterable[str]:
     in_tree = call.workspace.repository.toplevel is not None
@@ -238,7 +219,7 @@ def _lines(
     yield f"take a lease with {task} or `{call.typed('claim', 'src/')}` (a folder)"
 
 
-def _counted(seen: TaskList) -> str:
+def _counted(seen: engine.TaskList) -> str:
     """Say how many tasks there are, and how many files are none."""
     count = len(seen.tasks)
     parts = [f"sees {count} {'task' if count == 1 else 'tasks'}"]

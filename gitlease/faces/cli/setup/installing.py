@@ -11,25 +11,22 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gitlease import install, wiring
 from gitlease.core.errors import GitleaseError, Hint, Invalid, UsageError, shown
 from gitlease.core.lease import same_person
+from gitlease.faces import mcp
 from gitlease.faces.agents.handling import ACTIONS, is_event, run
 from gitlease.faces.cli import output
+from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.verb import completed, flag, option, refuse_options, verb
 from gitlease.faces.hooks.entry import HOOKS
 from gitlease.install.agents import AGENTS
 from gitlease.verbs.table import Details, Result, Table, Violations, Whole
 from gitlease.wiring.words import to_add_extras
-
-if TYPE_CHECKING:
-    from gitlease.faces.cli.call import Call
-    from gitlease.install.agent_setup import Installed, Registered, ServerSetup
-    from gitlease.install.git_hooks import HookState
-    from gitlease.install.server import ServerState
 
 
 @verb(
@@ -68,20 +65,17 @@ asked to run ours alone. If gitlease is missing or fails, git is never stopped."
     help="Only this hook; repeatable.",
 )
 def hooks_verb(call: Call, *, action: str, dry_run: bool, only: Sequence[str]) -> int:
-    from gitlease.install.git_hooks import hook_states, install, uninstall
-    from gitlease.wiring.workspace import find_repository
-
     if action != "install":
         unused = {"--dry-run": dry_run} if action == "status" else {"--only": only}
         refuse_options(unused, action)
-    repository, names = find_repository(call.directory or "."), only or tuple(HOOKS)
+    repository, names = wiring.find_repository(call.directory or "."), only or tuple(HOOKS)
     if action == "status":
-        states = [state for state in hook_states(repository) if state.name in names]
+        states = [state for state in install.hook_states(repository) if state.name in names]
         return _show_hooks(call, states)
     if action == "install":
-        plan = install(repository, names, dry_run=dry_run)
+        plan = install.install(repository, names, dry_run=dry_run)
     else:
-        plan = uninstall(repository, dry_run=dry_run)
+        plan = install.uninstall(repository, dry_run=dry_run)
     lines = [Whole(text) for text in plan.lines]
     if not plan.changes and not plan.lines:
         lines.insert(0, Whole("nothing to do"))
@@ -111,10 +105,8 @@ def hooks_verb(call: Call, *, action: str, dry_run: bool, only: Sequence[str]) -
     )
 
 
-def _show_hooks(call: Call, states: Sequence[HookState]) -> int:
-    from gitlease.install.hook_places import Way, manager_install
-
-    def row(s: HookState) -> tuple[str, ...]:
+def _show_hooks(call: Call, states: Sequence[install.HookState]) -> int:
+    def row(s: install.HookState) -> tuple[str, ...]:
         live = ("live" if s.proven else "live, not proven") if s.live else "not live"
         return (s.name, live, s.way, s.program or "", s.problem)
 
@@ -126,7 +118,10 @@ def _show_hooks(call: Call, states: Sequence[HookState]) -> int:
     missing, failure = [s for s in states if not s.live], None
     if missing:
         awaiting = [s for s in missing if s.awaits]
-        hints = [manager_install(Way(s.way), [x.name for x in awaiting]) for s in awaiting[:1]]
+        hints = [
+            install.manager_install(install.Way(s.way), [x.name for x in awaiting])
+            for s in awaiting[:1]
+        ]
         hints += [Hint("hooks install", {})] if len(awaiting) < len(missing) else []
         message = f"not live: {', '.join(s.name for s in missing)}"
         failure = Violations(message, hints=tuple(hints))
@@ -207,10 +202,8 @@ def agent_verb(
         )
     if user and agents_md:
         raise UsageError("--agents-md cannot be combined with --user")
-    from gitlease.install.agent_setup import set_up_agent
-
     folder = call.directory or "."
-    setup = set_up_agent(folder, host, action, user=user, keep=keep, section=agents_md)
+    setup = install.set_up_agent(folder, host, action, user=user, keep=keep, section=agents_md)
     state = setup.state
     body: dict[str, Any] = {
         "host": host,
@@ -225,9 +218,9 @@ def agent_verb(
     }
     failure, hints = None, setup.hints
     if action == "status" and (not body["installed"] or setup.is_off):
-        install = () if setup.is_off else (Hint(f"agent {host} install", {"user": user}),)
+        repair = () if setup.is_off else (Hint(f"agent {host} install", {"user": user}),)
         message, hints = _not_live(state, off=setup.is_off), ()
-        failure = Violations(message, hints=(*setup.hints, *install))
+        failure = Violations(message, hints=(*setup.hints, *repair))
     return call.respond(
         Result(
             body=body,
@@ -239,7 +232,7 @@ def agent_verb(
     )
 
 
-def _not_live(state: Installed, *, off: bool) -> str:
+def _not_live(state: install.Installed, *, off: bool) -> str:
     if off:
         return "the hooks are switched off"
     if state.events:
@@ -328,10 +321,8 @@ def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) ->
         signal.signal(number, lambda signum, _frame: os._exit(128 + signum))
     if sys.stdin.isatty():
         output.hint(["this is meant to be started by an agent; Ctrl-C stops it"])
-    from gitlease.faces.mcp.stdio import serve
-
     gc.enable()  # this lasts as long as an agent's session
-    return serve(call.directory)
+    return mcp.serve(call.directory)
 
 
 def _check_package() -> None:
@@ -343,11 +334,9 @@ def _check_package() -> None:
 
 
 def _set_up_mcp(call: Call, action: str, host: str, *, user: bool) -> int:
-    from gitlease.install.agent_setup import set_up_server
-
     if action != "uninstall":
         _check_package()
-    setup = set_up_server(call.directory or ".", host, action, user=user)
+    setup = install.set_up_server(call.directory or ".", host, action, user=user)
     server = setup.server if setup.server and setup.server.ours else None
     there = server is not None
     body: dict[str, Any] = {
@@ -371,10 +360,7 @@ def _set_up_mcp(call: Call, action: str, host: str, *, user: bool) -> int:
     return call.respond(result)
 
 
-def _tools(setup: ServerSetup, server: Registered) -> tuple[str, ...]:
-    from gitlease.faces.mcp.stdio import probe
-    from gitlease.wiring.agents import passed_on
-
+def _tools(setup: install.ServerSetup, server: install.Registered) -> tuple[str, ...]:
     program, root = server.command[0], os.path.realpath(setup.folder)
     there = os.path.realpath(os.path.join(root, program))
     if os.sep in program and os.path.commonpath([root, there]) == root:
@@ -384,7 +370,7 @@ def _tools(setup: ServerSetup, server: Registered) -> tuple[str, ...]:
             hints=("inspect it, and run it yourself",),
         )
     try:
-        return probe(server.command, setup.folder, passed_on(server.passed_on))
+        return mcp.probe(server.command, setup.folder, wiring.passed_on(server.passed_on))
     except GitleaseError as error:
         raise error.with_(message=f"{setup.file}: {error.message}") from None
 
@@ -465,26 +451,18 @@ def server_verb(
     no_identity: bool,
     gateway: Sequence[str],
 ) -> int:
-    from gitlease.install.server import (
-        check_identity,
-        install_server,
-        server_state,
-        uninstall_server,
-    )
-    from gitlease.wiring.server import find_bare
-
     if action != "install":
         given = {"--mode": mode, "--identity": identity, "--gateway": gateway}
         refuse_options(given | {"--no-identity": no_identity or None}, action)
-    place = find_bare(os.path.join(call.directory or ".", folder))
+    place = wiring.find_bare(os.path.join(call.directory or ".", folder))
     if action == "status":
-        return _show_server(call, server_state(place), folder)
+        return _show_server(call, install.server_state(place), folder)
     if action == "uninstall":
-        done, state = uninstall_server(place), None
+        done, state = install.uninstall_server(place), None
     else:
-        check_identity(place, identity, gateways=gateway, no_identity=no_identity)
-        done = install_server(place, mode=mode, identity=identity, gateways=gateway or None)
-        state = server_state(find_bare(place.common_dir))
+        install.check_identity(place, identity, gateways=gateway, no_identity=no_identity)
+        done = install.install_server(place, mode=mode, identity=identity, gateways=gateway or None)
+        state = install.server_state(wiring.find_bare(place.common_dir))
     head = {"action": action, "hook": done.place.hook, "changes": list(done.changes)}
     return call.respond(
         Result(
@@ -496,7 +474,7 @@ def server_verb(
     )
 
 
-def _facts(state: ServerState) -> dict[str, Any]:
+def _facts(state: install.ServerState) -> dict[str, Any]:
     settings = state.settings
     return {
         "installed": state.installed,
@@ -515,7 +493,7 @@ def _facts(state: ServerState) -> dict[str, Any]:
     }
 
 
-def _warnings(state: ServerState) -> list[str]:
+def _warnings(state: install.ServerState) -> list[str]:
     warnings = [state.problem] if state.problem else []
     if state.installed and not state.proven and not state.problem:
         warnings.append("the host calls the hook itself, which cannot be tested from here")
@@ -527,7 +505,7 @@ def _warnings(state: ServerState) -> list[str]:
     return warnings
 
 
-def _show_server(call: Call, state: ServerState, folder: str) -> int:
+def _show_server(call: Call, state: install.ServerState, folder: str) -> int:
     settings = state.settings
     missing = state.problem or ("" if state.installed else "not installed")
     fires = "proven: git calls it" if state.proven else "not proven"
@@ -543,9 +521,9 @@ def _show_server(call: Call, state: ServerState, folder: str) -> int:
         ("kept", state.kept or ""),
         *(("holder", text) for text in people),
     ]
-    failure, install = None, Hint("server install", {"resources": [folder]})
+    failure, repair = None, Hint("server install", {"resources": [folder]})
     if missing:
-        failure = Violations(f"the hook does not work: {missing}", hints=(install,))
+        failure = Violations(f"the hook does not work: {missing}", hints=(repair,))
     return call.respond(
         Result(
             body={"hook": state.hook, **_facts(state)},
@@ -580,15 +558,12 @@ anything that could not be removed. To remove the program itself: pip uninstall 
 @flag("--dry-run", help="Print what would be done, and do nothing.")
 @flag("--user", help="Also the agents' hooks in your own files, for all repositories.")
 def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int:
-    from gitlease.install.agent_setup import remove_all
-    from gitlease.wiring.workspace import find_repository
-
-    repository = find_repository(call.directory or ".")
+    repository = wiring.find_repository(call.directory or ".")
     held, stays = _known(call)
     if held and not dry_run:
         hints = (Hint("release", {"all": True}), Hint("session list", {}))
         raise Violations(f"you still hold {', '.join(held[:5])}: release it first", hints=hints)
-    removed, failed = remove_all(repository, user=user, dry_run=dry_run)
+    removed, failed = install.remove_all(repository, user=user, dry_run=dry_run)
     done = [f"would have {text}" for text in removed] if dry_run else removed
     done, left = done or ["gitlease is not installed in this clone"], map(Whole, stays)
     failure = Violations(f"could not be removed: {'; '.join(failed)}") if failed else None

@@ -7,22 +7,21 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gitlease import gateway, wiring
 from gitlease.core.errors import Hint, Invalid, NotFound, UsageError, shown
 from gitlease.core.instant import rfc3339
+from gitlease.faces import http
 from gitlease.faces.cli import output
+from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.verb import option, read_by, refuse_options, verb
 from gitlease.verbs.parameters import DURATION
 from gitlease.verbs.sentences import date_time
 from gitlease.verbs.table import Result, Table, Whole
 from gitlease.wiring.words import to_add_extras
-
-if TYPE_CHECKING:
-    from gitlease.faces.cli.call import Call
-    from gitlease.gateway.tokens import Token
 
 ACTIONS = ("add", "list", "revoke")
 HOST, PORT = "127.0.0.1", 8470
@@ -42,10 +41,8 @@ def read_host(text: str) -> str:
 
 def read_scopes(text: str) -> frozenset[str]:
     """Return the scopes of a token. UsageError for unknown ones."""
-    from gitlease.gateway.tokens import SCOPES
-
     words = frozenset(word.strip() for word in text.split(","))
-    if not words <= SCOPES:
+    if not words <= gateway.SCOPES:
         raise UsageError(f"invalid scopes {shown(text)}: expected read, write or read,write")
     return words
 
@@ -153,7 +150,12 @@ def serve_verb(
 
 
 def _serve(
-    call: Call, host: str, port: int, names: Sequence[str], rate: int | None, repo: Sequence[str]
+    call: Call,
+    host: str,
+    port: int,
+    names: Sequence[str],
+    rate: int | None,
+    repo: Sequence[str],
 ) -> int:
     from importlib.util import find_spec
 
@@ -163,33 +165,26 @@ def _serve(
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         what = f"serve needs {' and '.join(missing)}, which is not installed"
         raise Invalid(what, hints=(to_add_extras(),))
-    from gitlease.faces.http.request_handler import RATE, is_loopback
-
-    if not is_loopback(host):
+    if not http.is_loopback(host):
         output.warn(
             [
                 f"HTTP is not encrypted: anyone between {host} and a client can read its token; "
                 "put a TLS proxy in front, and listen on this machine only"
             ]
         )
-    from gitlease.faces.http.app import serve
-
     gc.enable()  # this may last for months
-    return serve(found, host, port, call.prog, names=names, rate=rate or RATE)
+    return http.serve(found, host, port, call.prog, names=names, rate=rate or http.RATE)
 
 
 def _repositories(call: Call, repo: Sequence[str]) -> dict[str, str]:
     """Return the clones to serve by name, or the one around this folder as ``""``."""
-    from gitlease.wiring.gateway import open_tokens
-    from gitlease.wiring.workspace import find_repository
-
     folders, seen = _folders(call, repo), dict[str, str]()
     for name, folder in folders.items():
-        home = os.path.realpath(find_repository(folder).common_dir)
+        home = os.path.realpath(wiring.find_repository(folder).common_dir)
         if home in seen:
             raise UsageError(f"{seen[home]} and {name} are the same clone: serve it once")
         seen[home] = name
-        if not open_tokens(folder).listed():
+        if not wiring.open_tokens(folder).listed():
             there = call.with_words(directory=folder) if name else call
             output.warn([f"{name or 'this gateway'} has no token yet, so nobody may use it"])
             output.hint([there.command_of(ADD)])
@@ -216,11 +211,10 @@ def _folders(call: Call, repo: Sequence[str]) -> dict[str, str]:
 def _add(
     call: Call, email: str, name: str | None, scopes: frozenset[str] | None, expires: int | None
 ) -> Result:
-    from gitlease.gateway.tokens import SCOPES
-    from gitlease.wiring.gateway import open_tokens
-
-    now, tokens = _now(), open_tokens(call.directory)
-    made, secret = tokens.add(email, name=name, scopes=scopes or SCOPES, expires=expires, now=now)
+    now, tokens = _now(), wiring.open_tokens(call.directory)
+    made, secret = tokens.add(
+        email, name=name, scopes=scopes or gateway.SCOPES, expires=expires, now=now
+    )
     return Result(
         body={"action": "add", "secret": secret, "tokens": [_document(made, now)]},
         lines=lambda: [Whole(secret)],
@@ -233,11 +227,9 @@ def _add(
 
 
 def _list(call: Call) -> Result:
-    from gitlease.wiring.gateway import open_tokens
+    now, here, found = _now(), call.now(), wiring.open_tokens(call.directory).listed()
 
-    now, here, found = _now(), call.now(), open_tokens(call.directory).listed()
-
-    def row(x: Token) -> tuple[str, ...]:
+    def row(x: gateway.Token) -> tuple[str, ...]:
         head = (x.id, x.name, x.email, ",".join(sorted(x.scopes)), date_time(x.created_at, here))
         ends = "never" if x.expires_at is None else date_time(x.expires_at, here)
         return (*head, "expired" if x.is_over(now) else ends)
@@ -256,10 +248,8 @@ def _list(call: Call) -> Result:
 
 
 def _revoke(call: Call, word: str) -> Result:
-    from gitlease.wiring.gateway import open_tokens
-
     try:
-        token = open_tokens(call.directory).revoke(word)
+        token = wiring.open_tokens(call.directory).revoke(word)
     except NotFound as unknown:
         raise unknown.with_(hints=(Hint("serve token list", {}),)) from None
     return Result(
@@ -268,7 +258,7 @@ def _revoke(call: Call, word: str) -> Result:
     )
 
 
-def _document(token: Token, now: int) -> Mapping[str, Any]:
+def _document(token: gateway.Token, now: int) -> Mapping[str, Any]:
     return {
         "id": token.id,
         "name": token.name,
