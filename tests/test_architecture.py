@@ -48,7 +48,9 @@ ARROWS: dict[str, set[str]] = {
     "verify": {"core", "git", "server", "store"},
     "wiring": {*_FEATURES, "gateway", "runs", "check", "verify", "server", "push", "install"},
     "verbs": {"core", "engine", "guard", "wiring", *_FEATURES_SHOWN},
-    "faces": {"core", "engine", "guard", "gateway", "wiring", "verbs", "door", *_FEATURES_SHOWN},
+    # Settings for the coding agents alone, which each command looks for.
+    "faces": {"core", "engine", "guard", "gateway", "wiring", "verbs", "door", *_FEATURES_SHOWN}
+    | {"settings"},
     "testing": {"core", "engine", "faces", "wiring"},
     "door": {"core", "engine", "faces", "verbs"},
 }
@@ -98,18 +100,18 @@ SHORTEST, LONGEST = 150, 800  # lines: a module is what one reads for one questi
 # What may only shrink. Whoever needs more says why in the commit, and takes it from somewhere.
 LINES = {  # of each package, without those of comment
     "gitlease": 294,
-    "check": 2_680,
+    "check": 2_671,
     "core": 6_038,
     "engine": 6_705,
     "faces": 14_708,
     "gateway": 1_301,
     "git": 3_695,
     "guard": 2_804,
-    "install": 2_243,
+    "install": 2_069,
     "push": 1_662,
     "runs": 2_893,
     "server": 1_047,
-    "settings": 1_490,
+    "settings": 1_676,
     "store": 4_163,
     "tasks": 3_241,
     "verbs": 5_200,
@@ -126,11 +128,11 @@ MOST = {
     "imports from modules in tests": 20,
     # gitlease's stand in snapshots: these are git's, of files, or were written by the test itself
     "sentences in assertions of tests": 130,
-    "modules": 204,
+    "modules": 203,
     "modules of few lines": 18,
     "imports in functions": 182,
     "blocks for types alone": 44,
-    "private functions used once": 633,
+    "private functions used once": 632,
     "modules that name expect_holder": 9,
     "modules that name takeover": 8,
     "modules that name reopen": 8,

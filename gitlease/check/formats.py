@@ -247,13 +247,16 @@ def _result(report: CheckResult, found: Finding, number: int) -> Json:
     # The same for the same finding in every run, whatever its wording and its line.
     parts = (found.rule.id, found.resource, found.scope, found.layer, found.holder, found.commit)
     same = "\0".join(part or "" for part in parts).encode("utf-8", "surrogatepass")
+    names = ("resource", "scope", "layer", "holder", "since", "commit")
+    about = {x: y for x in names if (y := getattr(found, x)) is not None}
+    about |= {"since": utc_text(found.since)} if found.since is not None else {}
     result: Json = {
         "ruleId": found.rule.id,
         "ruleIndex": number,
         "level": found.level.value,
         "message": {"text": text},
         "partialFingerprints": {"gitlease/v1": sha256(same).hexdigest()[:32]},
-        "properties": _properties(found),
+        "properties": {x: one_line(y) for x, y in about.items()},
     }
     if place := report.place(found):
         where = {"uri": _uri(place), "uriBaseId": ROOT}
@@ -261,18 +264,6 @@ def _result(report: CheckResult, found: Finding, number: int) -> Json:
         physical = {"artifactLocation": where, "region": region}
         result["locations"] = [{"physicalLocation": physical}]
     return result
-
-
-def _properties(found: Finding) -> Json:
-    values = {
-        "resource": found.resource,
-        "scope": found.scope,
-        "layer": found.layer,
-        "holder": found.holder,
-        "since": None if found.since is None else utc_text(found.since),
-        "commit": found.commit,
-    }
-    return {key: one_line(value) for key, value in values.items() if value is not None}
 
 
 def _uri(path: str) -> str:

@@ -263,7 +263,7 @@ _HEAD = "%H%x1f%at%x1f%ct%x1f%P%x1f%ae%x1f%aE%x1f%ce%x1f%cE"
 _QUIET = ("--root", "--no-notes", "--no-show-signature", "--encoding=none")
 # Against settings of the user's.
 _PLAIN = ("-c", "log.diffMerges=separate", "-c", "log.follow=false")
-_CONTACT = re.compile(r"[^\s<>\x00-\x1f\x7f]{1,254}")
+_CONTACT = r"[^\s<>\x00-\x1f\x7f]{1,254}"
 
 
 class Commit(NamedTuple):
@@ -329,7 +329,7 @@ def usual_addresses(
     repository: Repository, emails: Iterable[str], words: Sequence[str] = ()
 ) -> dict[str, str]:
     """The mailmap's address for each of these, else itself. ``words`` choose another mailmap."""
-    asked = [email for email in dict.fromkeys(emails) if _CONTACT.fullmatch(email)]
+    asked = [email for email in dict.fromkeys(emails) if re.fullmatch(_CONTACT, email)]
     config = repository.config
     maps = (*words, config.get("mailmap.file"), config.get("mailmap.blob"))
     root = repository.toplevel

@@ -529,7 +529,7 @@ CHECKOUT = 600.0  # seconds for the files of a work tree to be written
 _MOVE = ("move it away, or remove it",)
 SUFFIX = ".worktrees"  # of the folder beside the work tree that has them
 
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+|\.\.+|\.lock$|^[.-]|[.]$")
+_UNFIT = r"[^A-Za-z0-9._-]+|\.\.+|\.lock$|^[.-]|[.]$"
 
 
 def fit_name(text: str) -> str:
@@ -537,7 +537,7 @@ def fit_name(text: str) -> str:
 
     What had to be changed ends with a digest of the name, since other names may come to that too.
     """
-    fit = _UNFIT.sub("-", text).strip("-") or "task"
+    fit = re.sub(_UNFIT, "-", text).strip("-") or "task"
     return fit if fit == text else f"{fit}-{_digest(text)[:8]}"
 
 

@@ -1,5 +1,6 @@
 from gitlease.install.agent_setup import AGENTS_MD as AGENTS_MD
 from gitlease.install.agent_setup import BEGIN as BEGIN
+from gitlease.install.agent_setup import PASSED_ON as PASSED_ON
 from gitlease.install.agent_setup import SECTION as SECTION
 from gitlease.install.agent_setup import AgentFile as AgentFile
 from gitlease.install.agent_setup import Installed as Installed
@@ -21,9 +22,6 @@ from gitlease.install.agent_setup import set_up_agent as set_up_agent
 from gitlease.install.agent_setup import set_up_server as set_up_server
 from gitlease.install.agent_setup import unregister as unregister
 from gitlease.install.agent_setup import write_section as write_section
-from gitlease.install.agents import AGENTS as AGENTS
-from gitlease.install.agents import MCP_EDITS as MCP_EDITS
-from gitlease.install.agents import PASSED_ON as PASSED_ON
 from gitlease.install.git_hooks import HookState as HookState
 from gitlease.install.git_hooks import Plan as Plan
 from gitlease.install.git_hooks import hook_states as hook_states

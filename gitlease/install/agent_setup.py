@@ -20,8 +20,8 @@ from gitlease.core.errors import GitleaseError, Invalid, NotARepository, hint
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import load_json, make_folders, read_regular
 from gitlease.git.repository import Repository, ask, discover
-from gitlease.install.agents import AGENTS, COMMAND, PASSED_ON, Agent
 from gitlease.install.hook_places import rewrite_file
+from gitlease.settings.identity import AGENTS, Agent
 from gitlease.settings.schema import FILE
 
 MAX_BYTES = 1024 * 1024
@@ -450,7 +450,9 @@ def remove_section(place: AgentFile, *, keep: bool = False) -> FileDone:
 # --- MCP servers ------------------------------------------------------------------------------
 
 NAME = "gitlease"  # of the server
-ENTRY = {"command": COMMAND[0], "args": COMMAND[1:]}
+ENTRY = {"command": "gitlease", "args": ["mcp"]}
+# Codex passes on few variables. By name, so that each start has its own values.
+PASSED_ON = ("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "GITLEASE_SESSION")
 AROUND_TABLE = (b"# BEGIN GITLEASE", rb"# END GITLEASE[ \t]*")
 
 
@@ -507,9 +509,7 @@ def register(agent: Agent, place: AgentFile) -> FileDone:
         table = (
             "# BEGIN GITLEASE v=1",
             f"[{agent.servers}.{NAME}]",
-            f"command = {json.dumps(COMMAND[0])}",
-            f"args = {json.dumps(COMMAND[1:])}",
-            f"env_vars = {json.dumps(PASSED_ON)}",
+            *(f"{name} = {json.dumps(x)}" for name, x in {**ENTRY, "env_vars": PASSED_ON}.items()),
             "# END GITLEASE",
         )
         after = _with(before, table, match)

@@ -1,3 +1,5 @@
+from gitlease.settings.identity import AGENTS as AGENTS
+from gitlease.settings.identity import MCP_EDITS as MCP_EDITS
 from gitlease.settings.identity import Identity as Identity
 from gitlease.settings.identity import continued as continued
 from gitlease.settings.identity import resolve_identity as resolve_identity

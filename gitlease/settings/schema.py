@@ -175,14 +175,14 @@ def read_ledger_id(text: str, what: str) -> str:
 
 # The rules of git-check-ref-format for each part.
 _PART = r"(?!\.)(?:(?!\.\.|@\{)[^\x00-\x20\x7f~^:?*\[\\/])+(?<!\.)(?<!\.lock)"
-_REF_PREFIX = re.compile(rf"refs(?:/{_PART})+")
-_LEDGERS = re.compile(r"gitlease|(?<![a-z])leases?(?![a-z])")  # but not releases
+_REF_PREFIX = rf"refs(?:/{_PART})+"
+_LEDGERS = r"gitlease|(?<![a-z])leases?(?![a-z])"  # but not releases
 _SHARED = frozenset({"refs/heads", "refs/tags", "refs/remotes", "refs/notes"})
 
 
 def read_ref_prefix(text: str, what: str) -> str:
     """What stands before ``/<layer>`` in the ref of a ledger."""
-    if not _REF_PREFIX.fullmatch(text) or len(text) > 200 or not text.isprintable():
+    if not re.fullmatch(_REF_PREFIX, text) or len(text) > 200 or not text.isprintable():
         raise UsageError(
             f"{what} {shown(text)} is not a ref prefix",
             hints=("write it like refs/gitlease or refs/heads/gitlease",),
@@ -198,7 +198,7 @@ def read_ref_prefix(text: str, what: str) -> str:
 def _hides_work(prefix: str) -> str | None:
     # Whoever can commit the file could call people's branches a ledger, which no guard looks at.
     shared = next((x for x in _SHARED if prefix.lower().startswith(f"{x}/")), None)
-    if shared is None or _LEDGERS.search(prefix.rpartition("/")[2].lower()):
+    if shared is None or re.search(_LEDGERS, prefix.rpartition("/")[2].lower()):
         return None
     return (
         f"{prefix} may be where people work: below {shared} the last part of its name must have "

@@ -23,10 +23,11 @@ from gitlease.guard.presence import (
     note_server,
     sessions_of,
 )
-from gitlease.install.agents import AGENTS as KNOWN
 from gitlease.settings.identity import (
     AGENTS,
+    THREADED,
     VARIABLE,
+    agent_in,
     agent_session,
     here,
     resolve_identity,
@@ -96,7 +97,7 @@ def is_used(repository: Repository) -> bool:
     return root is not None and (
         os.path.lexists(os.path.join(root, FILE))
         or has_traces(repository.common_dir)
-        or any(is_installed(name, root) for name in KNOWN)
+        or any(is_installed(name, root) for name in AGENTS)
     )
 
 
@@ -137,7 +138,7 @@ def has_ledger(directory: str) -> bool:
 
 def projects() -> list[str]:
     """The folders of the host's project, as far as it names them."""
-    return [folder for x in KNOWN.values() if (folder := os.environ.get(x.project or "", ""))]
+    return [folder for x in AGENTS.values() if (folder := os.environ.get(x.project, ""))]
 
 
 def open_for_tools(directory: str | None, *, thread: str = "") -> Workspace:
@@ -146,9 +147,10 @@ def open_for_tools(directory: str | None, *, thread: str = "") -> Workspace:
     ``thread`` is the calling Codex thread, if known: it speaks as commands typed in its terminal.
     Raises what ``open_workspace`` raises.
     """
-    codex = {dict(AGENTS)["codex"]: _plain(thread)} if thread else {}
-    folder = directory or os.environ.get(KNOWN["claude"].project) or "."
-    return open_workspace(folder, environ={**os.environ, **codex}, anonymous=True)
+    number = {THREADED.variable: _plain(thread)} if thread else {}
+    served = (x.project for x in AGENTS.values() if x.serves_project)
+    folder = directory or next(filter(None, map(os.environ.get, served)), ".")
+    return open_workspace(folder, environ={**os.environ, **number}, anonymous=True)
 
 
 def begin_conversation(
@@ -218,7 +220,7 @@ def in_session_of_host(workspace: Workspace, own: str, *, before: str | None) ->
 def _has_ended(workspace: Workspace) -> bool:
     """Whether the conversation that a host named to its tool server has ended."""
     identity, common = workspace.identity, workspace.repository.common_dir
-    by_agent = identity.session_source in {f"environment {variable}" for _, variable in AGENTS}
+    by_agent = identity.session_source in {f"environment {x.variable}" for x in AGENTS.values()}
     session = identity.actor.session
     return (
         session is not None and by_agent and presence.has_ended(common, session, working_parent())
@@ -317,7 +319,7 @@ def is_left_to_hooks(server: ToolSession, session: str | None, *, thread: str = 
 def session_of_thread(thread: str) -> str | None:
     """The session of a Codex thread, if it has one."""
     number = _plain(thread)
-    return agent_session("codex", number) if number else None
+    return agent_session(THREADED.name, number) if number else None
 
 
 def passed_on(names: Iterable[str]) -> dict[str, str]:
@@ -329,8 +331,7 @@ def is_ended_by_hook(workspace: Workspace, *, thread: str = "") -> bool:
     """Whether the agent that calls tools has our hook for the end of its sessions."""
     from gitlease.install.agent_setup import hooks_in, place_of
 
-    named = [host for host, variable in AGENTS if os.environ.get(variable)]
-    host = KNOWN.get("codex" if thread else next(iter(named), ""))
+    host = THREADED if thread else agent_in(os.environ)
     if host is None:
         return False
     ends = {hook.event for hook in host.hooks if hook.word == "session-end"}
@@ -367,14 +368,14 @@ def agent_sessions(
 
     Raises Invalid for a missing ``user.email`` and for an invalid session.
     """
-    variable = dict(AGENTS)[host]
+    variable = AGENTS[host].variable
     set_by_hand = {VARIABLE: environ.get(VARIABLE, ""), variable: _plain(session_id)}
     root = _session(repository, set_by_hand)
     typed = _session(repository, environ)
     agent = short_number(host, _plain(agent_id)) if agent_id else ""
     if not agent:
         family = frozenset(s for s in (root, typed) if s)
-        return AgentSessions(root, root if KNOWN[host].tells_number else typed, family)
+        return AgentSessions(root, root if AGENTS[host].tells_number else typed, family)
     child = f"{host}:{agent}"
     whole = f"{root}/{agent}" if root else child
     own = checked(read_session, whole, "the session of a sub-agent")

@@ -49,11 +49,10 @@ from gitlease.git.repository import Repository, discover, without_secrets
 from gitlease.git.run import SystemClock, run_git
 from gitlease.guard.presence import RUN, git_dirs_of, others
 from gitlease.install.agent_setup import distrust, set_up_agent, set_up_server
-from gitlease.install.agents import AGENTS
 from gitlease.install.git_hooks import hook_states, install
 from gitlease.install.hook_places import CONFIG_HOOKS, HOOK_RUN, Way, git_version, manager_install
 from gitlease.runs.records import LIVE, RunsFolder
-from gitlease.settings.identity import here, resolve_identity
+from gitlease.settings.identity import AGENTS, here, resolve_identity
 from gitlease.store.private_store import PrivateStore, remove
 from gitlease.store.state import KNOWN_FILE, StateFolder
 from gitlease.store.transport import Move, ask_about

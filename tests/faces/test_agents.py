@@ -34,7 +34,7 @@ from gitlease.faces.agents import (
     handling,
 )
 from gitlease.guard import GuardService, NotedInbox
-from gitlease.install import AGENTS, MCP_EDITS
+from gitlease.settings import AGENTS, MCP_EDITS
 
 pytestmark = pytest.mark.sampled(3)  # each starts real processes
 
@@ -133,7 +133,7 @@ def denied(host: str, answer: dict[str, Any] | None) -> str:
     """The reason with which an edit was refused, ``""`` where it was not."""
     if not answer:
         return ""
-    if host == "cursor":
+    if AGENTS[host].flat:
         return str(answer["agent_message"]) if answer.get("permission") == "deny" else ""
     inner = answer.get("hookSpecificOutput", {})
     denies = inner.get("permissionDecision") == "deny"
@@ -142,7 +142,12 @@ def denied(host: str, answer: dict[str, Any] | None) -> str:
 
 def nothing(host: str) -> dict[str, Any] | None:
     """The answer that says nothing."""
-    return {} if host == "cursor" else None
+    return {} if AGENTS[host].flat else None
+
+
+def test_every_agent_has_recorded_events_of_its_hooks() -> None:
+    hooks = {(agent.name, hook.word) for agent in AGENTS.values() for hook in agent.hooks}
+    assert hooks <= {*map(words, names(""))}
 
 
 @pytest.mark.parametrize("name", names(""))
@@ -153,8 +158,8 @@ def test_every_recorded_event_is_read(name: str) -> None:
     assert event.session_id
     assert bool(event.paths) == (word == "before-edit")
     assert ("git " in event.command) == (word == "before-shell")
-    subagent = host != "cursor" and "subagent" in name
-    assert bool(event.agent_id) == subagent
+    tells_of_it = "subagent-start" in {hook.word for hook in AGENTS[host].hooks}
+    assert bool(event.agent_id) == (tells_of_it and "subagent" in name)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from gitlease.git import discover
 from gitlease.guard import find_common_dir, is_due
 from gitlease.guard import start_detached as start
 from gitlease.install import (
-    AGENTS,
     AGENTS_MD,
     BEGIN,
     PASSED_ON,
@@ -40,6 +39,7 @@ from gitlease.install import (
     unregister,
     write_section,
 )
+from gitlease.settings import AGENTS
 from gitlease.wiring import agent_sessions, is_used
 
 pytestmark = pytest.mark.one_in(2)

@@ -15,7 +15,7 @@ from typing import Any
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.install.agents import AGENTS, MCP_EDITS, Agent
+from gitlease.settings.identity import AGENTS, MCP_EDITS, Agent
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_PATHS = 1_000
@@ -88,8 +88,8 @@ def parse(data: bytes) -> Mapping[str, Any]:
 
 def read(agent: Agent, kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
     """Return an event in our form; without a folder, its own is the root that has its files."""
-    if agent.name == "claude" and _is_cursors(data):
-        agent = AGENTS["cursor"]
+    borrowers = (x for x in AGENTS.values() if x.borrows == agent.name and _is_of(x, agent, data))
+    agent = next(borrowers, agent)
     paths, more = edited(data, agent.paths) if kind is EventKind.BEFORE_EDIT else ((), False)
     shell, folder = kind is EventKind.BEFORE_SHELL, ""
     if shell and agent.flat:
@@ -107,9 +107,10 @@ def read(agent: Agent, kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
     )
 
 
-def _is_cursors(data: Mapping[str, Any]) -> bool:
-    """Whether an event is Cursor's, which can run the hooks of Claude Code."""
-    return "cursor_version" in data or ("conversation_id" in data and "session_id" not in data)
+def _is_of(borrower: Agent, agent: Agent, data: Mapping[str, Any]) -> bool:
+    """Whether an event is of an agent that runs the hooks of another one."""
+    has_own, has_others = (not data.keys().isdisjoint(x.session) for x in (borrower, agent))
+    return borrower.mark in data or (has_own and not has_others)
 
 
 def _root(data: Mapping[str, Any], paths: tuple[str, ...]) -> str:

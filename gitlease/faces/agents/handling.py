@@ -43,7 +43,7 @@ from gitlease.guard.notes import (
     start_detached,
     used_clone,
 )
-from gitlease.install.agents import AGENTS
+from gitlease.settings.identity import AGENTS
 
 Opener = Callable[..., "wiring.AgentContext | None"]
 Starter = Callable[..., bool]

@@ -26,6 +26,7 @@ from gitlease import __version__
 from gitlease.core.errors import GitleaseError, Hint, Unavailable, UsageError, around
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration
+from gitlease.settings.identity import THREADED
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.next_steps import LONGEST_WAIT, steps_after
 from gitlease.verbs.parameters import SWITCH
@@ -417,8 +418,6 @@ ABOUT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 LISTENERS = 128  # streams of notifications, each with a thread that follows the ledger
 
-TURN = "x-codex-turn-metadata"  # sent by Codex with each call
-
 Asked = ServerRequestContext[Any, Any]
 
 
@@ -458,7 +457,7 @@ class Backend(Protocol):
 
 def thread_of(meta: Mapping[str, Any]) -> str:
     """The id of the calling Codex thread, else an empty string."""
-    data = meta.get(TURN)
+    data = meta.get(THREADED.turn)
     try:
         turn = json.loads(data) if isinstance(data, str) else data
     except (ValueError, RecursionError):

@@ -15,7 +15,7 @@ from support.running import ROOT, Desk
 from support.snapshots import check_words
 
 from gitlease.faces.mcp import TOOLS
-from gitlease.install import AGENTS
+from gitlease.settings import AGENTS
 
 pytestmark = pytest.mark.sampled(4)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from gitlease import install, runs
+from gitlease import runs, settings
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.policy import KEYS
 from gitlease.faces import agents, cli
@@ -154,7 +154,7 @@ def known_keys(ctx: click.Context) -> Iterable[str]:
 @completed_by
 def agent_words(ctx: click.Context) -> Iterable[str]:
     """Complete a coding agent, and what to do with its hooks."""
-    return agents.ACTIONS if ctx.params.get("host") else install.AGENTS
+    return agents.ACTIONS if ctx.params.get("host") else settings.AGENTS
 
 
 @completed_by

@@ -24,7 +24,7 @@ from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.verb import completed, flag, option, refuse_options, verb
 from gitlease.faces.hooks.entry import HOOKS
-from gitlease.install.agents import AGENTS
+from gitlease.settings.identity import AGENTS
 from gitlease.verbs.table import Details, Result, Table, Violations, Whole
 from gitlease.wiring.words import to_add_extras
 
