@@ -22,7 +22,8 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.resources import Resource, escape, fold, name_resource
 from gitlease.engine.edges import BY_INIT
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.git.files import LOCK, Notes, exclusive, read_regular
+from gitlease.engine.transaction import LONGEST_TURN
+from gitlease.git.files import notes_of, read_regular
 from gitlease.git.pushes import fetched_tip
 from gitlease.git.repository import TIMEOUT, Repository, ask
 from gitlease.git.run import run_git
@@ -38,9 +39,7 @@ from gitlease.settings.text import (
     statuses_of,
     suggest_settings,
 )
-from gitlease.store.private_store import make_folder
 from gitlease.tasks.edit import scalar
-from gitlease.tasks.files import PATIENCE
 from gitlease.tasks.reading import (
     MAX_DEPTH,
     field_names,
@@ -367,13 +366,12 @@ def add_task(
     session: LedgerSession,
     new: NewTask,
     *,
-    folder: str,
     main: str | None,
 ) -> tuple[Task, tuple[str, ...]]:
     """Write the file of a new task, whose id nothing known has; with warnings.
 
     That is asked of the work tree, this clone's branches, the remote's ``main`` branch as it is
-    now, and the ledger. ``folder`` has this clone's lock, and the numbers that were given.
+    now, and the ledger. One process of a clone at a time gives a number.
     """
     edges, warnings, base = session.edges, list[str](), ""
     if repository.toplevel is None:
@@ -383,9 +381,8 @@ def add_task(
         base = fetched_tip(repository, main) if main else ""
     except GitleaseError as error:
         warnings.append(f"whether the id is free on the remote is not known: {error.message}")
-    make_folder(folder)
-    notes = Notes(folder)
-    with exclusive(os.path.join(folder, LOCK), timeout=PATIENCE):
+    notes = notes_of(repository.common_dir)
+    with session.store.turn([session.layer], LONGEST_TURN, lambda: None):
         found = edges.everywhere()
         there = edges.files.read(base).tasks if base else ()
         known = {x.resource.key: x for x in (*there, *found.tasks)}

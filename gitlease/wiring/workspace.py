@@ -222,7 +222,6 @@ class Workspace:
             NewTask(
                 title=title, status=edge_rules(self.settings).word(Progress.TODO), at=now, **fields
             ),
-            folder=os.path.join(self.place.private, "tasks"),
             main=self.learn_main_branch(),
         )
 

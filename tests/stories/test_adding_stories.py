@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,10 +51,20 @@ def added(typist: Typist, line: str) -> str:
     return (typist.clone / file).read_bytes().decode()
 
 
-def test_a_task_is_filed_as_its_neighbours_are(ada: Typist) -> None:
+def test_a_task_is_filed_as_its_neighbours_are(
+    ada: Typist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, real = list[float](), time.sleep
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        real(seconds)
+
+    monkeypatch.setattr(time, "sleep", sleep)
     made = ada.ok(
         "add 'Limits: 5 a minute' --depends-on f009 --paths src/ --priority low --json"
     ).json
+    assert 0.005 not in waits, "no lock is in its way, least of all its own"
     assert (made["task"]["resource"], made["file"]) == ("F010", "tasks/F010.md")
     assert made["next"] == ["gitlease claim F010"]
     assert (ada.clone / made["file"]).read_text() == (
